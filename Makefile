@@ -1,0 +1,48 @@
+# Every target makes the environment it needs, from nothing but python3 and make.
+PYTHON ?= python3
+BIN    := .venv/bin
+
+.PHONY: run demo test check fix env lock clean
+
+run: .venv/.run            ## serve ./config.yaml
+	@$(BIN)/python -m gateway serve
+
+demo: .venv/.run           ## one Feishu message, layer by layer, offline
+	@$(BIN)/python -m gateway demo
+
+test: .venv/.dev           ## the whole suite
+	$(BIN)/python -m pytest
+
+check: .venv/.dev          ## style, types, import direction
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+fix: .venv/.dev            ## what ruff can mend
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+env: .venv/.dev            ## the environment alone
+
+lock: .venv/.dev           ## after a change of dependencies in pyproject.toml
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header pyproject.toml -o requirements.txt
+	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --group dev pyproject.toml -o requirements-dev.txt
+
+clean:
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+
+.venv/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Clawgate needs Python 3.11 or newer: make PYTHON=/path/to/python3.11")'
+	@$(PYTHON) -m venv .venv
+
+.venv/.run: requirements.txt | .venv/bin/python
+	@echo "Installing what Clawgate needs into .venv (once) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.txt
+	@touch $@
+
+.venv/.dev: requirements-dev.txt requirements.txt | .venv/bin/python
+	@echo "Installing what the tests need into .venv (once) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt
+	@touch $@ .venv/.run

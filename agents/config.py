@@ -1,0 +1,49 @@
+"""What a person writes to make an agent: one block under `agents.list`, over `agents.defaults`."""
+
+from typing import Annotated
+
+from pydantic import BaseModel, Field, StringConstraints, field_validator
+from pydantic.alias_generators import to_camel
+
+from skills.config import AgentSkillsConfig
+from tools.config import AgentToolsConfig
+
+AgentId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
+ModelName = Annotated[str, StringConstraints(pattern=r"^[^/\s]+/\S+$")]
+
+
+class AgentDefaults(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+    """What every agent starts from; `agents.list` entries override it key by key."""
+
+    model: Annotated[tuple[ModelName, ...], Field(min_length=1)] = ("demo/guide",)
+    """`provider/model`, or a list of them: the first is used, the others are fallbacks in order."""
+    system_prompt: str = ""
+    """Your own instructions, word for word, in the section "Agent Instructions"."""
+    workspace_dir: str = "./data/workspaces/{agent}"
+    """The folder the file tools work in; `{agent}` is the agent's id. Relative to the config file's folder."""
+    max_tokens: Annotated[int, Field(ge=16)] | None = None
+    """The longest single answer of the model, in tokens; the model's own limit, at most 16,384, where unset."""
+    context_window: Annotated[int, Field(ge=1024)] | None = None
+    """The model's window in tokens, where Clawgate's own table does not know it or is wrong."""
+    history_turns: Annotated[int, Field(ge=0)] = 50
+    """How many earlier turns of a chat the model is shown, at most."""
+    tool_choice: str = "auto"
+    """`auto`, `none`, `required`, or the name of the one tool that must be called first."""
+    tools: AgentToolsConfig = AgentToolsConfig()
+    skills: AgentSkillsConfig = AgentSkillsConfig()
+
+    @field_validator("model", mode="before")
+    @classmethod
+    def _one_or_many(cls, value: object) -> object:
+        if isinstance(value, str):
+            return (value,)
+        return tuple(value) if isinstance(value, list) else value
+
+
+class AgentConfig(AgentDefaults):
+    """One agent."""
+
+    id: AgentId
+    """Lower case; part of every session's key, so renaming an agent starts its chats anew."""
+    name: str = ""
+    """What the assistant calls itself; the id where it is empty."""

@@ -1,0 +1,231 @@
+"""The tool loop: ask the model, run its calls, answer every one of them, until it speaks.
+
+Pure of I/O except through its ports: `Ask` (one repaired request, retries included), `Journal` (durable before the next
+step) and the toolbox. Each response is its own decision; the stop reason is looked at before any call is run. A call
+that failed, was refused or was cut off still gets its result, so no history is ever unpaired.
+"""
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias, assert_never
+
+from agents.events import Emit, ModelAnswered, ToolFinished, ToolStarted
+from agents.messages import (
+    AssistantMessage,
+    Message,
+    ModelError,
+    Text,
+    ToolCall,
+    ToolResultMessage,
+    UserMessage,
+    UserPart,
+)
+from agents.outcome import Answered, Declined, LimitReached, ModelFailed, Outcome
+from agents.truncate import truncate_result
+from channels.message import MessageContext
+from tools.tool import Call, Image, ToolResult
+from tools.tool import Text as ToolText
+from tools.toolbox import Toolbox
+
+PAUSES_MAX = 5
+NUDGE = "You ended without an answer. Tell the user, in a few words, what you found or did."
+
+Ask: TypeAlias = Callable[[Sequence[Message], int], Awaitable[AssistantMessage]]
+"""Ask the model with these messages, in this round; never raises for the model's trouble."""
+
+
+class Journal(Protocol):
+    async def append(self, message: AssistantMessage | ToolResultMessage) -> None:
+        """Make one step durable. Whatever it raises ends the loop: the turn goes on elsewhere, or later."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LoopLimits:
+    rounds: int
+    tool_calls: int
+    identical_failures: int
+    result_chars: int
+
+
+class ToolLoop:
+    """One turn. `turn` names it in idempotency keys; `context` is the message it answers."""
+
+    def __init__(
+        self,
+        *,
+        turn: str,
+        context: MessageContext,
+        ask: Ask,
+        toolbox: Toolbox,
+        journal: Journal,
+        limits: LoopLimits,
+        emit: Emit,
+        now: Callable[[], float],
+    ) -> None:
+        self._turn = turn
+        self._context = context
+        self._ask = ask
+        self._toolbox = toolbox
+        self._journal = journal
+        self._limits = limits
+        self._emit = emit
+        self._now = now
+        self._messages: list[Message] = []
+        self._failures: Counter[tuple[str, str]] = Counter()
+        self._calls_made = 0
+        self._pauses = 0
+        self._nudged = False
+        self._cut = False
+
+    async def run(self, so_far: Sequence[Message], *, interrupted: bool) -> Outcome:
+        """Go on from `so_far`: the running user message and what is journaled behind it.
+
+        `interrupted` says that a process died while it was at work on the first call without a result.
+        """
+        self._messages = list(so_far)
+        begun = sum(isinstance(message, AssistantMessage) for message in so_far)
+        self._calls_made = sum(isinstance(message, ToolResultMessage) for message in so_far)
+        outcome = await self._resume(interrupted=interrupted)
+        for number in range(begun + 1, self._limits.rounds + 1):
+            if outcome is not None:
+                return outcome
+            answer = await self._ask(self._messages, number)
+            self._emit(ModelAnswered(round=number, message=answer))
+            outcome = await self._take(answer)
+        return outcome or LimitReached(limit="rounds")
+
+    async def _take(self, answer: AssistantMessage) -> Outcome | None:
+        """What this response means; None where the loop goes on."""
+        match answer.stop_reason:
+            case "error" | "aborted":
+                return ModelFailed(error=answer.error or _UNEXPLAINED)
+            case "refusal" | "content_filter":
+                return Declined()
+            case "max_tokens" | "context_window":
+                return await self._take_cut(answer)
+            case "pause":
+                self._pauses += 1
+                await self._keep(answer)
+                return LimitReached(limit="pauses") if self._pauses > PAUSES_MAX else None
+            case "end_turn" | "tool_use" | "stop_sequence":
+                if answer.calls:
+                    await self._keep(answer)
+                    return await self._run_calls(answer.calls)
+                return self._take_text(answer)
+            case _:
+                assert_never(answer.stop_reason)
+
+    def _take_text(self, answer: AssistantMessage) -> Outcome | None:
+        if answer.text.strip():
+            return Answered(message=answer)
+        if self._nudged:
+            return LimitReached(limit="empty")
+        self._nudged = True
+        self._messages.append(UserMessage(content=(Text(text=NUDGE),), timestamp=self._now()))
+        return None
+
+    async def _take_cut(self, answer: AssistantMessage) -> Outcome | None:
+        """The output limit cut it. Calls are not run; once, the model is told to split the work."""
+        if not answer.calls:
+            return Answered(message=answer, cut=True) if answer.text.strip() else LimitReached(limit="cut")
+        if self._cut:
+            return LimitReached(limit="cut")
+        self._cut = True
+        await self._keep(answer)
+        for call in answer.calls:
+            message = "the answer was cut off at the output limit, so this call was not run; split the work"
+            await self._answer(call, refusal("CUT_OFF", message, retryable=True))
+        return None
+
+    async def _resume(self, *, interrupted: bool) -> Outcome | None:
+        """Answer what a crash or a hand-over left open; the declared effect of a tool decides what may run again."""
+        calls = _unanswered(self._messages)
+        if not calls:
+            return None
+        if not interrupted or all(self._toolbox.effect(call.name) == "safe" for call in calls):
+            return await self._run_calls(calls)
+        first, *others = calls
+        if self._toolbox.effect(first.name) == "once":
+            message = "interrupted by a restart, so it may have run; check before repeating it"
+            await self._answer(first, refusal("INTERRUPTED", message, retryable=False))
+            return await self._run_calls(others)
+        return await self._run_calls(calls)
+
+    async def _run_calls(self, calls: Sequence[ToolCall]) -> Outcome | None:
+        """In order; side by side only where every one of them merely reads. Results are journaled in call order."""
+        if len(calls) > 1 and all(self._toolbox.effect(call.name) == "safe" for call in calls):
+            results = await asyncio.gather(*(self._run_call(call) for call in calls))
+            for call, result in zip(calls, results, strict=True):
+                await self._answer(call, result)
+        else:
+            for call in calls:
+                await self._answer(call, await self._run_call(call))
+        repeated = max(self._failures.values(), default=0)
+        return LimitReached(limit="repeating") if repeated >= self._limits.identical_failures else None
+
+    async def _run_call(self, call: ToolCall) -> ToolResult:
+        self._calls_made += 1
+        if self._calls_made > self._limits.tool_calls:
+            message = f"this turn's {self._limits.tool_calls} tool calls are used up; answer with what you have"
+            return refusal("TOOL_CALLS_EXHAUSTED", message, retryable=False)
+        self._emit(ToolStarted(call=call))
+        circumstances = Call(id=call.id, key=f"{self._turn}:{call.id}", message=self._context)
+        return await self._toolbox.call(call.name, call.arguments, call.arguments_raw, circumstances)
+
+    async def _answer(self, call: ToolCall, result: ToolResult) -> None:
+        message = ToolResultMessage(
+            call_id=call.id,
+            tool=call.name,
+            content=self._fitting(result),
+            is_error=result.is_error,
+            details=dict(result.details) or None,
+            timestamp=self._now(),
+        )
+        await self._keep(message)
+        self._emit(ToolFinished(result=message))
+        if result.is_error:
+            self._failures[call.name, call.arguments_raw] += 1
+
+    def _fitting(self, result: ToolResult) -> tuple[UserPart, ...]:
+        parts: list[UserPart] = []
+        for part in result.content:
+            if isinstance(part, Image):
+                parts.append(part)
+            elif part.text:
+                parts.append(Text(text=truncate_result(part.text, self._limits.result_chars)))
+        return tuple(parts) or (Text(text="(no output)"),)
+
+    async def _keep(self, message: AssistantMessage | ToolResultMessage) -> None:
+        await self._journal.append(message)
+        self._messages.append(message)
+
+
+def refusal(code: str, message: str, *, retryable: bool) -> ToolResult:
+    """A structured error result, as the toolbox gives them, for a call that was not run."""
+    body = {"ok": False, "error_code": code, "message": message, "retryable": retryable}
+    return ToolResult(content=(ToolText(text=json.dumps(body, ensure_ascii=False)),), is_error=True)
+
+
+def _unanswered(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
+    """The calls of the last assistant message that have no result behind it, by order where ids repeat."""
+    answered: Counter[str] = Counter()
+    for message in reversed(messages):
+        if isinstance(message, ToolResultMessage):
+            answered[message.call_id] += 1
+        elif isinstance(message, AssistantMessage):
+            left = []
+            for call in message.calls:
+                if answered[call.id] > 0:
+                    answered[call.id] -= 1
+                else:
+                    left.append(call)
+            return tuple(left)
+        else:
+            break
+    return ()
+
+
+_UNEXPLAINED = ModelError(kind="incomplete", summary="no reason given", retryable=False)

@@ -1,0 +1,166 @@
+"""What a model message is: one history for every provider.
+
+Three roles, tagged parts, frozen. Order inside a message matters (thinking, text, call, text), so content is one
+list. A provider's own payload travels whole in `wire` and goes back only to the api and model family that made it.
+The system prompt and the tools are not messages.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import Field, TypeAdapter
+
+from tools.tool import Image
+
+StopReason: TypeAlias = Literal[
+    "end_turn",
+    "tool_use",
+    "stop_sequence",
+    "max_tokens",
+    "context_window",
+    "refusal",
+    "content_filter",
+    "pause",
+    "error",
+    "aborted",
+]
+
+ErrorKind: TypeAlias = Literal[
+    "auth",  # 401, 403: the operator's configuration
+    "billing",  # 402, or a spent quota
+    "invalid",  # 400 and kin: our request was refused
+    "not_found",  # no such model
+    "too_large",  # the conversation does not fit the model's window
+    "rate_limited",  # 429
+    "overloaded",  # 503, 529
+    "server",  # 5xx
+    "network",  # no connection, or it broke
+    "timeout",
+    "incomplete",  # the stream ended without its end event, or could not be read
+    "unconfigured",  # no key, no such provider: nothing was sent
+]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wire:
+    """A provider's own block, untouched: opaque to everyone else."""
+
+    api: str
+    family: str
+    kind: str
+    data: Any
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Text:
+    text: str
+    wire: Wire | None = None
+    type: Literal["text"] = "text"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Thinking:
+    """A reasoning block. `text` is for people and may be empty; `wire` is what the provider wants back."""
+
+    text: str
+    wire: Wire | None = None
+    type: Literal["thinking"] = "thinking"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ToolCall:
+    """A call as the model made it. `arguments` is None where `arguments_raw` is not a JSON object."""
+
+    id: str
+    name: str
+    arguments: dict[str, Any] | None
+    arguments_raw: str
+    wire: Wire | None = None
+    type: Literal["toolCall"] = "toolCall"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Opaque:
+    """A block only its provider understands, needed to continue a paused turn."""
+
+    wire: Wire
+    type: Literal["opaque"] = "opaque"
+
+
+UserPart: TypeAlias = Annotated[Text | Image, Field(discriminator="type")]
+AssistantPart: TypeAlias = Annotated[Text | Thinking | ToolCall | Opaque, Field(discriminator="type")]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Usage:
+    """Tokens. `input` excludes both caches; `output` includes reasoning."""
+
+    input: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    output: int = 0
+    reasoning: int = 0
+    estimated: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelError:
+    """Why a response failed. `summary` is for the log: status, type and ids, never the provider's prose."""
+
+    kind: ErrorKind
+    summary: str
+    retryable: bool
+    retry_after_seconds: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UserMessage:
+    """What a person said. `metadata` holds the inbound blocks; they stand before the content while the message's
+    turn runs and are dropped from every later request (`agents.history`)."""
+
+    content: tuple[UserPart, ...]
+    metadata: str = ""
+    timestamp: float = 0.0
+    role: Literal["user"] = "user"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AssistantMessage:
+    content: tuple[AssistantPart, ...]
+    provider: str
+    model: str
+    api: str
+    stop_reason: StopReason
+    usage: Usage = Usage()
+    error: ModelError | None = None
+    response_id: str | None = None
+    timestamp: float = 0.0
+    role: Literal["assistant"] = "assistant"
+
+    @property
+    def text(self) -> str:
+        """What it says, without thinking and calls."""
+        return "".join(part.text for part in self.content if isinstance(part, Text))
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        return tuple(part for part in self.content if isinstance(part, ToolCall))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ToolResultMessage:
+    """The answer to one call, paired by `call_id`. `details` is for programs and is never sent to a model."""
+
+    call_id: str
+    tool: str
+    content: tuple[UserPart, ...]
+    is_error: bool = False
+    details: dict[str, Any] | None = None
+    timestamp: float = 0.0
+    role: Literal["toolResult"] = "toolResult"
+
+
+Message: TypeAlias = Annotated[UserMessage | AssistantMessage | ToolResultMessage, Field(discriminator="role")]
+
+message_json: TypeAdapter[Message] = TypeAdapter(Message)
+"""How the journal writes and reads a message: `dump_json` and `validate_json`."""

@@ -1,0 +1,174 @@
+r"""What people write cannot pose as what the gateway says: `harmless` breaks every look-alike with a visible backslash.
+
+A message is first folded to what a reader makes of it: width and styled letters (NFKC), case, marks, invisible
+characters and kinds of newline no longer matter. Where the folded text reads as a heading, label, marker, envelope or
+chat-template token, a backslash goes *into* the original: `#\# Safety`, `[message\_id: …]`, `System\: …`. Everything
+else stays as it was, character for character, except what no text needs: exotic newlines become "\n", and control
+characters, lone surrogates and invisible tag characters become U+FFFD.
+
+Who may say what is not decided here, and meaning is not judged: a persuasive sentence passes.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from functools import lru_cache
+
+from agents.prompt.markers import HEADINGS, INBOUND
+
+_NEWLINES = "\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
+_EXOTIC_NEWLINE = re.compile("\r(?!\n)|[\v\f\x1c\x1d\x1e\x85\u2028\u2029]")
+_UNFIT = re.compile("[\x00-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f\ud800-\udfff]")
+# Tag characters spell invisible ASCII; the one sound use is a flag: 🏴, a region's letters, the end tag.
+_TAGS = re.compile("(\U0001f3f4[\U000e0030-\U000e0039\U000e0061-\U000e007a]{3,6}\U000e007f)|[\U000e0000-\U000e007f]+")
+# One variation selector shapes the character before it; a row of them carries hidden bytes.
+_SELECTORS = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]{2,}")
+_PLAIN_ASCII = re.compile(r"[\t\n\x20-\x7e]*")
+
+# What NFKC leaves apart although it looks the same.
+_LOOKALIKES = {
+    **dict.fromkeys(_NEWLINES, "\n"),
+    **dict.fromkeys("∶꞉ː׃：︰", ":"),
+    **dict.fromkeys("♯⌗", "#"),
+    **dict.fromkeys("⦅❨﴾", "("),
+    **dict.fromkeys("⦆❩﴿", ")"),
+    **dict.fromkeys("【〔〖〘〚⟦❲⁅", "["),
+    **dict.fromkeys("】〕〗〙〛⟧❳⁆", "]"),
+    **dict.fromkeys("‹〈⟨❬", "<"),
+    **dict.fromkeys("›〉⟩❭", ">"),
+    **dict.fromkeys("«《⟪", "<<"),
+    **dict.fromkeys("»》⟫", ">>"),
+    **dict.fromkeys("∣ǀ❘", "|"),
+    "\u2800": " ",  # the empty braille cell
+    "\t": " ",
+}
+_BLANK_LETTERS = "\u115f\u1160\u3164\uffa0"
+"""Letters by category, nothing to the eye."""
+_JOINER = "\u200d"
+"""Joins several emoji into one: the one invisible character that a name may need."""
+
+
+def harmless(text: str) -> str:
+    """A person's text, safe to stand in a prompt. Idempotent; ordinary text comes back unchanged."""
+    text = _clean(text)
+    return _broken(text, sorted(set(weak_points(text))))
+
+
+def without_boundary(text: str) -> str:
+    """The operator's own text, changed only where it would read as a second cache boundary."""
+    folded, origins = _fold(text)
+    points = {_place(origins, found.start(1)) for found in _BOUNDARY.finditer(folded)}
+    return _broken(text, sorted(points))
+
+
+def one_line(text: str) -> str:
+    """A name or a path from the config that must not leave its line: what cannot be seen is shown as an escape."""
+    return without_boundary(
+        "".join(f"\\u{ord(char):04x}" if unseen(char) and char != _JOINER else char for char in text)
+    )
+
+
+def speaker(name: str) -> str:
+    """A person's name as it stands before `: `: one line, no colon, nothing invisible; empty where nothing is left."""
+    kept = (" " if ":" in _folded(char) or char in _NEWLINES else char for char in _clean(name))
+    seen = (char for char in kept if unicodedata.category(char) != "Cf" or char == _JOINER)
+    words = "".join(seen).split()
+    return harmless(" ".join(words)) if any(_folded(char).strip() for word in words for char in word) else ""
+
+
+def weak_points(text: str) -> Iterator[int]:
+    """Where something must go in between, lest the text read as ours. Positions in `text`, in no order, repeated."""
+    folded, origins = _fold(text)
+    for rule in _RULES:
+        for found in rule.finditer(folded):
+            yield _place(origins, found.start(1))
+
+
+def unseen(char: str) -> bool:
+    """Whether a character shows nothing of its own, or cannot be shown: controls, bidi, zero-width, unassigned."""
+    return unicodedata.category(char) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp") or char in _BLANK_LETTERS
+
+
+def _clean(text: str) -> str:
+    if _PLAIN_ASCII.fullmatch(text):
+        return text
+    text = _EXOTIC_NEWLINE.sub("\n", text)
+    text = _UNFIT.sub("\ufffd", text)
+    text = _TAGS.sub(lambda found: found[1] or "\ufffd", text)
+    return _SELECTORS.sub("\ufffd", text)
+
+
+def _broken(text: str, points: list[int]) -> str:
+    if not points:
+        return text
+    starts = [0, *points]
+    return "\\".join(text[start:end] for start, end in zip(starts, [*points, len(text)], strict=True))
+
+
+def _fold(text: str) -> tuple[str, range | list[int]]:
+    """What a reader makes of it, and for every character of that the position it comes from."""
+    if _PLAIN_ASCII.fullmatch(text):
+        return text.lower(), range(len(text))
+    pieces = [_folded(char) for char in text]
+    return "".join(pieces), [at for at, piece in enumerate(pieces) for _ in piece]
+
+
+@lru_cache(maxsize=8192)
+def _folded(char: str) -> str:
+    if char in _LOOKALIKES:
+        return _LOOKALIKES[char]
+    plain = unicodedata.normalize("NFKC", char).casefold()
+    plain = "".join(_LOOKALIKES.get(one, one) for one in plain)
+    return "".join(one for one in plain if one == "\n" or not _invisible(one))
+
+
+def _invisible(char: str) -> bool:
+    """Marks count too: a letter under a mark still reads as that letter."""
+    return unicodedata.category(char) in ("Cc", "Cf", "Mn", "Me") or char in _BLANK_LETTERS
+
+
+def _place(origins: range | list[int], at: int) -> int:
+    """The position in the original; behind a character that folds to several and would be cut in its middle."""
+    inside = at > 0 and origins[at - 1] == origins[at]
+    return origins[at] + 1 if inside else origins[at]
+
+
+# The rules, on folded text, where "\n" alone ends a line. Group 1 begins where the backslash goes, and no rule lets one
+# stand there: what was broken once is not broken again. `_GAP` is one character that is neither letter, digit, backslash
+# nor newline; `_BLANK` a space of any kind. No two neighbouring repetitions can share a character, so a match is linear.
+_GAP = r"(?:[^\w\\\n]|_)"
+_BLANK = r"[^\S\n]"
+_BULLET = rf"(?:\d{{1,3}}(?:[.)\]、]|(?={_BLANK}))|(?:[a-z]|[一二三四五六七八九十]{{1,3}})[.)\]、])"
+_LEAD = rf"^(?:[^\w\n]|_|{_BULLET})*"
+_EMPHASIS = rf"(?:{_BLANK}|[*_~])*"
+_ROLE = (
+    r"(?:system|assistant|human|developer)"
+    rf"(?:{_BLANK}+(?:message|note|notice|event|prompt|instructions?|update|alert|override|reminder))?"
+)
+_ASIDE = r"(?:\([^()\n]{0,60}\)|\[[^\[\]\n]{0,60}\])"
+_TOKENS = r"tool_(?:calls?|responses?|results?)|(?:start|end|begin)_of_[a-z]+|bos|eos|/s"
+_BRACKETED = "inst|gmask|system_prompt|available_tools|tool_calls|tool_results|tool_content"
+
+
+def _heading(name: str) -> str:
+    return rf"{_GAP}*".join(re.findall(r"\w+", name.casefold()))
+
+
+_BOUNDARY = re.compile(rf"<<{_BLANK}*cache({_GAP}{{0,3}})boundary{_BLANK}*>>")
+_RULES = (
+    _BOUNDARY,
+    # ## Safety, also as `> **## Safety:**`; not "## Safety measures"
+    re.compile(
+        rf"{_LEAD}#(#)(?!#)(?:[^\w\\\n#]|_)*(?:{'|'.join(map(_heading, (*HEADINGS, INBOUND)))})(?={_BLANK}*(?:$|[^\w\s]|_))",
+        re.MULTILINE,
+    ),
+    re.compile(rf"[(\[{{<]{_GAP}{{0,8}}(?:un)?trusted([^\w\\\n]{{0,3}})metadata"),
+    re.compile(rf"\[{_GAP}{{0,3}}message({_GAP}{{0,3}})id{_BLANK}*[:=](?!{_BLANK}*\])"),
+    re.compile(rf"{_LEAD}__(silent)__{_GAP}*$", re.MULTILINE),
+    re.compile(rf"{_LEAD}{_ROLE}{_EMPHASIS}(?:{_ASIDE}{_EMPHASIS})?(:)", re.MULTILINE),
+    re.compile(rf"{_LEAD}\[{_EMPHASIS}{_ROLE}{_EMPHASIS}(\])(?!\()", re.MULTILINE),
+    re.compile(r"<(\|)[^\s|<>]{1,64}\|>"),
+    re.compile(r"<(<)/?sys>>"),
+    re.compile(rf"<(/?)(?:{_TOKENS})>"),
+    re.compile(rf"\[(/?)(?:{_BRACKETED})\]"),
+)

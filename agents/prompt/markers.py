@@ -1,0 +1,29 @@
+"""The words that mean something between gateway and model: what builds a prompt and what defends it share this list.
+
+Nothing here decides anything. A new section's heading is added here first, so that nobody can write it in a message.
+"""
+
+BOUNDARY = "<<<CACHE_BOUNDARY>>>"
+"""Where the stable part of the system prompt ends. For people and programs that read it; no provider is sent it."""
+SILENT = "__SILENT__"
+"""An answer that is exactly this is not sent."""
+INBOUND = "Inbound Context (trusted metadata)"
+"""The heading over the one block of a user message that the gateway vouches for."""
+
+HEADINGS = (
+    "Tooling",
+    "Tool Call Style",
+    "Execution Bias",
+    "Safety",
+    "Gateway Control",
+    "Agent Instructions",
+    "Skills",
+    "Workspace",
+    "Documentation",
+    "Workspace Files (injected)",
+    "Assistant Output Directives",
+    "Silent Replies",
+    "Messaging",
+    "Runtime",
+)
+"""The sections of the system prompt, in their order."""

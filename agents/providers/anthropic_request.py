@@ -1,0 +1,195 @@
+"""Our request as Anthropic's Messages body. Pure: nothing is sent here, and the history is taken as repaired.
+
+Cache marks, four at most: the stable half of the system prompt, the last tool, the end of finished history, and the
+last block, which moves along within a tool loop. Blocks are built from our own model, never from the SDK's, because
+the server refuses members it does not know.
+"""
+
+import hashlib
+import re
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from agents.messages import AssistantMessage, Message, Opaque, Text, Thinking, ToolCall, ToolResultMessage, UserMessage
+from agents.providers.models import accepts_forced_tool, limits_of
+from agents.providers.provider import ModelRequest, OneTool, System
+from agents.providers.wellformed import well_formed, well_formed_json
+from tools.tool import Image, ToolSpec
+
+API = "anthropic-messages"
+MARK = {"type": "ephemeral"}
+_MARKABLE = frozenset({"text", "image", "tool_use", "tool_result"})
+
+Block: TypeAlias = dict[str, Any]
+
+
+def wire_request(request: ModelRequest) -> dict[str, Any]:
+    """The body of `POST /v1/messages`, without `stream`."""
+    body: dict[str, Any] = {
+        "model": request.model,
+        "max_tokens": _max_tokens(request),
+        "messages": _messages(request.messages),
+    }
+    if system := _system(request.system):
+        body["system"] = system
+    if request.tools:
+        body["tools"] = _tools(request.tools)
+        if choice := _tool_choice(request):
+            body["tool_choice"] = choice
+    elif (called := _first_call(request.messages)) is not None:
+        # An agent that has lost its tools: a history with calls is refused unless a tool is declared.
+        body["tools"] = [{"name": wire_name(called), "input_schema": {"type": "object", "properties": {}}}]
+        body["tool_choice"] = {"type": "none"}
+    return body
+
+
+def _max_tokens(request: ModelRequest) -> int:
+    limits = limits_of(request.model)
+    return min(request.max_tokens, limits.max_output) if limits.known else request.max_tokens
+
+
+def _system(system: System) -> list[Block]:
+    blocks: list[Block] = []
+    if system.stable.strip():
+        blocks.append({"type": "text", "text": well_formed(system.stable), "cache_control": MARK})
+    if system.volatile.strip():
+        blocks.append({"type": "text", "text": well_formed(system.volatile)})
+    return blocks
+
+
+def _tools(tools: Sequence[ToolSpec]) -> list[Block]:
+    blocks: list[Block] = [
+        {
+            "name": tool.name,
+            "description": well_formed(tool.description or tool.summary or tool.name),
+            "input_schema": dict(tool.input_schema),
+        }
+        for tool in tools
+    ]
+    blocks[-1]["cache_control"] = MARK
+    return blocks
+
+
+def _tool_choice(request: ModelRequest) -> Block | None:
+    """None is `auto`, the server's default, also where this model cannot be forced or the tool is not offered."""
+    match request.tool_choice:
+        case "none":
+            return {"type": "none"}
+        case "required" if accepts_forced_tool(request.model):
+            return {"type": "any"}
+        case OneTool(name=name) if accepts_forced_tool(request.model) and name in {tool.name for tool in request.tools}:
+            return {"type": "tool", "name": name}
+        case _:
+            return None
+
+
+def _messages(messages: Sequence[Message]) -> list[Block]:
+    running = max((n for n, message in enumerate(messages) if isinstance(message, UserMessage)), default=0)
+    wire: list[Block] = []
+    for number, message in enumerate(messages):
+        if number == running:
+            _mark_last(wire)
+        match message:
+            case UserMessage():
+                _append(wire, "user", _user_blocks(message))
+            case AssistantMessage():
+                _append(wire, "assistant", _assistant_blocks(message))
+            case ToolResultMessage():
+                _append(wire, "user", [_result_block(message)])
+    _mark_last(wire)
+    return wire
+
+
+def _append(wire: list[Block], role: str, blocks: list[Block]) -> None:
+    """Messages of one role that follow each other are one: the server joins them anyway, strict ones insist."""
+    if wire and wire[-1]["role"] == role:
+        wire[-1]["content"].extend(blocks)
+    elif blocks:
+        wire.append({"role": role, "content": blocks})
+
+
+def _mark_last(wire: list[Block]) -> None:
+    """Let the cache reach to the last block of the last message that may carry a mark."""
+    for block in reversed(wire[-1]["content"] if wire else ()):
+        if block["type"] in _MARKABLE:
+            block["cache_control"] = MARK
+            return
+
+
+def _user_blocks(message: UserMessage) -> list[Block]:
+    """The inbound metadata stands before the first text, in the same block."""
+    blocks = [block for part in message.content if (block := _part(part))]
+    if message.metadata.strip():
+        metadata = well_formed(message.metadata)
+        first = next((block for block in blocks if block["type"] == "text"), None)
+        if first is None:
+            blocks.insert(0, {"type": "text", "text": metadata})
+        else:
+            first["text"] = f"{metadata}\n\n{first['text']}"
+    return blocks
+
+
+def _part(part: Text | Image) -> Block | None:
+    if isinstance(part, Image):
+        return {
+            "type": "image",
+            "source": {"type": "base64", "media_type": part.media_type, "data": part.data},
+        }
+    return {"type": "text", "text": well_formed(part.text)} if part.text.strip() else None
+
+
+def _assistant_blocks(message: AssistantMessage) -> list[Block]:
+    blocks: list[Block] = []
+    for part in message.content:
+        match part:
+            case Text():
+                blocks.extend(block for block in [_part(part)] if block)
+            case ToolCall():
+                blocks.append(_call_block(part))
+            case Thinking(wire=wire) | Opaque(wire=wire) if wire is not None and wire.api == API:
+                blocks.append(dict(wire.data))
+    return blocks
+
+
+def _call_block(call: ToolCall) -> Block:
+    block: Block = {
+        "type": "tool_use",
+        "id": wire_id(call.id),
+        "name": wire_name(call.name),
+        "input": well_formed_json(call.arguments or {}),
+    }
+    if call.wire is not None and call.wire.api == API:
+        block |= call.wire.data
+    return block
+
+
+def _result_block(message: ToolResultMessage) -> Block:
+    """An error may hold text only, and must hold some; a success without content leaves the member out."""
+    parts = [part for part in message.content if isinstance(part, Text) or not message.is_error]
+    blocks = [block for part in parts if (block := _part(part))]
+    result: Block = {"type": "tool_result", "tool_use_id": wire_id(message.call_id)}
+    if message.is_error:
+        result["is_error"] = True
+        blocks = blocks or [{"type": "text", "text": "The tool failed and gave no reason."}]
+    if len(blocks) == 1 and blocks[0]["type"] == "text":
+        result["content"] = blocks[0]["text"]
+    elif blocks:
+        result["content"] = blocks
+    return result
+
+
+def _first_call(messages: Sequence[Message]) -> str | None:
+    calls = (call for message in messages if isinstance(message, AssistantMessage) for call in message.calls)
+    return next((call.name for call in calls), None)
+
+
+def wire_id(call_id: str) -> str:
+    """The id as it is where the wire takes it; else one made from it, the same for the call and its result."""
+    if re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", call_id):
+        return call_id
+    return "call_" + hashlib.sha256(call_id.encode("utf-8", "surrogatepass")).hexdigest()[:24]
+
+
+def wire_name(name: str) -> str:
+    """A model may have called a tool by a name that the wire refuses; what it is told stays close to that."""
+    return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64] or "unknown"

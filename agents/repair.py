@@ -1,0 +1,329 @@
+"""A history made fit to be asked about: every call has one result, in place, and nothing that a wire refuses stays.
+
+Pure, run before every request on what is about to be sent; what is stored is never touched. A healthy history comes
+back as the same object. What only one wire minds (its ids, names, roles) is settled at that wire's border, not here.
+The order of the steps matters: each may rely on what the ones before it promise.
+"""
+
+import base64
+import binascii
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+
+from agents.messages import (
+    AssistantMessage,
+    AssistantPart,
+    Message,
+    Opaque,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResultMessage,
+    UserMessage,
+    UserPart,
+    Wire,
+)
+from agents.providers.wellformed import well_formed, well_formed_json
+from tools.tool import Image
+
+IMAGES_MAX = 20
+IMAGE_CHARS_MAX = 5_000_000
+"""Of base64, one picture: Anthropic's limit, and none of the others allows more."""
+IMAGE_CHARS_TOTAL_MAX = 20_000_000
+"""Of base64, one request: well inside the 32 MB that a body may have."""
+
+_INTERRUPTED = json.dumps(
+    {"ok": False, "error_code": "INTERRUPTED", "message": "the call did not finish", "retryable": True}
+)
+
+
+def repair(messages: Sequence[Message], *, api: str, family: str) -> Sequence[Message]:
+    """The history as `api` and the model `family` may get it; `messages` itself where nothing is to be done."""
+    repaired = [_readable(message) for message in messages]
+    repaired = _without_failures(repaired)
+    repaired = _without_refusals(repaired)
+    repaired = _paired(repaired)
+    repaired = _own_wires(repaired, api, family)
+    repaired = _with_content(repaired)
+    repaired = _with_fitting_images(repaired)
+    repaired = _open_ended(repaired)
+    repaired = _joined(repaired)
+    same = len(repaired) == len(messages) and all(a is b for a, b in zip(repaired, messages, strict=True))
+    return messages if same else tuple(repaired)
+
+
+def _readable(message: Message) -> Message:
+    """No lone surrogate, no NUL, no blank text; a user's message is never left without any content."""
+    match message:
+        case UserMessage():
+            content = _readable_parts(message.content)
+            if not content and not message.metadata.strip():
+                content = (Text(text="(empty message)"),)
+            metadata = well_formed(message.metadata)
+            if content is message.content and metadata is message.metadata:
+                return message
+            return replace(message, content=content, metadata=metadata)
+        case ToolResultMessage():
+            content = _readable_parts(message.content)
+            return message if content is message.content else replace(message, content=content)
+        case AssistantMessage():
+            parts = tuple(_readable_part(part) for part in message.content if not _blank(part))
+            return message if _same(parts, message.content) else replace(message, content=parts)
+
+
+def _readable_parts(parts: tuple[UserPart, ...]) -> tuple[UserPart, ...]:
+    readable = tuple(_readable_text(part) if isinstance(part, Text) else part for part in parts if not _blank(part))
+    return parts if _same(readable, parts) else readable
+
+
+def _readable_part(part: AssistantPart) -> AssistantPart:
+    match part:
+        case Text():
+            return _readable_text(part)
+        case ToolCall():
+            raw, arguments = well_formed(part.arguments_raw), well_formed_json(part.arguments)
+            same = raw is part.arguments_raw and arguments is part.arguments
+            return part if same else replace(part, arguments=arguments, arguments_raw=raw)
+        case Thinking() | Opaque():
+            return part  # opaque to us: its maker may check every byte
+
+
+def _readable_text(part: Text) -> Text:
+    text = well_formed(part.text)
+    return part if text is part.text else replace(part, text=text)
+
+
+def _blank(part: UserPart | AssistantPart) -> bool:
+    return isinstance(part, Text) and not part.text.strip()
+
+
+def _without_failures(messages: list[Message]) -> list[Message]:
+    """Of an answer that broke or was stopped only the text stays that was shown; its calls were never run."""
+    kept: list[Message] = []
+    for message in messages:
+        if isinstance(message, AssistantMessage) and message.stop_reason in ("error", "aborted"):
+            texts = tuple(part for part in message.content if isinstance(part, Text))
+            if texts:
+                kept.append(message if _same(texts, message.content) else replace(message, content=texts))
+        else:
+            kept.append(message)
+    return kept
+
+
+def _without_refusals(messages: list[Message]) -> list[Message]:
+    """A refused turn goes with the question that caused it, or everything after it is refused too.
+
+    The running turn keeps its question, for that is what is being asked.
+    """
+    kept: list[Message] = []
+    turns = _turns(messages)
+    for number, turn in enumerate(turns, start=1):
+        refused = next((n for n, message in enumerate(turn) if _refused(message)), None)
+        if refused is None:
+            kept.extend(turn)
+        elif number == len(turns):
+            kept.extend(turn[:refused])
+    return kept
+
+
+def _turns(messages: list[Message]) -> list[list[Message]]:
+    """Cut before each run of user messages."""
+    turns: list[list[Message]] = []
+    for message in messages:
+        asks = isinstance(message, UserMessage)
+        if not turns or (asks and not isinstance(turns[-1][-1], UserMessage)):
+            turns.append([])
+        turns[-1].append(message)
+    return turns
+
+
+def _refused(message: Message) -> bool:
+    return isinstance(message, AssistantMessage) and message.stop_reason in ("refusal", "content_filter")
+
+
+def _paired(messages: list[Message]) -> list[Message]:
+    """Behind each answer stand the results of its calls, one each, in call order, under ids used only once."""
+    start = next((n for n, message in enumerate(messages) if isinstance(message, UserMessage)), len(messages))
+    messages = messages[start:]
+    answers = _answers(messages)
+    taken = {call.id for message in messages if isinstance(message, AssistantMessage) for call in message.calls}
+    used: set[str] = set()
+    paired: list[Message] = []
+    for number, message in enumerate(messages):
+        if isinstance(message, ToolResultMessage):
+            continue
+        if not isinstance(message, AssistantMessage) or not message.calls:
+            paired.append(message)
+            continue
+        parts: list[AssistantPart] = []
+        results: list[ToolResultMessage] = []
+        for place, part in enumerate(message.content):
+            if isinstance(part, ToolCall):
+                result = answers.get((number, place)) or _interrupted(part, message.timestamp)
+                call_id = _unused(part.id, used, taken)
+                used.add(call_id)
+                part = part if part.id == call_id else replace(part, id=call_id)
+                results.append(result if result.call_id == call_id else replace(result, call_id=call_id))
+            parts.append(part)
+        paired.append(message if _same(parts, message.content) else replace(message, content=tuple(parts)))
+        paired.extend(results)
+    return paired
+
+
+def _answers(messages: list[Message]) -> dict[tuple[int, int], ToolResultMessage]:
+    """Which result belongs to the call at (message, part). A result answers the latest message that waits for its id,
+    and there the first such call; one that nobody waits for is left out."""
+    waiting: dict[str, list[list[tuple[int, int]]]] = {}
+    answers: dict[tuple[int, int], ToolResultMessage] = {}
+    for number, message in enumerate(messages):
+        if isinstance(message, AssistantMessage):
+            here: dict[str, list[tuple[int, int]]] = {}
+            for place, part in enumerate(message.content):
+                if isinstance(part, ToolCall):
+                    here.setdefault(part.id, []).append((number, place))
+            for call_id, places in here.items():
+                waiting.setdefault(call_id, []).append(places)
+        elif isinstance(message, ToolResultMessage) and waiting.get(message.call_id):
+            latest = waiting[message.call_id][-1]
+            answers[latest.pop(0)] = message
+            if not latest:
+                waiting[message.call_id].pop()
+    return answers
+
+
+def _unused(call_id: str, used: set[str], taken: set[str]) -> str:
+    """The id itself at its first use, else one made from it that no call has."""
+    if call_id not in used:
+        return call_id
+    number = 2
+    while (name := f"{call_id}_{number}") in used or name in taken:
+        number += 1
+    return name
+
+
+def _interrupted(call: ToolCall, timestamp: float) -> ToolResultMessage:
+    text = Text(text=_INTERRUPTED)
+    return ToolResultMessage(call_id=call.id, tool=call.name, content=(text,), is_error=True, timestamp=timestamp)
+
+
+def _own_wires(messages: list[Message], api: str, family: str) -> list[Message]:
+    """A provider's own payload lives as long as the turn, and goes to its maker alone.
+
+    The inbound metadata leaves the user's message when the turn is over, so thinking that is bound to what stood
+    before it would be refused from then on.
+    """
+    running = max((n for n, message in enumerate(messages) if isinstance(message, UserMessage)), default=0)
+    kept: list[Message] = []
+    for number, message in enumerate(messages):
+        if isinstance(message, AssistantMessage):
+            own = (api, family) if number > running else None
+            parts = tuple(part for old in message.content if (part := _own_part(old, own)) is not None)
+            parts = _without_trailing_thinking(parts)
+            message = message if _same(parts, message.content) else replace(message, content=parts)
+        kept.append(message)
+    return kept
+
+
+def _own_part(part: AssistantPart, own: tuple[str, str] | None) -> AssistantPart | None:
+    if part.wire is not None and own == (part.wire.api, part.wire.family):
+        return part
+    if isinstance(part, Thinking | Opaque):
+        return None
+    return part if part.wire is None else replace(part, wire=None)
+
+
+def _without_trailing_thinking(parts: tuple[AssistantPart, ...]) -> tuple[AssistantPart, ...]:
+    """Thinking that led to nothing (cut off, or alone) is no content, and may not end a message."""
+    end = len(parts)
+    while end and isinstance(parts[end - 1], Thinking):
+        end -= 1
+    return parts if end == len(parts) else parts[:end]
+
+
+def _with_content(messages: list[Message]) -> list[Message]:
+    return [message for message in messages if message.content or not isinstance(message, AssistantMessage)]
+
+
+def _with_fitting_images(messages: list[Message]) -> list[Message]:
+    """The newest pictures that fit; a line of text stands for the others, and for what is no picture."""
+    count, chars = 0, 0
+    kept: list[Message] = []
+    for message in reversed(messages):
+        if isinstance(message, AssistantMessage):
+            kept.append(message)
+            continue
+        parts: list[UserPart] = []
+        for part in reversed(message.content):
+            if isinstance(part, Image):
+                media_type = _media_type(part.data)
+                fits = count < IMAGES_MAX and chars + len(part.data) <= IMAGE_CHARS_TOTAL_MAX
+                if media_type is None or len(part.data) > IMAGE_CHARS_MAX or not fits:
+                    parts.append(Text(text=f"[image: {well_formed(part.name or 'not shown')}]"))
+                    continue
+                count, chars = count + 1, chars + len(part.data)
+                part = part if part.media_type == media_type else replace(part, media_type=media_type)
+            parts.append(part)
+        parts.reverse()
+        kept.append(message if _same(parts, message.content) else replace(message, content=tuple(parts)))
+    kept.reverse()
+    return kept
+
+
+def _media_type(data: str) -> str | None:
+    """What the bytes say they are; None where they are no base64 of a picture that models take."""
+    try:
+        head = base64.b64decode(data[:24], validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    if len(data) % 4:
+        return None
+    if head.startswith(b"\x89PNG\r\n\x1a\n"):
+        return "image/png"
+    if head.startswith(b"\xff\xd8\xff"):
+        return "image/jpeg"
+    if head.startswith((b"GIF87a", b"GIF89a")):
+        return "image/gif"
+    return "image/webp" if head[:4] == b"RIFF" and head[8:12] == b"WEBP" else None
+
+
+def _joined(messages: list[Message]) -> list[Message]:
+    """Neighbours of one role become one, unless metadata must stay before its own text or a payload in its place."""
+    joined: list[Message] = []
+    for message in messages:
+        before = joined[-1] if joined else None
+        if isinstance(message, UserMessage) and isinstance(before, UserMessage) and not message.metadata:
+            joined[-1] = replace(before, content=before.content + message.content)
+        elif (
+            isinstance(message, AssistantMessage)
+            and isinstance(before, AssistantMessage)
+            and not (before.calls or _wires(before) or _wires(message))
+        ):
+            joined[-1] = replace(message, content=before.content + message.content)
+        else:
+            joined.append(message)
+    return joined
+
+
+def _wires(message: AssistantMessage) -> list[Wire]:
+    return [part.wire for part in message.content if part.wire is not None]
+
+
+def _open_ended(messages: list[Message]) -> list[Message]:
+    """Begins with a user and does not end with an unfinished answer of ours; a paused turn ends with its own."""
+    end = len(messages)
+    while end and _unfinished(messages[end - 1]):
+        end -= 1
+    return messages if end == len(messages) else messages[:end]
+
+
+def _unfinished(message: Message) -> bool:
+    if not isinstance(message, AssistantMessage):
+        return False
+    if message.stop_reason == "pause":
+        return not any(isinstance(part, Opaque) for part in message.content)
+    return message.stop_reason in ("error", "aborted")
+
+
+def _same(parts: Sequence[object], others: Sequence[object]) -> bool:
+    return len(parts) == len(others) and all(a is b for a, b in zip(parts, others, strict=True))

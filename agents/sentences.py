@@ -1,0 +1,104 @@
+"""What the user reads when a turn does not end in the model's own words: short, calm, and in the user's language.
+
+Chinese where the message that is answered holds Chinese characters, else English. Never a provider's text, a path or an
+internal name: the log has those. What went wrong with the model itself is worded in `agents.providers.sentences`.
+"""
+
+import re
+from typing import NamedTuple, assert_never
+
+from agents.outcome import Answered, Declined, Limit, LimitReached, ModelFailed, Outcome
+from agents.providers.sentences import sentence
+
+_CHINESE = re.compile("[㐀-鿿]")
+
+
+class _Sentence(NamedTuple):
+    en: str
+    zh: str
+
+    def for_(self, text: str) -> str:
+        return self.zh if _CHINESE.search(text) else self.en
+
+
+def failure(outcome: Outcome, text: str) -> str:
+    """Why there is no answer to `text`."""
+    match outcome:
+        case ModelFailed(error=error):
+            return sentence(error, text)
+        case LimitReached(limit=limit):
+            return _LIMITS[limit].for_(text)
+        case Declined():
+            return sentence("refusal", text)
+        case Answered():
+            return _EMPTY.for_(text)
+        case _:
+            assert_never(outcome)
+
+
+def cut_short(text: str) -> str:
+    """Put behind an answer that ran into the model's output limit, or into ours for the parts of a reply."""
+    return _CUT_SHORT.for_(text)
+
+
+def internal_error(text: str) -> str:
+    """Our own fault."""
+    return _INTERNAL.for_(text)
+
+
+def gave_up(text: str) -> str:
+    """The message brought its process down too often."""
+    return _GAVE_UP.for_(text)
+
+
+def unknown_agent(text: str) -> str:
+    """The agent was taken out of the config while the message waited."""
+    return _UNKNOWN_AGENT.for_(text)
+
+
+def too_many(text: str, waiting: int) -> str:
+    """The chat has `waiting` messages in line already; this one is not answered."""
+    return _TOO_MANY.for_(text).format(waiting=waiting)
+
+
+_EMPTY = _Sentence(
+    "I have no answer to that. Please put it another way.",
+    "我没有得到可用的回答,请换个说法再试一次。",
+)
+_CUT_SHORT = _Sentence("(The answer is cut off here: it reached the length limit.)", "(回答到此被截断:已达长度上限。)")
+_INTERNAL = _Sentence(
+    "Something went wrong on my side and the operator's log has the details. Please try again.",
+    "我这边出了点问题,详情已记录在运维日志中。请再试一次。",
+)
+_GAVE_UP = _Sentence(
+    "I could not finish this: it was interrupted several times. Please send it again, perhaps in smaller steps.",
+    "这条消息多次被中断,未能完成。请重新发送,最好拆成更小的步骤。",
+)
+_UNKNOWN_AGENT = _Sentence(
+    "The assistant that was to answer this is no longer configured. Please send the message again.",
+    "原本负责回答的助手已不在配置中,请重新发送这条消息。",
+)
+_TOO_MANY = _Sentence(
+    "{waiting} messages are already waiting here, so I cannot take more. Please send it again once I have caught up.",
+    "这里已有 {waiting} 条消息在排队,暂时无法接收更多。请等我处理完后再发送。",
+)
+_LIMITS: dict[Limit, _Sentence] = {
+    "rounds": _Sentence(
+        'I stopped: this took more steps than I may take in one go. Say "continue" and I will go on from here.',
+        "我先停在这里:步骤数已达单次上限。回复“继续”,我会接着做。",
+    ),
+    "turn-time": _Sentence(
+        'I stopped: this took longer than I may work in one go. Say "continue" and I will go on from here.',
+        "我先停在这里:耗时已达单次上限。回复“继续”,我会接着做。",
+    ),
+    "repeating": _Sentence(
+        "I stopped: the same step kept failing. Tell me how to go on, or ask in another way.",
+        "我先停在这里:同一步骤反复失败。请告诉我如何继续,或换个说法。",
+    ),
+    "pauses": _Sentence(sentence("pause"), sentence("pause", "停")),
+    "empty": _EMPTY,
+    "cut": _Sentence(
+        "The answer did not fit into the model's length limit. Please ask for it in smaller pieces.",
+        "回答超出了模型的长度上限,请拆成更小的部分来问。",
+    ),
+}

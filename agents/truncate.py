@@ -1,0 +1,59 @@
+"""How much of a tool's result the model is shown, and which part of it.
+
+The head, and where the end matters (an error, an exit code, the close of a JSON document, a summary) the tail as well,
+joined by a visible mark. The end says how much is missing and what to do about it.
+"""
+
+import re
+
+TAIL_SHARE = 0.3
+TAIL_CHARS_MAX = 4_000
+END_CHARS = 2_000
+WINDOW_SHARE = 0.3
+CHARS_PER_TOKEN = 1
+"""Of a window: one character can be a token, as in Chinese, so a share of tokens is taken as characters."""
+OMISSION = "\n\n[… omitted …]\n\n"
+
+_END_MATTERS = re.compile(
+    r"error|exception|traceback|exit code|exit status|failed|fatal|panic|\b(?:total|summary|results?|done)\b", re.I
+)
+
+
+def result_limit_chars(window_tokens: int) -> int:
+    """16,000 characters below a window of 100k tokens, 32,000 from there, 64,000 from 200k; at most 30 % of it."""
+    if window_tokens >= 200_000:
+        tier = 64_000
+    elif window_tokens >= 100_000:
+        tier = 32_000
+    else:
+        tier = 16_000
+    return max(1, min(tier, int(window_tokens * WINDOW_SHARE * CHARS_PER_TOKEN)))
+
+
+def truncate_result(text: str, limit_chars: int) -> str:
+    """`text` whole, or cut so that with all marks it is no longer than `limit_chars`."""
+    if len(text) <= limit_chars:
+        return text
+    closing = _closing(len(text) - limit_chars, len(text))
+    budget = limit_chars - len(closing)
+    if budget <= len(OMISSION):
+        return text[:limit_chars]
+    if _end_matters(text):
+        tail = min(int(budget * TAIL_SHARE), TAIL_CHARS_MAX)
+        head = budget - tail - len(OMISSION)
+        shown = text[:head] + OMISSION + (text[-tail:] if tail else "")
+    else:
+        head, tail = budget, 0
+        shown = text[:head]
+    return shown + _closing(len(text) - head - tail, len(text))
+
+
+def _end_matters(text: str) -> bool:
+    end = text[-END_CHARS:]
+    return bool(_END_MATTERS.search(end)) or end.rstrip().endswith(("}", "]"))
+
+
+def _closing(cut: int, total: int) -> str:
+    """As wide for every `cut` of one text, so that the budget can be reckoned before the cut is known."""
+    width = len(f"{total:,}")
+    return f"\n\n[{cut:>{width},} characters were cut; narrow the arguments to see them]"

@@ -1,0 +1,149 @@
+"""The port every channel implements. The gateway calls it; a channel has never heard of the gateway.
+
+`receive` is pure: bytes and headers in, a receipt out. It verifies, decrypts and parses, in that order, and touches
+neither network nor clock. Everything that talks to the platform is async and raises one of four `DeliveryError`s.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol, TypeAlias
+
+from channels.access import AccessConfig
+from channels.message import MessageContext, Outbound
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WebhookRequest:
+    """A delivery as it came: the raw body and the headers, names in lower case."""
+
+    headers: Sequence[tuple[str, str]]
+    body: bytes
+
+    def header(self, name: str) -> str | None:
+        """The one value of a header; None where it is missing or was sent more than once."""
+        values = [value for key, value in self.headers if key == name]
+        return values[0] if len(values) == 1 else None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Arrived:
+    """A message to accept. `dedupe` names it: a delivery sharing any of these keys is the same message.
+
+    The first key is the message's own (account-scoped by the gateway); a second one may recognise a re-push that
+    carries another id.
+    """
+
+    context: MessageContext
+    dedupe: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Answered:
+    """A delivery that wants an answer at once and leaves nothing behind, such as a URL check. `body` is JSON."""
+
+    body: bytes
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ignored:
+    """A genuine delivery that starts no turn. `kind` is the platform's event name, `reason` is one of few words."""
+
+    kind: str
+    reason: str
+
+
+Receipt: TypeAlias = Arrived | Answered | Ignored
+
+
+class Rejected(Exception):
+    """The delivery is not genuine or not well formed: nothing is stored, the answer is a 4xx.
+
+    `reason` is for the log and the metrics; the caller is told nothing but the status.
+    """
+
+    def __init__(self, reason: str, *, status: int = 401) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.status = status
+
+
+class NotReady(Exception):
+    """The channel cannot judge this delivery yet, because it does not know its own bot id: answer 503, be resent."""
+
+
+class DeliveryError(Exception):
+    """A send that did not happen, or may not have. `code` is the platform's own, for the log."""
+
+    def __init__(self, message: str, *, code: str = "") -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class RateLimited(DeliveryError):
+    """The platform asks us to wait: try again after `retry_after_seconds`, or our own backoff where it is None."""
+
+    def __init__(self, message: str, *, code: str = "", retry_after_seconds: float | None = None) -> None:
+        super().__init__(message, code=code)
+        self.retry_after_seconds = retry_after_seconds
+
+
+class Unreachable(DeliveryError):
+    """No answer, a broken one, or a passing fault: try again with the same key."""
+
+
+class Refused(DeliveryError):
+    """The platform will never take this part, or this app's set-up forbids it: do not repeat, tell the operator."""
+
+
+class Gone(DeliveryError):
+    """The chat or the person is out of reach for good: drop the part."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Capabilities:
+    """What the channel can show, as the prompt's runtime line names it (`capabilities=markdown,threads`)."""
+
+    names: tuple[str, ...]
+    directives: bool = False
+    """Whether MEDIA: and [[reply_to:…]] lines are acted upon; without it the prompt does not offer them."""
+
+
+class Channel(Protocol):
+    """One account of one platform."""
+
+    @property
+    def name(self) -> str:
+        """The platform, as in `channels.<name>` and in the webhook's path."""
+
+    @property
+    def account(self) -> str: ...
+
+    @property
+    def access(self) -> AccessConfig: ...
+
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    def receive(self, request: WebhookRequest, now: datetime) -> Receipt:
+        """Judge one delivery. Raises `Rejected`, or `NotReady` until `learn_identity` has succeeded."""
+
+    async def learn_identity(self, timeout_seconds: float) -> None:
+        """Find out who the bot is, as far as the platform needs it. Raises `DeliveryError`; may be called again."""
+
+    async def enrich(self, context: MessageContext) -> MessageContext:
+        """Add what only the platform knows (names, titles, the quoted text), from a cache where there is one.
+
+        Never raises for the platform's trouble: what cannot be learnt stays as it is.
+        """
+
+    def split(self, text: str) -> list[str]:
+        """Cut a reply into parts that one call each can carry. Joined, they say what the text said."""
+
+    async def send(self, part: Outbound, key: str) -> str:
+        """Send one part and return the platform's message id. `key` is the same for every attempt at this part.
+
+        Raises a `DeliveryError`.
+        """
+
+    async def close(self) -> None: ...

@@ -1,0 +1,166 @@
+"""Feishu's open API, as far as we need it: calls, their tokens, and what their answers mean.
+
+The tenant token is fetched once for everybody who waits, renewed before it ends, and dropped when Feishu says that it
+is wrong. Errors also come with HTTP 200, so the `code` decides. Nothing is repeated here but the one call whose token was
+stale; repeating is the outbox's business.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import httpx
+import orjson
+import structlog
+
+from channels.channel import DeliveryError, Refused, Unreachable
+from channels.feishu.config import FeishuAccount
+from channels.feishu.errors import TOKEN_CODES, delivery_error
+
+TOKEN_PATH = "/open-apis/auth/v3/tenant_access_token/internal"
+RENEW_SECONDS = 600.0
+"""A token is renewed this long before it ends: within its last half hour Feishu hands out the next one."""
+
+log = structlog.get_logger()
+
+
+class CodeError(Exception):
+    """Feishu answered with a code that is not 0. `error` is what it means for a send."""
+
+    def __init__(self, code: int, error: DeliveryError) -> None:
+        super().__init__(f"code {code}")
+        self.code = code
+        self.error = error
+
+
+class FeishuApi:
+    """One app's access."""
+
+    def __init__(self, account: FeishuAccount, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._account = account
+        self._clock = clock
+        self._client: httpx.AsyncClient | None = None
+        self._token = ""
+        self._token_ends = 0.0
+        self._fetching: asyncio.Task[str] | None = None
+
+    async def get(
+        self, path: str, params: Mapping[str, str] | None = None, *, timeout_seconds: float | None = None
+    ) -> dict[str, Any]:
+        """The whole answer. Raises CodeError or DeliveryError."""
+        return await self._call("GET", path, params=params, timeout_seconds=timeout_seconds)
+
+    async def post(self, path: str, body: Mapping[str, Any], params: Mapping[str, str] | None = None) -> dict[str, Any]:
+        """The whole answer. Raises CodeError or DeliveryError."""
+        return await self._call("POST", path, params=params, body=body)
+
+    async def close(self) -> None:
+        if self._fetching is not None:
+            self._fetching.cancel()
+        if self._client is not None:
+            await self._client.aclose()
+
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
+        timeout_seconds: float | None = None,
+    ) -> dict[str, Any]:
+        token = await self._current_token()
+        try:
+            return await self._request(method, path, token, params, body, timeout_seconds)
+        except CodeError as error:
+            if error.code not in TOKEN_CODES:
+                raise
+        if self._token == token:
+            self._token = ""
+        return await self._request(method, path, await self._current_token(), params, body, timeout_seconds)
+
+    async def _current_token(self) -> str:
+        if self._token and self._clock() < self._token_ends - RENEW_SECONDS:
+            return self._token
+        if self._fetching is None:
+            self._fetching = asyncio.create_task(self._fetch_token())
+            self._fetching.add_done_callback(self._fetched)
+        # Shielded: one caller's deadline must not take the token from all the others who wait for it.
+        return await asyncio.shield(self._fetching)
+
+    def _fetched(self, task: asyncio.Task[str]) -> None:
+        self._fetching = None
+        if not task.cancelled():
+            task.exception()
+
+    async def _fetch_token(self) -> str:
+        secret = self._account.app_secret.get_secret_value()
+        body = {"app_id": self._account.app_id, "app_secret": secret}
+        try:
+            answer = await self._request("POST", TOKEN_PATH, "", None, body, None)
+        except CodeError as error:
+            raise error.error from error
+        token, ends = answer.get("tenant_access_token"), answer.get("expire")
+        if not isinstance(token, str) or not token or not isinstance(ends, int | float):
+            raise Unreachable("Feishu's token answer has no token")
+        self._token, self._token_ends = token, self._clock() + max(float(ends), RENEW_SECONDS + 1)
+        return token
+
+    async def _request(
+        self,
+        method: str,
+        path: str,
+        token: str,
+        params: Mapping[str, str] | None,
+        body: Mapping[str, Any] | None,
+        timeout_seconds: float | None,
+    ) -> dict[str, Any]:
+        headers = {"content-type": "application/json; charset=utf-8"}
+        if token:
+            headers["authorization"] = f"Bearer {token}"
+        content = orjson.dumps(body) if body is not None else None
+        timeout = timeout_seconds or self._account.timeout_seconds
+        try:
+            response = await self._http().request(
+                method, path, params=params, content=content, headers=headers, timeout=timeout
+            )
+        except httpx.HTTPError as error:
+            raise Unreachable(f"Feishu cannot be reached ({type(error).__name__})") from error
+        return _answer(response, path)
+
+    def _http(self) -> httpx.AsyncClient:
+        if self._client is None:
+            base = self._account.base_url.rstrip("/")
+            self._client = httpx.AsyncClient(base_url=base, trust_env=not _is_local(base), follow_redirects=False)
+        return self._client
+
+
+def _answer(response: httpx.Response, path: str) -> dict[str, Any]:
+    """The body of a good answer. Raises CodeError with what the code means, Unreachable, or Refused."""
+    try:
+        answer = orjson.loads(response.content)
+        code = answer["code"]
+        if not isinstance(code, int):
+            raise TypeError
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        if response.status_code == 429:
+            raise delivery_error(0, status=429, retry_after_seconds=_reset_seconds(response)) from None
+        if 400 <= response.status_code < 500:
+            raise Refused(f"Feishu answered HTTP {response.status_code} without a code") from None
+        raise Unreachable(f"Feishu's answer cannot be read (HTTP {response.status_code})") from None
+    if code == 0 and response.status_code < 400:
+        return dict(answer)
+    log_id = response.headers.get("x-tt-logid", "")
+    log.info("feishu_error", path=path.split("?")[0], code=code, status=response.status_code, log_id=log_id)
+    error = delivery_error(code, status=response.status_code, retry_after_seconds=_reset_seconds(response))
+    raise CodeError(code, error)
+
+
+def _reset_seconds(response: httpx.Response) -> float | None:
+    value = response.headers.get("x-ogw-ratelimit-reset") or response.headers.get("retry-after") or ""
+    return min(float(value), 3600.0) if value.isdecimal() else None
+
+
+def _is_local(url: str) -> bool:
+    return httpx.URL(url).host in ("127.0.0.1", "localhost", "::1")

@@ -1,0 +1,208 @@
+"""One Feishu app as a channel: what comes in is verified and read, what goes out is sent once.
+
+The order of `receive` is the order of trust: signature over the raw bytes, strict decryption, token, app id, and only
+then the event. The URL check is the one delivery that carries no signature; its token must be right and nothing of it is
+kept. A reply that cannot be one (the message was withdrawn) becomes a plain message in the chat, except inside a topic,
+where that would open a new one.
+"""
+
+import asyncio
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+from urllib.parse import quote
+
+import orjson
+
+from channels.access import AccessConfig
+from channels.channel import Answered, Capabilities, Gone, Receipt, Rejected, Unreachable, WebhookRequest
+from channels.feishu import signature
+from channels.feishu.api import CodeError, FeishuApi
+from channels.feishu.config import FeishuAccount
+from channels.feishu.errors import BAD_CONTENT_CODES, NO_THREAD_CODES, WITHDRAWN_CODES
+from channels.feishu.events import receipt
+from channels.feishu.people import People
+from channels.feishu.split import split
+from channels.message import MessageContext, Outbound
+
+CHALLENGE_BYTES_MAX = 1_024
+UUID_CHARS_MAX = 50
+_MESSAGES = "/open-apis/im/v1/messages"
+
+
+class FeishuChannel:
+    """`channels.channel.Channel` for one account."""
+
+    name = "feishu"
+    capabilities = Capabilities(names=("markdown", "threads"))
+
+    def __init__(self, config: FeishuAccount, account: str) -> None:
+        self.account = account
+        self._config = config
+        self._key = config.encrypt_key.get_secret_value().strip()
+        self._token = config.verification_token.get_secret_value().strip()
+        self._api = FeishuApi(config)
+        self._people = People(self._api)
+        self._bot: str | None = None
+        self._learning: asyncio.Task[None] | None = None
+
+    @property
+    def access(self) -> AccessConfig:
+        return self._config
+
+    def receive(self, request: WebhookRequest, now: datetime) -> Receipt:
+        """Judge one delivery. Raises Rejected, or NotReady for a group message while the bot's own id is unknown."""
+        event = self._opened(request, now)
+        if (challenge := _challenge(event)) is not None:
+            self._check_token(event)
+            return Answered(body=orjson.dumps({"challenge": challenge}))
+        if not event.get("encrypt") and _is_legacy_card(event):
+            raise Rejected("legacy card callback: choose the new version in the console", status=400)
+        self._check_token(event)
+        self._check_app(event)
+        return receipt(event, account=self.account, bot=self._bot, now=now)
+
+    async def learn_identity(self, timeout_seconds: float) -> None:
+        """The bot's own open id, single-flight. Raises DeliveryError."""
+        if self._bot is not None:
+            return
+        if self._learning is None or self._learning.done():
+            self._learning = asyncio.create_task(self._learn())
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                await asyncio.shield(self._learning)
+        except TimeoutError:
+            raise Unreachable("Feishu has not said yet who the bot is") from None
+
+    async def enrich(self, context: MessageContext) -> MessageContext:
+        """With the sender's name, the group's title and the quoted text, as far as Feishu tells them."""
+        grouped, answers = context.chat.kind == "group", context.reply_to
+        name, title, quoted = await asyncio.gather(
+            self._people.name(context.sender.id),
+            self._people.title(context.chat.id) if grouped else _nothing(),
+            self._people.quoted(answers) if answers else _nothing(),
+        )
+        return replace(
+            context,
+            sender=replace(context.sender, name=name or context.sender.id),
+            chat=replace(context.chat, title=title),
+            reply_to=quoted or answers,
+        )
+
+    def split(self, text: str) -> list[str]:
+        return split(text)
+
+    async def send(self, part: Outbound, key: str) -> str:
+        """Send one part, as rich text; the message id. Raises DeliveryError."""
+        text = _without_pings(part.text)
+        try:
+            return await self._place(part, key, "post", {"zh_cn": {"content": [[{"tag": "md", "text": text}]]}})
+        except CodeError as error:
+            if error.code not in BAD_CONTENT_CODES:
+                raise error.error from error
+        try:
+            return await self._place(part, key, "text", {"text": text})
+        except CodeError as error:
+            raise error.error from error
+
+    async def close(self) -> None:
+        if self._learning is not None:
+            self._learning.cancel()
+        await self._api.close()
+
+    # receiving
+
+    def _opened(self, request: WebhookRequest, now: datetime) -> dict[str, Any]:
+        """The event of a delivery that is genuine as far as the envelope can tell. Raises Rejected."""
+        if not self._key:
+            return signature.parse(request.body)
+        if signature.is_signed(request):
+            window = self._config.timestamp_window_seconds
+            signature.verify(request, key=self._key, now=now, window_seconds=window)
+            return signature.decrypt(signature.encrypted_part(request.body), self._key)
+        if len(request.body) > CHALLENGE_BYTES_MAX:
+            raise Rejected("signature missing")
+        event = signature.decrypt(signature.encrypted_part(request.body), self._key)
+        if _challenge(event) is None:
+            raise Rejected("signature missing")
+        return event
+
+    def _check_token(self, event: dict[str, Any]) -> None:
+        header = event.get("header")
+        given = header.get("token") if isinstance(header, dict) else event.get("token")
+        if self._token and not signature.same(given, self._token):
+            raise Rejected("verification token wrong or missing")
+        if not self._token and not self._key:
+            raise Rejected("nothing to verify with")
+
+    def _check_app(self, event: dict[str, Any]) -> None:
+        header, body = event.get("header"), event.get("event")
+        given = header.get("app_id") if isinstance(header, dict) else None
+        if given is None and not isinstance(header, dict) and isinstance(body, dict):
+            given = body.get("app_id")
+        if given is not None and not signature.same(given, self._config.app_id):
+            raise Rejected("meant for another app")
+
+    # sending
+
+    async def _learn(self) -> None:
+        try:
+            answer = await self._api.get("/open-apis/bot/v3/info")
+        except CodeError as error:
+            raise error.error from error
+        bot = answer.get("bot")  # under `bot`, not under `data`
+        open_id = bot.get("open_id") if isinstance(bot, dict) else None
+        if not isinstance(open_id, str) or not open_id:
+            raise Unreachable("Feishu's answer does not name the bot")
+        self._bot = open_id
+
+    async def _place(self, part: Outbound, key: str, kind: str, content: dict[str, Any]) -> str:
+        """As a reply where it is one, else in the chat. Raises CodeError or DeliveryError."""
+        target = part.target
+        body: dict[str, Any] = {
+            "msg_type": kind,
+            "content": orjson.dumps(content).decode(),
+            "uuid": key[:UUID_CHARS_MAX],
+        }
+        if target.reply_to is not None:
+            path = f"{_MESSAGES}/{quote(target.reply_to, safe='')}/reply"
+            try:
+                return await self._post(path, body | {"reply_in_thread": True} if target.thread else body)
+            except CodeError as error:
+                if error.code in NO_THREAD_CODES and target.thread:
+                    return await self._post(path, body)
+                if error.code not in WITHDRAWN_CODES:
+                    raise
+                if target.thread:
+                    raise Gone("the message was withdrawn, and its topic with it", code=str(error.code)) from error
+        return await self._post(_MESSAGES, body | {"receive_id": target.chat}, {"receive_id_type": "chat_id"})
+
+    async def _post(self, path: str, body: dict[str, Any], params: dict[str, str] | None = None) -> str:
+        data = (await self._api.post(path, body, params)).get("data")
+        message_id = data.get("message_id") if isinstance(data, dict) else None
+        return message_id if isinstance(message_id, str) else ""
+
+
+def _challenge(event: dict[str, Any]) -> str | None:
+    """The challenge of a URL check: in the old form, and in the shape of a 2.0 event."""
+    header, body = event.get("header"), event.get("event")
+    kind = header.get("event_type") if isinstance(header, dict) else event.get("type")
+    if kind != "url_verification":
+        return None
+    found = event.get("challenge", body.get("challenge") if isinstance(body, dict) else None)
+    if not isinstance(found, str):
+        raise Rejected("challenge missing", status=400)
+    return found
+
+
+def _is_legacy_card(event: dict[str, Any]) -> bool:
+    return "schema" not in event and "open_message_id" in event and "action" in event
+
+
+def _without_pings(text: str) -> str:
+    """A model must not be able to call people, or everybody: `<at …>` is text here."""
+    return text.replace("<at", "<\u200bat")
+
+
+async def _nothing() -> None:
+    return None

@@ -1,0 +1,105 @@
+"""What a person writes to connect a Feishu app: one account, or several under `accounts`."""
+
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field, SecretStr
+from pydantic.alias_generators import to_camel
+
+from channels.access import AccessConfig
+
+DEFAULT = "default"
+
+
+class FeishuAccount(AccessConfig, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+    """One Feishu app."""
+
+    app_id: str = ""
+    """The app's id, `cli_…`; empty means that this account is not configured."""
+    app_secret: SecretStr = SecretStr("")
+    """The app's secret, from "Credentials & Basic Info" (凭证与基础信息) in the developer console."""
+    encrypt_key: SecretStr = SecretStr("")
+    """The Encrypt Key, from "Events & Callbacks → Encryption Strategy" (事件与回调 → 加密策略)."""
+    verification_token: SecretStr = SecretStr("")
+    """The Verification Token, from the same page; checked in addition to the signature."""
+    mode: Literal["webhook"] = "webhook"
+    """How events arrive: `webhook`, at `/webhooks/feishu/{account}`."""
+    verification: Literal["signature", "token"] = "signature"
+    """`signature` needs the Encrypt Key; `token` trusts the Verification Token alone, which is weaker."""
+    base_url: str = "https://open.feishu.cn"
+    """The open platform: `https://open.larksuite.com` for Lark."""
+    timestamp_window_seconds: Annotated[int, Field(ge=1)] | None = 3600
+    """How old a signed delivery may be; null accepts any age. Replays are caught by message id in any case."""
+    timeout_seconds: Annotated[float, Field(gt=0)] = 10
+    """How long one call of Feishu's API may take."""
+
+
+class FeishuConfig(FeishuAccount, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+    """The section `channels.feishu`: its own keys are the account `default`."""
+
+    enabled: bool = True
+    """`false` switches the channel off and leaves its settings in place."""
+    accounts: dict[Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")], FeishuAccount] = Field(default={})
+    """More apps, by name; the name is part of the webhook's path."""
+
+
+def accounts(config: FeishuConfig) -> dict[str, FeishuAccount]:
+    """The configured accounts by name: those with an app id."""
+    if not config.enabled:
+        return {}
+    named = {DEFAULT: config, **config.accounts}
+    return {name: account for name, account in named.items() if account.app_id.strip()}
+
+
+def problems(account: FeishuAccount) -> list[tuple[str, str]]:
+    """What must be mended before this account can serve: (key, sentence with the fix)."""
+    found: list[tuple[str, str]] = []
+    if _blank(account.app_secret):
+        found.append(("appSecret", "missing: copy it from Credentials & Basic Info in the Feishu developer console"))
+    if account.verification == "signature" and _blank(account.encrypt_key):
+        message = (
+            "missing: without it anybody could send events. Set one in the developer console under Events & Callbacks → "
+            "Encryption Strategy and copy it here, or choose `verification: token` explicitly"
+        )
+        found.append(("encryptKey", message))
+    if account.verification == "token" and _blank(account.verification_token):
+        found.append(("verificationToken", "missing: `verification: token` has nothing else to check"))
+    if not _is_http(account.base_url):
+        found.append(("baseUrl", "must be an http or https URL, such as https://open.feishu.cn"))
+    for index, listed in enumerate(account.allow_from):
+        if listed != "*" and not listed.startswith("ou_"):
+            found.append((f"allowFrom[{index}]", "must be a person's open id, ou_…: ids only, never names"))
+    for index, listed in enumerate(account.group_allow_from):
+        if listed != "*" and not listed.startswith("oc_"):
+            found.append((f"groupAllowFrom[{index}]", "must be a group's chat id, oc_…: ids only, never names"))
+    return found
+
+
+def warnings(account: FeishuAccount) -> list[str]:
+    """What works but deserves a look, one sentence each."""
+    found: list[str] = []
+    if account.verification == "token" and _blank(account.encrypt_key):
+        found.append("verification: token — whoever learns the Verification Token can forge events; set encryptKey")
+    if account.dm_policy == "open":
+        found.append("dmPolicy: open — everybody in the tenant can write to the bot and use its tools")
+    if account.group_policy == "open":
+        found.append("groupPolicy: open — the bot answers in every group it is added to")
+    if account.dm_policy == "allowlist" and not account.allow_from:
+        found.append("nobody may write in direct chats yet: write to the bot, take the ou_… id from the log line "
+                     "message_not_admitted, and add it to allowFrom")  # fmt: skip
+    if account.group_policy == "allowlist" and not account.group_allow_from:
+        found.append("no group is listened to yet: mention the bot there, take the oc_… id from the log line "
+                     "message_not_admitted, and add it to groupAllowFrom")  # fmt: skip
+    return found
+
+
+def _blank(secret: SecretStr) -> bool:
+    return not secret.get_secret_value().strip()
+
+
+def _is_http(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False

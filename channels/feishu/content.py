@@ -1,0 +1,212 @@
+"""From a message's `content` to text and attachments: what a person wrote, as plain Markdown. Pure.
+
+`content` is JSON inside a string. Mentions are placeholders (`@_user_1`), resolved as whole tokens: the bot's own goes,
+another becomes `@name`. What is no text becomes a few words in brackets, so that no kind of message is met by silence.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from channels.message import Attachment, AttachmentKind
+
+_PLACEHOLDER = re.compile(r"(@_user_[0-9]+|@_all)( ?)")
+_STYLES = (("bold", "**"), ("italic", "*"), ("lineThrough", "~~"))
+LOCALES = ("zh_cn", "en_us", "ja_jp", "zh_hk", "zh_tw")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Content:
+    text: str
+    attachments: tuple[Attachment, ...] = ()
+
+
+Names = Mapping[str, str]
+"""By placeholder: what stands in its place; empty for the bot's own."""
+
+
+def read(kind: str, raw: object, names: Names) -> Content | None:
+    """What a message of this type says; None where it says nothing, as when it was recalled before delivery."""
+    if not isinstance(raw, str) or not raw.strip():
+        return None
+    try:
+        content = _loads(raw)
+    except (ValueError, RecursionError):
+        return Content(text=f"[unreadable {_word(kind)} message]")
+    if not isinstance(content, dict):
+        return Content(text=f"[unreadable {_word(kind)} message]")
+    reader = _READERS.get(kind)
+    found = reader(content, names) if reader else Content(text=f"[unsupported message: {_word(kind)}]")
+    text = clean(found.text).strip()
+    return Content(text=text, attachments=found.attachments) if text or found.attachments else None
+
+
+def _loads(raw: str) -> object:
+    """Half a character inside is data that a person typed: the lenient parser keeps it, and `clean` mends it."""
+    try:
+        return orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        return json.loads(raw)
+
+
+def clean(text: str) -> str:
+    """Without what no database and no model takes: half characters and NUL."""
+    return text.replace("\0", "").encode("utf-8", errors="replace").decode() if _is_odd(text) else text
+
+
+def _is_odd(text: str) -> bool:
+    return "\0" in text or any("\ud800" <= char <= "\udfff" for char in text)
+
+
+def resolve(text: str, names: Names) -> str:
+    """Placeholders as whole tokens: `@_user_1` is not the beginning of `@_user_10`. The bot's own takes its space with
+    it."""
+
+    def replaced(found: re.Match[str]) -> str:
+        if found[1] == "@_all":
+            return "@all" + found[2]
+        name = names.get(found[1], found[1])
+        return name + found[2] if name else ""
+
+    return _PLACEHOLDER.sub(replaced, text)
+
+
+def _text(content: Mapping[str, Any], names: Names) -> Content:
+    return Content(text=resolve(_str(content, "text"), names))
+
+
+def _post(content: Mapping[str, Any], names: Names) -> Content:
+    """As received: title and paragraphs at the top; wrapped in a locale by some clients."""
+    if not isinstance(content.get("content"), list):
+        wrapped = (content.get(locale) for locale in (*LOCALES, *content))
+        content = next((found for found in wrapped if isinstance(found, dict)), {})
+    paragraphs, attachments = [], []
+    title = _str(content, "title").strip()
+    if title:
+        paragraphs.append(f"**{title}**")
+    rows = content.get("content")
+    for row in rows if isinstance(rows, list) else ():
+        said = []
+        for node in row if isinstance(row, list) else ():
+            if isinstance(node, dict):
+                said.append(_node(node, names))
+                attachments += _node_attachments(node)
+        paragraphs.append("".join(said))
+    return Content(text=resolve("\n".join(paragraphs), names), attachments=tuple(attachments))
+
+
+def _node(node: Mapping[str, Any], names: Names) -> str:
+    text = _str(node, "text")
+    match node.get("tag"):
+        case "text" | "md":
+            styles = node.get("style")
+            for style, mark in _STYLES:
+                if isinstance(styles, list) and style in styles and text.strip():
+                    text = f"{mark}{text}{mark}"
+            return text
+        case "a":
+            return f"[{text or _str(node, 'href')}]({_str(node, 'href')})"
+        case "at":
+            key = _str(node, "user_id")
+            if key in ("@_all", "all"):
+                return "@all"
+            return names[key] if key in names else f"@{_str(node, 'user_name') or key}"
+        case "img":
+            return "[image]"
+        case "media":
+            return "[video]"
+        case "emotion":
+            return f"[{_str(node, 'emoji_type')}]"
+        case "hr":
+            return "---"
+        case "code_block":
+            body = text.removesuffix("\n")
+            fence = "```" if "```" not in body else "````"
+            return f"{fence}{_str(node, 'language').lower()}\n{body}\n{fence}"
+        case _:
+            return text
+
+
+def _node_attachments(node: Mapping[str, Any]) -> list[Attachment]:
+    match node.get("tag"):
+        case "img" if _str(node, "image_key"):
+            return [Attachment(kind="image", key=_str(node, "image_key"))]
+        case "media" if _str(node, "file_key"):
+            return [Attachment(kind="video", key=_str(node, "file_key"), name=_str(node, "file_name") or None)]
+        case _:
+            return []
+
+
+def _attached(kind: AttachmentKind, key: str, words: Callable[[Mapping[str, Any]], str]) -> "_Reader":
+    def read_attached(content: Mapping[str, Any], names: Names) -> Content:
+        handle, name = _str(content, key), clean(_str(content, "file_name")) or None
+        attachments = (Attachment(kind=kind, key=handle, name=name),) if handle else ()
+        return Content(text=f"[{words(content)}]", attachments=attachments)
+
+    return read_attached
+
+
+def _card(content: Mapping[str, Any], names: Names) -> Content:
+    """A forwarded card in its degraded form."""
+    rows = content.get("elements")
+    lines = [_str(content, "title")]
+    for row in rows if isinstance(rows, list) else ():
+        nodes = [node for node in (row if isinstance(row, list) else ()) if isinstance(node, dict)]
+        lines.append(" ".join(filter(None, (_str(node, "text") for node in nodes))))
+    return Content(text="[card]\n" + resolve("\n".join(filter(None, lines)), names))
+
+
+def _words(template: str, *keys: str) -> "_Reader":
+    def read_words(content: Mapping[str, Any], names: Names) -> Content:
+        return Content(text="[" + template.format(*(_str(content, key) for key in keys)).rstrip(": ") + "]")
+
+    return read_words
+
+
+def _file_words(content: Mapping[str, Any]) -> str:
+    name = _str(content, "file_name")
+    return f"file: {name}" if name else "file"
+
+
+def _length(content: Mapping[str, Any]) -> str:
+    duration = content.get("duration")
+    return f", {duration / 1000:.0f} s" if isinstance(duration, int | float) and 0 < duration < 1e9 else ""
+
+
+def _str(content: Mapping[str, Any], key: str) -> str:
+    value = content.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def _word(kind: str) -> str:
+    """A type's name, if it looks like one."""
+    return kind if re.fullmatch(r"[a-z0-9_]{1,40}", kind) else "unknown"
+
+
+_Reader = Callable[[Mapping[str, Any], Names], Content]
+_READERS: dict[str, _Reader] = {
+    "text": _text,
+    "post": _post,
+    "image": _attached("image", "image_key", lambda content: "image"),
+    "file": _attached("file", "file_key", _file_words),
+    "folder": _attached("other", "file_key", lambda content: f"folder: {_str(content, 'file_name')}"),
+    "audio": _attached("audio", "file_key", lambda content: "voice message" + _length(content)),
+    "media": _attached("video", "file_key", lambda content: "video" + _length(content)),
+    "sticker": _attached("sticker", "file_key", lambda content: "sticker"),
+    "interactive": _card,
+    "share_chat": _words("shared group: {}", "chat_id"),
+    "share_user": _words("shared contact: {}", "user_id"),
+    "merge_forward": _words("merged and forwarded messages"),
+    "location": _words("location: {} ({}, {})", "name", "latitude", "longitude"),
+    "share_calendar_event": _words("calendar event: {}", "summary"),
+    "calendar": _words("calendar event: {}", "summary"),
+    "general_calendar": _words("calendar event: {}", "summary"),
+    "video_chat": _words("video meeting: {}", "topic"),
+    "vote": _words("vote: {}", "topic"),
+    "hongbao": _words("red packet"),
+    "todo": _words("task"),
+}

@@ -1,0 +1,144 @@
+"""From a verified, decrypted event to a receipt: who said what, where. Pure.
+
+Only `header.event_type` and `event.*` are sure to be there: everything else is looked for and may be missing. Nothing
+is believed about a type that is not checked here; whatever does not fit is `Rejected`, never an exception of another
+kind.
+"""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from channels.channel import Answered, Arrived, Ignored, NotReady, Receipt, Rejected
+from channels.feishu import content
+from channels.message import Chat, MessageContext, Quote, Sender
+
+MESSAGE = "im.message.receive_v1"
+CARD_ACTION = "card.action.trigger"
+KNOWN = frozenset(
+    {
+        "im.message.message_read_v1",
+        "im.message.reaction.created_v1",
+        "im.message.reaction.deleted_v1",
+        "im.message.recalled_v1",
+        "im.chat.member.bot.added_v1",
+        "im.chat.member.bot.deleted_v1",
+        "im.chat.access_event.bot_p2p_chat_entered_v1",
+        "im.chat.updated_v1",
+        "im.chat.disbanded_v1",
+        "im.chat.member.user.added_v1",
+        "im.chat.member.user.deleted_v1",
+        "im.chat.member.user.withdrawn_v1",
+        "application.bot.menu_v6",
+        "p2p_chat_create",
+    }
+)
+"""Events we know of and start no turn for."""
+ID_CHARS_MAX = 128
+_MILLISECONDS_MAX = 253_402_300_799_000
+
+
+def receipt(event: Mapping[str, Any], *, account: str, bot: str | None, now: datetime) -> Receipt:
+    """What to do with an event whose sender and token have been checked. `bot` is the bot's own open id, if known.
+
+    Raises Rejected, or NotReady for a group message while `bot` is unknown.
+    """
+    kind = kind_of(event)
+    body = event.get("event")
+    if kind == MESSAGE:
+        if not isinstance(body, dict):
+            raise Rejected("event without a body", status=400)
+        return _message(body, _dict(event, "header"), account=account, bot=bot, now=now)
+    if kind == CARD_ACTION:
+        return Answered(body=b"{}")
+    return Ignored(kind=kind, reason="not handled" if kind in KNOWN else "unknown event")
+
+
+def kind_of(event: Mapping[str, Any]) -> str:
+    """The event's name, in 2.0 from the header, in 1.0 from the body. Raises Rejected."""
+    kind = _dict(event, "header").get("event_type") or _dict(event, "event").get("type")
+    if not isinstance(kind, str) or not re.fullmatch(r"[A-Za-z0-9_.]{1,100}", kind):
+        raise Rejected("event without a type", status=400)
+    return kind
+
+
+def _message(
+    body: Mapping[str, Any], header: Mapping[str, Any], *, account: str, bot: str | None, now: datetime
+) -> Receipt:
+    message, sender = _dict(body, "message"), _dict(body, "sender")
+    message_id, chat_id = _id(message, "message_id"), _id(message, "chat_id")
+    sender_id = _id(_dict(sender, "sender_id"), "open_id")
+    direct = message.get("chat_type") == "p2p"
+    if bot is None and not direct:
+        raise NotReady("the bot's own id is not known yet, so a mention cannot be told from another")
+    if sender_id == bot:
+        return Ignored(kind=MESSAGE, reason="own message")
+    names, mentioned = _mentions(message.get("mentions"), bot)
+    kind = message.get("message_type")
+    said = content.read(kind if isinstance(kind, str) else "", message.get("content"), names)
+    if said is None:
+        return Ignored(kind=MESSAGE, reason="empty")
+    thread, parent = _optional_id(message, "thread_id"), _optional_id(message, "parent_id")
+    context = MessageContext(
+        channel="feishu",
+        account=account,
+        chat=Chat(id=chat_id, kind="direct" if direct else "group", thread=thread),
+        message_id=message_id,
+        sender=Sender(id=sender_id, is_bot=sender.get("sender_type", "user") != "user"),
+        text=said.text,
+        attachments=said.attachments,
+        sent_at=_moment(message.get("create_time")) or _moment(header.get("create_time")) or now,
+        mentioned=mentioned,
+        reply_to=Quote(message_id=parent) if parent else None,
+    )
+    return Arrived(context=context, dedupe=_dedupe(message, message_id, chat_id, sender_id))
+
+
+def _dedupe(message: Mapping[str, Any], message_id: str, chat_id: str, sender_id: str) -> tuple[str, ...]:
+    """The message's own id; for text also what it is made of, as a re-push may carry another id."""
+    key, created, raw = f"message:{message_id}", message.get("create_time"), message.get("content")
+    if message.get("message_type") != "text" or not isinstance(created, str) or not isinstance(raw, str):
+        return (key,)
+    made_of = "\x1f".join((sender_id, chat_id, created, raw)).encode(errors="surrogatepass")
+    return (key, f"text:{hashlib.sha256(made_of).hexdigest()}")
+
+
+def _mentions(mentions: object, bot: str | None) -> tuple[dict[str, str], bool]:
+    """What stands for each placeholder, and whether the bot is among them. Told by open id, never by name or place."""
+    names: dict[str, str] = {}
+    mentioned = False
+    for mention in mentions if isinstance(mentions, list) else ():
+        if not isinstance(mention, dict) or not isinstance(key := mention.get("key"), str):
+            continue
+        own = bot is not None and _dict(mention, "id").get("open_id") == bot
+        mentioned = mentioned or own
+        name = mention.get("name")
+        names[key] = "" if own else f"@{content.clean(name) if isinstance(name, str) else key.lstrip('@')}"
+    return names, mentioned
+
+
+def _moment(value: object) -> datetime | None:
+    """Milliseconds as text, as events have them."""
+    if not isinstance(value, str) or not re.fullmatch(r"[0-9]{1,15}", value) or int(value) > _MILLISECONDS_MAX:
+        return None
+    return datetime.fromtimestamp(int(value) / 1000, tz=UTC)
+
+
+def _dict(holder: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = holder.get(key)
+    return value if isinstance(value, dict) else {}
+
+
+def _id(holder: Mapping[str, Any], key: str) -> str:
+    """Raises Rejected where it is missing or no id."""
+    if (found := _optional_id(holder, key)) is None:
+        raise Rejected(f"event without {key}", status=400)
+    return found
+
+
+def _optional_id(holder: Mapping[str, Any], key: str) -> str | None:
+    value = holder.get(key)
+    usable = isinstance(value, str) and re.fullmatch(rf"[\x21-\x7e]{{1,{ID_CHARS_MAX}}}", value)
+    return value if usable else None

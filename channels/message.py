@@ -1,0 +1,82 @@
+"""What a chat message is, on every platform: the vocabulary the layers above speak.
+
+A channel turns its platform's event into one `MessageContext` and sends one `Outbound` part at a time. Nothing here
+knows a platform, a model or a database. Text in a `MessageContext` is what a person typed: data, never instructions.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, TypeAlias
+
+ChatKind: TypeAlias = Literal["direct", "group"]
+AttachmentKind: TypeAlias = Literal["image", "file", "audio", "video", "sticker", "other"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Chat:
+    """Where it was said. `thread` is a topic inside the chat, never a quote reply."""
+
+    id: str
+    kind: ChatKind
+    title: str | None = None
+    thread: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sender:
+    """Who said it. `id` is the platform's immutable id; `name` is only ever shown, never compared."""
+
+    id: str
+    name: str | None = None
+    is_bot: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Attachment:
+    """Something that came with the text. `key` is the platform's handle for a download."""
+
+    kind: AttachmentKind
+    key: str
+    name: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Quote:
+    """The earlier message this one answers, with its text where the platform gives it."""
+
+    message_id: str
+    text: str | None = None
+    sender: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MessageContext:
+    """One message of one person, normalised. `sent_at` is aware, in UTC."""
+
+    channel: str
+    account: str
+    chat: Chat
+    message_id: str
+    sender: Sender
+    text: str
+    sent_at: datetime
+    mentioned: bool = False
+    attachments: tuple[Attachment, ...] = ()
+    reply_to: Quote | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Target:
+    """Where a part goes: as a reply to `reply_to` where that is set, else as a plain message to the chat."""
+
+    chat: str
+    thread: str | None = None
+    reply_to: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outbound:
+    """One part of a reply, small enough for one call of the platform's API. `text` is Markdown."""
+
+    target: Target
+    text: str

@@ -1,0 +1,87 @@
+"""The command line. Each command imports what it needs when it runs; errors are one line each, exit code 1."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+if TYPE_CHECKING:
+    from gateway.config.load import Loaded
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Clawgate: a small, durable gateway between chat channels and model agents.",
+)
+
+ConfigOption = Annotated[Path, typer.Option("--config", "-c", help="The config file.", show_default=True)]
+
+
+@app.command()
+def serve(
+    config: ConfigOption = Path("config.yaml"),
+    host: Annotated[str | None, typer.Option(help="Listen here instead of server.host.")] = None,
+    port: Annotated[int | None, typer.Option(help="Listen here instead of server.port.", min=0, max=65535)] = None,
+) -> None:
+    """Serve the webhooks until SIGTERM."""
+    from gateway import logs
+    from gateway.config.report import report
+    from gateway.environment import environment
+    from gateway.gateway import Gateway
+    from gateway.serve import AddressInUse, listen, run
+    from gateway.store.sqlite import DatabaseInUse, DatabaseTooNew
+
+    loaded = _load(config)
+    settings = loaded.config
+    host, port = host or settings.server.host, settings.server.port if port is None else port
+    logs.configure(level=settings.logging.level, output=settings.logging.format, secrets=logs.secrets_of(settings))
+    for line in report(loaded):
+        typer.echo(line, err=True)
+    try:
+        listener = listen(host, port)
+        gateway = Gateway(settings, environment())
+    except (AddressInUse, DatabaseInUse, DatabaseTooNew, OSError) as error:
+        _fail(str(error))
+    typer.echo(f"Clawgate listens on http://{host}:{listener.getsockname()[1]} — stop it with Ctrl-C", err=True)
+    run(gateway, listener)
+
+
+@app.command()
+def check(config: ConfigOption = Path("config.yaml")) -> None:
+    """Check the config file: every mistake on a line of its own, exit code 1 if there is one."""
+    from gateway.config.report import report
+
+    for line in report(_load(config)):
+        typer.echo(line)
+    typer.echo(f"{config}: ok")
+
+
+@app.command()
+def demo(
+    json: Annotated[bool, typer.Option("--json", help="One JSON document for programs.")] = False,
+) -> None:
+    """One Feishu message, layer by layer, offline: emulated platform and model, the real gateway between them."""
+    from gateway.demo.show import run_demo
+
+    run_demo(as_json=json)
+
+
+def _load(path: Path) -> "Loaded":
+    from gateway.config.load import load
+    from gateway.config.problems import ConfigErrors
+    from gateway.environment import environment
+
+    try:
+        return load(path, environment())
+    except ConfigErrors as errors:
+        for problem in errors.problems:
+            typer.echo(str(problem), err=True)
+        raise typer.Exit(1) from None
+
+
+def _fail(message: str) -> NoReturn:
+    typer.echo(message, err=True)
+    sys.exit(1)

@@ -1,0 +1,162 @@
+"""What one section must know of another: names that must exist, ids that must differ, secrets that must be there.
+
+Each check looks at the sound parts of the file and reports what it finds; none stops another. What may stay but should
+be known is in `warnings`; which folders may be workspaces is in `folders`.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Literal
+
+from agents.providers.config import IMPLIED, api_of
+from channels.feishu.config import FeishuAccount, FeishuConfig, accounts, problems
+from gateway.config.problems import Findings, Key, quoted, suggestion
+from gateway.config.root import ChannelsConfig
+from gateway.config.sections import Agent, Sections
+from tools.catalog import NAMES
+from tools.policy import allowed
+
+
+def check(sections: Sections, skills: Mapping[str, Iterable[str]], findings: Findings) -> None:
+    """Everything but folders. `skills` has the names of all skills, usable or not, by agent."""
+    _ids(sections.agents, findings)
+    for agent in sections.agents:
+        _names(agent, "tools", NAMES, findings)
+        _names(agent, "skills", skills.get(agent.config.id, ()), findings)
+        _tool_choice(agent, findings)
+        _models(agent, sections, findings)
+        _targets(agent, sections.channels, findings)
+    _providers(sections, findings)
+    _bindings(sections, findings)
+    if sections.channels.feishu is not None:
+        _feishu(sections.channels.feishu, findings)
+
+
+def feishu_accounts(config: FeishuConfig) -> Iterator[tuple[str, FeishuAccount, Key]]:
+    """The configured accounts, each with the place where it is written."""
+    for name, account in accounts(config).items():
+        beneath = config.accounts.get(name) == account
+        yield name, account, ("channels", "feishu", "accounts", name) if beneath else ("channels", "feishu")
+
+
+def _ids(agents: tuple[Agent, ...], findings: Findings) -> None:
+    seen: set[str] = set()
+    for agent in agents:
+        name = agent.config.id.casefold()
+        if agent.sound and name in seen:
+            what = f"two agents have the id {quoted(agent.config.id)} — each needs one of its own"
+            findings.add(agent.origin(("id",)), what)
+        seen.add(name)
+
+
+def _names(agent: Agent, section: Literal["tools", "skills"], known: Iterable[str], findings: Findings) -> None:
+    """Unknown names in an agent's allow and deny lists."""
+    names = list(known)
+    config = agent.config.tools if section == "tools" else agent.config.skills
+    for which, listed in (("allow", config.allow), ("deny", config.deny)):
+        for index, name in enumerate(listed):
+            if name != "*" and name not in names:
+                what = f"unknown {section.removesuffix('s')} {quoted(name)}"
+                findings.add(agent.origin((section, which, index)), what + suggestion(name, names))
+
+
+def _tool_choice(agent: Agent, findings: Findings) -> None:
+    wanted = agent.config.tool_choice
+    offered = allowed(agent.config.tools, NAMES)
+    key = agent.origin(("toolChoice",))
+    if wanted in ("auto", "none"):
+        return
+    if wanted == "required":
+        if not offered:
+            findings.add(key, "the agent has no tool that it could be required to call")
+    elif wanted not in offered:
+        known = ("auto", "none", "required", *offered)
+        findings.add(key, "expected auto, none, required or a tool the agent has" + suggestion(wanted, known))
+
+
+def _models(agent: Agent, sections: Sections, findings: Findings) -> None:
+    known = sorted({*IMPLIED, *sections.providers})
+    for index, model in enumerate(agent.config.model):
+        provider = model.partition("/")[0]
+        if provider not in known:
+            place = ("model", index)
+            key = agent.origin(place)
+            findings.add(key, f"unknown provider {quoted(provider)}{suggestion(provider, known)}")
+
+
+def _targets(agent: Agent, channels: ChannelsConfig, findings: Findings) -> None:
+    """`channel:chat` or `channel:account:chat`."""
+    known = _channels(channels)
+    for index, target in enumerate(agent.config.tools.message.targets):
+        key = agent.origin(("tools", "message", "targets", index))
+        parts = target.split(":")
+        if len(parts) not in (2, 3) or not all(parts):
+            findings.add(key, "expected channel:chat or channel:account:chat, such as feishu:oc_0123456789abcdef")
+        elif parts[0] not in known:
+            findings.add(key, f"unknown channel {quoted(parts[0])}{suggestion(parts[0], known)}")
+        elif len(parts) == 3 and parts[1] not in known[parts[0]]:
+            findings.add(key, f"unknown account {quoted(parts[1])}{suggestion(parts[1], known[parts[0]])}")
+
+
+def _providers(sections: Sections, findings: Findings) -> None:
+    for name, config in sections.providers.items():
+        key = ("providers", name)
+        if "/" in name or not name.strip():
+            findings.add(key, "a provider's name stands before the slash of provider/model and holds none", on="key")
+            continue
+        try:
+            api_of(name, config)
+        except ValueError as error:
+            findings.add(key, str(error).removeprefix(f"providers.{name}: "), on="key")
+
+
+def _bindings(sections: Sections, findings: Findings) -> None:
+    agents = [agent.config.id for agent in sections.agents if agent.sound]
+    every_id_known = all(agent.sound for agent in sections.agents) and bool(agents)
+    channels = _channels(sections.channels)
+    for index, binding in sections.bindings:
+        here: Key = ("bindings", index)
+        if every_id_known and binding.agent not in agents:
+            what = f"unknown agent {quoted(binding.agent)}{suggestion(binding.agent, agents)}"
+            findings.add((*here, "agent"), what)
+        channel, account = binding.match.channel, binding.match.account
+        if channel is not None and channel not in channels:
+            what = f"unknown channel {quoted(channel)}{suggestion(channel, channels)}"
+            findings.add((*here, "match", "channel"), what)
+            continue
+        names = channels[channel] if channel is not None else sorted({n for of in channels.values() for n in of})
+        if account is not None and account not in names:
+            what = f"unknown account {quoted(account)}{suggestion(account, names)}"
+            findings.add((*here, "match", "account"), what)
+
+
+def _channels(config: ChannelsConfig) -> dict[str, list[str]]:
+    """The channels there can be, and their accounts, whether in use or not."""
+    feishu = config.feishu
+    return {"feishu": ["default", *(feishu.accounts if feishu is not None else ())]}
+
+
+def _feishu(config: FeishuConfig, findings: Findings) -> None:
+    found = list(feishu_accounts(config))
+    for _, account, key in found:
+        for field, message in problems(account):
+            findings.add((*key, *_place(field)), message)
+    if config.app_id.strip() and "default" in config.accounts:
+        findings.add(
+            ("channels", "feishu", "accounts", "default"),
+            "the keys directly under feishu are the account default already — give this one another name",
+            on="key",
+        )
+    apps = Counter(account.app_id for _, account, _ in found)
+    for name, account, key in found[1:]:
+        if apps[account.app_id] > 1:
+            other = next(other for other, one, _ in found if one.app_id == account.app_id)
+            if other != name:
+                findings.add((*key, "appId"), f"the same app as account {quoted(other)} — each bot needs its own")
+
+
+def _place(field: str) -> Key:
+    """`allowFrom[2]` as a key."""
+    found = re.fullmatch(r"(\w+)\[(\d+)\]", field)
+    return (found[1], int(found[2])) if found else (field,)

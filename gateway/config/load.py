@@ -1,0 +1,111 @@
+"""Read a config file: bytes, YAML, references, sections, checks, and either a whole config or every problem at once.
+
+Nothing here remembers anything: the same file and environment give the same config, and a file that cannot be used
+leaves nothing behind. Watching the file for changes is not here.
+"""
+
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from gateway.config.checks import check
+from gateway.config.expand import expand
+from gateway.config.folders import check_folders
+from gateway.config.problems import ConfigErrors, Findings, Key, Position
+from gateway.config.root import Config
+from gateway.config.sections import Sections, read_sections
+from gateway.config.warnings import warnings
+from gateway.config.yaml import BYTES_MAX, Document, parse
+from skills.catalog import Skill, SkillCatalog, visible
+
+SHIPPED_SKILLS = Path(__file__).resolve().parents[2] / "skills"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AgentSkills:
+    """What an agent sees of the skills, and which it would see if their requirements were met."""
+
+    usable: tuple[Skill, ...]
+    hidden: tuple[Skill, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Loaded:
+    """A config that can be run. `warnings` are lines for people; `names` has the environment names behind a value."""
+
+    config: Config
+    warnings: tuple[str, ...]
+    file: Path
+    skills: Mapping[str, AgentSkills]
+    names: Mapping[Key, tuple[str, ...]]
+
+
+def load(path: Path, env: Mapping[str, str]) -> Loaded:
+    """The config in `path`, with `env` as the environment. Raises ConfigErrors with all problems of the file."""
+    findings = Findings(str(path))
+    document = _read(path, findings)
+    if document is None:
+        raise ConfigErrors(findings.problems)
+    findings.locate(document.marks)
+    folder = path.parent.resolve()  # of the link, where the file is one: mounted configs often are
+    home = env.get("HOME", "")
+    expanded = expand(document, folder, env, findings)
+    sections = read_sections(expanded.data, expanded.texts, folder, home, findings)
+    catalog = _catalog(sections, env)
+    skills = {agent.config.id: catalog.names(Path(agent.config.workspace_dir)) for agent in sections.agents}
+    check(sections, skills, findings)
+    check_folders(sections, path, home, findings)
+    if findings.problems:
+        raise ConfigErrors(findings.problems)
+    config = sections.config()
+    return Loaded(
+        config=config,
+        warnings=(*expanded.warnings, *warnings(config, document.data, path, expanded.names)),
+        file=path,
+        skills=_skills(config, catalog),
+        names=expanded.names,
+    )
+
+
+def _read(path: Path, findings: Findings) -> Document | None:
+    """The file's document, when its top is a mapping."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(BYTES_MAX + 1)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not a file name"
+        findings.at(Position(1, 1), (), f"cannot be read: {reason} — name another with --config")
+        return None
+    document = parse(content, findings)
+    if document is None:
+        return None
+    if document.data is None and not findings.problems:
+        return Document(data={}, marks=document.marks, plain=document.plain)
+    if not isinstance(document.data, dict):
+        findings.locate(document.marks)
+        findings.add((), "expected keys and values, such as agents:")
+        return None
+    return document
+
+
+def _catalog(sections: Sections, env: Mapping[str, str]) -> SkillCatalog:
+    return SkillCatalog(
+        roots=[SHIPPED_SKILLS, *map(Path, sections.skills.directories)],
+        env=env,
+        which=partial(shutil.which, path=env.get("PATH")),
+        platform=sys.platform,
+    )
+
+
+def _skills(config: Config, catalog: SkillCatalog) -> dict[str, AgentSkills]:
+    skills = {}
+    for agent in config.agents.list:
+        workspace = Path(agent.workspace_dir)
+        skills[agent.id] = AgentSkills(
+            usable=visible(catalog.scan(workspace), agent.skills),
+            hidden=visible(catalog.hidden(workspace), agent.skills),
+        )
+    return skills

@@ -1,0 +1,147 @@
+"""What is wrong with a config file: one line each, with the place, the key and the fix.
+
+Positions are those of the file as a person sees it in an editor, lines and columns from 1. A value of the file or of
+the environment is never part of a message, since it may be a secret; names that a person wrote as keys and lists of
+what would have been right are. Finding the problems is the business of the other modules here.
+"""
+
+import difflib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+PROBLEMS_MAX = 100
+"""More than these help nobody; one further line says how many were left out."""
+
+Key: TypeAlias = tuple[str | int, ...]
+"""Where a value is in the file: mapping keys and list indexes from the top."""
+
+_PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_KEY_CHARS_MAX = 64
+_HIDDEN_CHARS_MIN = 6
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class Position:
+    """Line and column, both from 1."""
+
+    line: int
+    column: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Mark:
+    """Where a value stands, and its key where it has one."""
+
+    key: Position | None
+    value: Position
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class Problem:
+    """One thing to mend. `file` is the file as the user named it; `path` is empty where no key is concerned."""
+
+    file: str
+    line: int
+    column: int
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        where = f"{self.file}:{self.line}:{self.column}: "
+        return where + (f"{self.path}: {self.message}" if self.path else self.message)
+
+
+class ConfigErrors(Exception):
+    """The config file cannot be used. `problems` are all there are, in the order of the file."""
+
+    def __init__(self, problems: tuple[Problem, ...]) -> None:
+        super().__init__("\n".join(map(str, problems)))
+        self.problems = problems
+
+
+class Findings:
+    """Collects problems while a file is read. What was reported once is not reported again as its own consequence."""
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+        self._marks: Mapping[Key, Mark] = {}
+        self._found: set[Problem] = set()
+        self._broken: set[Key] = set()
+        self._hidden: set[str] = set()
+
+    def locate(self, marks: Mapping[Key, Mark]) -> None:
+        """From now on keys can be named instead of positions."""
+        self._marks = marks
+
+    def at(self, position: Position, key: Key, message: str) -> None:
+        """A problem at this very place."""
+        for value in self._hidden:
+            message = message.replace(value, "***")
+        self._found.add(Problem(self._file, position.line, position.column, shown(key), " ".join(message.split())))
+
+    def add(self, key: Key, message: str, *, on: Literal["key", "value"] = "value") -> None:
+        """A problem of this key: with its value, or with the key itself. A key that is not there belongs to the
+        mapping that lacks it."""
+        if any(key[:length] in self._broken for length in range(len(key) + 1)):
+            return
+        while key and isinstance(key[-1], int) and key not in self._marks:
+            key = key[:-1]  # an entry of a list that the model made of a single value
+        there = next((key[:length] for length in range(len(key), -1, -1) if key[:length] in self._marks), None)
+        if there is None:
+            self.at(Position(1, 1), key, message)
+            return
+        mark = self._marks[there]
+        self.at(mark.key if on == "key" and there == key and mark.key is not None else mark.value, key, message)
+
+    def hide(self, value: str) -> None:
+        """This came from outside the file: strike it out of messages, wherever a section might quote it."""
+        if len(value) >= _HIDDEN_CHARS_MIN:
+            self._hidden.add(value)
+
+    def broken(self, key: Key) -> None:
+        """The value of this key is unusable and has been reported: later complaints about it are dropped."""
+        self._broken.add(key)
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """All of them, in the order of the file; at most `PROBLEMS_MAX` and a line about the rest."""
+        ordered = sorted(self._found)
+        if len(ordered) <= PROBLEMS_MAX:
+            return tuple(ordered)
+        last = ordered[PROBLEMS_MAX]
+        rest = f"{len(ordered) - PROBLEMS_MAX} more problems from here on"
+        return (*ordered[:PROBLEMS_MAX], Problem(self._file, last.line, last.column, "", rest))
+
+
+def shown(key: Key) -> str:
+    """`agents.list[0].name`; a key with odd characters is quoted, so that it stays on its line."""
+    text = ""
+    for part in key:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        elif _PLAIN_KEY.fullmatch(part):
+            text += f".{part}" if text else part
+        else:
+            text += f"[{quoted(part)}]"
+    return text
+
+
+def quoted(name: str) -> str:
+    """A name that a person wrote, in quotes, on one line and not too long."""
+    short = name if len(name) <= _KEY_CHARS_MAX else name[:_KEY_CHARS_MAX] + "…"
+    return json.dumps(short, ensure_ascii=not short.isprintable())
+
+
+def suggestion(wrong: str, known: Iterable[str]) -> str:
+    """` — did you mean "name"?`, or what is known where it is a short list, or nothing."""
+    names = list(known)
+    bare = {re.sub(r"[_\- ]", "", name).casefold(): name for name in names}
+    near = bare.get(re.sub(r"[_\- ]", "", wrong).casefold())
+    if near is None:
+        near = next(iter(difflib.get_close_matches(wrong, names, n=1)), None)
+    if near is not None:
+        return f" — did you mean {quoted(near)}?"
+    return f" — known here: {', '.join(names)}" if 0 < len(names) <= 20 else ""

@@ -1,0 +1,185 @@
+"""docs/config.md and docs/config.schema.json, made from the models: every key, its type, its default, its meaning.
+
+`python -m gateway.config.reference docs` writes both; a test fails while they are older than the models, or while a key
+has no sentence. The sentence is the string under the field in its class.
+"""
+
+import ast
+import inspect
+import json
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel, SecretStr
+from pydantic.fields import FieldInfo
+
+from gateway.config.root import Config
+from gateway.config.schema import schema
+from gateway.config.shape import branches, fields_of, models_of
+
+_OPENING = """\
+# config.yaml
+
+Made from the code by `python -m gateway.config.reference docs`; do not edit. 本页由代码生成。
+
+Keys are camelCase; a key that is not listed here is an error. `python -m gateway check` reports every mistake with its
+line, its column and the fix. Editors that know JSON Schema can use [config.schema.json](config.schema.json).
+
+In a value, `${NAME}` is the environment's NAME, `${NAME:-default}` has a default for where it is unset or empty, and
+`${file:path}` is the content of a file (64 KiB at most, no symbolic link, without the newline at its end); `$${` is a
+literal `${`. Keys are never expanded, and what comes in is not expanded again. Relative paths count from the folder of
+the config file.
+
+The file is strict YAML: `true` and `false` are the only booleans, `no`, `012` and `1:30` are text, and aliases,
+anchors, merge keys, tags and duplicate keys are refused.
+"""
+
+_WORDS = {str: "text", int: "whole number", float: "number", bool: "true or false", SecretStr: "secret"}
+_SIGNS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
+
+
+def markdown() -> str:
+    """The page for people."""
+    return "\n".join([_OPENING, *_sections()])
+
+
+def documentation(model: type[BaseModel]) -> dict[str, str]:
+    """The sentence of each field, by the name used in the file. A section's may stand on its model; a field that has
+    none is missing here."""
+    found: dict[str, str] = {}
+    for owner in reversed(model.__mro__):
+        if issubclass(owner, BaseModel) and owner is not BaseModel:
+            found.update(_docstrings(owner))
+    sentences = {}
+    for name, field in model.model_fields.items():
+        models = models_of(field.annotation)
+        text = found.get(name) or (inspect.cleandoc(models[0].__doc__ or "") if models else "")
+        if text:
+            sentences[field.alias or name] = " ".join(text.split())
+    return sentences
+
+
+def _docstrings(model: type[BaseModel]) -> dict[str, str]:
+    """The strings that stand under the fields in the source of this one class."""
+    body = ast.parse(textwrap.dedent(inspect.getsource(model))).body[0]
+    assert isinstance(body, ast.ClassDef)
+    found = {}
+    for field, below in zip(body.body, body.body[1:], strict=False):
+        if (
+            isinstance(field, ast.AnnAssign)
+            and isinstance(field.target, ast.Name)
+            and isinstance(below, ast.Expr)
+            and isinstance(below.value, ast.Constant)
+            and isinstance(below.value.value, str)
+        ):
+            found[field.target.id] = inspect.cleandoc(below.value.value)
+    return found
+
+
+def _sections() -> Iterator[str]:
+    """Every mapping of the file, top down; one whose keys were listed before refers to where."""
+    listed: dict[type[BaseModel], str] = {}
+    pending: list[tuple[str, type[BaseModel], str]] = [("", Config, "")]
+    while pending:
+        path, model, sentence = pending.pop(0)
+        if model in listed:
+            continue
+        yield _section(path, model, sentence, listed)
+        listed[model] = path
+        sentences = documentation(model)
+        pending = [
+            (_below(path, name, field.annotation), found, sentences.get(name, ""))
+            for name, field in fields_of(model).items()
+            for found in models_of(field.annotation)
+        ] + pending
+
+
+def _below(path: str, name: str, annotation: Any) -> str:
+    full = f"{path}.{name}" if path else name
+    origins = {get_origin(part) for part in branches(annotation)}
+    return full + (".NAME" if dict in origins else "[]" if origins & {tuple, list} else "")
+
+
+def _section(path: str, model: type[BaseModel], sentence: str, listed: dict[type[BaseModel], str]) -> str:
+    title = f"## `{path}`" if path else "## The sections"
+    lines = [title, "", " ".join(inspect.cleandoc(model.__doc__ or "").split()) or sentence, ""]
+    rows = fields_of(model)
+    for other, where in listed.items():
+        if other in model.__mro__[1:]:
+            lines += [f"Every key of [`{where}`](#{_anchor(where)}), and:", ""]
+            rows = {name: field for name, field in rows.items() if name not in fields_of(other)}
+        elif model in other.__mro__[1:]:
+            without = " and ".join(f"`{name}`" for name in fields_of(other) if name not in rows)
+            return "\n".join([*lines, f"Every key of [`{where}`](#{_anchor(where)}) except {without}.", ""])
+    sentences = documentation(model)
+    lines += ["| key | type | default | meaning |", "|---|---|---|---|"]
+    for name, field in rows.items():
+        cells = (f"`{name}`", _type(field), _default(field), sentences.get(name, ""))
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join([*lines, ""])
+
+
+def _anchor(path: str) -> str:
+    return "".join(char for char in path.lower() if char.isalnum() or char in "-_")
+
+
+def _type(field: FieldInfo) -> str:
+    return _words(field.annotation) + _limits(field.metadata)
+
+
+def _words(annotation: Any) -> str:
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _words(arguments[0]) + _limits(list(arguments[1:]))
+    if origin in (Union, UnionType):
+        return " or ".join(_words(argument) for argument in arguments)
+    if origin is Literal:
+        return " | ".join(f"`{value}`" for value in arguments)
+    if origin in (tuple, list):
+        return f"list of {_words(arguments[0])}"
+    if origin is dict:
+        return f"mapping of names to {_words(arguments[1])}"
+    if annotation is type(None):
+        return "null"
+    return _WORDS.get(annotation, "mapping")
+
+
+def _limits(metadata: list[Any]) -> str:
+    found = [f"{sign} {value:,}" for mark in metadata for sign, value in _bounds(mark)]
+    return f" {', '.join(found)}" if found else ""
+
+
+def _bounds(mark: Any) -> Iterator[tuple[str, float]]:
+    for constraint in getattr(mark, "metadata", [mark]) or [mark]:
+        for name, sign in _SIGNS.items():
+            value = getattr(constraint, name, None)
+            if isinstance(value, int | float):
+                yield sign, value
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "required"
+    value = field.default
+    if isinstance(value, BaseModel):
+        return ""
+    if isinstance(value, SecretStr):
+        value = value.get_secret_value()
+    if value == "":
+        return "empty"
+    return f"`{json.dumps(value, ensure_ascii=False)}`"
+
+
+def main(folder: Path) -> None:
+    (folder / "config.md").write_text(markdown(), encoding="utf-8")
+    (folder / "config.schema.json").write_text(
+        json.dumps(schema(documentation), ensure_ascii=False, indent=2) + "\n", encoding="utf-8"
+    )
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,111 @@
+"""What is configured, what is missing, and what to do next: the lines that start-up and `check` print.
+
+Plain text, in the order of the sections, without secrets. Written for somebody who has just typed `make run`.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from agents.config import AgentConfig
+from channels.feishu.config import FeishuAccount
+from gateway.config.checks import feishu_accounts
+from gateway.config.load import Loaded
+from gateway.config.problems import Key
+from gateway.config.root import Config
+from gateway.config.warnings import advice
+from tools.catalog import NAMES
+from tools.policy import allowed
+
+_FEISHU_KEYS = ("appId", "appSecret", "encryptKey")
+
+
+def report(loaded: Loaded) -> list[str]:
+    """One line a fact; those that ask for a step begin with `warning:` or name the step behind a dash."""
+    return [
+        *_server(loaded.config),
+        *_feishu(loaded),
+        *_providers(loaded),
+        *(_agent(agent, loaded) for agent in loaded.config.agents.list),
+        *_hidden_skills(loaded),
+        *_demo(loaded.config),
+        *(f"warning: {warning}" for warning in loaded.warnings),
+    ]
+
+
+def _server(config: Config) -> Iterator[str]:
+    server = config.server
+    public = server.public_url or "no publicUrl"
+    yield f"server: http://{_bracketed(server.host)}:{server.port}, {public}, database {_short(config.database.path)}"
+
+
+def _feishu(loaded: Loaded) -> Iterator[str]:
+    feishu = loaded.config.channels.feishu
+    if feishu is not None and not feishu.enabled:
+        yield "feishu: switched off (channels.feishu.enabled)"
+        return
+    found = list(feishu_accounts(feishu)) if feishu is not None else []
+    for name, account, _ in found:
+        yield _webhook(name, account, loaded.config.server.public_url)
+    if not found:
+        key: Key = ("channels", "feishu")
+        if feishu is None:
+            step = "add appId, appSecret and encryptKey under channels.feishu"
+        else:
+            named = [name for field in _FEISHU_KEYS for name in loaded.names.get((*key, field), ())]
+            step = f"set {', '.join(named)}" if named else "set appId, appSecret and encryptKey under channels.feishu"
+        yield f"feishu: not configured — {step}; channels/feishu/README.md shows where they are"
+
+
+def _webhook(name: str, account: FeishuAccount, public_url: str | None) -> str:
+    address = f"{public_url or '<publicUrl>'}/webhooks/feishu/{name}"
+    step = "enter it as the request URL in the developer console"
+    if public_url is None:
+        step = "set server.publicUrl to the address under which Feishu reaches this server"
+    return f"feishu {name}: app {account.app_id}, {account.mode} {address} — {step}"
+
+
+def _providers(loaded: Loaded) -> Iterator[str]:
+    config = loaded.config
+    used = {model.partition("/")[0] for agent in config.agents.list for model in agent.model}
+    for name in sorted({*config.providers, *used}):
+        provider = config.provider(name)
+        if (provider.api or name) == "demo":
+            continue
+        key: Key = ("providers", name, "apiKey")
+        has_key = bool(provider.api_key.get_secret_value().strip())
+        state = "key set" if has_key else f"no key — {advice(key, loaded.names)}"
+        yield f"provider {name}: {state if name in used else f'{state} (no agent uses it)'}"
+
+
+def _agent(agent: AgentConfig, loaded: Loaded) -> str:
+    tools = " ".join(allowed(agent.tools, NAMES)) or "none"
+    skills = " ".join(skill.name for skill in loaded.skills[agent.id].usable) or "none"
+    models = ", then ".join(agent.model)
+    return f"agent {agent.id}: {models}; tools {tools}; skills {skills}; workspace {_short(agent.workspace_dir)}"
+
+
+def _hidden_skills(loaded: Loaded) -> Iterator[str]:
+    hidden = {skill.name: skill for skills in loaded.skills.values() for skill in skills.hidden}
+    for name, skill in sorted(hidden.items()):
+        yield f"skill {name}: hidden — it needs {' and '.join(skill.missing)}"
+
+
+def _demo(config: Config) -> Iterator[str]:
+    guided = [agent.id for agent in config.agents.list if agent.model[0].partition("/")[0] == "demo"]
+    if guided:
+        yield (
+            f"model demo/guide: a script, not a model, answers as {', '.join(guided)} — for a real one set "
+            "CLAWGATE_MODEL=anthropic/claude-sonnet-4-6 and ANTHROPIC_API_KEY, or agents.defaults.model"
+        )
+
+
+def _short(path: str) -> str:
+    """Beneath the working directory, without it."""
+    try:
+        return f"./{Path(path).relative_to(Path.cwd())}"
+    except ValueError:
+        return path
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

@@ -1,0 +1,180 @@
+"""The root of `config.yaml`: the sections that are the gateway's own, and where everybody else's hang.
+
+A channel's, tool's, skill's, provider's and agent's model stands beside the code it configures. What one section must
+know of another is checked in `checks`; reading the file is the business of `load`.
+"""
+
+import re
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, Field, SecretStr, StringConstraints, field_validator
+from pydantic.alias_generators import to_camel
+
+from agents.config import AgentConfig, AgentDefaults
+from agents.providers.config import IMPLIED, ProviderConfig
+from channels.feishu.config import FeishuConfig
+from gateway.limits import LimitsConfig
+from skills.config import SkillsConfig
+from tools.config import ToolsConfig
+
+ADMIN_TOKEN_CHARS_MIN = 16
+
+Name = Annotated[str, StringConstraints(min_length=1)]
+
+
+class ServerConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+    """Where the gateway listens, and what it takes in."""
+
+    host: Name = "127.0.0.1"
+    """The address to listen on; `0.0.0.0` for every network, behind a proxy that ends TLS."""
+    port: Annotated[int, Field(ge=0, le=65535)] = 8080
+    """The port to listen on; 0 takes a free one."""
+    public_url: str | None = None
+    """Where the platforms reach this server, such as `https://bot.example.com`: shown with each webhook's path."""
+    admin_token: SecretStr = SecretStr("")
+    """Opens `/metrics`, at least 16 characters; while it is empty, `/metrics` does not exist."""
+    max_body_bytes: Annotated[int, Field(ge=1024)] = 1_048_576
+    """The largest request body that is read."""
+    body_timeout_seconds: Annotated[float, Field(gt=0)] = 10
+    """How long a request body may take to arrive."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Host names the server answers to, without port; `*.example.com` for all below one. Empty means any."""
+
+    @field_validator("public_url")
+    @classmethod
+    def _web_address(cls, value: str | None) -> str | None:
+        if value is None or value == "":
+            return None
+        try:
+            url = urlsplit(value)
+            usable = url.scheme in ("http", "https") and bool(url.hostname) and (url.port is None or url.port > 0)
+        except ValueError:
+            usable = False
+        if not usable or not re.fullmatch(r"[\x21-\x7e]+", value) or url.query or url.fragment or "@" in url.netloc:
+            raise ValueError("expected an http:// or https:// address, such as https://bot.example.com")
+        return value.rstrip("/")
+
+    @field_validator("admin_token")
+    @classmethod
+    def _hard_to_guess(cls, value: SecretStr) -> SecretStr:
+        token = value.get_secret_value()
+        if token and len(token) < ADMIN_TOKEN_CHARS_MIN:
+            raise ValueError(f"too short: at least {ADMIN_TOKEN_CHARS_MIN} characters, or empty for no /metrics")
+        if not re.fullmatch(r"[\x21-\x7e]*", token):
+            raise ValueError("only plain ASCII characters without spaces can be sent in a header")
+        return value
+
+    @field_validator("allowed_hosts")
+    @classmethod
+    def _host_names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for host in value:
+            if host != "*" and not re.fullmatch(r"(?:\*\.)?[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*", host):
+                raise ValueError("each is a host name without port or path, such as bot.example.com or *.example.com")
+        return value
+
+
+class DatabaseConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+    """Where the inbox, the transcripts and the outbox are kept."""
+
+    url: str = "sqlite:///./data/clawgate.db"
+    """`sqlite:///` and the file, relative to the config file's folder; a fourth slash begins an absolute path."""
+
+    @field_validator("url")
+    @classmethod
+    def _sqlite_file(cls, value: str) -> str:
+        scheme, _, file = value.partition(":///")
+        if scheme.partition("+")[0] in ("postgresql", "postgres") or value.startswith(("postgresql:", "postgres:")):
+            raise ValueError("PostgreSQL is not in this release yet — use sqlite:///./data/clawgate.db")
+        if scheme != "sqlite" or not file:
+            raise ValueError("expected sqlite:/// and a file, such as sqlite:///./data/clawgate.db")
+        if ":memory:" in file or "?" in file or "#" in file or file.endswith("/"):
+            raise ValueError("the database must be a plain file, or nothing accepted would survive a restart")
+        return value
+
+    @property
+    def path(self) -> str:
+        """The file, absolute once the config is loaded."""
+        return self.url.removeprefix("sqlite:///")
+
+
+class LoggingConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+    """What is logged, to standard error. Message text and secrets never are."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    """The least serious lines to show."""
+    format: Literal["json", "console"] = "json"
+    """`json` for programs, one object a line; `console` for people."""
+
+
+class ChannelsConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+    """The chat platforms."""
+
+    feishu: FeishuConfig | None = None
+    """Feishu, or Lark: keys directly here are the account `default`, further bots stand under `accounts`."""
+
+
+class AgentsConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+    """The assistants."""
+
+    defaults: AgentDefaults = AgentDefaults()
+    """What every agent starts from: mappings are merged key by key, lists and values are replaced."""
+    list: Annotated[tuple[AgentConfig, ...], Field(min_length=1)]
+    """The agents, at least one. The first one answers whatever no binding claims."""
+
+
+class MatchConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+    """What a message must be for a binding to hold; an omitted key means any."""
+
+    channel: Name | None = None
+    """The platform, such as `feishu`."""
+    account: Name | None = None
+    """The account on the platform, such as `default`."""
+    chat_type: Literal["direct", "group"] | None = None
+    """`direct` for chats with one person, `group` for all others."""
+    chat: Name | None = None
+    """The chat's id, such as `oc_…`."""
+    thread: Name | None = None
+    """The id of a topic inside a chat."""
+    sender: Name | None = None
+    """The id of the person, such as `ou_…`. Ids only: names can be chosen by anyone."""
+
+
+class BindingConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+    """Which agent answers which messages. The most specific binding wins, whatever its place."""
+
+    agent: Name
+    """The `id` of the agent that answers."""
+    match: MatchConfig = MatchConfig()
+    """Which messages: sender counts more than thread, then chat, chatType, account, channel."""
+
+
+class Config(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+    """The whole of `config.yaml`."""
+
+    server: ServerConfig = ServerConfig()
+    """Where the gateway listens, and what it takes in."""
+    database: DatabaseConfig = DatabaseConfig()
+    """Where the inbox, the transcripts and the outbox are kept."""
+    logging: LoggingConfig = LoggingConfig()
+    """What is logged, to standard error."""
+    providers: dict[str, ProviderConfig] = {}
+    """Model providers, by the name before the slash of `provider/model`. `anthropic` and `demo` need no block."""
+    channels: ChannelsConfig = ChannelsConfig()
+    """The chat platforms."""
+    agents: AgentsConfig
+    """The assistants."""
+    bindings: tuple[BindingConfig, ...] = ()
+    """Which agent answers which chats; without any, the first agent answers everything."""
+    tools: ToolsConfig = ToolsConfig()
+    """What holds for the tools of every agent."""
+    skills: SkillsConfig = SkillsConfig()
+    """Where skills come from."""
+    limits: LimitsConfig = LimitsConfig()
+    """Every limit of a turn and a chat."""
+
+    def provider(self, name: str) -> ProviderConfig:
+        """The block of the provider called `name`; an empty one where the name needs none. Raises KeyError."""
+        if name in IMPLIED and name not in self.providers:
+            return ProviderConfig()
+        return self.providers[name]

@@ -1,0 +1,133 @@
+"""What a config may say, but somebody should know: what start-up and `check` print beside the facts.
+
+Every line names the key and the next step; none holds a value that could be a secret.
+"""
+
+import ipaddress
+import stat
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from agents.config import AgentConfig
+from channels.feishu.config import warnings as feishu_warnings
+from gateway.config.checks import feishu_accounts
+from gateway.config.problems import Key, shown
+from gateway.config.root import Config
+from gateway.config.shape import secret_keys
+from gateway.routing import specificity
+from tools.catalog import NAMES
+from tools.config import effective_exec
+from tools.policy import allowed
+
+
+def warnings(config: Config, written: Any, file: Path, names: Mapping[Key, tuple[str, ...]]) -> Iterator[str]:
+    """One line each. `written` is the data before expansion, `names` the environment names behind its values."""
+    yield from _channels(config, names)
+    yield from _providers(config, names)
+    for agent in config.agents.list:
+        yield from _exec(config, agent)
+    yield from _skills(config)
+    yield from _bindings(config)
+    yield from _server(config)
+    yield from _inline_secrets(written, file)
+
+
+def _channels(config: Config, names: Mapping[Key, tuple[str, ...]]) -> Iterator[str]:
+    if config.channels.feishu is None:
+        return
+    configured = False
+    for _, account, key in feishu_accounts(config.channels.feishu):
+        configured = True
+        yield from (f"{shown(key)}: {warning}" for warning in feishu_warnings(account))
+    feishu = config.channels.feishu
+    if feishu.enabled and not configured and feishu.app_secret.get_secret_value().strip():
+        key = ("channels", "feishu", "appId")
+        yield f"{shown(key)}: is empty although appSecret is set, so Feishu stays off — {advice(key, names)}"
+
+
+def _providers(config: Config, names: Mapping[Key, tuple[str, ...]]) -> Iterator[str]:
+    """Providers that an agent uses and that cannot answer without a key."""
+    for name in sorted({model.partition("/")[0] for agent in config.agents.list for model in agent.model}):
+        provider = config.provider(name)
+        if (provider.api or name) == "demo" or provider.api_key.get_secret_value().strip():
+            continue
+        key = ("providers", name, "apiKey")
+        users = ", ".join(a.id for a in config.agents.list if any(m.startswith(f"{name}/") for m in a.model))
+        yield f"{shown(key)}: is empty, so {users} cannot answer with {name} — {advice(key, names)}"
+
+
+def _exec(config: Config, agent: AgentConfig) -> Iterator[str]:
+    if "exec" not in allowed(agent.tools, NAMES):
+        return
+    mode = effective_exec(config.tools.exec, agent.tools).mode
+    if mode == "allow":
+        yield f"agent {agent.id}: exec runs every command the model gives, without asking (tools.exec.mode: allow)"
+    elif mode == "ask":
+        yield (
+            f"agent {agent.id}: exec refuses every command, since approvals are not in this release — "
+            "set tools.exec.mode: allow to run them, or leave exec out of tools.allow"
+        )
+
+
+def _skills(config: Config) -> Iterator[str]:
+    for index, directory in enumerate(config.skills.directories):
+        if not Path(directory).is_dir():
+            yield f"skills.directories[{index}]: there is no such folder yet"
+        for agent in config.agents.list:
+            if Path(agent.workspace_dir) in (Path(directory), *Path(directory).parents):
+                yield (
+                    f"skills.directories[{index}]: lies in the workspace of agent {agent.id}, whose tools can change "
+                    "it for every agent — move it out"
+                )
+
+
+def _bindings(config: Config) -> Iterator[str]:
+    for index, binding in enumerate(config.bindings):
+        earlier = next(i for i, other in enumerate(config.bindings) if other.match == binding.match)
+        if earlier < index:
+            yield f"bindings[{index}]: never used — bindings[{earlier}] matches the same messages and stands before it"
+        elif specificity(binding.match) == 0:
+            yield f"bindings[{index}]: matches everything, as the first agent of the list does without any binding"
+
+
+def _server(config: Config) -> Iterator[str]:
+    if not _is_loopback(config.server.host) and not config.server.allowed_hosts:
+        yield (
+            "server.host: open to the network — put a proxy that ends TLS in front, and name your host in "
+            "server.allowedHosts"
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _inline_secrets(written: Any, file: Path) -> Iterator[str]:
+    """A secret that stands in the file itself, where others can read the file."""
+    try:
+        mode = stat.S_IMODE(file.stat().st_mode)
+    except OSError:
+        return
+    if mode & 0o077:
+        for key in _secrets_in(written, (), secret_keys(Config)):
+            yield f"{shown(key)}: a secret in a file that others can read — use ${{NAME}}, or chmod 600 the file"
+
+
+def _secrets_in(data: Any, key: Key, secret: frozenset[str]) -> Iterator[Key]:
+    entries = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
+    for part, value in entries:
+        if part in secret and isinstance(value, str) and value.strip() and "${" not in value:
+            yield (*key, part)
+        else:
+            yield from _secrets_in(value, (*key, part), secret)
+
+
+def advice(key: Key, names: Mapping[Key, tuple[str, ...]]) -> str:
+    """The next step for an empty value: the environment name the file takes it from, or the key itself."""
+    if key in names:
+        return f"set {' and '.join(names[key])} in the environment"
+    return f"set {shown(key)}"

@@ -1,0 +1,90 @@
+"""One attempt at one reply part, and what follows from how it ended.
+
+The four delivery errors decide: rate-limited and unreachable are tried again with the same key, later and later;
+refused and gone are not. Who waits, and what is sent next, is the lane's business.
+"""
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import structlog
+
+from channels.channel import Channel, DeliveryError, Gone, RateLimited, Refused
+from gateway.metrics import Metrics
+from gateway.outbound import parcel_json
+from gateway.store.store import Part
+
+BACKOFF_SECONDS_MAX = 60.0
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Delivered:
+    message_id: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GivenUp:
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Postponed:
+    seconds: float
+
+
+Report: TypeAlias = Delivered | GivenUp | Postponed
+
+
+class PartSender:
+    """Sends parts through the channel accounts there are. A part older than `give_up_seconds` is not tried again."""
+
+    def __init__(
+        self,
+        channels: Mapping[tuple[str, str], Channel],
+        *,
+        give_up_seconds: float,
+        now: Callable[[], float],
+        metrics: Metrics,
+    ) -> None:
+        self._channels = channels
+        self._give_up_seconds = give_up_seconds
+        self._now = now
+        self._metrics = metrics
+
+    async def send(self, part: Part) -> Report:
+        """One attempt. Never raises for the platform's trouble."""
+        parcel = parcel_json.validate_json(part.payload)
+        channel = self._channels.get((parcel.channel, parcel.account))
+        facts = {"channel": parcel.channel, "account": parcel.account, "turn": part.turn, "part": part.part}
+        if channel is None:
+            report: Report = GivenUp(reason="the channel account is no longer configured")
+        else:
+            try:
+                report = Delivered(message_id=await channel.send(parcel.part, part.key))
+            except DeliveryError as error:
+                report = self._after(error, part)
+                facts |= {"error": type(error).__name__, "code": error.code, "attempt": part.attempts + 1}
+        self._metrics.part(parcel.channel, type(report).__name__.lower())
+        match report:
+            case Delivered(message_id=message_id):
+                log.info("part_sent", message_id=message_id, **facts)
+            case Postponed(seconds=seconds):
+                log.warning("part_postponed", seconds=round(seconds, 1), **facts)
+            case GivenUp(reason=reason):
+                log.error("part_given_up", reason=reason, **facts)
+        return report
+
+    def _after(self, error: DeliveryError, part: Part) -> Report:
+        if isinstance(error, Refused | Gone):
+            return GivenUp(reason=str(error))
+        if self._now() - part.created >= self._give_up_seconds:
+            return GivenUp(reason=f"not delivered within {self._give_up_seconds:.0f} s: {error}")
+        told = error.retry_after_seconds if isinstance(error, RateLimited) else None
+        if told is not None:
+            return Postponed(seconds=told)
+        backoff = min(2.0**part.attempts, BACKOFF_SECONDS_MAX)
+        return Postponed(seconds=backoff * (0.75 + random.random() / 2))

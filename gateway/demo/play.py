@@ -1,0 +1,100 @@
+"""Play the reference case through the real gateway and note what every layer saw.
+
+The Feishu event is really encrypted, signed and posted; the official SDK really talks to the emulated model over a
+socket; the tools work in a real folder; the reply is what the emulated Feishu received. Nothing leaves loopback.
+"""
+
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from agents.events import ModelAnswered, ToolFinished, ToolStarted, TurnEvent, TurnStarted
+from agents.messages import Text, message_json
+from agents.prompt.system import render
+from agents.providers.anthropic_emulator import AnthropicEmulator
+from channels.feishu.emulator import FeishuEmulator
+from gateway.config.load import load
+from gateway.demo import story
+from gateway.gateway import Gateway
+from gateway.loopback import serve_on_loopback
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Layer:
+    """What one layer saw. `name` is one of: event, context, system_prompt, user_message, request, response, tool_call,
+    tool_result, reply; `round` counts the model's requests."""
+
+    name: str
+    data: Any
+    round: int | None = None
+
+
+async def play() -> list[Layer]:
+    """The layers of the reference case, in the order in which the message passes them."""
+    layers: list[Layer] = []
+    with tempfile.TemporaryDirectory(prefix="clawgate-demo-") as folder:
+        async with stage(Path(folder), layers) as (url, feishu, anthropic):
+            event = feishu.text_event(story.ASKED, sender=story.SENDER, chat=story.CHAT, message_id=story.MESSAGE_ID)
+            headers, body = feishu.encode(event)
+            layers.append(Layer(name="event", data={"headers": headers, "body": body.decode(), "decrypted": event}))
+            response = await feishu.push(f"{url}/webhooks/feishu/default", event)
+            response.raise_for_status()
+            (reply,) = await feishu.sent(1)
+            layers.append(Layer(name="reply", data=asdict(reply)))
+        _insert_requests(layers, anthropic)
+    return layers
+
+
+@asynccontextmanager
+async def stage(folder: Path, layers: list[Layer]) -> AsyncIterator[tuple[str, FeishuEmulator, AnthropicEmulator]]:
+    """The emulators and the gateway, up and connected; yields the gateway's URL and both emulators."""
+    feishu = FeishuEmulator(
+        app_id=story.APP_ID,
+        app_secret=story.APP_SECRET,
+        encrypt_key=story.ENCRYPT_KEY,
+        verification_token=story.VERIFICATION_TOKEN,
+        bot_open_id=story.BOT_OPEN_ID,
+        bot_name="Clawgate",
+    )
+    feishu.users[story.SENDER] = story.SENDER_NAME
+    anthropic = AnthropicEmulator(story.model_script(), api_key=story.API_KEY)
+    story.lay_out(folder / "data" / "workspaces" / "coder")
+    async with serve_on_loopback(feishu.app) as feishu_url, serve_on_loopback(anthropic.app) as anthropic_url:
+        config = folder / "config.yaml"
+        config.write_text(story.config_yaml(feishu=feishu_url, anthropic=anthropic_url), encoding="utf-8")
+        gateway = Gateway(load(config, {}).config, {}, emit=lambda event: note(event, layers))
+        await gateway.start()
+        try:
+            async with serve_on_loopback(gateway.app) as url:
+                yield url, feishu, anthropic
+                await gateway.drain()
+        finally:
+            await gateway.close()
+
+
+def note(event: TurnEvent, layers: list[Layer]) -> None:
+    """What a turn's event adds to the layers."""
+    match event:
+        case TurnStarted(turn=turn, system=system):
+            body = "".join(part.text for part in turn.user.content if isinstance(part, Text))
+            layers.append(Layer(name="context", data=asdict(turn.context)))
+            layers.append(Layer(name="system_prompt", data=render(system)))
+            layers.append(Layer(name="user_message", data=f"{turn.user.metadata}\n\n{body}"))
+        case ModelAnswered(round=number, message=message):
+            layers.append(Layer(name="response", round=number, data=message_json.dump_python(message, mode="json")))
+        case ToolStarted(call=call):
+            layers.append(Layer(name="tool_call", data={"name": call.name, "arguments": call.arguments}))
+        case ToolFinished(result=result):
+            layers.append(Layer(name="tool_result", data=message_json.dump_python(result, mode="json")))
+        case _:
+            return
+
+
+def _insert_requests(layers: list[Layer], anthropic: AnthropicEmulator) -> None:
+    """Each request as the emulated provider received it, before its response."""
+    for number, received in enumerate(anthropic.requests, start=1):
+        at = next(index for index, layer in enumerate(layers) if layer.name == "response" and layer.round == number)
+        layers.insert(at, Layer(name="request", round=number, data=received.body))

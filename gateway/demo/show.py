@@ -1,0 +1,92 @@
+"""The demo on a terminal, or as one JSON document. This is the one place that prints what a message says."""
+
+import asyncio
+import json
+import sys
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from rich.console import Console
+from rich.panel import Panel
+from rich.syntax import Syntax
+from rich.text import Text
+
+from gateway import logs
+from gateway.demo.play import Layer, play
+
+TITLES = {
+    "event": "1 · The event, as Feishu sent it: encrypted and signed",
+    "context": "2 · The message context: the same shape for every channel",
+    "system_prompt": "3 · The system prompt",
+    "user_message": "4 · The user's message, with its metadata blocks",
+    "request": "5 · Request {round} to the model",
+    "response": "    the model answers",
+    "tool_call": "    the model calls a tool",
+    "tool_result": "    the tool's result",
+    "reply": "6 · The reply, as Feishu received it",
+}
+STYLES = {"tool_call": "yellow", "tool_result": "green", "request": "blue", "response": "magenta", "reply": "cyan"}
+LATER_MESSAGES_SHOWN = 2
+
+
+def run_demo(*, as_json: bool) -> None:
+    """Play and show. `as_json`: `{"layers": [{"name", "round", "data"}, …]}` on standard output."""
+    logs.configure(level="warning", output="console", secrets=())
+    layers = asyncio.run(play())
+    if as_json:
+        document = {"layers": [asdict(layer) for layer in layers]}
+        sys.stdout.write(json.dumps(document, ensure_ascii=False, indent=2, default=_plain) + "\n")
+        return
+    console = Console(soft_wrap=False, width=None if sys.stdout.isatty() else 120)
+    for layer in layers:
+        console.print(_panel(layer))
+    console.print(Text("That was the real gateway between two emulators. Next: make run", style="bold"))
+
+
+def _panel(layer: Layer) -> Panel:
+    title = TITLES[layer.name].format(round=layer.round)
+    return Panel(
+        Syntax(_shown(layer), "markdown" if isinstance(layer.data, str) else "json", word_wrap=True, theme="ansi_dark"),
+        title=Text(title, style="bold"),
+        title_align="left",
+        border_style=STYLES.get(layer.name, "white"),
+    )
+
+
+def _shown(layer: Layer) -> str:
+    """What a person wants to see of a layer; the JSON document has all of it."""
+    data = layer.data
+    if isinstance(data, str):
+        return data
+    if layer.name == "request":
+        data = _abridged(data)
+    if layer.name == "response":
+        data = {"stop_reason": data["stop_reason"], "content": [_part(part) for part in data["content"]]}
+    if layer.name == "tool_result":
+        return "".join(part.get("text", f"[{part['type']}]") for part in data["content"])
+    return json.dumps(data, ensure_ascii=False, indent=2, default=_plain)
+
+
+def _abridged(body: dict[str, Any]) -> dict[str, Any]:
+    """The system prompt and the schemas were shown; of the messages, the new ones are."""
+    messages = body["messages"]
+    earlier = max(0, len(messages) - LATER_MESSAGES_SHOWN)
+    return {
+        "model": body["model"],
+        "max_tokens": body["max_tokens"],
+        "system": [
+            {"text": f"… {len(block['text'])} characters", **{k: v for k, v in block.items() if k == "cache_control"}}
+            for block in body["system"]
+        ],
+        "tools": [tool["name"] for tool in body.get("tools", ())],
+        "messages": ([f"… {earlier} earlier ones"] if earlier else []) + messages[earlier:],
+    }
+
+
+def _part(part: dict[str, Any]) -> dict[str, Any]:
+    return {key: part[key] for key in ("text", "name", "arguments") if key in part}
+
+
+def _plain(value: object) -> str:
+    return value.isoformat() if isinstance(value, datetime) else str(value)

@@ -1,0 +1,169 @@
+"""The HTTP door: webhooks in, health out. FastAPI lives here and nowhere else.
+
+A delivery is read under a cap and a deadline, verified by its channel, judged and stored; only then is it answered with
+200. Nothing slow happens before the store and nothing at all after it: the lane runs at its own pace. A refusal is a
+4xx and stores nothing; "try again" is a 503, which makes the platform deliver it anew.
+"""
+
+import asyncio
+import hmac
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime
+from typing import assert_never
+
+import orjson
+import structlog
+from fastapi import FastAPI, Request, Response
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import ClientDisconnect
+
+from channels.channel import (
+    Answered,
+    Arrived,
+    Channel,
+    DeliveryError,
+    Ignored,
+    NotReady,
+    Receipt,
+    Rejected,
+    WebhookRequest,
+)
+from gateway.config.root import ServerConfig
+from gateway.intake import Intake
+from gateway.metrics import Metrics
+from gateway.store.store import StoreUnavailable
+
+ACCEPT_SECONDS = 2.0
+"""Feishu waits 3 s for its answer; what has not been stored by then is better delivered again."""
+IDENTITY_SECONDS = 0.8
+
+log = structlog.get_logger()
+
+
+class Door:
+    """Judges deliveries. `ready` names what is amiss, by check; nothing amiss is an empty mapping."""
+
+    def __init__(
+        self,
+        *,
+        config: ServerConfig,
+        channels: Mapping[tuple[str, str], Channel],
+        intake: Intake,
+        metrics: Metrics,
+        ready: Callable[[], Awaitable[Mapping[str, str]]],
+        now: Callable[[], float],
+    ) -> None:
+        self._config = config
+        self._channels = channels
+        self._intake = intake
+        self._metrics = metrics
+        self._ready = ready
+        self._now = now
+
+    async def webhook(self, request: Request, channel: str, account: str) -> Response:
+        """`POST /webhooks/{channel}/{account}`."""
+        target = self._channels.get((channel, account))
+        if target is None:
+            return Response(status_code=404)
+        try:
+            body = await self._read(request)
+            receipt = await self._judge(target, WebhookRequest(headers=request.headers.items(), body=body))
+            response, outcome = await self._act(target, receipt)
+        except _Turned as turned:
+            response, outcome = Response(status_code=turned.status), f"rejected: {turned.reason}"
+        except Rejected as rejected:
+            log.warning("webhook_rejected", channel=channel, account=account, reason=rejected.reason)
+            response, outcome = Response(status_code=rejected.status), f"rejected: {rejected.reason}"
+        except (NotReady, StoreUnavailable, TimeoutError) as error:
+            log.error("webhook_unavailable", channel=channel, account=account, error=repr(error))
+            response, outcome = Response(status_code=503, headers={"retry-after": "5"}), "unavailable"
+        self._metrics.delivery(channel, outcome)
+        return response
+
+    async def _read(self, request: Request) -> bytes:
+        """The raw body, under the cap and the deadline."""
+        limit = self._config.max_body_bytes
+        declared = request.headers.get("content-length", "")
+        if declared.isdecimal() and int(declared[:20]) > limit:
+            raise _Turned(413, "body too large")
+        body = bytearray()
+        try:
+            async with asyncio.timeout(self._config.body_timeout_seconds):
+                async for chunk in request.stream():
+                    body += chunk
+                    if len(body) > limit:
+                        raise _Turned(413, "body too large")
+        except TimeoutError:
+            raise _Turned(408, "body too slow") from None
+        except ClientDisconnect:
+            raise _Turned(400, "body cut off") from None
+        return bytes(body)
+
+    async def _judge(self, channel: Channel, request: WebhookRequest) -> Receipt:
+        now = datetime.fromtimestamp(self._now(), tz=UTC)
+        try:
+            return channel.receive(request, now)
+        except NotReady:
+            try:
+                await channel.learn_identity(IDENTITY_SECONDS)
+            except DeliveryError as error:
+                raise NotReady(str(error)) from error
+            return channel.receive(request, now)
+
+    async def _act(self, channel: Channel, receipt: Receipt) -> tuple[Response, str]:
+        match receipt:
+            case Answered(body=body):
+                return Response(body, media_type="application/json"), "answered"
+            case Ignored(kind=kind, reason=reason):
+                log.info("event_ignored", channel=channel.name, account=channel.account, kind=kind, reason=reason)
+                return _ok(), f"ignored: {reason}"
+            case Arrived():
+                async with asyncio.timeout(ACCEPT_SECONDS):
+                    return _ok(), await self._intake.take(channel, receipt)
+            case _:
+                assert_never(receipt)
+
+    async def healthz(self) -> Response:
+        """Alive: the event loop answers. Touches nothing else."""
+        return Response(b'{"status":"ok"}', media_type="application/json")
+
+    async def readyz(self) -> Response:
+        """Can take work; 503 with the failing checks otherwise."""
+        amiss = await self._ready()
+        content = orjson.dumps({"ready": not amiss, "amiss": dict(amiss)})
+        return Response(content, status_code=503 if amiss else 200, media_type="application/json")
+
+    async def metrics(self, request: Request) -> Response:
+        """Prometheus, behind the admin token; not there at all where none is set."""
+        token = self._config.admin_token.get_secret_value()
+        if not token:
+            return Response(status_code=404)
+        given = request.headers.get("authorization", "").encode()
+        if not hmac.compare_digest(given, f"Bearer {token}".encode()):
+            return Response(status_code=401, headers={"www-authenticate": "Bearer"})
+        return Response(self._metrics.render(), media_type="text/plain; version=0.0.4")
+
+
+def build_app(door: Door, config: ServerConfig) -> FastAPI:
+    """The routes of one gateway. No documentation pages: what is served is in docs/http.md."""
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+    app.add_api_route("/webhooks/{channel}/{account}", door.webhook, methods=["POST"])
+    app.add_api_route("/healthz", door.healthz, methods=["GET"])
+    app.add_api_route("/readyz", door.readyz, methods=["GET"])
+    app.add_api_route("/metrics", door.metrics, methods=["GET"])
+    if config.allowed_hosts:
+        app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(config.allowed_hosts), www_redirect=False)
+    return app
+
+
+class _Turned(Exception):
+    """The body could not be read: the answer is `status`, and nobody looked at what was in it."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason
+
+
+def _ok() -> Response:
+    return Response(b"{}", media_type="application/json")

@@ -1,0 +1,209 @@
+"""The composition root: everything is built here, once, in the order in which a message passes it."""
+
+import asyncio
+import shutil
+import sys
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
+
+import structlog
+from fastapi import FastAPI
+
+from agents.events import Emit, silent
+from agents.providers.catalog import build_provider
+from agents.providers.provider import Provider
+from agents.runner import AgentRunner, RunnerLimits
+from channels.channel import Channel, DeliveryError
+from channels.feishu.channel import FeishuChannel
+from channels.feishu.config import accounts
+from gateway.config.root import Config
+from gateway.delivery import PartSender
+from gateway.door import Door, build_app
+from gateway.intake import Intake
+from gateway.lanes import Lanes
+from gateway.messenger import ChannelMessenger
+from gateway.metrics import Metrics
+from gateway.store.sqlite import SqliteStore
+from gateway.store.store import StoreUnavailable
+from gateway.turns import TurnService
+from skills.catalog import SkillCatalog
+from tools.config import effective_exec
+
+DEDUPE_SECONDS = 7 * 24 * 3600
+PRUNE_EVERY_SECONDS = 3600
+PROBE_SECONDS = 0.5
+IDENTITY_RETRY_SECONDS = 15.0
+IDENTITY_TIMEOUT_SECONDS = 10.0
+
+log = structlog.get_logger()
+
+
+class Gateway:
+    """One running gateway. `app` is what a server serves between `start` and `stop`."""
+
+    def __init__(
+        self,
+        config: Config,
+        environment: Mapping[str, str],
+        *,
+        emit: Emit = silent,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self.config = config
+        self._now = now
+        self._background: set[asyncio.Task[None]] = set()
+        self.metrics = Metrics()
+        self.store = SqliteStore(Path(config.database.path))
+        self.channels = build_channels(config)
+        self.providers = build_providers(config)
+        self.runners = build_runners(config, self.providers, self.channels, environment, now)
+        self.lanes = Lanes(
+            store=self.store,
+            run_turn=TurnService(
+                store=self.store,
+                runners=self.runners,
+                channels=self.channels,
+                reply_parts_max=config.limits.reply_parts,
+                draining=lambda: self.lanes.draining,
+                emit=emit,
+                metrics=self.metrics,
+                now=now,
+            ).run,
+            send=PartSender(
+                self.channels, give_up_seconds=config.limits.delivery_seconds, now=now, metrics=self.metrics
+            ).send,
+            parallel_turns=config.limits.parallel_turns,
+            pending_max=config.limits.pending_per_session,
+            history_turns=max(agent.history_turns for agent in config.agents.list),
+            now=now,
+        )
+        door = Door(
+            config=config.server,
+            channels=self.channels,
+            intake=Intake(config=config, channels=self.channels, lanes=self.lanes, now=now),
+            metrics=self.metrics,
+            ready=self._amiss,
+            now=now,
+        )
+        self.app: FastAPI = build_app(door, config.server)
+        self._started = False
+
+    async def start(self) -> None:
+        """Take up what an earlier process left, and get ready in the background: identities, model clients."""
+        taken_up = await self.lanes.start()
+        self._started = True
+        log.info("gateway_started", chats_taken_up=taken_up, channels=len(self.channels), agents=len(self.runners))
+        for channel in self.channels.values():
+            self._spawn(self._learn_identity(channel))
+        for provider in self.providers.values():
+            self._spawn(provider.warm_up())
+        self._spawn(self._prune())
+
+    async def drain(self) -> None:
+        """Readiness turns red, running turns are laid down at a step border; deliveries are still stored."""
+        log.info("gateway_stopping", grace_seconds=self.config.limits.grace_seconds)
+        await self.lanes.drain(self.config.limits.grace_seconds)
+
+    async def close(self) -> None:
+        """After `drain`, and after the door has closed."""
+        for task in self._background:
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
+        for runner in self.runners.values():
+            runner.close()
+        for provider in self.providers.values():
+            await provider.close()
+        for channel in self.channels.values():
+            await channel.close()
+        await self.store.close()
+        log.info("gateway_stopped")
+
+    async def _amiss(self) -> Mapping[str, str]:
+        if not self._started:
+            return {"start": "not started"}
+        if self.lanes.draining:
+            return {"drain": "stopping"}
+        try:
+            async with asyncio.timeout(PROBE_SECONDS):
+                await self.store.probe()
+        except (StoreUnavailable, TimeoutError):
+            return {"database": "takes no writes"}
+        return {}
+
+    async def _learn_identity(self, channel: Channel) -> None:
+        while True:
+            try:
+                await channel.learn_identity(IDENTITY_TIMEOUT_SECONDS)
+            except DeliveryError as error:
+                facts = {"channel": channel.name, "account": channel.account, "code": error.code}
+                log.error("identity_unknown", error=type(error).__name__, reason=str(error), **facts)
+                await asyncio.sleep(IDENTITY_RETRY_SECONDS)
+            else:
+                return
+
+    async def _prune(self) -> None:
+        while True:
+            try:
+                await self.store.prune(self._now() - DEDUPE_SECONDS)
+            except StoreUnavailable as error:
+                log.error("prune_failed", exc_info=error)
+            await asyncio.sleep(PRUNE_EVERY_SECONDS)
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+
+def build_channels(config: Config) -> dict[tuple[str, str], Channel]:
+    """Every configured account, by channel and account name."""
+    channels: dict[tuple[str, str], Channel] = {}
+    if config.channels.feishu is not None:
+        for name, account in accounts(config.channels.feishu).items():
+            channels["feishu", name] = FeishuChannel(account, name)
+    return channels
+
+
+def build_providers(config: Config) -> dict[str, Provider]:
+    """Only those that an agent names: a model SDK costs a second and tens of megabytes."""
+    names = {model.partition("/")[0] for agent in config.agents.list for model in agent.model}
+    return {name: build_provider(name, config.provider(name)) for name in sorted(names)}
+
+
+def build_runners(
+    config: Config,
+    providers: Mapping[str, Provider],
+    channels: Mapping[tuple[str, str], Channel],
+    environment: Mapping[str, str],
+    now: Callable[[], float],
+) -> dict[str, AgentRunner]:
+    """One runner per agent; they share the skill catalogue and the messenger."""
+    shipped = Path(__file__).resolve().parent.parent / "skills"
+    catalog = SkillCatalog(
+        roots=[shipped, *map(Path, config.skills.directories)],
+        env=environment,
+        which=shutil.which,
+        platform=sys.platform,
+    )
+    messenger = ChannelMessenger(channels)
+    limits = config.limits
+    return {
+        agent.id: AgentRunner(
+            agent,
+            providers=providers,
+            catalog=catalog,
+            exec_config=effective_exec(config.tools.exec, agent.tools),
+            messenger=messenger,
+            limits=RunnerLimits(
+                rounds=limits.rounds,
+                tool_calls=limits.tool_calls,
+                turn_seconds=limits.turn_seconds,
+                identical_failures=limits.identical_failures,
+                message_chars=limits.message_chars,
+                tool_argument_bytes=limits.tool_argument_bytes,
+            ),
+            now=now,
+        )
+        for agent in config.agents.list
+    }

@@ -1,0 +1,34 @@
+"""Every limit of a turn and a chat, with its number. Reaching one is a sentence to the user, never silence."""
+
+from typing import Annotated
+
+from pydantic import BaseModel, Field
+from pydantic.alias_generators import to_camel
+
+Count = Annotated[int, Field(ge=1)]
+Seconds = Annotated[float, Field(gt=0)]
+
+
+class LimitsConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+    parallel_turns: Count = 64
+    """Turns that run at the same time; more wait in the inbox."""
+    pending_per_session: Count = 50
+    """Messages of one chat waiting for their turn; one more is answered with "too many"."""
+    rounds: Count = 40
+    """Model requests in one turn."""
+    tool_calls: Count = 40
+    """Tool calls in one turn; further ones are refused and the model is told to answer with what it has."""
+    turn_seconds: Seconds = 600
+    """The length of one turn, tools and waiting included."""
+    identical_failures: Count = 3
+    """The same call with the same arguments failing this often ends the turn."""
+    message_chars: Count = 20_000
+    """The part of one message that the model sees; a note says what was cut."""
+    tool_argument_bytes: Count = 65_536
+    """The size of one call's arguments."""
+    reply_parts: Count = 20
+    """Messages that one reply may be split into; the last says that it was cut."""
+    delivery_seconds: Seconds = 600
+    """How long a part is tried again before it is marked failed and the chat goes on."""
+    grace_seconds: Seconds = 25
+    """On SIGTERM: how long running turns may take to reach a point where they can be taken up again."""

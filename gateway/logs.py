@@ -1,0 +1,141 @@
+"""Logging policy: JSON lines with the turn's id, ids and sizes and names only, and one place that redacts.
+
+Message text is never logged, and neither is what an exception says, since it may quote one: an exception becomes its
+type and the places it came through. Whatever still looks like a secret is struck out of the finished line.
+"""
+
+import base64
+import json
+import logging
+import re
+import sys
+import traceback
+from collections.abc import Iterable, MutableMapping
+from types import TracebackType
+from typing import Any, Literal, TextIO
+from urllib.parse import quote
+
+import orjson
+import structlog
+from pydantic import BaseModel, SecretStr
+
+REDACTED = "***"
+SECRET_CHARS_MIN = 6
+LINE_CHARS_MAX = 8_192
+_PATTERNS = (
+    r"bot\d+:[A-Za-z0-9_-]{20,}",
+    r"\bsk-[A-Za-z0-9_-]{16,}",
+    r"\bt-[A-Za-z0-9_.-]{24,}",
+    r"(?i:bearer)\s+[A-Za-z0-9._~+/=-]{8,}",
+    r"\bAKIA[0-9A-Z]{16}\b",
+    r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?-----END [A-Z ]*PRIVATE KEY-----",
+)
+
+
+def configure(
+    *,
+    level: Literal["debug", "info", "warning", "error"],
+    output: Literal["json", "console"],
+    secrets: Iterable[str],
+    stream: TextIO | None = None,
+) -> None:
+    """Send everything, our own events and the libraries' records, through one chain to one stream."""
+    out = stream or sys.stderr
+    chain: list[Any] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        _without_exception_text,
+    ]
+    handler = logging.StreamHandler(out)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[structlog.stdlib.ExtraAdder(allow=()), *chain],
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                _Line(output, secrets),
+            ],
+        )
+    )
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *chain,
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=False,
+    )
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(level.upper())
+    for talkative in ("httpx", "httpx2", "httpcore", "httpcore2", "anthropic", "uvicorn.access", "asyncio"):
+        logging.getLogger(talkative).setLevel(logging.WARNING)
+
+
+def secrets_of(model: BaseModel) -> set[str]:
+    """Every SecretStr in a tree of models."""
+    found: set[str] = set()
+    pending: list[object] = [model]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, SecretStr):
+            found.add(value.get_secret_value())
+        elif isinstance(value, BaseModel):
+            pending.extend(value.__dict__.values())
+        elif isinstance(value, dict):
+            pending.extend(value.values())
+        elif isinstance(value, list | tuple):
+            pending.extend(value)
+    return {secret for secret in found if len(secret) >= SECRET_CHARS_MIN}
+
+
+class _Line:
+    """The end of the chain: the event as one line, redacted and capped."""
+
+    def __init__(self, output: Literal["json", "console"], secrets: Iterable[str]) -> None:
+        self._render = _json if output == "json" else structlog.dev.ConsoleRenderer(colors=False)
+        forms = {form for secret in secrets for form in _forms(secret)}
+        self._hidden = re.compile("|".join([*map(re.escape, sorted(forms, key=len, reverse=True)), *_PATTERNS]), re.S)
+
+    def __call__(self, logger: Any, name: str, event: MutableMapping[str, Any]) -> str:
+        line = self._struck(str(self._render(logger, name, {key: self._clean(event[key]) for key in event})))
+        return line if len(line) <= LINE_CHARS_MAX else line[:LINE_CHARS_MAX] + "…"
+
+    def _struck(self, text: str) -> str:
+        return self._hidden.sub(REDACTED, text)
+
+    def _clean(self, value: Any) -> Any:
+        """Before the line is rendered, so that a form inside a form is seen as it was written."""
+        if isinstance(value, str):
+            return self._struck(value)
+        if isinstance(value, dict):
+            return {self._clean(key): self._clean(inner) for key, inner in value.items()}
+        return [self._clean(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+
+def _json(_: Any, __: str, event: MutableMapping[str, Any]) -> str:
+    return orjson.dumps(event, default=repr).decode()
+
+
+def _forms(secret: str) -> set[str]:
+    """As it is, and as it would look in JSON, in a URL and in base64."""
+    encoded = base64.b64encode(secret.encode()).decode().rstrip("=")
+    return {secret, json.dumps(secret)[1:-1], orjson.dumps(secret).decode()[1:-1], quote(secret, safe=""), encoded}
+
+
+def _without_exception_text(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    error = event.pop("exc_info", None)
+    if error is True or isinstance(error, tuple):
+        error = sys.exc_info()[1] if error is True else error[1]
+    if isinstance(error, BaseException):
+        event["error"] = type(error).__name__
+        event["trace"] = _places(error.__traceback__)
+    event.pop("exc_text", None)
+    return event
+
+
+def _places(trace: TracebackType | None) -> list[str]:
+    frames = traceback.extract_tb(trace)[-8:]
+    return ["/".join(frame.filename.split("/")[-2:]) + f":{frame.lineno} {frame.name}" for frame in frames]

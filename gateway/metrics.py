@@ -1,0 +1,44 @@
+"""What is counted, for Prometheus. Labels are few and from fixed sets: never an id, never a text."""
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+
+TURN_SECONDS = (0.1, 0.3, 1, 3, 10, 30, 100, 300, 600)
+
+
+class Metrics:
+    """One registry per gateway, so that two of them in one process do not mix."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self._deliveries = Counter(
+            "clawgate_webhook_deliveries",
+            "Webhook deliveries by what became of them.",
+            ["channel", "outcome"],
+            registry=self._registry,
+        )
+        self._turns = Counter(
+            "clawgate_turns", "Turns by how they ended.", ["agent", "outcome"], registry=self._registry
+        )
+        self._turn_seconds = Histogram(
+            "clawgate_turn_seconds",
+            "From the start of a turn to its last journal write.",
+            buckets=TURN_SECONDS,
+            registry=self._registry,
+        )
+        self._parts = Counter(
+            "clawgate_reply_parts", "Attempts at reply parts.", ["channel", "outcome"], registry=self._registry
+        )
+
+    def delivery(self, channel: str, outcome: str) -> None:
+        """`accepted`, `duplicate`, `answered`, `unavailable`, or `ignored: …`, `rejected: …` with the reason."""
+        self._deliveries.labels(channel, outcome).inc()
+
+    def turn(self, agent: str, outcome: str, seconds: float) -> None:
+        self._turns.labels(agent, outcome).inc()
+        self._turn_seconds.observe(seconds)
+
+    def part(self, channel: str, outcome: str) -> None:
+        self._parts.labels(channel, outcome).inc()
+
+    def render(self) -> bytes:
+        return generate_latest(self._registry)

@@ -1,0 +1,44 @@
+"""What the outbox holds of a reply part, and how a reply becomes parts.
+
+A key is made once, from the message that is answered and the part's number, never per attempt: the platform that
+honours it shows the part once however often we ask. It does not depend on the database, which may be set up anew.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import NAMESPACE_URL, uuid5
+
+from pydantic import TypeAdapter
+
+from channels.message import MessageContext, Outbound, Target
+from gateway.store.store import NewPart
+
+_KEYS = uuid5(NAMESPACE_URL, "clawgate:outbox")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Parcel:
+    """One part and the channel account that carries it."""
+
+    channel: str
+    account: str
+    part: Outbound
+
+
+parcel_json: TypeAdapter[Parcel] = TypeAdapter(Parcel)
+
+
+def idempotency_key(*names: str) -> str:
+    """36 characters, the same for the same names."""
+    return str(uuid5(_KEYS, "\x1f".join(names)))
+
+
+def reply_parts(context: MessageContext, texts: Sequence[str], *, purpose: str = "reply") -> list[NewPart]:
+    """The parts of a reply to `context`, in order. `purpose` keeps the keys of a note and of a reply apart."""
+    target = Target(chat=context.chat.id, thread=context.chat.thread, reply_to=context.message_id)
+    parts = []
+    for number, text in enumerate(texts):
+        parcel = Parcel(channel=context.channel, account=context.account, part=Outbound(target=target, text=text))
+        key = idempotency_key(purpose, context.channel, context.account, context.message_id, str(number))
+        parts.append(NewPart(key=key, payload=parcel_json.dump_json(parcel).decode()))
+    return parts

@@ -1,0 +1,48 @@
+"""Which agent answers a message, and which conversation it belongs to. Pure: config and message in, names out."""
+
+from collections.abc import Sequence
+
+from channels.message import MessageContext
+from gateway.config.root import AgentsConfig, BindingConfig, MatchConfig
+
+_STRONGEST_FIRST = ("sender", "thread", "chat", "chat_type", "account", "channel")
+
+
+def route(bindings: Sequence[BindingConfig], agents: AgentsConfig, context: MessageContext) -> str:
+    """The id of the agent that answers: the one of the most specific binding that holds, else the first agent.
+
+    A key outweighs all weaker ones together, so adding a key to a binding that holds never makes it lose. Of equally
+    specific bindings the first in the file wins.
+    """
+    facts = {
+        "sender": context.sender.id,
+        "thread": context.chat.thread,
+        "chat": context.chat.id,
+        "chat_type": context.chat.kind,
+        "account": context.account,
+        "channel": context.channel,
+    }
+    holding = [
+        binding
+        for binding in bindings
+        if all(wanted in (None, facts[key]) for key in _STRONGEST_FIRST for wanted in [getattr(binding.match, key)])
+    ]
+    if not holding:
+        return agents.list[0].id
+    return max(holding, key=lambda binding: specificity(binding.match)).agent
+
+
+def specificity(match: MatchConfig) -> int:
+    """A bit for each key that is given, the strongest in front."""
+    return sum(1 << place for place, key in enumerate(reversed(_STRONGEST_FIRST)) if getattr(match, key) is not None)
+
+
+def session_key(agent: str, context: MessageContext) -> str:
+    """The name of the conversation: `agent:coder:feishu:default:oc_1`, and `:thread:…` for a topic inside the chat.
+
+    Different conversations never share a key, whatever their ids hold.
+    """
+    parts = ["agent", agent, context.channel, context.account, context.chat.id]
+    if context.chat.thread is not None:
+        parts += ["thread", context.chat.thread]
+    return ":".join(part.replace("%", "%25").replace(":", "%3A") for part in parts)

@@ -1,0 +1,83 @@
+"""`serve`: the gateway behind uvicorn, and what signals mean.
+
+The first SIGTERM or SIGINT turns readiness red at once and lets running turns come to a step border; only then the port
+closes: until that moment deliveries are still stored, for the next start. A second signal exits hard. A graceful stop
+exits with 0.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+from collections.abc import Iterator
+
+import uvicorn
+
+from gateway.gateway import Gateway
+
+
+class AddressInUse(Exception):
+    """The address cannot be listened on. Choose another: `server.port` in the config, or `--port`."""
+
+
+class Server(uvicorn.Server):
+    """uvicorn with our signals: it would close the port first and end with the signal's exit code."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Raises AddressInUse with what the system says."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listener = socket.create_server((host, port), family=family, backlog=2048)
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return listener
+    except OSError as error:
+        raise AddressInUse(f"cannot listen on {host}:{port} ({error.strerror}). {AddressInUse.__doc__}") from error
+
+
+async def serve(gateway: Gateway, listener: socket.socket) -> None:
+    """Serve until a signal comes."""
+    config = uvicorn.Config(
+        gateway.app,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        lifespan="off",
+        timeout_graceful_shutdown=5,
+        ws="none",
+    )
+    server = Server(config)
+    stopping = asyncio.Event()
+
+    def on_signal() -> None:
+        if stopping.is_set():
+            os._exit(1)
+        stopping.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, on_signal)
+
+    await gateway.start()
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    signalled = asyncio.create_task(stopping.wait())
+    await asyncio.wait({serving, signalled}, return_when=asyncio.FIRST_COMPLETED)
+    await gateway.drain()
+    server.should_exit = True
+    await serving
+    signalled.cancel()
+    await gateway.close()
+
+
+def run(gateway: Gateway, listener: socket.socket) -> None:
+    """`serve` on uvloop where there is one."""
+    try:
+        import uvloop
+    except ImportError:
+        asyncio.run(serve(gateway, listener))
+    else:
+        uvloop.run(serve(gateway, listener))

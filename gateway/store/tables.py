@@ -1,0 +1,101 @@
+"""The tables: the database is the queue, the journal and the store.
+
+One MetaData for every database. A session row is the lease of one chat: one owner at a time, with an epoch that every
+write names. The transcript is the write-ahead log of a turn. Times are seconds since the epoch.
+"""
+
+from enum import IntEnum
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Float,
+    Index,
+    Integer,
+    MetaData,
+    PrimaryKeyConstraint,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+SCHEMA_VERSION = 1
+
+
+class InboxStatus(IntEnum):
+    WAITING = 0
+    """Accepted; its turn has not finished."""
+    DONE = 2
+    """Its turn finished: replied, silent by choice, or failed with a note. The transcript's final row says which."""
+    OVERFLOW = 3
+    """Accepted beyond the limit of one chat: closed with the "too many" note."""
+
+
+class OutboxStatus(IntEnum):
+    QUEUED = 0
+    """To be sent, now or at `next_at`."""
+    SENT = 2
+    """The platform took it; `ext_id` is its message id."""
+    FAILED = 3
+    """The platform will not take it, or did not for too long."""
+
+
+metadata = MetaData()
+_BigId = BigInteger().with_variant(Integer, "sqlite")
+
+session = Table(
+    "session",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("owner", Text, comment="worker id, or NULL"),
+    Column("epoch", Integer, nullable=False, comment="fencing token: +1 with each new owner"),
+    Column("pending", Integer, nullable=False, comment="messages accepted and not finished"),
+)
+
+inbox = Table(
+    "inbox",
+    metadata,
+    Column("id", _BigId, primary_key=True, autoincrement=True, comment="also the turn's number"),
+    Column("dedupe", Text, nullable=False, unique=True, comment="channel:account:message id"),
+    Column("dedupe_text", Text, unique=True, comment="recognises a re-push under another message id"),
+    Column("sid", Text, nullable=False),
+    Column("body", Text, nullable=False, comment="JSON of gateway.inbound.Inbound"),
+    Column("at", Float, nullable=False),
+    Column("status", Integer, nullable=False, default=InboxStatus.WAITING),
+    Column("attempts", Integer, nullable=False, default=0, comment="times it was begun and its process died"),
+    sqlite_autoincrement=True,
+)
+Index("inbox_waiting", inbox.c.sid, inbox.c.id, sqlite_where=inbox.c.status == 0, postgresql_where=inbox.c.status == 0)
+
+transcript = Table(
+    "transcript",
+    metadata,
+    Column("sid", Text, nullable=False),
+    Column("seq", Integer, nullable=False),
+    Column("turn", _BigId, nullable=False, comment="inbox.id"),
+    Column("kind", Text, nullable=False, comment="user, assistant, toolResult, drained or final"),
+    Column("content", Text, nullable=False),
+    PrimaryKeyConstraint("sid", "seq"),
+)
+_is_user = transcript.c.kind == "user"
+Index("transcript_turns", transcript.c.sid, transcript.c.seq, sqlite_where=_is_user, postgresql_where=_is_user)
+
+outbox = Table(
+    "outbox",
+    metadata,
+    Column("id", _BigId, primary_key=True, autoincrement=True),
+    Column("sid", Text, nullable=False),
+    Column("turn", _BigId, nullable=False),
+    Column("part", Integer, nullable=False),
+    Column("key", Text, nullable=False, comment="idempotency key: uuid5 of turn and part, never per attempt"),
+    Column("payload", Text, nullable=False, comment="JSON of gateway.outbound.Parcel"),
+    Column("status", Integer, nullable=False, default=OutboxStatus.QUEUED),
+    Column("ext_id", Text),
+    Column("attempts", Integer, nullable=False, default=0),
+    Column("next_at", Float, nullable=False, default=0.0),
+    Column("created", Float, nullable=False),
+    UniqueConstraint("turn", "part"),
+    sqlite_autoincrement=True,
+)
+_is_queued = outbox.c.status == 0
+Index("outbox_queued", outbox.c.sid, outbox.c.id, sqlite_where=_is_queued, postgresql_where=_is_queued)

@@ -1,0 +1,38 @@
+"""From the rows of a transcript to what the model is shown of finished turns.
+
+A turn the model's safety system refused is left out, or everything after it would be refused too. So is a turn with a
+row that cannot be read: one bad row must not keep a chat broken.
+"""
+
+from collections.abc import Sequence
+from itertools import groupby
+
+import orjson
+import structlog
+from pydantic import ValidationError
+
+from agents.messages import Message, message_json
+from gateway.store.store import Entry
+
+log = structlog.get_logger()
+
+
+def turns_of(entries: Sequence[Entry]) -> list[list[Message]]:
+    """The finished turns among `entries`, oldest first, each with its messages in order."""
+    turns = []
+    for number, rows in groupby(entries, key=lambda entry: entry.turn):
+        try:
+            messages = _turn(list(rows))
+        except (ValidationError, orjson.JSONDecodeError, KeyError, TypeError) as error:
+            log.error("turn_unreadable", unreadable_turn=number, error=type(error).__name__)
+            continue
+        if messages:
+            turns.append(messages)
+    return turns
+
+
+def _turn(rows: Sequence[Entry]) -> list[Message]:
+    ended = next((row for row in rows if row.kind == "final"), None)
+    if ended is not None and orjson.loads(ended.content)["outcome"] == "declined":
+        return []
+    return [message_json.validate_json(row.content) for row in rows if row.kind not in ("drained", "final")]

@@ -1,0 +1,121 @@
+"""Which skills there are: folders with a SKILL.md, found beneath roots that the operator named and in the workspace.
+
+What ships comes first, then the configured folders, then `<workspace>/skills`; of two with one name the later wins. A
+file is parsed when it is new or has changed, else it costs a stat. A broken skill is left out with a log line. Nothing
+is installed, fetched or run, and a skill's text gains no authority by being listed.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+from skills.config import AgentSkillsConfig
+from skills.root import SkillRoot
+from skills.skill import Skill as Skill  # the catalogue is where others look for it
+
+LISTED_MAX = 150
+LISTED_CHARS_MAX = 30_000
+NAMES_IN_NOTICE_MAX = 20
+
+
+class SkillCatalog:
+    """All skills, for any agent. Blocking; safe to use from several threads."""
+
+    def __init__(
+        self,
+        roots: Sequence[Path],
+        env: Mapping[str, str],
+        which: Callable[[str], str | None],
+        platform: str,
+        *,
+        now_ns: Callable[[], int] = time.time_ns,
+    ) -> None:
+        """Of `roots` later ones win. `which` finds a program, `platform` is as in `sys.platform`."""
+        self._shared = [SkillRoot(root, "shared", now_ns=now_ns) for root in roots]
+        self._workspaces: dict[Path, SkillRoot] = {}
+        self._env = env
+        self._which = which
+        self._platform = platform
+        self._now_ns = now_ns
+        self._lock = threading.Lock()
+
+    def scan(self, workspace: Path | None = None) -> tuple[Skill, ...]:
+        """The skills that can be used, by name. Raises nothing: a folder that cannot be read has no skills."""
+        return tuple(skill for skill in self._found(workspace) if not skill.missing)
+
+    def hidden(self, workspace: Path | None = None) -> tuple[Skill, ...]:
+        """Those whose requirements are not met; `missing` says which."""
+        return tuple(skill for skill in self._found(workspace) if skill.missing)
+
+    def names(self, workspace: Path | None = None) -> tuple[str, ...]:
+        """The names of both: what a config may mention."""
+        return tuple(skill.name for skill in self._found(workspace))
+
+    def _found(self, workspace: Path | None) -> list[Skill]:
+        with self._lock:
+            found = {skill.name: skill for root in self._roots(workspace) for skill in root.skills()}
+        return [self._judged(found[name]) for name in sorted(found)]
+
+    def _roots(self, workspace: Path | None) -> Iterator[SkillRoot]:
+        yield from self._shared
+        if workspace is not None:
+            if workspace not in self._workspaces:
+                self._workspaces[workspace] = SkillRoot(workspace, "workspace", now_ns=self._now_ns)
+            yield self._workspaces[workspace]
+
+    def _judged(self, skill: Skill) -> Skill:
+        """The skill with what it lacks today; the same object where it lacks nothing."""
+        needs = skill.requires
+        missing = [
+            *(f"the program {name}" for name in needs.bins if self._which(name) is None),
+            *(f"the environment variable {name}" for name in needs.env if not self._env.get(name)),
+        ]
+        if needs.os and self._platform not in needs.os:
+            missing.append(f"the system {' or '.join(needs.os)}")
+        return replace(skill, missing=tuple(missing)) if missing else skill
+
+
+def visible(skills: Sequence[Skill], config: AgentSkillsConfig) -> tuple[Skill, ...]:
+    """Those the agent may see, in their order. `deny` wins over `allow`."""
+    if "*" in config.deny:
+        return ()
+    everything = "*" in config.allow
+    return tuple(
+        skill for skill in skills if (everything or skill.name in config.allow) and skill.name not in config.deny
+    )
+
+
+def render(skills: Sequence[Skill]) -> str:
+    """The catalogue for the prompt, by name. What does not fit is named in a notice below it."""
+    ordered = sorted(skills, key=lambda skill: skill.name)
+    lines: list[str] = []
+    left = LISTED_CHARS_MAX
+    for skill in ordered[:LISTED_MAX]:
+        line = _element(skill)
+        left -= len(line) + 1
+        if left < 0:
+            break
+        lines.append(line)
+    catalogue = "\n".join(("<available_skills>", *lines, "</available_skills>"))
+    left_out = [skill.name for skill in ordered[len(lines) :]]
+    if not left_out:
+        return catalogue
+    named = ", ".join(left_out[:NAMES_IN_NOTICE_MAX]) + (", …" if len(left_out) > NAMES_IN_NOTICE_MAX else "")
+    return f"{catalogue}\n({len(left_out)} more skills are not listed, for want of room: {named})"
+
+
+def _element(skill: Skill) -> str:
+    members = {
+        "name": skill.name,
+        "description": skill.description,
+        "location": skill.location,
+        "version": skill.version,
+    }
+    inner = "".join(f"<{tag}>{escape(text, _QUOTES)}</{tag}>" for tag, text in members.items())
+    return f"<skill>{inner}</skill>"
+
+
+_QUOTES = {'"': "&quot;", "'": "&apos;"}

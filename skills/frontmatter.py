@@ -1,0 +1,159 @@
+"""What a SKILL.md says about itself: its front matter, or where there is none its heading and first sentence.
+
+The YAML is read as plain text, lists and mappings: no aliases, anchors, tags or duplicate keys, little depth. Keys that
+mean nothing here are passed over, so that skills written for other gateways work.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from typing import TypeAlias
+
+import yaml
+
+from skills.skill import Requirements
+
+FRONT_MATTER_CHARS_MAX = 16_384
+EVENTS_MAX = 2_000
+DEPTH_MAX = 16
+DESCRIPTION_CHARS_MAX = 1_024
+
+Plain: TypeAlias = "str | list[Plain] | dict[str, Plain]"
+
+_FRONT_MATTER = re.compile(r"\A---[ \t]*\n(?:(.*?)\n)?(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
+_HEADING = re.compile(r"^#{1,6}[ \t]+(.+?)[ \t#]*$", re.MULTILINE)
+_SENTENCE = re.compile(r".+?(?:[.!?](?=\s|$)|[。!?]|$)", re.DOTALL)
+_WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,63}")
+_SYSTEMS = {"macos": "darwin", "osx": "darwin", "mac": "darwin", "windows": "win32", "win": "win32"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SkillHead:
+    """What the catalogue needs of a SKILL.md. `name` is as written, None where it is not."""
+
+    name: str | None
+    description: str
+    requires: Requirements
+
+
+class BadSkill(Exception):
+    """The document cannot be used; the message says why, in a few words and without quoting it."""
+
+
+def read_head(text: str) -> SkillHead:
+    """Read a whole SKILL.md. Raises BadSkill."""
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n")
+    front, body = _split(text)
+    data = _mapping(front) if front.strip() else {}
+    name = data.get("name")
+    written = data.get("description")
+    if written is not None and not isinstance(written, str):
+        raise BadSkill("the description is not text")
+    description = _one_line(written or "") or _one_line(_summary(body))
+    if not description:
+        raise BadSkill("there is neither a description nor a text")
+    if len(description) > DESCRIPTION_CHARS_MAX:
+        description = description[: DESCRIPTION_CHARS_MAX - 1] + "…"
+    return SkillHead(name=name if isinstance(name, str) else None, description=description, requires=_requires(data))
+
+
+def _split(text: str) -> tuple[str, str]:
+    """Front matter without its fences, and what follows it."""
+    if not re.match(r"---[ \t]*\n", text):
+        return "", text
+    found = _FRONT_MATTER.match(text)
+    if found is None:
+        raise BadSkill("the front matter has no closing ---")
+    front = found[1] or ""
+    if len(front) > FRONT_MATTER_CHARS_MAX:
+        raise BadSkill(f"the front matter is longer than {FRONT_MATTER_CHARS_MAX:,} characters")
+    return front, text[found.end() :]
+
+
+def _mapping(front: str) -> dict[str, Plain]:
+    try:
+        _refuse_cleverness(front)
+        data = _plain(yaml.compose(front, Loader=yaml.BaseLoader))
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 2 if error.problem_mark else 2
+        raise BadSkill(f"line {line} is not YAML; put text that holds a colon or a # in quotes") from None
+    except (yaml.YAMLError, ValueError, RecursionError):
+        raise BadSkill("the front matter is not YAML") from None
+    if not isinstance(data, dict):
+        raise BadSkill("the front matter is not a list of keys and values")
+    return data
+
+
+def _refuse_cleverness(front: str) -> None:
+    """Look at the parser's events first, which are flat: nothing is expanded before it is known to be small."""
+    depth = 0
+    for count, event in enumerate(yaml.parse(front, Loader=yaml.BaseLoader)):
+        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
+            raise BadSkill("aliases and anchors are not allowed; put text that begins with * or & in quotes")
+        if getattr(event, "tag", None) not in (None, "!"):
+            raise BadSkill("tags are not allowed; put text that begins with ! in quotes")
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEPTH_MAX or count > EVENTS_MAX:
+            raise BadSkill("the front matter is too large or too deep")
+
+
+def _plain(node: yaml.Node | None) -> Plain:
+    match node:
+        case yaml.ScalarNode():
+            return str(node.value)
+        case yaml.SequenceNode():
+            return [_plain(item) for item in node.value]
+        case yaml.MappingNode():
+            pairs = [(_plain(key), _plain(value)) for key, value in node.value]
+            data = {key: value for key, value in pairs if isinstance(key, str)}
+            if len(data) != len(pairs):
+                raise BadSkill("the front matter has a key twice, or one that is not text")
+            return data
+        case _:
+            return ""
+
+
+def _requires(data: Mapping[str, Plain]) -> Requirements:
+    """`requires:` at the top or under `metadata:`, there also inside one gateway's own mapping."""
+    demands = [demand for place in _places(data) if (demand := place.get("requires"))]
+    if not all(isinstance(demand, dict) for demand in demands):
+        raise BadSkill("requires is not a mapping with bins, env or os")
+    mappings = [demand for demand in demands if isinstance(demand, dict)]
+    bins, env, systems = (
+        tuple(dict.fromkeys(chain.from_iterable(_words(mapping.get(kind) or [], kind) for mapping in mappings)))
+        for kind in ("bins", "env", "os")
+    )
+    return Requirements(bins=bins, env=env, os=tuple(_SYSTEMS.get(name.lower(), name.lower()) for name in systems))
+
+
+def _places(data: Mapping[str, Plain]) -> Iterator[Mapping[str, Plain]]:
+    yield data
+    more = data.get("metadata")
+    if isinstance(more, dict):
+        yield more
+        yield from (inner for inner in more.values() if isinstance(inner, dict) and "requires" in inner)
+
+
+def _words(value: Plain, kind: str) -> list[str]:
+    items = value if isinstance(value, list) else [value]
+    words = [item for item in items if isinstance(item, str)]
+    if len(words) != len(items) or not all(_WORD.fullmatch(word) for word in words):
+        raise BadSkill(f"requires.{kind} is not a list of names")
+    return words
+
+
+def _summary(body: str) -> str:
+    """The heading and the first sentence of a document that does not describe itself."""
+    heading = _HEADING.search(body)
+    paragraphs = (paragraph.strip() for paragraph in re.split(r"\n[^\S\n]*\n", _HEADING.sub("\n", body)))
+    prose = next((paragraph for paragraph in paragraphs if paragraph), "")
+    sentence = _SENTENCE.match(prose)
+    return ": ".join(part for part in (heading[1] if heading else "", sentence[0] if sentence else "") if part)
+
+
+def _one_line(text: str) -> str:
+    """Without line breaks, controls and invisible characters, which a catalogue has no use for."""
+    shown = (" " if unicodedata.category(char)[0] in "CZ" and char != "\u200d" else char for char in text)
+    return " ".join("".join(shown).split())

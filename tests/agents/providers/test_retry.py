@@ -1,0 +1,224 @@
+"""The retry policy, on a clock that only moves when someone sleeps; and once for real, against the emulator."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from agents.messages import AssistantMessage, ErrorKind, ModelError, Text
+from agents.providers.anthropic import AnthropicProvider
+from agents.providers.anthropic_emulator import AnthropicEmulator
+from agents.providers.anthropic_script import HTML_200, Fault, says
+from agents.providers.config import ProviderConfig
+from agents.providers.provider import Done, ModelEvent, ModelRequest, TextDelta
+from agents.providers.retry import complete
+from gateway.loopback import serve_on_loopback
+from tests.agents.providers.requests import asking
+
+
+@dataclass
+class Scripted:
+    """A provider that fails as told, then answers; None is an answer."""
+
+    script: Sequence[ModelError | None]
+    name: str = "scripted"
+    api: str = "scripted"
+    asked: int = 0
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        error = self.script[self.asked] if self.asked < len(self.script) else None
+        self.asked += 1
+        yield TextDelta(index=0, text=f"try {self.asked}")
+        yield Done(
+            message=AssistantMessage(
+                content=() if error else (Text(text=f"{self.name} {self.asked}"),),
+                provider=self.name,
+                model=request.model,
+                api=self.api,
+                stop_reason="error" if error else "end_turn",
+                error=error,
+            )
+        )
+
+    async def warm_up(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+@dataclass
+class Clock:
+    """Time that passes only in sleep; chance that always says the most."""
+
+    now: float = 100.0
+    slept: list[float] = field(default_factory=list)
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+
+    async def ask(
+        self,
+        provider: Scripted,
+        *fallbacks: Scripted,
+        seconds: float = 600,
+        chance: float = 1.0,
+        seen: list[ModelEvent] | None = None,
+    ) -> AssistantMessage:
+        return await complete(
+            provider,
+            asking(),
+            deadline=self.now + seconds,
+            sleep=self.sleep,
+            random=lambda: chance,
+            clock=lambda: self.now,
+            emit=None if seen is None else seen.append,
+            fallbacks=[(other, asking()) for other in fallbacks],
+        )
+
+
+def error(kind: ErrorKind, retryable: bool = True, after: float | None = None) -> ModelError:
+    return ModelError(kind=kind, summary=kind, retryable=retryable, retry_after_seconds=after)
+
+
+async def test_trouble_that_passes_is_not_noticed() -> None:
+    clock, provider = Clock(), Scripted([error("overloaded"), error("network"), error("incomplete")])
+    message = await clock.ask(provider)
+    assert message.text == "scripted 4"
+    assert clock.slept == [1, 2, 4]
+
+
+async def test_after_four_attempts_the_error_is_the_answer() -> None:
+    clock, provider = Clock(), Scripted([error("timeout")] * 9)
+    message = await clock.ask(provider)
+    assert message.error == error("timeout")
+    assert provider.asked == 4
+
+
+async def test_the_pause_is_full_jitter() -> None:
+    clock = Clock()
+    await clock.ask(Scripted([error("server"), error("server")]), chance=0.25)
+    assert clock.slept == [0.25, 0.5]
+
+
+@pytest.mark.parametrize("kind", ["auth", "billing", "invalid", "not_found", "too_large", "unconfigured"])
+async def test_what_will_not_pass_is_not_repeated(kind: ErrorKind) -> None:
+    clock, provider = Clock(), Scripted([error(kind, retryable=False)])
+    assert (await clock.ask(provider)).error == error(kind, retryable=False)
+    assert (provider.asked, clock.slept) == (1, [])
+
+
+@pytest.mark.parametrize(("after", "slept"), [(0.5, [0.5]), (60.0, [60.0]), (60.1, []), (3600.0, [])])
+async def test_retry_after_is_obeyed_to_the_second_or_not_at_all(after: float, slept: list[float]) -> None:
+    clock, provider = Clock(), Scripted([error("rate_limited", after=after)])
+    message = await clock.ask(provider)
+    assert clock.slept == slept
+    assert (message.error is None) == bool(slept)
+
+
+async def test_no_pause_reaches_past_the_deadline() -> None:
+    clock, provider = Clock(), Scripted([error("rate_limited", after=30.0)])
+    message = await clock.ask(provider, seconds=30)
+    assert message.error is not None
+    assert message.error.kind == "rate_limited"
+    assert clock.slept == []
+
+
+async def test_a_deadline_that_has_passed_asks_nobody() -> None:
+    clock, provider = Clock(), Scripted([])
+    message = await clock.ask(provider, seconds=-1)
+    assert message.error is not None
+    assert message.error.kind == "timeout"
+
+
+async def test_the_deltas_of_a_failed_attempt_are_voided_by_its_done() -> None:
+    seen: list[ModelEvent] = []
+    message = await Clock().ask(Scripted([error("server")]), seen=seen)
+    kinds = [type(event).__name__ for event in seen]
+    assert kinds == ["TextDelta", "Done", "TextDelta", "Done"]
+    failed, last = seen[1], seen[3]
+    assert isinstance(failed, Done)
+    assert isinstance(last, Done)
+    assert failed.message.error is not None
+    assert last.message is message
+
+
+@pytest.mark.parametrize("kind", ["overloaded", "server"])
+async def test_a_busy_model_is_asked_twice_then_the_fallback(kind: ErrorKind) -> None:
+    first, second = Scripted([error(kind)] * 9), Scripted([], name="second")
+    message = await Clock().ask(first, second)
+    assert (message.text, first.asked) == ("second 1", 2)
+
+
+@pytest.mark.parametrize("kind", ["auth", "billing", "not_found", "unconfigured"])
+async def test_a_model_that_cannot_be_used_gives_way_at_once(kind: ErrorKind) -> None:
+    first, second = Scripted([error(kind, retryable=False)]), Scripted([], name="second")
+    message = await Clock().ask(first, second)
+    assert (message.text, first.asked) == ("second 1", 1)
+
+
+@pytest.mark.parametrize("kind", ["invalid", "too_large"])
+async def test_a_request_that_is_at_fault_is_not_asked_elsewhere(kind: ErrorKind) -> None:
+    first, second = Scripted([error(kind, retryable=False)]), Scripted([], name="second")
+    message = await Clock().ask(first, second)
+    assert (message.error, second.asked) == (error(kind, retryable=False), 0)
+
+
+async def test_the_last_fallback_is_given_every_attempt() -> None:
+    busy = [error("overloaded")] * 9
+    first, second, third = Scripted(busy), Scripted(busy), Scripted(busy[:3], name="third")
+    message = await Clock().ask(first, second, third)
+    assert (message.text, first.asked, second.asked) == ("third 4", 2, 2)
+
+
+async def test_a_server_that_asks_for_an_hour_gives_way_to_the_fallback() -> None:
+    first, second = Scripted([error("rate_limited", after=3600.0)]), Scripted([], name="second")
+    assert (await Clock().ask(first, second)).text == "second 1"
+
+
+async def test_cancelling_reaches_the_pause() -> None:
+    waiting = asyncio.Event()
+
+    async def sleep(seconds: float) -> None:
+        waiting.set()
+        await asyncio.Event().wait()
+
+    provider = Scripted([error("server")])
+    task = asyncio.create_task(complete(provider, asking(), deadline=1e12, sleep=sleep))
+    await waiting.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert provider.asked == 1
+
+
+async def test_a_stream_that_hangs_ends_at_the_deadline() -> None:
+    class Hanging(Scripted):
+        async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+            yield TextDelta(index=0, text="a")
+            await asyncio.Event().wait()
+
+    seen: list[ModelEvent] = []
+    now = asyncio.get_running_loop().time()
+    message = await complete(
+        Hanging([]), asking(), deadline=now + 0.05, clock=asyncio.get_running_loop().time, emit=seen.append
+    )
+    assert message.error is not None
+    assert message.error.kind == "timeout"
+    assert seen[-1] == Done(message=message)
+
+
+async def test_a_bad_quarter_of_an_hour_at_anthropic() -> None:
+    script = [Fault(status=529, type="overloaded_error"), HTML_200, Fault(status=429, headers={"retry-after": "2"})]
+    emulator = AnthropicEmulator([*script, says("at last")])
+    clock = Clock()
+    async with serve_on_loopback(emulator.app) as url:
+        config = ProviderConfig.model_validate({"apiKey": "k", "baseUrl": url})
+        provider = AnthropicProvider("anthropic", config)
+        message = await complete(
+            provider, asking(), deadline=1000, sleep=clock.sleep, random=lambda: 1.0, clock=lambda: clock.now
+        )
+        await provider.close()
+    assert message.text == "at last"
+    assert clock.slept == [1, 2, 2]
+    assert len(emulator.requests) == 4

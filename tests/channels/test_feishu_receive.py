@@ -1,0 +1,313 @@
+"""Verification, judged from outside: the official SDK on what we encrypt and sign, and hostile deliveries on `receive`."""
+
+import base64
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lark_oapi import AESCipher
+from lark_oapi.core.const import LARK_REQUEST_NONCE, LARK_REQUEST_SIGNATURE, LARK_REQUEST_TIMESTAMP
+from lark_oapi.core.model import RawRequest
+from lark_oapi.event.dispatcher_handler import EventDispatcherHandler
+
+from channels.channel import Answered, Arrived, Ignored, NotReady, Rejected, WebhookRequest
+from channels.feishu.channel import FeishuChannel
+from channels.feishu.config import FeishuAccount
+from channels.feishu.emulator import FeishuEmulator
+from channels.feishu.signature import decrypt, encrypt, sign
+
+KEY = "an Encrypt Key with ünïcode"
+TOKEN = "verification-令牌"
+NOW = datetime(2026, 9, 21, 12, 0, tzinfo=UTC)
+BOT = "ou_bot"
+
+
+def emulator(*, key: str = KEY) -> FeishuEmulator:
+    return FeishuEmulator(
+        app_id="cli_a",
+        app_secret="s",
+        encrypt_key=key,
+        verification_token=TOKEN,
+        bot_open_id=BOT,
+        now=lambda: NOW.timestamp(),
+    )
+
+
+def channel(**changes: Any) -> FeishuChannel:
+    settings_ = {"appId": "cli_a", "appSecret": "s", "encryptKey": KEY, "verificationToken": TOKEN} | changes
+    built = FeishuChannel(FeishuAccount.model_validate(settings_), "default")
+    built._bot = BOT
+    return built
+
+
+def request(headers: dict[str, str], body: bytes) -> WebhookRequest:
+    return WebhookRequest(headers=[(name.lower(), value) for name, value in headers.items()], body=body)
+
+
+def delivered(event: dict[str, Any], *, signed: bool = True, key: str = KEY) -> WebhookRequest:
+    return request(*emulator(key=key).encode(event, signed=signed))
+
+
+def text_event(text: str = "hi", **more: Any) -> dict[str, Any]:
+    return emulator().text_event(text, sender="ou_alice", chat="oc_1", **more)
+
+
+def test_the_published_test_vector_decrypts() -> None:
+    cipher = base64.b64decode("P37w+VZImNgPEO1RBhJ6RtKl7n6zymIbEG1pReEzghk=")
+    assert AESCipher("test key").decrypt_str(base64.b64encode(cipher).decode()) == "hello world"
+    with pytest.raises(Rejected):  # it is no JSON object, so not an event
+        decrypt(base64.b64encode(cipher).decode(), "test key")
+    assert decrypt(encrypt(b'{"a": 1}', "test key"), "test key") == {"a": 1}
+
+
+@given(st.dictionaries(st.text(max_size=5), st.text(max_size=40), max_size=4), st.text(min_size=1, max_size=20))
+@settings(max_examples=50, deadline=None)
+def test_the_official_sdk_decrypts_what_we_encrypt(event: dict[str, str], key: str) -> None:
+    key = key.encode("utf-8", errors="replace").decode()
+    plain = json.dumps(event)
+    assert json.loads(AESCipher(key).decrypt_str(encrypt(plain.encode(), key))) == event
+
+
+def test_the_official_sdk_accepts_what_the_emulator_signs_and_refuses_what_we_refuse() -> None:
+    seen: list[Any] = []
+    handler = (
+        EventDispatcherHandler.builder(KEY, TOKEN).register_p2_im_message_receive_v1(lambda event: seen.append(event))
+    ).build()
+    headers, body = emulator().encode(text_event("judged by the SDK"))
+
+    def ask(headers: dict[str, str], body: bytes) -> int:
+        raw = RawRequest()
+        raw.uri, raw.body = "/", body
+        names = (LARK_REQUEST_TIMESTAMP, LARK_REQUEST_NONCE, LARK_REQUEST_SIGNATURE)
+        raw.headers = {name: headers[name] for name in names}
+        return int(handler.do(raw).status_code)
+
+    assert ask(headers, body) == 200
+    assert seen[0].event.message.content == '{"text":"judged by the SDK"}'
+    assert isinstance(channel().receive(request(headers, body), NOW), Arrived)
+    forged = headers | {"X-Lark-Signature": "0" * 64}
+    assert ask(forged, body) != 200
+    with pytest.raises(Rejected, match="signature wrong"):
+        channel().receive(request(forged, body), NOW)
+
+
+def _resigned(body: bytes, *, timestamp: str = "", nonce: str = "n") -> dict[str, str]:
+    timestamp = timestamp or str(int(NOW.timestamp()))
+    return {
+        "X-Lark-Request-Timestamp": timestamp,
+        "X-Lark-Request-Nonce": nonce,
+        "X-Lark-Signature": sign(timestamp, nonce, KEY, body),
+    }
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "nonce"),
+    [
+        ("17900000000", "n"),  # a digit of the nonce moved over
+        ("179000000", "0n"),
+        (" 1790000000", "n"),
+        ("1790000000.0", "n"),
+        ("١٧٩٠٠٠٠٠٠٠", "n"),  # digits, but not ours
+        ("1790000000", ""),
+        ("1790000000", "a b"),
+        ("1790000000", "x" * 129),
+    ],
+)
+def test_a_validly_signed_delivery_with_a_bent_timestamp_or_nonce_is_refused(timestamp: str, nonce: str) -> None:
+    _, body = emulator().encode(text_event())
+    with pytest.raises(Rejected, match="malformed"):
+        channel(timestampWindowSeconds=None).receive(
+            request(_resigned(body, timestamp=timestamp, nonce=nonce), body), NOW
+        )
+
+
+def test_a_header_sent_twice_is_no_header() -> None:
+    headers, body = emulator().encode(text_event())
+    twice = request(headers, body)
+    doubled = WebhookRequest(headers=[*twice.headers, ("x-lark-signature", headers["X-Lark-Signature"])], body=body)
+    with pytest.raises(Rejected, match="malformed"):
+        channel().receive(doubled, NOW)
+
+
+@pytest.mark.parametrize(("age", "ok"), [(0, True), (3600, True), (3601, False), (-3600, True), (-3601, False)])
+def test_a_delivery_older_than_the_window_is_refused(age: int, ok: bool) -> None:
+    _, body = emulator().encode(text_event())
+    headers = _resigned(body, timestamp=str(int(NOW.timestamp()) - age))
+    if ok:
+        assert isinstance(channel().receive(request(headers, body), NOW), Arrived)
+    else:
+        with pytest.raises(Rejected, match="old"):
+            channel().receive(request(headers, body), NOW)
+    assert isinstance(channel(timestampWindowSeconds=None).receive(request(headers, body), NOW), Arrived)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        orjson.dumps(text_event()),  # plain, where encryption is on
+        orjson.dumps({"challenge": "c", "token": TOKEN, "type": "url_verification"}),
+        orjson.dumps({"encrypt": encrypt(orjson.dumps(text_event()), KEY), "extra": 1}),
+        orjson.dumps({"encrypt": 7}),
+        orjson.dumps({"encrypt": "not base64!"}),
+        orjson.dumps({"encrypt": base64.b64encode(b"x" * 16).decode()}),
+        orjson.dumps({"encrypt": base64.b64encode(b"x" * 40).decode()}),
+        orjson.dumps({"encrypt": encrypt(b"[1]", KEY)}),
+        orjson.dumps({"encrypt": encrypt(b'{"a": "\xff"}', KEY)}),
+        orjson.dumps({"encrypt": encrypt(orjson.dumps(text_event()), "another key")}),
+        b"",
+        b"[" * 100_000,
+        b'{"encrypt": "' + b"\xff" + b'"}',
+    ],
+)
+@pytest.mark.parametrize("signed", [True, False])
+def test_with_an_encrypt_key_only_encrypted_bodies_are_taken(body: bytes, signed: bool) -> None:
+    with pytest.raises(Rejected) as refused:
+        channel().receive(request(_resigned(body) if signed else {}, body), NOW)
+    assert 400 <= refused.value.status < 500
+
+
+def test_an_unsigned_event_is_refused_however_well_it_is_encrypted() -> None:
+    with pytest.raises(Rejected, match="signature missing"):
+        channel().receive(delivered(text_event(), signed=False), NOW)
+
+
+CHALLENGES: dict[str, dict[str, Any]] = {
+    "old form": {"challenge": 'a "quoted" \n one', "token": TOKEN, "type": "url_verification"},
+    "2.0 form": {
+        "schema": "2.0",
+        "header": {"event_type": "url_verification", "token": TOKEN, "app_id": "cli_a"},
+        "event": {"challenge": 'a "quoted" \n one'},
+    },
+}
+
+
+@pytest.mark.parametrize("form", CHALLENGES)
+@pytest.mark.parametrize("key", [KEY, ""], ids=["encrypted", "plain"])
+def test_the_url_check_is_answered_in_json_without_a_signature(form: str, key: str) -> None:
+    changes: dict[str, Any] = {} if key else {"encryptKey": "", "verification": "token"}
+    answer = channel(**changes).receive(delivered(CHALLENGES[form], signed=False, key=key), NOW)
+    assert isinstance(answer, Answered)
+    assert json.loads(answer.body) == {"challenge": 'a "quoted" \n one'}
+
+
+@pytest.mark.parametrize("token", ["wrong", "", None, 7, "verification-\ud800"])
+def test_a_url_check_with_another_token_is_not_echoed(token: object) -> None:
+    event = {"challenge": "c", "token": token, "type": "url_verification"}
+    body = orjson.dumps({"encrypt": encrypt(json.dumps(event).encode(), KEY)})
+    with pytest.raises(Rejected):
+        channel().receive(request({}, body), NOW)
+
+
+@pytest.mark.parametrize("token", ["wrong", "", None, 7, ["x"]])
+def test_a_genuine_signature_does_not_excuse_a_wrong_token(token: object) -> None:
+    event = text_event()
+    event["header"]["token"] = token
+    with pytest.raises(Rejected, match="token"):
+        channel().receive(delivered(event), NOW)
+
+
+def test_an_event_for_another_app_is_refused() -> None:
+    event = text_event()
+    event["header"]["app_id"] = "cli_other"
+    with pytest.raises(Rejected, match="another app"):
+        channel().receive(delivered(event), NOW)
+
+
+MINIMAL = {
+    "header": {"event_type": "im.message.receive_v1"},
+    "event": {
+        "sender": {"sender_id": {"open_id": "ou_alice"}},
+        "message": {
+            "message_id": "om_1",
+            "chat_id": "oc_1",
+            "chat_type": "p2p",
+            "message_type": "text",
+            "content": '{"text":"hi"}',
+        },
+    },
+}
+
+
+def test_a_minimal_event_works_where_no_token_is_configured_and_only_there() -> None:
+    arrived = channel(verificationToken="").receive(delivered(MINIMAL), NOW)
+    assert isinstance(arrived, Arrived)
+    assert (arrived.context.text, arrived.context.sent_at, arrived.dedupe) == ("hi", NOW, ("message:om_1",))
+    assert not arrived.context.sender.is_bot
+    with pytest.raises(Rejected, match="token"):
+        channel().receive(delivered(MINIMAL), NOW)
+
+
+@pytest.mark.parametrize("chat_type", [None, "topic_group", 3])
+def test_a_chat_of_unknown_kind_gets_the_stricter_rules_of_a_group(chat_type: object) -> None:
+    event = text_event()
+    event["event"]["message"]["chat_type"] = chat_type
+    arrived = channel().receive(delivered(event), NOW)
+    assert isinstance(arrived, Arrived)
+    assert arrived.context.chat.kind == "group"
+
+
+def test_before_the_bot_knows_itself_group_messages_wait_and_direct_ones_do_not() -> None:
+    young = channel()
+    young._bot = None
+    assert isinstance(young.receive(delivered(text_event()), NOW), Arrived)
+    with pytest.raises(NotReady):
+        young.receive(delivered(text_event(chat_type="group")), NOW)
+
+
+def test_a_repush_under_another_id_shares_the_text_key_and_another_text_does_not() -> None:
+    first, again, other = (
+        text_event(text, message_id=name) for text, name in (("a", "om_1"), ("a", "om_2"), ("b", "om_3"))
+    )
+    keys = [channel().receive(delivered(event), NOW) for event in (first, again, other)]
+    texts = [receipt.dedupe[1] for receipt in keys if isinstance(receipt, Arrived)]
+    assert texts[0] == texts[1] != texts[2]
+
+
+_json = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=8) | st.sampled_from(["p2p", "text", BOT]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(
+        ["header", "event", "message", "sender", "sender_id", "open_id", "content", "mentions", "id", "key", "name",
+         "message_id", "chat_id", "chat_type", "message_type", "create_time", "thread_id", "event_type", "type", "challenge"]
+    ), inner, max_size=6),
+    max_leaves=12,
+)  # fmt: skip
+
+
+@given(_json, _json, st.sampled_from(["text", "post", "image", "interactive", "location", "nonsense"]))
+@settings(max_examples=200, deadline=None)
+def test_whatever_a_signed_event_holds_the_answer_is_a_receipt_or_a_refusal(bent: Any, content: Any, kind: str) -> None:
+    event = text_event()
+    message = event["event"]["message"]
+    message["message_type"] = kind
+    message["content"] = orjson.dumps(content).decode() if not isinstance(content, str) else content
+    if isinstance(bent, dict):
+        message |= {key: value for key, value in bent.items() if key != "message_type"}
+        event["event"] |= {key: value for key, value in bent.items() if key in ("sender", "message")}
+    try:
+        receipt = channel().receive(delivered(event), NOW)
+    except Rejected as refused:
+        receipt = Ignored(kind="refused", reason=str(refused.status))
+    assert isinstance(receipt, Arrived | Ignored | Answered)
+    if isinstance(receipt, Arrived):
+        receipt.context.text.encode()
+
+
+@given(st.binary(max_size=200), st.booleans())
+@settings(max_examples=100, deadline=None)
+def test_whatever_bytes_come_the_answer_is_a_refusal(body: bytes, signed: bool) -> None:
+    with pytest.raises(Rejected):
+        channel().receive(request(_resigned(body) if signed else {}, body), NOW)
+
+
+@pytest.mark.parametrize("raw", ['{"text":"inside half \\ud83d a smile"}', '{"text":"inside nul \\u0000"}'])
+def test_what_no_database_takes_is_taken_out_and_the_message_is_kept(raw: str) -> None:
+    event = text_event()
+    event["event"]["message"]["content"] = raw
+    receipt = channel().receive(delivered(event), NOW)
+    assert isinstance(receipt, Arrived)
+    assert "inside" in receipt.context.text.encode().decode()
+    assert "\0" not in receipt.context.text

@@ -1,0 +1,223 @@
+"""Sending through the real client to the strict emulator: replies, tokens, codes and what they mean."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from channels.channel import DeliveryError, Gone, RateLimited, Refused, Unreachable
+from channels.feishu.channel import FeishuChannel
+from channels.feishu.config import FeishuAccount
+from channels.feishu.emulator import FeishuEmulator
+from channels.message import Chat, MessageContext, Outbound, Quote, Sender, Target
+from gateway.loopback import serve_on_loopback
+
+CHAT = "oc_chat"
+
+
+@asynccontextmanager
+async def connected(**settings: Any) -> AsyncIterator[tuple[FeishuEmulator, FeishuChannel]]:
+    emulator = FeishuEmulator(app_id="cli_a", app_secret="secret", bot_open_id="ou_bot")
+    emulator.chats[CHAT] = "Team"
+    emulator.text_event("the question", sender="ou_alice", chat=CHAT, message_id="om_asked")
+    async with serve_on_loopback(emulator.app) as url:
+        config = {"appId": "cli_a", "appSecret": "secret", "encryptKey": "k", "baseUrl": url} | settings
+        channel = FeishuChannel(FeishuAccount.model_validate(config), "default")
+        try:
+            yield emulator, channel
+        finally:
+            await channel.close()
+
+
+def part(text: str = "**hi**", *, reply_to: str | None = "om_asked", thread: str | None = None) -> Outbound:
+    return Outbound(target=Target(chat=CHAT, thread=thread, reply_to=reply_to), text=text)
+
+
+async def test_a_reply_is_rich_text_under_the_message_it_answers() -> None:
+    async with connected() as (feishu, channel):
+        message_id = await channel.send(part(), "key-1")
+        (sent,) = feishu.messages
+        assert (sent.message_id, sent.reply_to, sent.msg_type, sent.text) == (message_id, "om_asked", "post", "**hi**")
+        assert (sent.uuid, sent.thread) == ("key-1", False)
+
+
+async def test_the_same_key_never_makes_a_second_message() -> None:
+    async with connected() as (feishu, channel):
+        first, again, other = [await channel.send(part(), key) for key in ("key-1", "key-1", "key-2")]
+        assert first == again != other
+        assert len(feishu.messages) == 2
+
+
+async def test_an_answer_that_was_lost_is_repeated_without_a_double() -> None:
+    async with connected() as (feishu, channel):
+        feishu.fail_next("/reply", lose_answer=True)
+        with pytest.raises(Unreachable):
+            await channel.send(part(), "key-1")
+        await channel.send(part(), "key-1")
+        assert len(feishu.messages) == 1
+
+
+async def test_in_a_topic_the_reply_stays_in_it() -> None:
+    async with connected() as (feishu, channel):
+        await channel.send(part(thread="omt_1"), "key-1")
+        assert feishu.messages[0].thread
+
+
+async def test_where_topics_are_not_known_the_reply_goes_without() -> None:
+    async with connected() as (feishu, channel):
+        feishu.fail_next("/reply", code=230071, status=400)
+        await channel.send(part(thread="omt_1"), "key-1")
+        assert (feishu.messages[0].reply_to, feishu.messages[0].thread) == ("om_asked", False)
+
+
+async def test_when_the_message_was_withdrawn_the_reply_goes_to_the_chat() -> None:
+    async with connected() as (feishu, channel):
+        feishu.recall("om_asked")
+        await channel.send(part(), "key-1")
+        (sent,) = feishu.messages
+        assert (sent.reply_to, sent.chat_id, sent.uuid) == (None, CHAT, "key-1")
+
+
+async def test_in_a_topic_a_withdrawn_message_takes_the_reply_with_it() -> None:
+    async with connected() as (feishu, channel):
+        feishu.recall("om_asked")
+        with pytest.raises(Gone):
+            await channel.send(part(thread="omt_1"), "key-1")
+        assert feishu.messages == []
+
+
+@pytest.mark.parametrize("code", [230001, 230099])
+async def test_content_that_is_not_taken_goes_as_plain_text(code: int) -> None:
+    async with connected() as (feishu, channel):
+        feishu.fail_next("/reply", code=code, status=400)
+        await channel.send(part("| a | table |"), "key-1")
+        assert (feishu.messages[0].msg_type, feishu.messages[0].text) == ("text", "| a | table |")
+
+
+async def test_a_model_cannot_call_people() -> None:
+    async with connected() as (feishu, channel):
+        await channel.send(part('<at user_id="all"></at> hello'), "key-1")
+        assert '<at user_id="all">' not in feishu.messages[0].text
+        assert "hello" in feishu.messages[0].text
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "error"),
+    [
+        (400, 230020, RateLimited),
+        (400, 11232, RateLimited),
+        (200, 99991400, RateLimited),
+        (500, 1, Unreachable),
+        (503, 0, Unreachable),
+        (400, 230049, Unreachable),
+        (400, 230002, Gone),
+        (400, 232009, Gone),
+        (200, 230053, Gone),
+        (400, 99991672, Refused),
+        (400, 230022, Refused),
+        (403, 987654, Refused),
+    ],
+)
+async def test_a_code_is_one_of_four_errors(status: int, code: int, error: type[DeliveryError]) -> None:
+    async with connected() as (feishu, channel):
+        feishu.fail_next("/messages", status=status, code=code, times=2)
+        with pytest.raises(error) as raised:
+            await channel.send(part("the text is nobody's business"), "key-1")
+        assert type(raised.value) is error
+        assert "business" not in str(raised.value)
+        assert "secret" not in str(raised.value)
+
+
+async def test_feishus_word_on_how_long_to_wait_is_passed_on() -> None:
+    async with connected() as (feishu, channel):
+        feishu.fail_next("/reply", status=429, code=99991400, headers={"x-ogw-ratelimit-reset": "7"})
+        with pytest.raises(RateLimited) as raised:
+            await channel.send(part(), "key-1")
+        assert raised.value.retry_after_seconds == 7
+
+
+async def test_nobody_there_is_unreachable() -> None:
+    async with connected(baseUrl="http://127.0.0.1:9") as (_, channel):
+        with pytest.raises(Unreachable):
+            await channel.send(part(), "key-1")
+
+
+async def test_many_senders_share_one_token() -> None:
+    async with connected() as (feishu, channel):
+        await asyncio.gather(*(channel.send(part(), f"key-{number}") for number in range(20)))
+        assert feishu.token_fetches == 1
+        assert len(feishu.messages) == 20
+
+
+async def test_a_token_that_ended_is_fetched_once_for_all_and_nothing_is_lost() -> None:
+    async with connected() as (feishu, channel):
+        await channel.send(part(), "key-0")
+        feishu.expire_tokens()
+        await asyncio.gather(*(channel.send(part(), f"key-{number}") for number in range(1, 11)))
+        assert feishu.token_fetches == 2
+        assert len(feishu.messages) == 11
+
+
+async def test_a_wrong_secret_is_refused_with_a_hint_and_without_the_secret() -> None:
+    async with connected(appSecret="not-the-secret") as (feishu, channel):
+        with pytest.raises(Refused, match="the secret is wrong") as raised:
+            await channel.send(part(), "key-1")
+        assert "not-the-secret" not in str(raised.value)
+        assert feishu.token_fetches == 1
+
+
+async def test_the_bot_learns_who_it_is_with_one_question_however_many_ask() -> None:
+    async with connected() as (feishu, channel):
+        await asyncio.gather(*(channel.learn_identity(5) for _ in range(10)))
+        assert channel._bot == "ou_bot"
+        assert [asked.path for asked in feishu.requests] == ["/open-apis/bot/v3/info"]
+
+
+async def test_after_a_failure_the_bot_can_still_learn_who_it_is() -> None:
+    async with connected() as (feishu, channel):
+        feishu.fail_next("/bot/v3/info", status=500, code=1)
+        with pytest.raises(Unreachable):
+            await channel.learn_identity(5)
+        await channel.learn_identity(5)
+        assert channel._bot == "ou_bot"
+
+
+def context(**changes: Any) -> MessageContext:
+    facts: dict[str, Any] = {
+        "channel": "feishu",
+        "account": "default",
+        "chat": Chat(id=CHAT, kind="group"),
+        "message_id": "om_asked",
+        "sender": Sender(id="ou_alice"),
+        "text": "hi",
+        "sent_at": datetime(2026, 1, 1, tzinfo=UTC),
+    }
+    return MessageContext(**facts | changes)
+
+
+async def test_names_titles_and_quotes_are_looked_up_once() -> None:
+    async with connected() as (feishu, channel):
+        feishu.users["ou_alice"] = "爱丽丝"
+        asked = context(reply_to=Quote(message_id="om_asked"))
+        for _ in range(3):
+            rich = await channel.enrich(asked)
+        assert (rich.sender.name, rich.chat.title) == ("爱丽丝", "Team")
+        assert rich.reply_to == Quote(message_id="om_asked", text="the question", sender="ou_alice")
+        assert sum("contact" in request.path for request in feishu.requests) == 1
+
+
+async def test_a_name_that_may_not_be_read_falls_back_to_the_id_and_is_not_asked_for_again() -> None:
+    async with connected() as (feishu, channel):
+        for _ in range(3):
+            assert (await channel.enrich(context())).sender.name == "ou_alice"
+        assert sum("contact" in request.path for request in feishu.requests) == 1
+
+
+async def test_a_message_never_fails_for_a_lookup() -> None:
+    async with connected(baseUrl="http://127.0.0.1:9") as (_, channel):
+        asked = context(reply_to=Quote(message_id="om_x"))
+        rich = await channel.enrich(asked)
+        assert (rich.sender.name, rich.chat.title, rich.text) == ("ou_alice", None, "hi")

@@ -1,0 +1,165 @@
+"""References in a config: what they become, what they stay, and what is said where they cannot be filled in."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from gateway.config.expand import Expanded, expand
+from gateway.config.problems import Findings
+from gateway.config.yaml import parse
+from tests.gateway.config.writing import lines, loaded
+
+ENV = {
+    "WORD": "hello",
+    "NUMBER": "8080",
+    "YES": "true",
+    "EMPTY": "",
+    "NOTHING": "null",
+    "NESTED": "${WORD}",
+    "LIST": "[a]",
+}
+AGENTS = "agents: { list: [ { id: a } ] }\n"
+
+
+def expanded(folder: Path, text: str) -> tuple[Expanded, list[str]]:
+    findings = Findings("c.yaml")
+    document = parse(text.encode(), findings)
+    assert document is not None
+    findings.locate(document.marks)
+    result = expand(document, folder, ENV, findings)
+    return result, [str(problem) for problem in findings.problems]
+
+
+@pytest.mark.parametrize(
+    ("written", "becomes"),
+    [
+        ("${WORD}", "hello"),
+        ("'${WORD}'", "hello"),
+        ("say ${WORD}, ${WORD}!", "say hello, hello!"),
+        ("${UNSET:-fallback}", "fallback"),
+        ("${EMPTY:-fallback}", "fallback"),
+        ("${UNSET:-}", None),
+        ("'${UNSET:-}'", ""),
+        ("${UNSET:-https://h:1/x}", "https://h:1/x"),
+        ("${UNSET:-a: b, {c]}", "a: b, {c]"),
+        ("${NUMBER}", 8080),
+        ("'${NUMBER}'", "8080"),
+        ("${UNSET:-9090}", 9090),
+        ("${YES}", True),
+        ("${NOTHING}", None),
+        ("80${UNSET:-80}", 8080),
+        ("${NESTED}", "${WORD}"),
+        ("${LIST}", "[a]"),
+        ("$${WORD}", "${WORD}"),
+        ("$${NUMBER}0", "${NUMBER}0"),
+        ("$WORD", "$WORD"),
+        ("a $ b", "a $ b"),
+        ("12", 12),
+        ("|\n  x ${WORD}\n  $${WORD}", "x hello\n${WORD}\n"),
+    ],
+)
+def test_a_reference_becomes_what_it_names(tmp_path: Path, written: str, becomes: object) -> None:
+    result, complaints = expanded(tmp_path, f"key: {written}\n")
+    assert complaints == []
+    assert result.data == {"key": becomes}
+    assert type(result.data["key"]) is type(becomes)
+
+
+def test_keys_are_never_expanded(tmp_path: Path) -> None:
+    result, _ = expanded(tmp_path, "${WORD}: [ '${WORD}', { ${WORD}: ${WORD} } ]\n")
+    assert result.data == {"${WORD}": ["hello", {"${WORD}": "hello"}]}
+
+
+def test_the_text_behind_a_number_is_kept(tmp_path: Path) -> None:
+    result, _ = expanded(tmp_path, "a: ${NUMBER}\nb: ${WORD}\nc: ${UNSET:-}\nd: 5\n")
+    assert result.texts == {("a",): "8080", ("c",): ""}
+    assert result.names == {("a",): ("NUMBER",), ("b",): ("WORD",), ("c",): ("UNSET",)}
+
+
+@pytest.mark.parametrize(
+    ("written", "complaint"),
+    [
+        ("${UNSET}", "UNSET is not set in the environment — set it, or write ${UNSET:-} if it may be empty"),
+        ("${EMPTY}", "EMPTY is set but empty in the environment — set it, or write ${EMPTY:-} if it may be empty"),
+        ("${WORD", "expected ${NAME}, ${NAME:-default} or ${file:path} — write $${ for a literal ${"),
+        ("${}", "expected ${NAME}, ${NAME:-default} or ${file:path} — write $${ for a literal ${"),
+        ("${9LIVES}", "expected ${NAME}, ${NAME:-default} or ${file:path} — write $${ for a literal ${"),
+        ("${WORD-x}", "expected ${NAME}, ${NAME:-default} or ${file:path} — write $${ for a literal ${"),
+        ("${UNSET:-${WORD}}", "a default is taken as it stands and cannot hold another ${…}"),
+        ("${file:}", "${file:path} lacks its path"),
+        ("${file:none}", "the file none cannot be read: No such file or directory"),
+        ("${file:folder}", "the file folder cannot be read: Is a directory"),
+        ("${file:link}", "the file link is a symbolic link — name the file itself"),
+        ("${file:pipe}", "the file pipe is not a regular file"),
+        ("${file:empty}", "the file empty is empty"),
+        ("${file:large}", "the file large is larger than 64 KiB"),
+        ("${file:latin}", "the file latin is not UTF-8 text"),
+        ("${file:zero}", "the file zero holds a zero byte or half a character"),
+    ],
+)
+def test_what_cannot_be_filled_in_is_said(tmp_path: Path, written: str, complaint: str) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "real").write_text("x")
+    (tmp_path / "link").symlink_to("real")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "empty").write_text("\n")
+    (tmp_path / "large").write_bytes(b"x" * 65_537)
+    (tmp_path / "latin").write_bytes(b"\xe9")
+    (tmp_path / "zero").write_bytes(b"a\0b")
+    assert expanded(tmp_path, f"a: 1\nkey: {written}\n")[1] == [f"c.yaml:2:6: key: {complaint}"]
+
+
+@pytest.mark.parametrize(
+    ("content", "becomes"),
+    [
+        ("s3cret", "s3cret"),
+        ("s3cret\n", "s3cret"),
+        ("s3cret\r\n", "s3cret"),
+        (" a \n\n", " a \n"),
+        ("${WORD}", "${WORD}"),
+    ],
+)
+def test_a_file_gives_its_text_without_the_last_newline(tmp_path: Path, content: str, becomes: str) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "key").write_bytes(content.encode())
+    for written in ("${file:sub/key}", f"${{file:{tmp_path}/sub/key}}"):
+        assert expanded(tmp_path, f"key: {written}\n")[0].data == {"key": becomes}
+
+
+def test_a_file_that_others_can_read_is_a_warning(tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    key.write_text("s3cret")
+    for mode, warnings in ((0o600, ()), (0o640, ("k: the file key can be read by others — chmod 600 it",))):
+        key.chmod(mode)
+        assert expanded(tmp_path, "k: ${file:key}\n")[0].warnings == warnings
+
+
+@pytest.mark.parametrize(
+    ("written", "env", "port"),
+    [("${PORT:-8080}", {}, 8080), ("${PORT:-8080}", {"PORT": "9"}, 9), ("${PORT:-8080}", {"PORT": ""}, 8080)],
+)
+def test_a_number_can_come_from_the_environment(tmp_path: Path, written: str, env: dict[str, str], port: int) -> None:
+    assert loaded(tmp_path, f"server: {{ port: {written} }}\n{AGENTS}", env).config.server.port == port
+
+
+def test_a_quoted_reference_is_text_even_where_a_number_is_wanted(tmp_path: Path) -> None:
+    assert lines(tmp_path, f"server: {{ port: '${{PORT:-8080}}' }}\n{AGENTS}") == [
+        "config.yaml:1:17: server.port: expected a whole number, got a string — write it without quotes, in digits"
+    ]
+
+
+@pytest.mark.parametrize(
+    "secret", ["12345678901234567890", "9" * 400, "1e5000000000000001", "true", "null", "~", "0.10000000000000", "-1"]
+)
+def test_a_secret_that_looks_like_something_else_stays_the_text_it_is(tmp_path: Path, secret: str) -> None:
+    config = loaded(tmp_path, f"providers: {{ anthropic: {{ apiKey: ${{KEY}} }} }}\n{AGENTS}", {"KEY": secret}).config
+    assert config.providers["anthropic"].api_key.get_secret_value() == secret
+
+
+def test_an_inherited_name_of_digits_stays_text_in_every_agent(tmp_path: Path) -> None:
+    defaults = "{ systemPrompt: ${N}, historyTurns: ${N} }"
+    text = f"agents: {{ defaults: {defaults}, list: [ {{ id: a }}, {{ id: b, name: ${{N}} }} ] }}\n"
+    first, second = loaded(tmp_path, text, {"N": "7"}).config.agents.list
+    assert (first.system_prompt, first.history_turns) == ("7", 7)
+    assert (second.system_prompt, second.name) == ("7", "7")

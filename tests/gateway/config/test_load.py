@@ -1,0 +1,266 @@
+"""A config that can be used: defaults merged, paths settled, empty blocks harmless, warnings where they are due."""
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway.config.load import load
+from gateway.config.root import Config
+from gateway.config.sections import merged
+from gateway.config.shape import all_models, fields_of
+from tests.gateway.config.writing import lines, loaded
+
+AGENT = "agents: { list: [ { id: a } ] }\n"
+QUIET = "channels: { feishu: { appId: cli_1, appSecret: s, encryptKey: k, allowFrom: ['*'], groupAllowFrom: ['*'] } }\n"
+
+
+@pytest.mark.parametrize(
+    ("base", "over", "result"),
+    [
+        ({"a": 1, "b": 2}, {"b": 3}, {"a": 1, "b": 3}),
+        ({"a": {"x": 1, "y": 2}}, {"a": {"y": 3}}, {"a": {"x": 1, "y": 3}}),
+        ({"a": [1, 2]}, {"a": [3]}, {"a": [3]}),
+        ({"a": {"x": 1}}, {"a": [3]}, {"a": [3]}),
+        ({"a": {"x": 1}}, {"a": None}, {"a": {"x": 1}}),
+        ({"a": 1}, {"a": None}, {"a": None}),
+        ({"a": {"x": {"p": 1, "q": [1]}}}, {"a": {"x": {"q": []}}}, {"a": {"x": {"p": 1, "q": []}}}),
+    ],
+)
+def test_defaults_merge_key_by_key(base: dict[str, object], over: dict[str, object], result: dict[str, object]) -> None:
+    assert merged(base, over) == result
+
+
+def test_each_agent_is_the_defaults_with_its_own_keys_on_top(tmp_path: Path) -> None:
+    text = """\
+    agents:
+      defaults:
+        model: anthropic/claude-sonnet-4-6
+        systemPrompt: Be brief.
+        tools: { allow: [read, exec], exec: { mode: allow, timeoutSeconds: 5 } }
+      list:
+        - { id: first, model: [demo/guide, anthropic/claude-sonnet-4-6], maxTokens: 100 }
+        - { id: second, name: Zwei, tools: { allow: ["*"], exec: { timeoutSeconds: 7 } } }
+        - { id: third, tools: }
+    """
+    first, second, third = loaded(tmp_path, text).config.agents.list
+    assert first.model == ("demo/guide", "anthropic/claude-sonnet-4-6")
+    assert (first.system_prompt, first.max_tokens, first.tools.allow) == ("Be brief.", 100, ("read", "exec"))
+    assert second.model == ("anthropic/claude-sonnet-4-6",)
+    assert (second.name, second.max_tokens, second.tools.allow) == ("Zwei", None, ("*",))
+    assert (second.tools.exec.mode, second.tools.exec.timeout_seconds) == ("allow", 7)
+    assert third.tools == first.tools
+
+
+def test_references_work_inside_braces_too(tmp_path: Path) -> None:
+    text = """\
+    server:    { host: 127.0.0.1, port: ${PORT:-8080}, publicUrl: null, adminToken: ${ADMIN_TOKEN:-} }
+    database:  { url: sqlite:///./data/clawgate.db }            # a comment
+    providers:
+      anthropic: { apiKey: ${API_KEY:-}, baseUrl: https://api.anthropic.com }
+    channels:
+      feishu: { appId: ${APP_ID}, appSecret: ${SECRET:-s, t}, encryptKey: k, mode: webhook, allowFrom: [ou_1, ${WHO:-ou_2}] }
+    agents:
+      defaults: { model: anthropic/claude-sonnet-4-6, workspaceDir: ./data/workspaces/{agent} }
+      list:
+        - { id: coder, name: 代码助手, skills: { allow: [create-python-script] } }
+    bindings:
+      - { agent: coder, match: { channel: feishu, account: default, chatType: group, chat: oc_1, thread: t, sender: ou_1 } }
+    """
+    config = loaded(tmp_path, text, {"APP_ID": "cli_1"}).config
+    feishu = config.channels.feishu
+    assert feishu is not None
+    assert (feishu.app_id, feishu.allow_from) == ("cli_1", ("ou_1", "ou_2"))
+    assert feishu.app_secret.get_secret_value() == "s, t"
+    assert config.agents.list[0].workspace_dir == f"{tmp_path}/data/workspaces/coder"
+
+
+def test_paths_count_from_the_folder_of_the_file(tmp_path: Path) -> None:
+    text = """\
+    database: { url: sqlite:///./var/c.db }
+    skills: { directories: [more, /srv/skills] }
+    agents:
+      defaults: { workspaceDir: ./work/{agent}/files }
+      list: [ { id: a }, { id: b, workspaceDir: ~/b }, { id: c, workspaceDir: /srv/work/c } ]
+    """
+    config = loaded(tmp_path, text, {"HOME": "/home/someone"}).config
+    assert config.database.path == f"{tmp_path}/var/c.db"
+    assert config.database.url == f"sqlite:///{tmp_path}/var/c.db"
+    assert config.skills.directories == (f"{tmp_path}/more", "/srv/skills")
+    workspaces = [agent.workspace_dir for agent in config.agents.list]
+    assert workspaces == [f"{tmp_path}/work/a/files", "/home/someone/b", "/srv/work/c"]
+
+
+def test_an_absolute_database_stays_where_it_is(tmp_path: Path) -> None:
+    config = loaded(tmp_path, f"database: {{ url: 'sqlite:////srv/c.db' }}\n{AGENT}").config
+    assert config.database.path == "/srv/c.db"
+
+
+def test_paths_do_not_depend_on_where_it_was_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc" / "c.yaml").write_text(AGENT)
+    monkeypatch.chdir(tmp_path)
+    assert load(Path("etc/c.yaml"), {}).config.database.path == f"{tmp_path}/etc/data/clawgate.db"
+
+
+def test_a_mounted_config_that_is_a_link_keeps_the_folder_of_the_link(tmp_path: Path) -> None:
+    (tmp_path / "..data").mkdir()
+    (tmp_path / "..data" / "config.yaml").write_text(AGENT)
+    (tmp_path / "config.yaml").symlink_to("..data/config.yaml")
+    assert load(tmp_path / "config.yaml", {}).config.database.path == f"{tmp_path}/data/clawgate.db"
+
+
+def test_a_link_cannot_smuggle_two_agents_into_one_workspace(tmp_path: Path) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").symlink_to("one")
+    found = lines(tmp_path, "agents: { defaults: { workspaceDir: ./{agent} }, list: [ { id: one }, { id: two } ] }\n")
+    assert len(found) == 1
+    assert 'overlaps the workspace of agent "one"' in found[0]
+
+
+def test_a_whole_home_folder_is_no_workspace(tmp_path: Path) -> None:
+    text = "agents: { list: [ { id: a, workspaceDir: ~ }, { id: b, workspaceDir: '~' } ] }\n"
+    found = lines(tmp_path, text.replace("~ }", "./x }"), {"HOME": str(tmp_path / "home")})
+    assert [line.split(": ", 1)[1] for line in found] == [
+        "agents.list[1].workspaceDir: a folder of the system or a whole home folder cannot be a workspace"
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "server:\nproviders:\nchannels:\nbindings:\ntools:\nskills:\nlimits:\nlogging:\ndatabase:\n",
+        "channels:\n  feishu:\n",
+        "providers:\n  anthropic:\n",
+        "bindings:\n  - agent: a\n    match:\n",
+    ],
+)
+def test_a_block_whose_lines_are_all_commented_out_is_no_mistake(tmp_path: Path, text: str) -> None:
+    loaded(tmp_path, text + "agents:\n  defaults:\n  list:\n    - id: a\n      tools:\n      skills:\n")
+
+
+def test_a_skill_of_the_workspace_and_of_a_named_folder_is_known(tmp_path: Path) -> None:
+    for folder in ("data/workspaces/a/skills/mine", "more/ours", "more/theirs"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "SKILL.md").write_text("# Title\nA sentence.\n")
+    (tmp_path / "more" / "theirs" / "SKILL.md").write_text("---\nrequires: { bins: [no-such-program] }\n---\n# T\nS.\n")
+    text = "skills: { directories: [more] }\nagents: { list: [ { id: a, skills: { allow: [mine, ours, theirs] } } ] }\n"
+    skills = loaded(tmp_path, text).skills["a"]
+    assert [skill.name for skill in skills.usable] == ["mine", "ours"]
+    assert [(skill.name, skill.missing) for skill in skills.hidden] == [("theirs", ("the program no-such-program",))]
+
+
+def test_demo_and_anthropic_need_no_block(tmp_path: Path) -> None:
+    config = loaded(tmp_path, AGENT).config
+    assert config.provider("demo").api_key.get_secret_value() == ""
+    assert config.provider("anthropic").base_url is None
+    with pytest.raises(KeyError):
+        config.provider("openai")
+
+
+def test_nothing_to_warn_about_in_a_tidy_config(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").touch(mode=0o600)
+    assert loaded(tmp_path, QUIET + AGENT).warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "warning"),
+    [
+        (
+            "agents: { list: [ { id: a, model: [demo/guide, anthropic/x] }, { id: b, model: anthropic/x } ] }\n",
+            "providers.anthropic.apiKey: is empty, so a, b cannot answer with anthropic — set providers.anthropic.apiKey",
+        ),
+        (
+            "providers: { anthropic: { apiKey: '${MY_KEY:-}' } }\nagents: { list: [ { id: a, model: anthropic/x } ] }\n",
+            "providers.anthropic.apiKey: is empty, so a cannot answer with anthropic — set MY_KEY in the environment",
+        ),
+        (
+            "agents: { list: [ { id: a, tools: { allow: [exec] } } ] }\n",
+            "agent a: exec refuses every command, since approvals are not in this release — set tools.exec.mode: allow "
+            "to run them, or leave exec out of tools.allow",
+        ),
+        (
+            "tools: { exec: { mode: allow } }\nagents: { list: [ { id: a, tools: { allow: ['*'] } } ] }\n",
+            "agent a: exec runs every command the model gives, without asking (tools.exec.mode: allow)",
+        ),
+        (
+            "server: { host: 0.0.0.0 }\n" + AGENT,
+            "server.host: open to the network — put a proxy that ends TLS in front, and name your host in "
+            "server.allowedHosts",
+        ),
+        (
+            "channels: { feishu: { appSecret: s } }\n" + AGENT,
+            "channels.feishu.appId: is empty although appSecret is set, so Feishu stays off — set channels.feishu.appId",
+        ),
+        (
+            QUIET.replace("['*']", "['*'], dmPolicy: open", 1) + AGENT,
+            "channels.feishu: dmPolicy: open — everybody in the tenant can write to the bot and use its tools",
+        ),
+        ("skills: { directories: [none] }\n" + AGENT, "skills.directories[0]: there is no such folder yet"),
+        (
+            AGENT + "bindings: [ { agent: a, match: { chat: x } }, { agent: a, match: { chat: x } } ]\n",
+            "bindings[1]: never used — bindings[0] matches the same messages and stands before it",
+        ),
+        (
+            AGENT + "bindings: [ { agent: a } ]\n",
+            "bindings[0]: matches everything, as the first agent of the list does without any binding",
+        ),
+    ],
+)
+def test_what_works_but_deserves_a_look_is_a_warning(tmp_path: Path, text: str, warning: str) -> None:
+    (tmp_path / "config.yaml").touch(mode=0o600)
+    assert loaded(tmp_path, text).warnings == (warning,)
+
+
+def test_exec_that_is_denied_or_not_offered_needs_no_warning(tmp_path: Path) -> None:
+    text = "agents: { list: [ { id: a, tools: { allow: [exec], exec: { mode: deny } } }, { id: b } ] }\n"
+    assert loaded(tmp_path, text).warnings == ()
+
+
+def test_a_skill_folder_inside_a_workspace_is_a_warning(tmp_path: Path) -> None:
+    (tmp_path / "w" / "s").mkdir(parents=True)
+    text = "skills: { directories: [w/s] }\nagents: { list: [ { id: a, workspaceDir: w } ] }\n"
+    assert loaded(tmp_path, text).warnings == (
+        "skills.directories[0]: lies in the workspace of agent a, whose tools can change it for every agent — "
+        "move it out",
+    )
+
+
+def test_a_secret_in_a_file_that_others_can_read_is_a_warning(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    for mode, expected in ((0o600, ()), (0o644, ("channels.feishu.appSecret", "channels.feishu.encryptKey"))):
+        file.touch()
+        file.chmod(mode)
+        found = loaded(tmp_path, QUIET + AGENT).warnings
+        step = ": a secret in a file that others can read — use ${NAME}, or chmod 600 the file"
+        assert found == tuple(key + step for key in expected)
+
+
+_keys = st.sampled_from(
+    sorted({name for model in all_models(Config) for name in fields_of(model)} | {"anthropic", "b"})
+)
+_values = st.sampled_from(
+    [None, True, 0, 1, -1, 1.5, "", "a", "*", "${A}", "${B:-7}", "demo/guide", "anthropic/x", "x/y"]
+)
+_data: st.SearchStrategy[Any] = st.recursive(
+    _values, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_keys, inner, max_size=4), max_leaves=12
+)
+_agent = st.dictionaries(_keys, _data, max_size=4).map(lambda extra: {"id": "a", **extra})
+
+
+@given(
+    st.dictionaries(_keys, _data, max_size=5), st.lists(_agent, max_size=2), st.dictionaries(_keys, _data, max_size=3)
+)
+@settings(max_examples=150, deadline=None)
+def test_whatever_a_file_says_it_loads_or_has_its_problems_listed(
+    data: dict[str, Any], agents: list[Any], defaults: dict[str, Any]
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        text = json.dumps({**data, "agents": {"defaults": defaults, "list": agents}})
+        complaints = lines(Path(folder), text, {"A": "1"})
+        assert complaints or loaded(Path(folder), text, {"A": "1"}).config.agents.list
+    assert all("\n" not in complaint for complaint in complaints)

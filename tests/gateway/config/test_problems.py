@@ -1,0 +1,354 @@
+"""A config that cannot be used: every mistake is one line with the place, the key and the fix, and all come at once."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from gateway.config.load import load
+from gateway.config.problems import ConfigErrors, shown, suggestion
+from tests.gateway.config.writing import lines
+
+AGENT = "agents: { list: [ { id: a } ] }\n"
+EXAMPLE = "add at least one agent: agents: { list: [ { id: assistant } ] }"
+CODE = Path(__file__).resolve().parents[3]
+FEISHU = "appId: cli_1, appSecret: s, encryptKey: k"
+
+OVERLAP = 'overlaps the workspace of agent "a" — {agent} in the path keeps them apart'
+
+ONE_MISTAKE = {
+    "a misspelt key of an agent": (
+        "agents:\n  list:\n    - id: coder\n      nmae: x\n",
+        '4:7: agents.list[0].nmae: unknown key — did you mean "name"?',
+    ),
+    "a key in snake case": (
+        "agents: { list: [ { id: a, workspace_dir: x } ] }",
+        '1:28: agents.list[0].workspace_dir: unknown key — did you mean "workspaceDir"?',
+    ),
+    "a misspelt section": (f"{AGENT}servre: {{}}\n", '2:1: servre: unknown key — did you mean "server"?'),
+    "a key unlike any other": (
+        f"{AGENT}logging: {{ colour: blue }}\n",
+        "2:12: logging.colour: unknown key — known here: level, format",
+    ),
+    "a misspelt key in the defaults, said once": (
+        "agents: { defaults: { modle: x/y }, list: [ { id: a }, { id: b } ] }",
+        '1:23: agents.defaults.modle: unknown key — did you mean "model"?',
+    ),
+    "a key of agents that is none": (
+        "agents: { lists: [], list: [ { id: a } ] }",
+        '1:11: agents.lists: unknown key — did you mean "list"?',
+    ),
+    "text for a number": (
+        f"{AGENT}server: {{ port: 'abc' }}\n",
+        "2:17: server.port: expected a whole number, got a string — write it without quotes, in digits",
+    ),
+    "a fraction for a whole number": (
+        f"{AGENT}server: {{ port: 1.5 }}\n",
+        "2:17: server.port: expected a whole number, got a number",
+    ),
+    "a number for text": (
+        f"{AGENT}server: {{ host: 1 }}\n",
+        "2:17: server.host: expected a string, got a number — put it in quotes",
+    ),
+    "yes for true": (
+        f"{AGENT}channels: {{ feishu: {{ requireMention: yes }} }}\n",
+        "2:39: channels.feishu.requireMention: expected true or false, got a string — write true",
+    ),
+    "true for a number": (
+        f"{AGENT}limits: {{ rounds: true }}\n",
+        "2:19: limits.rounds: expected a whole number, got true or false",
+    ),
+    "text for a list": (
+        f"{AGENT}channels: {{ feishu: {{ allowFrom: ou_1 }} }}\n",
+        "2:34: channels.feishu.allowFrom: expected a list, got a string — write [ ] around it",
+    ),
+    "nothing for a list": (
+        "agents: { list: [ { id: a, tools: { allow: } } ] }",
+        "1:43: agents.list[0].tools.allow: expected a list, got nothing — write [] for an empty list",
+    ),
+    "a list for a mapping": (f"{AGENT}server: [1]\n", "2:9: server: expected a mapping, got a list"),
+    "text for a list of bindings": (
+        f"{AGENT}bindings: x\n",
+        "2:11: bindings: expected a list: lines that begin with -",
+    ),
+    "a number that is too small": (f"{AGENT}limits: {{ rounds: 0 }}\n", "2:19: limits.rounds: must be at least 1"),
+    "a number that is too large": (f"{AGENT}server: {{ port: 65536 }}\n", "2:17: server.port: must be at most 65,535"),
+    "a time of nothing": (f"{AGENT}limits: {{ turnSeconds: 0 }}\n", "2:24: limits.turnSeconds: must be more than 0"),
+    "a word that is none of those": (
+        f"{AGENT}logging: {{ level: warn }}\n",
+        '2:19: logging.level: expected debug or info or warning or error — did you mean "warning"?',
+    ),
+    "an empty match": (
+        f"{AGENT}bindings: [ {{ agent: a, match: {{ chat: '' }} }} ]\n",
+        "2:40: bindings[0].match.chat: must not be empty",
+    ),
+    "an agent without id": ("agents: { list: [ { name: x } ] }", "1:19: agents.list[0].id: missing"),
+    "a binding without agent": (f"{AGENT}bindings: [ {{ match: {{}} }} ]\n", "2:13: bindings[0].agent: missing"),
+    "an agent that is a word": (
+        "agents: { list: [ coder ] }",
+        "1:19: agents.list[0]: expected a mapping with at least an id, such as { id: assistant }",
+    ),
+    "an id in capitals": (
+        "agents: { list: [ { id: Coder } ] }",
+        "1:25: agents.list[0].id: expected lower-case letters, digits, - and _, at most 64, a letter or digit first",
+    ),
+    "a model without provider": (
+        "agents: { list: [ { id: a, model: gpt } ] }",
+        "1:35: agents.list[0].model: expected provider/model, such as anthropic/claude-sonnet-4-6",
+    ),
+    "a list of one model without provider": (
+        "agents: { list: [ { id: a, model: [gpt] } ] }",
+        "1:36: agents.list[0].model[0]: expected provider/model, such as anthropic/claude-sonnet-4-6",
+    ),
+    "no model at all": (
+        "agents: { list: [ { id: a, model: [] } ] }",
+        "1:35: agents.list[0].model: needs at least one entry",
+    ),
+    "no agents": ("server: {}\n", f"1:1: agents: missing — {EXAMPLE}"),
+    "an empty file": ("", f"1:1: agents: missing — {EXAMPLE}"),
+    "null agents": ("agents:\n", f"1:8: agents: missing — {EXAMPLE}"),
+    "agents without list": ("agents: {}\n", f"1:9: agents.list: missing or empty — {EXAMPLE}"),
+    "agents with a null list": ("agents: { list: }\n", f"1:16: agents.list: missing or empty — {EXAMPLE}"),
+    "agents with an empty list": ("agents: { list: [] }\n", f"1:17: agents.list: missing or empty — {EXAMPLE}"),
+    "agents that are a list": ("agents: []\n", f"1:9: agents: expected a mapping — {EXAMPLE}"),
+    "a file that is a list": ("- a\n", "1:1: expected keys and values, such as agents:"),
+    "two agents of one id": (
+        "agents: { list: [ { id: a }, { id: b }, { id: a, workspaceDir: ./x } ] }",
+        '1:47: agents.list[2].id: two agents have the id "a" — each needs one of its own',
+    ),
+    "an unknown tool": (
+        "agents: { list: [ { id: a, tools: { allow: [read, exce] } } ] }",
+        '1:51: agents.list[0].tools.allow[1]: unknown tool "exce" — did you mean "exec"?',
+    ),
+    "an unknown tool in the defaults, said once": (
+        "agents: { defaults: { tools: { deny: [x] } }, list: [ { id: a }, { id: b } ] }",
+        '1:39: agents.defaults.tools.deny[0]: unknown tool "x" — known here: read, write, edit, ls, exec, message',
+    ),
+    "an unknown skill": (
+        "agents: { list: [ { id: a, skills: { allow: [create-python] } } ] }",
+        '1:46: agents.list[0].skills.allow[0]: unknown skill "create-python" — did you mean "create-python-script"?',
+    ),
+    "an unknown provider": (
+        "agents: { list: [ { id: a, model: antropic/claude } ] }",
+        '1:35: agents.list[0].model: unknown provider "antropic" — did you mean "anthropic"?',
+    ),
+    "an unknown provider among the fallbacks": (
+        "agents: { list: [ { id: a, model: [demo/guide, x/y] } ] }",
+        '1:48: agents.list[0].model[1]: unknown provider "x" — known here: anthropic, demo',
+    ),
+    "a provider that does not say what it speaks": (
+        f"{AGENT}providers: {{ local: {{ baseUrl: 'http://127.0.0.1:1' }} }}\n",
+        '2:14: providers.local: add "api:", one of anthropic-messages, demo',
+    ),
+    "a tool choice the agent does not have": (
+        "agents: { list: [ { id: a, toolChoice: exec } ] }",
+        "1:40: agents.list[0].toolChoice: expected auto, none, required or a tool the agent has — known here: "
+        "auto, none, required, read, ls, message",
+    ),
+    "a required tool where there is none": (
+        "agents: { list: [ { id: a, toolChoice: required, tools: { allow: [] } } ] }",
+        "1:40: agents.list[0].toolChoice: the agent has no tool that it could be required to call",
+    ),
+    "a target that is no address": (
+        "agents: { list: [ { id: a, tools: { message: { targets: [oc_1] } } } ] }",
+        "1:58: agents.list[0].tools.message.targets[0]: expected channel:chat or channel:account:chat, such as "
+        "feishu:oc_0123456789abcdef",
+    ),
+    "a target on an unknown account": (
+        "agents: { list: [ { id: a, tools: { message: { targets: ['feishu:sales:oc_1'] } } } ] }",
+        '1:58: agents.list[0].tools.message.targets[0]: unknown account "sales" — known here: default',
+    ),
+    "an unknown bound agent": (
+        "agents: { list: [ { id: coder } ] }\nbindings: [ { agent: codre } ]\n",
+        '2:22: bindings[0].agent: unknown agent "codre" — did you mean "coder"?',
+    ),
+    "an unknown channel": (
+        f"{AGENT}bindings: [ {{ agent: a, match: {{ channel: feisu }} }} ]\n",
+        '2:43: bindings[0].match.channel: unknown channel "feisu" — did you mean "feishu"?',
+    ),
+    "an unknown account": (
+        f"{AGENT}bindings: [ {{ agent: a, match: {{ channel: feishu, account: x }} }} ]\n",
+        '2:60: bindings[0].match.account: unknown account "x" — known here: default',
+    ),
+    "an unset name": (
+        f"{AGENT}database: {{ url: '${{DATABASE_URL}}' }}\n",
+        "2:18: database.url: DATABASE_URL is not set in the environment — set it, or write ${DATABASE_URL:-} if it "
+        "may be empty",
+    ),
+    "a PostgreSQL database": (
+        f"{AGENT}database: {{ url: 'postgresql://me:pw@db/x' }}\n",
+        "2:18: database.url: PostgreSQL is not in this release yet — use sqlite:///./data/clawgate.db",
+    ),
+    "another database": (
+        f"{AGENT}database: {{ url: 'mysql://db/x' }}\n",
+        "2:18: database.url: expected sqlite:/// and a file, such as sqlite:///./data/clawgate.db",
+    ),
+    "a database in memory": (
+        f"{AGENT}database: {{ url: 'sqlite:///:memory:' }}\n",
+        "2:18: database.url: the database must be a plain file, or nothing accepted would survive a restart",
+    ),
+    "a short admin token": (
+        f"{AGENT}server: {{ adminToken: hunter2 }}\n",
+        "2:23: server.adminToken: too short: at least 16 characters, or empty for no /metrics",
+    ),
+    "a public URL that is none": (
+        f"{AGENT}server: {{ publicUrl: bot.example.com }}\n",
+        "2:22: server.publicUrl: expected an http:// or https:// address, such as https://bot.example.com",
+    ),
+    "an allowed host with a port": (
+        f"{AGENT}server: {{ allowedHosts: ['localhost:8080'] }}\n",
+        "2:25: server.allowedHosts: each is a host name without port or path, such as bot.example.com or *.example.com",
+    ),
+    "two Feishu accounts of one app": (
+        f"{AGENT}channels: {{ feishu: {{ {FEISHU}, accounts: {{ b: {{ {FEISHU} }} }} }} }}\n",
+        '2:90: channels.feishu.accounts.b.appId: the same app as account "default" — each bot needs its own',
+    ),
+    "two Feishu accounts called default": (
+        f"{AGENT}channels: {{ feishu: {{ {FEISHU}, accounts: {{ default: {{ {FEISHU.replace('1', '2')} }} }} }} }}\n",
+        "2:78: channels.feishu.accounts.default: the keys directly under feishu are the account default already — give "
+        "this one another name",
+    ),
+    "an account name that fits no address": (
+        f"{AGENT}channels: {{ feishu: {{ accounts: {{ 'A b': {{}} }} }} }}\n",
+        '2:35: channels.feishu.accounts["A b"]: expected lower-case letters, digits, - and _, at most 64, a letter or '
+        "digit first",
+    ),
+    "a name in a list of ids": (
+        f"{AGENT}channels: {{ feishu: {{ {FEISHU}, allowFrom: [ou_1, Ann] }} }}\n",
+        "2:84: channels.feishu.allowFrom[1]: must be a person's open id, ou_…: ids only, never names",
+    ),
+    "a workspace that two agents share": (
+        "agents: { defaults: { workspaceDir: ./w }, list: [ { id: a }, { id: b } ] }",
+        f"1:37: agents.defaults.workspaceDir: {OVERLAP}",
+    ),
+    "a workspace inside another": (
+        "agents: { list: [ { id: a, workspaceDir: ./w }, { id: b, workspaceDir: ./v/../w/b } ] }",
+        f"1:72: agents.list[1].workspaceDir: {OVERLAP}",
+    ),
+    "a workspace around another": (
+        "agents: { list: [ { id: a, workspaceDir: ./w/a }, { id: b, workspaceDir: ./w } ] }",
+        f"1:74: agents.list[1].workspaceDir: {OVERLAP}",
+    ),
+    "a workspace in the gateway's own code": (
+        f"agents: {{ list: [ {{ id: a, workspaceDir: '{CODE / 'skills'}' }} ] }}",
+        "1:42: agents.list[0].workspaceDir: the workspace would hold Clawgate's own code — choose a folder of its own",
+    ),
+    "a workspace that is the system's": (
+        "agents: { list: [ { id: a, workspaceDir: /etc/clawgate } ] }",
+        "1:42: agents.list[0].workspaceDir: a folder of the system or a whole home folder cannot be a workspace",
+    ),
+    "a workspace that is everything": (
+        "agents: { list: [ { id: a, workspaceDir: / } ] }",
+        "1:42: agents.list[0].workspaceDir: a folder of the system or a whole home folder cannot be a workspace",
+    ),
+    "a workspace with the config file in it": (
+        "agents: { list: [ { id: a, workspaceDir: . } ] }",
+        "1:42: agents.list[0].workspaceDir: the workspace would hold the config file — choose a folder of its own",
+    ),
+    "a workspace with the database in it": (
+        "agents: { list: [ { id: a, workspaceDir: ./data } ] }",
+        "1:42: agents.list[0].workspaceDir: the workspace would hold the database — choose a folder of its own",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", ONE_MISTAKE)
+def test_one_mistake_is_one_line(tmp_path: Path, what: str) -> None:
+    text, expected = ONE_MISTAKE[what]
+    assert lines(tmp_path, text) == [f"config.yaml:{expected}"]
+
+
+@pytest.mark.parametrize(
+    ("account", "keys"),
+    [
+        ("appId: cli_1", ["2:21: channels.feishu.appSecret", "2:21: channels.feishu.encryptKey"]),
+        ("appId: cli_1, appSecret: s", ["2:21: channels.feishu.encryptKey"]),
+        ("appId: cli_1, appSecret: s, encryptKey: ' '", ["2:63: channels.feishu.encryptKey"]),
+        ("appId: cli_1, appSecret: s, verification: token", ["2:21: channels.feishu.verificationToken"]),
+        ("accounts: { b: { appId: cli_1, appSecret: s } }", ["2:38: channels.feishu.accounts.b.encryptKey"]),
+        ("enabled: false, appId: cli_1", []),
+        ("appId: ''", []),
+        ("", []),
+    ],
+)  # fmt: skip
+def test_a_webhook_account_without_its_secret_is_refused(tmp_path: Path, account: str, keys: list[str]) -> None:
+    found = lines(tmp_path, f"{AGENT}channels: {{ feishu: {{ {account} }} }}\n")
+    assert [line.removeprefix("config.yaml:").rsplit(": missing", 1)[0] for line in found] == keys
+
+
+def test_all_mistakes_come_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
+    text = """\
+    server: { port: high, bogus: 1 }
+    agents:
+      defaults: { tools: { allow: [raed] } }
+      list:
+        - id: coder
+          nmae: x
+          model: openai/gpt
+          model: demo/guide
+        - name: y
+          toolChoice: exec
+        - id: writer
+          systemPrompt: ${UNSET}
+          tools: { allow: !!seq [*x, write], deny: 3 }
+    bindings:
+      - { agent: wirter, match: { chat: 5 } }
+      - { agent: coder, match: { channel: telegram } }
+    channels: { feishu: { appId: a, accounts: { b: { appSecrte: x } } } }
+    providers: { foo: {} }
+    """
+    found = [re.split(" — |(?<=missing):", line.removeprefix("config.yaml:"))[0] for line in lines(tmp_path, text)]
+    assert found == [
+        "1:17: server.port: expected a whole number, got a string",
+        "1:23: server.bogus: unknown key",
+        '3:32: agents.defaults.tools.allow[0]: unknown tool "raed"',
+        "6:7: agents.list[0].nmae: unknown key",
+        '7:14: agents.list[0].model: unknown provider "openai"',
+        "8:7: agents.list[0].model: duplicate key",
+        "9:7: agents.list[1].id: missing",
+        "10:19: agents.list[1].toolChoice: expected auto, none, required or a tool the agent has",
+        "12:21: agents.list[2].systemPrompt: UNSET is not set in the environment",
+        "13:30: agents.list[2].tools.allow[0]: aliases (*…) are not allowed",
+        "13:48: agents.list[2].tools.deny: expected a list, got a number",
+        "15:37: bindings[0].match.chat: expected a string, got a number",
+        '16:39: bindings[1].match.channel: unknown channel "telegram"',
+        "17:21: channels.feishu.appSecret: missing",
+        "17:21: channels.feishu.encryptKey: missing",
+        "17:50: channels.feishu.accounts.b.appSecrte: unknown key",
+        '18:14: providers.foo: add "api:", one of anthropic-messages, demo',
+    ]
+
+
+def test_a_file_that_is_not_there_is_one_line_too(tmp_path: Path) -> None:
+    with pytest.raises(ConfigErrors) as raised:
+        load(tmp_path / "none.yaml", {})
+    reason = "cannot be read: No such file or directory — name another with --config"
+    assert list(map(str, raised.value.problems)) == [f"{tmp_path}/none.yaml:1:1: {reason}"]
+    with pytest.raises(ConfigErrors, match="Is a directory"):
+        load(tmp_path, {})
+
+
+def test_the_file_is_named_as_the_user_named_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine.yaml").write_text("agents:\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigErrors, match=r"^mine\.yaml:1:8: agents: "):
+        load(Path("mine.yaml"), {})
+
+
+def test_odd_keys_stay_on_their_line() -> None:
+    assert shown(("a", 0, "b c", "d\n", "e")) == 'a[0]["b c"]["d\\n"].e'
+
+
+@pytest.mark.parametrize(
+    ("wrong", "known", "said"),
+    [
+        ("nmae", ["id", "name"], ' — did you mean "name"?'),
+        ("max_tokens", ["maxTokens"], ' — did you mean "maxTokens"?'),
+        ("MAXTOKENS", ["maxTokens"], ' — did you mean "maxTokens"?'),
+        ("zzz", ["id", "name"], " — known here: id, name"),
+        ("zzz", [], ""),
+        ("zzz", [f"n{n}" for n in range(21)], ""),
+    ],
+)
+def test_near_misses_are_explained(wrong: str, known: list[str], said: str) -> None:
+    assert suggestion(wrong, known) == said

@@ -1,0 +1,96 @@
+"""What start-up and `check` say: what is configured, what is missing, and the next step."""
+
+from pathlib import Path
+
+import pytest
+
+from gateway.config.report import report
+from tests.gateway.config.writing import loaded
+
+SKILL = "skills: { allow: [create-python-script] }"
+AGENT = f"agents: {{ list: [ {{ id: a, {SKILL} }} ] }}\n"
+KEYS = "appSecret: s, encryptKey: k, allowFrom: ['*'], groupAllowFrom: ['*']"
+GUIDE = (
+    "model demo/guide: a script, not a model, answers as a — for a real one set "
+    "CLAWGATE_MODEL=anthropic/claude-sonnet-4-6 and ANTHROPIC_API_KEY, or agents.defaults.model"
+)
+
+
+def said(folder: Path, text: str, env: dict[str, str] | None = None) -> list[str]:
+    (folder / "config.yaml").touch(mode=0o600)
+    return [line.replace(f"{folder}/", "") for line in report(loaded(folder, text, env))]
+
+
+def test_a_config_with_nothing_in_it_says_what_to_do_next(tmp_path: Path) -> None:
+    assert said(tmp_path, AGENT) == [
+        "server: http://127.0.0.1:8080, no publicUrl, database data/clawgate.db",
+        "feishu: not configured — add appId, appSecret and encryptKey under channels.feishu; "
+        "channels/feishu/README.md shows where they are",
+        "agent a: demo/guide; tools read ls message; skills create-python-script; workspace data/workspaces/a",
+        GUIDE,
+    ]
+
+
+def test_a_working_config_says_what_serves_where(tmp_path: Path) -> None:
+    text = f"""\
+    server: {{ host: "::1", port: 9, publicUrl: https://bot.example.com/ }}
+    providers: {{ anthropic: {{ apiKey: key }} }}
+    channels: {{ feishu: {{ appId: cli_1, {KEYS}, accounts: {{ sales: {{ appId: cli_2, {KEYS} }} }} }} }}
+    agents:
+      list:
+        - {{ id: a, model: [anthropic/x, demo/guide], tools: {{ allow: [] }}, {SKILL} }}
+        - {{ id: b, model: anthropic/y, tools: {{ allow: ["*"], deny: [exec] }}, skills: {{ allow: [] }} }}
+    """
+    step = "enter it as the request URL in the developer console"
+    assert said(tmp_path, text) == [
+        "server: http://[::1]:9, https://bot.example.com, database data/clawgate.db",
+        f"feishu default: app cli_1, webhook https://bot.example.com/webhooks/feishu/default — {step}",
+        f"feishu sales: app cli_2, webhook https://bot.example.com/webhooks/feishu/sales — {step}",
+        "provider anthropic: key set",
+        "agent a: anthropic/x, then demo/guide; tools none; skills create-python-script; workspace data/workspaces/a",
+        "agent b: anthropic/y; tools read write edit ls message; skills none; workspace data/workspaces/b",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (
+            "channels: { feishu: { appId: '${APP:-}', appSecret: '${SECRET:-}', encryptKey: '${KEY:-}' } }\n",
+            "feishu: not configured — set APP, SECRET, KEY; channels/feishu/README.md shows where they are",
+        ),
+        ("channels: { feishu: { enabled: false, appId: x } }\n", "feishu: switched off (channels.feishu.enabled)"),
+        (
+            f"channels: {{ feishu: {{ appId: cli_1, {KEYS} }} }}\n",
+            "feishu default: app cli_1, webhook <publicUrl>/webhooks/feishu/default — set server.publicUrl to the "
+            "address under which Feishu reaches this server",
+        ),
+        (
+            "providers: { anthropic: { apiKey: '${K:-}' } }\n",
+            "provider anthropic: no key — set K in the environment (no agent uses it)",
+        ),
+        (
+            "providers: { claude: { api: anthropic-messages, apiKey: x } }\n",
+            "provider claude: key set (no agent uses it)",
+        ),
+    ],
+)
+def test_what_is_missing_names_the_next_step(tmp_path: Path, text: str, line: str) -> None:
+    assert line in said(tmp_path, text + AGENT)
+
+
+def test_a_hidden_skill_says_what_it_needs(tmp_path: Path) -> None:
+    skill = tmp_path / "more" / "deploy"
+    skill.mkdir(parents=True)
+    (skill / "SKILL.md").write_text("---\nrequires: { bins: [no-such-program], env: [NO_SUCH] }\n---\n# Deploy\nNow.\n")
+    text = "skills: { directories: [more] }\nagents: { list: [ { id: a } ] }\n"
+    without, with_it = said(tmp_path, text), said(tmp_path, text, {"NO_SUCH": "1"})
+    (line,) = [line for line in without if line.startswith("skill deploy: hidden — it needs ")]
+    assert "no-such-program" in line
+    assert "NO_SUCH" in line
+    assert "skill deploy: hidden — it needs the program no-such-program" in with_it
+
+
+def test_warnings_come_last(tmp_path: Path) -> None:
+    lines = said(tmp_path, "agents: { list: [ { id: a, model: anthropic/x } ] }\n")
+    assert lines[-1].startswith("warning: providers.anthropic.apiKey: is empty, so a cannot answer with anthropic")

@@ -1,0 +1,118 @@
+"""The shipped config.yaml, and the pages made from the models: they work as they are, and they are up to date."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.config.load import load
+from gateway.config.reference import documentation, markdown
+from gateway.config.root import Config
+from gateway.config.schema import schema
+from gateway.config.shape import all_models, fields_of, known_keys, secret_keys
+from tests.gateway.config.writing import loaded
+
+ROOT = Path(__file__).resolve().parents[3]
+SHIPPED = ROOT / "config.yaml"
+EVERYTHING = {
+    "CLAWGATE_PORT": "9000",
+    "CLAWGATE_PUBLIC_URL": "https://bot.example.com",
+    "CLAWGATE_ADMIN_TOKEN": "0123456789012345",
+    "CLAWGATE_MODEL": "anthropic/claude-sonnet-4-6",
+    "CLAWGATE_LOG_FORMAT": "console",
+    "ANTHROPIC_API_KEY": "sk-1",
+    "ANTHROPIC_BASE_URL": "http://127.0.0.1:1",
+    "FEISHU_APP_ID": "cli_1",
+    "FEISHU_APP_SECRET": "1234",
+    "FEISHU_ENCRYPT_KEY": "true",
+    "FEISHU_VERIFICATION_TOKEN": "5.0",
+}
+
+
+def test_the_shipped_config_starts_with_nothing_set() -> None:
+    config = load(SHIPPED, {}).config
+    assert [agent.id for agent in config.agents.list] == ["assistant"]
+    assert config.agents.list[0].model == ("demo/guide",)
+    assert config.channels.feishu is not None
+    assert config.channels.feishu.app_id == ""
+    assert config.server.port == 8080
+    assert config.tools.exec.mode == "ask"
+
+
+def test_the_shipped_config_takes_every_name_it_mentions() -> None:
+    mentioned = set(re.findall(r"\$\{([A-Z_]+)[:}]", SHIPPED.read_text(encoding="utf-8"))) - {"NAME"}
+    assert mentioned == set(EVERYTHING)
+    config = load(SHIPPED, EVERYTHING).config
+    feishu = config.channels.feishu
+    assert feishu is not None
+    secrets = (feishu.app_secret, feishu.encrypt_key, feishu.verification_token, config.server.admin_token)
+    assert [secret.get_secret_value() for secret in secrets] == ["1234", "true", "5.0", "0123456789012345"]
+    assert (config.server.port, config.server.public_url) == (9000, "https://bot.example.com")
+    assert config.agents.list[0].model == ("anthropic/claude-sonnet-4-6",)
+    assert config.provider("anthropic").base_url == "http://127.0.0.1:1"
+
+
+def test_the_commented_examples_work_once_the_hash_is_taken_away(tmp_path: Path) -> None:
+    text = re.sub(r"^( *)# (- |  |tools:|skills:)", r"\1\2", SHIPPED.read_text(encoding="utf-8"), flags=re.M)
+    text = re.sub(r"^ *(make run|python -m gateway) .*\n", "", text, flags=re.M)
+    config = loaded(tmp_path, text).config
+    assert [agent.id for agent in config.agents.list] == ["assistant", "coder"]
+    assert config.agents.list[1].name == "代码助手"
+    assert [binding.agent for binding in config.bindings] == ["coder", "coder"]
+    assert config.tools.exec.mode == "allow"
+    assert config.skills.directories == (f"{tmp_path}/my-skills",)
+
+
+def test_every_key_has_its_sentence() -> None:
+    missing = [
+        f"{model.__name__}.{name}"
+        for model in all_models(Config)
+        for name in fields_of(model)
+        if name not in documentation(model)
+    ]
+    assert missing == []
+
+
+def test_the_reference_page_is_up_to_date() -> None:
+    assert (ROOT / "docs" / "config.md").read_text(encoding="utf-8") == markdown(), (
+        "python -m gateway.config.reference docs"
+    )
+
+
+def test_the_json_schema_is_up_to_date() -> None:
+    written = json.loads((ROOT / "docs" / "config.schema.json").read_text(encoding="utf-8"))
+    assert written == schema(documentation), "python -m gateway.config.reference docs"
+
+
+def test_the_schema_refers_only_to_what_it_defines_and_knows_references() -> None:
+    made: dict[str, Any] = schema(documentation)
+    names = set(re.findall(r'"#/\$defs/(\w+)"', json.dumps(made)))
+    assert names <= set(made["$defs"])
+    port = made["$defs"]["ServerConfig"]["properties"]["port"]
+    assert port["anyOf"][1] == {"type": "string", "pattern": r"\$\{"}
+    assert port["description"] == "The port to listen on; 0 takes a free one."
+
+
+@pytest.mark.parametrize(
+    ("place", "some"),
+    [
+        ((), {"server", "agents"}),
+        (("agents", "list", 0), {"id", "model"}),
+        (("agents", "defaults", "tools", "exec"), {"mode"}),
+        (("providers", "any"), {"apiKey"}),
+        (("channels", "feishu", "accounts", "b"), {"appId", "allowFrom"}),
+        (("bindings", 3, "match"), {"chatType"}),
+    ],
+)
+def test_the_keys_of_a_place_are_known(place: tuple[str | int, ...], some: set[str]) -> None:
+    assert some <= set(known_keys(Config, place))
+
+
+def test_a_place_with_keys_of_ones_own_choice_knows_none() -> None:
+    assert known_keys(Config, ("providers",)) == []
+
+
+def test_every_secret_is_known_as_one() -> None:
+    assert secret_keys(Config) == {"adminToken", "apiKey", "appSecret", "encryptKey", "verificationToken"}

@@ -1,0 +1,214 @@
+"""Strict YAML: what scalars mean, what is refused and where, and that nothing at all can make the loader raise."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway.config.problems import Mark, Position
+from tests.gateway.config.writing import parsed
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("true", True),
+        ("false", False),
+        ("True", "True"),
+        ("yes", "yes"),
+        ("no", "no"),
+        ("on", "on"),
+        ("null", None),
+        ("~", None),
+        ("", None),
+        ("Null", "Null"),
+        ("12", 12),
+        ("-3", -3),
+        ("+3", 3),
+        ("0", 0),
+        ("012", "012"),
+        ("0x1F", "0x1F"),
+        ("0o17", "0o17"),
+        ("1_000", "1_000"),
+        ("1:30", "1:30"),
+        ("2026-01-31", "2026-01-31"),
+        ("1.5", 1.5),
+        (".5", 0.5),
+        ("1.", 1.0),
+        ("1e3", 1000.0),
+        (".inf", ".inf"),
+        (".nan", ".nan"),
+        ("1.2.3", "1.2.3"),
+        ("'12'", "12"),
+        ('"true"', "true"),
+        ('""', ""),
+        ("!!str 12", "12"),
+        ("! 12", "12"),
+        ("!!float 12", 12.0),
+        ('!!int "12"', 12),
+        ("!!null ''", None),
+        ("=", "="),
+        ("{ a: ${B:-x, y: [z]} }", {"a": "${B:-x, y: [z]}"}),
+        ("[ ${A}, ./x/{agent} ]", ["${A}", "./x/{agent}"]),
+        ("./x/{agent}/${B}", "./x/{agent}/${B}"),
+        ('"${A:-#}" # note', "${A:-#}"),
+    ],
+)
+def test_a_scalar_means_what_yaml_1_2_says(written: str, meant: object) -> None:
+    document, complaints = parsed(f"key: {written}\n")
+    assert complaints == []
+    assert document is not None
+    assert document.data == {"key": meant}
+    assert type(document.data["key"]) is type(meant)
+
+
+ALIAS = "aliases (*…) are not allowed — put text that begins with * in quotes"
+COLON = 'a colon is not expected here — check the indentation, and put text that holds ": " in quotes'
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a: 1\nb: 2\na: 3\na: 4\n", ["3:1: a: duplicate key — it stands in line 1 already",
+                                      "4:1: a: duplicate key — it stands in line 1 already"]),
+        ("a: { b: 1, 'b': 2 }\n", ["1:12: a.b: duplicate key — it stands in line 1 already"]),
+        ("a: &x 1\nb: *x\n", ["1:4: a: anchors (&…) are not allowed — put text that begins with & in quotes",
+                              "2:4: b: aliases (*…) are not allowed — put text that begins with * in quotes"]),
+        ("a: &x { c: 1 }\n<<: *x\n", ["1:4: a: anchors (&…) are not allowed",
+                                      '2:1: ["<<"]: merge keys (<<) are not allowed — write the keys out',
+                                      f'2:5: ["<<"]: {ALIAS}']),
+        ("a: !!python/object/apply:os.system [x]\nb: !own 1\nc: !!binary aGk=\nd: !!set { x }\n",
+         ["1:4: a: tags (!…) are not allowed",
+          "2:4: b: tags (!…) are not allowed — put text that begins with ! in quotes",
+          "3:4: c: tags (!…) are not allowed — put text that begins with ! in quotes",
+          "4:4: d: tags (!…) are not allowed"]),
+        ("a: !un!known 1\n", ["1:4: tags (!…) are not allowed — put text that begins with ! in quotes"]),
+        ("a: !!int x\n", ["1:4: a: the value is not what its tag says — remove the tag"]),
+        ("1: x\n", ["1:1: 1: a key must be text — put it in quotes"]),
+        ("true: x\n~: y\n", ["1:1: true: a key must be text — put it in quotes",
+                             '2:1: ["~"]: a key must be text — put it in quotes']),
+        ("? [a]\n: 1\n", ["1:3: a key must be text, not a list or a mapping"]),
+        ("a: 1\n---\nb: 2\n", ["2:1: a second document — a config file has one; remove this ---"]),
+        ("a:\n\t- b\n", ["2:1: a tab cannot indent YAML — use spaces"]),
+        ("a: b: c\n", [f"1:5: {COLON}"]),
+        ("a: 'b\nc: d\n", ["1:4: a quotation mark opens here and never closes"]),
+        ("a: @b\n", ["1:4: found character '@' that cannot start any token — put the text in quotes"]),
+        (b"a: 1\nb: \xff\n", ["2:4: not UTF-8 — save the file in the encoding UTF-8"]),
+        ("a: x\x07y\n", ["1:5: the character U+0007 is not allowed — remove it"]),
+        ('a: "\\0"\n', ["1:4: a: the text holds a control character or half a character"]),
+        ('a: "\\uD800"\n', ["1:4: a: the text holds a control character or half a character"]),
+        ('a: "\\UFFFFFFFF"\n', ["1:1: this is not YAML that can be read, here or soon after"]),
+        (f"a: {'9' * 5000}\n", ["1:4: a: a number with too many digits — put it in quotes if it is text"]),
+        ("a: 1e999\n", ["1:4: a: a number out of range — put it in quotes if it is text"]),
+        ("[" * 900, ["1:65: nested deeper than 64 levels"]),
+        ("a: " + "{a: " * 900, ["1:256: nested deeper than 64 levels"]),
+        (b"#" * 1_048_577, ["1:1: the file is larger than 1 MiB"]),
+    ],
+)  # fmt: skip
+def test_what_is_refused_is_refused_with_its_place(text: str | bytes, expected: list[str]) -> None:
+    assert parsed(text)[1] == [f"config.yaml:{line}" for line in expected]
+
+
+def test_an_alias_bomb_of_a_few_hundred_bytes_stays_that_small() -> None:
+    bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n"
+    bomb += "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 10))
+    document, complaints = parsed(bomb)
+    assert len(complaints) == 10 + 9 * 9
+    assert document is not None
+    assert len(json.dumps(document.data)) < 1_000
+
+
+def test_a_file_full_of_mistakes_ends_with_a_count() -> None:
+    _, complaints = parsed("".join(f"k{n}: *x\n" for n in range(150)))
+    assert len(complaints) == 101
+    assert complaints[-1] == "config.yaml:101:7: 50 more problems from here on"
+
+
+def test_one_mebibyte_is_still_read() -> None:
+    document, complaints = parsed(b"a: 1\n" + b"#" * (1_048_576 - 5))
+    assert complaints == []
+    assert document is not None
+    assert document.data == {"a": 1}
+
+
+def test_sixty_four_levels_are_still_read() -> None:
+    assert parsed("[" * 64 + "]" * 64)[1] == []
+
+
+def test_every_key_and_value_knows_its_place() -> None:
+    document, _ = parsed("a:\n  - b: 1\n    c: [x,\n      y]\n")
+    assert document is not None
+    assert document.marks == {
+        (): Mark(key=None, value=Position(1, 1)),
+        ("a",): Mark(key=Position(1, 1), value=Position(2, 3)),
+        ("a", 0): Mark(key=None, value=Position(2, 5)),
+        ("a", 0, "b"): Mark(key=Position(2, 5), value=Position(2, 8)),
+        ("a", 0, "c"): Mark(key=Position(3, 5), value=Position(3, 8)),
+        ("a", 0, "c", 0): Mark(key=None, value=Position(3, 9)),
+        ("a", 0, "c", 1): Mark(key=None, value=Position(4, 7)),
+    }
+
+
+def test_only_texts_without_quotes_count_as_plain() -> None:
+    document, _ = parsed("a: x\nb: 'x'\nc: \"x\"\nd: |\n  x\ne: 1\n")
+    assert document is not None
+    assert document.plain == {("a",)}
+
+
+_json_data: st.SearchStrategy[Any] = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53), 2**53)
+    | st.text(st.characters(min_codepoint=32, max_codepoint=126)),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text("abcdef", min_size=1, max_size=5), inner, max_size=3)
+    ),
+    max_leaves=12,
+)
+
+
+@given(_json_data)
+@settings(max_examples=100, deadline=None)
+def test_json_is_yaml_and_means_the_same(data: Any) -> None:
+    document, complaints = parsed(json.dumps(data, indent=1))
+    assert complaints == []
+    assert document is not None
+    assert document.data == data
+
+
+_yaml_pieces = st.sampled_from(
+    [
+        *"{}[],:?-&*!|>'\"%@`#\\ \n\t",
+        "- ",
+        ": ",
+        "? ",
+        "--- ",
+        "...\n",
+        "<<",
+        "!!",
+        "${",
+        "${A}",
+        "$${",
+        "{agent}",
+        "\\U",
+        "a",
+        "é",
+    ]
+)
+
+
+@given(st.lists(_yaml_pieces | st.text(max_size=4), max_size=30).map("".join))
+@settings(max_examples=200, deadline=None)
+def test_no_text_can_make_the_loader_raise(text: str) -> None:
+    document, complaints = parsed(text.encode(errors="surrogatepass"))
+    assert document is not None or complaints
+    assert all("\n" not in complaint for complaint in complaints)
+
+
+@given(st.binary(max_size=60))
+@settings(max_examples=100, deadline=None)
+def test_no_bytes_can_make_the_loader_raise(content: bytes) -> None:
+    document, complaints = parsed(content)
+    assert document is not None or complaints

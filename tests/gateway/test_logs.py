@@ -1,0 +1,99 @@
+"""Secrets and message text never reach the log, whichever way they try."""
+
+import base64
+import io
+import json
+import logging
+from collections.abc import Iterator
+from urllib.parse import quote
+
+import pytest
+import structlog
+from pydantic import BaseModel, SecretStr
+
+from gateway import logs
+
+SECRET = 'canary/"密钥"+secret'
+
+
+@pytest.fixture
+def written() -> Iterator[io.StringIO]:
+    stream = io.StringIO()
+    before, level = logging.getLogger().handlers, logging.getLogger().level
+    logs.configure(level="debug", output="json", secrets=[SECRET], stream=stream)
+    yield stream
+    structlog.reset_defaults()
+    logging.getLogger().handlers = before
+    logging.getLogger().setLevel(level)
+
+
+def test_an_event_is_one_json_line_with_the_turn_that_is_bound(written: io.StringIO) -> None:
+    with structlog.contextvars.bound_contextvars(turn=7):
+        structlog.get_logger().info("part_sent", message_id="om_1")
+    line = json.loads(written.getvalue())
+    assert (line["event"], line["turn"], line["message_id"], line["level"]) == ("part_sent", 7, "om_1", "info")
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        SECRET,
+        json.dumps(SECRET),
+        quote(SECRET, safe=""),
+        base64.b64encode(SECRET.encode()).decode(),
+    ],
+    ids=["plain", "json", "url", "base64"],
+)
+def test_a_configured_secret_is_struck_out_in_every_form(written: io.StringIO, form: str) -> None:
+    structlog.get_logger().info("leak", value=f"before {form} after")
+    assert "canary" not in written.getvalue()
+    assert form.strip("=") not in written.getvalue()
+    assert "***" in written.getvalue()
+
+
+@pytest.mark.parametrize(
+    "leak",
+    [
+        "Authorization: Bearer abcdefghijklmnop",
+        "https://api.telegram.org/bot123456:AAAAAAAAAAAAAAAAAAAAAAAAAAAA/getMe",
+        "sk-ant-api03-aaaaaaaaaaaaaaaaaaaa",
+        "t-g1044ghJRUIJJ5ZPPZMOHKWZISL33E4QSS3abcef",
+    ],
+)
+def test_what_looks_like_a_secret_is_struck_out_too(written: io.StringIO, leak: str) -> None:
+    logging.getLogger("some.library").error("failed: %s", leak)
+    assert "***" in written.getvalue()
+    assert leak.split()[-1] not in written.getvalue()
+
+
+@pytest.mark.parametrize("logger", ["ours", "library"])
+def test_an_exception_is_its_type_and_its_places_and_never_its_words(written: io.StringIO, logger: str) -> None:
+    try:
+        raise ValueError("我的银行密码是 12345")
+    except ValueError as error:
+        if logger == "ours":
+            structlog.get_logger().error("turn_failed", exc_info=error)
+        else:
+            logging.getLogger("library").exception("it broke")
+    line = json.loads(written.getvalue())
+    assert line["error"] == "ValueError"
+    assert "test_logs.py" in line["trace"][0]
+    assert "12345" not in written.getvalue()
+    assert "银行" not in written.getvalue()
+
+
+def test_a_line_break_in_a_value_does_not_break_the_line(written: io.StringIO) -> None:
+    structlog.get_logger().info("event", value='x\n{"event": "forged"}\r\x1b[31m')
+    assert len(written.getvalue().splitlines()) == 1
+
+
+def test_every_secret_of_a_config_is_found_however_deep() -> None:
+    class Leaf(BaseModel):
+        token: SecretStr = SecretStr("leaf-secret")
+
+    class Root(BaseModel):
+        by_name: dict[str, Leaf] = {"a": Leaf()}
+        listed: tuple[Leaf, ...] = (Leaf(token=SecretStr("listed-secret")),)
+        blank: SecretStr = SecretStr("")
+
+    assert logs.secrets_of(Root()) == {"leaf-secret", "listed-secret"}

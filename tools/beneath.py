@@ -1,0 +1,60 @@
+"""Open paths beneath a directory descriptor, and nowhere else: the kernel decides, not a comparison of strings.
+
+`openat2` with RESOLVE_BENEATH refuses whatever would leave the directory, however the path is swapped while it is being
+walked. Where the kernel does not know the call, the path is walked component by component and no link is followed.
+"""
+
+import ctypes
+import errno
+import os
+from typing import Final
+
+_SYS_OPENAT2: Final = 437
+_NO_MAGICLINKS: Final = 0x02
+_BENEATH: Final = 0x08
+_RETRIES_MAX: Final = 32
+"""openat2 answers EAGAIN when a rename happens while it looks."""
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class _OpenHow(ctypes.Structure):
+    _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
+
+
+def open_beneath(root: int, path: str, flags: int, mode: int = 0) -> int:
+    """A descriptor of `path`, relative to the directory descriptor `root`. Raises OSError."""
+    try:
+        return _openat2(root, path, flags, mode)
+    except OSError as error:
+        if error.errno not in (errno.ENOSYS, errno.EPERM):
+            raise
+    return open_by_walking(root, path, flags, mode)
+
+
+def _openat2(root: int, path: str, flags: int, mode: int) -> int:
+    how = _OpenHow(flags | os.O_CLOEXEC, mode, _BENEATH | _NO_MAGICLINKS)
+    for _ in range(_RETRIES_MAX):
+        fd = _libc.syscall(_SYS_OPENAT2, root, os.fsencode(path), ctypes.byref(how), ctypes.sizeof(how))
+        if fd >= 0:
+            return int(fd)
+        code = ctypes.get_errno()
+        if code != errno.EAGAIN:
+            raise OSError(code, os.strerror(code))
+    raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+
+def open_by_walking(root: int, path: str, flags: int, mode: int = 0) -> int:
+    """The same without openat2: no link is followed anywhere, `..` is refused. Raises OSError."""
+    *folders, name = [part for part in path.split("/") if part not in ("", ".")] or ["."]
+    if ".." in (*folders, name):
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+    current = os.dup(root)
+    try:
+        for folder in folders:
+            inner = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=current)
+            os.close(current)
+            current = inner
+        return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=current)
+    finally:
+        os.close(current)

@@ -1,0 +1,65 @@
+"""What a person writes about tools: which an agent has, and how far `exec` and `message` may go."""
+
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import BaseModel, BeforeValidator, Field
+from pydantic.alias_generators import to_camel
+
+ExecMode: TypeAlias = Literal["deny", "ask", "allow"]
+Names = Annotated[tuple[str, ...], BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)]
+EXEC_SECONDS_MAX = 600
+
+
+class ExecConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+    """How `exec` runs commands, for every agent that does not say otherwise."""
+
+    mode: ExecMode = "ask"
+    """`deny` runs nothing; `ask` waits for an approval, and refuses while there is nobody to approve; `allow` runs."""
+    timeout_seconds: Annotated[float, Field(gt=0, le=EXEC_SECONDS_MAX)] = 60
+    """How long one command may run; the model can ask for less, and for more up to 600."""
+    output_bytes: Annotated[int, Field(ge=1024)] = 1_048_576
+    """How much of a command's output is kept, its beginning and its end; a command that writes 16 MiB is stopped."""
+    parallel: Annotated[int, Field(ge=1)] = 4
+    """Commands of one agent that run at the same time; one more is told to wait."""
+
+
+class AgentExecConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+    """The same inside an agent: what is set here wins."""
+
+    mode: ExecMode | None = None
+    """As `tools.exec.mode`, for this agent."""
+    timeout_seconds: Annotated[float, Field(gt=0, le=EXEC_SECONDS_MAX)] | None = None
+    """As `tools.exec.timeoutSeconds`, for this agent."""
+    output_bytes: Annotated[int, Field(ge=1024)] | None = None
+    """As `tools.exec.outputBytes`, for this agent."""
+    parallel: Annotated[int, Field(ge=1)] | None = None
+    """As `tools.exec.parallel`, for this agent."""
+
+
+class MessageConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+    """Where the `message` tool may send, besides the chat it was asked in."""
+
+    targets: Names = ()
+    """Other chats, as `channel:chat` or `channel:account:chat`, for example `feishu:oc_0123456789abcdef`."""
+
+
+class ToolsConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+    """The top-level `tools:` section."""
+
+    exec: ExecConfig = ExecConfig()
+
+
+class AgentToolsConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+    """Inside an agent: which tools it has."""
+
+    allow: Names = ("read", "ls", "message")
+    """Names of tools; `*` means every one there is."""
+    deny: Names = ()
+    """Names to leave out; wins over `allow`."""
+    exec: AgentExecConfig = AgentExecConfig()
+    message: MessageConfig = MessageConfig()
+
+
+def effective_exec(everybody: ExecConfig, agent: AgentToolsConfig) -> ExecConfig:
+    """The agent's own settings over those for everybody."""
+    return everybody.model_copy(update=agent.exec.model_dump(exclude_none=True))

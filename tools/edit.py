@@ -1,0 +1,84 @@
+"""`edit`: replace one passage of a file, found by its exact text."""
+
+import asyncio
+from typing import ClassVar
+
+from pydantic import Field
+
+from tools.tool import Arguments, Call, Effect, Text, ToolError, ToolResult
+from tools.workspace import Workspace
+
+FILE_BYTES_MAX = 8 * 1024 * 1024
+
+
+class EditArguments(Arguments):
+    file_path: str = Field(description="The file, relative to the workspace.")
+    old_text: str = Field(description="The passage to replace, exactly as it stands; it must occur exactly once.")
+    new_text: str = Field(description="What takes its place; empty to delete the passage.")
+
+
+class Edit:
+    name: ClassVar[str] = "edit"
+    summary: ClassVar[str] = "replace one exact passage of a file"
+    description: ClassVar[str] = (
+        "Replace one passage of a text file. `old_text` must occur exactly once: give enough of its surroundings. "
+        "The file's line endings are kept."
+    )
+    effect: ClassVar[Effect] = "once"
+    arguments: ClassVar[type[Arguments]] = EditArguments
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+
+    async def run(self, arguments: EditArguments, call: Call) -> ToolResult:
+        """Raises ToolError."""
+        return await asyncio.to_thread(self._edit, arguments)
+
+    def _edit(self, arguments: EditArguments) -> ToolResult:
+        path = arguments.file_path
+        with self._workspace.reading(path) as fd:
+            version = self._workspace.version(fd)
+            if version.size > FILE_BYTES_MAX:
+                raise ToolError("TOO_LARGE", f"{path!r} is larger than {FILE_BYTES_MAX} bytes; use another way")
+            with open(fd, "rb", closefd=False) as file:
+                data = file.read(FILE_BYTES_MAX + 1)
+        try:
+            text = data.decode()
+        except UnicodeDecodeError:
+            raise ToolError("NOT_TEXT", f"{path!r} is not UTF-8 text") from None
+        changed = replaced(text, arguments.old_text, arguments.new_text)
+        try:
+            new_data = changed.encode()
+        except UnicodeEncodeError:
+            raise ToolError("INVALID_ARGUMENT", "'new_text' holds half a character; write it whole") from None
+        name = self._workspace.write(path, new_data, expected=version)
+        return ToolResult(
+            content=(Text(text=f"Edited {name} ({len(new_data)} bytes)"),),
+            details={"bytesWritten": len(new_data), "path": name},
+        )
+
+
+def replaced(text: str, old: str, new: str) -> str:
+    """`text` with its one `old` replaced. A model writes `\\n`; in a CRLF file it means CRLF. Raises ToolError."""
+    if not old:
+        raise ToolError("INVALID_ARGUMENT", "'old_text' is empty; name the passage to replace")
+    if old == new:
+        raise ToolError("INVALID_ARGUMENT", "'old_text' and 'new_text' are the same")
+    if "\r\n" in text and not _count(text, old):
+        old, new = (part.replace("\r\n", "\n").replace("\n", "\r\n") for part in (old, new))
+    found = _count(text, old)
+    if found == 0:
+        raise ToolError("NO_MATCH", "'old_text' does not occur in the file; read it again and copy the passage exactly")
+    if found > 1:
+        raise ToolError("MANY_MATCHES", f"'old_text' occurs {found} times; give more of its surroundings", found=found)
+    if "\r\n" in text and "\r\n" in old:
+        new = new.replace("\r\n", "\n").replace("\n", "\r\n")
+    return text.replace(old, new)
+
+
+def _count(text: str, old: str) -> int:
+    """Every place, overlapping ones too."""
+    count, at = 0, text.find(old)
+    while at >= 0:
+        count, at = count + 1, text.find(old, at + 1)
+    return count

@@ -1,0 +1,44 @@
+"""`ls`: what is in a folder of the workspace."""
+
+import asyncio
+from typing import ClassVar
+
+from pydantic import Field
+
+from tools.tool import Arguments, Call, Effect, Text, ToolResult
+from tools.workspace import Workspace
+
+ENTRIES_MAX = 500
+
+
+class LsArguments(Arguments):
+    path: str = Field(default=".", description="The folder, relative to the workspace; the workspace if left out.")
+
+
+class Ls:
+    name: ClassVar[str] = "ls"
+    summary: ClassVar[str] = "list a folder of the workspace"
+    description: ClassVar[str] = (
+        f"List a folder of the workspace: one name a line, sorted, folders with a trailing slash. "
+        f"Shows at most {ENTRIES_MAX} names."
+    )
+    effect: ClassVar[Effect] = "safe"
+    arguments: ClassVar[type[Arguments]] = LsArguments
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+
+    async def run(self, arguments: LsArguments, call: Call) -> ToolResult:
+        """Raises ToolError."""
+        entries = await asyncio.to_thread(self._workspace.entries, arguments.path)
+        names = sorted(_shown(entry.name) + ("/" if entry.is_folder else "") for entry in entries)
+        listing = "\n".join(names[:ENTRIES_MAX]) or "(empty folder)"
+        if len(names) > ENTRIES_MAX:
+            listing += f"\n[… {len(names) - ENTRIES_MAX} more; list a subfolder]"
+        return ToolResult(content=(Text(text=listing),), details={"entries": len(names)})
+
+
+def _shown(name: str) -> str:
+    """A name keeps to its line; bytes that are no UTF-8 show as a replacement."""
+    clean = name.encode("utf-8", errors="replace").decode()
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in clean)

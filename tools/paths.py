@@ -1,0 +1,55 @@
+"""Which paths a model may name, before anything is opened: a pure function from what it wrote to a relative path."""
+
+import os
+from pathlib import PurePosixPath
+
+from tools.tool import ToolError
+
+PATH_BYTES_MAX = 4_096
+_SHELL_FILES = (".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".profile", ".zshrc", ".zshenv", ".zprofile")
+
+
+def relative(path: str, root: str) -> str:
+    """The path beneath the workspace; `.` for the workspace itself. Raises ToolError.
+
+    Absolute paths are accepted where they start with the workspace's own path. Nothing is expanded: `~` and `$` are
+    ordinary characters of a name, except that a leading `~` is surely a mistake.
+    """
+    try:
+        size = len(path.encode())
+    except UnicodeEncodeError:
+        raise ToolError("INVALID_ARGUMENT", "the path holds half a character") from None
+    if "\0" in path or size > PATH_BYTES_MAX or not path.strip():
+        raise ToolError("INVALID_ARGUMENT", "that is not a usable path")
+    if path.startswith("~"):
+        raise ToolError("INVALID_ARGUMENT", "`~` is not expanded; use a path relative to the workspace")
+    if path.startswith("/"):
+        inside = os.path.normpath(path)
+        if inside != root and not inside.startswith(root.rstrip("/") + "/"):
+            raise not_found(path)
+        path = os.path.relpath(inside, root)
+    parts: list[str] = []
+    for part in PurePosixPath(path).parts:
+        if part != "..":
+            parts.append(part)
+        elif not parts:
+            raise not_found(path)
+        else:
+            parts.pop()
+    return "/".join(parts) or "."
+
+
+def is_protected(path: str) -> bool:
+    """Whether tools may not write there, whatever exists: what the gateway reads, and what others would run."""
+    parts = [part.casefold() for part in PurePosixPath(path).parts]
+    if parts[:1] == ["skills"]:
+        return True
+    return any(
+        part in (".git", ".gitmodules", ".ssh") or part.startswith(".env") or part in _SHELL_FILES for part in parts
+    )
+
+
+def not_found(path: str) -> ToolError:
+    """One answer for what is missing and for what lies outside, so that neither can be told from the other."""
+    shown = path if len(path) <= 200 else path[:200] + "…"
+    return ToolError("NOT_FOUND", f"there is no {shown!r} in the workspace; `ls` shows what there is")

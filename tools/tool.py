@@ -1,0 +1,111 @@
+"""The port of a tool, and what passes through it: arguments in, a result out.
+
+A tool is one object per agent. It says what it is called, what it takes (a pydantic model, from which the schema is
+made) and what a crash in the middle of it would mean; `Toolbox` checks, runs and turns every mistake into a result
+the model can act on. Approval and policy are not here.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, Protocol, TypeAlias
+
+from pydantic import BaseModel
+
+from channels.message import MessageContext
+
+Effect: TypeAlias = Literal["safe", "keyed", "once"]
+"""What a second run would do. `safe`: only reads. `keyed`: repeats harmlessly under the same idempotency key.
+`once`: may have happened, so after a crash it is never run again."""
+
+
+class Arguments(BaseModel, extra="forbid", strict=True, frozen=True):
+    """Base of every tool's arguments: closed, strict, members described."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Text:
+    """Words for the model."""
+
+    text: str
+    type: Literal["text"] = "text"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Image:
+    """A picture for the model. `data` is base64; `media_type` is what the bytes are, not what the name says."""
+
+    media_type: str
+    data: str
+    name: str | None = None
+    type: Literal["image"] = "image"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ToolResult:
+    """What a call gave: `content` for the model, `details` for programs (never sent to a model)."""
+
+    content: tuple[Text | Image, ...]
+    details: Mapping[str, Any] = field(default_factory=dict)
+    is_error: bool = False
+
+
+class ToolError(Exception):
+    """A call that failed in a way the model can act on.
+
+    `code` stands literally in the result (`INVALID_ARGUMENT`, `NOT_FOUND`, `EXEC_DENIED`, …); `message` says what to
+    do about it and shows nothing from outside the workspace.
+    """
+
+    def __init__(self, code: str, message: str, *, retryable: bool = False, **details: Any) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.retryable = retryable
+        self.details = details
+
+
+class Messenger(Protocol):
+    """How a tool sends to a chat; the gateway supplies it."""
+
+    async def send(self, *, channel: str, account: str, chat: str, thread: str | None, text: str, key: str) -> str:
+        """Send `text` at once, split as the channel needs, and return the platform's id of the first part.
+
+        Raises `ToolError` where the channel is unknown or the platform did not take it. The same `key` never makes
+        a second message where the platform dedupes.
+        """
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Call:
+    """The circumstances of one call. `key` is the same however often the call is repeated."""
+
+    id: str
+    key: str
+    message: MessageContext
+    """The message that the running turn answers."""
+
+
+class Tool(Protocol):
+    """One thing an agent can do."""
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    """One line for the prompt's list."""
+    description: ClassVar[str]
+    """For the model, in the request's tool list: what it does, limits, what it answers."""
+    effect: ClassVar[Effect]
+    arguments: ClassVar[type[Arguments]]
+
+    async def run(self, arguments: Any, call: Call) -> ToolResult:
+        """Do it. `arguments` is an instance of the tool's own model. Raises `ToolError`."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ToolSpec:
+    """A tool as a model provider is told of it. `input_schema` is in the house form: closed object, no `$ref`, no
+    unions, no defaults, optional members simply not in `required`."""
+
+    name: str
+    summary: str
+    description: str
+    input_schema: Mapping[str, Any]

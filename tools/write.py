@@ -1,0 +1,39 @@
+"""`write`: a whole file, new or replaced."""
+
+import asyncio
+from typing import ClassVar
+
+from pydantic import Field
+
+from tools.tool import Arguments, Call, Effect, Text, ToolError, ToolResult
+from tools.workspace import Workspace
+
+
+class WriteArguments(Arguments):
+    file_path: str = Field(description="The file, relative to the workspace. Missing folders are made.")
+    content: str = Field(description="The whole content of the file.")
+
+
+class Write:
+    name: ClassVar[str] = "write"
+    summary: ClassVar[str] = "create a file, or replace a whole one"
+    description: ClassVar[str] = (
+        "Create a file in the workspace or replace a whole one, atomically. For a change within a file use `edit`."
+    )
+    effect: ClassVar[Effect] = "safe"  # the same content again is the same file
+    arguments: ClassVar[type[Arguments]] = WriteArguments
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+
+    async def run(self, arguments: WriteArguments, call: Call) -> ToolResult:
+        """Raises ToolError."""
+        try:
+            data = arguments.content.encode()
+        except UnicodeEncodeError:
+            raise ToolError("INVALID_ARGUMENT", "'content' holds half a character; write it whole") from None
+        name = await asyncio.to_thread(self._workspace.write, arguments.file_path, data)
+        return ToolResult(
+            content=(Text(text=f"Wrote {name} ({len(data)} bytes)"),),
+            details={"bytesWritten": len(data), "path": name},
+        )
