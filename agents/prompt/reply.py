@@ -30,7 +30,7 @@ def _sent_lines(text: str) -> Iterator[str]:
     fence = ""
     fell_out = blank = False
     for line in text.split("\n"):
-        kept = line.replace(SILENT, "")
+        kept = _without_token(line)
         opening = _FENCE.fullmatch(line)
         if fence:
             if opening and opening[1].startswith(fence) and not opening[2].strip():
@@ -40,7 +40,7 @@ def _sent_lines(text: str) -> Iterator[str]:
         else:
             kept = "" if _MEDIA.fullmatch(kept) else _without_tags(kept)
         if kept != line:
-            kept = kept.rstrip()
+            kept = kept.rstrip() if line[:1].isspace() else kept.strip()
             if not kept or (SILENT in line and _says_nothing(kept)):
                 fell_out = True
                 continue
@@ -48,6 +48,12 @@ def _sent_lines(text: str) -> Iterator[str]:
             continue
         fell_out, blank = False, not kept.strip()
         yield kept
+
+
+def _without_token(line: str) -> str:
+    while SILENT in line:  # taking one out may put another together
+        line = line.replace(SILENT, "")
+    return line
 
 
 def _without_tags(line: str) -> str:

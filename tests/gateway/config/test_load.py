@@ -246,9 +246,8 @@ _keys = st.sampled_from(
 _values = st.sampled_from(
     [None, True, 0, 1, -1, 1.5, "", "a", "*", "${A}", "${B:-7}", "demo/guide", "anthropic/x", "x/y"]
 )
-_data: st.SearchStrategy[Any] = st.recursive(
-    _values, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_keys, inner, max_size=4), max_leaves=12
-)
+_deep = _values | st.lists(_values, max_size=3) | st.dictionaries(_keys, _values, max_size=4)
+_data: st.SearchStrategy[Any] = _deep | st.lists(_deep, max_size=3) | st.dictionaries(_keys, _deep, max_size=4)
 _agent = st.dictionaries(_keys, _data, max_size=4).map(lambda extra: {"id": "a", **extra})
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import pytest
@@ -209,28 +209,21 @@ async def test_one_bad_operation_does_not_take_its_group_with_it(store: SqliteSt
     assert len({outcome.turn for outcome in outcomes if isinstance(outcome, Acceptance)}) == 10
 
 
-def test_a_second_gateway_on_the_same_file_is_kept_out(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with opened(tmp_path / "clawgate.db"):
-            with pytest.raises(DatabaseInUse, match=r"database\.url"):
-                SqliteStore(tmp_path / "clawgate.db")
-
-    asyncio.run(scenario())
+async def test_a_second_gateway_on_the_same_file_is_kept_out(tmp_path: Path) -> None:
+    async with opened(tmp_path / "clawgate.db"):
+        with pytest.raises(DatabaseInUse, match=r"database\.url"):
+            SqliteStore(tmp_path / "clawgate.db")
 
 
 def test_a_database_of_a_newer_version_is_refused_and_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "clawgate.db"
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA user_version=999")
-    connection.close()
     with pytest.raises(DatabaseTooNew):
         SqliteStore(path)
 
 
-def test_the_database_is_readable_by_its_owner_only(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with opened(tmp_path / "data" / "clawgate.db"):
-            assert (tmp_path / "data" / "clawgate.db").stat().st_mode & 0o077 == 0
-            assert (tmp_path / "data").stat().st_mode & 0o066 == 0  # others may pass through to a workspace, not look
-
-    asyncio.run(scenario())
+async def test_the_database_is_readable_by_its_owner_only(tmp_path: Path) -> None:
+    async with opened(tmp_path / "data" / "clawgate.db"):
+        assert (tmp_path / "data" / "clawgate.db").stat().st_mode & 0o077 == 0
+        assert (tmp_path / "data").stat().st_mode & 0o066 == 0  # others may pass through to a workspace, not look

@@ -1,0 +1,240 @@
+"""The gateway as a process: started from the command line, killed, stopped, started again."""
+
+import asyncio
+import json
+import os
+import re
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+import pytest
+
+from agents.providers.anthropic_emulator import AnthropicEmulator
+from agents.providers.anthropic_script import Turn, calls, says, text_block
+from channels.feishu.emulator import FeishuEmulator
+from gateway.loopback import serve_on_loopback
+from tests.running import ALICE, ALICE_CHAT, SECRETS, config_text, feishu_emulator
+
+ROOT = Path(__file__).resolve().parents[2]
+START_SECONDS = 30.0
+
+
+@dataclass
+class Process:
+    """`python -m gateway serve`, and everything it wrote."""
+
+    process: asyncio.subprocess.Process
+    url: str = ""
+    output: list[str] = field(default_factory=list)
+    _reading: asyncio.Task[None] | None = None
+
+    async def ready(self) -> None:
+        self._reading = asyncio.create_task(self._read())
+        async with asyncio.timeout(START_SECONDS):
+            while not self.url:
+                await asyncio.sleep(0.01)
+            async with httpx.AsyncClient(trust_env=False) as client:
+                while True:
+                    with suppress(httpx.TransportError):
+                        if (await client.get(f"{self.url}/readyz")).status_code == 200:
+                            return
+                    await asyncio.sleep(0.01)
+
+    async def _read(self) -> None:
+        assert self.process.stdout is not None
+        while line := (await self.process.stdout.readline()).decode():
+            self.output.append(line)
+            if found := re.search(r"listens on (http://\S+)", line):
+                self.url = found[1]
+
+    async def wrote(self, text: str) -> None:
+        async with asyncio.timeout(START_SECONDS):
+            while not any(text in line for line in self.output):
+                await asyncio.sleep(0.005)
+
+    async def end(self, number: signal.Signals) -> int:
+        self.process.send_signal(number)
+        code = await asyncio.wait_for(self.process.wait(), START_SECONDS)
+        if self._reading is not None:
+            await self._reading
+        return code
+
+
+@asynccontextmanager
+async def started(config: Path) -> AsyncIterator[Process]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "gateway", "serve", "--config", str(config), "--port", "0",
+        cwd=ROOT,
+        env={"PATH": os.environ["PATH"], "HOME": str(config.parent), "UNRELATED_SECRET": "canary-unrelated-91827", **SECRETS},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )  # fmt: skip
+    run = Process(process)
+    try:
+        await run.ready()
+        yield run
+    finally:
+        if process.returncode is None:
+            await run.end(signal.SIGKILL)
+        if run._reading is not None:
+            await run._reading
+
+
+@asynccontextmanager
+async def platforms(
+    folder: Path, *, agents: str | None = None, level: str = "info"
+) -> AsyncIterator[tuple[FeishuEmulator, AnthropicEmulator, Path]]:
+    feishu, anthropic = feishu_emulator(), AnthropicEmulator(api_key=SECRETS["ANTHROPIC_API_KEY"])
+    async with serve_on_loopback(feishu.app) as feishu_url, serve_on_loopback(anthropic.app) as anthropic_url:
+        text = config_text(feishu_url=feishu_url, anthropic_url=anthropic_url)
+        config = folder / "config.yaml"
+        config.write_text(text.replace("level: warning", f"level: {level}"), encoding="utf-8")
+        yield feishu, anthropic, config
+
+
+async def say(run: Process, feishu: FeishuEmulator, text: str) -> None:
+    event = feishu.text_event(text, sender=ALICE, chat=ALICE_CHAT)
+    assert (await feishu.push(f"{run.url}/webhooks/feishu/default", event)).status_code == 200
+
+
+NEVER = Turn(blocks=(text_block("x"),), pause_seconds=60.0)
+
+
+async def test_killed_in_the_middle_of_a_turn_it_goes_on_where_the_journal_ends(tmp_path: Path) -> None:
+    async with platforms(tmp_path) as (feishu, anthropic, config):
+        anthropic.script = [calls(("write", {"file_path": "a.txt", "content": "one"})), NEVER]
+        async with started(config) as run:
+            await say(run, feishu, "write it")
+            while len(anthropic.requests) < 2:
+                await asyncio.sleep(0.005)
+            assert await run.end(signal.SIGKILL) == -signal.SIGKILL
+        anthropic.script = [says("written")]
+        async with started(config):
+            (reply,) = await feishu.sent(1)
+        assert reply.text == "written"
+        assert len(anthropic.requests) == 3
+        again = anthropic.requests[2].body["messages"]
+        assert [message["role"] for message in again] == ["user", "assistant", "user"]
+        assert "Wrote a.txt" in json.dumps(again)
+        assert again == anthropic.requests[1].body["messages"]
+
+
+async def test_killed_while_a_command_runs_the_command_is_not_run_again(tmp_path: Path) -> None:
+    async with platforms(tmp_path) as (feishu, anthropic, config):
+        config.write_text(config.read_text(encoding="utf-8") + "\ntools: { exec: { mode: allow } }\n", encoding="utf-8")
+        anthropic.script = [calls(("exec", {"command": "echo ran >> ran.txt; sleep 60"}))]
+        ran = tmp_path / "data" / "workspaces" / "helper" / "ran.txt"
+        async with started(config) as run:
+            await say(run, feishu, "run it")
+            while not ran.exists():
+                await asyncio.sleep(0.005)
+            await run.end(signal.SIGKILL)
+        anthropic.script = [says("I was interrupted")]
+        async with started(config):
+            (reply,) = await feishu.sent(1)
+        assert reply.text == "I was interrupted"
+        assert "INTERRUPTED" in json.dumps(anthropic.requests[-1].body["messages"])
+        assert ran.read_text() == "ran\n"
+
+
+async def test_stopped_politely_it_ends_with_zero_and_an_unfinished_turn_goes_on_after_the_next_start(
+    tmp_path: Path,
+) -> None:
+    async with platforms(tmp_path) as (feishu, anthropic, config):
+        config.write_text(config.read_text(encoding="utf-8") + "\nlimits: { graceSeconds: 0.2 }\n", encoding="utf-8")
+        anthropic.script = [NEVER]
+        async with started(config) as run:
+            await say(run, feishu, "hello")
+            while not anthropic.requests:
+                await asyncio.sleep(0.005)
+            assert await run.end(signal.SIGTERM) == 0
+            assert any("gateway_stopped" in line for line in run.output)
+        anthropic.script = [says("here I am")]
+        async with started(config) as run:
+            (reply,) = await feishu.sent(1)
+            assert await run.end(signal.SIGINT) == 0
+        assert reply.text == "here I am"
+
+
+async def test_nothing_it_writes_holds_a_secret_or_what_people_say(tmp_path: Path) -> None:
+    async with platforms(tmp_path, level="debug") as (feishu, anthropic, config):
+        feishu.fail_next("/reply", status=503, code=1)
+        anthropic.script = [calls(("ls", {}), ("read", {"file_path": "../x"})), says("my-own-words-91827")]
+        async with started(config) as run:
+            await say(run, feishu, "their-words-91827")
+            await feishu.sent(1)
+            await feishu.deliver(f"{run.url}/webhooks/feishu/default", {}, b'{"encrypt": "their-words-91827"}')
+            await run.end(signal.SIGTERM)
+        written = "".join(run.output)
+        assert "turn_finished" in written
+        assert [word for word in re.findall(r"\S*91827\S*", written)] == []
+        for line in run.output:
+            if line.startswith("{"):
+                json.loads(line)
+
+
+async def ask(*arguments: str, cwd: Path = ROOT, **environment: str) -> tuple[int, str]:
+    """The exit code and everything a command wrote."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "gateway", *arguments,
+        cwd=cwd,
+        env={"PATH": os.environ["PATH"], "HOME": str(cwd), **environment},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )  # fmt: skip
+    output, _ = await process.communicate()
+    assert process.returncode is not None
+    return process.returncode, output.decode()
+
+
+async def test_the_shipped_config_is_sound_and_says_what_to_do_next() -> None:
+    code, output = await ask("check")
+    assert code == 0
+    assert "FEISHU_APP_ID" in output
+    assert "demo/guide" in output
+
+
+async def test_a_mistake_in_the_config_is_one_line_with_its_place_and_its_fix(tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        "agents:\n  list:\n    - id: a\n      nmae: x\n      tools: { allow: [raed] }\n", encoding="utf-8"
+    )
+    for command in ("check", "serve"):
+        code, output = await ask(command, "--config", str(config))
+        assert code == 1
+        lines = output.strip().splitlines()
+        assert lines[0] == f'{config}:4:7: agents.list[0].nmae: unknown key — did you mean "name"?'
+        assert "raed" in lines[1]
+        assert len(lines) == 2
+
+
+async def test_a_second_gateway_on_the_same_database_says_so_and_stops(tmp_path: Path) -> None:
+    async with platforms(tmp_path) as (_, _, config), started(config):
+        code, output = await ask("serve", "--config", str(config), "--port", "0", **SECRETS)
+        assert code == 1
+        assert "database.url" in output
+        assert "Traceback" not in output
+
+
+async def test_a_foreign_package_of_our_name_is_noticed(tmp_path: Path) -> None:
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools" / "__init__.py").write_text("raise SystemExit('foreign code ran')")
+    code, output = await ask("check", cwd=tmp_path, PYTHONPATH=str(ROOT))
+    assert code == 1
+    assert "'tools' would come from" in output
+    assert "foreign code ran" not in output
+
+
+@pytest.mark.parametrize("arguments", [(), ("serve",), ("check",), ("demo",)])
+async def test_help_names_what_there_is(arguments: tuple[str, ...]) -> None:
+    code, output = await ask(*arguments, "--help")
+    assert code == 0
+    for word in {(): "serve check demo", ("serve",): "--config --host --port", ("demo",): "--json"}.get(
+        arguments, ""
+    ).split():
+        assert word in output
