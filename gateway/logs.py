@@ -70,7 +70,16 @@ def configure(
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(level.upper())
-    for talkative in ("httpx", "httpx2", "httpcore", "httpcore2", "anthropic", "uvicorn.access", "asyncio"):
+    for talkative in (
+        "httpx",
+        "httpx2",
+        "httpcore",
+        "httpcore2",
+        "anthropic",
+        "uvicorn.access",
+        "uvicorn.error",
+        "asyncio",
+    ):
         logging.getLogger(talkative).setLevel(logging.WARNING)
 
 

@@ -6,7 +6,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -70,7 +70,7 @@ async def started(config: Path) -> AsyncIterator[Process]:
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "gateway", "serve", "--config", str(config), "--port", "0",
         cwd=ROOT,
-        env={"PATH": os.environ["PATH"], "HOME": str(config.parent), "UNRELATED_SECRET": "canary-unrelated-91827", **SECRETS},
+        env={"PATH": os.environ["PATH"], "HOME": str(config.parent), "UNRELATED": "canary-unrelated-91827", **SECRETS},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )  # fmt: skip
@@ -172,18 +172,18 @@ async def test_nothing_it_writes_holds_a_secret_or_what_people_say(tmp_path: Pat
             await run.end(signal.SIGTERM)
         written = "".join(run.output)
         assert "turn_finished" in written
-        assert [word for word in re.findall(r"\S*91827\S*", written)] == []
+        assert re.findall(r"\S*91827\S*", written) == []
         for line in run.output:
             if line.startswith("{"):
                 json.loads(line)
 
 
-async def ask(*arguments: str, cwd: Path = ROOT, **environment: str) -> tuple[int, str]:
+async def ask(*arguments: str, cwd: Path = ROOT, more: Mapping[str, str] | None = None) -> tuple[int, str]:
     """The exit code and everything a command wrote."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "gateway", *arguments,
         cwd=cwd,
-        env={"PATH": os.environ["PATH"], "HOME": str(cwd), **environment},
+        env={"PATH": os.environ["PATH"], "HOME": str(cwd), **(more or {})},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )  # fmt: skip
@@ -215,7 +215,7 @@ async def test_a_mistake_in_the_config_is_one_line_with_its_place_and_its_fix(tm
 
 async def test_a_second_gateway_on_the_same_database_says_so_and_stops(tmp_path: Path) -> None:
     async with platforms(tmp_path) as (_, _, config), started(config):
-        code, output = await ask("serve", "--config", str(config), "--port", "0", **SECRETS)
+        code, output = await ask("serve", "--config", str(config), "--port", "0", more=SECRETS)
         assert code == 1
         assert "database.url" in output
         assert "Traceback" not in output
@@ -224,17 +224,18 @@ async def test_a_second_gateway_on_the_same_database_says_so_and_stops(tmp_path:
 async def test_a_foreign_package_of_our_name_is_noticed(tmp_path: Path) -> None:
     (tmp_path / "tools").mkdir()
     (tmp_path / "tools" / "__init__.py").write_text("raise SystemExit('foreign code ran')")
-    code, output = await ask("check", cwd=tmp_path, PYTHONPATH=str(ROOT))
+    code, output = await ask("check", cwd=tmp_path, more={"PYTHONPATH": str(ROOT)})
     assert code == 1
     assert "'tools' would come from" in output
     assert "foreign code ran" not in output
 
 
-@pytest.mark.parametrize("arguments", [(), ("serve",), ("check",), ("demo",)])
-async def test_help_names_what_there_is(arguments: tuple[str, ...]) -> None:
-    code, output = await ask(*arguments, "--help")
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [("", "serve check demo"), ("serve", "--config --host --port"), ("check", "--config"), ("demo", "--json")],
+)
+async def test_help_names_what_there_is(command: str, words: str) -> None:
+    code, output = await ask(*command.split(), "--help")
     assert code == 0
-    for word in {(): "serve check demo", ("serve",): "--config --host --port", ("demo",): "--json"}.get(
-        arguments, ""
-    ).split():
+    for word in words.split():
         assert word in output
