@@ -159,7 +159,7 @@ _RULES = (
     _BOUNDARY,
     # ## Safety, also as `> **## Safety:**`; not "## Safety measures"
     re.compile(
-        rf"{_LEAD}#(#)(?!#)(?:[^\w\\\n#]|_)*(?:{'|'.join(map(_heading, (*HEADINGS, INBOUND)))})(?={_BLANK}*(?:$|[^\w\s]|_))",
+        rf"{_LEAD}#(#)(?:[^\w\\\n#]|_)*(?:{'|'.join(map(_heading, (*HEADINGS, INBOUND)))})(?={_BLANK}*(?:$|[^\w\s]|_))",
         re.MULTILINE,
     ),
     re.compile(rf"[(\[{{<]{_GAP}{{0,8}}(?:un)?trusted([^\w\\\n]{{0,3}})metadata"),

@@ -34,8 +34,9 @@ def test_a_missing_workspace_and_empty_files_give_nothing(tmp_path: Path) -> Non
 def test_a_long_file_is_cut_at_twenty_thousand_characters_with_a_note(tmp_path: Path) -> None:
     put(tmp_path / "AGENTS.md", "汉" * 20_000)
     put(tmp_path / "SOUL.md", "😀" * 20_001)
-    put(tmp_path / "TOOLS.md", " " * 90_000 + "late")
-    (_, whole), (_, cut), *_ = WorkspaceFiles(tmp_path).read("direct")
+    put(tmp_path / "TOOLS.md", "early" + " " * 90_000 + "late")
+    (_, whole), (_, cut), (_, hollow) = WorkspaceFiles(tmp_path).read("direct")
+    assert hollow.startswith("early\n\n[Cut here: TOOLS.md")
     assert whole == "汉" * 20_000
     assert cut.startswith("😀" * 20_000 + "\n\n[Cut here: SOUL.md is longer")
     assert cut.count("😀") == 20_000
@@ -57,7 +58,8 @@ def test_links_pipes_folders_and_second_names_are_passed_over(tmp_path: Path) ->
     workspace = tmp_path / "workspace"
     workspace.mkdir()
     (workspace / "AGENTS.md").symlink_to(secret)
-    (workspace / "SOUL.md").hardlink_to(secret)
+    put(tmp_path / "other", "secret")
+    (workspace / "SOUL.md").hardlink_to(tmp_path / "other")
     os.mkfifo(workspace / "IDENTITY.md")
     (workspace / "USER.md").mkdir()
     (workspace / "TOOLS.md").symlink_to("/dev/zero")

@@ -1,0 +1,124 @@
+"""The house rules that a machine can hold: what the documents name exists, and what the files promise is so."""
+
+import re
+import shutil
+import stat
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+from gateway.guard import PACKAGES, foreign_packages
+
+ROOT = Path(__file__).resolve().parents[1]
+READMES = [ROOT / "README.md", ROOT / "README.zh-CN.md"]
+DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("channels/*/README.md")]
+MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
+DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
+
+
+def test_the_top_level_is_the_agreed_one() -> None:
+    agreed = "pyproject.toml config.yaml gateway channels agents skills tools tests Dockerfile docker-compose.yml"
+    assert [name for name in agreed.split() if not (ROOT / name).exists()] == []
+
+
+def test_both_readmes_open_with_the_same_commands_and_have_the_same_sections() -> None:
+    commands = [
+        re.findall(r"^(make \w+|python -m gateway \w+|docker compose \w+)", p.read_text(), re.M) for p in READMES
+    ]
+    sections = [len(re.findall(r"^## ", path.read_text(), re.M)) for path in READMES]
+    each_other = {"README.md", "README.zh-CN.md"}
+    links = [sorted(set(re.findall(r"\]\(([^)#]+)\)", path.read_text())) - each_other) for path in READMES]
+    assert commands[0] == commands[1]
+    assert commands[0][:2] == ["make run", "make test"]
+    assert sections[0] == sections[1]
+    assert links[0] == links[1]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_link_and_every_named_make_target_exists(document: Path) -> None:
+    text = document.read_text(encoding="utf-8")
+    links = [link for link in re.findall(r"\]\(([^)#\s]+)\)", text) if "://" not in link]
+    assert [link for link in links if not (document.parent / link).exists()] == []
+    targets = set(re.findall(r"^([a-z]+):", MAKEFILE, re.M))
+    assert set(re.findall(r"`?\bmake ([a-z]+)`", text)) <= targets
+
+
+def test_every_file_the_architecture_names_exists() -> None:
+    named = re.findall(
+        r"`((?:gateway|agents|tools|skills|channels)/[\w/]+\.py)`", (ROOT / "ARCHITECTURE.md").read_text()
+    )
+    assert len(named) > 10
+    assert [name for name in named if not (ROOT / name).is_file()] == []
+
+
+def test_the_container_copies_what_there_is_and_starts_what_there_is() -> None:
+    copied = [word for line in re.findall(r"^COPY (.+)$", DOCKERFILE, re.M) for word in line.split()[:-1]]
+    assert [name for name in copied if not (ROOT / name).exists()] == []
+    assert set(PACKAGES) <= set(copied)
+    ignored = set((ROOT / ".dockerignore").read_text().split())
+    assert not ignored & set(copied)
+    (command,) = re.findall(r"^CMD (\[.+\])$", DOCKERFILE, re.M)
+    assert yaml.safe_load(command)[:4] == ["python", "-m", "gateway", "serve"]
+    assert re.search(r"^USER (?!root)\w+", DOCKERFILE, re.M)
+    assert "/readyz" in DOCKERFILE
+
+
+def test_compose_gives_a_stop_more_time_than_the_gateway_takes() -> None:
+    (service,) = COMPOSE["services"].values()
+    from gateway.limits import LimitsConfig
+
+    assert int(service["stop_grace_period"].removesuffix("s")) > LimitsConfig().grace_seconds
+    assert service["build"] == "."
+    config = (ROOT / "config.yaml").read_text(encoding="utf-8")
+    assert [name for name in service["environment"] if name not in config] == []
+
+
+def test_ci_runs_what_the_readme_tells_a_newcomer_to_type() -> None:
+    script = ROOT / ".ci" / "run"
+    assert script.stat().st_mode & stat.S_IXUSR
+    assert "make check test" in script.read_text()
+
+
+@pytest.mark.parametrize("name", ["requirements.txt", "requirements-dev.txt"])
+def test_the_lock_pins_by_hash_names_no_host_and_covers_the_project(name: str) -> None:
+    text = (ROOT / name).read_text()
+    pins = re.findall(r"^([a-z0-9._-]+)==", text, re.M | re.I)
+    assert text.count("--hash=sha256:") >= len(pins) > 20
+    assert "://" not in text
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    wanted = [re.split(r"[>=;\[ ]", line)[0].lower() for line in project["project"]["dependencies"]]
+    assert [package for package in wanted if package not in {pin.lower() for pin in pins}] == []
+
+
+def test_our_packages_are_ours_and_a_foreign_one_is_named(tmp_path: Path) -> None:
+    assert foreign_packages(ROOT) == []
+    assert len(foreign_packages(tmp_path)) == len(PACKAGES)
+
+
+def test_starting_the_command_line_loads_no_model_sdk() -> None:
+    loaded = subprocess.run(
+        [sys.executable, "-c", "import sys, gateway.cli, gateway.gateway; print(*sys.modules)"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
+    assert {"anthropic", "openai", "lark_oapi"} & set(loaded) == set()
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="needs git to list the files")
+def test_no_committed_file_names_this_workplace() -> None:
+    files = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    words = ["/".join(("", "work", "main")), ".".join(("pypi", "org")), "files." + "pythonhosted"]
+    found = []
+    for name in files:
+        path = ROOT / name
+        if path.is_file() and path.suffix != ".png":
+            text = path.read_text(encoding="utf-8", errors="replace")
+            found += [f"{name}: {word}" for word in words if word in text]
+    assert found == []
