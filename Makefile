@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN    := .venv/bin
 
-.PHONY: run demo test check fix env lock clean
+.PHONY: run demo test check fix docs env lock clean
 
 run: .venv/.run            ## serve ./config.yaml
 	@$(BIN)/python -m gateway serve
@@ -22,6 +22,9 @@ check: .venv/.dev          ## style, types, import direction
 fix: .venv/.dev            ## what ruff can mend
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: .venv/.run           ## docs/config.md and the JSON schema, from the models
+	$(BIN)/python -m gateway.config.reference docs
 
 env: .venv/.dev            ## the environment alone
 

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 
 from agents.events import TurnEvent
-from agents.providers.anthropic_emulator import AnthropicEmulator, Script
+from agents.providers.anthropic.emulator import AnthropicEmulator, Script
 from channels.feishu.emulator import FeishuEmulator
 from gateway.config.load import load
 from gateway.gateway import Gateway

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from agents.providers.anthropic import AnthropicProvider
+from agents.providers.anthropic.provider import AnthropicProvider
 from agents.providers.config import Api, ProviderConfig, api_of
-from agents.providers.demo import DemoProvider
+from agents.providers.demo.provider import DemoProvider
 from agents.providers.provider import Provider
 
 _BUILDERS: dict[Api, Callable[[str, ProviderConfig], Provider]] = {

@@ -14,7 +14,7 @@ from typing import Any
 from agents.events import ModelAnswered, ToolFinished, ToolStarted, TurnEvent, TurnStarted
 from agents.messages import Text, message_json
 from agents.prompt.system import render
-from agents.providers.anthropic_emulator import AnthropicEmulator
+from agents.providers.anthropic.emulator import AnthropicEmulator
 from channels.feishu.emulator import FeishuEmulator
 from gateway.config.load import load
 from gateway.demo import story

@@ -6,7 +6,7 @@ demo plays it, and so does the story test: what is shown is what is tested.
 
 from pathlib import Path
 
-from agents.providers.anthropic_script import Turn, calls, says
+from agents.providers.anthropic.script import Turn, calls, says
 
 APP_ID = "cli_clawgatedemo0001"
 APP_SECRET = "demo-app-secret-not-a-real-one"

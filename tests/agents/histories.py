@@ -17,7 +17,7 @@ from agents.messages import (
     UserPart,
     Wire,
 )
-from agents.providers.anthropic_script import redacted_block, thinking_block
+from agents.providers.anthropic.script import redacted_block, thinking_block
 from tests.agents.providers.requests import MODEL, PIXEL
 from tools.tool import Image
 

@@ -19,10 +19,10 @@ from agents.messages import (
     UserMessage,
     Wire,
 )
-from agents.providers.anthropic_block_rules import Refusal
-from agents.providers.anthropic_request import wire_request
-from agents.providers.anthropic_rules import check_body
-from agents.providers.anthropic_script import thinking_block
+from agents.providers.anthropic.block_rules import Refusal
+from agents.providers.anthropic.request import wire_request
+from agents.providers.anthropic.rules import check_body
+from agents.providers.anthropic.script import thinking_block
 from agents.repair import IMAGES_MAX, repair
 from tests.agents.histories import API, OTHER, broken_histories
 from tests.agents.providers.requests import MODEL, PIXEL, asking, assistant, call, result, user

@@ -14,8 +14,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from agents.providers.anthropic_emulator import AnthropicEmulator
-from agents.providers.anthropic_script import Turn, calls, says, text_block
+from agents.providers.anthropic.emulator import AnthropicEmulator
+from agents.providers.anthropic.script import Turn, calls, says, text_block
 from channels.feishu.emulator import FeishuEmulator
 from gateway.loopback import serve_on_loopback
 from tests.running import ALICE, ALICE_CHAT, SECRETS, config_text, feishu_emulator

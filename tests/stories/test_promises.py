@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from agents.providers.anthropic_script import HTML_200, Fault, Turn, calls, says, text_block
+from agents.providers.anthropic.script import HTML_200, Fault, Turn, calls, says, text_block
 from tests.running import ALICE, ALICE_CHAT, BOB, BOB_CHAT, FEISHU, GROUP, running
 
 

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from agents.providers.anthropic_script import says
+from agents.providers.anthropic.script import says
 from gateway.demo import story
 from gateway.demo.play import Layer, play, stage
 

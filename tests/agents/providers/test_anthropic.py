@@ -10,9 +10,9 @@ from typing import Any, TypeAlias
 import pytest
 
 from agents.messages import ErrorKind, Text, Thinking, ToolCall
-from agents.providers.anthropic import AnthropicProvider
-from agents.providers.anthropic_emulator import AnthropicEmulator
-from agents.providers.anthropic_script import (
+from agents.providers.anthropic.emulator import AnthropicEmulator
+from agents.providers.anthropic.provider import AnthropicProvider
+from agents.providers.anthropic.script import (
     HTML_200,
     Fault,
     Reply,

@@ -7,10 +7,10 @@ from typing import Any
 import httpx
 import pytest
 
-from agents.providers.anthropic_block_rules import Refusal
-from agents.providers.anthropic_emulator import AnthropicEmulator
-from agents.providers.anthropic_rules import check_body, check_headers, parse_body
-from agents.providers.anthropic_script import Fault, call_block, calls, redacted_block, says, thinking_block
+from agents.providers.anthropic.block_rules import Refusal
+from agents.providers.anthropic.emulator import AnthropicEmulator
+from agents.providers.anthropic.rules import check_body, check_headers, parse_body
+from agents.providers.anthropic.script import Fault, call_block, calls, redacted_block, says, thinking_block
 from gateway.loopback import serve_on_loopback
 from tests.agents.providers.requests import MODEL, PIXEL
 

@@ -3,7 +3,7 @@
 import pytest
 
 from agents.messages import ErrorKind
-from agents.providers.anthropic_errors import from_event, from_status, output_blocked, retry_after
+from agents.providers.anthropic.errors import from_event, from_status, output_blocked, retry_after
 
 NOW = 1_790_000_000.0
 

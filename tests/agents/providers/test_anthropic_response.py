@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.messages import AssistantMessage
-from agents.providers.anthropic_response import Assembly, BadStream, parse_arguments
+from agents.providers.anthropic.response import Assembly, BadStream, parse_arguments
 from agents.providers.provider import ModelEvent, TextDelta
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.messages import AssistantMessage, Message, Text, ToolCall, ToolResultMessage
-from agents.providers.demo import DemoProvider
+from agents.providers.demo.provider import DemoProvider
 from agents.providers.provider import OneTool, System, TextDelta, ToolCallDelta, ToolCallEnd, ToolCallStart, ToolChoice
 from tests.agents.histories import broken_histories
 from tests.agents.providers.requests import LS, READ, WRITE, asking, collect, user

@@ -3,10 +3,10 @@
 import pytest
 from pydantic import ValidationError
 
-from agents.providers.anthropic import AnthropicProvider
+from agents.providers.anthropic.provider import AnthropicProvider
 from agents.providers.catalog import build_provider
 from agents.providers.config import ProviderConfig, api_of
-from agents.providers.demo import DemoProvider
+from agents.providers.demo.provider import DemoProvider
 from agents.providers.models import accepts_forced_tool, accepts_prefill, family_of, limits_of
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from agents.messages import AssistantMessage, ErrorKind, ModelError, Text
-from agents.providers.anthropic import AnthropicProvider
-from agents.providers.anthropic_emulator import AnthropicEmulator
-from agents.providers.anthropic_script import HTML_200, Fault, says
+from agents.providers.anthropic.emulator import AnthropicEmulator
+from agents.providers.anthropic.provider import AnthropicProvider
+from agents.providers.anthropic.script import HTML_200, Fault, says
 from agents.providers.config import ProviderConfig
 from agents.providers.provider import Done, ModelEvent, ModelRequest, TextDelta
 from agents.providers.retry import complete

@@ -1,12 +1,12 @@
 """What Anthropic's Messages API refuses about the messages: who speaks when, and the pairing of calls and results.
 
-Pure; raises `Refusal` with the server's status, type and wording. Single blocks are judged in `anthropic_block_rules`.
+Pure; raises `Refusal` with the server's status, type and wording. Single blocks are judged in `block_rules`.
 """
 
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
-from agents.providers.anthropic_block_rules import ROLES, check_block, closed, refuse
+from agents.providers.anthropic.block_rules import ROLES, check_block, closed, refuse
 from agents.providers.models import accepts_prefill
 
 MESSAGES_MAX = 100_000

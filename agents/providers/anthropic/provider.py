@@ -18,9 +18,9 @@ from urllib.parse import urlsplit
 import structlog
 
 from agents.messages import ModelError
-from agents.providers.anthropic_errors import from_event, from_status, output_blocked
-from agents.providers.anthropic_request import API, wire_request
-from agents.providers.anthropic_response import Assembly, BadStream
+from agents.providers.anthropic.errors import from_event, from_status, output_blocked
+from agents.providers.anthropic.request import API, wire_request
+from agents.providers.anthropic.response import Assembly, BadStream
 from agents.providers.config import ProviderConfig
 from agents.providers.provider import Done, ModelEvent, ModelRequest
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agents.messages import AssistantMessage, Message, Text, ToolCall, ToolResultMessage, UserMessage
-from agents.providers.demo_words import Said, closing, script_source
+from agents.providers.demo.words import Said, closing, script_source
 from agents.providers.provider import ModelRequest, OneTool
 
 STEPS_MAX = 4

@@ -1,7 +1,7 @@
 """What Anthropic's Messages API refuses, as pure functions: the request around the messages.
 
 The emulator asks here before it answers, and tests ask directly. A refusal carries the real status, type and wording.
-The rules of the messages themselves are in `anthropic_message_rules`.
+The rules of the messages themselves are in `message_rules`.
 """
 
 import re
@@ -10,8 +10,8 @@ from typing import Any
 
 import orjson
 
-from agents.providers.anthropic_block_rules import Refusal, check_text, closed, refuse
-from agents.providers.anthropic_message_rules import check_messages, marks_of
+from agents.providers.anthropic.block_rules import Refusal, check_text, closed, refuse
+from agents.providers.anthropic.message_rules import check_messages, marks_of
 from agents.providers.models import accepts_forced_tool, limits_of
 
 BODY_BYTES_MAX = 32 * 1024 * 1024

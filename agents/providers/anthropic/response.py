@@ -23,7 +23,7 @@ from agents.messages import (
     Usage,
     Wire,
 )
-from agents.providers.anthropic_request import API
+from agents.providers.anthropic.request import API
 from agents.providers.models import family_of
 from agents.providers.provider import ModelEvent, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallEnd, ToolCallStart
 from agents.providers.wellformed import split_half, well_formed

@@ -1,7 +1,7 @@
 """`demo/guide`, the scripted model that ships: no key, no network, the same answer to the same history.
 
 It streams like a real one and goes the same way through the loop, so that the whole product can be tried and tested
-without an account. What it decides is in `demo_plan`, what it says in `demo_words`.
+without an account. What it decides is in `plan`, what it says in `words`.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Iterator
 
 from agents.messages import AssistantMessage, Message, Text, ToolCall, Usage
-from agents.providers.demo_plan import Call, next_step
+from agents.providers.demo.plan import Call, next_step
 from agents.providers.provider import (
     Done,
     ModelEvent,

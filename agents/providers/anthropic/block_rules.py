@@ -1,7 +1,7 @@
 """What Anthropic's Messages API refuses about one block, and the refusal itself.
 
 Thinking is checked against `signature_of`, with which the emulator signs what it thinks: changed by a byte, it is
-refused as the real one refuses it. How blocks must follow each other is in `anthropic_message_rules`.
+refused as the real one refuses it. How blocks must follow each other is in `message_rules`.
 """
 
 import base64

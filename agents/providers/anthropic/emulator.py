@@ -1,7 +1,7 @@
 """Anthropic's Messages API on loopback, as strict as the real one, for tests, the demo and rehearsals.
 
-It refuses what the real server refuses (`anthropic_rules`), streams the same events, and goes wrong in every way that
-a script asks for. It thinks nothing of its own: what it says is scripted (`anthropic_script`), or an echo.
+It refuses what the real server refuses (`rules`), streams the same events, and goes wrong in every way that
+a script asks for. It thinks nothing of its own: what it says is scripted (`script`), or an echo.
 """
 
 import asyncio
@@ -16,9 +16,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from agents.providers.anthropic_block_rules import Refusal
-from agents.providers.anthropic_rules import check_body, check_headers, parse_body
-from agents.providers.anthropic_script import Fault, Reply, Turn, events_of, message_of, says
+from agents.providers.anthropic.block_rules import Refusal
+from agents.providers.anthropic.rules import check_body, check_headers, parse_body
+from agents.providers.anthropic.script import Fault, Reply, Turn, events_of, message_of, says
 
 CHARS_PER_TOKEN = 4
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from agents.providers.anthropic_block_rules import signature_of
+from agents.providers.anthropic.block_rules import signature_of
 
 PIECE_CHARS = 12
 
