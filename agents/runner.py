@@ -129,7 +129,10 @@ class AgentRunner:
             config=self._config.tools,
             exec_config=self._exec_config,
             exec_slots=self._exec_slots,
-            workspace=self._workspace.mounting({f"skills/{skill.name}": skill.directory for skill in skills}),
+            # The workspace's own skills are read beneath its descriptor; only the others need a mount.
+            workspace=self._workspace.mounting(
+                {f"skills/{skill.name}": skill.directory for skill in skills if skill.source == "shared"}
+            ),
             messenger=self._messenger,
             argument_bytes_max=self._limits.tool_argument_bytes,
         )

@@ -239,3 +239,36 @@ async def test_help_names_what_there_is(command: str, words: str) -> None:
     assert code == 0
     for word in words.split():
         assert word in output
+
+
+async def test_while_it_stops_it_is_not_ready_but_still_takes_messages_in(tmp_path: Path) -> None:
+    async with platforms(tmp_path) as (feishu, anthropic, config):
+        config.write_text(config.read_text(encoding="utf-8") + "\nlimits: { graceSeconds: 3 }\n", encoding="utf-8")
+        anthropic.script = [NEVER]
+        async with started(config) as run, httpx.AsyncClient(trust_env=False) as client:
+            await say(run, feishu, "first")
+            while not anthropic.requests:
+                await asyncio.sleep(0.005)
+            run.process.send_signal(signal.SIGTERM)
+            while (await client.get(f"{run.url}/readyz")).status_code == 200:
+                await asyncio.sleep(0.005)
+            assert (await client.get(f"{run.url}/readyz")).json()["amiss"] == {"drain": "stopping"}
+            assert (await client.get(f"{run.url}/healthz")).status_code == 200
+            await say(run, feishu, "second")
+            assert await asyncio.wait_for(run.process.wait(), START_SECONDS) == 0
+        anthropic.script = [says("one"), says("two")]
+        async with started(config):
+            assert [sent.text for sent in await feishu.sent(2)] == ["one", "two"]
+
+
+async def test_a_body_that_dawdles_is_turned_away(tmp_path: Path) -> None:
+    async with platforms(tmp_path) as (_, _, config):
+        short = "\nserver: { bodyTimeoutSeconds: 0.2 }\n"
+        config.write_text(config.read_text(encoding="utf-8") + short, encoding="utf-8")
+        async with started(config) as run:
+            host, port = run.url.removeprefix("http://").split(":")
+            reader, writer = await asyncio.open_connection(host, int(port))
+            writer.write(b"POST /webhooks/feishu/default HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\nxx")
+            assert (await reader.readline()).split()[1] == b"408"
+            writer.close()
+            await writer.wait_closed()
