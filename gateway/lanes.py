@@ -13,7 +13,7 @@ from dataclasses import replace
 import structlog
 
 from gateway.delivery import Delivered, GivenUp, Postponed, Report
-from gateway.store.store import Acceptance, Delivery, Fenced, Lease, Part, Store, Work
+from gateway.store.store import Acceptance, Delivery, Fenced, Lease, Part, Store, StoreUnavailable, Work
 
 BACKOFF_SECONDS_MAX = 30.0
 
@@ -88,17 +88,20 @@ class Lanes:
         task.add_done_callback(self._tasks.discard)
 
     async def _lane(self, lease: Lease) -> None:
-        failures = 0
+        failures, crashes = 0, 0
         try:
             while True:
                 try:
-                    if await self._serve(lease, failures):
+                    if await self._serve(lease, crashes):
                         return
-                    failures = 0
+                    failures, crashes = 0, 0
                 except (Fenced, Drained):
                     return
                 except Exception as error:
                     failures += 1
+                    crashes += not isinstance(
+                        error, StoreUnavailable
+                    )  # a database that is away is not the message's fault
                     log.error("lane_failed", session=lease.sid, failures=failures, error=repr(error), exc_info=error)
                     await self._pause(min(2.0**failures, BACKOFF_SECONDS_MAX))
         except Drained:
@@ -107,7 +110,7 @@ class Lanes:
             if self._active.get(lease.sid) == lease.epoch:
                 del self._active[lease.sid]
 
-    async def _serve(self, lease: Lease, failures: int) -> bool:
+    async def _serve(self, lease: Lease, crashes: int) -> bool:
         """Send what is queued, then run one turn; True where the chat is given back or the gateway stops."""
         for part in await self._store.queued(lease):
             if await self._deliver(lease, part):
@@ -120,7 +123,7 @@ class Lanes:
         async with self._slots:
             if self.draining:
                 raise Drained
-            await self._run_turn(lease, replace(work, attempts=work.attempts + failures))
+            await self._run_turn(lease, replace(work, attempts=work.attempts + crashes))
         return False
 
     async def _deliver(self, lease: Lease, part: Part) -> bool:

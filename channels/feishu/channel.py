@@ -19,7 +19,7 @@ from channels.channel import Answered, Capabilities, Gone, Receipt, Rejected, Un
 from channels.feishu import signature
 from channels.feishu.api import CodeError, FeishuApi
 from channels.feishu.config import FeishuAccount
-from channels.feishu.errors import BAD_CONTENT_CODES, NO_THREAD_CODES, WITHDRAWN_CODES
+from channels.feishu.errors import AUDIT_CODES, BAD_CONTENT_CODES, NO_THREAD_CODES, WITHDRAWN_CODES
 from channels.feishu.events import receipt
 from channels.feishu.people import People
 from channels.feishu.split import split
@@ -27,6 +27,7 @@ from channels.message import MessageContext, Outbound
 
 CHALLENGE_BYTES_MAX = 1_024
 UUID_CHARS_MAX = 50
+NOT_PASSED = "这条回复未通过平台的内容审核,未能发送。 / This reply did not pass the platform's content audit."
 _MESSAGES = "/open-apis/im/v1/messages"
 
 
@@ -93,17 +94,24 @@ class FeishuChannel:
         return split(text)
 
     async def send(self, part: Outbound, key: str) -> str:
-        """Send one part, as rich text; the message id. Raises DeliveryError."""
+        """Send one part, as rich text; the message id. Raises DeliveryError.
+
+        What is not taken as rich text goes as plain text, and what does not pass an audit as a note that says so.
+        """
         text = _without_pings(part.text)
-        try:
-            return await self._place(part, key, "post", {"zh_cn": {"content": [[{"tag": "md", "text": text}]]}})
-        except CodeError as error:
-            if error.code not in BAD_CONTENT_CODES:
-                raise error.error from error
-        try:
-            return await self._place(part, key, "text", {"text": text})
-        except CodeError as error:
-            raise error.error from error
+        post = {"zh_cn": {"content": [[{"tag": "md", "text": text}]]}}
+        forms: tuple[tuple[str, dict[str, Any], frozenset[int]], ...] = (
+            ("post", post, BAD_CONTENT_CODES | AUDIT_CODES),
+            ("text", {"text": text}, AUDIT_CODES),
+            ("text", {"text": NOT_PASSED}, frozenset()),
+        )
+        for kind, content, tolerated in forms:
+            try:
+                return await self._place(part, key, kind, content)
+            except CodeError as error:
+                if error.code not in tolerated:
+                    raise error.error from error
+        raise AssertionError("the last form tolerates nothing")
 
     async def close(self) -> None:
         if self._learning is not None:

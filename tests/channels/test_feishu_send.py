@@ -97,6 +97,15 @@ async def test_content_that_is_not_taken_goes_as_plain_text(code: int) -> None:
         assert (feishu.messages[0].msg_type, feishu.messages[0].text) == ("text", "| a | table |")
 
 
+async def test_a_reply_that_does_not_pass_the_audit_becomes_a_note_that_says_so() -> None:
+    async with connected() as (feishu, channel):
+        feishu.fail_next("/reply", code=230022, status=400, times=2)
+        await channel.send(part("something touchy"), "key-1")
+        assert len(feishu.messages) == 1
+        assert "audit" in feishu.messages[0].text
+        assert "touchy" not in feishu.messages[0].text
+
+
 async def test_a_model_cannot_call_people() -> None:
     async with connected() as (feishu, channel):
         await channel.send(part('<at user_id="all"></at> hello'), "key-1")
@@ -123,7 +132,7 @@ async def test_a_model_cannot_call_people() -> None:
 )
 async def test_a_code_is_one_of_four_errors(status: int, code: int, error: type[DeliveryError]) -> None:
     async with connected() as (feishu, channel):
-        feishu.fail_next("/messages", status=status, code=code, times=2)
+        feishu.fail_next("/messages", status=status, code=code, times=3)
         with pytest.raises(error) as raised:
             await channel.send(part("the text is nobody's business"), "key-1")
         assert type(raised.value) is error
