@@ -32,7 +32,7 @@ def serve(
     from gateway.environment import environment
     from gateway.gateway import Gateway
     from gateway.serve import AddressInUse, listen, run
-    from gateway.store.sqlite import DatabaseInUse, DatabaseTooNew
+    from gateway.store.sqlite import DatabaseUnusable
 
     loaded = _load(config)
     settings = loaded.config
@@ -43,7 +43,7 @@ def serve(
     try:
         listener = listen(host, port)
         gateway = Gateway(settings, environment())
-    except (AddressInUse, DatabaseInUse, DatabaseTooNew, OSError) as error:
+    except (AddressInUse, DatabaseUnusable, OSError) as error:
         _fail(str(error))
     typer.echo(f"Clawgate listens on http://{host}:{listener.getsockname()[1]} — stop it with Ctrl-C", err=True)
     run(gateway, listener)

@@ -40,7 +40,8 @@ class Intake:
             return f"ignored: {reason}"
         agent = route(self._config.bindings, self._config.agents, context)
         sid = session_key(agent, context)
-        (note,) = reply_parts(context, [too_many(context.text, self._config.limits.pending_per_session)])
+        sentence = too_many(context.text, self._config.limits.pending_per_session)
+        (note,) = reply_parts(context, [sentence], purpose="overflow")
         scope = f"{context.channel}:{context.account}:"
         acceptance = await self._lanes.accept(
             Delivery(
@@ -48,7 +49,7 @@ class Intake:
                 dedupe=tuple(scope + key for key in arrived.dedupe),
                 body=inbound_json.dump_json(Inbound(agent=agent, context=context)).decode(),
                 at=self._now(),
-                overflow=note.payload,
+                overflow=note,
             )
         )
         outcome = "overflow" if acceptance.overflow else "accepted"

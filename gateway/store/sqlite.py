@@ -12,22 +12,27 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import Connection, create_engine, event, select, text
+from sqlalchemy import Connection, create_engine, event, text
 from sqlalchemy.engine import URL
+from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.store import statements
-from gateway.store.store import Acceptance, Delivery, Entry, Lease, NewPart, Part, StoreUnavailable, Work
+from gateway.store.store import Acceptance, Delivery, Entry, Lease, NewPart, Part, Work
 from gateway.store.tables import SCHEMA_VERSION, metadata
 from gateway.store.writer import Writer
 
-PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=5000", "wal_autocheckpoint=4000", "foreign_keys=ON")
+PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=5000", "wal_autocheckpoint=4000")
 
 
-class DatabaseInUse(Exception):
+class DatabaseUnusable(Exception):
+    """The database cannot be opened: is its folder writable, and the file one of ours? See `database.url`."""
+
+
+class DatabaseInUse(DatabaseUnusable):
     """Another Clawgate is running on this database file. Stop it first, or give this one its own `database.url`."""
 
 
-class DatabaseTooNew(Exception):
+class DatabaseTooNew(DatabaseUnusable):
     """The database was written by a newer Clawgate than this one: run that version, or restore a backup."""
 
 
@@ -36,8 +41,11 @@ class SqliteStore:
 
     def __init__(self, path: Path) -> None:
         self._worker = uuid4().hex
-        path.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
-        self._lock = _lock(path.with_name(path.name + ".lock"))
+        try:
+            path.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
+            self._lock = _lock(path.with_name(path.name + ".lock"))
+        except OSError as error:
+            raise DatabaseUnusable(f"{path}: {error.strerror}. {DatabaseUnusable.__doc__}") from error
         engine = create_engine(URL.create("sqlite", database=str(path)), connect_args={"check_same_thread": False})
         event.listen(engine, "connect", _configure)
         self._engine = engine
@@ -45,7 +53,11 @@ class SqliteStore:
             with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
                 _migrate(connection)
             path.chmod(0o600)
-        except BaseException:
+        except (SQLAlchemyError, OSError) as error:
+            self._let_go()
+            reason = getattr(error, "orig", None) or error
+            raise DatabaseUnusable(f"{path}: {reason}. {DatabaseUnusable.__doc__}") from error
+        except DatabaseUnusable:
             self._let_go()
             raise
         self._writer = Writer(engine, name="store-writer", begin="BEGIN IMMEDIATE")
@@ -110,7 +122,6 @@ def _migrate(connection: Connection) -> None:
     if version < SCHEMA_VERSION:
         metadata.create_all(connection)
         connection.exec_driver_sql(f"PRAGMA user_version={SCHEMA_VERSION}")
-    connection.execute(select(1))
 
 
 def _lock(path: Path) -> Any:
@@ -123,6 +134,3 @@ def _lock(path: Path) -> Any:
             file.close()
         raise DatabaseInUse(DatabaseInUse.__doc__) from error
     return file
-
-
-__all__ = ["DatabaseInUse", "DatabaseTooNew", "SqliteStore", "StoreUnavailable"]

@@ -38,8 +38,7 @@ def _overflow(connection: Connection, delivery: Delivery, turn: int) -> None:
     told = select(outbox.c.id).join(inbox, inbox.c.id == outbox.c.turn)
     told = told.where(outbox.c.sid == delivery.sid, outbox.c.status == OutboxStatus.QUEUED)
     if connection.execute(told.where(inbox.c.status == InboxStatus.OVERFLOW).limit(1)).first() is None:
-        note = NewPart(key=f"overflow-{turn}", payload=delivery.overflow)
-        _queue(connection, delivery.sid, turn, [note], delivery.at)
+        _queue(connection, delivery.sid, turn, [delivery.overflow], delivery.at)
 
 
 def claim(connection: Connection, worker: str) -> Sequence[Lease]:

@@ -20,6 +20,14 @@ class Fenced(Exception):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class NewPart:
+    """A reply part to queue. `key` is its idempotency key, the same whatever database it stands in."""
+
+    key: str
+    payload: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Delivery:
     """A message to accept. `dedupe` is one or two keys, scoped to channel and account."""
 
@@ -27,8 +35,8 @@ class Delivery:
     dedupe: tuple[str, ...]
     body: str
     at: float
-    overflow: str
-    """The outbox payload of the note that answers a message beyond `pending_max`."""
+    overflow: NewPart
+    """The note that answers a message beyond `pending_max`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,12 +90,6 @@ class Part:
     attempts: int
     next_at: float
     created: float
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class NewPart:
-    key: str
-    payload: str
 
 
 class Store(Protocol):

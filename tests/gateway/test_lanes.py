@@ -34,7 +34,8 @@ class House:
         )
 
     async def say(self, chat: str, text: str) -> None:
-        message = Delivery(sid=chat, dedupe=(f"{chat}:{text}",), body=text, at=0.0, overflow="too many")
+        note = NewPart(key="note", payload="too many")
+        message = Delivery(sid=chat, dedupe=(f"{chat}:{text}",), body=text, at=0.0, overflow=note)
         await self.lanes.accept(message)
 
     async def answer(self, lease: Lease, work: Work) -> None:

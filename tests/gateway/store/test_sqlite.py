@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.store.sqlite import DatabaseInUse, DatabaseTooNew, SqliteStore
+from gateway.store.sqlite import DatabaseInUse, DatabaseTooNew, DatabaseUnusable, SqliteStore
 from gateway.store.store import Acceptance, Delivery, Entry, Fenced, Lease, NewPart, StoreUnavailable
 from gateway.store.writer import Writer
 
@@ -30,7 +30,13 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
 
 def message(number: int, *, sid: str = "chat", text_key: str = "") -> Delivery:
     dedupe = (f"{sid}:m{number}", text_key) if text_key else (f"{sid}:m{number}",)
-    return Delivery(sid=sid, dedupe=dedupe, body=f"body {number}", at=float(number), overflow="too many")
+    return Delivery(
+        sid=sid,
+        dedupe=dedupe,
+        body=f"body {number}",
+        at=float(number),
+        overflow=NewPart(key="note", payload="too many"),
+    )
 
 
 async def accept(store: SqliteStore, number: int, *, sid: str = "chat", pending_max: int = 50) -> Acceptance:
@@ -227,3 +233,18 @@ async def test_the_database_is_readable_by_its_owner_only(tmp_path: Path) -> Non
     async with opened(tmp_path / "data" / "clawgate.db"):
         assert (tmp_path / "data" / "clawgate.db").stat().st_mode & 0o077 == 0
         assert (tmp_path / "data").stat().st_mode & 0o066 == 0  # others may pass through to a workspace, not look
+
+
+@pytest.mark.parametrize("spoil", ["a folder in its place", "not a database", "a file in the folder's place"])
+def test_a_database_that_cannot_be_opened_is_one_sentence(tmp_path: Path, spoil: str) -> None:
+    path = tmp_path / "data" / "clawgate.db"
+    match spoil:
+        case "a folder in its place":
+            path.mkdir(parents=True)
+        case "not a database":
+            path.parent.mkdir()
+            path.write_text("this is a letter to my aunt " * 100)
+        case _:
+            path.parent.write_text("")
+    with pytest.raises(DatabaseUnusable, match=r"database\.url"):
+        SqliteStore(path)
