@@ -1,0 +1,99 @@
+"""A toolbox on a real workspace, and short ways to call it."""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from channels.message import Chat, MessageContext, Sender
+from tools.config import AgentToolsConfig, ExecConfig
+from tools.tool import Call, Image, Text, ToolError, ToolResult
+from tools.toolbox import Toolbox, build_toolbox
+from tools.workspace import Workspace
+
+
+@dataclass
+class Outbox:
+    """`tools.tool.Messenger` that keeps what it is given. The real one is in the stories."""
+
+    sent: list[dict[str, Any]] = field(default_factory=list)
+    refuses: bool = False
+
+    async def send(self, **part: Any) -> str:
+        if self.refuses:
+            raise ToolError("NOT_DELIVERED", "the platform cannot be reached now", retryable=True)
+        self.sent.append(part)
+        return f"om_{len(self.sent)}"
+
+
+@dataclass
+class Bench:
+    root: Path
+    toolbox: Toolbox
+    outbox: Outbox
+    workspace: Workspace
+
+    async def call(self, tool: str, /, **arguments: Any) -> ToolResult:
+        return await self.toolbox.call(tool, arguments, json.dumps(arguments), CALL)
+
+    async def text(self, tool: str, /, **arguments: Any) -> str:
+        """What a call that works says."""
+        result = await self.call(tool, **arguments)
+        assert not result.is_error, said(result)
+        return said(result)
+
+    async def code(self, tool: str, /, **arguments: Any) -> str:
+        """The error code of a call that does not."""
+        result = await self.call(tool, **arguments)
+        assert result.is_error, said(result)
+        return str(json.loads(said(result))["error_code"])
+
+
+CALL = Call(
+    id="toolu_1",
+    key="key-1",
+    message=MessageContext(
+        channel="feishu",
+        account="default",
+        chat=Chat(id="oc_here", kind="direct", thread="omt_1"),
+        message_id="om_asked",
+        sender=Sender(id="ou_alice"),
+        text="hi",
+        sent_at=datetime(2026, 1, 1, tzinfo=UTC),
+    ),
+)
+
+
+def said(result: ToolResult) -> str:
+    return "".join(part.text for part in result.content if isinstance(part, Text))
+
+
+def pictures(result: ToolResult) -> list[Image]:
+    return [part for part in result.content if isinstance(part, Image)]
+
+
+def bench(
+    folder: Path,
+    *,
+    allow: list[str] | None = None,
+    mode: str = "allow",
+    mounts: Mapping[str, Path] | None = None,
+    exec_: Mapping[str, Any] | None = None,
+    targets: list[str] | None = None,
+) -> Bench:
+    outbox = Outbox()
+    workspace = Workspace(root=folder / "workspace")
+    exec_config = ExecConfig.model_validate({"mode": mode, **(exec_ or {})})
+    config = AgentToolsConfig.model_validate({"allow": allow or ["*"], "message": {"targets": targets or []}})
+    toolbox = build_toolbox(
+        config=config,
+        exec_config=exec_config,
+        exec_slots=asyncio.Semaphore(exec_config.parallel),
+        workspace=workspace.mounting(mounts or {}),
+        messenger=outbox,
+        argument_bytes_max=65_536,
+    )
+    return Bench(folder / "workspace", toolbox, outbox, workspace)

@@ -1,0 +1,230 @@
+"""read, write, edit and ls on a real folder."""
+
+import base64
+import os
+import tracemalloc
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.tools.bench import CALL, Bench, bench, pictures, said
+
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+
+
+async def test_what_is_written_is_what_is_read(at: Bench) -> None:
+    text = "第一行\nsecond 👩‍🚀\n\tthird"
+    result = await at.call("write", file_path="notes/deep/a.txt", content=text)
+    size = len(text.encode())
+    assert said(result) == f"Wrote notes/deep/a.txt ({size} bytes)"
+    assert dict(result.details) == {"bytesWritten": size, "path": "notes/deep/a.txt"}
+    assert (at.root / "notes/deep/a.txt").read_text(encoding="utf-8") == text
+    assert await at.text("read", file_path="./notes//deep/a.txt") == text
+    assert await at.text("read", file_path=str(at.root / "notes/deep/a.txt")) == text
+
+
+async def test_ls_is_one_sorted_name_a_line_with_a_slash_behind_folders(at: Bench) -> None:
+    for folder in ("tests", "scripts"):
+        (at.root / folder).mkdir()
+    for name in ("requirements.txt", "README.md"):
+        (at.root / name).write_text("")
+    listing = "README.md\nrequirements.txt\nscripts/\ntests/"
+    assert await at.text("ls", path=".") == listing
+    assert await at.text("ls") == listing
+    assert await at.text("ls", path="tests") == "(empty folder)"
+    assert await at.code("ls", path="README.md") == "NOT_A_FOLDER"
+    assert await at.code("read", file_path="tests") == "IS_A_FOLDER"
+    (at.root / "two\nlines").write_text("")
+    assert r"two\nlines" in await at.text("ls")
+
+
+async def test_a_large_folder_is_cut_with_a_notice(at: Bench) -> None:
+    for number in range(510):
+        (at.root / f"{number:04}").write_text("")
+    listing = (await at.text("ls")).splitlines()
+    assert len(listing) == 501
+    assert "10 more" in listing[-1]
+
+
+async def test_a_long_file_comes_in_pages_that_say_where_to_go_on(at: Bench) -> None:
+    (at.root / "long.txt").write_text("".join(f"line {number}\n" for number in range(1, 101)))
+    page = await at.text("read", file_path="long.txt", offset=11, limit=5)
+    assert page.startswith("line 11\nline 12\nline 13\nline 14\nline 15\n")
+    assert "offset=16" in page
+    assert "offset" not in await at.text("read", file_path="long.txt", offset=99)
+    assert "ends before line 200" in await at.text("read", file_path="long.txt", offset=200)
+    (at.root / "empty").write_text("")
+    assert await at.text("read", file_path="empty") == "(empty file)"
+
+
+@given(st.lists(st.text(alphabet="ab中\r", max_size=8), max_size=30), st.integers(1, 7))
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+async def test_the_pages_of_a_file_are_the_file(at: Bench, lines: list[str], limit: int) -> None:
+    text = "\n".join(lines)
+    (at.root / "file").write_bytes(text.encode())
+    got, offset = "", 1
+    while True:
+        page = await at.text("read", file_path="file", offset=offset, limit=limit)
+        if "(the file ends" in page or page == "(empty file)":
+            break
+        body, note, _ = page.partition("\n[lines ")
+        got += body
+        offset += limit
+        if not note:
+            break
+    assert got == text
+
+
+@pytest.mark.parametrize("kind", ["lines", "one endless line", "sparse"])
+async def test_a_huge_file_is_read_in_bounded_memory(at: Bench, kind: str) -> None:
+    path = at.root / "huge"
+    with path.open("wb") as file:
+        if kind == "sparse":
+            file.write(b"head of a sparse file\n")
+            file.truncate(1 << 40)
+        else:
+            chunk = (b"x" * 99 + b"\n" if kind == "lines" else b"x" * 100) * 10_000
+            for _ in range(100):
+                file.write(chunk)
+    tracemalloc.start()
+    result = await at.call("read", file_path="huge")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 4_000_000
+    assert len(said(result)) < 80_000
+
+
+@pytest.mark.parametrize("name", ["picture.png", "picture.txt"])
+async def test_a_picture_is_shown_as_a_picture_whatever_its_name(at: Bench, name: str) -> None:
+    (at.root / name).write_bytes(PNG)
+    (image,) = pictures(await at.call("read", file_path=name))
+    assert image.media_type == "image/png"
+    assert base64.b64decode(image.data) == PNG
+
+
+async def test_a_picture_beyond_what_a_model_takes_and_a_binary_file_are_said_to_be_so(at: Bench) -> None:
+    (at.root / "big.png").write_bytes(PNG + b"\0" * 6_000_000)
+    assert pictures(await at.call("read", file_path="big.png")) == []
+    (at.root / "program").write_bytes(b"\x7fELF\0\0")
+    assert await at.code("read", file_path="program") == "NOT_TEXT"
+
+
+async def test_edit_changes_one_passage_and_nothing_else(at: Bench) -> None:
+    path = at.root / "a.py"
+    path.write_text("a = 1\nb = 2\n")
+    path.chmod(0o755)
+    assert await at.text("edit", file_path="a.py", old_text="b = 2", new_text="b = 3") == "Edited a.py (12 bytes)"
+    assert path.read_text() == "a = 1\nb = 3\n"
+    assert path.stat().st_mode & 0o777 == 0o755
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code"),
+    [
+        ("zzz", "y", "NO_MATCH"),
+        ("aa", "b", "MANY_MATCHES"),
+        ("", "b", "INVALID_ARGUMENT"),
+        ("aaa", "aaa", "INVALID_ARGUMENT"),
+    ],
+)
+async def test_edit_refuses_what_is_not_exactly_one_place(at: Bench, old: str, new: str, code: str) -> None:
+    (at.root / "a.txt").write_text("aaa")
+    assert await at.code("edit", file_path="a.txt", old_text=old, new_text=new) == code
+    assert (at.root / "a.txt").read_text() == "aaa"
+
+
+async def test_edit_keeps_the_files_own_line_endings_and_its_mark(at: Bench) -> None:
+    path = at.root / "dos.txt"
+    path.write_bytes(b"\xef\xbb\xbfone\r\ntwo\r\nthree\r\n")
+    await at.text("edit", file_path="dos.txt", old_text="one\ntwo", new_text="1\n2")
+    assert path.read_bytes() == b"\xef\xbb\xbf1\r\n2\r\nthree\r\n"
+
+
+HOSTILE = [
+    "../outside.txt", "a/../../outside.txt", "/etc/passwd", "/proc/self/environ", "link", "link/inner", "loop", "hard",
+    "missing", "pipe", "/dev/zero", "folder/../../outside.txt", "..", "link2abs",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", HOSTILE)
+@pytest.mark.parametrize("tool", ["read", "edit"])
+async def test_what_lies_outside_cannot_be_told_from_what_is_missing(
+    at: Bench, tmp_path: Path, tool: str, path: str
+) -> None:
+    outside = tmp_path / "outside.txt"
+    outside.write_text("secret")
+    (at.root / "folder").mkdir()
+    (at.root / "link").symlink_to("../outside.txt")
+    (at.root / "link2abs").symlink_to(outside)
+    (at.root / "loop").symlink_to("loop")
+    (at.root / "hard").hardlink_to(outside)
+    os.mkfifo(at.root / "pipe")
+    more = {"old_text": "secret", "new_text": "x"} if tool == "edit" else {}
+    result = await at.call(tool, file_path=path, **more)
+    assert result.is_error
+    assert '"error_code": "NOT_FOUND"' in said(result)
+    assert "secret" not in said(result)
+    assert str(tmp_path) not in said(result).replace(path, "")
+    assert outside.read_text() == "secret"
+
+
+@pytest.mark.parametrize("path", ["a\0b", "~/x", "", " ", "x" * 5000, "half \ud83d"])
+async def test_a_path_that_is_none_is_an_invalid_argument(at: Bench, path: str) -> None:
+    result = await at.toolbox.call("read", {"file_path": path}, "{}", CALL)
+    assert '"INVALID_ARGUMENT"' in said(result)
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["skills/x/SKILL.md", "./skills/new.md", ".git/config", "sub/.GIT/hooks/pre-commit", ".env", ".env.local", ".ENV",
+     "sub/.ssh/id", ".bashrc", "a/../.git/x", "Skills/x"],
+)  # fmt: skip
+async def test_what_others_read_or_run_is_not_written_even_where_it_is_missing(at: Bench, path: str) -> None:
+    assert await at.code("write", file_path=path, content="x") == "PROTECTED"
+    assert list(at.root.iterdir()) == []
+
+
+async def test_a_link_inside_the_workspace_is_no_way_to_what_is_protected(at: Bench) -> None:
+    (at.root / ".git").mkdir()
+    (at.root / "alias").symlink_to(".git")
+    assert await at.code("write", file_path="alias/config", content="x") == "NOT_FOUND"
+    assert list((at.root / ".git").iterdir()) == []
+
+
+async def test_a_link_or_a_second_name_is_not_written_through(at: Bench, tmp_path: Path) -> None:
+    outside = tmp_path / "outside.txt"
+    outside.write_text("secret")
+    (at.root / "link").symlink_to(outside)
+    (at.root / "hard").hardlink_to(outside)
+    for name in ("link", "hard"):
+        assert await at.code("write", file_path=name, content="x") == "NOT_FOUND"
+    assert outside.read_text() == "secret"
+
+
+async def test_no_temporary_file_is_left_after_a_refusal(at: Bench) -> None:
+    (at.root / "folder").mkdir()
+    assert await at.code("write", file_path="folder", content="x") == "IS_A_FOLDER"
+    assert await at.code("write", file_path=".", content="x") == "INVALID_ARGUMENT"
+    assert [path.name for path in at.root.iterdir()] == ["folder"]
+
+
+async def test_a_mounted_skill_is_read_at_its_printed_place_and_the_workspaces_own_wins(tmp_path: Path) -> None:
+    skill = tmp_path / "elsewhere" / "greet"
+    skill.mkdir(parents=True)
+    (skill / "SKILL.md").write_text("shared")
+    (skill / "more.md").write_text("more")
+    (tmp_path / "elsewhere" / "secret").write_text("secret")
+    at = bench(tmp_path, mounts={"skills/greet": skill})
+    assert await at.text("read", file_path="./skills/greet/SKILL.md") == "shared"
+    assert await at.text("read", file_path="skills/greet/more.md") == "more"
+    assert await at.text("ls", path="skills/greet") == "SKILL.md\nmore.md"
+    assert await at.code("read", file_path="skills/greet/../secret") == "NOT_FOUND"
+    assert await at.code("write", file_path="skills/greet/SKILL.md", content="x") == "PROTECTED"
+    (at.root / "skills" / "greet").mkdir(parents=True)
+    (at.root / "skills" / "greet" / "SKILL.md").write_text("own")
+    assert await at.text("read", file_path="./skills/greet/SKILL.md") == "own"
+    at.workspace.close()

@@ -1,0 +1,152 @@
+"""The toolbox: what is offered, and that every mistake is answered in a form the model can act on."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.tools.bench import CALL, Bench, bench, said
+from tools.catalog import NAMES
+from tools.config import AgentToolsConfig, ExecConfig, effective_exec
+from tools.policy import allowed
+
+SIX = ("read", "write", "edit", "ls", "exec", "message")
+
+
+@pytest.mark.parametrize(
+    ("allow", "deny", "left"),
+    [
+        (["*"], [], SIX),
+        (["message", "read"], [], ("read", "message")),
+        (["*"], ["exec", "write"], ("read", "edit", "ls", "message")),
+        (["read"], ["read"], ()),
+        (["*"], ["*"], ()),
+        ([], [], ()),
+        (["Read", "nope"], [], ()),
+    ],
+)
+def test_policy_leaves_the_catalogues_order(allow: list[str], deny: list[str], left: tuple[str, ...]) -> None:
+    assert NAMES == SIX
+    assert allowed(AgentToolsConfig.model_validate({"allow": allow, "deny": deny}), NAMES) == left
+
+
+def test_an_agent_that_names_no_tools_gets_the_harmless_three() -> None:
+    assert allowed(AgentToolsConfig(), NAMES) == ("read", "ls", "message")
+
+
+def test_what_an_agent_says_of_exec_wins_over_what_holds_for_all() -> None:
+    everybody = ExecConfig.model_validate({"mode": "deny", "timeoutSeconds": 5})
+    agent = AgentToolsConfig.model_validate({"exec": {"mode": "allow"}})
+    assert effective_exec(everybody, agent) == ExecConfig.model_validate({"mode": "allow", "timeoutSeconds": 5})
+    assert effective_exec(everybody, AgentToolsConfig()) == everybody
+
+
+def test_every_schema_is_in_the_form_that_all_providers_take(at: Bench) -> None:
+    for spec in at.toolbox.specs:
+        schema: Any = spec.input_schema
+        assert set(schema) == {"type", "properties", "required", "additionalProperties"}
+        assert (schema["type"], schema["additionalProperties"]) == ("object", False)
+        assert set(schema["required"]) <= set(schema["properties"])
+        for member in schema["properties"].values():
+            assert member["description"]
+            assert member["type"] in ("string", "integer", "number", "boolean", "array")
+            assert not {"anyOf", "oneOf", "$ref", "default", "title"} & set(member)
+        assert spec.summary
+        assert spec.description
+        assert "\n" not in spec.summary
+    required = {spec.name: spec.input_schema["required"] for spec in at.toolbox.specs}
+    assert required == {
+        "read": ["file_path"],
+        "write": ["file_path", "content"],
+        "edit": ["file_path", "old_text", "new_text"],
+        "ls": [],
+        "exec": ["command"],
+        "message": ["action", "message"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "raw", "message"),
+    [
+        ("read", {}, "{}", "'file_path' is required"),
+        ("read", {"file_path": "a", "x": 1}, "", "'x' is not an argument of this tool"),
+        ("read", {"file_path": 7}, "", "'file_path': input should be a valid string"),
+        ("read", {"file_path": "a", "offset": 0}, "", "'offset': input should be greater than or equal to 1"),
+        ("read", None, "[1]", "the arguments must be one JSON object"),
+        ("read", None, "{oops", "the arguments must be one JSON object"),
+        ("message", {"action": "edit", "message": "x"}, "", "'action' must be 'send'"),
+    ],
+)
+async def test_a_mistake_in_the_arguments_is_one_structured_sentence(
+    at: Bench, tool: str, arguments: dict[str, Any] | None, raw: str, message: str
+) -> None:
+    result = await at.toolbox.call(tool, arguments, raw, CALL)
+    assert result.is_error
+    expected = {"ok": False, "error_code": "INVALID_ARGUMENT", "message": message, "retryable": False}
+    assert json.loads(said(result)) == expected
+
+
+async def test_null_for_an_optional_argument_counts_as_left_out(at: Bench) -> None:
+    (at.root / "a").write_text("x")
+    assert said(await at.call("read", file_path="a", offset=None, limit=None)) == "x"
+
+
+async def test_arguments_beyond_their_size_are_refused(at: Bench) -> None:
+    assert await at.code("write", file_path="a", content="x" * 70_000) == "INVALID_ARGUMENT"
+    assert list(at.root.iterdir()) == []
+
+
+async def test_a_tool_the_agent_does_not_have_is_not_run_and_those_it_has_are_named(tmp_path: Path) -> None:
+    at = bench(tmp_path, allow=["read", "ls"])
+    for name in ("write", "nope", "READ", ""):
+        result = await at.call(name, file_path="a", content="x")
+        assert json.loads(said(result))["error_code"] == "TOOL_NOT_ALLOWED"
+        assert "read, ls" in said(result)
+    assert at.toolbox.effect("write") == "once"
+    assert at.toolbox.effect("read") == "safe"
+    at.workspace.close()
+
+
+async def test_a_tool_that_breaks_down_is_a_result_without_its_insides(at: Bench) -> None:
+    at.workspace.close()
+    result = await at.call("ls")
+    assert result.is_error
+    assert str(at.root) not in said(result)
+
+
+async def test_a_message_goes_to_the_current_chat_and_topic_under_the_calls_own_key(at: Bench) -> None:
+    assert await at.text("message", action="send", message="hi") == "Sent to this chat (message om_1)"
+    (part,) = at.outbox.sent
+    assert part == {
+        "channel": "feishu",
+        "account": "default",
+        "chat": "oc_here",
+        "thread": "omt_1",
+        "text": "hi",
+        "key": "key-1",
+    }
+
+
+@pytest.mark.parametrize(
+    ("target", "channel", "account"),
+    [("oc_team", None, "default"), ("oc_sales", None, "sales"), ("oc_team", "feishu", "default")],
+)
+async def test_another_chat_is_reached_only_where_the_config_names_it(
+    tmp_path: Path, target: str, channel: str | None, account: str
+) -> None:
+    at = bench(tmp_path, targets=["feishu:oc_team", "feishu:sales:oc_sales"])
+    await at.text("message", action="send", message="hi", target=target, channel=channel)
+    assert at.outbox.sent[0]["chat"] == target
+    assert at.outbox.sent[0]["account"] == account
+    assert at.outbox.sent[0]["thread"] is None
+    for other in ({"target": "oc_other"}, {"target": "oc_team", "channel": "telegram"}, {"channel": "telegram"}):
+        assert await at.code("message", action="send", message="hi", **other) == "TARGET_NOT_ALLOWED"
+    assert len(at.outbox.sent) == 1
+    at.workspace.close()
+
+
+async def test_what_the_platform_did_not_take_is_told_to_the_model(at: Bench) -> None:
+    at.outbox.refuses = True
+    assert await at.code("message", action="send", message="hi") == "NOT_DELIVERED"
+    assert await at.code("message", action="send", message=" \n") == "INVALID_ARGUMENT"
