@@ -20,7 +20,9 @@ class Write:
     description: ClassVar[str] = (
         "Create a file in the workspace or replace a whole one, atomically. For a change within a file use `edit`."
     )
-    effect: ClassVar[Effect] = "safe"  # the same content again is the same file
+    effect: ClassVar[Effect] = (
+        "keyed"  # the same content again is the same file; not `safe`, which may run side by side
+    )
     arguments: ClassVar[type[Arguments]] = WriteArguments
 
     def __init__(self, workspace: Workspace) -> None:

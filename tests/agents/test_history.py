@@ -1,0 +1,48 @@
+"""What of the past is shown: whole turns, the newest, without their metadata."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agents.history import fitting, plain, tokens
+from agents.messages import AssistantMessage, Message, Text, ToolCall, ToolResultMessage, UserMessage
+from tools.tool import Image
+
+
+def turn(text: str) -> list[Message]:
+    call = ToolCall(id="c", name="ls", arguments={}, arguments_raw="{}")
+    asked = AssistantMessage(content=(call,), provider="p", model="m", api="a", stop_reason="tool_use")
+    return [
+        UserMessage(content=(Text(text=text),), metadata="## Inbound Context"),
+        asked,
+        ToolResultMessage(call_id="c", tool="ls", content=(Text(text=text),)),
+    ]
+
+
+def test_a_finished_turn_loses_its_metadata_and_nothing_else() -> None:
+    before = turn("hi")
+    after = plain(before)
+    assert isinstance(after[0], UserMessage)
+    assert after[0].metadata == ""
+    assert after[0].content == before[0].content
+    assert after[1:] == before[1:]
+
+
+@given(st.lists(st.text(alphabet="a中", max_size=50), max_size=12), st.integers(0, 400))
+@settings(max_examples=150, deadline=None)
+def test_the_newest_turns_that_fit_are_kept_whole_and_in_order(texts: list[str], budget: int) -> None:
+    turns = [turn(text) for text in texts]
+    kept = fitting(turns, budget)
+    assert sum(map(tokens, kept)) <= max(budget, 0)
+    count = len(kept) // 3
+    assert kept == [message for each in turns[len(turns) - count :] for message in each]
+    if count < len(turns):
+        assert sum(map(tokens, kept)) + sum(map(tokens, turns[len(turns) - count - 1])) > budget
+
+
+def test_a_chinese_character_counts_as_a_token_and_a_picture_flat() -> None:
+    chinese = UserMessage(content=(Text(text="中" * 100),))
+    english = UserMessage(content=(Text(text="a" * 100),))
+    picture = UserMessage(content=(Image(media_type="image/png", data="A" * 1_000_000),))
+    assert 100 <= tokens(chinese) <= 110
+    assert 28 <= tokens(english) <= 35
+    assert 1_500 <= tokens(picture) <= 1_510
