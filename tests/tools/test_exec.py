@@ -8,6 +8,9 @@ import pytest
 
 from tests.tools.bench import Bench, bench, said
 
+NAP = f"sleep {7_000_000 + os.getpid()}"
+"""A command that no other run of this suite has."""
+
 
 def running(mark: str) -> list[str]:
     """The processes whose command line holds `mark`."""
@@ -60,37 +63,35 @@ async def test_it_has_no_input_and_no_terminal(at: Bench) -> None:
     assert await at.text("exec", command="cat; test -t 0 || echo none") == "none"
 
 
-@pytest.mark.parametrize(
-    "command", ["sleep 7100", "trap '' TERM; sleep 7100 & while :; do :; done", "kill -STOP $$; sleep 7100"]
-)
+@pytest.mark.parametrize("command", [NAP, f"trap '' TERM; {NAP} & while :; do :; done", f"kill -STOP $$; {NAP}"])
 async def test_what_does_not_end_is_ended_with_all_it_started(at: Bench, command: str) -> None:
     result = await at.call("exec", command=command, timeout_seconds=0.3)
     assert "EXEC_TIMEOUT" in said(result)
     assert result.details["timedOut"] is True
-    assert running("sleep 7100") == []
+    assert running(NAP) == []
 
 
 @pytest.mark.parametrize(
     "command",
     [
-        "sleep 7200 & echo done",
-        "setsid sleep 7200 & echo done",
-        "(setsid sh -c 'sleep 7200 & sleep 7200' &) ; echo done",
+        f"{NAP} & echo done",
+        f"setsid {NAP} & echo done",
+        f"(setsid sh -c '{NAP} & {NAP}' &) ; echo done",
     ],
 )
 async def test_what_is_left_in_the_background_does_not_hold_the_call_and_does_not_stay(at: Bench, command: str) -> None:
     assert await at.text("exec", command=command) == "done"
-    assert running("sleep 7200") == []
+    assert running(NAP) == []
 
 
 async def test_a_call_that_is_cancelled_takes_its_command_with_it(at: Bench) -> None:
-    task = asyncio.create_task(at.call("exec", command="sleep 7300"))
-    while not running("sleep 7300"):
+    task = asyncio.create_task(at.call("exec", command=NAP))
+    while not running(NAP):
         await asyncio.sleep(0.01)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert running("sleep 7300") == []
+    assert running(NAP) == []
 
 
 async def test_endless_output_is_stopped_and_its_two_ends_are_kept(tmp_path: Path) -> None:
@@ -110,8 +111,8 @@ async def test_control_characters_do_not_reach_the_model(at: Bench) -> None:
 
 async def test_one_more_than_may_run_at_a_time_is_told_to_wait(tmp_path: Path) -> None:
     at = bench(tmp_path, exec_={"parallel": 1})
-    slow = asyncio.create_task(at.call("exec", command="sleep 7400", timeout_seconds=1))
-    while not running("sleep 7400"):
+    slow = asyncio.create_task(at.call("exec", command=NAP, timeout_seconds=1))
+    while not running(NAP):
         await asyncio.sleep(0.01)
     assert await at.code("exec", command="true") == "EXEC_BUSY"
     await slow
