@@ -244,6 +244,11 @@ def test_a_minimal_event_works_where_no_token_is_configured_and_only_there() -> 
         channel().receive(delivered(MINIMAL), NOW)
 
 
+def test_the_bots_own_message_starts_nothing_even_where_it_is_said_to_be_a_persons() -> None:
+    own = emulator().text_event("echo", sender=BOT, chat="oc_1", sender_type="user")
+    assert channel().receive(delivered(own), NOW) == Ignored(kind="im.message.receive_v1", reason="own message")
+
+
 @pytest.mark.parametrize("chat_type", [None, "topic_group", 3])
 def test_a_chat_of_unknown_kind_gets_the_stricter_rules_of_a_group(chat_type: object) -> None:
     event = text_event()

@@ -161,6 +161,27 @@ async def test_stopped_politely_it_ends_with_zero_and_an_unfinished_turn_goes_on
         assert reply.text == "here I am"
 
 
+async def test_stopped_between_two_calls_the_second_is_run_after_the_next_start_and_the_first_is_not(
+    tmp_path: Path,
+) -> None:
+    async with platforms(tmp_path) as (feishu, anthropic, config):
+        config.write_text(config.read_text(encoding="utf-8") + "\ntools: { exec: { mode: allow } }\n", encoding="utf-8")
+        one, two = ("exec", {"command": "echo one >> ran.txt; sleep 0.5"}), ("exec", {"command": "echo two >> ran.txt"})
+        anthropic.script = [calls(one, two)]
+        ran = tmp_path / "data" / "workspaces" / "helper" / "ran.txt"
+        async with started(config) as run:
+            await say(run, feishu, "run them")
+            while not ran.exists():
+                await asyncio.sleep(0.005)
+            assert await run.end(signal.SIGTERM) == 0
+        assert ran.read_text() == "one\n"
+        anthropic.script = [says("both ran")]
+        async with started(config):
+            await feishu.sent(1)
+        assert ran.read_text() == "one\ntwo\n"
+        assert "INTERRUPTED" not in json.dumps(anthropic.requests[-1].body["messages"])
+
+
 async def test_nothing_it_writes_holds_a_secret_or_what_people_say(tmp_path: Path) -> None:
     async with platforms(tmp_path, level="debug") as (feishu, anthropic, config):
         feishu.fail_next("/reply", status=503, code=1)
