@@ -92,7 +92,7 @@ class Exec:
         if os.geteuid() != 0:
             return None
         status = os.fstat(self._workspace.fd)
-        return (status.st_uid, status.st_gid) if status.st_uid != 0 else (NOBODY, NOBODY)
+        return status.st_uid or NOBODY, status.st_gid or NOBODY  # neither is ever root
 
 
 def _result(finished: Finished, timeout_seconds: float) -> ToolResult:
@@ -119,4 +119,5 @@ def _printable(raw: bytes) -> str:
 
 
 def _is_control(char: str) -> bool:
-    return (char < " " and char not in "\n\t") or char == "\x7f"
+    """Both sets of them: what terminals take from U+0080 on, they also take for the start of a sequence."""
+    return (char < " " and char not in "\n\t") or "\x7f" <= char <= "\x9f"

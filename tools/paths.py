@@ -1,12 +1,15 @@
 """Which paths a model may name, before anything is opened: a pure function from what it wrote to a relative path."""
 
 import os
+import re
 from pathlib import PurePosixPath
 
 from tools.tool import ToolError
 
 PATH_BYTES_MAX = 4_096
-_SHELL_FILES = (".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".profile", ".zshrc", ".zshenv", ".zprofile")
+_SHELL_FILES = re.compile(
+    r"\.(bashrc|bash_(profile|login|logout|aliases)|profile|zsh(rc|env)|zprofile|zlog(in|out)|m?kshrc|t?cshrc|log(in|out)|inputrc)"
+)
 
 
 def relative(path: str, root: str) -> str:
@@ -45,7 +48,8 @@ def is_protected(path: str) -> bool:
     if parts[:1] == ["skills"]:
         return True
     return any(
-        part in (".git", ".gitmodules", ".ssh") or part.startswith(".env") or part in _SHELL_FILES for part in parts
+        part in (".git", ".gitmodules", ".ssh") or part.startswith(".env") or _SHELL_FILES.fullmatch(part)
+        for part in parts
     )
 
 

@@ -1,31 +1,26 @@
 """Run one shell command under bounds: time, output, processes, files; and leave nothing of it behind.
 
-The command's own group is killed, then every descendant there is. The gateway declares itself the reaper of orphans, so
-that what detaches itself twice comes back to us and is found among our children; nothing is ever matched by name. The
-shell sets its own limits before it becomes the command's. This is a seat belt, not a wall: there is no sandbox here.
+A supervisor (`tools.supervisor`) stands between the gateway and the command: it sets the limits and is the reaper of
+all that the command starts, so that what detaches itself is found and killed, and nobody else is. Here is the clock and
+the pipe. This is a seat belt, not a wall: there is no sandbox here. Where gateway and command share a uid, the gateway
+at least hides its own environment and memory from it.
 """
 
 import asyncio
 import contextlib
 import ctypes
 import os
-import signal
 import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 KILL_AFTER_SECONDS = 2.0
 DRAIN_SECONDS = 0.5
 OUTPUT_BYTES_MAX = 16 * 1024 * 1024
-FILE_BYTES_MAX = 64 * 1024 * 1024
-FILES_MAX = 256
-PROCESSES_MAX = 128
-CPU_SECONDS_EXTRA = 10
-KILL_ROUNDS_MAX = 20
-_PR_SET_CHILD_SUBREAPER = 36
-ULIMIT_BLOCK_BYTES = 512
+_SUPERVISOR = Path(__file__).with_name("supervisor.py")
+_PR_SET_DUMPABLE = 4
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,65 +63,112 @@ async def run(
     timeout_seconds: float, keep_bytes: int,
 ) -> Finished:  # fmt: skip
     """Run `command` in the folder of that descriptor, as `owner` (uid, gid) where that is not None. Raises OSError."""
-    _become_reaper()
-    before = frozenset(_children(os.getpid()))
-    process = _spawn(command, folder, owner, environment, timeout_seconds)
-    output = Output(keep_bytes)
-    _running.add(process.pid)
+    supervised = _Supervised(command, folder, owner, environment, timeout_seconds)
     try:
-        return await _attend(process, output, timeout_seconds, before)
+        return await supervised.attend(Output(keep_bytes), timeout_seconds)
     finally:
-        _kill_all(process.pid, before)
-        process.wait()
-        _running.discard(process.pid)
-        if process.stdout:
-            process.stdout.close()
+        supervised.end()
 
 
-_running: set[int] = set()
-"""The shells of the commands at work: our only children that are not somebody's orphans."""
+class _Supervised:
+    """The supervisor's process, with the three pipes to it."""
+
+    def __init__(
+        self, command: str, folder: int, owner: tuple[int, int] | None, environment: Mapping[str, str], seconds: float
+    ) -> None:
+        _hide()
+        self._wishes: int | None
+        with contextlib.ExitStack() as theirs:
+            control, self._wishes = os.pipe2(os.O_CLOEXEC)
+            theirs.callback(os.close, control)
+            self._status, status = os.pipe2(os.O_CLOEXEC)
+            theirs.callback(os.close, status)
+            numbers = (control, status, folder, *(owner or (-1, -1)), int(seconds))
+            try:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-I", "-S", str(_SUPERVISOR), *map(str, numbers), command],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    env=dict(environment),
+                    pass_fds=(control, status, folder),
+                    start_new_session=True,
+                )
+            except (OSError, ValueError):
+                os.close(self._wishes)
+                os.close(self._status)
+                raise
+        assert self._process.stdout is not None
+        self._stdout = self._process.stdout
+        os.set_blocking(self._stdout.fileno(), False)
+
+    async def attend(self, output: Output, timeout_seconds: float) -> Finished:
+        """Raises OSError where the command could not be started."""
+        loop = asyncio.get_running_loop()
+        exited, ended, flooded, gone = asyncio.Event(), asyncio.Event(), asyncio.Event(), asyncio.Event()
+        pipe, status, said = self._stdout.fileno(), self._status, bytearray()
+
+        def read() -> None:
+            with contextlib.suppress(BlockingIOError):
+                data = os.read(pipe, 65_536)
+                output.feed(data)
+                if not data:
+                    loop.remove_reader(pipe)
+                    ended.set()
+                elif output.total > OUTPUT_BYTES_MAX:
+                    flooded.set()
+
+        def listen() -> None:
+            text = os.read(status, 32)
+            said.extend(text)
+            exited.set()
+            if not text:
+                loop.remove_reader(status)
+                gone.set()
+
+        loop.add_reader(status, listen)
+        loop.add_reader(pipe, read)
+        timed_out = False
+        try:
+            if not await _first(timeout_seconds, exited, flooded):
+                timed_out = True
+                self._ask_to_end()
+                await _first(KILL_AFTER_SECONDS, exited, flooded)
+            if exited.is_set():
+                # What the command left in the background holds the pipe open: it does not hold us.
+                await _first(DRAIN_SECONDS, ended, flooded)
+            self._let_go()
+            await gone.wait()
+        finally:
+            loop.remove_reader(status)
+            loop.remove_reader(pipe)
+        head, tail, cut = output.parts()
+        code = _exit_code(bytes(said))
+        return Finished(code=code, head=head, tail=tail, cut_bytes=cut, timed_out=timed_out, flooded=flooded.is_set())
+
+    def end(self) -> None:
+        """Where `attend` was cut short, everything the command started dies here, in milliseconds."""
+        self._let_go()
+        self._process.wait()
+        self._stdout.close()
+        os.close(self._status)
+
+    def _ask_to_end(self) -> None:
+        if self._wishes is not None:
+            with contextlib.suppress(BrokenPipeError):
+                os.write(self._wishes, b"T")
+
+    def _let_go(self) -> None:
+        if self._wishes is not None:
+            os.close(self._wishes)
+            self._wishes = None
 
 
-async def _attend(
-    process: subprocess.Popen[bytes], output: Output, timeout_seconds: float, before: frozenset[int]
-) -> Finished:
-    loop = asyncio.get_running_loop()
-    assert process.stdout is not None
-    pipe = process.stdout.fileno()
-    os.set_blocking(pipe, False)
-    exited, ended, flooded = asyncio.Event(), asyncio.Event(), asyncio.Event()
-
-    def read() -> None:
-        with contextlib.suppress(BlockingIOError):
-            data = os.read(pipe, 65_536)
-            output.feed(data)
-            if not data:
-                loop.remove_reader(pipe)
-                ended.set()
-            elif output.total > OUTPUT_BYTES_MAX:
-                flooded.set()
-
-    pidfd = os.pidfd_open(process.pid)
-    loop.add_reader(pidfd, exited.set)
-    loop.add_reader(pipe, read)
-    timed_out = False
-    try:
-        if not await _first(timeout_seconds, exited, flooded):
-            timed_out = True
-        if not exited.is_set():
-            _signal_group(process.pid, signal.SIGTERM)
-            if flooded.is_set() or not await _first(KILL_AFTER_SECONDS, exited):
-                _kill_all(process.pid, before)
-                await exited.wait()
-        # What the command left in the background holds the pipe open: it does not hold us.
-        await _first(DRAIN_SECONDS, ended, flooded)
-    finally:
-        loop.remove_reader(pidfd)
-        loop.remove_reader(pipe)
-        os.close(pidfd)
-    code = process.wait()
-    head, tail, cut = output.parts()
-    return Finished(code=code, head=head, tail=tail, cut_bytes=cut, timed_out=timed_out, flooded=flooded.is_set())
+def _exit_code(said: bytes) -> int:
+    """What the supervisor said; killed where it said nothing. Raises OSError."""
+    if said.startswith(b"!"):
+        raise OSError("the command could not become the workspace's owner, or there is no /bin/sh")
+    return int(said) if said else -9
 
 
 async def _first(seconds: float, *events: asyncio.Event) -> bool:
@@ -140,73 +182,6 @@ async def _first(seconds: float, *events: asyncio.Event) -> bool:
             wait.cancel()
 
 
-def _spawn(
-    command: str, folder: int, owner: tuple[int, int] | None, environment: Mapping[str, str], timeout_seconds: float
-) -> subprocess.Popen[bytes]:
-    identity: dict[str, Any] = {} if owner is None else {"user": owner[0], "group": owner[1], "extra_groups": []}
-    limits = f"ulimit -c 0; ulimit -n {FILES_MAX}; ulimit -f {FILE_BYTES_MAX // ULIMIT_BLOCK_BYTES}; "
-    limits += f"ulimit -t {int(timeout_seconds) + CPU_SECONDS_EXTRA}; "
-    if owner is not None:  # it counts everything of that uid, so not where the uid is a person's
-        limits += f"ulimit -u {PROCESSES_MAX} || ulimit -p {PROCESSES_MAX}; "
-    return subprocess.Popen(
-        ["/bin/sh", "-c", "{ " + limits + '} 2>/dev/null; exec /bin/sh -c "$0"', command],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        cwd=f"/proc/self/fd/{folder}",  # by descriptor: nobody can move the folder in between
-        env=dict(environment),
-        start_new_session=True,
-        umask=0o022,
-        **identity,
-    )
-
-
-def _become_reaper() -> None:
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-
-
-def _kill_all(shell: int, before: frozenset[int]) -> None:
-    """The shell's group, its descendants, and the orphans that have come to us; round by round until nobody is left."""
-    _signal_group(shell, signal.SIGKILL)
-    for _ in range(KILL_ROUNDS_MAX):
-        victims = [*_descendants(shell), *_orphans(before)]
-        if not victims:
-            return
-        for pid in victims:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(pid, 0)  # ours: it is dead or dying. A grandchild is not ours yet: ChildProcessError
-
-
-def _orphans(before: frozenset[int]) -> list[int]:
-    """Our children that came since the command began and are no running command's shell, with all below them."""
-    found: list[int] = []
-    for pid in _children(os.getpid()):
-        if pid not in before and pid not in _running:
-            found += [pid, *_descendants(pid)]
-    return found
-
-
-def _descendants(pid: int) -> list[int]:
-    found: list[int] = []
-    pending = [pid]
-    while pending:
-        for child in _children(pending.pop()):
-            found.append(child)
-            pending.append(child)
-    return found
-
-
-def _children(pid: int) -> list[int]:
-    children: list[int] = []
-    with contextlib.suppress(OSError):
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            with contextlib.suppress(OSError):
-                children += map(int, (task / "children").read_text(encoding="ascii").split())
-    return children
-
-
-def _signal_group(shell: int, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(shell, number)
+def _hide() -> None:
+    """A command of our own uid could read our secrets in /proc; not from a process that may not be dumped."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)

@@ -13,7 +13,8 @@ from pydantic import Field
 from tools.tool import Arguments, Call, Effect, Image, Text, ToolError, ToolResult
 from tools.workspace import Workspace
 
-PAGE_CHARS_MAX = 60_000
+PAGE_CHARS_MAX = 50_000
+"""A page is full from here on; with its last line and the note it stays below the 64,000 of the largest windows."""
 LINE_CHARS_MAX = 10_000
 SKIP_BYTES_MAX = 256 * 1024 * 1024
 """How far into a file a page may lie: counting lines means reading them."""
@@ -79,19 +80,19 @@ class Page:
             block = os.pread(fd, _BLOCK_BYTES, position)
             position += len(block)
             if not block:
-                if rest or overlong:
+                if rest:
                     self._take(rest, ended=False)
                 return
             if position > SKIP_BYTES_MAX and self._seen < self._first:
                 raise ToolError("TOO_LARGE", f"line {self._first} lies too far into the file; look for it another way")
             *whole, rest = (rest + block).split(b"\n")
-            for line in whole:
+            for number, line in enumerate(whole, 1):
                 if overlong:
                     overlong = False
                 else:
                     self._take(line, ended=True)
                 if self._full():
-                    self._more = bool(rest) or line is not whole[-1] or bool(os.pread(fd, 1, position))
+                    self._more = bool(rest) or number < len(whole) or bool(os.pread(fd, 1, position))
                     return
             if overlong:
                 rest = b""
@@ -110,7 +111,7 @@ class Page:
         self._seen += 1
         if self._seen < self._first:
             return
-        line = raw.decode("utf-8", errors="replace")
+        line = raw.decode("utf-8", errors="replace").replace("\0", "\ufffd")  # no database takes NUL for text
         if len(line) > LINE_CHARS_MAX:
             line = line[:LINE_CHARS_MAX] + f" [… the line goes on; its first {LINE_CHARS_MAX} characters are shown]"
         self._lines.append(line + ("\n" if ended else ""))

@@ -18,6 +18,9 @@ from tools.schema import input_schema, without_nulls
 from tools.tool import Call, Effect, Messenger, Text, Tool, ToolError, ToolResult, ToolSpec
 from tools.workspace import Workspace
 
+MISTAKES_MAX = 20
+NAME_CHARS_MAX = 64
+
 log = structlog.get_logger()
 
 
@@ -59,7 +62,10 @@ class Toolbox:
         try:
             return tool.arguments.model_validate(without_nulls(arguments, tool.arguments))
         except ValidationError as error:
-            raise ToolError("INVALID_ARGUMENT", "; ".join(map(_sentence, error.errors()))) from None
+            mistakes = [_sentence(mistake) for mistake in error.errors()]
+            if len(mistakes) > MISTAKES_MAX:
+                mistakes[MISTAKES_MAX:] = [f"and {len(mistakes) - MISTAKES_MAX} more mistakes"]
+            raise ToolError("INVALID_ARGUMENT", "; ".join(mistakes)) from None
 
 
 def build_toolbox(
@@ -92,14 +98,12 @@ _schemas: dict[type, Mapping[str, Any]] = {}
 def failed(error: ToolError) -> ToolResult:
     """The error as the model reads it."""
     body = {"ok": False, "error_code": error.code, "message": error.message, "retryable": error.retryable}
-    if error.details:
-        body["details"] = error.details
     return ToolResult(content=(Text(text=json.dumps(body, ensure_ascii=False)),), details=error.details, is_error=True)
 
 
 def _sentence(error: Any) -> str:
     """One mistake in the arguments, said in few words and without the value."""
-    name = ".".join(map(str, error["loc"])) or "arguments"
+    name = ".".join(map(str, error["loc"]))[:NAME_CHARS_MAX] or "arguments"
     match error["type"]:
         case "missing":
             return f"'{name}' is required"

@@ -51,12 +51,13 @@ class Workspace:
     _fd: int = field(default=-1, repr=False)
 
     def __post_init__(self) -> None:
-        self.root = self.root.absolute()
+        self.root = Path(os.path.abspath(self.root))  # noqa: PTH100 - it removes `..`, as `relative` does
         if self._fd < 0:
             self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._fd = os.open(self.root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
             if os.geteuid() == 0 and os.fstat(self._fd).st_uid == 0:
-                os.chown(self.root, NOBODY, NOBODY)
+                with suppress(PermissionError):  # a root without that right: file tools work, commands are refused
+                    os.chown(f"/proc/self/fd/{self._fd}", NOBODY, NOBODY)
 
     @property
     def fd(self) -> int:
@@ -78,10 +79,11 @@ class Workspace:
         name = relative(path, str(self.root))
         try:
             fd = open_beneath(self._fd, name, _READ)
+            device = os.fstat(self._fd).st_dev
         except OSError as error:
-            fd = self._open_mounted(name, path, error)
+            fd, device = self._open_mounted(name, path, error)
         try:
-            _judge(fd, path)
+            _judge(fd, path, device)
             yield fd
         finally:
             os.close(fd)
@@ -98,7 +100,7 @@ class Workspace:
         except OSError as error:
             if error.errno == errno.ENOTDIR:
                 raise ToolError("NOT_A_FOLDER", f"{path!r} is not a folder; `read` reads files") from None
-            fd = self._open_mounted(name, path, error, _FOLDER)
+            fd, _ = self._open_mounted(name, path, error, _FOLDER)
         try:
             with os.scandir(fd) as found:
                 return [FileEntry(name=e.name, is_folder=e.is_dir(follow_symlinks=False)) for e in found]
@@ -184,7 +186,7 @@ class Workspace:
             raise ToolError("IS_A_FOLDER", f"{path!r} is a folder")
         if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
             raise not_found(path)
-        return stat.S_IMODE(status.st_mode)
+        return stat.S_IMODE(status.st_mode) & 0o777  # set-uid was given to what the file was, not to what it becomes
 
     def _current(self, parent: int, leaf: str) -> Version | None:
         try:
@@ -193,14 +195,14 @@ class Workspace:
             return None
         return Version(inode=status.st_ino, mtime_ns=status.st_mtime_ns, size=status.st_size)
 
-    def _open_mounted(self, name: str, path: str, error: OSError, flags: int = _READ) -> int:
-        """The workspace does not have it: perhaps a mounted skill does."""
+    def _open_mounted(self, name: str, path: str, error: OSError, flags: int = _READ) -> tuple[int, int]:
+        """The workspace does not have it: perhaps a mounted skill does. A descriptor, and the skill's device."""
         for prefix, folder in self.mounts.items():
             if error.errno == errno.ENOENT and (name == prefix or name.startswith(prefix + "/")):
                 try:
                     root = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
                     try:
-                        return open_beneath(root, name[len(prefix) + 1 :] or ".", flags)
+                        return open_beneath(root, name[len(prefix) + 1 :] or ".", flags), os.fstat(root).st_dev
                     finally:
                         os.close(root)
                 except OSError as inner:
@@ -208,12 +210,12 @@ class Workspace:
         raise _explained(error, path) from None
 
 
-def _judge(fd: int, path: str) -> None:
-    """Only what is an ordinary file under one name: no pipe, no device, no second name for something outside."""
+def _judge(fd: int, path: str, device: int) -> None:
+    """Only an ordinary file under one name: no pipe, no second name for something outside, no other file system."""
     status = os.fstat(fd)
     if stat.S_ISDIR(status.st_mode):
         raise ToolError("IS_A_FOLDER", f"{path!r} is a folder; `ls` lists it")
-    if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1 or status.st_dev != device:
         raise not_found(path)
 
 

@@ -124,16 +124,28 @@ async def test_killed_in_the_middle_of_a_turn_it_goes_on_where_the_journal_ends(
         assert again == anthropic.requests[1].body["messages"]
 
 
-async def test_killed_while_a_command_runs_the_command_is_not_run_again(tmp_path: Path) -> None:
+def processes_of(command: str) -> list[str]:
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            found += [entry.name] if command.encode() in (entry / "cmdline").read_bytes() else []
+    return found
+
+
+async def test_killed_while_a_command_runs_the_command_dies_too_and_is_not_run_again(tmp_path: Path) -> None:
     async with platforms(tmp_path) as (feishu, anthropic, config):
         config.write_text(config.read_text(encoding="utf-8") + "\ntools: { exec: { mode: allow } }\n", encoding="utf-8")
-        anthropic.script = [calls(("exec", {"command": "echo ran >> ran.txt; sleep 60"}))]
+        command = f"echo ran >> ran.txt; sleep 60; : {tmp_path}"
+        anthropic.script = [calls(("exec", {"command": command}))]
         ran = tmp_path / "data" / "workspaces" / "helper" / "ran.txt"
         async with started(config) as run:
             await say(run, feishu, "run it")
             while not ran.exists():
                 await asyncio.sleep(0.005)
             await run.end(signal.SIGKILL)
+            async with asyncio.timeout(START_SECONDS):
+                while processes_of(command):
+                    await asyncio.sleep(0.01)
         anthropic.script = [says("I was interrupted")]
         async with started(config):
             (reply,) = await feishu.sent(1)

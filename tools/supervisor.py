@@ -1,0 +1,153 @@
+"""The parent of one shell command: a process of its own, so that nothing of the command outlives it.
+
+It is the reaper of its descendants only, so whatever detaches itself, twice even, comes back to it and to no other
+command; the gateway need adopt nobody's orphans and guess at none. It sets the limits between fork and exec, where the
+command cannot yet undo them. Run as a script by an isolated interpreter (`-I -S`), it imports nothing of ours and holds
+nothing of the gateway's environment. It decides nothing: the gateway keeps the time and reads the output.
+
+    supervisor.py CONTROL STATUS FOLDER UID GID SECONDS COMMAND
+
+CONTROL, STATUS and FOLDER are descriptors, UID and GID are -1 for our own. A byte on CONTROL asks the command to end;
+its end of file, which the gateway's death brings as well, ends everything. STATUS gets the exit code as text, or `!`
+where the command could not be started; its end of file says that nobody is left.
+"""
+
+import contextlib
+import ctypes
+import os
+import resource
+import select
+import signal
+import sys
+import time
+
+FILE_BYTES_MAX = 64 * 1024 * 1024
+FILES_MAX = 256
+PROCESSES_MAX = 128
+MEMORY_BYTES_MAX = 2 * 1024**3
+"""Of what a process writes to, not of its address space: runtimes reserve far more of that than they use."""
+CPU_SECONDS_EXTRA = 10
+KILL_SECONDS_MAX = 5.0
+_PR_SET_NO_NEW_PRIVS = 38
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def main(arguments: list[str]) -> None:
+    *numbers, command = arguments
+    control, status, folder, uid, gid, seconds = map(int, numbers)
+    for fd in (control, status, folder):  # ours, not the command's
+        os.set_inheritable(fd, False)
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+    prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda number, frame: None)
+    shell = os.fork()
+    if shell == 0:
+        prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+        become(command, folder, uid, gid, seconds, status)
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for output in (1, 2):  # else the pipe would not end before we do
+        os.dup2(nowhere, output)
+    supervise(shell, control, status, woken)
+    kill_everybody()
+
+
+def become(command: str, folder: int, uid: int, gid: int, seconds: int, status: int) -> None:
+    """The command, from here on. Never returns."""
+    try:
+        os.setsid()
+        os.fchdir(folder)
+        os.umask(0o022)
+        for limit, value in limits(seconds, own_user=uid < 0):
+            hard = resource.getrlimit(limit)[1]
+            most = value if hard == resource.RLIM_INFINITY else min(value, hard)
+            resource.setrlimit(limit, (most, most))
+        if uid >= 0:
+            os.setgroups([])
+            os.setresgid(gid, gid, gid)
+            os.setresuid(uid, uid, uid)
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD, signal.SIGINT):
+            signal.signal(number, signal.SIG_DFL)
+        os.execv("/bin/sh", ["/bin/sh", "-c", "--", command])
+    finally:
+        os.write(status, b"!")
+        os._exit(1)
+
+
+def limits(seconds: int, *, own_user: bool) -> list[tuple[int, int]]:
+    kept = [
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_NOFILE, FILES_MAX),
+        (resource.RLIMIT_FSIZE, FILE_BYTES_MAX),
+        (resource.RLIMIT_CPU, seconds + CPU_SECONDS_EXTRA),
+        (resource.RLIMIT_DATA, MEMORY_BYTES_MAX),
+    ]
+    # It counts every process of the uid, so not where the uid is a person's.
+    return kept if own_user else [*kept, (resource.RLIMIT_NPROC, PROCESSES_MAX)]
+
+
+def supervise(shell: int, control: int, status: int, woken: int) -> None:
+    """Until the gateway lets go: pass on its wish to end, say how the shell ended, bury the dead."""
+    while True:
+        readable, _, _ = select.select([control, woken], [], [])
+        if woken in readable:
+            os.read(woken, 4096)
+            for pid, code in buried():
+                if pid == shell:
+                    shell = 0
+                    os.write(status, str(code).encode())
+        if control in readable:
+            if not os.read(control, 1):
+                return
+            if shell:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(shell, signal.SIGTERM)
+
+
+def buried() -> list[tuple[int, int]]:
+    """Children that have died, with their exit codes, negative where a signal ended them."""
+    found = []
+    with contextlib.suppress(ChildProcessError):
+        while (dead := os.waitpid(-1, os.WNOHANG))[0]:
+            found.append((dead[0], os.waitstatus_to_exitcode(dead[1])))
+    return found
+
+
+def kill_everybody() -> None:
+    """All below us: stopped first, so that none can fork while it is its turn, then killed; till nobody is left."""
+    give_up = time.monotonic() + KILL_SECONDS_MAX
+    while (below := descendants(os.getpid())) and time.monotonic() < give_up:
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for pid in below:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, number)
+        buried()
+        time.sleep(0.001)
+
+
+def descendants(pid: int) -> list[int]:
+    found: list[int] = []
+    pending = [pid]
+    while pending:
+        for child in children(pending.pop()):
+            found.append(child)
+            pending.append(child)
+    return found
+
+
+def children(pid: int) -> list[int]:
+    found: list[int] = []
+    with contextlib.suppress(OSError):
+        for task in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208 - pathlib would double the start-up time
+            with (
+                contextlib.suppress(OSError),
+                open(f"/proc/{pid}/task/{task}/children", encoding="ascii") as file,  # noqa: PTH123 - as above
+            ):
+                found += map(int, file.read().split())
+    return found
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
