@@ -37,7 +37,7 @@ def listen(host: str, port: int) -> socket.socket:
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return listener
     except OSError as error:
-        raise AddressInUse(f"cannot listen on {host}:{port} ({error.strerror}). {AddressInUse.__doc__}") from error
+        raise AddressInUse(f"cannot listen on {host}:{port} ({os.strerror(error.errno or 0)}). {AddressInUse.__doc__}") from error
 
 
 async def serve(gateway: Gateway, listener: socket.socket) -> None:
