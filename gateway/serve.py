@@ -37,7 +37,8 @@ def listen(host: str, port: int) -> socket.socket:
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return listener
     except OSError as error:
-        raise AddressInUse(f"cannot listen on {host}:{port} ({os.strerror(error.errno or 0)}). {AddressInUse.__doc__}") from error
+        reason = os.strerror(error.errno or 0)
+        raise AddressInUse(f"cannot listen on {host}:{port} ({reason}). {AddressInUse.__doc__}") from error
 
 
 async def serve(gateway: Gateway, listener: socket.socket) -> None:
