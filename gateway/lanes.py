@@ -47,6 +47,7 @@ class Lanes:
         self._now = now
         self._active: dict[str, int] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._accepting: set[asyncio.Task[Acceptance]] = set()
         self._draining = asyncio.Event()
 
     @property
@@ -54,11 +55,26 @@ class Lanes:
         return self._draining.is_set()
 
     async def accept(self, delivery: Delivery) -> Acceptance:
-        """Store the message; it is answered from here on, by this process or the next. Raises StoreUnavailable."""
+        """Store the message; it is answered from here on, by this process or the next. Raises StoreUnavailable.
+
+        A caller who gives up waiting does not take the message with him: the write may still be committed, and then its
+        lane must open, or it would wait for the next start.
+        """
+        accepting = asyncio.create_task(self._accept(delivery))
+        self._accepting.add(accepting)
+        accepting.add_done_callback(self._accepted)
+        return await asyncio.shield(accepting)
+
+    async def _accept(self, delivery: Delivery) -> Acceptance:
         acceptance = await self._store.accept(delivery, pending_max=self._pending_max)
         if acceptance.lease is not None:
             self._open(acceptance.lease)
         return acceptance
+
+    def _accepted(self, task: asyncio.Task[Acceptance]) -> None:
+        self._accepting.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("accept_failed", exc_info=error)
 
     async def start(self) -> int:
         """Take up what an earlier process left; how many chats that are."""

@@ -154,6 +154,18 @@ async def test_killed_while_a_command_runs_the_command_dies_too_and_is_not_run_a
         assert ran.read_text() == "ran\n"
 
 
+async def test_a_message_is_remembered_over_a_restart(tmp_path: Path) -> None:
+    async with platforms(tmp_path) as (feishu, anthropic, config):
+        event = feishu.text_event("hello", sender=ALICE, chat=ALICE_CHAT)
+        for _ in range(2):
+            async with started(config) as run:
+                assert (await feishu.push(f"{run.url}/webhooks/feishu/default", event)).status_code == 200
+                await feishu.sent(1)
+                await run.end(signal.SIGTERM)
+        assert len(anthropic.requests) == 1
+        assert len(feishu.messages) == 1
+
+
 async def test_stopped_politely_it_ends_with_zero_and_an_unfinished_turn_goes_on_after_the_next_start(
     tmp_path: Path,
 ) -> None:

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -193,6 +195,25 @@ async def test_a_reply_survives_an_outage_of_the_platform_and_is_seen_once(tmp_p
         house.feishu.fail_next("/reply", lose_answer=True)
         await house.say("hello")
         await house.idle()
+        assert len(house.feishu.messages) == 1
+
+
+async def test_while_the_database_takes_nothing_the_platform_is_told_to_come_again_and_nothing_is_lost(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as house, httpx.AsyncClient(trust_env=False) as client:
+        event = house.feishu.text_event("hello", sender=ALICE, chat=ALICE_CHAT)
+        with closing(sqlite3.connect(tmp_path / "data" / "clawgate.db", isolation_level=None)) as foreign:
+            foreign.execute("BEGIN IMMEDIATE")
+            answer = await house.push(event)
+            assert answer.status_code == 503
+            assert answer.headers["retry-after"]
+            assert (await client.get(f"{house.url}/readyz")).json()["amiss"] == {"database": "takes no writes"}
+            assert (await client.get(f"{house.url}/healthz")).status_code == 200
+            foreign.execute("ROLLBACK")
+        assert (await house.push(event)).status_code == 200
+        await house.idle()
+        assert (await client.get(f"{house.url}/readyz")).status_code == 200
         assert len(house.feishu.messages) == 1
 
 
