@@ -85,9 +85,8 @@ class ToolLoop:
 
         `interrupted` says that a process died while it was at work on the first call without a result.
         """
-        self._messages = list(so_far)
+        self._recall(so_far)
         begun = sum(isinstance(message, AssistantMessage) for message in so_far)
-        self._calls_made = sum(isinstance(message, ToolResultMessage) for message in so_far)
         outcome = await self._resume(interrupted=interrupted)
         for number in range(begun + 1, self._limits.rounds + 1):
             if outcome is not None:
@@ -109,7 +108,8 @@ class ToolLoop:
             case "pause":
                 self._pauses += 1
                 await self._keep(answer)
-                return LimitReached(limit="pauses") if self._pauses > PAUSES_MAX else None
+                outcome = await self._run_calls(answer.calls)
+                return LimitReached(limit="pauses") if self._pauses > PAUSES_MAX else outcome
             case "end_turn" | "tool_use" | "stop_sequence":
                 if answer.calls:
                     await self._keep(answer)
@@ -135,15 +135,35 @@ class ToolLoop:
             return LimitReached(limit="cut")
         self._cut = True
         await self._keep(answer)
-        for call in answer.calls:
+        await self._answer_cut(answer.calls)
+        return None
+
+    async def _answer_cut(self, calls: Sequence[ToolCall]) -> None:
+        for call in calls:
             message = "the answer was cut off at the output limit, so this call was not run; split the work"
             await self._answer(call, refusal("CUT_OFF", message, retryable=True))
-        return None
+
+    def _recall(self, so_far: Sequence[Message]) -> None:
+        """What the journal holds of this turn counts towards its limits as if it had happened here."""
+        self._messages = list(so_far)
+        calls: dict[str, ToolCall] = {}
+        for message in so_far:
+            if isinstance(message, AssistantMessage):
+                calls = {call.id: call for call in message.calls}
+                self._pauses += message.stop_reason == "pause"
+                self._cut = self._cut or message.stop_reason in _CUT
+            elif isinstance(message, ToolResultMessage):
+                self._calls_made += 1
+                if call := calls.get(message.call_id):
+                    self._count(call, message)
 
     async def _resume(self, *, interrupted: bool) -> Outcome | None:
         """Answer what a crash or a hand-over left open; the declared effect of a tool decides what may run again."""
-        calls = _unanswered(self._messages)
-        if not calls:
+        asked, calls = _unanswered(self._messages)
+        if asked is None or not calls:
+            return None
+        if asked.stop_reason in _CUT:
+            await self._answer_cut(calls)
             return None
         if not interrupted or all(self._toolbox.effect(call.name) == "safe" for call in calls):
             return await self._run_calls(calls)
@@ -172,8 +192,13 @@ class ToolLoop:
             message = f"this turn's {self._limits.tool_calls} tool calls are used up; answer with what you have"
             return refusal("TOOL_CALLS_EXHAUSTED", message, retryable=False)
         self._emit(ToolStarted(call=call))
-        circumstances = Call(id=call.id, key=f"{self._turn}:{call.id}", message=self._context)
+        circumstances = Call(id=call.id, key=self._key(call), message=self._context)
         return await self._toolbox.call(call.name, call.arguments, call.arguments_raw, circumstances)
+
+    def _key(self, call: ToolCall) -> str:
+        """The same when a call is run again, another where a model gives the same id to a second call."""
+        earlier = sum(isinstance(told, ToolResultMessage) and told.call_id == call.id for told in self._messages)
+        return f"{self._turn}:{call.id}:{earlier}" if earlier else f"{self._turn}:{call.id}"
 
     async def _answer(self, call: ToolCall, result: ToolResult) -> None:
         message = ToolResultMessage(
@@ -186,8 +211,14 @@ class ToolLoop:
         )
         await self._keep(message)
         self._emit(ToolFinished(result=message))
+        self._count(call, message)
+
+    def _count(self, call: ToolCall, result: ToolResultMessage) -> None:
+        """A failure of the same call. What changed something gives every call a new chance: tests fail until fixed."""
         if result.is_error:
             self._failures[call.name, call.arguments_raw] += 1
+        elif self._toolbox.effect(call.name) != "safe":
+            self._failures.clear()
 
     def _fitting(self, result: ToolResult) -> tuple[UserPart, ...]:
         parts: list[UserPart] = []
@@ -209,8 +240,8 @@ def refusal(code: str, message: str, *, retryable: bool) -> ToolResult:
     return ToolResult(content=(ToolText(text=json.dumps(body, ensure_ascii=False)),), is_error=True)
 
 
-def _unanswered(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
-    """The calls of the last assistant message that have no result behind it, by order where ids repeat."""
+def _unanswered(messages: Sequence[Message]) -> tuple[AssistantMessage | None, list[ToolCall]]:
+    """The last assistant message, and those of its calls that have no result yet, by order where ids repeat."""
     answered: Counter[str] = Counter()
     for message in reversed(messages):
         if isinstance(message, ToolResultMessage):
@@ -222,10 +253,11 @@ def _unanswered(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
                     answered[call.id] -= 1
                 else:
                     left.append(call)
-            return tuple(left)
+            return message, left
         else:
             break
-    return ()
+    return None, []
 
 
+_CUT = ("max_tokens", "context_window")
 _UNEXPLAINED = ModelError(kind="incomplete", summary="no reason given", retryable=False)

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import ctypes
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -18,6 +19,8 @@ from pathlib import Path
 
 KILL_AFTER_SECONDS = 2.0
 DRAIN_SECONDS = 0.5
+GONE_SECONDS_MAX = 8.0
+"""How long a supervisor may take to end; its own patience with what will not die is shorter."""
 OUTPUT_BYTES_MAX = 16 * 1024 * 1024
 _SUPERVISOR = Path(__file__).with_name("supervisor.py")
 _PR_SET_DUMPABLE = 4
@@ -138,7 +141,7 @@ class _Supervised:
                 # What the command left in the background holds the pipe open: it does not hold us.
                 await _first(DRAIN_SECONDS, ended, flooded)
             self._let_go()
-            await gone.wait()
+            await _first(GONE_SECONDS_MAX, gone)
         finally:
             loop.remove_reader(status)
             loop.remove_reader(pipe)
@@ -149,7 +152,11 @@ class _Supervised:
     def end(self) -> None:
         """Where `attend` was cut short, everything the command started dies here, in milliseconds."""
         self._let_go()
-        self._process.wait()
+        try:
+            self._process.wait(GONE_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
         self._stdout.close()
         os.close(self._status)
 
@@ -162,6 +169,7 @@ class _Supervised:
         if self._wishes is not None:
             os.close(self._wishes)
             self._wishes = None
+            self._process.send_signal(signal.SIGCONT)  # where a command could stop it, it did not end it
 
 
 def _exit_code(said: bytes) -> int:

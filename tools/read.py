@@ -86,11 +86,13 @@ class Page:
             if position > SKIP_BYTES_MAX and self._seen < self._first:
                 raise ToolError("TOO_LARGE", f"line {self._first} lies too far into the file; look for it another way")
             *whole, rest = (rest + block).split(b"\n")
-            for number, line in enumerate(whole, 1):
-                if overlong:
-                    overlong = False
-                else:
-                    self._take(line, ended=True)
+            if overlong and whole:  # the end of a line that was taken already
+                del whole[0]
+                overlong = False
+            before = min(len(whole), max(0, self._first - 1 - self._seen))
+            self._seen += before
+            for number, line in enumerate(whole[before:], before + 1):
+                self._take(line, ended=True)
                 if self._full():
                     self._more = bool(rest) or number < len(whole) or bool(os.pread(fd, 1, position))
                     return
@@ -100,8 +102,8 @@ class Page:
                 # An endless line: what there is of it is taken, the rest goes by.
                 self._take(rest, ended=True)
                 rest, overlong = b"", True
-            if position > SKIP_BYTES_MAX:
-                self._more = True
+            if self._full() or position > SKIP_BYTES_MAX:
+                self._more = bool(os.pread(fd, 1, position))
                 return
 
     def _full(self) -> bool:

@@ -277,3 +277,44 @@ async def test_a_turn_that_had_only_its_user_message_starts_anew(make: Callable[
     run = make(answer("hello"))
     assert isinstance(await run.go(interrupted=True), Answered)
     assert run.results == []
+
+
+async def test_a_second_call_under_the_same_id_has_a_key_of_its_own(make: Callable[..., Run]) -> None:
+    run = make(*(answer(call("message", 7, action="send", message=text)) for text in ("one", "two")))
+    await run.go()
+    assert [part["key"] for part in run.at.outbox.sent] == ["turn:c7", "turn:c7:1"]
+    again = make()
+    await again.go(run.journal[:3], interrupted=True)
+    assert again.at.outbox.sent[-1]["key"] == "turn:c7:1"
+
+
+async def test_failures_pauses_and_cuts_before_a_restart_count_after_it(make: Callable[..., Run]) -> None:
+    failing = [answer(call("read", number, file_path="nope")) for number in range(3)]
+    run = make(*failing[:2], answer("gave up"))
+    await run.go()
+    assert await make(failing[2]).go(run.journal) == LimitReached(limit="repeating")
+    cut = answer(call("write", file_path="a", content="x"), stop="max_tokens")
+    assert await make(cut).go([cut]) == LimitReached(limit="cut")
+    pauses = [answer("…", stop="pause")] * 5
+    limits = LoopLimits(rounds=20, tool_calls=20, identical_failures=3, result_chars=100)
+    assert await make(*pauses, limits=limits).go(pauses) == LimitReached(limit="pauses")
+
+
+async def test_a_cut_call_is_not_run_after_a_restart_either(make: Callable[..., Run]) -> None:
+    run = make(answer("smaller"))
+    cut = answer(call("write", file_path="a", content="x"), stop="max_tokens")
+    assert isinstance(await run.go([cut], interrupted=True), Answered)
+    assert "CUT_OFF" in said(run.results[0])
+    assert list(run.at.root.iterdir()) == []
+
+
+async def test_a_call_in_a_paused_answer_gets_its_result(make: Callable[..., Run]) -> None:
+    run = make(answer(call("ls"), stop="pause"), answer("done"))
+    assert isinstance(await run.go(), Answered)
+    assert [result.call_id for result in run.results] == ["c1"]
+
+
+async def test_a_change_gives_a_failing_call_a_new_chance(make: Callable[..., Run]) -> None:
+    fails = [answer(call("read", number, file_path="nope")) for number in range(4)]
+    wrote = answer(call("write", 9, file_path="other", content="x"))
+    assert isinstance(await make(*fails[:2], wrote, *fails[2:], answer("well")).go(), Answered)

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.tools.bench import Bench
 
 WAIT_FOR_GO = "touch ready; until [ -e go ]; do sleep 0.02; done"
@@ -30,6 +32,21 @@ async def test_the_end_of_one_command_leaves_another_ones_background_alone(at: B
     await first
     (at.root / "go").touch()
     assert await second == "alive"
+
+
+SIGNAL_SCOPE_SINCE = 6
+"""The version of Landlock that knows borders for signals: Linux 6.12."""
+
+
+@pytest.mark.skipif(ctypes.CDLL(None).syscall(444, None, 0, 1) < SIGNAL_SCOPE_SINCE, reason="needs Linux 6.12")
+async def test_a_command_cannot_signal_another_one_of_the_same_user(at: Bench) -> None:
+    first = asyncio.create_task(at.text("exec", command=f"echo $$ > shell; {WAIT_FOR_GO}; echo alive"))
+    await seen(at.root / "ready")
+    said = await at.text("exec", command="kill -9 $(cat shell) 2>&1; sleep 30 & kill $! && echo own")
+    (at.root / "go").touch()
+    assert "not permitted" in said
+    assert said.splitlines()[-1].startswith("own")
+    assert await first == "alive"
 
 
 async def test_the_gateways_other_children_are_nobodys_business(at: Bench) -> None:
