@@ -5,6 +5,7 @@ from typing import Annotated
 from pydantic import BaseModel, Field, StringConstraints, field_validator
 from pydantic.alias_generators import to_camel
 
+from channels.queue import QueueConfig
 from skills.config import AgentSkillsConfig
 from tools.config import AgentToolsConfig
 
@@ -29,6 +30,7 @@ class AgentDefaults(BaseModel, extra="forbid", strict=True, frozen=True, alias_g
     """How many earlier turns of a chat the model is shown, at most."""
     tool_choice: str = "auto"
     """`auto`, `none`, `required`, or the name of the one tool that must be called first."""
+    queue: QueueConfig = QueueConfig()
     tools: AgentToolsConfig = AgentToolsConfig()
     skills: AgentSkillsConfig = AgentSkillsConfig()
 

@@ -41,6 +41,9 @@ class Journal(Protocol):
     async def append(self, message: AssistantMessage | ToolResultMessage) -> None:
         """Make one step durable. Whatever it raises ends the loop: the turn goes on elsewhere, or later."""
 
+    async def steered(self) -> Sequence[UserMessage]:
+        """What people wrote since, to be answered by this turn, durable already; mostly nothing."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LoopLimits:
@@ -91,6 +94,8 @@ class ToolLoop:
         for number in range(begun + 1, self._limits.rounds + 1):
             if outcome is not None:
                 return outcome
+            if isinstance(self._messages[-1], ToolResultMessage):
+                self._messages += await self._journal.steered()
             answer = await self._ask(self._messages, number)
             self._emit(ModelAnswered(round=number, message=answer))
             outcome = await self._take(answer)

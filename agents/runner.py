@@ -87,10 +87,11 @@ class AgentRunner:
         self._files = WorkspaceFiles(self._workspace.root)
         self._models = [_model(name, config, providers) for name in config.model]
 
-    def user_message(self, context: MessageContext) -> UserMessage:
-        """What the model is told of a message: the metadata blocks apart, the body as it stays in history."""
-        text = body(context, self._limits.message_chars)
-        return UserMessage(content=(Text(text=text),), metadata=metadata_blocks(context), timestamp=self._now())
+    def user_message(self, *contexts: MessageContext) -> UserMessage:
+        """What the model is told of messages that are answered together, oldest first: the metadata blocks apart, the
+        bodies as they stay in history."""
+        content = tuple(Text(text=body(context, self._limits.message_chars)) for context in contexts)
+        return UserMessage(content=content, metadata=metadata_blocks(*contexts), timestamp=self._now())
 
     async def run(self, turn: Turn, *, journal: Journal, emit: Emit) -> Outcome:
         """Answer the message, or say which way it failed. Raises only what the journal raises."""

@@ -61,6 +61,28 @@ def too_many(text: str, waiting: int) -> str:
     return _TOO_MANY.for_(text).format(waiting=waiting)
 
 
+def stopped(messages: int, text: str) -> str:
+    """The answer to /stop; `messages` were being answered or waiting."""
+    return (_STOPPED if messages else _NOTHING_TO_STOP).for_(text)
+
+
+def late(seconds: float, text: str) -> str:
+    """Put before an answer that comes long after the message."""
+    minutes = round(seconds / 60)
+    amount, unit = (
+        (minutes, 0) if minutes < 120 else (round(minutes / 60), 1) if minutes < 2880 else (minutes // 1440, 2)
+    )
+    return _LATE.for_(text).format(
+        amount=amount, en=("minutes", "hours", "days")[unit], zh=("分钟", "小时", "天")[unit]
+    )
+
+
+_STOPPED = _Sentence("Stopped. / 已停止。", "已停止。")
+_NOTHING_TO_STOP = _Sentence("There is nothing to stop. / 当前没有正在处理的消息。", "当前没有正在处理的消息。")
+_LATE = _Sentence(
+    "(Sorry for the delay: this answers a message from {amount} {en} ago.)",
+    "(抱歉回复迟了:这是对 {amount} {zh}前一条消息的回答。)",
+)
 _EMPTY = _Sentence(
     "I have no answer to that. Please put it another way.",
     "我没有得到可用的回答,请换个说法再试一次。",

@@ -11,6 +11,7 @@ from typing import Protocol, TypeAlias
 
 from channels.access import AccessConfig
 from channels.message import MessageContext, Outbound
+from channels.queue import QueueConfig
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -89,7 +90,13 @@ class RateLimited(DeliveryError):
 
 
 class Unreachable(DeliveryError):
-    """No answer, a broken one, or a passing fault: try again with the same key."""
+    """No answer, a broken one, or a passing fault: try again with the same key.
+
+    `maybe_arrived` is False where the request surely did not reach the platform."""
+
+    def __init__(self, message: str, *, code: str = "", maybe_arrived: bool = True) -> None:
+        super().__init__(message, code=code)
+        self.maybe_arrived = maybe_arrived
 
 
 class Refused(DeliveryError):
@@ -107,6 +114,8 @@ class Capabilities:
     names: tuple[str, ...]
     directives: bool = False
     """Whether MEDIA: and [[reply_to:…]] lines are acted upon; without it the prompt does not offer them."""
+    repeat_seconds: float = 0.0
+    """For how long the platform recognises a repeated send by its key and shows it once."""
 
 
 class Channel(Protocol):
@@ -124,6 +133,14 @@ class Channel(Protocol):
 
     @property
     def capabilities(self) -> Capabilities: ...
+
+    @property
+    def queue(self) -> QueueConfig:
+        """What the account's config says about messages that arrive during a turn."""
+
+    @property
+    def resend_ambiguous(self) -> bool:
+        """Whether a send that may have arrived is repeated where the platform would not recognise it."""
 
     def receive(self, request: WebhookRequest, now: datetime) -> Receipt:
         """Judge one delivery. Raises `Rejected`, or `NotReady` until `learn_identity` has succeeded."""

@@ -32,17 +32,19 @@ def serve(
     from gateway.environment import environment
     from gateway.gateway import Gateway
     from gateway.serve import AddressInUse, listen, run
-    from gateway.store.sqlite import DatabaseUnusable
+    from gateway.store.migrate import DatabaseUnusable
+    from gateway.store.opening import open_store
 
     loaded = _load(config)
     settings = loaded.config
     host, port = host or settings.server.host, settings.server.port if port is None else port
-    logs.configure(level=settings.logging.level, output=settings.logging.format, secrets=logs.secrets_of(settings))
+    secrets = logs.secrets_of(settings) | logs.secrets_of(settings.database.password)
+    logs.configure(level=settings.logging.level, output=settings.logging.format, secrets=secrets)
     for line in report(loaded):
         typer.echo(line, err=True)
     try:
         listener = listen(host, port)
-        gateway = Gateway(settings, environment())
+        gateway = Gateway(settings, environment(), store=open_store(settings.database))
     except (AddressInUse, DatabaseUnusable, OSError) as error:
         _fail(str(error))
     typer.echo(f"Clawgate listens on http://{host}:{listener.getsockname()[1]} — stop it with Ctrl-C", err=True)
@@ -57,6 +59,54 @@ def check(config: ConfigOption = Path("config.yaml")) -> None:
     for line in report(_load(config)):
         typer.echo(line)
     typer.echo(f"{config}: ok")
+
+
+@app.command()
+def letters(config: ConfigOption = Path("config.yaml")) -> None:
+    """List the dead letters: messages that were given up, and reply parts that could not be delivered."""
+    from datetime import UTC, datetime
+
+    from gateway.store.letters import dead_letters
+    from gateway.store.migrate import DatabaseUnusable
+
+    try:
+        found = dead_letters(_load(config).config.database)
+    except DatabaseUnusable as error:
+        _fail(str(error))
+    for letter in found:
+        at = datetime.fromtimestamp(letter.at, tz=UTC).isoformat(timespec="seconds")
+        doubt = f", {letter.ambiguous} of them may have arrived" if letter.ambiguous else ""
+        typer.echo(
+            f"{letter.name}  {at}  {letter.session}  attempts {letter.attempts}{doubt}  {letter.reason}".rstrip()
+        )
+    typer.echo(f"{len(found)} dead letter{'' if len(found) == 1 else 's'}", err=True)
+
+
+@app.command()
+def replay(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Letters as `letters` names them: message-12 part-7.")
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Every dead letter.")] = False,
+    config: ConfigOption = Path("config.yaml"),
+) -> None:
+    """Give dead letters another chance; a running gateway takes them up within seconds."""
+    from gateway.store.letters import dead_letters
+    from gateway.store.letters import replay as replayed
+    from gateway.store.migrate import DatabaseUnusable
+
+    if bool(names) == everything:
+        _fail("name the letters to replay, such as part-7 (see `letters`), or say --all")
+    database = _load(config).config.database
+    try:
+        wanted = [letter.name for letter in dead_letters(database)] if everything else list(names or [])
+        done = replayed(database, wanted)
+    except DatabaseUnusable as error:
+        _fail(str(error))
+    for name in done:
+        typer.echo(f"{name}: queued again")
+    if missing := [name for name in wanted if name not in done]:
+        _fail(f"no dead letter: {', '.join(missing)} — `letters` lists them")
 
 
 @app.command()

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import structlog
 
-from channels.channel import Channel, DeliveryError, Gone, RateLimited, Refused
+from channels.channel import Channel, DeliveryError, Gone, RateLimited, Refused, Unreachable
 from gateway.metrics import Metrics
 from gateway.outbound import parcel_json
 from gateway.store.store import Part
@@ -29,11 +29,15 @@ class Delivered:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GivenUp:
     reason: str
+    ambiguous: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Postponed:
+    """`ambiguous`: the attempt may have arrived all the same."""
+
     seconds: float
+    ambiguous: bool = False
 
 
 Report: TypeAlias = Delivered | GivenUp | Postponed
@@ -62,13 +66,19 @@ class PartSender:
         facts = {"channel": parcel.channel, "account": parcel.account, "turn": part.turn, "part": part.part}
         if channel is None:
             report: Report = GivenUp(reason="the channel account is no longer configured")
+        elif part.ambiguous and not self._may_repeat(channel, part):
+            report = GivenUp(reason="it may have arrived, and the platform would not recognise a repetition")
         else:
+            if part.ambiguous and not part.attempts:  # the process that was about to send it died
+                self._metrics.ambiguous(parcel.channel)
             try:
                 report = Delivered(message_id=await channel.send(parcel.part, part.key))
             except DeliveryError as error:
-                report = self._after(error, part)
+                report = self._after(error, part, channel)
                 facts |= {"error": type(error).__name__, "code": error.code, "attempt": part.attempts + 1}
         self._metrics.part(parcel.channel, type(report).__name__.lower())
+        if not isinstance(report, Delivered) and report.ambiguous:
+            self._metrics.ambiguous(parcel.channel)
         match report:
             case Delivered(message_id=message_id):
                 log.info("part_sent", message_id=message_id, **facts)
@@ -78,13 +88,20 @@ class PartSender:
                 log.error("part_given_up", reason=reason, **facts)
         return report
 
-    def _after(self, error: DeliveryError, part: Part) -> Report:
+    def _may_repeat(self, channel: Channel, part: Part) -> bool:
+        return channel.resend_ambiguous or self._now() - part.created < channel.capabilities.repeat_seconds
+
+    def _after(self, error: DeliveryError, part: Part, channel: Channel) -> Report:
         if isinstance(error, Refused | Gone):
             return GivenUp(reason=str(error))
+        ambiguous = isinstance(error, Unreachable) and error.maybe_arrived
         if self._now() - part.created >= self._give_up_seconds:
-            return GivenUp(reason=f"not delivered within {self._give_up_seconds:.0f} s: {error}")
+            reason = f"not delivered within {self._give_up_seconds:.0f} s: {error}"
+            return GivenUp(reason=reason, ambiguous=ambiguous)
+        if ambiguous and not self._may_repeat(channel, part):
+            return GivenUp(reason=f"it may have arrived: {error}", ambiguous=True)
         told = error.retry_after_seconds if isinstance(error, RateLimited) else None
         if told is not None:
             return Postponed(seconds=told)
-        backoff = min(2.0**part.attempts, BACKOFF_SECONDS_MAX)
-        return Postponed(seconds=backoff * (0.75 + random.random() / 2))
+        backoff = min(2.0 ** min(part.attempts, 10), BACKOFF_SECONDS_MAX)
+        return Postponed(seconds=backoff * (0.75 + random.random() / 2), ambiguous=ambiguous)

@@ -24,8 +24,9 @@ from gateway.intake import Intake
 from gateway.lanes import Lanes
 from gateway.messenger import ChannelMessenger
 from gateway.metrics import Metrics
-from gateway.store.sqlite import SqliteStore
-from gateway.store.store import StoreUnavailable
+from gateway.queue import Queues
+from gateway.store.store import Store, StoreUnavailable
+from gateway.sweep import Sweep
 from gateway.turns import TurnService
 from skills.catalog import SkillCatalog
 from tools.config import effective_exec
@@ -40,13 +41,14 @@ log = structlog.get_logger()
 
 
 class Gateway:
-    """One running gateway. `app` is what a server serves between `start` and `stop`."""
+    """One running gateway on an opened store, which it closes. `app` is what a server serves between `start` and `close`."""
 
     def __init__(
         self,
         config: Config,
         environment: Mapping[str, str],
         *,
+        store: Store,
         emit: Emit = silent,
         now: Callable[[], float] = time.time,
     ) -> None:
@@ -54,34 +56,40 @@ class Gateway:
         self._now = now
         self._background: set[asyncio.Task[None]] = set()
         self.metrics = Metrics()
-        self.store = SqliteStore(Path(config.database.path))
+        self.store = store
         self.channels = build_channels(config)
         self.providers = build_providers(config)
         self.runners = build_runners(config, self.providers, self.channels, environment, now)
+        queues = Queues(config.queue, self.channels, config.agents.list)
+        limits = config.limits
         self.lanes = Lanes(
-            store=self.store,
-            run_turn=TurnService(
-                store=self.store,
+            store=store,
+            turns=TurnService(
+                store=store,
                 runners=self.runners,
                 channels=self.channels,
-                reply_parts_max=config.limits.reply_parts,
+                queues=queues,
+                reply_parts_max=limits.reply_parts,
+                pending_max=limits.pending_per_session,
                 draining=lambda: self.lanes.draining,
+                stop=lambda sid, before: self.lanes.stop(sid, before),
                 emit=emit,
                 metrics=self.metrics,
                 now=now,
-            ).run,
-            send=PartSender(
-                self.channels, give_up_seconds=config.limits.delivery_seconds, now=now, metrics=self.metrics
-            ).send,
-            parallel_turns=config.limits.parallel_turns,
-            pending_max=config.limits.pending_per_session,
+            ),
+            send=PartSender(self.channels, give_up_seconds=limits.delivery_seconds, now=now, metrics=self.metrics).send,
+            parallel_turns=limits.parallel_turns,
+            pending_max=limits.pending_per_session,
             history_turns=max(agent.history_turns for agent in config.agents.list),
+            turn_seconds=limits.turn_seconds,
+            metrics=self.metrics,
             now=now,
         )
+        self.sweep = Sweep(store=store, lanes=self.lanes, metrics=self.metrics, now=now)
         door = Door(
             config=config.server,
             channels=self.channels,
-            intake=Intake(config=config, channels=self.channels, lanes=self.lanes, now=now),
+            intake=Intake(config=config, queues=queues, lanes=self.lanes, now=now),
             metrics=self.metrics,
             ready=self._amiss,
             now=now,
@@ -91,7 +99,8 @@ class Gateway:
 
     async def start(self) -> None:
         """Take up what an earlier process left, and get ready in the background: identities, model clients."""
-        taken_up = await self.lanes.start()
+        await self.store.start(self.lanes.poked)
+        taken_up = await self.sweep.once()
         self._started = True
         log.info("gateway_started", chats_taken_up=taken_up, channels=len(self.channels), agents=len(self.runners))
         for channel in self.channels.values():
@@ -99,6 +108,7 @@ class Gateway:
         for provider in self.providers.values():
             self._spawn(provider.warm_up())
         self._spawn(self._prune())
+        self._spawn(self.sweep.run())
 
     async def drain(self) -> None:
         """Readiness turns red, running turns are laid down at a step border; deliveries are still stored."""
@@ -129,6 +139,10 @@ class Gateway:
                 await self.store.probe()
         except (StoreUnavailable, TimeoutError):
             return {"database": "takes no writes"}
+        if not self.store.held():
+            return {"lease": "not renewed in time"}
+        if (waited := self.sweep.oldest_seconds) > self.config.limits.unanswered_seconds:
+            return {"unanswered": f"the oldest message has waited {waited:.0f} s"}
         return {}
 
     async def _learn_identity(self, channel: Channel) -> None:

@@ -1,16 +1,24 @@
 """What the inbox holds of a message: its context and the agent it was routed to. Tokens and raw bodies are not kept."""
 
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 from pydantic import TypeAdapter
 
 from channels.message import MessageContext
 
+Command: TypeAlias = Literal["stop"]
+COMMANDS: dict[str, Command] = {"/stop": "stop"}
+"""What a message must say, and nothing else, to be a command to the gateway instead of words to the agent."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Inbound:
+    """`command` is None for what an agent answers."""
+
     agent: str
     context: MessageContext
+    command: Command | None = None
 
 
 inbound_json: TypeAdapter[Inbound] = TypeAdapter(Inbound)

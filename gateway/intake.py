@@ -1,17 +1,16 @@
 """From a verified message to a row in the inbox: who may speak, which agent answers, which chat it belongs to."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import structlog
 
-from agents.sentences import too_many
 from channels.access import refusal
 from channels.channel import Arrived, Channel
 from gateway.config.root import Config
-from gateway.inbound import Inbound, inbound_json
+from gateway.inbound import COMMANDS, Inbound, inbound_json
 from gateway.lanes import Lanes
-from gateway.outbound import reply_parts
-from gateway.routing import route, session_key
+from gateway.queue import Queues
+from gateway.routing import aside, route, session_key
 from gateway.store.store import Delivery
 
 log = structlog.get_logger()
@@ -20,11 +19,9 @@ log = structlog.get_logger()
 class Intake:
     """Decides and stores. Nothing here talks to a platform."""
 
-    def __init__(
-        self, *, config: Config, channels: Mapping[tuple[str, str], Channel], lanes: Lanes, now: Callable[[], float]
-    ) -> None:
+    def __init__(self, *, config: Config, queues: Queues, lanes: Lanes, now: Callable[[], float]) -> None:
         self._config = config
-        self._channels = channels
+        self._queues = queues
         self._lanes = lanes
         self._now = now
 
@@ -40,16 +37,16 @@ class Intake:
             return f"ignored: {reason}"
         agent = route(self._config.bindings, self._config.agents, context)
         sid = session_key(agent, context)
-        sentence = too_many(context.text, self._config.limits.pending_per_session)
-        (note,) = reply_parts(context, [sentence], purpose="overflow")
+        command = COMMANDS.get(context.text.strip().lower())
         scope = f"{context.channel}:{context.account}:"
         acceptance = await self._lanes.accept(
             Delivery(
-                sid=sid,
+                sid=aside(sid) if command else sid,
+                aside=aside(sid),
                 dedupe=tuple(scope + key for key in arrived.dedupe),
-                body=inbound_json.dump_json(Inbound(agent=agent, context=context)).decode(),
+                body=inbound_json.dump_json(Inbound(agent=agent, context=context, command=command)).decode(),
                 at=self._now(),
-                overflow=note,
+                interrupts=command is None and self._queues.of(agent, context).mode == "interrupt",
             )
         )
         outcome = "overflow" if acceptance.overflow else "accepted"

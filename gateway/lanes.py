@@ -2,21 +2,29 @@
 
 Accepting a message claims its idle chat in the same statement, so nothing polls and no wake-up can be lost: a lane
 gives its chat back only where the counter on the chat's row says that nothing is left. What a lane does for a chat, in
-this order: send what is queued, then take the next message.
+this order: send what is queued, then take the next messages. Who finds chats without a lane is `gateway.sweep`.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Protocol, TypeVar
 
 import structlog
 
 from gateway.delivery import Delivered, GivenUp, Postponed, Report
+from gateway.metrics import Metrics
 from gateway.store.store import Acceptance, Delivery, Fenced, Lease, Part, Store, StoreUnavailable, Work
 
 BACKOFF_SECONDS_MAX = 30.0
+WAITING_MAX = 20
+"""Messages of one chat that are looked at together."""
+OVERDUE_SECONDS = 30.0
+"""How long a turn may take to end after it has been told to."""
 
+T = TypeVar("T")
 log = structlog.get_logger()
 
 
@@ -24,31 +32,69 @@ class Drained(Exception):
     """The gateway is stopping: the turn has been laid down at a step border and goes on after the next start."""
 
 
+class Stopped(Exception):
+    """Somebody stopped the turn: it ends here, without a reply."""
+
+
+class Turns(Protocol):
+    """Who runs the messages. Each method but the first finishes a turn durably and returns its reply parts."""
+
+    def wait_seconds(self, work: Work) -> float:
+        """How long to wait for more messages before this work is begun."""
+
+    async def run(self, lease: Lease, work: Work) -> Sequence[Part]:
+        """Raises Fenced, Drained, Stopped or StoreUnavailable where it is not this run that ends the turn."""
+
+    async def end_stopped(self, lease: Lease, work: Work) -> Sequence[Part]:
+        """End what was stopped in the middle."""
+
+    async def end_stuck(self, lease: Lease, work: Work) -> Sequence[Part]:
+        """End with an apology what would not end by itself."""
+
+
+@dataclass(eq=False, slots=True)
+class Lane:
+    """One chat at work. `turn` is the task of its running turn, `number` that turn's."""
+
+    lease: Lease
+    turn: asyncio.Task[Sequence[Part]] | None = None
+    number: int = 0
+    stopping: bool = False
+    follows: bool = False
+
+
 class Lanes:
-    """`run_turn` finishes one message durably; `send` makes one attempt at one part."""
+    """`turns` finishes messages durably; `send` makes one attempt at one part."""
 
     def __init__(
         self,
         *,
         store: Store,
-        run_turn: Callable[[Lease, Work], Awaitable[None]],
+        turns: Turns,
         send: Callable[[Part], Awaitable[Report]],
         parallel_turns: int,
         pending_max: int,
         history_turns: int,
+        turn_seconds: float,
+        metrics: Metrics,
         now: Callable[[], float],
     ) -> None:
         self._store = store
-        self._run_turn = run_turn
+        self._turns = turns
         self._send = send
         self._slots = asyncio.Semaphore(parallel_turns)
+        self.free = parallel_turns
         self._pending_max = pending_max
         self._history_turns = max(1, history_turns)
+        self._turn_seconds = turn_seconds
+        self._metrics = metrics
         self._now = now
-        self._active: dict[str, int] = {}
+        self._active: dict[str, Lane] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._accepting: set[asyncio.Task[Acceptance]] = set()
         self._draining = asyncio.Event()
+        self.wanted = asyncio.Event()
+        """Set where there may be chats without an owner: a poke, or a slot that others wait for."""
 
     @property
     def draining(self) -> bool:
@@ -58,7 +104,7 @@ class Lanes:
         """Store the message; it is answered from here on, by this process or the next. Raises StoreUnavailable.
 
         A caller who gives up waiting does not take the message with him: the write may still be committed, and then its
-        lane must open, or it would wait for the next start.
+        lane must open, or it would wait for the next sweep.
         """
         accepting = asyncio.create_task(self._accept(delivery))
         self._accepting.add(accepting)
@@ -66,9 +112,16 @@ class Lanes:
         return await asyncio.shield(accepting)
 
     async def _accept(self, delivery: Delivery) -> Acceptance:
-        acceptance = await self._store.accept(delivery, pending_max=self._pending_max)
+        """Where several replicas share the work, one without a free slot leaves the chat to the others."""
+        shared = self._store.shared
+        claim = not self.draining and (self.free > 0 or not shared)
+        acceptance = await self._store.accept(delivery, pending_max=self._pending_max, claim=claim)
         if acceptance.lease is not None:
-            self._open(acceptance.lease)
+            self.open(acceptance.lease)
+        elif shared and self.draining and acceptance.turn is not None:
+            await self._store.poke(None)
+        if delivery.interrupts and acceptance.turn is not None:
+            await self._look_at_stop(delivery.sid)
         return acceptance
 
     def _accepted(self, task: asyncio.Task[Acceptance]) -> None:
@@ -76,12 +129,35 @@ class Lanes:
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("accept_failed", exc_info=error)
 
-    async def start(self) -> int:
-        """Take up what an earlier process left; how many chats that are."""
-        leases = await self._store.claim()
-        for lease in leases:
-            self._open(lease)
-        return len(leases)
+    async def stop(self, sid: str, before: int) -> int:
+        """Stop every turn of a chat below `before`, wherever it runs; how many messages that concerns."""
+        concerned = await self._store.stop(sid, before)
+        if concerned:
+            await self._look_at_stop(sid)
+        return concerned
+
+    async def _look_at_stop(self, sid: str) -> None:
+        if sid in self._active:
+            await self._obey(self._active[sid])
+        else:
+            await self._store.poke(sid)
+
+    def poked(self, sid: str | None) -> None:
+        """Another worker asks to look at a chat, or for chats without an owner."""
+        if sid is None:
+            self.wanted.set()
+        elif (lane := self._active.get(sid)) is not None:
+            task = asyncio.create_task(self._obey(lane))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _obey(self, lane: Lane) -> None:
+        """Cancel the running turn if it is to be stopped; where this fails, its next journal write notices."""
+        with suppress(Fenced, StoreUnavailable):
+            standing = await self._store.standing(lane.lease)
+            if lane.turn is not None and standing.stopped > lane.number:
+                lane.stopping = True
+                lane.turn.cancel()
 
     async def drain(self, grace_seconds: float) -> None:
         """Begin nothing new, let running turns come to a step border, and cancel what takes longer than that."""
@@ -92,69 +168,139 @@ class Lanes:
                 task.cancel()
             if late:
                 log.warning("turns_cancelled_at_shutdown", count=len(late))
-                await asyncio.wait(late)
+                await asyncio.wait(late, timeout=OVERDUE_SECONDS)
+        with suppress(StoreUnavailable):
+            await self._store.poke(None)
 
-    def _open(self, lease: Lease) -> None:
+    def has(self, lease: Lease) -> bool:
+        lane = self._active.get(lease.sid)
+        return lane is not None and lane.lease.epoch == lease.epoch
+
+    def open(self, lease: Lease) -> None:
         """Start a lane, unless this very lease has one. Judged by epoch: a chat may have been given back meanwhile."""
-        if self.draining or self._active.get(lease.sid) == lease.epoch:
+        if self.draining or self.has(lease):
             return
-        self._active[lease.sid] = lease.epoch
-        task = asyncio.create_task(self._lane(lease), name=f"lane {lease.sid}")
+        lane = self._active[lease.sid] = Lane(lease)
+        task = asyncio.create_task(self._lane(lane), name=f"lane {lease.sid}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _lane(self, lease: Lease) -> None:
-        failures, crashes = 0, 0
+    async def _lane(self, lane: Lane) -> None:
         try:
-            while True:
-                try:
-                    if await self._serve(lease, crashes):
-                        return
-                    failures, crashes = 0, 0
-                except (Fenced, Drained):
-                    return
-                except Exception as error:
-                    failures += 1
-                    crashes += not isinstance(
-                        error, StoreUnavailable
-                    )  # a database that is away is not the message's fault
-                    log.error("lane_failed", session=lease.sid, failures=failures, error=repr(error), exc_info=error)
-                    await self._pause(min(2.0**failures, BACKOFF_SECONDS_MAX))
-        except Drained:
-            return
+            await self._work(lane)
+        except Fenced:
+            self._metrics.fenced()
+            log.warning("lane_fenced", session=lane.lease.sid, epoch=lane.lease.epoch)
+        except (Drained, asyncio.CancelledError):
+            with suppress(StoreUnavailable):
+                await self._store.hand_over(lane.lease)
         finally:
-            if self._active.get(lease.sid) == lease.epoch:
-                del self._active[lease.sid]
+            if self._active.get(lane.lease.sid) is lane:
+                del self._active[lane.lease.sid]
 
-    async def _serve(self, lease: Lease, crashes: int) -> bool:
-        """Send what is queued, then run one turn; True where the chat is given back or the gateway stops."""
-        for part in await self._store.queued(lease):
-            if await self._deliver(lease, part):
+    async def _work(self, lane: Lane) -> None:
+        failures, crashes = 0, 0
+        while True:
+            try:
+                if await self._serve(lane, crashes):
+                    return
+                failures, crashes = 0, 0
+            except (Fenced, Drained):
+                raise
+            except Exception as error:  # the worker's edge: the chat is tried again, later and later
+                failures += 1
+                crashes += not isinstance(error, StoreUnavailable)  # an absent database is not the message's fault
+                sid = lane.lease.sid
+                log.error("lane_failed", session=sid, failures=failures, error=repr(error), exc_info=error)
+                await self._pause(min(2.0 ** min(failures, 10), BACKOFF_SECONDS_MAX))
+
+    async def _serve(self, lane: Lane, crashes: int) -> bool:
+        """Send what is queued, then run one turn and send its reply; True where the chat has been given back."""
+        view = await self._store.look(lane.lease, history_turns=self._history_turns, waiting_max=WAITING_MAX)
+        for part in view.parts:
+            if await self._deliver(lane.lease, part):
                 return True
         if self.draining:
             raise Drained
-        work = await self._store.next(lease, history_turns=self._history_turns)
-        if work is None:
-            return await self._store.release(lease)
+        if view.work is None:
+            return await self._store.release(lane.lease)
+        if lane.follows and (wait := self._turns.wait_seconds(view.work)) > 0:
+            await self._pause(wait)
+            return False
+        first, *others = view.work.waiting
+        waiting = [replace(first, attempts=first.attempts + crashes), *others]
+        for part in await self._run(lane, replace(view.work, waiting=waiting)):
+            if await self._deliver(lane.lease, part):
+                return True
+        return False
+
+    async def _run(self, lane: Lane, work: Work) -> Sequence[Part]:
         async with self._slots:
             if self.draining:
                 raise Drained
-            await self._run_turn(lease, replace(work, attempts=work.attempts + crashes))
-        return False
+            self.free -= 1
+            try:
+                return await self._turn(lane, work)
+            finally:
+                self.free += 1
+                lane.follows = True
+                if self._store.shared and not self.free > 1:
+                    self.wanted.set()
+
+    async def _turn(self, lane: Lane, work: Work) -> Sequence[Part]:
+        """The turn as a task of its own, so that a stop ends it and not the lane, and a stuck one does not hold it."""
+        lane.number, lane.stopping = work.waiting[-1 if not work.so_far else 0].turn, False
+        lane.turn = asyncio.create_task(self._turns.run(lane.lease, work))
+        try:
+            await asyncio.wait({lane.turn}, timeout=self._turn_seconds + OVERDUE_SECONDS)
+            if not lane.turn.done():
+                lane.turn.cancel()
+                await asyncio.wait({lane.turn}, timeout=OVERDUE_SECONDS)
+            if not lane.turn.done():
+                log.error("turn_stuck", session=lane.lease.sid, turn=lane.number)
+                lane.lease = await self._store.renew(lane.lease)
+                return await self._turns.end_stuck(lane.lease, work)
+            if lane.turn.cancelled():
+                return await (self._turns.end_stopped if lane.stopping else self._turns.end_stuck)(lane.lease, work)
+            return lane.turn.result()
+        except Stopped:
+            return await self._turns.end_stopped(lane.lease, work)
+        except asyncio.CancelledError:
+            lane.turn.cancel()
+            await asyncio.wait({lane.turn}, timeout=OVERDUE_SECONDS)
+            raise
+        finally:
+            lane.turn = None
 
     async def _deliver(self, lease: Lease, part: Part) -> bool:
         """Attempt after attempt until the part is sent or given up; the chat's later parts wait behind it."""
         while True:
             if (wait := part.next_at - self._now()) > 0:
                 await self._pause(wait)
+            if not self._store.held():
+                raise StoreUnavailable("whose chat it is cannot be told just now: nothing is sent")
             match await self._send(part):
                 case Delivered(message_id=message_id):
-                    return await self._store.sent(lease, part, message_id)
-                case GivenUp():
-                    return await self._store.failed(lease, part)
-                case Postponed(seconds=seconds):
-                    part = replace(part, attempts=part.attempts + 1, next_at=self._now() + seconds)
-                    await self._store.postpone(lease, part, part.next_at)
+                    return await self._kept(partial(self._store.sent, lease, part, message_id))
+                case GivenUp(reason=reason):
+                    self._metrics.dead("part")
+                    return await self._kept(partial(self._store.failed, lease, part, reason))
+                case Postponed(seconds=seconds, ambiguous=ambiguous):
+                    due = self._now() + seconds
+                    await self._store.postpone(lease, part, due, ambiguous=ambiguous)
+                    counted = part.ambiguous + ambiguous
+                    part = replace(part, attempts=part.attempts + 1, ambiguous=counted, next_at=due)
+
+    async def _kept(self, write: Callable[[], Awaitable[T]]) -> T:
+        """What has happened outside is written down however long the database is away: else it would happen again."""
+        failures = 0
+        while True:
+            try:
+                return await write()
+            except StoreUnavailable as error:
+                failures += 1
+                log.error("outcome_unwritten", failures=failures, error=repr(error))
+                await asyncio.sleep(min(0.25 * 2.0 ** min(failures, 10), BACKOFF_SECONDS_MAX))
 
     async def _pause(self, seconds: float) -> None:
         """Sleep, unless the gateway stops."""

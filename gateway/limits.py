@@ -30,5 +30,7 @@ class LimitsConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_ge
     """Messages that one reply may be split into; the last says that it was cut."""
     delivery_seconds: Seconds = 600
     """How long a part is tried again before it is marked failed and the chat goes on."""
+    unanswered_seconds: Seconds = 1800
+    """A message that has waited longer than this turns readiness red: something is stuck."""
     grace_seconds: Seconds = 25
     """On SIGTERM: how long running turns may take to reach a point where they can be taken up again."""

@@ -83,7 +83,7 @@ def configure(
         logging.getLogger(talkative).setLevel(logging.WARNING)
 
 
-def secrets_of(model: BaseModel) -> set[str]:
+def secrets_of(model: BaseModel | SecretStr) -> set[str]:
     """Every SecretStr in a tree of models."""
     found: set[str] = set()
     pending: list[object] = [model]

@@ -1,6 +1,6 @@
 """What is counted, for Prometheus. Labels are few and from fixed sets: never an id, never a text."""
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 TURN_SECONDS = (0.1, 0.3, 1, 3, 10, 30, 100, 300, 600)
 
@@ -29,6 +29,18 @@ class Metrics:
             "clawgate_reply_parts", "Attempts at reply parts.", ["channel", "outcome"], registry=self._registry
         )
 
+        self._ambiguous = Counter(
+            "clawgate_send_ambiguous", "Attempts that may have arrived.", ["channel"], registry=self._registry
+        )
+        self._dead = Counter("clawgate_dead_letters", "Messages and parts given up.", ["kind"], registry=self._registry)
+        self._fenced = Counter("clawgate_fenced", "Lanes that lost their chat to another.", registry=self._registry)
+        self._taken_over = Counter("clawgate_chats_taken_over", "Chats taken up by a sweep.", registry=self._registry)
+        self._oldest = Gauge(
+            "clawgate_oldest_unanswered_seconds",
+            "Age of the oldest message that is neither answered nor given up.",
+            registry=self._registry,
+        )
+
     def delivery(self, channel: str, outcome: str) -> None:
         """`accepted`, `duplicate`, `answered`, `unavailable`, or `ignored: …`, `rejected: …` with the reason."""
         self._deliveries.labels(channel, outcome).inc()
@@ -39,6 +51,22 @@ class Metrics:
 
     def part(self, channel: str, outcome: str) -> None:
         self._parts.labels(channel, outcome).inc()
+
+    def ambiguous(self, channel: str) -> None:
+        self._ambiguous.labels(channel).inc()
+
+    def dead(self, kind: str) -> None:
+        """`message` or `part`."""
+        self._dead.labels(kind).inc()
+
+    def fenced(self) -> None:
+        self._fenced.inc()
+
+    def taken_over(self, count: int) -> None:
+        self._taken_over.inc(count)
+
+    def oldest(self, seconds: float) -> None:
+        self._oldest.set(seconds)
 
     def render(self) -> bytes:
         return generate_latest(self._registry)

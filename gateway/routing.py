@@ -46,3 +46,19 @@ def session_key(agent: str, context: MessageContext) -> str:
     if context.chat.thread is not None:
         parts += ["thread", context.chat.thread]
     return ":".join(part.replace("%", "%25").replace(":", "%3A") for part in parts)
+
+
+_ASIDE = "aside:"
+
+
+def aside(session: str) -> str:
+    """The session beside a conversation: commands and notes, which never wait behind a turn."""
+    return _ASIDE + session
+
+
+def is_aside(session: str) -> bool:
+    return session.startswith(_ASIDE)
+
+
+def main_session(aside_session: str) -> str:
+    return aside_session.removeprefix(_ASIDE)

@@ -4,42 +4,32 @@ Every step is journaled before the next one; what a crash leaves behind is enoug
 is finished with a reply, a recorded silence, or a sentence that says what went wrong: never with nothing.
 """
 
-import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import assert_never
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 
 import structlog
 
 from agents import sentences
 from agents.events import Emit
-from agents.messages import AssistantMessage, ToolResultMessage, UserMessage, message_json
-from agents.outcome import Answered, Declined, LimitReached, ModelFailed, Outcome
-from agents.prompt.reply import visible
+from agents.messages import UserMessage, message_json
 from agents.runner import AgentRunner
 from agents.turn import Surface, Turn
 from channels.channel import Channel
+from gateway.ending import Ending, ending_of
 from gateway.inbound import Inbound, inbound_json
-from gateway.lanes import Drained
+from gateway.journal import TurnJournal, entry
+from gateway.lanes import Drained, Stopped
 from gateway.metrics import Metrics
 from gateway.outbound import reply_parts
-from gateway.store.store import Entry, Fenced, Lease, Store, StoreUnavailable, Work
+from gateway.queue import Queue, Queues
+from gateway.routing import is_aside, main_session
+from gateway.store.store import Entry, Fenced, Lease, Part, Store, StoreUnavailable, Waiting, Work
 from gateway.transcript import turns_of
 
 ATTEMPTS_MAX = 3
 """A message whose turn has brought its process down this often is closed with an apology."""
 
 log = structlog.get_logger()
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Ending:
-    """How a turn ended, as its `final` row says it. `text` is None for a chosen silence."""
-
-    outcome: str
-    text: str | None
-    message: AssistantMessage | None = None
-    reason: str = ""
 
 
 class TurnService:
@@ -51,8 +41,11 @@ class TurnService:
         store: Store,
         runners: Mapping[str, AgentRunner],
         channels: Mapping[tuple[str, str], Channel],
+        queues: Queues,
         reply_parts_max: int,
+        pending_max: int,
         draining: Callable[[], bool],
+        stop: Callable[[str, int], Awaitable[int]],
         emit: Emit,
         metrics: Metrics,
         now: Callable[[], float],
@@ -60,47 +53,110 @@ class TurnService:
         self._store = store
         self._runners = runners
         self._channels = channels
+        self._queues = queues
         self._reply_parts_max = reply_parts_max
+        self._pending_max = pending_max
         self._draining = draining
+        self._stop = stop
         self._emit = emit
         self._metrics = metrics
         self._now = now
 
-    async def run(self, lease: Lease, work: Work) -> None:
-        """Finish the message. Raises Fenced, Drained or StoreUnavailable where it is not this process that will."""
-        inbound = inbound_json.validate_json(work.body)
-        with structlog.contextvars.bound_contextvars(turn=work.turn, session=lease.sid, agent=inbound.agent):
+    def wait_seconds(self, work: Work) -> float:
+        """What is collected waits until the chat has been quiet for a moment; a turn that has begun does not."""
+        if work.so_far:
+            return 0.0
+        inbound = inbound_json.validate_json(work.waiting[0].body)
+        return self._queues.of(inbound.agent, inbound.context).debounce(work.waiting, self._now())
+
+    async def run(self, lease: Lease, work: Work) -> Sequence[Part]:
+        """Finish the work's first turn. Raises Fenced, Drained, Stopped or StoreUnavailable where it is not this run
+        that does."""
+        inbound = inbound_json.validate_json(work.waiting[0].body)
+        queue = self._queues.of(inbound.agent, inbound.context)
+        if stopped := _stopped(work):
+            return await self._end_all(lease, stopped, Ending(outcome="stopped", text=None))
+        batch = queue.batch(work.waiting, begun=bool(work.so_far))
+        message = batch[-1]
+        inbound = inbound_json.validate_json(message.body)
+        with structlog.contextvars.bound_contextvars(turn=message.turn, session=lease.sid, agent=inbound.agent):
             began = self._now()
-            log.info("turn_started", attempt=work.attempts + 1, resumed=bool(work.so_far))
+            log.info("turn_started", attempt=message.attempts + 1, resumed=bool(work.so_far), messages=len(batch))
             try:
-                ending = await self._run(lease, work, inbound)
-            except (Fenced, Drained, StoreUnavailable):
+                ending = await self._ending(lease, work, batch, inbound, queue)
+            except (Fenced, Drained, Stopped, StoreUnavailable):
                 raise
             except Exception as error:  # the worker's edge: our own fault becomes a sentence to the user
                 log.error("turn_failed", exc_info=error)
                 text = sentences.internal_error(inbound.context.text)
-                ending = Ending(outcome="failed", reason="internal", text=text)
-            await self._finish(lease, work, inbound, ending)
-            seconds = self._now() - began
-            self._metrics.turn(inbound.agent, ending.outcome, seconds)
-            log.info("turn_finished", outcome=ending.outcome, reason=ending.reason, seconds=round(seconds, 3))
+                ending = Ending(outcome="failed", reason="internal", text=text, dead=True)
+            return await self._finish(lease, message.turn, inbound, ending, began)
 
-    async def _run(self, lease: Lease, work: Work, inbound: Inbound) -> Ending:
-        asked = inbound.context.text
-        if work.attempts >= ATTEMPTS_MAX:
-            return Ending(outcome="failed", reason="attempts", text=sentences.gave_up(asked))
+    async def end_stopped(self, lease: Lease, work: Work) -> Sequence[Part]:
+        """What was begun ends here, silently: whoever stopped it has been told. What was not begun is looked at anew."""
+        if not (begun := await self._begun(lease)):
+            return []
+        return await self._end_all(lease, [begun], Ending(outcome="stopped", text=None))
+
+    async def end_stuck(self, lease: Lease, work: Work) -> Sequence[Part]:
+        message = await self._begun(lease) or work.waiting[0]
+        inbound = inbound_json.validate_json(message.body)
+        text = sentences.internal_error(inbound.context.text)
+        ending = Ending(outcome="failed", reason="stuck", text=text, dead=True)
+        return await self._finish(lease, message.turn, inbound, ending, self._now())
+
+    async def _begun(self, lease: Lease) -> Waiting | None:
+        """The message whose turn has begun, as the journal has it."""
+        work = (await self._store.look(lease, history_turns=1, waiting_max=1)).work
+        return work.waiting[0] if work is not None and work.so_far else None
+
+    async def _ending(
+        self, lease: Lease, work: Work, batch: Sequence[Waiting], inbound: Inbound, queue: Queue
+    ) -> Ending:
+        context, message = inbound.context, batch[-1]
+        if is_aside(lease.sid):
+            return await self._aside(lease, message, inbound)
+        if message.attempts >= ATTEMPTS_MAX:
+            return Ending(outcome="failed", reason="attempts", text=sentences.gave_up(context.text), dead=True)
         runner = self._runners.get(inbound.agent)
-        channel = self._channels.get((inbound.context.channel, inbound.context.account))
+        channel = self._channels.get((context.channel, context.account))
         if runner is None or channel is None:
-            return Ending(outcome="failed", reason="not configured", text=sentences.unknown_agent(asked))
-        finished = turns_of(work.history)
-        so_far = [message_json.validate_json(entry.content) for entry in work.so_far if entry.kind != "drained"]
-        context = inbound.context
-        if not so_far:
-            context = await channel.enrich(context)
-            so_far = [runner.user_message(context)]
-            await self._store.append(lease, _entry(work.turn, so_far[0]))
-        user, *journaled = so_far
+            return Ending(outcome="failed", reason="not configured", text=sentences.unknown_agent(context.text))
+        late = queue.lateness(context, message.at, self._now())
+        if late is not None and queue.stale == "drop":
+            return Ending(outcome="stale", reason=f"{late:.0f} s late", text=None)
+        ending = await self._answer(lease, work, batch, inbound, channel, runner, queue)
+        if late is not None and queue.stale == "label" and ending.text is not None:
+            return replace(ending, text=f"{sentences.late(late, context.text)}\n\n{ending.text}")
+        return ending
+
+    async def _answer(
+        self,
+        lease: Lease,
+        work: Work,
+        batch: Sequence[Waiting],
+        inbound: Inbound,
+        channel: Channel,
+        runner: AgentRunner,
+        queue: Queue,
+    ) -> Ending:
+        turn_number, context = batch[-1].turn, inbound.context
+        journal = TurnJournal(
+            self._store,
+            lease,
+            turn_number,
+            mode=queue.mode,
+            draining=self._draining,
+            tell=self._teller(runner, channel),
+        )
+        told = [message_json.validate_json(row.content) for row in work.so_far if row.kind != "drained"]
+        if not told:
+            earlier = [inbound_json.validate_json(message.body).context for message in batch[:-1]]
+            contexts = [await channel.enrich(said) for said in (*earlier, context)]
+            context = contexts[-1]
+            told = [runner.user_message(*contexts)]
+            await journal.begin(told[0], joined=[message.turn for message in batch[:-1]])
+        user, *journaled = told
         if not isinstance(user, UserMessage):
             raise TypeError("a transcript's turn begins with its user message")
         turn = Turn(
@@ -111,70 +167,60 @@ class TurnService:
                 capabilities=channel.capabilities.names,
                 directives=channel.capabilities.directives,
             ),
-            history=finished,
+            history=turns_of(work.history),
             user=user,
             so_far=journaled,
             interrupted=bool(work.so_far) and work.so_far[-1].kind != "drained",
         )
-        journal = TurnJournal(self._store, lease, work.turn, self._draining)
-        return _ending(await runner.run(turn, journal=journal, emit=self._emit), asked)
+        return ending_of(await runner.run(turn, journal=journal, emit=self._emit), context.text)
 
-    async def _finish(self, lease: Lease, work: Work, inbound: Inbound, ending: Ending) -> None:
+    def _teller(self, runner: AgentRunner, channel: Channel) -> Callable[[Waiting], Awaitable[UserMessage]]:
+        async def tell(message: Waiting) -> UserMessage:
+            return runner.user_message(await channel.enrich(inbound_json.validate_json(message.body).context))
+
+        return tell
+
+    async def _aside(self, lease: Lease, message: Waiting, inbound: Inbound) -> Ending:
+        """What is said beside the conversation: the answer to a command, and the note that there is too much to do."""
+        text = inbound.context.text
+        if inbound.command is None:
+            return Ending(outcome="too-many", text=sentences.too_many(text, self._pending_max))
+        concerned = await self._stop(main_session(lease.sid), message.turn)
+        return Ending(outcome=inbound.command, text=sentences.stopped(concerned, text))
+
+    async def _end_all(self, lease: Lease, messages: Sequence[Waiting], ending: Ending) -> Sequence[Part]:
+        for message in messages:
+            inbound = inbound_json.validate_json(message.body)
+            await self._finish(lease, message.turn, inbound, ending, self._now())
+        return []
+
+    async def _finish(self, lease: Lease, turn: int, inbound: Inbound, ending: Ending, began: float) -> Sequence[Part]:
         texts: list[str] = []
         channel = self._channels.get((inbound.context.channel, inbound.context.account))
         if ending.text is not None and channel is not None:
             texts = channel.split(ending.text)
         if len(texts) > self._reply_parts_max:
             texts = [*texts[: self._reply_parts_max - 1], sentences.cut_short(inbound.context.text)]
-        final = Entry(
-            turn=work.turn,
-            kind="final",
-            content=json.dumps({"outcome": ending.outcome, "reason": ending.reason, "parts": len(texts)}),
-        )
-        entries = [_entry(work.turn, ending.message), final] if ending.message else [final]
-        await self._store.finish(lease, entries, reply_parts(inbound.context, texts), at=self._now())
+        final = Entry(turn=turn, kind="final", content=ending.record(len(texts)))
+        entries = [entry(turn, ending.message), final] if ending.message else [final]
+        purpose = "aside" if is_aside(lease.sid) else "reply"
+        parts = reply_parts(inbound.context, texts, purpose=purpose)
+        queued = await self._store.finish(lease, entries, parts, at=self._now(), dead=ending.dead)
+        seconds = self._now() - began
+        self._metrics.turn(inbound.agent, ending.outcome, seconds)
+        if ending.dead:
+            self._metrics.dead("message")
+        log.info("turn_finished", turn=turn, outcome=ending.outcome, reason=ending.reason, seconds=round(seconds, 3))
+        return queued
 
 
-class TurnJournal:
-    """`agents.loop.Journal` on the store: the step is durable, then, if the gateway stops, the turn is laid down."""
-
-    def __init__(self, store: Store, lease: Lease, turn: int, draining: Callable[[], bool]) -> None:
-        self._store = store
-        self._lease = lease
-        self._turn = turn
-        self._draining = draining
-
-    async def append(self, message: AssistantMessage | ToolResultMessage) -> None:
-        await self._store.append(self._lease, _entry(self._turn, message))
-        if self._draining():
-            await self._store.append(self._lease, Entry(turn=self._turn, kind="drained", content="{}"))
-            raise Drained
-
-
-def _ending(outcome: Outcome, asked: str) -> Ending:
-    """What the user sees of an outcome."""
-    match outcome:
-        case Answered(message=message, cut=cut):
-            if (text := visible(message.text)) is None:
-                return Ending(outcome="silent", text=None, message=message)
-            if not text.strip():
-                return Ending(outcome="failed", reason="empty", text=sentences.failure(outcome, asked), message=message)
-            return Ending(
-                outcome="replied",
-                reason="cut" if cut else "",
-                text=f"{text}\n\n{sentences.cut_short(asked)}" if cut else text,
-                message=message,
-            )
-        case Declined():
-            return Ending(outcome="declined", text=sentences.failure(outcome, asked))
-        case ModelFailed(error=error):
-            log.error("model_failed", kind=error.kind, summary=error.summary)
-            return Ending(outcome="failed", reason=error.kind, text=sentences.failure(outcome, asked))
-        case LimitReached(limit=limit):
-            return Ending(outcome="failed", reason=limit, text=sentences.failure(outcome, asked))
-        case _:
-            assert_never(outcome)
-
-
-def _entry(turn: int, message: UserMessage | AssistantMessage | ToolResultMessage) -> Entry:
-    return Entry(turn=turn, kind=message.role, content=message_json.dump_json(message).decode())
+def _stopped(work: Work) -> Sequence[Waiting]:
+    """The messages that a stop concerns. One that interrupts stops what has begun, and takes over what has not."""
+    first = work.waiting[0]
+    if first.turn >= work.stopped:
+        return []
+    if work.so_far:
+        return [first]
+    if work.superseded:
+        return []
+    return [message for message in work.waiting if message.turn < work.stopped]

@@ -18,6 +18,7 @@ from channels.feishu.emulator import FeishuEmulator
 from gateway.config.load import load
 from gateway.gateway import Gateway
 from gateway.loopback import serve_on_loopback
+from gateway.store.opening import open_store
 
 APP_ID = "cli_test000000000001"
 SECRETS = {
@@ -135,7 +136,8 @@ async def running(
         config = folder / "config.yaml"
         text = config_text(feishu_url=feishu_url, anthropic_url=anthropic_url, agents=agents, feishu=feishu, more=more)
         config.write_text(text, encoding="utf-8")
-        gateway = Gateway(load(config, SECRETS).config, SECRETS, emit=events.append)
+        loaded = load(config, SECRETS).config
+        gateway = Gateway(loaded, SECRETS, store=open_store(loaded.database), emit=events.append)
         await gateway.start()
         try:
             async with serve_on_loopback(gateway.app) as url:

@@ -31,9 +31,10 @@ _WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")  # strftime's woul
 _NOT_OF_IDS = re.compile(r"[^A-Za-z0-9_.:@=+/~-]")
 
 
-def metadata_blocks(context: MessageContext) -> str:
-    """Trusted block, then the untrusted ones that apply, with a blank line between them and none at the end."""
-    return "\n\n".join((_trusted(context), *_untrusted(context)))
+def metadata_blocks(*contexts: MessageContext) -> str:
+    """Trusted block, then the untrusted ones of each message that apply, with a blank line between them and none at the
+    end. Messages that are answered together are of one chat."""
+    return "\n\n".join((_trusted(contexts[-1]), *(block for context in contexts for block in _untrusted(context))))
 
 
 def body(context: MessageContext, message_chars: int) -> str:

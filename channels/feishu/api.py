@@ -101,6 +101,8 @@ class FeishuApi:
             answer = await self._request("POST", TOKEN_PATH, "", None, body, None)
         except CodeError as error:
             raise error.error from error
+        except Unreachable as error:
+            raise Unreachable(str(error), code=error.code, maybe_arrived=False) from error
         token, ends = answer.get("tenant_access_token"), answer.get("expire")
         if not isinstance(token, str) or not token or not isinstance(ends, int | float):
             raise Unreachable("Feishu's token answer has no token")
@@ -126,7 +128,9 @@ class FeishuApi:
                 method, path, params=params, content=content, headers=headers, timeout=timeout
             )
         except httpx.HTTPError as error:
-            raise Unreachable(f"Feishu cannot be reached ({type(error).__name__})") from error
+            arrived = not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout)
+            reason = f"Feishu cannot be reached ({type(error).__name__})"
+            raise Unreachable(reason, maybe_arrived=arrived) from error
         return _answer(response, path)
 
     def _http(self) -> httpx.AsyncClient:

@@ -15,7 +15,16 @@ from urllib.parse import quote
 import orjson
 
 from channels.access import AccessConfig
-from channels.channel import Answered, Capabilities, Gone, Receipt, Rejected, Unreachable, WebhookRequest
+from channels.channel import (
+    Answered,
+    Capabilities,
+    Gone,
+    RateLimited,
+    Receipt,
+    Rejected,
+    Unreachable,
+    WebhookRequest,
+)
 from channels.feishu import signature
 from channels.feishu.api import CodeError, FeishuApi
 from channels.feishu.config import FeishuAccount
@@ -24,9 +33,17 @@ from channels.feishu.events import receipt
 from channels.feishu.people import People
 from channels.feishu.split import split
 from channels.message import MessageContext, Outbound
+from channels.pace import Pace
+from channels.queue import QueueConfig
 
 CHALLENGE_BYTES_MAX = 1_024
 UUID_CHARS_MAX = 50
+REPEAT_SECONDS = 3_300.0
+"""Feishu recognises a `uuid` for an hour; some minutes of it are left for clocks that differ."""
+CHAT_RATE_CODES = ("230020",)
+ACCOUNT_RATE, CHAT_RATE = 50.0, 5.0
+"""Sends a second for one app and to one chat, as documented."""
+SLOW_SECONDS = 1.0
 NOT_PASSED = "这条回复未通过平台的内容审核,未能发送。 / This reply did not pass the platform's content audit."
 _MESSAGES = "/open-apis/im/v1/messages"
 
@@ -35,7 +52,7 @@ class FeishuChannel:
     """`channels.channel.Channel` for one account."""
 
     name = "feishu"
-    capabilities = Capabilities(names=("markdown", "threads"))
+    capabilities = Capabilities(names=("markdown", "threads"), repeat_seconds=REPEAT_SECONDS)
 
     def __init__(self, config: FeishuAccount, account: str) -> None:
         self.account = account
@@ -44,12 +61,21 @@ class FeishuChannel:
         self._token = config.verification_token.get_secret_value().strip()
         self._api = FeishuApi(config)
         self._people = People(self._api)
+        self._pace = Pace(per_second=config.sends_per_second, account_rate=ACCOUNT_RATE, chat_rate=CHAT_RATE)
         self._bot: str | None = None
         self._learning: asyncio.Task[None] | None = None
 
     @property
     def access(self) -> AccessConfig:
         return self._config
+
+    @property
+    def queue(self) -> QueueConfig:
+        return self._config.queue
+
+    @property
+    def resend_ambiguous(self) -> bool:
+        return self._config.resend_ambiguous
 
     def receive(self, request: WebhookRequest, now: datetime) -> Receipt:
         """Judge one delivery. Raises Rejected, or NotReady for a group message while the bot's own id is unknown."""
@@ -98,6 +124,15 @@ class FeishuChannel:
 
         What is not taken as rich text goes as plain text, and what does not pass an audit as a note that says so.
         """
+        await self._pace.wait(part.target.chat)
+        try:
+            return await self._send(part, key)
+        except RateLimited as error:
+            chat = part.target.chat if error.code in CHAT_RATE_CODES else None
+            self._pace.slow(chat, error.retry_after_seconds or SLOW_SECONDS)
+            raise
+
+    async def _send(self, part: Outbound, key: str) -> str:
         text = _without_pings(part.text)
         post = {"zh_cn": {"content": [[{"tag": "md", "text": text}]]}}
         forms: tuple[tuple[str, dict[str, Any], frozenset[int]], ...] = (

@@ -7,6 +7,7 @@ from pydantic import Field, SecretStr
 from pydantic.alias_generators import to_camel
 
 from channels.access import AccessConfig
+from channels.queue import QueueConfig
 
 DEFAULT = "default"
 
@@ -32,6 +33,13 @@ class FeishuAccount(AccessConfig, extra="forbid", strict=True, frozen=True, alia
     """How old a signed delivery may be; null accepts any age. Replays are caught by message id in any case."""
     timeout_seconds: Annotated[float, Field(gt=0)] = 10
     """How long one call of Feishu's API may take."""
+    sends_per_second: Annotated[float, Field(gt=0)] | None = None
+    """The pace of this app's sends. Where unset they go out at once, and at Feishu's documented pace (50 a second, 5 in
+    one chat) for a minute after Feishu has asked to slow down."""
+    resend_ambiguous: bool = True
+    """A send that may have arrived is repeated within the hour in which Feishu recognises it; `true` repeats it later,
+    too: rather a doubled message than a lost one. `false` makes it a dead letter."""
+    queue: QueueConfig = QueueConfig()
 
 
 class FeishuConfig(FeishuAccount, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):

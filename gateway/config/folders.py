@@ -21,7 +21,7 @@ _CODE = Path(__file__).resolve().parents[2]
 def check_folders(sections: Sections, config_file: Path, home: str, findings: Findings) -> None:
     """Report every workspace that cannot be one."""
     folders = {config_file.parent.resolve(), config_file.resolve().parent}
-    database = Path(sections.database.path)
+    database = Path(sections.database.path) if sections.database.path else None
     seen: list[tuple[Agent, Path]] = []
     for agent in sections.agents:
         workspace = Path(agent.config.workspace_dir)
@@ -32,7 +32,7 @@ def check_folders(sections: Sections, config_file: Path, home: str, findings: Fi
             findings.add(key, "the workspace would hold Clawgate's own code — choose a folder of its own")
         elif any(_within(folder, workspace) for folder in folders):
             findings.add(key, "the workspace would hold the config file — choose a folder of its own")
-        elif _within(database, workspace):
+        elif database and _within(database, workspace):
             findings.add(key, "the workspace would hold the database — choose a folder of its own")
         elif other := _neighbour(workspace, seen):
             name = quoted(other.config.id)

@@ -35,7 +35,7 @@ def report(loaded: Loaded) -> list[str]:
 def _server(config: Config) -> Iterator[str]:
     server = config.server
     public = server.public_url or "no publicUrl"
-    yield f"server: http://{_bracketed(server.host)}:{server.port}, {public}, database {_short(config.database.path)}"
+    yield f"server: http://{_bracketed(server.host)}:{server.port}, {public}, database {_short(config.database.shown)}"
 
 
 def _feishu(loaded: Loaded) -> Iterator[str]:

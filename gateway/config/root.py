@@ -6,7 +6,7 @@ know of another is checked in `checks`; reading the file is the business of `loa
 
 import re
 from typing import Annotated, Literal
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from pydantic import BaseModel, Field, SecretStr, StringConstraints, field_validator
 from pydantic.alias_generators import to_camel
@@ -14,6 +14,7 @@ from pydantic.alias_generators import to_camel
 from agents.config import AgentConfig, AgentDefaults
 from agents.providers.config import IMPLIED, ProviderConfig
 from channels.feishu.config import FeishuConfig
+from channels.queue import QueueConfig
 from gateway.limits import LimitsConfig
 from skills.config import SkillsConfig
 from tools.config import ToolsConfig
@@ -77,25 +78,49 @@ class ServerConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_ge
 class DatabaseConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
     """Where the inbox, the transcripts and the outbox are kept."""
 
-    url: str = "sqlite:///./data/clawgate.db"
-    """`sqlite:///` and the file, relative to the config file's folder; a fourth slash begins an absolute path."""
+    url: str = Field(default="sqlite:///./data/clawgate.db", repr=False)
+    """`sqlite:///` and the file, relative to the config file's folder (a fourth slash begins an absolute path), for one
+    process; or `postgresql://user:password@host/name`, for any number of replicas."""
+    connections: Annotated[int, Field(ge=2, le=100)] = 8
+    """PostgreSQL: connections of one replica at most, besides the one that keeps it alive."""
+    lease_seconds: Annotated[float, Field(ge=1, le=300)] = 15
+    """PostgreSQL: a replica that gives no sign for this long, frozen or cut off, has its chats taken over. One whose
+    process died is noticed within a second."""
 
     @field_validator("url")
     @classmethod
-    def _sqlite_file(cls, value: str) -> str:
-        scheme, _, file = value.partition(":///")
-        if scheme.partition("+")[0] in ("postgresql", "postgres") or value.startswith(("postgresql:", "postgres:")):
-            raise ValueError("PostgreSQL is not in this release yet — use sqlite:///./data/clawgate.db")
-        if scheme != "sqlite" or not file:
-            raise ValueError("expected sqlite:/// and a file, such as sqlite:///./data/clawgate.db")
+    def _known_database(cls, value: str) -> str:
+        scheme, _, rest = value.partition("://")
+        if scheme.partition("+")[0] in ("postgresql", "postgres"):
+            url = f"postgresql://{rest}"
+            try:
+                urlsplit(url).port  # noqa: B018 - reading it is what checks it
+            except ValueError:
+                raise ValueError(
+                    "the port is not a number; expected postgresql://user:password@host:5432/name"
+                ) from None
+            return url
+        file = rest.removeprefix("/")
+        if scheme != "sqlite" or not rest.startswith("/") or not file:
+            expected = "expected sqlite:///./data/clawgate.db, or postgresql://user:password@host/name"
+            raise ValueError(expected)
         if ":memory:" in file or "?" in file or "#" in file or file.endswith("/"):
             raise ValueError("the database must be a plain file, or nothing accepted would survive a restart")
         return value
 
     @property
-    def path(self) -> str:
-        """The file, absolute once the config is loaded."""
-        return self.url.removeprefix("sqlite:///")
+    def path(self) -> str | None:
+        """SQLite: the file, absolute once the config is loaded."""
+        return self.url.removeprefix("sqlite:///") if self.url.startswith("sqlite:") else None
+
+    @property
+    def shown(self) -> str:
+        """For people: without user and password."""
+        return self.path or f"postgresql://{urlsplit(self.url).netloc.rpartition('@')[2]}{urlsplit(self.url).path}"
+
+    @property
+    def password(self) -> SecretStr:
+        return SecretStr(unquote(urlsplit(self.url).password or "") if self.path is None else "")
 
 
 class LoggingConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
@@ -170,6 +195,8 @@ class Config(BaseModel, extra="forbid", strict=True, frozen=True, alias_generato
     """What holds for the tools of every agent."""
     skills: SkillsConfig = SkillsConfig()
     """Where skills come from."""
+    queue: QueueConfig = QueueConfig()
+    """What becomes of messages that arrive while an earlier one is being answered, and of late ones, everywhere."""
     limits: LimitsConfig = LimitsConfig()
     """Every limit of a turn and a chat."""
 

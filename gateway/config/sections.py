@@ -15,6 +15,7 @@ from pydantic import BaseModel
 
 from agents.config import AgentConfig, AgentDefaults
 from agents.providers.config import ProviderConfig
+from channels.queue import QueueConfig
 from gateway.config.explain import unknown_key
 from gateway.config.problems import Findings, Key
 from gateway.config.reader import Reader, beneath
@@ -60,6 +61,7 @@ class Sections:
     bindings: tuple[tuple[int, BindingConfig], ...]
     tools: ToolsConfig
     skills: SkillsConfig
+    queue: QueueConfig
     limits: LimitsConfig
 
     def config(self) -> Config:
@@ -74,6 +76,7 @@ class Sections:
             bindings=tuple(binding for _, binding in self.bindings),
             tools=self.tools,
             skills=self.skills,
+            queue=self.queue,
             limits=self.limits,
         )
 
@@ -91,7 +94,7 @@ def read_sections(
     defaults, agents = reader.agents()
     return Sections(
         server=reader.section("server", ServerConfig),
-        database=database.model_copy(update={"url": f"sqlite:///{resolved(database.path, folder, home)}"}),
+        database=_settled_database(database, folder, home),
         logging=reader.section("logging", LoggingConfig),
         providers=reader.providers(),
         channels=reader.section("channels", ChannelsConfig),
@@ -102,6 +105,7 @@ def read_sections(
         skills=skills.model_copy(
             update={"directories": tuple(resolved(name, folder, home) for name in skills.directories)}
         ),
+        queue=reader.section("queue", QueueConfig),
         limits=reader.section("limits", LimitsConfig),
     )
 
@@ -111,6 +115,12 @@ def resolved(path: str, folder: Path, home: str) -> str:
     if home and (path == "~" or path.startswith("~/")):
         path = home + path[1:]
     return os.path.realpath(folder / path)
+
+
+def _settled_database(config: DatabaseConfig, folder: Path, home: str) -> DatabaseConfig:
+    if config.path is None:
+        return config
+    return config.model_copy(update={"url": f"sqlite:///{resolved(config.path, folder, home)}"})
 
 
 def _settled(agent: Agent, folder: Path, home: str) -> Agent:

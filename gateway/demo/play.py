@@ -20,6 +20,7 @@ from gateway.config.load import load
 from gateway.demo import story
 from gateway.gateway import Gateway
 from gateway.loopback import serve_on_loopback
+from gateway.store.opening import open_store
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,7 +66,9 @@ async def stage(folder: Path, layers: list[Layer]) -> AsyncIterator[tuple[str, F
     async with serve_on_loopback(feishu.app) as feishu_url, serve_on_loopback(anthropic.app) as anthropic_url:
         config = folder / "config.yaml"
         config.write_text(story.config_yaml(feishu=feishu_url, anthropic=anthropic_url), encoding="utf-8")
-        gateway = Gateway(load(config, {}).config, {}, emit=lambda event: note(event, layers))
+        loaded = load(config, {}).config
+        store = open_store(loaded.database)
+        gateway = Gateway(loaded, {}, store=store, emit=lambda event: note(event, layers))
         await gateway.start()
         try:
             async with serve_on_loopback(gateway.app) as url:

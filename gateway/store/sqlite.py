@@ -7,33 +7,25 @@ keeps a second gateway out. `synchronous=FULL`: what was acknowledged is on the 
 import contextlib
 import fcntl
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import Connection, create_engine, event, text
+from sqlalchemy import create_engine, event, text
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import SQLAlchemyError
 
-from gateway.store import statements
-from gateway.store.store import Acceptance, Delivery, Entry, Lease, NewPart, Part, Work
-from gateway.store.tables import SCHEMA_VERSION, metadata
+from gateway.store import sqlite_statements as statements
+from gateway.store.migrate import DatabaseUnusable, migrate
+from gateway.store.store import Acceptance, Delivery, Entry, Lease, NewPart, Part, Standing, View
 from gateway.store.writer import Writer
 
 PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=5000", "wal_autocheckpoint=4000")
 
 
-class DatabaseUnusable(Exception):
-    """The database cannot be opened: is its folder writable, and the file one of ours? See `database.url`."""
-
-
 class DatabaseInUse(DatabaseUnusable):
     """Another Clawgate is running on this database file. Stop it first, or give this one its own `database.url`."""
-
-
-class DatabaseTooNew(DatabaseUnusable):
-    """The database was written by a newer Clawgate than this one: run that version, or restore a backup."""
 
 
 class SqliteStore:
@@ -51,7 +43,7 @@ class SqliteStore:
         self._engine = engine
         try:
             with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-                _migrate(connection)
+                migrate(connection, begin="BEGIN IMMEDIATE")
             path.chmod(0o600)
         except (SQLAlchemyError, OSError) as error:
             self._let_go()
@@ -63,35 +55,65 @@ class SqliteStore:
         self._writer = Writer(engine, name="store-writer", begin="BEGIN IMMEDIATE")
         self._reader = Writer(engine, name="store-reader", begin="BEGIN")
 
-    async def accept(self, delivery: Delivery, *, pending_max: int) -> Acceptance:
-        return await self._writer.call(lambda c: statements.accept(c, self._worker, delivery, pending_max))
+    @property
+    def shared(self) -> bool:
+        return False
 
-    async def claim(self) -> Sequence[Lease]:
-        return await self._writer.call(lambda c: statements.claim(c, self._worker))
+    async def start(self, on_poke: Callable[[str | None], None]) -> None:
+        """Nobody else is on this file: there is nobody to announce to, and nobody who pokes."""
 
-    async def next(self, lease: Lease, *, history_turns: int) -> Work | None:
-        return await self._reader.call(lambda c: statements.next_work(c, lease, history_turns))
+    def held(self) -> bool:
+        return True
 
-    async def append(self, lease: Lease, entry: Entry) -> None:
-        await self._writer.call(lambda c: statements.append(c, lease, entry))
+    async def accept(self, delivery: Delivery, *, pending_max: int, claim: bool) -> Acceptance:
+        return await self._writer.call(lambda c: statements.accept(c, self._worker, delivery, pending_max, claim))
 
-    async def finish(self, lease: Lease, entries: Sequence[Entry], parts: Sequence[NewPart], *, at: float) -> None:
-        await self._writer.call(lambda c: statements.finish(c, lease, entries, parts, at))
+    async def claim(self, limit: int) -> Sequence[Lease]:
+        return await self._writer.call(lambda c: statements.claim(c, self._worker, limit))
 
-    async def queued(self, lease: Lease) -> Sequence[Part]:
-        return await self._reader.call(lambda c: statements.queued(c, lease.sid))
+    async def owned(self) -> Sequence[Lease]:
+        return await self._reader.call(lambda c: statements.owned(c, self._worker))
+
+    async def look(self, lease: Lease, *, history_turns: int, waiting_max: int) -> View:
+        return await self._reader.call(lambda c: statements.look(c, lease, history_turns, waiting_max))
+
+    async def append(self, lease: Lease, entries: Sequence[Entry], joined: Sequence[int] = ()) -> Standing:
+        return await self._writer.call(lambda c: statements.append(c, lease, entries, joined))
+
+    async def finish(
+        self, lease: Lease, entries: Sequence[Entry], parts: Sequence[NewPart], *, at: float, dead: bool = False
+    ) -> Sequence[Part]:
+        return await self._writer.call(lambda c: statements.finish(c, lease, entries, parts, at, dead))
 
     async def sent(self, lease: Lease, part: Part, ext_id: str) -> bool:
         return await self._writer.call(lambda c: statements.sent(c, lease, part.id, ext_id))
 
-    async def failed(self, lease: Lease, part: Part) -> bool:
-        return await self._writer.call(lambda c: statements.failed(c, lease, part.id))
+    async def failed(self, lease: Lease, part: Part, reason: str) -> bool:
+        return await self._writer.call(lambda c: statements.failed(c, lease, part.id, reason))
 
-    async def postpone(self, lease: Lease, part: Part, next_at: float) -> None:
-        await self._writer.call(lambda c: statements.postpone(c, lease, part.id, next_at))
+    async def postpone(self, lease: Lease, part: Part, next_at: float, *, ambiguous: bool) -> None:
+        await self._writer.call(lambda c: statements.postpone(c, lease, part.id, next_at, ambiguous))
 
     async def release(self, lease: Lease) -> bool:
         return await self._writer.call(lambda c: statements.release(c, lease))
+
+    async def hand_over(self, lease: Lease) -> None:
+        await self._writer.call(lambda c: statements.hand_over(c, lease))
+
+    async def renew(self, lease: Lease) -> Lease:
+        return await self._writer.call(lambda c: statements.renew(c, lease))
+
+    async def standing(self, lease: Lease) -> Standing:
+        return await self._reader.call(lambda c: statements.standing(c, lease))
+
+    async def stop(self, sid: str, before: int) -> int:
+        return await self._writer.call(lambda c: statements.stop(c, sid, before))
+
+    async def poke(self, sid: str | None) -> None:
+        """There are no other workers."""
+
+    async def oldest(self) -> float | None:
+        return await self._reader.call(statements.oldest)
 
     async def prune(self, before: float) -> int:
         return await self._writer.call(lambda c: statements.prune(c, before))
@@ -113,15 +135,6 @@ def _configure(connection: Any, _: Any) -> None:
     connection.isolation_level = None
     for pragma in PRAGMAS:
         connection.execute(f"PRAGMA {pragma}").close()
-
-
-def _migrate(connection: Connection) -> None:
-    version = connection.scalar(text("PRAGMA user_version")) or 0
-    if version > SCHEMA_VERSION:
-        raise DatabaseTooNew(DatabaseTooNew.__doc__)
-    if version < SCHEMA_VERSION:
-        metadata.create_all(connection)
-        connection.exec_driver_sql(f"PRAGMA user_version={SCHEMA_VERSION}")
 
 
 def _lock(path: Path) -> Any:

@@ -1,14 +1,14 @@
 """The port of the durable store: what the door, the lanes and the outbox ask of the database.
 
 Every method is one round trip and one commit. A write under an old epoch raises `Fenced`: somebody else owns the chat
-now. SQLite stands behind it today (`sqlite.py`); nothing above may know that.
+now. SQLite (`sqlite.py`) and PostgreSQL (`postgres.py`) stand behind it; nothing above may know which.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
-Kind: TypeAlias = Literal["user", "assistant", "toolResult", "drained", "final"]
+Kind: TypeAlias = Literal["user", "steered", "assistant", "toolResult", "drained", "final"]
 
 
 class StoreUnavailable(Exception):
@@ -29,14 +29,18 @@ class NewPart:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Delivery:
-    """A message to accept. `dedupe` is one or two keys, scoped to channel and account."""
+    """A message to accept. `dedupe` is one or two keys, scoped to channel and account.
+
+    `aside` is the session beside the chat's own: commands go there, and so does a message beyond `pending_max`, to be
+    answered with a note. `interrupts`: whatever the chat had before this message is to be stopped.
+    """
 
     sid: str
+    aside: str
     dedupe: tuple[str, ...]
     body: str
     at: float
-    overflow: NewPart
-    """The note that answers a message beyond `pending_max`."""
+    interrupts: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,20 +71,31 @@ class Entry:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Work:
-    """The next message of a chat, with what is journaled of its turn so far and the finished turns before it."""
+class Waiting:
+    """A message that waits for its turn. `turn` is its number, and its turn's unless it joins another's."""
 
     turn: int
     body: str
     at: float
     attempts: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Work:
+    """What a chat has to do: its oldest waiting messages, with what is journaled of the first one's turn so far and the
+    finished turns before it. Turns below `stopped` are not to be run on; `superseded`: it was a message of this chat that
+    stopped them."""
+
+    waiting: Sequence[Waiting]
+    stopped: int
+    superseded: bool
     history: Sequence[Entry]
     so_far: Sequence[Entry]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Part:
-    """One row of the outbox."""
+    """One row of the outbox. `ambiguous` counts the attempts that may have arrived."""
 
     id: int
     turn: int
@@ -88,40 +103,91 @@ class Part:
     key: str
     payload: str
     attempts: int
+    ambiguous: int
     next_at: float
     created: float
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class View:
+    """One look at a chat: the parts still to be sent, in order, and the work behind them."""
+
+    parts: Sequence[Part]
+    work: Work | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Standing:
+    """How a chat stands at a write: messages accepted and not finished, and the turn below which all is stopped."""
+
+    pending: int
+    stopped: int
+
+
 class Store(Protocol):
-    async def accept(self, delivery: Delivery, *, pending_max: int) -> Acceptance:
-        """Write the message and its dedupe keys, and claim its chat where that is idle. Raises StoreUnavailable."""
+    @property
+    def shared(self) -> bool:
+        """Whether other processes work on the same database."""
 
-    async def claim(self) -> Sequence[Lease]:
-        """Take every chat that has work and no living owner, counting the turns that were cut off by a crash."""
+    async def start(self, on_poke: Callable[[str | None], None]) -> None:
+        """Announce this worker. `on_poke` is called on this loop: look at the chat of that session, or at all."""
 
-    async def next(self, lease: Lease, *, history_turns: int) -> Work | None:
-        """The oldest waiting message of the chat, with at most `history_turns` (at least 1) turns before it."""
+    def held(self) -> bool:
+        """Whether this worker's claim on its chats can still be trusted, from memory: nothing is sent where not."""
 
-    async def append(self, lease: Lease, entry: Entry) -> None:
-        """Journal one step. Raises Fenced."""
+    async def accept(self, delivery: Delivery, *, pending_max: int, claim: bool) -> Acceptance:
+        """Write the message and its dedupe keys; with `claim`, take its chat where that is idle.
 
-    async def finish(self, lease: Lease, entries: Sequence[Entry], parts: Sequence[NewPart], *, at: float) -> None:
-        """End the turn of `entries` (the last is its `final` row) and queue its reply, in one commit. Raises Fenced."""
+        Raises StoreUnavailable."""
 
-    async def queued(self, lease: Lease) -> Sequence[Part]:
-        """The parts still to be sent to the chat, in order."""
+    async def claim(self, limit: int) -> Sequence[Lease]:
+        """Take at most `limit` chats that have work and no living owner, counting the turns that a crash cut off."""
+
+    async def owned(self) -> Sequence[Lease]:
+        """The chats that this worker owns, as the database has it."""
+
+    async def look(self, lease: Lease, *, history_turns: int, waiting_max: int) -> View:
+        """What there is to do for the chat, with at most `history_turns` (at least 1) turns before it."""
+
+    async def append(self, lease: Lease, entries: Sequence[Entry], joined: Sequence[int] = ()) -> Standing:
+        """Journal a step, and let the messages `joined` be answered by its turn. Raises Fenced."""
+
+    async def finish(
+        self, lease: Lease, entries: Sequence[Entry], parts: Sequence[NewPart], *, at: float, dead: bool = False
+    ) -> Sequence[Part]:
+        """End the turn of `entries` (the last is its `final` row) and queue its reply, in one commit.
+
+        A `dead` message is kept for the operator. Raises Fenced."""
 
     async def sent(self, lease: Lease, part: Part, ext_id: str) -> bool:
         """Mark a part as sent; True where that was the last work of the chat and it has been released."""
 
-    async def failed(self, lease: Lease, part: Part) -> bool:
-        """Give a part up; True as for `sent`."""
+    async def failed(self, lease: Lease, part: Part, reason: str) -> bool:
+        """Give a part up: it is a dead letter. True as for `sent`."""
 
-    async def postpone(self, lease: Lease, part: Part, next_at: float) -> None:
-        """Count an attempt and say when the next one is due."""
+    async def postpone(self, lease: Lease, part: Part, next_at: float, *, ambiguous: bool) -> None:
+        """Count an attempt, say when the next one is due and whether this one may have arrived."""
 
     async def release(self, lease: Lease) -> bool:
         """Give the chat back unless more work has come in; True where it is released."""
+
+    async def hand_over(self, lease: Lease) -> None:
+        """Give the chat back with its work, for whoever claims next."""
+
+    async def renew(self, lease: Lease) -> Lease:
+        """The chat under a new epoch, so that whoever still writes under the old one is fenced. Raises Fenced."""
+
+    async def standing(self, lease: Lease) -> Standing:
+        """How the chat stands. Raises Fenced."""
+
+    async def stop(self, sid: str, before: int) -> int:
+        """Stop every turn of the chat below `before`; how many messages that concerns."""
+
+    async def poke(self, sid: str | None) -> None:
+        """Ask the other workers to look at a chat, or at all."""
+
+    async def oldest(self) -> float | None:
+        """When the oldest message that is neither answered nor given up was accepted."""
 
     async def prune(self, before: float) -> int:
         """Delete finished inbox and outbox rows older than `before` (the dedupe horizon)."""

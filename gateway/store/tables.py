@@ -9,6 +9,7 @@ from enum import IntEnum
 from sqlalchemy import (
     BigInteger,
     Column,
+    DateTime,
     Float,
     Index,
     Integer,
@@ -19,16 +20,18 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA_VERSION = 1
-
 
 class InboxStatus(IntEnum):
     WAITING = 0
     """Accepted; its turn has not finished."""
+    JOINED = 1
+    """Answered together with the message `turn`."""
     DONE = 2
     """Its turn finished: replied, silent by choice, or failed with a note. The transcript's final row says which."""
     OVERFLOW = 3
-    """Accepted beyond the limit of one chat: closed with the "too many" note."""
+    """Accepted beyond the limit of one chat, after the "too many" note of its burst."""
+    DEAD = 4
+    """Its turn brought the process down too often: closed with an apology, kept for the operator to replay."""
 
 
 class OutboxStatus(IntEnum):
@@ -37,7 +40,7 @@ class OutboxStatus(IntEnum):
     SENT = 2
     """The platform took it; `ext_id` is its message id."""
     FAILED = 3
-    """The platform will not take it, or did not for too long."""
+    """The platform will not take it, or did not for too long: a dead letter, kept for the operator to replay."""
 
 
 metadata = MetaData()
@@ -50,7 +53,12 @@ session = Table(
     Column("owner", Text, comment="worker id, or NULL"),
     Column("epoch", Integer, nullable=False, comment="fencing token: +1 with each new owner"),
     Column("pending", Integer, nullable=False, comment="messages accepted and not finished"),
+    Column("stopped", _BigId, nullable=False, server_default="0", comment="turns below this are not to be run on"),
 )
+_is_owned = session.c.owner.is_not(None)
+Index("session_owned", session.c.owner, sqlite_where=_is_owned, postgresql_where=_is_owned)
+_is_left = session.c.owner.is_(None) & (session.c.pending > 0)
+Index("session_left", session.c.id, sqlite_where=_is_left, postgresql_where=_is_left)
 
 inbox = Table(
     "inbox",
@@ -63,6 +71,7 @@ inbox = Table(
     Column("at", Float, nullable=False),
     Column("status", Integer, nullable=False, default=InboxStatus.WAITING),
     Column("attempts", Integer, nullable=False, default=0, comment="times it was begun and its process died"),
+    Column("turn", _BigId, comment="the message that this one was answered with"),
     sqlite_autoincrement=True,
 )
 Index("inbox_waiting", inbox.c.sid, inbox.c.id, sqlite_where=inbox.c.status == 0, postgresql_where=inbox.c.status == 0)
@@ -73,7 +82,7 @@ transcript = Table(
     Column("sid", Text, nullable=False),
     Column("seq", Integer, nullable=False),
     Column("turn", _BigId, nullable=False, comment="inbox.id"),
-    Column("kind", Text, nullable=False, comment="user, assistant, toolResult, drained or final"),
+    Column("kind", Text, nullable=False, comment="user, steered, assistant, toolResult, drained or final"),
     Column("content", Text, nullable=False),
     PrimaryKeyConstraint("sid", "seq"),
 )
@@ -87,15 +96,26 @@ outbox = Table(
     Column("sid", Text, nullable=False),
     Column("turn", _BigId, nullable=False),
     Column("part", Integer, nullable=False),
-    Column("key", Text, nullable=False, comment="idempotency key: uuid5 of turn and part, never per attempt"),
+    Column("key", Text, nullable=False, comment="idempotency key: made once, never per attempt"),
     Column("payload", Text, nullable=False, comment="JSON of gateway.outbound.Parcel"),
     Column("status", Integer, nullable=False, default=OutboxStatus.QUEUED),
     Column("ext_id", Text),
     Column("attempts", Integer, nullable=False, default=0),
     Column("next_at", Float, nullable=False, default=0.0),
     Column("created", Float, nullable=False),
+    Column("ambiguous", Integer, nullable=False, server_default="0", comment="attempts that may have arrived"),
+    Column("reason", Text, comment="why it was given up"),
     UniqueConstraint("turn", "part"),
     sqlite_autoincrement=True,
 )
 _is_queued = outbox.c.status == 0
 Index("outbox_queued", outbox.c.sid, outbox.c.id, sqlite_where=_is_queued, postgresql_where=_is_queued)
+
+worker = Table(
+    "worker",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("lock_key", BigInteger, nullable=False, comment="advisory lock, held for as long as the worker lives"),
+    Column("expires", DateTime(timezone=True), nullable=False, comment="by the database's clock"),
+    comment="PostgreSQL only: who is alive",
+)

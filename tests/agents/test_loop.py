@@ -60,11 +60,15 @@ class Run:
     journal: list[Message] = field(default_factory=list)
     asked: list[list[Message]] = field(default_factory=list)
     journal_breaks_after: int | None = None
+    words: list[UserMessage] = field(default_factory=list)
 
     async def append(self, message: AssistantMessage | ToolResultMessage) -> None:
         if self.journal_breaks_after is not None and len(self.journal) >= self.journal_breaks_after:
             raise ConnectionAbortedError("fenced")
         self.journal.append(message)
+
+    async def steered(self) -> Sequence[UserMessage]:
+        return [self.words.pop(0)] if self.words else []
 
     async def ask(self, messages: Sequence[Message], number: int) -> AssistantMessage:
         self.asked.append(list(messages))
@@ -318,3 +322,18 @@ async def test_a_change_gives_a_failing_call_a_new_chance(make: Callable[..., Ru
     fails = [answer(call("read", number, file_path="nope")) for number in range(4)]
     wrote = answer(call("write", 9, file_path="other", content="x"))
     assert isinstance(await make(*fails[:2], wrote, *fails[2:], answer("well")).go(), Answered)
+
+
+async def test_what_people_write_meanwhile_is_shown_behind_the_results(make: Callable[..., Run]) -> None:
+    word = UserMessage(content=(Text(text="use the other file"),))
+    run = make(answer(call("ls")), answer(call("ls", 2)), answer("done"), words=[word])
+    assert isinstance(await run.go(), Answered)
+    assert run.asked[1][-1] is word
+    assert [message.role for message in run.asked[2]] == [
+        "user",
+        "assistant",
+        "toolResult",
+        "user",
+        "assistant",
+        "toolResult",
+    ]

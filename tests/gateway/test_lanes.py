@@ -1,22 +1,28 @@
 """Lanes on a real store, with turns and sends that the test holds in its hand."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-from gateway.delivery import Delivered, GivenUp, Postponed, Report
-from gateway.lanes import Drained, Lanes
-from gateway.store.sqlite import SqliteStore
-from gateway.store.store import Delivery, Entry, Lease, NewPart, Part, Work
+import pytest
 
-RunTurn = Callable[[Lease, Work], Awaitable[None]]
+from gateway.delivery import Delivered, GivenUp, Postponed, Report
+from gateway.lanes import Drained, Lanes, Stopped
+from gateway.metrics import Metrics
+from gateway.store.sqlite import SqliteStore
+from gateway.store.store import Delivery, Entry, Fenced, Lease, NewPart, Part, StoreUnavailable, Work
+from gateway.sweep import Sweep
+
+RunTurn = Callable[[Lease, Work], Awaitable[Sequence[Part]]]
 
 
 class House:
     """A store, lanes over it, and a record of what was begun, finished and sent."""
 
-    def __init__(self, path: Path, *, parallel_turns: int = 64, pending_max: int = 50) -> None:
+    def __init__(
+        self, path: Path, *, parallel_turns: int = 64, pending_max: int = 50, turn_seconds: float = 30
+    ) -> None:
         self.store = SqliteStore(path)
         self.log: list[str] = []
         self.sent: list[str] = []
@@ -25,25 +31,49 @@ class House:
         self.clock = 0.0
         self.lanes = Lanes(
             store=self.store,
-            run_turn=lambda lease, work: self.turn(lease, work),
+            turns=self,
             send=self.send,
             parallel_turns=parallel_turns,
             pending_max=pending_max,
             history_turns=10,
+            turn_seconds=turn_seconds,
+            metrics=Metrics(),
             now=lambda: self.clock,
         )
+        self.sweep = Sweep(store=self.store, lanes=self.lanes, metrics=Metrics(), now=lambda: self.clock)
 
-    async def say(self, chat: str, text: str) -> None:
-        note = NewPart(key="note", payload="too many")
-        message = Delivery(sid=chat, dedupe=(f"{chat}:{text}",), body=text, at=0.0, overflow=note)
-        await self.lanes.accept(message)
+    async def say(self, chat: str, text: str, *, interrupts: bool = False) -> int | None:
+        dedupe = (f"{chat}:{text}",)
+        message = Delivery(sid=chat, aside=f"aside:{chat}", dedupe=dedupe, body=text, at=0.0, interrupts=interrupts)
+        return (await self.lanes.accept(message)).turn
 
-    async def answer(self, lease: Lease, work: Work) -> None:
-        self.log.append(f"begin {work.body}")
+    def wait_seconds(self, work: Work) -> float:
+        return 0.0
+
+    async def run(self, lease: Lease, work: Work) -> Sequence[Part]:
+        return await self.turn(lease, work)
+
+    async def end_stopped(self, lease: Lease, work: Work) -> Sequence[Part]:
+        return await self.end(lease, work, "stopped")
+
+    async def end_stuck(self, lease: Lease, work: Work) -> Sequence[Part]:
+        return await self.end(lease, work, "stuck")
+
+    async def answer(self, lease: Lease, work: Work) -> Sequence[Part]:
+        message = work.waiting[0]
+        if message.turn < work.stopped and not work.superseded:
+            return await self.end(lease, work, "stopped")
+        self.log.append(f"begin {message.body}")
         await asyncio.sleep(0)
-        part = NewPart(key=work.body, payload=f"re {work.body}")
-        await self.store.finish(lease, [Entry(turn=work.turn, kind="final", content="{}")], [part], at=0.0)
-        self.log.append(f"end {work.body}")
+        return await self.end(lease, work, f"end {message.body}", f"re {message.body}")
+
+    async def end(self, lease: Lease, work: Work, how: str, *texts: str) -> Sequence[Part]:
+        message = work.waiting[0]
+        final = [Entry(turn=message.turn, kind="final", content="{}")]
+        parts = [NewPart(key=message.body, payload=text) for text in texts]
+        queued = await self.store.finish(lease, final, parts, at=0.0)
+        self.log.append(how)
+        return queued
 
     async def send(self, part: Part) -> Report:
         planned = self.reports.get(part.payload)
@@ -58,8 +88,12 @@ class House:
 
 
 @asynccontextmanager
-async def house(path: Path, *, parallel_turns: int = 64, pending_max: int = 50) -> AsyncIterator[House]:
-    built = House(path / "clawgate.db", parallel_turns=parallel_turns, pending_max=pending_max)
+async def house(
+    path: Path, *, parallel_turns: int = 64, pending_max: int = 50, turn_seconds: float = 30
+) -> AsyncIterator[House]:
+    built = House(
+        path / "clawgate.db", parallel_turns=parallel_turns, pending_max=pending_max, turn_seconds=turn_seconds
+    )
     try:
         yield built
     finally:
@@ -83,12 +117,13 @@ async def test_no_more_turns_run_at_a_time_than_the_limit_says(tmp_path: Path) -
 
     async with house(tmp_path, parallel_turns=3) as h:
 
-        async def counted(lease: Lease, work: Work) -> None:
+        async def counted(lease: Lease, work: Work) -> Sequence[Part]:
             nonlocal running, most
             running += 1
             most = max(most, running)
-            await h.answer(lease, work)
+            parts = await h.answer(lease, work)
             running -= 1
+            return parts
 
         h.turn = counted
         await asyncio.gather(*(h.say(f"chat{n}", f"m{n}") for n in range(12)))
@@ -118,11 +153,11 @@ async def test_a_turn_that_fails_unexpectedly_is_tried_again_and_counts(tmp_path
     attempts: list[int] = []
     async with house(tmp_path) as h:
 
-        async def shaky(lease: Lease, work: Work) -> None:
-            attempts.append(work.attempts)
+        async def shaky(lease: Lease, work: Work) -> Sequence[Part]:
+            attempts.append(work.waiting[0].attempts)
             if len(attempts) < 2:
                 raise RuntimeError("once")
-            await h.answer(lease, work)
+            return await h.answer(lease, work)
 
         h.turn = shaky
         await h.say("a", "a0")
@@ -135,7 +170,7 @@ async def test_a_stop_lays_a_turn_down_and_the_next_start_takes_it_up(tmp_path: 
     async with house(tmp_path) as h:
         at_work = asyncio.Event()
 
-        async def laid_down(lease: Lease, work: Work) -> None:
+        async def laid_down(lease: Lease, work: Work) -> Sequence[Part]:
             at_work.set()
             while not h.lanes.draining:
                 await asyncio.sleep(0)
@@ -148,7 +183,7 @@ async def test_a_stop_lays_a_turn_down_and_the_next_start_takes_it_up(tmp_path: 
         await h.say("a", "a1")
         assert h.sent == []
     async with house(tmp_path) as h:
-        assert await h.lanes.start() == 1
+        assert await h.sweep.once() == 1
         await h.settle()
         assert h.sent == ["re a0", "re a1"]
 
@@ -157,31 +192,143 @@ async def test_a_turn_that_outlasts_the_grace_is_cancelled_and_not_lost(tmp_path
     async with house(tmp_path) as h:
         at_work = asyncio.Event()
 
-        async def endless(lease: Lease, work: Work) -> None:
+        async def endless(lease: Lease, work: Work) -> Sequence[Part]:
             at_work.set()
             await asyncio.Event().wait()
+            return []
 
         h.turn = endless
         await h.say("a", "a0")
         await at_work.wait()
         await h.lanes.drain(0.01)
     async with house(tmp_path) as h:
-        await h.lanes.start()
+        await h.sweep.once()
         await h.settle()
         assert h.sent == ["re a0"]
 
 
-async def test_beyond_the_limit_of_a_chat_one_note_is_sent_and_what_waits_is_answered(tmp_path: Path) -> None:
+async def test_beyond_the_limit_of_a_chat_one_note_is_sent_at_once_and_what_waits_is_answered(tmp_path: Path) -> None:
     async with house(tmp_path, pending_max=2) as h:
         go_on = asyncio.Event()
 
-        async def held(lease: Lease, work: Work) -> None:
-            await go_on.wait()
-            await h.answer(lease, work)
+        async def held(lease: Lease, work: Work) -> Sequence[Part]:
+            if not lease.sid.startswith("aside:"):
+                await go_on.wait()
+            return await h.answer(lease, work)
 
         h.turn = held
         for number in range(6):
             await h.say("a", f"a{number}")
+        while not h.sent:
+            await asyncio.sleep(0)
         go_on.set()
         await h.settle()
-        assert h.sent == ["too many", "re a0", "re a1"]
+        assert h.sent == ["re a2", "re a0", "re a1"]
+
+
+async def test_a_stop_ends_the_running_turn_and_what_waits_behind_it_and_nothing_later(tmp_path: Path) -> None:
+    async with house(tmp_path) as h:
+        h.turn, at_work = endless()
+        await h.say("a", "a0")
+        await h.say("a", "a1")
+        await at_work.wait()
+        h.turn = h.answer
+        assert await h.lanes.stop("a", 3) == 2
+        await h.say("b", "b0")
+        await h.say("a", "a2")
+        await h.settle()
+        assert h.sent == ["re b0", "re a2"]
+        assert h.log.count("stopped") == 2
+
+
+async def test_a_stop_that_is_noticed_by_the_journal_ends_the_turn_too(tmp_path: Path) -> None:
+    async with house(tmp_path) as h:
+
+        async def told(lease: Lease, work: Work) -> Sequence[Part]:
+            raise Stopped
+
+        h.turn = told
+        await h.say("a", "a0")
+        await h.settle()
+        assert h.log == ["stopped"]
+
+
+async def test_a_message_that_interrupts_takes_the_place_of_the_running_turn(tmp_path: Path) -> None:
+    async with house(tmp_path) as h:
+        h.turn, at_work = endless()
+        await h.say("a", "a0")
+        await at_work.wait()
+        h.turn = h.answer
+        await h.say("a", "a1", interrupts=True)
+        await h.settle()
+        assert h.sent == ["re a1"]
+
+
+async def test_a_turn_that_does_not_end_when_it_is_told_to_is_ended_without_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.lanes.OVERDUE_SECONDS", 0.01)
+    late: list[Lease] = []
+    async with house(tmp_path, turn_seconds=0.01) as h:
+        free = asyncio.Event()
+
+        async def stubborn(lease: Lease, work: Work) -> Sequence[Part]:
+            while not free.is_set():
+                with suppress(asyncio.CancelledError):
+                    await free.wait()
+            late.append(lease)
+            with pytest.raises(Fenced):
+                await h.end(lease, work, "too late")
+            return []
+
+        h.turn = stubborn
+        await h.say("a", "a0")
+        await h.settle()
+        assert h.log == ["stuck"]
+        free.set()
+        while not late:
+            await asyncio.sleep(0)
+        await asyncio.sleep(0.05)
+
+
+async def test_a_chat_that_is_ours_and_has_no_lane_gets_one(tmp_path: Path) -> None:
+    async with house(tmp_path) as h:
+        message = Delivery(sid="a", aside="aside:a", dedupe=("a:a0",), body="a0", at=0.0)
+        await h.store.accept(message, pending_max=9, claim=True)
+        await h.sweep._audit()
+        assert not h.lanes._tasks
+        await h.sweep._audit()
+        await h.settle()
+        assert h.sent == ["re a0"]
+
+
+async def test_what_was_sent_is_written_down_however_long_the_database_is_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with house(tmp_path) as h:
+        sent, failures = h.store.sent, 2
+
+        async def away(lease: Lease, part: Part, ext_id: str) -> bool:
+            nonlocal failures
+            failures -= 1
+            if failures >= 0:
+                raise StoreUnavailable("away")
+            return await sent(lease, part, ext_id)
+
+        monkeypatch.setattr(h.store, "sent", away)
+        await h.say("a", "a0")
+        await h.settle()
+        assert h.sent == ["re a0"]
+        assert failures == -1
+
+
+def endless() -> tuple[RunTurn, asyncio.Event]:
+    """A turn that goes on until it is cancelled, and the moment it begins."""
+    at_work = asyncio.Event()
+
+    async def turn(lease: Lease, work: Work) -> Sequence[Part]:
+        at_work.set()
+        await asyncio.Event().wait()
+        return []
+
+    return turn, at_work

@@ -41,5 +41,5 @@ async def test_without_tools_it_simply_answers_and_goes_on_answering(tmp_path: P
     async with running(tmp_path, agents=BARE) as house:
         for number in range(3):
             await house.say(f"hello {number}")
-        replies = await house.replies(3)
+            replies = await house.replies(number + 1)
         assert all("demo/guide" in reply for reply in replies)

@@ -41,7 +41,8 @@ async def test_a_repush_of_the_same_text_under_another_message_id_is_the_same_me
 
 
 async def test_messages_of_one_chat_are_answered_in_order(tmp_path: Path) -> None:
-    async with running(tmp_path, script=lambda body: says("re " + last_word(body))) as house:
+    one_by_one = "queue: { mode: followup }"
+    async with running(tmp_path, script=lambda body: says("re " + last_word(body)), more=one_by_one) as house:
         for number in range(8):
             await house.say(f"n{number}")
         assert await house.replies(8) == [f"re n{number}" for number in range(8)]
@@ -151,7 +152,8 @@ async def test_a_model_that_calls_tools_for_ever_is_stopped_with_a_sentence(tmp_
 
 async def test_a_chat_beyond_its_limit_is_told_so(tmp_path: Path) -> None:
     slow = Turn(blocks=(text_block("done"),), pause_seconds=0.05)
-    async with running(tmp_path, script=[slow] * 3, more="limits: { pendingPerSession: 2 }") as house:
+    more = "limits: { pendingPerSession: 2 }\nqueue: { mode: followup }"
+    async with running(tmp_path, script=[slow] * 3, more=more) as house:
         for number in range(5):
             assert (await house.say(f"n{number}")).status_code == 200
         await house.idle()

@@ -175,13 +175,13 @@ ONE_MISTAKE = {
         "2:18: database.url: DATABASE_URL is not set in the environment — set it, or write ${DATABASE_URL:-} if it "
         "may be empty",
     ),
-    "a PostgreSQL database": (
-        f"{AGENT}database: {{ url: 'postgresql://me:pw@db/x' }}\n",
-        "2:18: database.url: PostgreSQL is not in this release yet — use sqlite:///./data/clawgate.db",
+    "a PostgreSQL database with a broken port": (
+        f"{AGENT}database: {{ url: 'postgresql://me:pw@db:x/x' }}\n",
+        "2:18: database.url: the port is not a number; expected postgresql://user:password@host:5432/name",
     ),
     "another database": (
         f"{AGENT}database: {{ url: 'mysql://db/x' }}\n",
-        "2:18: database.url: expected sqlite:/// and a file, such as sqlite:///./data/clawgate.db",
+        "2:18: database.url: expected sqlite:///./data/clawgate.db, or postgresql://user:password@host/name",
     ),
     "a database in memory": (
         f"{AGENT}database: {{ url: 'sqlite:///:memory:' }}\n",

@@ -1,0 +1,28 @@
+"""What a person writes about messages that arrive while an earlier one is being answered, and about late ones.
+
+The same keys stand in three places, the nearer one wins: the agent's `queue`, the channel account's, the file's own.
+"""
+
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import BaseModel, Field
+from pydantic.alias_generators import to_camel
+
+QueueMode: TypeAlias = Literal["collect", "followup", "steer", "interrupt"]
+StalePolicy: TypeAlias = Literal["answer", "label", "drop"]
+
+
+class QueueConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+    """What becomes of messages that arrive while an earlier one is being answered, and of late ones."""
+
+    mode: QueueMode | None = None
+    """`collect` (where nothing is said): they become one next turn. `followup`: one turn each. `steer`: the running turn
+    gets them after its tool results. `interrupt`: the running turn is stopped, the newest message starts anew."""
+    debounce_seconds: Annotated[float, Field(ge=0, le=60)] | None = None
+    """`collect`: how long the chat must be quiet before what came during a turn is answered; 0.5 where nothing is said.
+    The first message of an idle chat is never held back."""
+    stale_after_seconds: Annotated[float, Field(gt=0)] | None = None
+    """A message that is older than this when its turn comes, after an outage, is late; 900 where nothing is said."""
+    stale: StalePolicy | None = None
+    """Late messages: `answer` as usual, `label` the answer with their age (where nothing is said), or `drop` them with a
+    record in the log."""

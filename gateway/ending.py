@@ -1,0 +1,54 @@
+"""How a turn ended: what the user reads, and what the `final` row of the transcript says."""
+
+import json
+from dataclasses import dataclass
+from typing import assert_never
+
+import structlog
+
+from agents import sentences
+from agents.messages import AssistantMessage
+from agents.outcome import Answered, Declined, LimitReached, ModelFailed, Outcome
+from agents.prompt.reply import visible
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ending:
+    """`text` is None for a chosen silence. A `dead` message is kept for the operator to replay."""
+
+    outcome: str
+    text: str | None
+    message: AssistantMessage | None = None
+    reason: str = ""
+    dead: bool = False
+
+    def record(self, parts: int) -> str:
+        """The content of the `final` row."""
+        return json.dumps({"outcome": self.outcome, "reason": self.reason, "parts": parts})
+
+
+def ending_of(outcome: Outcome, asked: str) -> Ending:
+    """What the user sees of an outcome."""
+    match outcome:
+        case Answered(message=message, cut=cut):
+            if (text := visible(message.text)) is None:
+                return Ending(outcome="silent", text=None, message=message)
+            if not text.strip():
+                return Ending(outcome="failed", reason="empty", text=sentences.failure(outcome, asked), message=message)
+            return Ending(
+                outcome="replied",
+                reason="cut" if cut else "",
+                text=f"{text}\n\n{sentences.cut_short(asked)}" if cut else text,
+                message=message,
+            )
+        case Declined():
+            return Ending(outcome="declined", text=sentences.failure(outcome, asked))
+        case ModelFailed(error=error):
+            log.error("model_failed", kind=error.kind, summary=error.summary)
+            return Ending(outcome="failed", reason=error.kind, text=sentences.failure(outcome, asked))
+        case LimitReached(limit=limit):
+            return Ending(outcome="failed", reason=limit, text=sentences.failure(outcome, asked))
+        case _:
+            assert_never(outcome)

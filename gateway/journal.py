@@ -1,0 +1,66 @@
+"""`agents.loop.Journal` on the store: a step is durable, and then it is seen whether the turn may go on.
+
+Every write tells how the chat stands, so a stop, a drain and messages to steer by cost no query of their own.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from agents.messages import AssistantMessage, Message, ToolResultMessage, UserMessage, message_json
+from channels.queue import QueueMode
+from gateway.lanes import WAITING_MAX, Drained, Stopped
+from gateway.store.store import Entry, Kind, Lease, Standing, Store, Waiting
+
+
+class TurnJournal:
+    """The journal of one turn. `tell` turns a message that waits into what the model reads of it."""
+
+    def __init__(
+        self,
+        store: Store,
+        lease: Lease,
+        turn: int,
+        *,
+        mode: QueueMode,
+        draining: Callable[[], bool],
+        tell: Callable[[Waiting], Awaitable[UserMessage]],
+    ) -> None:
+        self._store = store
+        self._lease = lease
+        self._turn = turn
+        self._mode = mode
+        self._draining = draining
+        self._tell = tell
+        self._pending = 0
+
+    async def begin(self, message: Message, *, joined: Sequence[int]) -> None:
+        """The turn's first row, and the earlier messages that it answers as well. Raises Fenced or Stopped."""
+        self._judge(await self._store.append(self._lease, [entry(self._turn, message)], joined))
+
+    async def append(self, message: AssistantMessage | ToolResultMessage) -> None:
+        """Raises Fenced, Stopped or Drained."""
+        self._judge(await self._store.append(self._lease, [entry(self._turn, message)]))
+        if self._draining():
+            await self._store.append(self._lease, [Entry(turn=self._turn, kind="drained", content="{}")])
+            raise Drained
+
+    async def steered(self) -> Sequence[UserMessage]:
+        """What people wrote meanwhile, journaled as part of this turn; nothing in the other queue modes."""
+        if self._mode != "steer" or self._pending <= 1:
+            return ()
+        work = (await self._store.look(self._lease, history_turns=1, waiting_max=WAITING_MAX)).work
+        waiting = [message for message in work.waiting if message.turn != self._turn] if work else []
+        if not waiting:
+            return ()
+        messages = [await self._tell(message) for message in waiting]
+        entries = [entry(self._turn, message, kind="steered") for message in messages]
+        self._judge(await self._store.append(self._lease, entries, [message.turn for message in waiting]))
+        return messages
+
+    def _judge(self, standing: Standing) -> None:
+        self._pending = standing.pending
+        if standing.stopped > self._turn:
+            raise Stopped
+
+
+def entry(turn: int, message: Message, *, kind: Kind | None = None) -> Entry:
+    return Entry(turn=turn, kind=kind or message.role, content=message_json.dump_json(message).decode())

@@ -1,0 +1,71 @@
+"""How the messages of one chat become turns: which wait together, which is late, and what the config says of it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from agents.config import AgentConfig
+from channels.channel import Channel
+from channels.message import MessageContext
+from channels.queue import QueueConfig, QueueMode, StalePolicy
+from gateway.store.store import Waiting
+
+BATCH_MAX = 20
+"""The messages that one collected turn answers at most."""
+REDELIVERY_SECONDS_MAX = 24 * 3600.0
+"""No platform delivers anew for longer than a day: an older date is a wrong clock or a recorded sample, not lateness."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Queue:
+    """The settings that hold for one chat."""
+
+    mode: QueueMode = "collect"
+    debounce_seconds: float = 0.5
+    stale_after_seconds: float = 900.0
+    stale: StalePolicy = "label"
+
+    def batch(self, waiting: Sequence[Waiting], *, begun: bool) -> Sequence[Waiting]:
+        """The messages of the next turn, from the oldest; a turn that has begun is not added to here."""
+        return waiting[:1] if begun or self.mode == "followup" else waiting
+
+    def debounce(self, waiting: Sequence[Waiting], now: float) -> float:
+        """How long to wait until the chat has been quiet for long enough."""
+        if self.mode != "collect" or len(waiting) >= BATCH_MAX:
+            return 0.0
+        return max(0.0, min(waiting[-1].at + self.debounce_seconds - now, self.debounce_seconds))
+
+    def lateness(self, context: MessageContext, accepted: float, now: float) -> float | None:
+        """The age in seconds of a message that is late; None where it is not."""
+        age = now - accepted
+        if 0 < (since_sent := now - context.sent_at.timestamp()) < REDELIVERY_SECONDS_MAX:
+            age = max(age, since_sent)
+        return age if age > self.stale_after_seconds else None
+
+
+class Queues:
+    """The settings by agent and channel account."""
+
+    def __init__(
+        self,
+        base: QueueConfig,
+        channels: Mapping[tuple[str, str], Channel],
+        agents: Sequence[AgentConfig],
+    ) -> None:
+        self._base = base
+        self._channels = channels
+        self._agents = {agent.id: agent.queue for agent in agents}
+        self._settled: dict[tuple[str, str, str], Queue] = {}
+
+    def of(self, agent: str, context: MessageContext) -> Queue:
+        key = (agent, context.channel, context.account)
+        if key not in self._settled:
+            self._settled[key] = self._settle(agent, context.channel, context.account)
+        return self._settled[key]
+
+    def _settle(self, agent: str, channel: str, account: str) -> Queue:
+        settings: dict[str, object] = {}
+        carrier = self._channels.get((channel, account))
+        for level in (self._base, carrier.queue if carrier else None, self._agents.get(agent)):
+            if level is not None:
+                settings.update({key: value for key, value in level if value is not None})
+        return Queue(**settings)  # type: ignore[arg-type]

@@ -1,0 +1,109 @@
+"""Dead letters: messages whose turn was given up and reply parts that could not be delivered, to list and to replay.
+
+For the command line, beside a running gateway or without one, on either database. What is replayed is found by the next
+sweep. A part keeps its idempotency key; a message becomes a new one, and its old turn stays in the history.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+from uuid import uuid4
+
+from sqlalchemy import Connection, create_engine, insert, select, update
+from sqlalchemy.exc import SQLAlchemyError
+
+from gateway.config.root import DatabaseConfig
+from gateway.store.migrate import DatabaseUnusable
+from gateway.store.tables import InboxStatus, OutboxStatus, inbox, outbox, session
+
+LISTED_MAX = 1_000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Letter:
+    """`name` is what `replay` takes: `message-12` or `part-7`. `at` is when it was accepted or queued."""
+
+    kind: Literal["message", "part"]
+    number: int
+    session: str
+    at: float
+    attempts: int
+    ambiguous: int = 0
+    reason: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind}-{self.number}"
+
+
+def dead_letters(config: DatabaseConfig) -> list[Letter]:
+    """The newest 1,000 of each kind, oldest first. Raises DatabaseUnusable."""
+    with _connected(config) as connection:
+        return _messages(connection) + _parts(connection)
+
+
+def replay(config: DatabaseConfig, names: Sequence[str]) -> list[str]:
+    """Give these letters another chance; the names that are dead letters. Raises DatabaseUnusable."""
+    with _connected(config) as connection:
+        letters = [*_messages(connection), *_parts(connection)]
+        return [letter.name for letter in letters if letter.name in names and _replay(connection, letter)]
+
+
+def _messages(connection: Connection) -> list[Letter]:
+    columns = (inbox.c.id, inbox.c.sid, inbox.c.at, inbox.c.attempts)
+    rows = select(*columns).where(inbox.c.status == InboxStatus.DEAD).order_by(inbox.c.id.desc()).limit(LISTED_MAX)
+    return [
+        Letter(kind="message", number=row.id, session=row.sid, at=row.at, attempts=row.attempts)
+        for row in reversed(connection.execute(rows).all())
+    ]
+
+
+def _parts(connection: Connection) -> list[Letter]:
+    failed = select(outbox).where(outbox.c.status == OutboxStatus.FAILED).order_by(outbox.c.id.desc()).limit(LISTED_MAX)
+    return [
+        Letter(
+            kind="part",
+            number=row.id,
+            session=row.sid,
+            at=row.created,
+            attempts=row.attempts,
+            ambiguous=row.ambiguous,
+            reason=row.reason or "",
+        )
+        for row in reversed(connection.execute(failed).all())
+    ]
+
+
+def _replay(connection: Connection, letter: Letter) -> bool:
+    if letter.kind == "part":
+        again = update(outbox).where(outbox.c.id == letter.number, outbox.c.status == OutboxStatus.FAILED)
+        fresh = {"status": OutboxStatus.QUEUED, "attempts": 0, "next_at": 0.0, "created": time.time(), "reason": None}
+        return connection.execute(again.values(**fresh)).rowcount == 1
+    dead = update(inbox).where(inbox.c.id == letter.number, inbox.c.status == InboxStatus.DEAD)
+    row = connection.execute(dead.values(status=InboxStatus.DONE).returning(inbox.c.sid, inbox.c.body)).first()
+    if row is None:
+        return False
+    dedupe = f"replay:{letter.number}:{uuid4().hex}"
+    connection.execute(insert(inbox).values(dedupe=dedupe, sid=row.sid, body=row.body, at=time.time()))
+    counted = update(session).where(session.c.id == row.sid)
+    connection.execute(counted.values(pending=session.c.pending + 1))
+    return True
+
+
+@contextmanager
+def _connected(config: DatabaseConfig) -> Iterator[Connection]:
+    if config.path is not None and not Path(config.path).is_file():
+        raise DatabaseUnusable(f"{config.path}: there is no database yet. {DatabaseUnusable.__doc__}")
+    url = config.url.replace("postgresql://", "postgresql+psycopg://", 1)
+    engine = create_engine(url, connect_args={"timeout": 10} if config.path is not None else {})
+    try:
+        with engine.begin() as connection:
+            yield connection
+    except SQLAlchemyError as error:
+        reason = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
+        raise DatabaseUnusable(f"{config.shown}: {reason}. {DatabaseUnusable.__doc__}") from error
+    finally:
+        engine.dispose()

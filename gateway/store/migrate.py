@@ -1,0 +1,75 @@
+"""Migrations: forward only, on both databases, in one transaction.
+
+The revisions are in `migrations/versions/`, run by alembic. It is imported only where there is something to do: a
+database that is up to date costs one query. A database of a newer version is refused, never guessed at.
+"""
+
+from pathlib import Path
+
+from sqlalchemy import Connection, inspect, text
+from sqlalchemy.exc import DBAPIError
+
+HEAD = "0002"
+FIRST = "0001"
+"""What databases held before revisions were recorded in them."""
+SCRIPTS = Path(__file__).with_name("migrations")
+_LOCK_KEY = 7_305_843_001_216
+"""Replicas that start together migrate one after the other."""
+
+
+class DatabaseUnusable(Exception):
+    """The database cannot be opened: is its folder writable, and the file one of ours? See `database.url`."""
+
+
+class DatabaseTooNew(DatabaseUnusable):
+    """The database was written by a newer Clawgate than this one: run that version, or restore a backup."""
+
+
+def migrate(connection: Connection, *, begin: str) -> None:
+    """Bring the database to `HEAD`. The connection is in autocommit mode; `begin` opens its transaction.
+
+    Raises DatabaseTooNew.
+    """
+    if _revision(connection) == HEAD:
+        return
+    connection.exec_driver_sql(begin)
+    try:
+        if connection.dialect.name == "postgresql":
+            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK_KEY})
+        _upgrade(connection, _revision(connection, looking=True))
+        connection.exec_driver_sql("COMMIT")
+    except BaseException:
+        connection.exec_driver_sql("ROLLBACK")
+        raise
+
+
+def _revision(connection: Connection, *, looking: bool = False) -> str | None:
+    """What the database says it is; None for an empty one. `looking` asks for the table first: inside a transaction
+    a failing query would spoil it."""
+    if looking and not inspect(connection).has_table("alembic_version"):
+        return FIRST if inspect(connection).has_table("inbox") else None
+    try:
+        revision: str | None = connection.scalar(text("SELECT version_num FROM alembic_version"))
+        return revision
+    except DBAPIError:
+        if looking:
+            raise
+        return None
+
+
+def _upgrade(connection: Connection, revision: str | None) -> None:
+    from alembic.config import Config
+    from alembic.runtime.environment import EnvironmentContext
+    from alembic.script import ScriptDirectory
+
+    scripts = ScriptDirectory(str(SCRIPTS))
+    known = [script.revision for script in scripts.walk_revisions()]
+    if revision is not None and revision not in known:
+        raise DatabaseTooNew(DatabaseTooNew.__doc__)
+    with EnvironmentContext(Config(), scripts, fn=lambda _, __: []) as environment:
+        environment.configure(connection=connection, transactional_ddl=False)
+        if revision == FIRST:
+            environment.get_context().stamp(scripts, FIRST)
+    with EnvironmentContext(Config(), scripts, fn=lambda at, _: scripts._upgrade_revs("head", at)) as environment:
+        environment.configure(connection=connection, transactional_ddl=False)
+        environment.run_migrations()

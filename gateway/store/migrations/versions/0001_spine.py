@@ -1,0 +1,63 @@
+"""Inbox, transcript, outbox and the session's lease."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0001"
+down_revision = None
+
+_BigId = sa.BigInteger().with_variant(sa.Integer, "sqlite")
+
+
+def upgrade() -> None:
+    op.create_table(
+        "session",
+        sa.Column("id", sa.Text, primary_key=True),
+        sa.Column("owner", sa.Text),
+        sa.Column("epoch", sa.Integer, nullable=False),
+        sa.Column("pending", sa.Integer, nullable=False),
+    )
+    op.create_table(
+        "inbox",
+        sa.Column("id", _BigId, primary_key=True, autoincrement=True),
+        sa.Column("dedupe", sa.Text, nullable=False, unique=True),
+        sa.Column("dedupe_text", sa.Text, unique=True),
+        sa.Column("sid", sa.Text, nullable=False),
+        sa.Column("body", sa.Text, nullable=False),
+        sa.Column("at", sa.Float, nullable=False),
+        sa.Column("status", sa.Integer, nullable=False),
+        sa.Column("attempts", sa.Integer, nullable=False),
+        sqlite_autoincrement=True,
+    )
+    _index("inbox_waiting", "inbox", ["sid", "id"], "status = 0")
+    op.create_table(
+        "transcript",
+        sa.Column("sid", sa.Text, nullable=False),
+        sa.Column("seq", sa.Integer, nullable=False),
+        sa.Column("turn", _BigId, nullable=False),
+        sa.Column("kind", sa.Text, nullable=False),
+        sa.Column("content", sa.Text, nullable=False),
+        sa.PrimaryKeyConstraint("sid", "seq"),
+    )
+    _index("transcript_turns", "transcript", ["sid", "seq"], "kind = 'user'")
+    op.create_table(
+        "outbox",
+        sa.Column("id", _BigId, primary_key=True, autoincrement=True),
+        sa.Column("sid", sa.Text, nullable=False),
+        sa.Column("turn", _BigId, nullable=False),
+        sa.Column("part", sa.Integer, nullable=False),
+        sa.Column("key", sa.Text, nullable=False),
+        sa.Column("payload", sa.Text, nullable=False),
+        sa.Column("status", sa.Integer, nullable=False),
+        sa.Column("ext_id", sa.Text),
+        sa.Column("attempts", sa.Integer, nullable=False),
+        sa.Column("next_at", sa.Float, nullable=False),
+        sa.Column("created", sa.Float, nullable=False),
+        sa.UniqueConstraint("turn", "part"),
+        sqlite_autoincrement=True,
+    )
+    _index("outbox_queued", "outbox", ["sid", "id"], "status = 0")
+
+
+def _index(name: str, table: str, columns: list[str], where: str) -> None:
+    op.create_index(name, table, columns, sqlite_where=sa.text(where), postgresql_where=sa.text(where))

@@ -1,0 +1,279 @@
+"""The store on PostgreSQL: the same promises for any number of replicas behind a balancer.
+
+Each operation is one statement in autocommit on a pooled connection, sent from the event loop. No connection is held
+while a model or a tool runs. Who is alive is `Presence`'s business; everything that is written names its epoch, so a
+worker that was taken for dead can do no harm.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+from uuid import uuid4
+from weakref import WeakValueDictionary
+
+import psycopg
+import structlog
+from psycopg.rows import DictRow, dict_row
+from psycopg_pool import AsyncConnectionPool, PoolTimeout
+from sqlalchemy import create_engine
+from sqlalchemy.exc import SQLAlchemyError
+
+from gateway.store import postgres_statements as sql
+from gateway.store.migrate import DatabaseUnusable, migrate
+from gateway.store.presence import CHANNEL, KEEPALIVE, Presence
+from gateway.store.store import (
+    Acceptance,
+    Delivery,
+    Entry,
+    Fenced,
+    Lease,
+    NewPart,
+    Part,
+    Standing,
+    StoreUnavailable,
+    View,
+    Waiting,
+    Work,
+)
+from gateway.store.tables import InboxStatus, OutboxStatus
+
+POOL_WAIT_SECONDS = 2.0
+STATEMENT_SECONDS = 5
+START_SECONDS = 10.0
+BURY_EVERY_CLAIMS = 60
+
+log = structlog.get_logger()
+
+
+class PostgresStore:
+    """`Store` on the database at `conninfo`, a libpq address. Its tables are made where they are missing."""
+
+    def __init__(self, conninfo: str, *, lease_seconds: float, connections: int) -> None:
+        self._conninfo = conninfo
+        self._worker = uuid4().hex
+        self._lease_seconds = lease_seconds
+        self._connections = connections
+        self._pool: AsyncConnectionPool[psycopg.AsyncConnection[DictRow]] | None = None
+        self._presence: Presence | None = None
+        self._claims = 0
+        self._turnstiles: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        engine = create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(conninfo, **KEEPALIVE))
+        try:
+            with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+                migrate(connection, begin="BEGIN")
+        except (SQLAlchemyError, psycopg.Error) as error:
+            reason = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
+            raise DatabaseUnusable(f"PostgreSQL: {reason}. Is it running, and `database.url` right?") from error
+        finally:
+            engine.dispose()
+
+    @property
+    def shared(self) -> bool:
+        return True
+
+    async def start(self, on_poke: Callable[[str | None], None]) -> None:
+        loop = asyncio.get_running_loop()
+        self._pool = AsyncConnectionPool(
+            self._conninfo,
+            min_size=2,
+            max_size=self._connections,
+            timeout=POOL_WAIT_SECONDS,
+            configure=_configure,
+            kwargs={"autocommit": True, "row_factory": dict_row, **KEEPALIVE},
+            open=False,
+        )
+        await self._pool.open()
+
+        def poke(sid: str | None) -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(on_poke, sid)
+
+        self._presence = Presence(self._conninfo, self._worker, lease_seconds=self._lease_seconds, on_poke=poke)
+        if not await asyncio.to_thread(self._presence.wait, START_SECONDS):
+            raise StoreUnavailable("the worker could not be announced")
+
+    def held(self) -> bool:
+        return self._presence is not None and self._presence.held()
+
+    async def accept(self, delivery: Delivery, *, pending_max: int, claim: bool) -> Acceptance:
+        """Messages of one chat pass one after the other: their order is that of their arrival, not of the pool."""
+        turnstile = self._turnstiles.setdefault(delivery.sid, asyncio.Lock())
+        async with turnstile:
+            return await self._accept(delivery, pending_max, self._worker if claim else None)
+
+    async def _accept(self, delivery: Delivery, pending_max: int, owner: str | None) -> Acceptance:
+        message = {
+            "dedupe": delivery.dedupe[0],
+            "dedupe_text": delivery.dedupe[1] if len(delivery.dedupe) > 1 else None,
+            "sid": delivery.sid,
+            "body": delivery.body,
+            "at": delivery.at,
+            "interrupts": delivery.interrupts,
+            "owner": owner,
+        }
+        row = await self._one(sql.ACCEPT, message)
+        if row is None:
+            return Acceptance(turn=None)
+        if row["pending"] <= pending_max:
+            return Acceptance(turn=row["turn"], lease=self._lease(delivery.sid, row))
+        names = {"sid": delivery.sid, "aside": delivery.aside, "turn": row["turn"], "owner": owner}
+        diverted = await self._one(sql.DIVERT, names)
+        if diverted is None:  # its turn has begun meanwhile
+            return Acceptance(turn=row["turn"], lease=self._lease(delivery.sid, row))
+        lease = None if diverted["told"] else self._lease(delivery.aside, diverted)
+        return Acceptance(turn=row["turn"], lease=lease, overflow=True)
+
+    def _lease(self, sid: str, row: Mapping[str, Any]) -> Lease | None:
+        return Lease(sid=sid, epoch=row["epoch"]) if row["owner"] == self._worker else None
+
+    async def claim(self, limit: int) -> Sequence[Lease]:
+        self._claims += 1
+        if self._claims % BURY_EVERY_CLAIMS == 1:
+            await self._rows(sql.BURY, {})
+        rows = await self._rows(sql.CLAIM, {"owner": self._worker, "limit": limit})
+        return [Lease(sid=row["id"], epoch=row["epoch"]) for row in rows]
+
+    async def owned(self) -> Sequence[Lease]:
+        rows = await self._rows(sql.OWNED, {"owner": self._worker})
+        return [Lease(sid=row["id"], epoch=row["epoch"]) for row in rows]
+
+    async def look(self, lease: Lease, *, history_turns: int, waiting_max: int) -> View:
+        names = _owned(lease) | {"skip": history_turns - 1, "waiting_max": waiting_max}
+        async with self._connection() as connection, connection.pipeline():
+            queued = await connection.execute(sql.QUEUED, names)
+            waiting = await connection.execute(sql.WAITING, names)
+            history = await connection.execute(sql.HISTORY, names)
+            parts = [Part(**row) for row in await queued.fetchall()]
+            rows = await waiting.fetchall()
+            entries = [Entry(**row) for row in await history.fetchall()] if rows else []
+        if not rows:
+            return View(parts=parts, work=None)
+        first = rows[0]["id"]
+        work = Work(
+            waiting=[Waiting(turn=row["id"], body=row["body"], at=row["at"], attempts=row["attempts"]) for row in rows],
+            stopped=rows[0]["stopped"],
+            superseded=rows[0]["superseded"],
+            history=[entry for entry in entries if entry.turn != first],
+            so_far=[entry for entry in entries if entry.turn == first],
+        )
+        return View(parts=parts, work=work)
+
+    async def append(self, lease: Lease, entries: Sequence[Entry], joined: Sequence[int] = ()) -> Standing:
+        if joined:
+            row = await self._one(sql.JOIN, _told(lease, entries) | {"joined": list(joined)})
+        else:
+            row = await self._one(sql.APPEND, _told(lease, entries))
+        if row is None:
+            raise Fenced
+        return Standing(**row)
+
+    async def finish(
+        self, lease: Lease, entries: Sequence[Entry], parts: Sequence[NewPart], *, at: float, dead: bool = False
+    ) -> Sequence[Part]:
+        rows = await self._rows(
+            sql.FINISH,
+            _told(lease, entries)
+            | {
+                "status": int(InboxStatus.DEAD if dead else InboxStatus.DONE),
+                "keys": [part.key for part in parts],
+                "payloads": [part.payload for part in parts],
+                "at": at,
+            },
+        )
+        if not rows:
+            raise Fenced
+        return [Part(**row) for row in rows if row["id"] is not None]
+
+    async def sent(self, lease: Lease, part: Part, ext_id: str) -> bool:
+        names = {"status": int(OutboxStatus.SENT), "ext_id": ext_id, "reason": None}
+        return await self._one(sql.MARK, _owned(lease) | {"part": part.id} | names) is not None
+
+    async def failed(self, lease: Lease, part: Part, reason: str) -> bool:
+        names = {"status": int(OutboxStatus.FAILED), "ext_id": None, "reason": reason}
+        return await self._one(sql.MARK, _owned(lease) | {"part": part.id} | names) is not None
+
+    async def postpone(self, lease: Lease, part: Part, next_at: float, *, ambiguous: bool) -> None:
+        names = {"part": part.id, "next_at": next_at, "ambiguous": int(ambiguous)}
+        await self._rows(sql.POSTPONE, _owned(lease) | names)
+
+    async def release(self, lease: Lease) -> bool:
+        return await self._one(sql.RELEASE, _owned(lease) | {"part": 0}) is not None
+
+    async def hand_over(self, lease: Lease) -> None:
+        await self._rows(sql.HAND_OVER, _owned(lease))
+
+    async def renew(self, lease: Lease) -> Lease:
+        row = await self._one(sql.RENEW, _owned(lease))
+        if row is None:
+            raise Fenced
+        return Lease(sid=lease.sid, epoch=row["epoch"])
+
+    async def standing(self, lease: Lease) -> Standing:
+        row = await self._one(sql.STANDING, _owned(lease))
+        if row is None:
+            raise Fenced
+        return Standing(**row)
+
+    async def stop(self, sid: str, before: int) -> int:
+        row = await self._one(sql.STOP, {"sid": sid, "before": before})
+        return int(row["concerned"]) if row else 0
+
+    async def poke(self, sid: str | None) -> None:
+        await self._rows(sql.POKE, {"channel": CHANNEL, "sid": sid or ""})
+
+    async def oldest(self) -> float | None:
+        row = await self._one(sql.OLDEST, {})
+        return row["at"] if row else None
+
+    async def prune(self, before: float) -> int:
+        async with self._connection() as connection:
+            deleted: int = (await connection.execute(sql.PRUNE, {"before": before})).rowcount
+            return deleted
+
+    async def probe(self) -> None:
+        await self._rows(sql.PROBE, {})
+
+    async def close(self) -> None:
+        if self._presence is not None:
+            await asyncio.to_thread(self._presence.close)
+        if self._pool is not None:
+            await self._pool.close()
+
+    async def _one(self, statement: str, names: Mapping[str, Any]) -> DictRow | None:
+        rows = await self._rows(statement, names)
+        return rows[0] if rows else None
+
+    async def _rows(self, statement: str, names: Mapping[str, Any]) -> list[DictRow]:
+        async with self._connection() as connection:
+            cursor = await connection.execute(statement, names)
+            return await cursor.fetchall() if cursor.description else []
+
+    @asynccontextmanager
+    async def _connection(self) -> Any:
+        """Raises Fenced where two workers wrote the same row of a transcript, else StoreUnavailable."""
+        if self._pool is None:
+            raise StoreUnavailable("not started")
+        try:
+            async with self._pool.connection() as connection:
+                yield connection
+        except psycopg.errors.UniqueViolation as error:
+            raise Fenced from error
+        except (psycopg.Error, PoolTimeout) as error:
+            raise StoreUnavailable(f"{type(error).__name__}: {error.sqlstate or ''}".strip(": ")) from error
+
+
+async def _configure(connection: psycopg.AsyncConnection[Any]) -> None:
+    await connection.execute(f"SET statement_timeout = '{STATEMENT_SECONDS}s'")
+
+
+def _owned(lease: Lease) -> dict[str, object]:
+    return {"sid": lease.sid, "epoch": lease.epoch}
+
+
+def _told(lease: Lease, entries: Sequence[Entry]) -> dict[str, object]:
+    return _owned(lease) | {
+        "turn": entries[-1].turn,
+        "kinds": [entry.kind for entry in entries],
+        "contents": [entry.content for entry in entries],
+    }

@@ -1,0 +1,100 @@
+"""Being alive, for everybody to see: a worker's row, its advisory lock and its ear for pokes.
+
+It lives on a connection and a thread of its own: on the event loop a blocking tool would starve it, and a healthy
+worker would be taken for dead. A process that dies drops its lock with its connection, and its chats are taken over
+within a second; one that freezes is taken over when its row expires, by the database's clock. Where the connection
+breaks, it is made anew: whoever took a chat meanwhile has raised its epoch, so nothing can be written twice.
+"""
+
+import contextlib
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import structlog
+
+CHANNEL = "clawgate"
+BEATS_PER_LEASE = 3
+RECONNECT_SECONDS = 1.0
+KEEPALIVE: dict[str, Any] = {
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "connect_timeout": 5,
+}
+
+log = structlog.get_logger()
+
+
+class Presence:
+    """Announces `worker` until it is closed. `on_poke` is called on its thread with a session, or None for all."""
+
+    def __init__(
+        self, conninfo: str, worker: str, *, lease_seconds: float, on_poke: Callable[[str | None], None]
+    ) -> None:
+        self._conninfo = conninfo
+        self._worker = worker
+        self._lease_seconds = lease_seconds
+        self._on_poke = on_poke
+        self._renewed = 0.0
+        self._closing = threading.Event()
+        self._announced = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="store-presence", daemon=True)
+        self._thread.start()
+
+    def wait(self, seconds: float) -> bool:
+        """Until the worker is announced; False where that takes too long."""
+        return self._announced.wait(seconds)
+
+    def held(self) -> bool:
+        """Whether the last renewal is young enough that nobody can have taken our chats. Also true of a thawed process:
+        the monotonic clock went on while it was frozen."""
+        return time.monotonic() - self._renewed < self._lease_seconds
+
+    def close(self) -> None:
+        self._closing.set()
+        self._thread.join(timeout=5)
+
+    def _work(self) -> None:
+        while not self._closing.is_set():
+            try:
+                with psycopg.connect(self._conninfo, autocommit=True, **KEEPALIVE) as connection:
+                    self._announce(connection)
+                    self._beat(connection)
+            except psycopg.Error as error:
+                log.warning("presence_lost", error=type(error).__name__)
+                self._closing.wait(RECONNECT_SECONDS)
+
+    def _announce(self, connection: psycopg.Connection) -> None:
+        """First the lock, then the row that names it: a row whose lock is free is a dead worker's."""
+        lock_key = secrets.randbits(62)
+        connection.execute("SELECT pg_advisory_lock(%s)", [lock_key])
+        connection.execute(
+            "INSERT INTO worker (id, lock_key, expires) VALUES (%s, %s, clock_timestamp() + %s * interval '1 second')"
+            " ON CONFLICT (id) DO UPDATE SET lock_key = excluded.lock_key, expires = excluded.expires",
+            [self._worker, lock_key, self._lease_seconds],
+        )
+        connection.execute(f"LISTEN {CHANNEL}")
+        self._renewed = time.monotonic()
+        self._announced.set()
+        self._on_poke(None)
+
+    def _beat(self, connection: psycopg.Connection) -> None:
+        every = self._lease_seconds / BEATS_PER_LEASE
+        while not self._closing.is_set():
+            due = time.monotonic() + every
+            while (left := due - time.monotonic()) > 0 and not self._closing.is_set():
+                # Short waits, so that a close is noticed; a poke ends them at once.
+                for note in connection.notifies(timeout=min(left, 0.2), stop_after=1):
+                    self._on_poke(note.payload or None)
+            began = time.monotonic()
+            connection.execute(
+                "UPDATE worker SET expires = clock_timestamp() + %s * interval '1 second' WHERE id = %s",
+                [self._lease_seconds, self._worker],
+            )
+            self._renewed = began
+        with contextlib.suppress(psycopg.Error):
+            connection.execute("UPDATE worker SET expires = clock_timestamp() WHERE id = %s", [self._worker])

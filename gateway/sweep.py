@@ -1,0 +1,78 @@
+"""The sweep: finds chats that have work and no lane, and says how long the oldest message has waited.
+
+It takes over what a dead or frozen replica owned, what was accepted without a free slot, what an operator replays, and
+what should not exist: a chat that this process owns and forgot. Whatever goes wrong elsewhere, no message waits longer
+than one round of this for somebody to look at it.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+import structlog
+
+from gateway.lanes import Lanes
+from gateway.metrics import Metrics
+from gateway.store.store import Lease, Store, StoreUnavailable
+
+SHARED_SECONDS = 1.0
+ALONE_SECONDS = 5.0
+AUDIT_SECONDS = 5.0
+
+log = structlog.get_logger()
+
+
+class Sweep:
+    """Runs until it is cancelled. `oldest_seconds` is the age of the oldest message that nobody has answered."""
+
+    def __init__(self, *, store: Store, lanes: Lanes, metrics: Metrics, now: Callable[[], float]) -> None:
+        self._store = store
+        self._lanes = lanes
+        self._metrics = metrics
+        self._now = now
+        self._suspects: set[Lease] = set()
+        self.oldest_seconds = 0.0
+
+    async def once(self) -> int:
+        """Claim as many chats as there are free slots; how many that were. Raises StoreUnavailable."""
+        self._lanes.wanted.clear()
+        if self._lanes.draining or self._lanes.free <= 0:
+            return 0
+        leases = await self._store.claim(self._lanes.free)
+        for lease in leases:
+            self._lanes.open(lease)
+        if leases:
+            self._metrics.taken_over(len(leases))
+            log.info("chats_taken_over", count=len(leases))
+        return len(leases)
+
+    async def run(self) -> None:
+        every = SHARED_SECONDS if self._store.shared else ALONE_SECONDS
+        audited = 0.0
+        while True:
+            try:
+                if await self.once() == 0:
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(self._lanes.wanted.wait(), timeout=every)
+                else:
+                    await asyncio.sleep(0.05)  # there may be more; the lanes just opened take their slots first
+                if (now := asyncio.get_running_loop().time()) - audited >= AUDIT_SECONDS:
+                    audited = now
+                    await self._audit()
+            except StoreUnavailable as error:
+                log.warning("sweep_failed", error=repr(error))
+                await asyncio.sleep(every)
+
+    async def _audit(self) -> None:
+        """A chat that is ours by the database and has no lane twice in a row has been forgotten: it gets one."""
+        forgotten = {lease for lease in await self._store.owned() if not self._lanes.has(lease)}
+        self._reopen(sorted(forgotten & self._suspects, key=lambda lease: lease.sid))
+        self._suspects = forgotten
+        oldest = await self._store.oldest()
+        self.oldest_seconds = max(0.0, self._now() - oldest) if oldest is not None else 0.0
+        self._metrics.oldest(self.oldest_seconds)
+
+    def _reopen(self, leases: Sequence[Lease]) -> None:
+        for lease in leases:
+            log.error("lane_missing", session=lease.sid, epoch=lease.epoch)
+            self._lanes.open(lease)

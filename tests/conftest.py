@@ -1,0 +1,26 @@
+"""What tests of every folder share: one PostgreSQL server a run, and an empty database of either kind."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.postgres import PostgresServer, postgres_server
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    with postgres_server() as server:
+        yield server
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """The `database.url` of an empty database, once for each engine."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path}/data/clawgate.db"
+        return
+    server: PostgresServer = request.getfixturevalue("postgres")
+    address = server.new_database()
+    yield address
+    server.drop(address)

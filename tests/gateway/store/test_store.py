@@ -1,0 +1,218 @@
+"""The store's promises, on a real file and a real server. Unit tests because the door cannot make two workers fight
+over one chat."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from gateway.store.store import Entry, Fenced, Lease, Store
+from tests.gateway.store.chats import accept, finish, leased, look, message, opened, work_of
+
+
+@pytest.fixture
+async def store(database_url: str) -> AsyncIterator[Store]:
+    async with opened(database_url) as store:
+        yield store
+
+
+def step(turn: int, kind: str = "assistant") -> list[Entry]:
+    return [Entry(turn=turn, kind=kind, content="{}")]  # type: ignore[arg-type]
+
+
+async def test_the_same_message_delivered_by_many_at_once_is_stored_once(store: Store) -> None:
+    acceptances = await asyncio.gather(*(accept(store, 1) for _ in range(20)))
+    assert sum(acceptance.turn is not None for acceptance in acceptances) == 1
+    assert len((await work_of(store, Lease(sid="chat", epoch=1))).waiting) == 1
+
+
+async def test_a_repush_under_another_id_is_recognised_by_its_text_key(store: Store) -> None:
+    for number, key, known in ((1, "text:abc", False), (2, "text:abc", True), (3, "text:xyz", False)):
+        acceptance = await store.accept(message(number, text_key=key), pending_max=50, claim=True)
+        assert (acceptance.turn is None) == known
+
+
+async def test_messages_of_a_chat_come_in_the_order_of_their_acceptance(store: Store) -> None:
+    await asyncio.gather(*(accept(store, number) for number in range(1, 20)))
+    lease = Lease(sid="chat", epoch=1)
+    assert [waiting.body for waiting in (await work_of(store, lease)).waiting] == [f"body {n}" for n in range(1, 20)]
+    for number in range(1, 20):
+        assert (await work_of(store, lease)).waiting[0].body == f"body {number}"
+        await finish(store, lease)
+    assert (await look(store, lease)).work is None
+
+
+async def test_an_idle_chat_is_claimed_with_a_new_epoch_and_a_busy_one_keeps_its_own(store: Store) -> None:
+    first = await leased(store, 1)
+    assert (await accept(store, 2)).lease == first
+    await finish(store, first)
+    await finish(store, first)
+    assert await store.release(first)
+    again = (await accept(store, 3)).lease
+    assert again == Lease(sid="chat", epoch=first.epoch + 1)
+
+
+async def test_a_message_accepted_without_a_claim_waits_for_whoever_sweeps(store: Store) -> None:
+    assert (await accept(store, 1, claim=False)).lease is None
+    (lease,) = await store.claim(10)
+    assert (await work_of(store, lease)).waiting[0].attempts == 0
+    assert await store.owned() == [lease]
+
+
+async def test_a_sweep_takes_no_more_than_it_was_asked_to(store: Store) -> None:
+    for number in range(5):
+        await accept(store, number, sid=f"chat{number}", claim=False)
+    taken = [await store.claim(2) for _ in range(4)]
+    assert [len(leases) for leases in taken] == [2, 2, 1, 0]
+
+
+async def test_a_chat_is_not_released_while_a_message_or_a_part_waits(store: Store) -> None:
+    lease = await leased(store, 1)
+    assert not await store.release(lease)
+    first, second = await finish(store, lease, "one", "two")
+    assert not await store.release(lease)
+    assert [part.payload for part in (await look(store, lease)).parts] == ["one", "two"]
+    assert not await store.sent(lease, first, "om_1")
+    assert await store.sent(lease, second, "om_2")
+    assert await store.oldest() is None
+
+
+async def test_a_part_that_is_given_up_does_not_hold_the_chat(store: Store) -> None:
+    lease = await leased(store)
+    (part,) = await finish(store, lease, "one")
+    await store.postpone(lease, part, next_at=99.0, ambiguous=True)
+    (part,) = (await look(store, lease)).parts
+    assert (part.attempts, part.ambiguous, part.next_at) == (1, 1, 99.0)
+    assert await store.failed(lease, part, "refused")
+    assert (await look(store, lease)).parts == []
+
+
+async def test_whoever_lost_the_chat_can_write_nothing_and_sees_nothing(store: Store) -> None:
+    old = await leased(store)
+    lease = await store.renew(old)
+    turn = (await work_of(store, lease)).waiting[0].turn
+    with pytest.raises(Fenced):
+        await store.append(old, step(turn))
+    with pytest.raises(Fenced):
+        await store.finish(old, step(turn, "final"), [], at=1.0)
+    with pytest.raises(Fenced):
+        await store.standing(old)
+    with pytest.raises(Fenced):
+        await store.renew(old)
+    assert not await store.release(old)
+    await store.hand_over(old)
+    assert (await look(store, old)).work is None
+    assert (await work_of(store, lease)).so_far == []
+    assert await store.owned() == [lease]
+
+
+async def test_history_is_whole_turns_and_no_more_than_asked_for(store: Store) -> None:
+    lease = await leased(store, 1)
+    for number in range(2, 6):
+        await accept(store, number)
+        await finish(store, lease)
+    work = await work_of(store, lease, history_turns=2)
+    assert [entry.kind for entry in work.history] == ["user", "assistant", "final"] * 2
+    turn = work.waiting[0].turn
+    assert sorted({entry.turn for entry in work.history}) == [turn - 2, turn - 1]
+
+
+async def test_one_note_answers_a_burst_beyond_the_limit_beside_the_conversation(store: Store) -> None:
+    await leased(store, 1)
+    acceptances = [await accept(store, number, pending_max=2) for number in (2, 3, 4, 5)]
+    assert [acceptance.overflow for acceptance in acceptances] == [False, True, True, True]
+    note = acceptances[1].lease
+    assert note is not None
+    assert note.sid == "aside:chat"
+    assert [waiting.body for waiting in (await work_of(store, note)).waiting] == ["body 3"]
+    assert [waiting.body for waiting in (await work_of(store, Lease(sid="chat", epoch=1))).waiting] == [
+        "body 1",
+        "body 2",
+    ]
+
+
+async def test_joined_messages_are_answered_by_one_turn(store: Store) -> None:
+    lease = await leased(store, 1)
+    for number in (2, 3):
+        await accept(store, number)
+    first, second, third = (await work_of(store, lease)).waiting
+    standing = await store.append(lease, step(third.turn, "user"), [first.turn, second.turn])
+    assert standing.pending == 1
+    work = await work_of(store, lease)
+    assert ([waiting.turn for waiting in work.waiting], len(work.so_far)) == ([third.turn], 1)
+    await store.finish(lease, step(third.turn, "final"), [], at=1.0)
+    assert await store.release(lease)
+
+
+async def test_a_stop_is_seen_at_the_next_write(store: Store) -> None:
+    lease = await leased(store, 1)
+    turn = (await work_of(store, lease)).waiting[0].turn
+    assert (await store.append(lease, step(turn, "user"))).stopped == 0
+    assert await store.stop("chat", turn + 5) == 1
+    assert (await store.append(lease, step(turn))).stopped == turn + 5
+    assert (await store.standing(lease)).stopped == turn + 5
+    work = await work_of(store, lease)
+    assert (work.stopped, work.superseded) == (turn + 5, False)
+    assert await store.stop("nobody", 9) == 0
+
+
+async def test_a_message_that_interrupts_stops_what_came_before_it(store: Store) -> None:
+    lease = await leased(store, 1)
+    newest = (await accept(store, 2, interrupts=True)).turn
+    work = await work_of(store, lease)
+    assert (work.stopped, work.superseded) == (newest, True)
+
+
+async def test_after_a_crash_the_next_process_takes_up_every_chat_and_counts_the_begun_turn(database_url: str) -> None:
+    async with opened(database_url) as store:
+        begun, untouched = await leased(store), await leased(store, sid="other")
+        await store.append(begun, step((await work_of(store, begun)).waiting[0].turn, "user"))
+    async with opened(database_url) as store:
+        leases = {lease.sid: lease for lease in await store.claim(10)}
+        assert leases["chat"].epoch == begun.epoch + 1
+        work, fresh = [await work_of(store, leases[sid]) for sid in (begun.sid, untouched.sid)]
+        assert (work.waiting[0].attempts, fresh.waiting[0].attempts) == (1, 0)
+        assert [entry.kind for entry in work.so_far] == ["user"]
+        assert await store.claim(10) == []
+
+
+async def test_a_turn_that_was_handed_over_counts_no_attempt(database_url: str) -> None:
+    async with opened(database_url) as store:
+        lease = await leased(store)
+        await store.append(lease, step((await work_of(store, lease)).waiting[0].turn, "user"))
+        await store.hand_over(lease)
+    async with opened(database_url) as store:
+        (lease,) = await store.claim(10)
+        assert (await work_of(store, lease)).waiting[0].attempts == 0
+
+
+async def test_a_part_that_a_dead_process_may_have_sent_says_so(database_url: str) -> None:
+    async with opened(database_url) as store:
+        await finish(store, await leased(store), "one", "two")
+    async with opened(database_url) as store:
+        (lease,) = await store.claim(10)
+        assert [(part.payload, part.ambiguous) for part in (await look(store, lease)).parts] == [("one", 1), ("two", 0)]
+
+
+async def test_finished_rows_are_pruned_and_what_waits_or_failed_is_kept(store: Store) -> None:
+    lease = await leased(store, 1)
+    (part,) = await finish(store, lease, "one")
+    await store.failed(lease, part, "refused")
+    lease = await leased(store, 2)
+    assert await store.prune(before=100.0) == 1
+    assert (await work_of(store, lease)).waiting[0].body == "body 2"
+    assert await store.oldest() == 2.0
+
+
+async def test_a_database_under_load_keeps_every_chat_in_order(store: Store) -> None:
+    async def chat(name: str) -> list[str]:
+        bodies = []
+        for number in range(10):
+            lease = await leased(store, number, sid=name)
+            bodies.append((await work_of(store, lease)).waiting[0].body)
+            (part,) = await finish(store, lease, "reply")
+            assert await store.sent(lease, part, "om")
+        return bodies
+
+    told = await asyncio.gather(*(chat(f"chat{number}") for number in range(30)))
+    assert told == [[f"body {number}" for number in range(10)]] * 30

@@ -1,0 +1,153 @@
+"""Messages that arrive while an earlier one is being answered, commands, and messages that come late."""
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.providers.anthropic.script import Turn, calls, says, text_block
+from gateway.config.root import DatabaseConfig
+from gateway.store.opening import open_store
+from tests.running import ALICE, ALICE_CHAT, Running, running
+
+SLOW = Turn(blocks=(text_block("slow"),), pause_seconds=0.4)
+NEVER = Turn(blocks=(text_block("x"),), pause_seconds=60.0)
+RUNS = "tools: { exec: { mode: allow } }"
+
+
+def users(body: dict[str, Any]) -> list[str]:
+    """What stands as a user's words in a request, without tool results."""
+    told = []
+    for message in body["messages"]:
+        content = message["content"]
+        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        if message["role"] == "user":
+            told += [block["text"] for block in blocks if block["type"] == "text"]
+    return told
+
+
+async def asked(house: Running, count: int) -> None:
+    await house.until(lambda: len(house.anthropic.requests) >= count)
+
+
+async def test_what_comes_during_a_turn_becomes_one_next_turn(tmp_path: Path) -> None:
+    async with running(tmp_path, script=[SLOW, says("both")]) as house:
+        await house.say("one")
+        await asked(house, 1)
+        for text in ("two", "three"):
+            await house.say(text)
+        newest = house.feishu.text_event("four", sender=ALICE, chat=ALICE_CHAT)
+        await house.push(newest)
+        assert await house.replies(2) == ["slow", "both"]
+        await house.idle()
+        assert len(house.anthropic.requests) == 2
+        words = "\n".join(users(house.anthropic.requests[1].body))
+        assert words.index(": two") < words.index(": three") < words.index(": four")
+        assert house.feishu.messages[1].reply_to == newest["event"]["message"]["message_id"]
+
+
+async def test_one_turn_each_where_the_agent_says_so(tmp_path: Path) -> None:
+    agents = "agents: { list: [ { id: helper, model: anthropic/claude-sonnet-4-6, queue: { mode: followup } } ] }"
+    async with running(tmp_path, script=[SLOW, says("two"), says("three")], agents=agents) as house:
+        for text in ("one", "two", "three"):
+            await house.say(text)
+        assert await house.replies(3) == ["slow", "two", "three"]
+
+
+async def test_steering_gives_the_running_turn_the_message_after_its_tool_results(tmp_path: Path) -> None:
+    wait = ("exec", {"command": "until [ -e go ]; do sleep 0.02; done"})
+    more = f"queue: {{ mode: steer }}\n{RUNS}"
+    async with running(tmp_path, script=[calls(wait), says("steered"), says("next")], more=more) as house:
+        await house.say("start")
+        await asked(house, 1)
+        await house.say("use the other one")
+        (house.workspace() / "go").touch()
+        assert await house.replies(1) == ["steered"]
+        await house.idle()
+        last = house.anthropic.requests[1].body["messages"][-1]["content"]
+        assert last[0]["type"] == "tool_result"
+        assert "use the other one" in last[-1]["text"]
+        await house.say("and now")
+        assert (await house.replies(2))[1] == "next"
+        history = json.dumps(house.anthropic.requests[2].body)
+        assert history.count("use the other one") == 1
+
+
+async def test_interrupting_drops_the_running_answer_and_answers_the_newest(tmp_path: Path) -> None:
+    async with running(tmp_path, script=[NEVER, says("the newest")], more="queue: { mode: interrupt }") as house:
+        await house.say("one")
+        await asked(house, 1)
+        await house.say("no, two")
+        assert await house.replies(1) == ["the newest"]
+        await house.idle()
+        words = "\n".join(users(house.anthropic.requests[1].body))
+        assert words.index(": one") < words.index(": no, two")
+
+
+async def test_a_stop_does_not_wait_and_what_it_stops_is_over(tmp_path: Path) -> None:
+    command = f"sleep 60; : {tmp_path}"
+    async with running(tmp_path, script=[calls(("exec", {"command": command})), says("fresh")], more=RUNS) as house:
+        await house.say("run it")
+        await asked(house, 1)
+        await house.say("and this")
+        await house.say("/stop")
+        assert (await house.replies(1))[0].startswith("Stopped.")
+        await house.idle()
+        await house.say("hello again")
+        assert (await house.replies(2))[1] == "fresh"
+        words = "\n".join(users(house.anthropic.requests[1].body))
+        assert "run it" in words
+        assert "and this" not in words
+
+
+async def test_a_stop_with_nothing_to_stop_says_so(tmp_path: Path) -> None:
+    async with running(tmp_path, script=[says("hello")]) as house:
+        await house.say("/stop")
+        assert (await house.replies(1))[0].startswith("There is nothing to stop.")
+        await house.say("hi")
+        assert (await house.replies(2))[1] == "hello"
+
+
+STALE: list[tuple[str, Callable[[list[str]], bool], int]] = [
+    ("", lambda replies: replies[0].startswith("(Sorry for the delay") and replies[0].endswith("\n\nhere"), 1),
+    ("queue: { stale: answer }", lambda replies: replies == ["here"], 1),
+    ("queue: { stale: drop }", lambda replies: replies == [], 0),
+    ("queue: { staleAfterSeconds: 90000 }", lambda replies: replies == ["here"], 1),
+]
+
+
+@pytest.mark.parametrize(("more", "expected", "asked_count"), STALE)
+async def test_a_message_that_comes_late_follows_the_policy(
+    tmp_path: Path, more: str, expected: Callable[[list[str]], bool], asked_count: int
+) -> None:
+    async with running(tmp_path, script=[says("here")], more=more) as house:
+        event = house.feishu.text_event("hello", sender=ALICE, chat=ALICE_CHAT)
+        event["event"]["message"]["create_time"] = str(int((time.time() - 7200) * 1000))
+        assert (await house.push(event)).status_code == 200
+        await house.until(lambda: not house.gateway.lanes._tasks)
+        assert expected([message.text for message in house.feishu.messages])
+        assert len(house.anthropic.requests) == asked_count
+
+
+async def test_a_recorded_sample_from_years_ago_is_not_called_late(tmp_path: Path) -> None:
+    async with running(tmp_path, script=[says("here")]) as house:
+        event = house.feishu.text_event("hello", sender=ALICE, chat=ALICE_CHAT)
+        event["event"]["message"]["create_time"] = "1609073151345"
+        await house.push(event)
+        assert await house.replies(1) == ["here"]
+
+
+async def test_two_turns_are_one_where_the_database_is_asked(tmp_path: Path) -> None:
+    """The messages that joined a turn are finished with it, also over a restart."""
+    async with running(tmp_path, script=[SLOW, says("both")]) as house:
+        for text in ("one", "two", "three"):
+            await house.say(text)
+        await house.replies(2)
+        await house.idle()
+    store = open_store(DatabaseConfig(url=f"sqlite:///{tmp_path}/data/clawgate.db"))
+    assert await store.claim(10) == []
+    assert await store.oldest() is None
+    await store.close()
