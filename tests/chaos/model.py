@@ -1,0 +1,68 @@
+"""The scripted model of the campaigns: it does what the last message wishes for, then answers with its serial.
+
+It keeps nothing between requests but how often it answered each message, so a request that is made again after a crash
+gets the same kind of answer, and two answers to one message can be told apart.
+"""
+
+import random
+from collections import Counter
+from typing import Any
+
+from agents.providers.anthropic.script import Reply, Turn, call_block, says, text_block
+from tests.chaos.ledger import Wish, running
+
+EFFECTS = "effects.txt"
+PART_CHARS = 2_600
+"""Three paragraphs of this length go out as three messages."""
+FILE_LINES = 1_000
+
+
+class Model:
+    """`model` is the emulator's script. `marker` stands in every command line, so that orphans can be found."""
+
+    def __init__(self, marker: str, chance: random.Random) -> None:
+        self._marker = marker
+        self._chance = chance
+        self._takes: Counter[str] = Counter()
+        self.sleep_seconds = 0.02
+        """How long commands take from now on."""
+        self.pause_seconds = 0.0
+        """Silence before each piece of an answer."""
+
+    def __call__(self, body: dict[str, Any]) -> Reply:
+        asked = running(body)
+        if asked is None:
+            return says("I do not know that one.")
+        serial, wish, called = asked
+        if not called and (call := self._call(serial, wish)) is not None:
+            return Turn(blocks=(call,), pause_seconds=self.pause_seconds, chunk_bytes=600)
+        self._takes[serial] += 1
+        return Turn(
+            blocks=(text_block(self._answer(serial, wish)),),
+            pause_seconds=self.pause_seconds,
+            chunk_bytes=20_000 if wish == "long" else 600,
+        )
+
+    def _call(self, serial: str, wish: Wish) -> dict[str, Any] | None:
+        match wish:
+            case "exec":
+                command = f"echo {serial} >> {EFFECTS}; sleep {self.sleep_seconds}; : {self._marker}"
+                return call_block("exec", {"command": command})
+            case "write":
+                name = f"note-{self._chance.randrange(3)}.txt"
+                return call_block("write", {"file_path": name, "content": f"{serial}\n" * FILE_LINES})
+            case "ls":
+                return call_block("ls", {"path": "."})
+            case "plain" | "long":
+                return None
+
+    def _answer(self, serial: str, wish: Wish) -> str:
+        parts = 3 if wish == "long" else 1
+        heads = (f"R {serial} n{self._takes[serial]} p{part}/{parts}" for part in range(1, parts + 1))
+        return "\n".join(f"{head} {'and so on ' * (PART_CHARS // 10)}" if parts > 1 else head for head in heads)
+
+
+def is_whole(text: str) -> bool:
+    """Whether a file holds exactly what one `write` put there."""
+    lines = text.splitlines()
+    return len(lines) == FILE_LINES and len(set(lines)) == 1 and text.endswith("\n")

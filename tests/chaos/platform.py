@@ -1,0 +1,165 @@
+"""Feishu and the model in the harness's own process: they answer, they keep the ledger, and they see who asks.
+
+Each request comes under a path that names the replica. A trap strikes when the n-th request of its kind is there, in
+the middle of its answer, or done and not answered yet.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from agents.providers.anthropic.emulator import AnthropicEmulator
+from channels.feishu.emulator import FeishuEmulator
+from gateway.loopback import serve_on_loopback
+from tests.chaos.ledger import ANSWER, Ledger, Shown, asked_of
+from tests.chaos.model import EFFECTS, Model, is_whole
+from tests.running import SECRETS, feishu_emulator
+
+TEMPORARY = ".clawgate-*"
+
+
+@dataclass(kw_only=True)
+class Trap:
+    """`strike` is called with the replica's number."""
+
+    point: str
+    left: int
+    strike: Callable[[int], None]
+
+    def springs(self, point: str, replica: int) -> bool:
+        if self.point != point:
+            return False
+        self.left -= 1
+        if self.left == 0:
+            self.strike(replica)
+        return self.left == 0
+
+
+class Platform:
+    """`ledger` is up to date whenever `read` has been called."""
+
+    def __init__(self, folder: Path, model: Model) -> None:
+        self.folder = folder
+        self.ledger = Ledger()
+        self.model = model
+        self.trap: Trap | None = None
+        self.feishu: FeishuEmulator = feishu_emulator()
+        self._anthropic = AnthropicEmulator(model, api_key=SECRETS["ANTHROPIC_API_KEY"])
+        self._serials: dict[str, str] = {}
+        """By message id."""
+        self._read_messages = 0
+        self.replies: defaultdict[str, list[Shown]] = defaultdict(list)
+        """What was shown, by serial."""
+
+    @asynccontextmanager
+    async def served(self) -> AsyncIterator[tuple[str, str]]:
+        """The base URLs of platform and model, without the replica."""
+        async with AsyncExitStack() as stack:
+            feishu = await stack.enter_async_context(serve_on_loopback(_App(self._feishu_door)))
+            model = await stack.enter_async_context(serve_on_loopback(_App(self._model_door)))
+            yield feishu, model
+
+    async def _feishu_door(self, scope: Scope, receive: Receive, send: Send) -> None:
+        replica, scope = _whose(scope)
+        sends = scope["method"] == "POST" and "/im/v1/messages" in scope["path"]
+        if sends and self._springs("K13", replica):
+            await _never(receive)
+            return
+        held: list[Message] = []
+
+        async def hold(message: Message) -> None:
+            held.append(message)
+
+        await self.feishu.app(scope, receive, hold)
+        if sends and held[0].get("status") != 200:
+            self.ledger.refused.append(f"feishu: {held[-1].get('body', b'')!r}")
+        if sends and self._springs("K14", replica):
+            await _never(receive)
+            return
+        for message in held:
+            await send(message)
+
+    async def _model_door(self, scope: Scope, receive: Receive, send: Send) -> None:
+        replica, scope = _whose(scope)
+        self._springs("K5", replica)
+
+        async def watched(message: Message) -> None:
+            await send(message)
+            if message["type"] == "http.response.body":
+                self._springs("K6", replica)
+
+        app: ASGIApp = self._anthropic.app
+        await app(scope, receive, watched)
+
+    def _springs(self, point: str, replica: int) -> bool:
+        return self.trap is not None and self.trap.springs(point, replica)
+
+    def wrote(self, serial: str, message_id: str) -> None:
+        """A user's message exists from here on."""
+        self._serials[message_id] = serial
+
+    def read(self) -> Ledger:
+        """Bring the ledger up to date: what was shown, what was asked."""
+        for sent in self.feishu.messages[self._read_messages :]:
+            serial = self._serials.get(sent.reply_to or "", "")
+            found = ANSWER.search(sent.text)
+            take, part, parts = (int(found[n]) for n in (2, 3, 4)) if found else (0, 1, 1)
+            named = found[1] if found else serial
+            kills = self.ledger.kills
+            shown = Shown(chat=sent.chat_id, serial=named, take=take, part=part, parts=parts, kills=kills)
+            self.ledger.shown.append(shown)
+            self.replies[named].append(shown)
+        self._read_messages = len(self.feishu.messages)
+        for received in self._anthropic.requests:
+            refusal = f"model: {received.refusal.status} {received.refusal.message}" if received.refusal else ""
+            self.ledger.asked.append(asked_of(received.body, refusal))
+        self._anthropic.requests.clear()
+        return self.ledger
+
+    async def look_at_files(self) -> None:
+        """What the tools left in the workspace."""
+        await asyncio.to_thread(self._look_at_files)
+
+    def _look_at_files(self) -> None:
+        workspace = self.folder / "data" / "workspaces" / "helper"
+        effects = workspace / EFFECTS
+        self.ledger.effects = effects.read_text(encoding="utf-8").split() if effects.exists() else []
+        self.ledger.litter = [f"{path.name} was left behind" for path in workspace.rglob(TEMPORARY)]
+        notes = [path for path in workspace.glob("note-*.txt") if not is_whole(path.read_text(encoding="utf-8"))]
+        self.ledger.torn = [f"{path.name} is half written" for path in notes]
+
+    def effects(self) -> int:
+        """How many lines the commands have written so far."""
+        try:
+            return (self.folder / "data" / "workspaces" / "helper" / EFFECTS).read_bytes().count(b"\n")
+        except FileNotFoundError:
+            return 0
+
+
+class _App:
+    """uvicorn does not see that a bound method is an ASGI app of the present kind. Who asked may die meanwhile."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with suppress(ClientDisconnect):
+            await self._app(scope, receive, send)
+
+
+async def _never(receive: Receive) -> None:
+    """No answer, until the other side is gone."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def _whose(scope: Scope) -> tuple[int, Scope]:
+    """Take the replica's number off the path."""
+    _, name, rest = scope["path"].split("/", 2)
+    return int(name.removeprefix("replica")), {**scope, "path": f"/{rest}", "raw_path": f"/{rest}".encode()}
