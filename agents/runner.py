@@ -38,6 +38,7 @@ from tools.workspace import Workspace
 
 GATEWAY_NAME = "Clawgate"
 MAX_TOKENS_DEFAULT = 16_384
+PROMPTS_KEPT = 256
 DOCS_DIR = Path(__file__).resolve().parent.parent / "docs"
 
 log = structlog.get_logger()
@@ -85,6 +86,8 @@ class AgentRunner:
         self._now = now
         self._workspace = Workspace(root=Path(config.workspace_dir))
         self._files = WorkspaceFiles(self._workspace.root)
+        self._told: dict[str, tuple[PromptFacts, System]] = {}
+        """The last facts of a session and their prompt: mostly the next turn's as well."""
         self._models = [_model(name, config, providers) for name in config.model]
 
     def user_message(self, *contexts: MessageContext) -> UserMessage:
@@ -95,9 +98,7 @@ class AgentRunner:
 
     async def run(self, turn: Turn, *, journal: Journal, emit: Emit) -> Outcome:
         """Answer the message, or say which way it failed. Raises only what the journal raises."""
-        skills = visible(await asyncio.to_thread(self._catalog.scan, self._workspace.root), self._config.skills)
-        toolbox = self._toolbox(skills)
-        system = build_system(await asyncio.to_thread(self._facts, turn, toolbox, skills))
+        toolbox, system = await asyncio.to_thread(self._prepare, turn)
         emit(TurnStarted(agent=self._config.id, turn=turn, system=system))
         asking = _Asking(self._models, self._config, turn, system, toolbox, self._limits, emit)
         context = turn.context
@@ -124,6 +125,18 @@ class AgentRunner:
 
     def close(self) -> None:
         self._workspace.close()
+
+    def _prepare(self, turn: Turn) -> tuple[Toolbox, System]:
+        """What the turn may use and what it is told, as the folders are now. Blocking."""
+        skills = visible(self._catalog.scan(self._workspace.root), self._config.skills)
+        toolbox = self._toolbox(skills)
+        facts = self._facts(turn, toolbox, skills)
+        known = self._told.get(turn.session)
+        if known is None or known[0] != facts:
+            if len(self._told) >= PROMPTS_KEPT:
+                self._told.clear()
+            known = self._told[turn.session] = facts, build_system(facts)
+        return toolbox, known[1]
 
     def _toolbox(self, skills: Sequence[Skill]) -> Toolbox:
         return build_toolbox(

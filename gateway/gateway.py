@@ -34,6 +34,7 @@ from tools.config import effective_exec
 DEDUPE_SECONDS = 7 * 24 * 3600
 PRUNE_EVERY_SECONDS = 3600
 PROBE_SECONDS = 0.5
+PROBE_EVERY_SECONDS = 0.25
 IDENTITY_RETRY_SECONDS = 15.0
 IDENTITY_TIMEOUT_SECONDS = 10.0
 
@@ -96,6 +97,7 @@ class Gateway:
         )
         self.app: FastAPI = build_app(door, config.server)
         self._started = False
+        self._probed, self._writes = float("-inf"), False
 
     async def start(self) -> None:
         """Take up what an earlier process left, and get ready in the background: identities, model clients."""
@@ -134,16 +136,25 @@ class Gateway:
             return {"start": "not started"}
         if self.lanes.draining:
             return {"drain": "stopping"}
-        try:
-            async with asyncio.timeout(PROBE_SECONDS):
-                await self.store.probe()
-        except (StoreUnavailable, TimeoutError):
+        if not await self._takes_writes():
             return {"database": "takes no writes"}
         if not self.store.held():
             return {"lease": "not renewed in time"}
         if (waited := self.sweep.oldest_seconds) > self.config.limits.unanswered_seconds:
             return {"unanswered": f"the oldest message has waited {waited:.0f} s"}
         return {}
+
+    async def _takes_writes(self) -> bool:
+        """Asked at most once in a while: whoever may ask for readiness must not make us write at will."""
+        if (now := time.monotonic()) - self._probed >= PROBE_EVERY_SECONDS:
+            self._probed = now
+            try:
+                async with asyncio.timeout(PROBE_SECONDS):
+                    await self.store.probe()
+                self._writes = True
+            except (StoreUnavailable, TimeoutError):
+                self._writes = False
+        return self._writes
 
     async def _learn_identity(self, channel: Channel) -> None:
         while True:

@@ -5,6 +5,7 @@ row that cannot be read: one bad row must not keep a chat broken.
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import groupby
 
 import orjson
@@ -13,6 +14,8 @@ from pydantic import ValidationError
 
 from agents.messages import Message, message_json
 from gateway.store.store import Entry
+
+REMEMBERED_CHARS = 4_096
 
 log = structlog.get_logger()
 
@@ -35,4 +38,14 @@ def _turn(rows: Sequence[Entry]) -> list[Message]:
     ended = next((row for row in rows if row.kind == "final"), None)
     if ended is not None and orjson.loads(ended.content)["outcome"] == "declined":
         return []
-    return [message_json.validate_json(row.content) for row in rows if row.kind not in ("drained", "final")]
+    return [_message(row.content) for row in rows if row.kind not in ("drained", "final")]
+
+
+def _message(content: str) -> Message:
+    return _small_message(content) if len(content) <= REMEMBERED_CHARS else message_json.validate_json(content)
+
+
+@lru_cache(maxsize=4_096)
+def _small_message(content: str) -> Message:
+    """A chat's past is read for each of its turns, and messages are frozen: the small ones are parsed once."""
+    return message_json.validate_json(content)

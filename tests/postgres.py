@@ -3,19 +3,33 @@
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
+import psutil
 import psycopg
 
 
 class PostgresServer:
     """`address` is that of its `postgres` database. Connections come over a socket file."""
 
-    def __init__(self, address: str, folder: Path) -> None:
-        self.address = address
-        self.folder = folder
+    def __init__(self, wheel: Any) -> None:
+        self.address: str = wheel.get_uri()
+        self._wheel = wheel
+
+    def crash(self) -> None:
+        """All of it at once: nothing is written down any more."""
+        server = psutil.Process(self._wheel.get_pid())
+        family = [server, *server.children(recursive=True)]
+        for process in family:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(family, timeout=10)
+
+    def start_again(self) -> None:
+        self._wheel.ensure_postgres_running()
 
     def new_database(self) -> str:
         """The address of an empty database."""
@@ -39,6 +53,6 @@ def postgres_server() -> Iterator[PostgresServer]:
         data = Path(folder, "data")
         server = get_server(data)
         try:
-            yield PostgresServer(server.get_uri(), data)
+            yield PostgresServer(server)
         finally:
             server.cleanup()

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import create_engine, event, text
+from sqlalchemy import create_engine, event
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -119,7 +119,8 @@ class SqliteStore:
         return await self._writer.call(lambda c: statements.prune(c, before))
 
     async def probe(self) -> None:
-        await self._writer.call(lambda c: c.execute(text("UPDATE session SET pending = pending WHERE 0")))
+        """A statement that changes nothing would pass on a full or read-only disk: this one changes a row."""
+        await self._writer.call(statements.probe)
 
     async def close(self) -> None:
         self._writer.close()

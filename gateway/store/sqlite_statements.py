@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 from sqlalchemy import BindParameter, Connection, bindparam, case, delete, exists, func, or_, select, update
 from sqlalchemy.dialects.sqlite import insert
@@ -21,10 +22,10 @@ from gateway.store.store import (
     Waiting,
     Work,
 )
-from gateway.store.tables import InboxStatus, OutboxStatus, inbox, outbox, session, transcript
+from gateway.store.tables import InboxStatus, OutboxStatus, inbox, outbox, session, transcript, worker
 
 
-def accept(connection: Connection, worker: str, delivery: Delivery, pending_max: int, claim: bool) -> Acceptance:
+def accept(connection: Connection, me: str, delivery: Delivery, pending_max: int, claim: bool) -> Acceptance:
     """Insert the message unless it is known, then count it on its chat's row and own the chat if nobody does."""
     row = {
         "dedupe": delivery.dedupe[0],
@@ -36,7 +37,7 @@ def accept(connection: Connection, worker: str, delivery: Delivery, pending_max:
     turn = connection.scalar(_INSERT_MESSAGE, row)
     if turn is None:
         return Acceptance(turn=None)
-    owner = worker if claim else None
+    owner = me if claim else None
     lease, pending = _count(connection, delivery.sid, owner, turn if delivery.interrupts else 0)
     if pending <= pending_max:
         return Acceptance(turn=turn, lease=lease)
@@ -54,13 +55,13 @@ def _count(connection: Connection, sid: str, owner: str | None, stopped: int) ->
     return (Lease(sid=sid, epoch=row.epoch) if owner is not None and row.owner == owner else None), row.pending
 
 
-def claim(connection: Connection, worker: str, limit: int) -> Sequence[Lease]:
+def claim(connection: Connection, me: str, limit: int) -> Sequence[Lease]:
     """One process per file: whoever else owned a chat is dead. A turn it had begun counts one attempt, and the part
     it was about to send may have arrived."""
-    found = connection.execute(_CLAIMABLE, {"b_owner": worker, "b_limit": limit}).all()
+    found = connection.execute(_CLAIMABLE, {"b_owner": me, "b_limit": limit}).all()
     leases = []
     for sid, owner in found:
-        epoch = connection.scalar(_TAKE, {"b_sid": sid, "b_owner": worker})
+        epoch = connection.scalar(_TAKE, {"b_sid": sid, "b_owner": me})
         leases.append(Lease(sid=sid, epoch=epoch or 0))
         if owner is not None:
             connection.execute(_COUNT_ATTEMPT, {"b_sid": sid})
@@ -68,8 +69,8 @@ def claim(connection: Connection, worker: str, limit: int) -> Sequence[Lease]:
     return leases
 
 
-def owned(connection: Connection, worker: str) -> Sequence[Lease]:
-    rows = connection.execute(select(session.c.id, session.c.epoch).where(session.c.owner == worker))
+def owned(connection: Connection, me: str) -> Sequence[Lease]:
+    rows = connection.execute(select(session.c.id, session.c.epoch).where(session.c.owner == me))
     return [Lease(sid=sid, epoch=epoch) for sid, epoch in rows]
 
 
@@ -176,6 +177,11 @@ def oldest(connection: Connection) -> float | None:
     return min((time for time in times if time is not None), default=None)
 
 
+def probe(connection: Connection) -> None:
+    row = {"id": "probe", "lock_key": 0, "expires": datetime.now(UTC)}
+    connection.execute(_PROBE, row)
+
+
 def prune(connection: Connection, before: float) -> int:
     over = (InboxStatus.JOINED, InboxStatus.DONE, InboxStatus.OVERFLOW)
     gone = connection.execute(delete(inbox).where(inbox.c.status.in_(over), inbox.c.at < before)).rowcount
@@ -274,6 +280,9 @@ _ENTRIES = (
     .where(transcript.c.sid == _SID, transcript.c.seq >= bindparam("b_since"))
     .order_by(transcript.c.seq)
 )
+
+_probe_row = insert(worker)
+_PROBE = _probe_row.on_conflict_do_update(index_elements=[worker.c.id], set_={"expires": _probe_row.excluded.expires})
 
 _STANDING = select(session.c.pending, session.c.stopped).where(_OWNED)
 _next_seq = select(func.coalesce(func.max(transcript.c.seq), 0) + 1).where(transcript.c.sid == _SID).scalar_subquery()
