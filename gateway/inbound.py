@@ -14,11 +14,13 @@ COMMANDS: dict[str, Command] = {"/stop": "stop"}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Inbound:
-    """`command` is None for what an agent answers."""
+    """`command` is None for what an agent answers. `replays` counts how often an operator gave the message another
+    chance: its reply then is another reply, with keys of its own."""
 
     agent: str
     context: MessageContext
     command: Command | None = None
+    replays: int = 0
 
 
 inbound_json: TypeAdapter[Inbound] = TypeAdapter(Inbound)

@@ -112,9 +112,9 @@ class Lanes:
         return await asyncio.shield(accepting)
 
     async def _accept(self, delivery: Delivery) -> Acceptance:
-        """Where several replicas share the work, one without a free slot leaves the chat to the others."""
+        """Where several replicas share the work, one that cannot begin at once leaves the chat to the others."""
         shared = self._store.shared
-        claim = not self.draining and (self.free > 0 or not shared)
+        claim = not self.draining and (not shared or (self.free > 0 and self._store.held()))
         acceptance = await self._store.accept(delivery, pending_max=self._pending_max, claim=claim)
         if acceptance.lease is not None:
             self.open(acceptance.lease)

@@ -36,7 +36,7 @@ class Sweep:
     async def once(self) -> int:
         """Claim as many chats as there are free slots; how many that were. Raises StoreUnavailable."""
         self._lanes.wanted.clear()
-        if self._lanes.draining or self._lanes.free <= 0:
+        if self._lanes.draining or self._lanes.free <= 0 or not self._store.held():
             return 0
         leases = await self._store.claim(self._lanes.free)
         for lease in leases:

@@ -204,6 +204,8 @@ class TurnService:
         final = Entry(turn=turn, kind="final", content=ending.record(len(texts)))
         entries = [entry(turn, ending.message), final] if ending.message else [final]
         purpose = "aside" if is_aside(lease.sid) else "reply"
+        if inbound.replays:
+            purpose = f"{purpose} {inbound.replays}"
         parts = reply_parts(inbound.context, texts, purpose=purpose)
         queued = await self._store.finish(lease, entries, parts, at=self._now(), dead=ending.dead)
         seconds = self._now() - began

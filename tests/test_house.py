@@ -69,13 +69,21 @@ def test_the_container_copies_what_there_is_and_starts_what_there_is() -> None:
 
 
 def test_compose_gives_a_stop_more_time_than_the_gateway_takes() -> None:
-    (service,) = COMPOSE["services"].values()
+    services = COMPOSE["services"]
     from gateway.limits import LimitsConfig
 
-    assert int(service["stop_grace_period"].removesuffix("s")) > LimitsConfig().grace_seconds
-    assert service["build"] == "."
     config = (ROOT / "config.yaml").read_text(encoding="utf-8")
-    assert [name for name in service["environment"] if name not in config] == []
+    for name in ("clawgate", "replica-1", "replica-2"):
+        service = services[name]
+        assert int(service["stop_grace_period"].removesuffix("s")) > LimitsConfig().grace_seconds
+        assert service["build"] == "."
+        assert [variable for variable in service["environment"] if variable not in config] == []
+    assert [name for name, service in services.items() if "profiles" not in service] == ["clawgate"]
+    assert services["replica-1"] == services["replica-2"]
+    assert "@postgres/" in services["replica-1"]["environment"]["CLAWGATE_DATABASE_URL"]
+    assert services["replica-1"]["volumes"] == services["clawgate"]["volumes"]
+    for name in ("replica-1", "replica-2"):
+        assert f"{name}:8080" in COMPOSE["configs"]["balancer"]["content"]
 
 
 def test_ci_runs_what_the_readme_tells_a_newcomer_to_type() -> None:

@@ -1,13 +1,14 @@
 """Dead letters: messages whose turn was given up and reply parts that could not be delivered, to list and to replay.
 
 For the command line, beside a running gateway or without one, on either database. What is replayed is found by the next
-sweep. A part keeps its idempotency key; a message becomes a new one, and its old turn stays in the history.
+sweep. A part keeps its idempotency key; a message becomes a new one, whose reply has keys of its own, and its old turn
+stays in the history.
 """
 
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 from uuid import uuid4
@@ -16,6 +17,7 @@ from sqlalchemy import Connection, create_engine, insert, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.config.root import DatabaseConfig
+from gateway.inbound import inbound_json
 from gateway.store.migrate import DatabaseUnusable
 from gateway.store.tables import InboxStatus, OutboxStatus, inbox, outbox, session
 
@@ -87,7 +89,9 @@ def _replay(connection: Connection, letter: Letter) -> bool:
     if row is None:
         return False
     dedupe = f"replay:{letter.number}:{uuid4().hex}"
-    connection.execute(insert(inbox).values(dedupe=dedupe, sid=row.sid, body=row.body, at=time.time()))
+    inbound = inbound_json.validate_json(row.body)
+    body = inbound_json.dump_json(replace(inbound, replays=inbound.replays + 1)).decode()
+    connection.execute(insert(inbox).values(dedupe=dedupe, sid=row.sid, body=body, at=time.time()))
     counted = update(session).where(session.c.id == row.sid)
     connection.execute(counted.values(pending=session.c.pending + 1))
     return True

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from tests.chaos.campaign import Result, campaign
 from tests.chaos.points import ABSENT, POINTS, Point
+from tests.chaos.storm import backlog, storm
 from tests.postgres import postgres_server
 
 WORDS_MAX = 10
@@ -28,9 +29,9 @@ WORDS_MAX = 10
 
 def main() -> None:
     arguments = _arguments()
-    names = arguments.points.split(",") if arguments.points else [point.name for point in POINTS]
+    names = arguments.points.split(",") if arguments.points else [*(point.name for point in POINTS), "STORM", "BACKLOG"]
     points = [point for point in POINTS if point.name in names]
-    unknown = set(names) - {point.name for point in POINTS} - set(ABSENT)
+    unknown = set(names) - {point.name for point in POINTS} - set(ABSENT) - {"STORM", "BACKLOG"}
     if unknown:
         sys.exit(f"no such point: {', '.join(sorted(unknown))}")
     failed = False
@@ -41,6 +42,10 @@ def main() -> None:
                 continue
             database = server.new_database() if server else arguments.database
             failed |= not _play(point, arguments, database)
+        for name in ("STORM", "BACKLOG"):
+            if name in names:
+                database = server.new_database() if server else arguments.database
+                failed |= not _heavy(name, arguments, database)
     for name, about in ABSENT.items():
         if name in names or not arguments.points:
             _say(f"{name} not in the product yet: {about}")
@@ -69,11 +74,27 @@ def _play(point: Point, arguments: argparse.Namespace, database: str | None) -> 
     return False
 
 
+def _heavy(name: str, arguments: argparse.Namespace, database: str | None) -> bool:
+    with tempfile.TemporaryDirectory(prefix=f"chaos-{name}-") as folder:
+        Path(folder).chmod(0o711)
+        seed, replicas = arguments.seed, arguments.replicas
+        if name == "STORM":
+            played = storm(Path(folder), seed=seed, events=arguments.events, database=database, replicas=replicas)
+        else:
+            played = backlog(Path(folder), seed=seed, rows=arguments.events * 5, database=database)
+        tally = asyncio.run(played)
+    _say(str(tally))
+    for line in tally.findings[:WORDS_MAX]:
+        _say(f"    {line}")
+    return tally.clean
+
+
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--kills", type=int, default=20, help="at each point")
     parser.add_argument("--random", type=int, default=100, help="kills at random moments")
     parser.add_argument("--freezes", type=int, default=10, help="freezes, and graceful restarts, under load")
+    parser.add_argument("--events", type=int, default=2000, help="of STORM; BACKLOG has five times as many")
     parser.add_argument("--points", default="", help="only these, such as K1,K9w,RANDOM")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
     parser.add_argument("--quick", action="store_true", help="3 kills a point, 10 at random")
@@ -82,7 +103,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--replicas", type=int, help="gateways on one database")
     arguments = parser.parse_args()
     if arguments.quick:
-        arguments.kills, arguments.random, arguments.freezes = 3, 10, 3
+        arguments.kills, arguments.random, arguments.freezes, arguments.events = 3, 10, 3, 200
     arguments.replicas = arguments.replicas or (2 if arguments.postgres else 1)
     if arguments.replicas > 1 and not (arguments.database or arguments.postgres):
         parser.error("several replicas need a --database that they can share")

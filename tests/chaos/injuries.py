@@ -18,9 +18,10 @@ LATE_SECONDS = 0.1
 AGAIN_CHANCE = 0.2
 """That the next life is killed as well, at the same point, while it takes up what the last one left."""
 LOAD_PER_SECOND = 5.0
+ROLL_LOAD_PER_SECOND = 20.0
 BACKLOG_MAX = 60
 FREEZE_SECONDS = (0.5, 4.0)
-FREEZE_SECONDS_REPLICAS = (16.0, 20.0)
+FREEZE_SECONDS_REPLICAS = (20.0, 60.0)
 """Past the lease, so that another takes over."""
 
 
@@ -161,12 +162,13 @@ UNDER_LOAD: frozenset[How] = frozenset({"random", "freeze", "roll"})
 @asynccontextmanager
 async def load(scene: Scene) -> AsyncIterator[None]:
     """People write all the time, more slowly where too much waits."""
+    rate = ROLL_LOAD_PER_SECOND if scene.point.how == "roll" else LOAD_PER_SECOND
 
     async def write() -> None:
         while True:
             if scene.unanswered() < BACKLOG_MAX:
                 scene.write([scene.chance.choice(BATCH)])
-            await asyncio.sleep(scene.chance.expovariate(LOAD_PER_SECOND))
+            await asyncio.sleep(scene.chance.expovariate(rate))
 
     writing = asyncio.create_task(write())
     try:

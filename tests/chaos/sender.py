@@ -94,8 +94,12 @@ class Sender:
             await asyncio.sleep(RETRY_SECONDS[0])
 
     async def _push(self, message: Message) -> bool:
+        return await self.deliver(self._events[message.serial])
+
+    async def deliver(self, event: dict[str, Any]) -> bool:
+        """Once; whether it was taken."""
         self.pushes += 1
-        headers, body = self._platform.feishu.encode(self._events[message.serial])
+        headers, body = self._platform.feishu.encode(event)
         try:
             url = f"{self._url()}/webhooks/feishu/default"
             return (await self._client.post(url, content=body, headers=headers)).status_code == 200

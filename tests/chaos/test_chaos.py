@@ -6,13 +6,33 @@ import pytest
 
 from tests.chaos.campaign import campaign
 from tests.chaos.points import POINTS, Point
+from tests.chaos.storm import storm
+from tests.postgres import PostgresServer
 
-SHORT = ("K2", "K5", "K8", "K9", "K11", "K12", "K14", "K16")
+ALONE = ("K2", "K5", "K8", "K9", "K11", "K12", "K14", "K16")
+REPLICAS = ("K2", "K5", "K9", "K14", "ROLL")
 
 
-@pytest.mark.parametrize("point", [point for point in POINTS if point.name in SHORT], ids=lambda point: point.name)
+def points(names: tuple[str, ...]) -> list[Point]:
+    return [point for point in POINTS if point.name in names]
+
+
+@pytest.mark.parametrize("point", points(ALONE), ids=lambda point: point.name)
 async def test_killed_there_nothing_is_lost_doubled_or_run_again(point: Point, tmp_path: Path) -> None:
     result = await campaign(point, 2, tmp_path, seed=7)
-    found = {kind: words for kind, words in vars(result.verdict).items() if words}
-    assert found == {}, str(result)
-    assert result.injected == 2
+    assert result.clean, [str(result), *result.verdict.lines()]
+
+
+@pytest.mark.parametrize("point", points(REPLICAS), ids=lambda point: point.name)
+async def test_the_other_replica_goes_on(point: Point, tmp_path: Path, postgres: PostgresServer) -> None:
+    address = postgres.new_database()
+    result = await campaign(point, 2, tmp_path, seed=7, database=address, replicas=2)
+    postgres.drop(address)
+    assert result.clean, [str(result), *result.verdict.lines()]
+
+
+async def test_every_event_five_times_over_two_replicas_is_one_turn(tmp_path: Path, postgres: PostgresServer) -> None:
+    address = postgres.new_database()
+    tally = await storm(tmp_path, seed=7, events=100, database=address, replicas=2)
+    postgres.drop(address)
+    assert tally.clean, [str(tally), *tally.findings]

@@ -1,0 +1,67 @@
+"""Dead letters: seen and sent again from the command line, beside the running gateway."""
+
+from pathlib import Path
+
+import pytest
+
+from agents.providers.anthropic.script import says
+from gateway.store.letters import dead_letters, replay
+from tests.running import SECRETS, Running, running
+from tests.stories.test_process import ask
+
+
+@pytest.fixture
+def database(database_url: str) -> str:
+    """`more` for `running`, on either engine."""
+    return f'database: {{ url: "{database_url}" }}'
+
+
+async def letters(house: Running) -> str:
+    code, output = await ask("letters", "--config", str(house.folder / "config.yaml"), more=SECRETS)
+    assert code == 0
+    return output
+
+
+async def test_a_part_that_was_refused_is_listed_and_can_be_sent_again(tmp_path: Path, database: str) -> None:
+    async with running(tmp_path, script=[says("lost words")], more=database) as house:
+        house.feishu.fail_next("/reply", times=1, status=400, code=230006)
+        await house.say("hello")
+        await house.idle()
+        assert house.feishu.messages == []
+        listed = await letters(house)
+        assert "part-1" in listed
+        assert "230006" in listed
+        assert "lost words" not in listed
+        code, output = await ask("replay", "part-1", "--config", str(tmp_path / "config.yaml"), more=SECRETS)
+        assert (code, output) == (0, "part-1: queued again\n")
+        assert await house.replies(1) == ["lost words"]
+        await house.idle()
+        assert "0 dead letters" in await letters(house)
+
+
+async def test_a_message_that_was_given_up_can_be_asked_again(
+    tmp_path: Path, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(tmp_path, script=[says("at last")], more=database) as house:
+        monkeypatch.setattr("gateway.turns.ATTEMPTS_MAX", 0)
+        await house.say("hello")
+        assert "interrupted several times" in (await house.replies(1))[0]
+        await house.idle()
+        monkeypatch.setattr("gateway.turns.ATTEMPTS_MAX", 3)
+        config = house.gateway.config.database
+        (letter,) = dead_letters(config)
+        assert replay(config, [letter.name]) == [letter.name]
+        assert replay(config, [letter.name]) == []
+        assert (await house.replies(2))[1] == "at last"
+
+
+async def test_what_cannot_be_replayed_is_one_sentence(tmp_path: Path) -> None:
+    async with running(tmp_path) as house:
+        config = str(house.folder / "config.yaml")
+        code, output = await ask("replay", "part-9", "--config", config, more=SECRETS)
+        assert (code, output) == (1, "no dead letter: part-9 — `letters` lists them\n")
+        code, output = await ask("replay", "--config", config, more=SECRETS)
+        assert code == 1
+        assert "--all" in output
+        code, output = await ask("replay", "--all", "--config", config, more=SECRETS)
+        assert (code, output) == (0, "")

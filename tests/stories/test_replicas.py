@@ -1,0 +1,111 @@
+"""Two gateways on one PostgreSQL, side by side: who owns a chat, and what reaches its owner from the other."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from agents.providers.anthropic.script import Turn, calls, says, text_block
+from gateway.config.load import load
+from gateway.gateway import Gateway
+from gateway.loopback import serve_on_loopback
+from gateway.store.opening import open_store
+from tests.postgres import PostgresServer
+from tests.running import ALICE, ALICE_CHAT, SECRETS, Running, running
+from tests.stories.test_queue import NEVER, asked, users
+
+SLOW = Turn(blocks=(text_block("slow"),), pause_seconds=0.5)
+
+
+@asynccontextmanager
+async def two(folder: Path, postgres: PostgresServer, script: object, more: str = "") -> AsyncIterator[list[Running]]:
+    """The second one shares the first one's config, emulators and database."""
+    address = postgres.new_database()
+    more = f'database: {{ url: "{address}", leaseSeconds: 2 }}\n{more}'
+    async with running(folder, script=script, more=more) as first:  # type: ignore[arg-type]
+        config = load(folder / "config.yaml", SECRETS).config
+        gateway = Gateway(config, SECRETS, store=open_store(config.database))
+        await gateway.start()
+        try:
+            async with serve_on_loopback(gateway.app) as url:
+                yield [first, replace(first, gateway=gateway, url=url)]
+                await gateway.drain()
+        finally:
+            await gateway.close()
+    postgres.drop(address)
+
+
+async def test_an_event_delivered_to_both_is_answered_once(tmp_path: Path, postgres: PostgresServer) -> None:
+    async with two(tmp_path, postgres, lambda _: says("here")) as houses:
+        event = houses[0].feishu.text_event("hello", sender=ALICE, chat=ALICE_CHAT)
+        answers = await asyncio.gather(*(house.push(event) for house in houses * 5))
+        assert {answer.status_code for answer in answers} == {200}
+        await houses[0].replies(1)
+        for house in houses:
+            await house.idle()
+        assert len(houses[0].anthropic.requests) == 1
+
+
+async def test_what_comes_to_the_other_one_during_a_turn_is_collected_by_the_owner(
+    tmp_path: Path, postgres: PostgresServer
+) -> None:
+    async with two(tmp_path, postgres, [SLOW, says("both")]) as (one, other):
+        await one.say("first")
+        await asked(one, 1)
+        await other.say("second")
+        await other.say("third")
+        assert await one.replies(2) == ["slow", "both"]
+        words = "\n".join(users(one.anthropic.requests[1].body))
+        assert words.index(": second") < words.index(": third")
+
+
+@pytest.mark.parametrize("mode", ["collect", "interrupt"])
+async def test_a_stop_that_comes_to_the_other_one_reaches_the_owner(
+    tmp_path: Path, postgres: PostgresServer, mode: str
+) -> None:
+    more = f"queue: {{ mode: {mode} }}"
+    async with two(tmp_path, postgres, [NEVER, says("fresh")], more) as (one, other):
+        await one.say("first")
+        await asked(one, 1)
+        if mode == "collect":
+            await other.say("/stop")
+            assert (await one.replies(1))[0].startswith("Stopped.")
+            await one.idle()
+        await other.say("second")
+        assert (await one.replies(2 if mode == "collect" else 1))[-1] == "fresh"
+
+
+async def test_a_replica_that_stops_hands_its_chats_over_at_once(tmp_path: Path, postgres: PostgresServer) -> None:
+    wait = ("exec", {"command": "sleep 0.5; echo ran >> ran.txt"})
+    more = "tools: { exec: { mode: allow } }"
+    async with two(tmp_path, postgres, [calls(wait), says("done")], more) as (one, other):
+        await other.say("run it")
+        await asked(one, 1)
+        await asyncio.sleep(0.1)
+        await other.gateway.drain()
+        assert await one.replies(1) == ["done"]
+        assert (one.workspace() / "ran.txt").read_text() == "ran\n"
+        assert "INTERRUPTED" not in str(one.anthropic.requests[-1].body)
+
+
+async def test_a_replica_that_lost_its_lease_sends_nothing_and_the_other_does(
+    tmp_path: Path, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with two(tmp_path, postgres, [SLOW, says("again")]) as (one, other):
+        await other.say("hello")
+        await asked(one, 1)
+        owner = other.gateway.store
+        monkeypatch.setattr(owner._presence, "held", lambda: False)  # type: ignore[attr-defined]
+        address = owner._conninfo  # type: ignore[attr-defined]
+        with psycopg.connect(address, autocommit=True) as connection:
+            dead = [owner._worker]  # type: ignore[attr-defined]
+            connection.execute("UPDATE session SET owner = NULL, epoch = epoch + 1 WHERE owner = %s", dead)
+        assert len(await one.replies(1)) == 1
+        await one.idle()
+        assert len(one.feishu.messages) == 1
+        await other.until(lambda: "clawgate_fenced_total 1.0" in other.gateway.metrics.render().decode())
+        assert len(one.feishu.messages) == 1
