@@ -277,7 +277,14 @@ async def test_a_foreign_package_of_our_name_is_noticed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("command", "words"),
-    [("", "serve check demo"), ("serve", "--config --host --port"), ("check", "--config"), ("demo", "--json")],
+    [
+        ("", "serve check letters replay demo"),
+        ("letters", "--config"),
+        ("replay", "--all NAMES"),
+        ("serve", "--config --host --port"),
+        ("check", "--config"),
+        ("demo", "--json"),
+    ],
 )
 async def test_help_names_what_there_is(command: str, words: str) -> None:
     code, output = await ask(*command.split(), "--help")

@@ -1,0 +1,100 @@
+"""What follows from how a send ended. A unit test because no emulator can make an hour pass."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from channels.channel import Capabilities, DeliveryError, Gone, RateLimited, Refused, Unreachable
+from channels.message import Outbound, Target
+from gateway.delivery import Delivered, GivenUp, PartSender, Postponed, Report
+from gateway.metrics import Metrics
+from gateway.outbound import Parcel, parcel_json
+from gateway.store.store import Part
+
+PAYLOAD = parcel_json.dump_json(
+    Parcel(channel="x", account="default", part=Outbound(target=Target(chat="c"), text="hi"))
+).decode()
+PART = Part(id=1, turn=1, part=0, key="k", payload=PAYLOAD, attempts=0, ambiguous=0, next_at=0.0, created=1_000.0)
+MAYBE, SURELY_NOT = Unreachable("no answer"), Unreachable("refused", maybe_arrived=False)
+
+
+class Line:
+    """A channel whose sends end as they are told to."""
+
+    name, account = "x", "default"
+
+    def __init__(self, error: DeliveryError | None, *, repeat_seconds: float, resend: bool) -> None:
+        self.error = error
+        self.capabilities = Capabilities(names=(), repeat_seconds=repeat_seconds)
+        self.resend_ambiguous = resend
+        self.sent = 0
+
+    async def send(self, part: Outbound, key: str) -> str:
+        self.sent += 1
+        if self.error is not None:
+            raise self.error
+        return "om"
+
+
+async def report(
+    error: DeliveryError | None, *, part: Part = PART, repeat: float = 0.0, resend: bool = True, now: float = 1_000.0
+) -> tuple[Report, Line, str]:
+    line, metrics = Line(error, repeat_seconds=repeat, resend=resend), Metrics()
+    channels: Any = {("x", "default"): line}
+    sender = PartSender(channels, give_up_seconds=10_000, now=lambda: now, metrics=metrics)
+    return await sender.send(part), line, metrics.render().decode()
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (None, Delivered),
+        (Refused("no"), GivenUp),
+        (Gone("left"), GivenUp),
+        (RateLimited("slow", retry_after_seconds=7), Postponed),
+        (MAYBE, Postponed),
+        (SURELY_NOT, Postponed),
+    ],
+)
+async def test_each_way_to_fail_has_its_consequence(error: DeliveryError | None, expected: type) -> None:
+    told, _, _ = await report(error)
+    assert isinstance(told, expected)
+    if isinstance(error, RateLimited):
+        assert told == Postponed(seconds=7)
+
+
+async def test_a_send_that_may_have_arrived_is_counted_and_one_that_cannot_have_is_not() -> None:
+    told, _, metrics = await report(MAYBE)
+    assert isinstance(told, Postponed)
+    assert told.ambiguous
+    assert 'clawgate_send_ambiguous_total{channel="x"} 1.0' in metrics
+    told, _, metrics = await report(SURELY_NOT)
+    assert isinstance(told, Postponed)
+    assert not told.ambiguous
+    assert "send_ambiguous_total{" not in metrics
+
+
+async def test_where_config_says_so_it_is_repeated_only_where_the_platform_recognises_it() -> None:
+    told, _, _ = await report(MAYBE, resend=False)
+    assert isinstance(told, GivenUp)
+    told, _, _ = await report(MAYBE, resend=False, repeat=3_600)
+    assert isinstance(told, Postponed)
+
+
+async def test_what_a_dead_process_may_have_sent_is_counted_and_follows_the_same_rule() -> None:
+    doubtful = replace(PART, ambiguous=1)
+    told, line, metrics = await report(None, part=doubtful)
+    assert (told, line.sent) == (Delivered(message_id="om"), 1)
+    assert 'clawgate_send_ambiguous_total{channel="x"} 1.0' in metrics
+    hours_later = 1_000.0 + 7_200
+    told, line, _ = await report(None, part=doubtful, resend=False, repeat=3_600, now=hours_later)
+    assert (isinstance(told, GivenUp), line.sent) == (True, 0)
+    told, line, _ = await report(None, part=doubtful, repeat=3_600, now=hours_later)
+    assert line.sent == 1
+
+
+async def test_after_the_last_chance_it_is_a_dead_letter() -> None:
+    told, _, _ = await report(MAYBE, now=1_000.0 + 10_001)
+    assert isinstance(told, GivenUp)
+    assert told.ambiguous
