@@ -280,7 +280,7 @@ async def test_a_foreign_package_of_our_name_is_noticed(tmp_path: Path) -> None:
     [
         ("", "serve check letters replay demo"),
         ("letters", "--config"),
-        ("replay", "--all NAMES"),
+        ("replay", "--all names"),
         ("serve", "--config --host --port"),
         ("check", "--config"),
         ("demo", "--json"),
