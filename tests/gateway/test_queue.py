@@ -1,0 +1,70 @@
+"""Which messages make one turn, and which are late. Pure: settings and times in, decisions out."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from channels.message import Chat, MessageContext, Sender
+from gateway.queue import Queue
+from gateway.store.store import Waiting
+
+NOW = 1_800_000_000.0
+
+
+def waiting(*ages: float) -> list[Waiting]:
+    return [Waiting(turn=n, body="", at=NOW - age, attempts=0) for n, age in enumerate(ages, 1)]
+
+
+def context(age: float) -> MessageContext:
+    return MessageContext(
+        channel="feishu",
+        account="default",
+        chat=Chat(id="oc", kind="direct"),
+        message_id="om",
+        sender=Sender(id="ou"),
+        text="x",
+        sent_at=datetime.fromtimestamp(NOW - age, tz=UTC),
+    )
+
+
+@pytest.mark.parametrize("mode", ["collect", "steer", "interrupt"])
+def test_what_waits_is_one_turn(mode: str) -> None:
+    queue = Queue(mode=mode)  # type: ignore[arg-type]
+    assert len(queue.batch(waiting(3, 2, 1), begun=False)) == 3
+    assert len(queue.batch(waiting(3, 2, 1), begun=True)) == 1
+
+
+def test_followup_is_one_message_a_turn() -> None:
+    assert len(Queue(mode="followup").batch(waiting(3, 2, 1), begun=False)) == 1
+
+
+@pytest.mark.parametrize(
+    ("mode", "ages", "wait"),
+    [
+        ("collect", [9.0, 0.1], 0.4),
+        ("collect", [9.0, 0.6], 0.0),
+        ("collect", [-5.0], 0.5),  # a clock that was set back must not hold a chat
+        ("collect", [0.1] * 20, 0.0),
+        ("followup", [0.1], 0.0),
+        ("steer", [0.1], 0.0),
+    ],
+)
+def test_only_collecting_waits_for_quiet_and_never_for_long(mode: str, ages: list[float], wait: float) -> None:
+    assert Queue(mode=mode).debounce(waiting(*ages), NOW) == pytest.approx(wait)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("sent", "accepted", "late"),
+    [
+        (10, 10, None),
+        (901, 1, 901),  # the platform delivered it late
+        (901, 901, 901),  # it waited here
+        (5, 7_200, 7_200),  # the sender's clock is not ours
+        (3 * 86_400, 1, None),  # no platform is that late: a wrong clock, or a recorded sample
+        (3 * 86_400, 2 * 86_400, 2 * 86_400),
+        (-500, 1, None),
+    ],
+)
+def test_late_is_what_is_old_by_the_platform_or_by_us(sent: float, accepted: float, late: float | None) -> None:
+    told = Queue().lateness(context(sent), NOW - accepted, NOW)
+    assert told == (None if late is None else pytest.approx(late))
