@@ -54,13 +54,15 @@ class Turns(Protocol):
 
 @dataclass(eq=False, slots=True)
 class Lane:
-    """One chat at work. `turn` is the task of its running turn, `number` that turn's."""
+    """One chat at work. `turn` is the task of its running turn, `number` that turn's. `fresh` until it has had a slot or
+    something to send: it will want a slot soon."""
 
     lease: Lease
     turn: asyncio.Task[Sequence[Part]] | None = None
     number: int = 0
     stopping: bool = False
     follows: bool = False
+    fresh: bool = True
 
 
 class Lanes:
@@ -83,7 +85,8 @@ class Lanes:
         self._turns = turns
         self._send = send
         self._slots = asyncio.Semaphore(parallel_turns)
-        self.free = parallel_turns
+        self._free = parallel_turns
+        self._fresh = 0
         self._pending_max = pending_max
         self._history_turns = max(1, history_turns)
         self._turn_seconds = turn_seconds
@@ -95,6 +98,11 @@ class Lanes:
         self._draining = asyncio.Event()
         self.wanted = asyncio.Event()
         """Set where there may be chats without an owner: a poke, or a slot that others wait for."""
+
+    @property
+    def room(self) -> int:
+        """How many more chats could begin a turn now."""
+        return self._free - self._fresh
 
     @property
     def draining(self) -> bool:
@@ -114,7 +122,7 @@ class Lanes:
     async def _accept(self, delivery: Delivery) -> Acceptance:
         """Where several replicas share the work, one that cannot begin at once leaves the chat to the others."""
         shared = self._store.shared
-        claim = not self.draining and (not shared or (self.free > 0 and self._store.held()))
+        claim = not self.draining and (not shared or (self.room > 0 and self._store.held()))
         acceptance = await self._store.accept(delivery, pending_max=self._pending_max, claim=claim)
         if acceptance.lease is not None:
             self.open(acceptance.lease)
@@ -181,6 +189,7 @@ class Lanes:
         if self.draining or self.has(lease):
             return
         lane = self._active[lease.sid] = Lane(lease)
+        self._fresh += 1
         task = asyncio.create_task(self._lane(lane), name=f"lane {lease.sid}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -195,6 +204,7 @@ class Lanes:
             with suppress(StoreUnavailable):
                 await self._store.hand_over(lane.lease)
         finally:
+            self._settle(lane)
             if self._active.get(lane.lease.sid) is lane:
                 del self._active[lane.lease.sid]
 
@@ -217,6 +227,8 @@ class Lanes:
     async def _serve(self, lane: Lane, crashes: int) -> bool:
         """Send what is queued, then run one turn and send its reply; True where the chat has been given back."""
         view = await self._store.look(lane.lease, history_turns=self._history_turns, waiting_max=WAITING_MAX)
+        if view.parts:
+            self._settle(lane)
         for part in view.parts:
             if await self._deliver(lane.lease, part):
                 return True
@@ -238,14 +250,19 @@ class Lanes:
         async with self._slots:
             if self.draining:
                 raise Drained
-            self.free -= 1
+            self._settle(lane)
+            self._free -= 1
             try:
                 return await self._turn(lane, work)
             finally:
-                self.free += 1
+                self._free += 1
                 lane.follows = True
-                if self._store.shared and not self.free > 1:
+                if self.room == 1:
                     self.wanted.set()
+
+    def _settle(self, lane: Lane) -> None:
+        self._fresh -= lane.fresh
+        lane.fresh = False
 
     async def _turn(self, lane: Lane, work: Work) -> Sequence[Part]:
         """The turn as a task of its own, so that a stop ends it and not the lane, and a stuck one does not hold it."""

@@ -34,11 +34,11 @@ class Sweep:
         self.oldest_seconds = 0.0
 
     async def once(self) -> int:
-        """Claim as many chats as there are free slots; how many that were. Raises StoreUnavailable."""
+        """Claim as many chats as there is room for; how many that were. Raises StoreUnavailable."""
         self._lanes.wanted.clear()
-        if self._lanes.draining or self._lanes.free <= 0 or not self._store.held():
+        if self._lanes.draining or self._lanes.room <= 0 or not self._store.held():
             return 0
-        leases = await self._store.claim(self._lanes.free)
+        leases = await self._store.claim(self._lanes.room)
         for lease in leases:
             self._lanes.open(lease)
         if leases:
@@ -55,7 +55,7 @@ class Sweep:
                     with suppress(TimeoutError):
                         await asyncio.wait_for(self._lanes.wanted.wait(), timeout=every)
                 else:
-                    await asyncio.sleep(0.05)  # there may be more; the lanes just opened take their slots first
+                    await asyncio.sleep(0)  # there may be more
                 if (now := asyncio.get_running_loop().time()) - audited >= AUDIT_SECONDS:
                     audited = now
                     await self._audit()

@@ -11,7 +11,7 @@ import pytest
 from agents.providers.anthropic.script import Turn, calls, says, text_block
 from gateway.config.root import DatabaseConfig
 from gateway.store.opening import open_store
-from tests.running import ALICE, ALICE_CHAT, Running, running
+from tests.running import ALICE, ALICE_CHAT, GROUP, Running, running
 
 SLOW = Turn(blocks=(text_block("slow"),), pause_seconds=0.4)
 NEVER = Turn(blocks=(text_block("x"),), pause_seconds=60.0)
@@ -151,3 +151,11 @@ async def test_two_turns_are_one_where_the_database_is_asked(tmp_path: Path) -> 
     assert await store.claim(10) == []
     assert await store.oldest() is None
     await store.close()
+
+
+async def test_in_a_group_a_stop_is_said_to_the_bot(tmp_path: Path) -> None:
+    async with running(tmp_path, script=[NEVER]) as house:
+        await house.say("think", chat=GROUP, chat_type="group", mention_bot=True)
+        await asked(house, 1)
+        await house.say("/stop", chat=GROUP, chat_type="group", mention_bot=True)
+        assert (await house.replies(1))[0].startswith("Stopped.")
