@@ -34,6 +34,7 @@ def serve(
     from gateway.serve import AddressInUse, listen, run
     from gateway.store.migrate import DatabaseUnusable
     from gateway.store.opening import open_store
+    from gateway.store.store import StoreUnavailable
 
     loaded = _load(config)
     settings = loaded.config
@@ -48,7 +49,10 @@ def serve(
     except (AddressInUse, DatabaseUnusable, OSError) as error:
         _fail(str(error))
     typer.echo(f"Clawgate listens on http://{host}:{listener.getsockname()[1]} — stop it with Ctrl-C", err=True)
-    run(gateway, listener)
+    try:
+        run(gateway, listener)
+    except StoreUnavailable as error:
+        _fail(f"database.url: {error}")
 
 
 @app.command()

@@ -100,9 +100,15 @@ class Gateway:
         self._probed, self._writes = float("-inf"), False
 
     async def start(self) -> None:
-        """Take up what an earlier process left, and get ready in the background: identities, model clients."""
+        """Take up what an earlier process left, and get ready in the background: identities, model clients.
+
+        Raises StoreUnavailable where a shared database does not let this worker in."""
         await self.store.start(self.lanes.poked)
-        taken_up = await self.sweep.once()
+        taken_up = 0
+        try:
+            taken_up = await self.sweep.once()
+        except StoreUnavailable as error:  # a full or busy disk: not ready, and the sweep goes on trying
+            log.error("store_unavailable", error=repr(error))
         self._started = True
         log.info("gateway_started", chats_taken_up=taken_up, channels=len(self.channels), agents=len(self.runners))
         for channel in self.channels.values():

@@ -13,6 +13,7 @@ import psycopg
 import pytest
 
 from agents.providers.anthropic.script import calls, says
+from gateway.store.migrate import DatabaseUnusable
 from gateway.store.store import StoreUnavailable
 from tests.postgres import PostgresServer, postgres_server
 from tests.running import ALICE, ALICE_CHAT, Running, running
@@ -76,6 +77,21 @@ async def test_a_full_disk_answers_503_and_goes_on_when_there_is_room(tmp_path: 
             assert (await house.push(event)).status_code == 200
             assert await house.replies(2) == ["first", "second"]
             assert await readiness(house) == 200
+
+
+async def test_started_on_a_full_disk_it_says_so_and_starts_when_there_is_room(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "data"):
+        async with running(tmp_path, script=[says("first")]) as house:
+            await house.say("one")
+            await house.replies(1)
+        filler = fill(tmp_path / "data")
+        with pytest.raises(DatabaseUnusable, match=r"disk .*database\.url"):
+            async with running(tmp_path):
+                pass
+        filler.unlink()
+        async with running(tmp_path, script=[says("second")], emulator=house.feishu) as house:
+            await house.say("two")
+            assert await house.replies(2) == ["first", "second"]
 
 
 async def test_a_disk_that_fills_in_the_middle_of_a_turn_delays_it_and_loses_nothing(tmp_path: Path) -> None:
