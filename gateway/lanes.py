@@ -9,13 +9,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 import structlog
 
-from gateway.delivery import Delivered, GivenUp, Postponed, Report
+from gateway.delivery import Report
 from gateway.metrics import Metrics
+from gateway.outbox import Outbox
 from gateway.store.store import Acceptance, Delivery, Fenced, Lease, Part, Store, StoreUnavailable, Work
 
 BACKOFF_SECONDS_MAX = 30.0
@@ -24,7 +24,6 @@ WAITING_MAX = 20
 OVERDUE_SECONDS = 30.0
 """How long a turn may take to end after it has been told to."""
 
-T = TypeVar("T")
 log = structlog.get_logger()
 
 
@@ -83,7 +82,7 @@ class Lanes:
     ) -> None:
         self._store = store
         self._turns = turns
-        self._send = send
+        self._outbox = Outbox(store=store, send=send, pause=self._pause, metrics=metrics, now=now)
         self._slots = asyncio.Semaphore(parallel_turns)
         self._free = parallel_turns
         self._fresh = 0
@@ -91,7 +90,6 @@ class Lanes:
         self._history_turns = max(1, history_turns)
         self._turn_seconds = turn_seconds
         self._metrics = metrics
-        self._now = now
         self._active: dict[str, Lane] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._accepting: set[asyncio.Task[Acceptance]] = set()
@@ -230,7 +228,7 @@ class Lanes:
         if view.parts:
             self._settle(lane)
         for part in view.parts:
-            if await self._deliver(lane.lease, part):
+            if await self._outbox.deliver(lane.lease, part):
                 return True
         if self.draining:
             raise Drained
@@ -242,7 +240,7 @@ class Lanes:
         first, *others = view.work.waiting
         waiting = [replace(first, attempts=first.attempts + crashes), *others]
         for part in await self._run(lane, replace(view.work, waiting=waiting)):
-            if await self._deliver(lane.lease, part):
+            if await self._outbox.deliver(lane.lease, part):
                 return True
         return False
 
@@ -288,36 +286,6 @@ class Lanes:
             raise
         finally:
             lane.turn = None
-
-    async def _deliver(self, lease: Lease, part: Part) -> bool:
-        """Attempt after attempt until the part is sent or given up; the chat's later parts wait behind it."""
-        while True:
-            if (wait := part.next_at - self._now()) > 0:
-                await self._pause(wait)
-            if not self._store.held():
-                raise StoreUnavailable("whose chat it is cannot be told just now: nothing is sent")
-            match await self._send(part):
-                case Delivered(message_id=message_id):
-                    return await self._kept(partial(self._store.sent, lease, part, message_id))
-                case GivenUp(reason=reason):
-                    self._metrics.dead("part")
-                    return await self._kept(partial(self._store.failed, lease, part, reason))
-                case Postponed(seconds=seconds, ambiguous=ambiguous):
-                    due = self._now() + seconds
-                    await self._store.postpone(lease, part, due, ambiguous=ambiguous)
-                    counted = part.ambiguous + ambiguous
-                    part = replace(part, attempts=part.attempts + 1, ambiguous=counted, next_at=due)
-
-    async def _kept(self, write: Callable[[], Awaitable[T]]) -> T:
-        """What has happened outside is written down however long the database is away: else it would happen again."""
-        failures = 0
-        while True:
-            try:
-                return await write()
-            except StoreUnavailable as error:
-                failures += 1
-                log.error("outcome_unwritten", failures=failures, error=repr(error))
-                await asyncio.sleep(min(0.25 * 2.0 ** min(failures, 10), BACKOFF_SECONDS_MAX))
 
     async def _pause(self, seconds: float) -> None:
         """Sleep, unless the gateway stops."""

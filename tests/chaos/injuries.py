@@ -124,12 +124,14 @@ async def anywhere(scene: Scene) -> bool:
 
 
 async def freeze(scene: Scene) -> bool:
-    """It stands still for a while and does not know it."""
+    """It stands still for a while, in the middle of what it does, and does not know it."""
+    scene.model.pause_seconds, scene.model.sleep_seconds = 0.3, 1.0
     await asyncio.sleep(scene.chance.uniform(0.2, 1.0))
     replica = scene.chance.choice(scene.replicas)
     replica.signal(SIGSTOP)
     await asyncio.sleep(scene.chance.uniform(*(FREEZE_SECONDS_REPLICAS if len(scene.replicas) > 1 else FREEZE_SECONDS)))
     replica.signal(SIGCONT)
+    scene.model.pause_seconds, scene.model.sleep_seconds = 0.0, 0.02
     return not replica.dead
 
 
