@@ -91,10 +91,12 @@ class Presence:
                 for note in connection.notifies(timeout=min(left, 0.2), stop_after=1):
                     self._on_poke(note.payload or None)
             began = time.monotonic()
-            connection.execute(
+            renewed = connection.execute(
                 "UPDATE worker SET expires = clock_timestamp() + %s * interval '1 second' WHERE id = %s",
                 [self._lease_seconds, self._worker],
             )
+            if renewed.rowcount == 0:  # silent for so long that the others have buried us: announce it anew
+                return
             self._renewed = began
         with contextlib.suppress(psycopg.Error):
             connection.execute("UPDATE worker SET expires = clock_timestamp() WHERE id = %s", [self._worker])

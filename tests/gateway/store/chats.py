@@ -64,3 +64,7 @@ async def finish(store: Store, lease: Lease, *parts: str) -> list[Part]:
     return list(
         await store.finish(lease, entries, [NewPart(key=f"{turn}-{part}", payload=part) for part in parts], at=1.0)
     )
+
+
+def step(turn: int, kind: str = "assistant") -> list[Entry]:
+    return [Entry(turn=turn, kind=kind, content="{}")]  # type: ignore[arg-type]

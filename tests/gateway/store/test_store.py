@@ -6,18 +6,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gateway.store.store import Entry, Fenced, Lease, Store
-from tests.gateway.store.chats import accept, finish, leased, look, message, opened, work_of
+from gateway.store.store import Fenced, Lease, Store
+from tests.gateway.store.chats import accept, finish, leased, look, message, opened, step, work_of
 
 
 @pytest.fixture
 async def store(database_url: str) -> AsyncIterator[Store]:
     async with opened(database_url) as store:
         yield store
-
-
-def step(turn: int, kind: str = "assistant") -> list[Entry]:
-    return [Entry(turn=turn, kind=kind, content="{}")]  # type: ignore[arg-type]
 
 
 async def test_the_same_message_delivered_by_many_at_once_is_stored_once(store: Store) -> None:
