@@ -11,9 +11,6 @@ from contextlib import suppress
 
 PREFIX = ".clawgate-"
 
-_swept: set[tuple[int, int]] = set()
-"""The folders, by device and inode, that this process has looked through."""
-
 
 def new_temporary(folder: int) -> tuple[str, int]:
     """The name of a new, empty, locked file in `folder`, and its descriptor for writing."""
@@ -27,11 +24,7 @@ def new_temporary(folder: int) -> tuple[str, int]:
 
 
 def sweep(folder: int) -> None:
-    """Remove what dead writers left in `folder`, once a process."""
-    status = os.fstat(folder)
-    if (status.st_dev, status.st_ino) in _swept:
-        return
-    _swept.add((status.st_dev, status.st_ino))
+    """Remove what dead writers left in `folder`: our own earlier lives, and other replicas."""
     for name in os.listdir(folder):
         if name.startswith(PREFIX):
             with suppress(OSError):
