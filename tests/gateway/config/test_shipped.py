@@ -24,6 +24,7 @@ EVERYTHING = {
     "CLAWGATE_LOG_FORMAT": "console",
     "ANTHROPIC_API_KEY": "sk-1",
     "ANTHROPIC_BASE_URL": "http://127.0.0.1:1",
+    "CLAWGATE_DATABASE_URL": "postgresql://me:pw@db/clawgate",
     "FEISHU_APP_ID": "cli_1",
     "FEISHU_APP_SECRET": "1234",
     "FEISHU_ENCRYPT_KEY": "true",
@@ -45,6 +46,7 @@ def test_the_shipped_config_takes_every_name_it_mentions() -> None:
     mentioned = set(re.findall(r"\$\{([A-Z_]+)[:}]", SHIPPED.read_text(encoding="utf-8"))) - {"NAME"}
     assert mentioned == set(EVERYTHING)
     config = load(SHIPPED, EVERYTHING).config
+    assert config.database.path is None
     feishu = config.channels.feishu
     assert feishu is not None
     secrets = (feishu.app_secret, feishu.encrypt_key, feishu.verification_token, config.server.admin_token)
