@@ -1,11 +1,15 @@
 """A short campaign against real processes: two kills at each of the points that say most. `make chaos` does the rest."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
+from gateway.config.root import DatabaseConfig
+from gateway.store.letters import dead_letters
 from tests.chaos.campaign import campaign
 from tests.chaos.points import POINTS, Point
+from tests.chaos.scene import scene
 from tests.chaos.storm import storm
 from tests.postgres import PostgresServer
 
@@ -36,3 +40,21 @@ async def test_every_event_five_times_over_two_replicas_is_one_turn(tmp_path: Pa
     tally = await storm(tmp_path, seed=7, events=100, database=address, replicas=2)
     postgres.drop(address)
     assert tally.clean, [str(tally), *tally.findings]
+
+
+async def test_a_message_that_keeps_killing_its_process_is_given_up_with_a_note(tmp_path: Path) -> None:
+    point = Point(name="POISON", about="every life dies in the same turn", how="inside")
+    async with scene(point, tmp_path, seed=7, database=None, replicas=1) as played:
+        (replica,) = played.replicas
+        await replica.start("K7:1")
+        played.write(["plain"])
+        for life in range(1, 4):
+            if not replica.dead:
+                await replica.ended()
+            await replica.start("K7:1" if life < 3 else "")
+        async with asyncio.timeout(20):
+            while not played.platform.feishu.messages:
+                await asyncio.sleep(0.05)
+        (note,) = played.platform.feishu.messages
+        assert "interrupted several times" in note.text
+        assert len(dead_letters(DatabaseConfig(url=f"sqlite:///{tmp_path}/data/clawgate.db"))) == 1

@@ -265,3 +265,26 @@ async def test_metrics_are_behind_the_admin_token_and_count_what_happened(tmp_pa
         assert 'clawgate_webhook_deliveries_total{channel="feishu",outcome="accepted"} 1.0' in text
         assert 'clawgate_webhook_deliveries_total{channel="feishu",outcome="ignored: unknown event"} 1.0' in text
         assert 'clawgate_turns_total{agent="helper",outcome="replied"} 1.0' in text
+
+
+async def test_a_chat_that_the_platform_slows_down_delays_no_other(tmp_path: Path) -> None:
+    async with running(tmp_path, script=lambda _: says("here")) as house:
+        house.feishu.fail_next("/reply", times=1, status=400, code=230020)
+        await house.say("slow", chat=ALICE_CHAT)
+        await house.until(lambda: "postponed" in house.gateway.metrics.render().decode())
+        await house.say("quick", sender=BOB, chat=BOB_CHAT)
+        assert await house.replies(2) == ["here", "here"]
+        assert [message.chat_id for message in house.feishu.messages] == [BOB_CHAT, ALICE_CHAT]
+
+
+async def test_a_message_that_waits_too_long_turns_readiness_red_and_stands_in_the_metrics(tmp_path: Path) -> None:
+    never = Turn(blocks=(text_block("x"),), pause_seconds=60.0)
+    more = "limits: { unansweredSeconds: 0.5, graceSeconds: 0.1 }"
+    async with running(tmp_path, script=[never], more=more) as house, httpx.AsyncClient(trust_env=False) as client:
+        assert (await client.get(f"{house.url}/readyz")).status_code == 200
+        await house.say("hello")
+        async with asyncio.timeout(20):
+            while (answer := await client.get(f"{house.url}/readyz")).status_code == 200:
+                await asyncio.sleep(0.1)
+        assert "unanswered" in answer.json()["amiss"]
+        assert "clawgate_oldest_unanswered_seconds 0.0" not in house.gateway.metrics.render().decode()
