@@ -53,14 +53,14 @@ class Turns(Protocol):
 
 @dataclass(eq=False, slots=True)
 class Lane:
-    """One chat at work. `turn` is the task of its running turn, `number` that turn's. `fresh` until it has had a slot or
-    something to send: it will want a slot soon."""
+    """One chat at work. `turn` is the task of its running turn, `number` that turn's. `ended` is when its last turn
+    did, 0 before the first. `fresh` until it has had a slot or something to send: it will want a slot soon."""
 
     lease: Lease
     turn: asyncio.Task[Sequence[Part]] | None = None
     number: int = 0
     stopping: bool = False
-    follows: bool = False
+    ended: float = 0.0
     fresh: bool = True
 
 
@@ -90,6 +90,7 @@ class Lanes:
         self._history_turns = max(1, history_turns)
         self._turn_seconds = turn_seconds
         self._metrics = metrics
+        self._now = now
         self._active: dict[str, Lane] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._accepting: set[asyncio.Task[Acceptance]] = set()
@@ -234,7 +235,9 @@ class Lanes:
             raise Drained
         if view.work is None:
             return await self._store.release(lane.lease)
-        if lane.follows and (wait := self._turns.wait_seconds(view.work)) > 0:
+        # What came during a turn is waited for to be complete; what came after it is a beginning, and begins at once.
+        came_during = view.work.waiting[0].at <= lane.ended
+        if came_during and (wait := self._turns.wait_seconds(view.work)) > 0:
             await self._pause(wait)
             return False
         first, *others = view.work.waiting
@@ -254,7 +257,7 @@ class Lanes:
                 return await self._turn(lane, work)
             finally:
                 self._free += 1
-                lane.follows = True
+                lane.ended = self._now()
                 if self.room == 1:
                     self.wanted.set()
 

@@ -42,9 +42,9 @@ class House:
         )
         self.sweep = Sweep(store=self.store, lanes=self.lanes, metrics=Metrics(), now=lambda: self.clock)
 
-    async def say(self, chat: str, text: str, *, interrupts: bool = False) -> int | None:
+    async def say(self, chat: str, text: str, *, interrupts: bool = False, at: float = 1.0) -> int | None:
         dedupe = (f"{chat}:{text}",)
-        message = Delivery(sid=chat, aside=f"aside:{chat}", dedupe=dedupe, body=text, at=0.0, interrupts=interrupts)
+        message = Delivery(sid=chat, aside=f"aside:{chat}", dedupe=dedupe, body=text, at=at, interrupts=interrupts)
         return (await self.lanes.accept(message)).turn
 
     def wait_seconds(self, work: Work) -> float:
@@ -332,3 +332,24 @@ def endless() -> tuple[RunTurn, asyncio.Event]:
         return []
 
     return turn, at_work
+
+
+async def test_what_came_during_a_turn_is_waited_for_and_what_came_after_it_is_not(tmp_path: Path) -> None:
+    async with house(tmp_path) as h:
+        waited: list[str] = []
+        h.wait_seconds = lambda work: waited.append(work.waiting[0].body) or 0.0  # type: ignore[method-assign, func-returns-value]
+        h.clock = 10.0
+
+        async def later(lease: Lease, work: Work) -> Sequence[Part]:
+            if work.waiting[0].body == "a0":
+                await h.say("a", "during", at=11.0)
+                h.clock = 12.0
+            elif work.waiting[0].body == "during":
+                await h.say("a", "after", at=13.0)
+            return await h.answer(lease, work)
+
+        h.turn = later
+        await h.say("a", "a0", at=10.0)
+        await h.settle()
+        assert h.sent == ["re a0", "re during", "re after"]
+        assert waited == ["during"]
