@@ -76,7 +76,7 @@ class TurnService:
         queue = self._queues.of(inbound.agent, inbound.context)
         if stopped := _stopped(work):
             return await self._end_all(lease, stopped, Ending(outcome="stopped", text=None))
-        batch = queue.batch(work.waiting, begun=bool(work.so_far))
+        batch = work.waiting[:1] if is_aside(lease.sid) else queue.batch(work.waiting, begun=bool(work.so_far))
         message = batch[-1]
         inbound = inbound_json.validate_json(message.body)
         with structlog.contextvars.bound_contextvars(turn=message.turn, session=lease.sid, agent=inbound.agent):
@@ -116,7 +116,7 @@ class TurnService:
         context, message = inbound.context, batch[-1]
         if is_aside(lease.sid):
             return await self._aside(lease, message, inbound)
-        if message.attempts >= ATTEMPTS_MAX:
+        if max(waiting.attempts for waiting in batch) >= ATTEMPTS_MAX:
             return Ending(outcome="failed", reason="attempts", text=sentences.gave_up(context.text), dead=True)
         runner = self._runners.get(inbound.agent)
         channel = self._channels.get((context.channel, context.account))

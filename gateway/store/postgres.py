@@ -99,33 +99,23 @@ class PostgresStore:
     async def accept(self, delivery: Delivery, *, pending_max: int, claim: bool) -> Acceptance:
         """Messages of one chat pass one after the other: their order is that of their arrival, not of the pool."""
         turnstile = self._turnstiles.setdefault(delivery.sid, asyncio.Lock())
-        async with turnstile:
-            return await self._accept(delivery, pending_max, self._worker if claim else None)
-
-    async def _accept(self, delivery: Delivery, pending_max: int, owner: str | None) -> Acceptance:
         message = {
             "dedupe": delivery.dedupe[0],
             "dedupe_text": delivery.dedupe[1] if len(delivery.dedupe) > 1 else None,
             "sid": delivery.sid,
+            "aside": delivery.aside,
             "body": delivery.body,
             "at": delivery.at,
             "interrupts": delivery.interrupts,
-            "owner": owner,
+            "pending_max": pending_max,
+            "owner": self._worker if claim else None,
         }
-        row = await self._one(sql.ACCEPT, message)
+        async with turnstile:
+            row = await self._one(sql.ACCEPT, message)
         if row is None:
             return Acceptance(turn=None)
-        if row["pending"] <= pending_max:
-            return Acceptance(turn=row["turn"], lease=self._lease(delivery.sid, row))
-        names = {"sid": delivery.sid, "aside": delivery.aside, "turn": row["turn"], "owner": owner}
-        diverted = await self._one(sql.DIVERT, names)
-        if diverted is None:  # its turn has begun meanwhile
-            return Acceptance(turn=row["turn"], lease=self._lease(delivery.sid, row))
-        lease = None if diverted["told"] else self._lease(delivery.aside, diverted)
-        return Acceptance(turn=row["turn"], lease=lease, overflow=True)
-
-    def _lease(self, sid: str, row: Mapping[str, Any]) -> Lease | None:
-        return Lease(sid=sid, epoch=row["epoch"]) if row["owner"] == self._worker else None
+        lease = Lease(sid=row["sid"], epoch=row["epoch"]) if row["owner"] == self._worker else None
+        return Acceptance(turn=row["turn"], lease=lease, overflow=row["beyond"])
 
     async def claim(self, limit: int) -> Sequence[Lease]:
         self._claims += 1

@@ -6,42 +6,33 @@ Placeholders are psycopg's.
 """
 
 ACCEPT = """
-WITH i AS (
-    INSERT INTO inbox (dedupe, dedupe_text, sid, body, at, status, attempts)
-    VALUES (%(dedupe)s, %(dedupe_text)s, %(sid)s, %(body)s, %(at)s, 0, 0)
-    ON CONFLICT DO NOTHING RETURNING id
-)
-INSERT INTO session AS t (id, owner, epoch, pending, stopped)
-SELECT %(sid)s, %(owner)s, 1, 1, CASE WHEN %(interrupts)s THEN i.id ELSE 0 END FROM i
-ON CONFLICT (id) DO UPDATE SET
-    pending = t.pending + 1,
-    owner = COALESCE(t.owner, excluded.owner),
-    epoch = t.epoch + (t.owner IS NULL AND excluded.owner IS NOT NULL)::int,
-    stopped = GREATEST(t.stopped, excluded.stopped)
-RETURNING owner, epoch, pending, (SELECT id FROM i) AS turn
-"""
-
-DIVERT = """
-WITH a AS (SELECT %(aside)s = %(sid)s OR EXISTS (
-    SELECT FROM inbox WHERE sid = %(aside)s AND id > (SELECT min(id) FROM inbox WHERE sid = %(sid)s AND status = 0)
-) AS told),
-i AS (
-    UPDATE inbox SET sid = CASE WHEN a.told THEN sid ELSE %(aside)s END, status = CASE WHEN a.told THEN 3 ELSE 0 END
-    FROM a WHERE inbox.id = %(turn)s AND inbox.status = 0 AND inbox.sid = %(sid)s
-    AND NOT EXISTS (SELECT FROM transcript WHERE sid = %(sid)s AND turn = %(turn)s) RETURNING a.told
+WITH f AS (SELECT COALESCE((SELECT pending FROM session WHERE id = %(sid)s), 0) >= %(pending_max)s AS beyond),
+a AS (
+    SELECT f.beyond, f.beyond AND (%(aside)s = %(sid)s OR EXISTS (
+        SELECT FROM inbox WHERE sid = %(aside)s AND id > (SELECT min(id) FROM inbox WHERE sid = %(sid)s AND status = 0)
+    )) AS told FROM f
 ),
-s AS (UPDATE session SET pending = pending - 1 WHERE id = %(sid)s AND EXISTS (SELECT FROM i)),
+i AS (
+    INSERT INTO inbox (dedupe, dedupe_text, sid, body, at, status, attempts)
+    SELECT %(dedupe)s, %(dedupe_text)s, CASE WHEN a.beyond THEN %(aside)s ELSE %(sid)s END, %(body)s, %(at)s,
+        CASE WHEN a.told THEN 3 ELSE 0 END, 0 FROM a
+    ON CONFLICT DO NOTHING RETURNING id, sid, status
+),
 n AS (
     INSERT INTO session AS t (id, owner, epoch, pending, stopped)
-    SELECT %(aside)s, %(owner)s, 1, 1, 0 FROM i WHERE NOT i.told
+    SELECT i.sid, %(owner)s::text, 1, 1, CASE WHEN %(interrupts)s AND NOT a.beyond THEN i.id ELSE 0 END
+    FROM i, a WHERE i.status = 0
     ON CONFLICT (id) DO UPDATE SET
         pending = t.pending + 1,
         owner = COALESCE(t.owner, excluded.owner),
-        epoch = t.epoch + (t.owner IS NULL AND excluded.owner IS NOT NULL)::int
+        epoch = t.epoch + (t.owner IS NULL AND excluded.owner IS NOT NULL)::int,
+        stopped = GREATEST(t.stopped, excluded.stopped)
     RETURNING owner, epoch
 )
-SELECT i.told, n.owner, n.epoch FROM i LEFT JOIN n ON TRUE
+SELECT i.id AS turn, i.sid, a.beyond, n.owner, n.epoch FROM i CROSS JOIN a LEFT JOIN n ON TRUE
 """
+"""Whether the chat is full is seen as the statement begins: replicas that accept at the same moment may exceed the
+limit by one each, but a message is in one place from its first moment on."""
 
 CLAIM = """
 WITH dead AS MATERIALIZED (
