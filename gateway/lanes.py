@@ -293,5 +293,6 @@ class Lanes:
     async def _pause(self, seconds: float) -> None:
         """Sleep, unless the gateway stops."""
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._draining.wait(), timeout=seconds)
+            async with asyncio.timeout(seconds):
+                await self._draining.wait()
             raise Drained

@@ -52,8 +52,9 @@ class Sweep:
         while True:
             try:
                 if await self.once() == 0:
-                    with suppress(TimeoutError):
-                        await asyncio.wait_for(self._lanes.wanted.wait(), timeout=every)
+                    with suppress(TimeoutError):  # not wait_for: before Python 3.12 it may swallow a cancellation
+                        async with asyncio.timeout(every):
+                            await self._lanes.wanted.wait()
                 else:
                     await asyncio.sleep(0)  # there may be more
                 if (now := asyncio.get_running_loop().time()) - audited >= AUDIT_SECONDS:

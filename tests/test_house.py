@@ -130,3 +130,9 @@ def test_no_committed_file_names_this_workplace() -> None:
             text = path.read_text(encoding="utf-8", errors="replace")
             found += [f"{name}: {word}" for word in words if word in text]
     assert found == []
+
+
+def test_nobody_waits_in_a_way_that_may_swallow_a_cancellation() -> None:
+    """`asyncio.wait_for` does before Python 3.12: a shutdown that it hits never ends. `asyncio.timeout` does not."""
+    sources = [path for folder in PACKAGES for path in (ROOT / folder).rglob("*.py")]
+    assert [str(path) for path in sources if "asyncio.wait_for(" in path.read_text(encoding="utf-8")] == []
