@@ -5,6 +5,7 @@ from typing import Annotated
 from pydantic import BaseModel, Field, StringConstraints, field_validator
 from pydantic.alias_generators import to_camel
 
+from agents.providers.models import Level
 from channels.queue import QueueConfig
 from skills.config import AgentSkillsConfig
 from tools.config import AgentToolsConfig
@@ -22,6 +23,9 @@ class AgentDefaults(BaseModel, extra="forbid", strict=True, frozen=True, alias_g
     """Your own instructions, word for word, in the section "Agent Instructions"."""
     workspace_dir: str = "./data/workspaces/{agent}"
     """The folder the file tools work in; `{agent}` is the agent's id. Relative to the config file's folder."""
+    thinking: Level | None = None
+    """How hard the model thinks: `off`, `minimal`, `low`, `medium`, `high`, `xhigh` or `max`; what a model does not take
+    becomes the nearest that it does. Where unset, the model's own way."""
     max_tokens: Annotated[int, Field(ge=16)] | None = None
     """The longest single answer of the model, in tokens; the model's own limit, at most 16,384, where unset."""
     context_window: Annotated[int, Field(ge=1024)] | None = None

@@ -6,12 +6,14 @@ that failed, was refused or was cut off still gets its result, so no history is 
 """
 
 import asyncio
-import json
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, assert_never
 
+import structlog
+
+from agents.calls import refusal, unanswered
 from agents.events import Emit, ModelAnswered, ToolFinished, ToolStarted
 from agents.messages import (
     AssistantMessage,
@@ -27,11 +29,13 @@ from agents.outcome import Answered, Declined, LimitReached, ModelFailed, Outcom
 from agents.truncate import truncate_result
 from channels.message import MessageContext
 from tools.tool import Call, Image, ToolResult
-from tools.tool import Text as ToolText
 from tools.toolbox import Toolbox
+
+log = structlog.get_logger()
 
 PAUSES_MAX = 5
 NUDGE = "You ended without an answer. Tell the user, in a few words, what you found or did."
+CONTINUE = "Your answer was cut off at its length limit. Go on exactly where it stopped, without repeating anything."
 
 Ask: TypeAlias = Callable[[Sequence[Message], int], Awaitable[AssistantMessage]]
 """Ask the model with these messages, in this round; never raises for the model's trouble."""
@@ -48,6 +52,7 @@ class Journal(Protocol):
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LoopLimits:
     rounds: int
+    continuations: int
     tool_calls: int
     identical_failures: int
     result_chars: int
@@ -82,12 +87,21 @@ class ToolLoop:
         self._pauses = 0
         self._nudged = False
         self._cut = False
+        self._said: list[str] = []
+        """What was said in answers that the output limit cut, and that are being continued."""
 
     async def run(self, so_far: Sequence[Message], *, interrupted: bool) -> Outcome:
         """Go on from `so_far`: the running user message and what is journaled behind it.
 
         `interrupted` says that a process died while it was at work on the first call without a result.
         """
+        outcome = await self._run(so_far, interrupted=interrupted)
+        if isinstance(outcome, Answered) or not self._said:
+            return outcome
+        log.warning("continuation_failed", outcome=type(outcome).__name__, said=len(self._said))
+        return Answered(message=None, before="".join(self._said), cut=True)
+
+    async def _run(self, so_far: Sequence[Message], *, interrupted: bool) -> Outcome:
         self._recall(so_far)
         begun = sum(isinstance(message, AssistantMessage) for message in so_far)
         outcome = await self._resume(interrupted=interrupted)
@@ -125,23 +139,37 @@ class ToolLoop:
 
     def _take_text(self, answer: AssistantMessage) -> Outcome | None:
         if answer.text.strip():
-            return Answered(message=answer)
-        if self._nudged:
+            return Answered(message=answer, before="".join(self._said))
+        if self._nudged or self._said:
             return LimitReached(limit="empty")
         self._nudged = True
         self._messages.append(UserMessage(content=(Text(text=NUDGE),), timestamp=self._now()))
         return None
 
     async def _take_cut(self, answer: AssistantMessage) -> Outcome | None:
-        """The output limit cut it. Calls are not run; once, the model is told to split the work."""
+        """The output limit cut it. A text is continued; calls are not run, and once the model is told to split the
+        work."""
         if not answer.calls:
-            return Answered(message=answer, cut=True) if answer.text.strip() else LimitReached(limit="cut")
+            return await self._take_cut_text(answer)
         if self._cut:
             return LimitReached(limit="cut")
         self._cut = True
         await self._keep(answer)
         await self._answer_cut(answer.calls)
         return None
+
+    async def _take_cut_text(self, answer: AssistantMessage) -> Outcome | None:
+        if not answer.text.strip():
+            return LimitReached(limit="cut")
+        if answer.stop_reason == "context_window" or len(self._said) >= self._limits.continuations:
+            return Answered(message=answer, before="".join(self._said), cut=True)
+        await self._keep(answer)
+        self._said.append(answer.text)
+        self._messages.append(self._continue())
+        return None
+
+    def _continue(self) -> UserMessage:
+        return UserMessage(content=(Text(text=CONTINUE),), timestamp=self._now())
 
     async def _answer_cut(self, calls: Sequence[ToolCall]) -> None:
         for call in calls:
@@ -156,7 +184,10 @@ class ToolLoop:
             if isinstance(message, AssistantMessage):
                 calls = {call.id: call for call in message.calls}
                 self._pauses += message.stop_reason == "pause"
-                self._cut = self._cut or message.stop_reason in _CUT
+                if message.stop_reason in _CUT and message.calls:
+                    self._cut = True
+                elif message.stop_reason in _CUT:
+                    self._said.append(message.text)
             elif isinstance(message, ToolResultMessage):
                 self._calls_made += 1
                 if call := calls.get(message.call_id):
@@ -164,7 +195,9 @@ class ToolLoop:
 
     async def _resume(self, *, interrupted: bool) -> Outcome | None:
         """Answer what a crash or a hand-over left open; the declared effect of a tool decides what may run again."""
-        asked, calls = _unanswered(self._messages)
+        asked, calls = unanswered(self._messages)
+        if asked is not None and asked is self._messages[-1] and asked.stop_reason in _CUT and not calls:
+            self._messages.append(self._continue())
         if asked is None or not calls:
             return None
         if asked.stop_reason in _CUT:
@@ -237,31 +270,6 @@ class ToolLoop:
     async def _keep(self, message: AssistantMessage | ToolResultMessage) -> None:
         await self._journal.append(message)
         self._messages.append(message)
-
-
-def refusal(code: str, message: str, *, retryable: bool) -> ToolResult:
-    """A structured error result, as the toolbox gives them, for a call that was not run."""
-    body = {"ok": False, "error_code": code, "message": message, "retryable": retryable}
-    return ToolResult(content=(ToolText(text=json.dumps(body, ensure_ascii=False)),), is_error=True)
-
-
-def _unanswered(messages: Sequence[Message]) -> tuple[AssistantMessage | None, list[ToolCall]]:
-    """The last assistant message, and those of its calls that have no result yet, by order where ids repeat."""
-    answered: Counter[str] = Counter()
-    for message in reversed(messages):
-        if isinstance(message, ToolResultMessage):
-            answered[message.call_id] += 1
-        elif isinstance(message, AssistantMessage):
-            left = []
-            for call in message.calls:
-                if answered[call.id] > 0:
-                    answered[call.id] -= 1
-                else:
-                    left.append(call)
-            return message, left
-        else:
-            break
-    return None, []
 
 
 _CUT = ("max_tokens", "context_window")

@@ -31,6 +31,8 @@ ErrorKind: TypeAlias = Literal[
     "invalid",  # 400 and kin: our request was refused
     "not_found",  # no such model
     "too_large",  # the conversation does not fit the model's window
+    "stale_thinking",  # earlier reasoning that was sent back was refused: it may be asked again without it
+    "no_tools",  # the model takes no tools: they can be offered by prompt
     "rate_limited",  # 429
     "overloaded",  # 503, 529
     "server",  # 5xx
@@ -133,6 +135,8 @@ class AssistantMessage:
     stop_reason: StopReason
     usage: Usage = Usage()
     error: ModelError | None = None
+    cost: float | None = None
+    """At the configured prices; None without them."""
     response_id: str | None = None
     timestamp: float = 0.0
     role: Literal["assistant"] = "assistant"

@@ -11,10 +11,16 @@ Limit: TypeAlias = Literal["rounds", "turn-time", "repeating", "pauses", "empty"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answered:
-    """The model's last message, still to be journaled. `cut` where it ran into its output limit."""
+    """The model's last message, still to be journaled; None where what it said before is all there is. `before` is what
+    it had said when its output limit cut it and it was asked to go on; `cut`: and even so it is not all."""
 
-    message: AssistantMessage
+    message: AssistantMessage | None
+    before: str = ""
     cut: bool = False
+
+    @property
+    def text(self) -> str:
+        return self.before + (self.message.text if self.message else "")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

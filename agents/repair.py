@@ -5,8 +5,6 @@ back as the same object. What only one wire minds (its ids, names, roles) is set
 The order of the steps matters: each may rely on what the ones before it promise.
 """
 
-import base64
-import binascii
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,29 +22,28 @@ from agents.messages import (
     UserPart,
     Wire,
 )
+from agents.pictures import IMAGES_MAX, with_fitting_pictures
 from agents.providers.wellformed import well_formed, well_formed_json
-from tools.tool import Image
 
-IMAGES_MAX = 20
-IMAGE_CHARS_MAX = 5_000_000
-"""Of base64, one picture: Anthropic's limit, and none of the others allows more."""
-IMAGE_CHARS_TOTAL_MAX = 20_000_000
-"""Of base64, one request: well inside the 32 MB that a body may have."""
+_LASTING = frozenset({("openai-responses", "phase"), ("google-gemini", "thought_signature")})
+"""Payloads that are not bound to what stood before them, by api and kind: Gemini wants its signatures back for as long
+as the history holds them, and OpenAI the phase of what was said."""
 
 _INTERRUPTED = json.dumps(
     {"ok": False, "error_code": "INTERRUPTED", "message": "the call did not finish", "retryable": True}
 )
 
 
-def repair(messages: Sequence[Message], *, api: str, family: str) -> Sequence[Message]:
-    """The history as `api` and the model `family` may get it; `messages` itself where nothing is to be done."""
+def repair(messages: Sequence[Message], *, api: str, family: str, images_max: int = IMAGES_MAX) -> Sequence[Message]:
+    """The history as `api` and the model `family` may get it; `messages` itself where nothing is to be done. With no
+    `family`, no payload of any provider's goes back; with no `images_max`, no picture."""
     repaired = [_readable(message) for message in messages]
     repaired = _without_failures(repaired)
     repaired = _without_refusals(repaired)
     repaired = _paired(repaired)
     repaired = _own_wires(repaired, api, family)
     repaired = _with_content(repaired)
-    repaired = _with_fitting_images(repaired)
+    repaired = with_fitting_pictures(repaired, images_max)
     repaired = _open_ended(repaired)
     repaired = _joined(repaired)
     same = len(repaired) == len(messages) and all(a is b for a, b in zip(repaired, messages, strict=True))
@@ -208,25 +205,29 @@ def _interrupted(call: ToolCall, timestamp: float) -> ToolResultMessage:
 
 
 def _own_wires(messages: list[Message], api: str, family: str) -> list[Message]:
-    """A provider's own payload lives as long as the turn, and goes to its maker alone.
+    """A provider's own payload goes to its maker alone, and mostly lives as long as the turn.
 
     The inbound metadata leaves the user's message when the turn is over, so thinking that is bound to what stood
-    before it would be refused from then on.
+    before it would be refused from then on. What is not bound to anything stays.
     """
     running = max((n for n, message in enumerate(messages) if isinstance(message, UserMessage)), default=0)
     kept: list[Message] = []
     for number, message in enumerate(messages):
         if isinstance(message, AssistantMessage):
-            own = (api, family) if number > running else None
-            parts = tuple(part for old in message.content if (part := _own_part(old, own)) is not None)
+            parts = tuple(
+                part
+                for old in message.content
+                if (part := _own_part(old, (api, family), running=number > running)) is not None
+            )
             parts = _without_trailing_thinking(parts)
             message = message if _same(parts, message.content) else replace(message, content=parts)
         kept.append(message)
     return kept
 
 
-def _own_part(part: AssistantPart, own: tuple[str, str] | None) -> AssistantPart | None:
-    if part.wire is not None and own == (part.wire.api, part.wire.family):
+def _own_part(part: AssistantPart, own: tuple[str, str], *, running: bool) -> AssistantPart | None:
+    wire = part.wire
+    if wire is not None and own == (wire.api, wire.family) and (running or (wire.api, wire.kind) in _LASTING):
         return part
     if isinstance(part, Thinking | Opaque):
         return None
@@ -243,48 +244,6 @@ def _without_trailing_thinking(parts: tuple[AssistantPart, ...]) -> tuple[Assist
 
 def _with_content(messages: list[Message]) -> list[Message]:
     return [message for message in messages if message.content or not isinstance(message, AssistantMessage)]
-
-
-def _with_fitting_images(messages: list[Message]) -> list[Message]:
-    """The newest pictures that fit; a line of text stands for the others, and for what is no picture."""
-    count, chars = 0, 0
-    kept: list[Message] = []
-    for message in reversed(messages):
-        if isinstance(message, AssistantMessage):
-            kept.append(message)
-            continue
-        parts: list[UserPart] = []
-        for part in reversed(message.content):
-            if isinstance(part, Image):
-                media_type = _media_type(part.data)
-                fits = count < IMAGES_MAX and chars + len(part.data) <= IMAGE_CHARS_TOTAL_MAX
-                if media_type is None or len(part.data) > IMAGE_CHARS_MAX or not fits:
-                    parts.append(Text(text=f"[image: {well_formed(part.name or 'not shown')}]"))
-                    continue
-                count, chars = count + 1, chars + len(part.data)
-                part = part if part.media_type == media_type else replace(part, media_type=media_type)
-            parts.append(part)
-        parts.reverse()
-        kept.append(message if _same(parts, message.content) else replace(message, content=tuple(parts)))
-    kept.reverse()
-    return kept
-
-
-def _media_type(data: str) -> str | None:
-    """What the bytes say they are; None where they are no base64 of a picture that models take."""
-    try:
-        head = base64.b64decode(data[:24], validate=True)
-    except (binascii.Error, ValueError):
-        return None
-    if len(data) % 4:
-        return None
-    if head.startswith(b"\x89PNG\r\n\x1a\n"):
-        return "image/png"
-    if head.startswith(b"\xff\xd8\xff"):
-        return "image/jpeg"
-    if head.startswith((b"GIF87a", b"GIF89a")):
-        return "image/gif"
-    return "image/webp" if head[:4] == b"RIFF" and head[8:12] == b"WEBP" else None
 
 
 def _joined(messages: list[Message]) -> list[Message]:

@@ -6,27 +6,22 @@ said is the outcome.
 """
 
 import asyncio
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-import structlog
-
+from agents.asking import Asking, Spent
 from agents.config import AgentConfig
-from agents.events import Emit, ModelAsked, ModelStreamed, TurnStarted
-from agents.history import fitting, plain, tokens
+from agents.events import Emit, TurnStarted
 from agents.loop import Journal, LoopLimits, ToolLoop
 from agents.messages import AssistantMessage, Message, Text, UserMessage
+from agents.model import Models
 from agents.outcome import LimitReached, Outcome
 from agents.prompt.facts import PromptFacts
 from agents.prompt.inbound import body, metadata_blocks
 from agents.prompt.system import build_system
 from agents.prompt.workspace_files import WorkspaceFiles
-from agents.providers.models import ModelLimits, family_of, limits_of
-from agents.providers.provider import ModelRequest, OneTool, Provider, System, ToolChoice
-from agents.providers.retry import complete
-from agents.repair import repair
+from agents.providers.provider import System
 from agents.truncate import result_limit_chars
 from agents.turn import Turn
 from channels.message import MessageContext
@@ -37,16 +32,14 @@ from tools.toolbox import Toolbox, build_toolbox
 from tools.workspace import Workspace
 
 GATEWAY_NAME = "Clawgate"
-MAX_TOKENS_DEFAULT = 16_384
 PROMPTS_KEPT = 256
 DOCS_DIR = Path(__file__).resolve().parent.parent / "docs"
-
-log = structlog.get_logger()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunnerLimits:
     rounds: int
+    continuations: int
     tool_calls: int
     turn_seconds: float
     identical_failures: int
@@ -55,12 +48,11 @@ class RunnerLimits:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Model:
-    """One model of the agent's list."""
+class Answer:
+    """How a turn came out, and what it took."""
 
-    provider: Provider
-    name: str
-    limits: ModelLimits
+    outcome: Outcome
+    spent: tuple[Spent, ...] = ()
 
 
 class AgentRunner:
@@ -70,7 +62,7 @@ class AgentRunner:
         self,
         config: AgentConfig,
         *,
-        providers: Mapping[str, Provider],
+        models: Models,
         catalog: SkillCatalog,
         exec_config: ExecConfig,
         messenger: Messenger,
@@ -88,7 +80,8 @@ class AgentRunner:
         self._files = WorkspaceFiles(self._workspace.root)
         self._told: dict[str, tuple[PromptFacts, System]] = {}
         """The last facts of a session and their prompt: mostly the next turn's as well."""
-        self._models = [_model(name, config, providers) for name in config.model]
+        self._shared = models
+        self._models = [models.get(reference) for reference in config.model]
 
     def user_message(self, *contexts: MessageContext) -> UserMessage:
         """What the model is told of messages that are answered together, oldest first: the metadata blocks apart, the
@@ -96,11 +89,21 @@ class AgentRunner:
         content = tuple(Text(text=body(context, self._limits.message_chars)) for context in contexts)
         return UserMessage(content=content, metadata=metadata_blocks(*contexts), timestamp=self._now())
 
-    async def run(self, turn: Turn, *, journal: Journal, emit: Emit) -> Outcome:
+    async def run(self, turn: Turn, *, journal: Journal, emit: Emit) -> Answer:
         """Answer the message, or say which way it failed. Raises only what the journal raises."""
         toolbox, system = await asyncio.to_thread(self._prepare, turn)
         emit(TurnStarted(agent=self._config.id, turn=turn, system=system))
-        asking = _Asking(self._models, self._config, turn, system, toolbox, self._limits, emit)
+        asking = Asking(
+            self._models,
+            self._shared,
+            self._config,
+            session=turn.session,
+            history=turn.history,
+            system=system,
+            tools=toolbox.specs,
+            turn_seconds=self._limits.turn_seconds,
+            emit=emit,
+        )
         context = turn.context
         loop = ToolLoop(
             turn=f"{context.channel}:{context.account}:{context.message_id}",
@@ -110,18 +113,20 @@ class AgentRunner:
             journal=journal,
             limits=LoopLimits(
                 rounds=self._limits.rounds,
+                continuations=self._limits.continuations,
                 tool_calls=self._limits.tool_calls,
                 identical_failures=self._limits.identical_failures,
-                result_chars=min(result_limit_chars(model.limits.window) for model in self._models),
+                result_chars=min(result_limit_chars(model.facts.window) for model in self._models),
             ),
             emit=emit,
             now=self._now,
         )
         try:
             async with asyncio.timeout(self._limits.turn_seconds):
-                return await loop.run([turn.user, *turn.so_far], interrupted=turn.interrupted)
+                outcome = await loop.run([turn.user, *turn.so_far], interrupted=turn.interrupted)
         except TimeoutError:
-            return LimitReached(limit="turn-time")
+            outcome = LimitReached(limit="turn-time")
+        return Answer(outcome=outcome, spent=(*_spent(turn.so_far), *asking.spent))
 
     def close(self) -> None:
         self._workspace.close()
@@ -169,85 +174,15 @@ class AgentRunner:
             chat_kind=turn.context.chat.kind,
             session=turn.session,
             exec_mode=self._exec_config.mode,
+            thinking=config.thinking or "off",
+            tool_choice=config.tool_choice,
         )
 
 
-class _Asking:
-    """`agents.loop.Ask` for one turn: history that fits, repaired for each model, retries and fallbacks behind it."""
-
-    def __init__(
-        self,
-        models: Sequence[Model],
-        config: AgentConfig,
-        turn: Turn,
-        system: System,
-        toolbox: Toolbox,
-        limits: RunnerLimits,
-        emit: Emit,
-    ) -> None:
-        self._models = models
-        self._config = config
-        kept = turn.history[max(0, len(turn.history) - config.history_turns) :]
-        self._history = [plain(messages) for messages in kept]
-        self._system = system
-        self._toolbox = toolbox
-        self._emit = emit
-        self._deadline = time.monotonic() + limits.turn_seconds
-        self._shrunk = False
-
-    async def ask(self, messages: Sequence[Message], number: int) -> AssistantMessage:
-        """The model's answer. Where the conversation is too large for it, once more with half of the past."""
-        answer = await self._ask(messages, number)
-        if answer.error is not None and answer.error.kind == "too_large" and self._history and not self._shrunk:
-            self._shrunk = True
-            log.warning("history_shrunk", turns=len(self._history))
-            self._history = self._history[(len(self._history) + 1) // 2 :]
-            answer = await self._ask(messages, number)
-        return answer
-
-    async def _ask(self, messages: Sequence[Message], number: int) -> AssistantMessage:
-        (provider, request), *others = [
-            (model.provider, self._request(model, messages, number)) for model in self._models
-        ]
-        self._emit(ModelAsked(round=number, provider=provider.name, request=request))
-        return await complete(
-            provider,
-            request,
-            deadline=self._deadline,
-            fallbacks=others,
-            emit=lambda event: self._emit(ModelStreamed(round=number, event=event)),
-        )
-
-    def _request(self, model: Model, messages: Sequence[Message], number: int) -> ModelRequest:
-        answer_tokens = min(self._config.max_tokens or MAX_TOKENS_DEFAULT, model.limits.max_output)
-        window = model.limits.window - answer_tokens
-        running = sum(tokens(message) for message in messages)
-        past = fitting(self._history, int(window * 0.9) - running)
-        repaired = repair([*past, *messages], api=model.provider.api, family=family_of(model.name))
-        return ModelRequest(
-            model=model.name,
-            system=self._system,
-            messages=tuple(repaired),
-            tools=self._toolbox.specs,
-            tool_choice=self._tool_choice(number),
-            max_tokens=answer_tokens,
-        )
-
-    def _tool_choice(self, number: int) -> ToolChoice:
-        """What the agent's config demands holds for the first round; then the model must be free to answer."""
-        wanted = self._config.tool_choice
-        if wanted in ("auto", "none"):
-            return "none" if wanted == "none" else "auto"
-        if number > 1 or not self._toolbox.specs:
-            return "auto"
-        return "required" if wanted == "required" else OneTool(name=wanted)
-
-
-def _model(name: str, config: AgentConfig, providers: Mapping[str, Provider]) -> Model:
-    provider, _, model = name.partition("/")
-    limits = limits_of(model)
-    if config.context_window is not None:
-        limits = replace(limits, window=config.context_window)
-    if not limits.known:
-        log.warning("model_unknown", model=model, window=limits.window, hint="set contextWindow and maxTokens")
-    return Model(provider=providers[provider], name=model, limits=limits)
+def _spent(so_far: Sequence[Message]) -> list[Spent]:
+    """What an earlier run of this turn has journaled."""
+    return [
+        Spent(model=f"{message.provider}/{message.model}", usage=message.usage, cost=message.cost)
+        for message in so_far
+        if isinstance(message, AssistantMessage)
+    ]

@@ -116,11 +116,21 @@ def replay(
 @app.command()
 def demo(
     json: Annotated[bool, typer.Option("--json", help="One JSON document for programs.")] = False,
+    api: Annotated[
+        str,
+        typer.Option(
+            help="The wire the model speaks: anthropic-messages, openai-responses, openai-chat, google-gemini, mistral, "
+            "or prompt for a model without tools."
+        ),
+    ] = "anthropic-messages",
 ) -> None:
     """One Feishu message, layer by layer, offline: emulated platform and model, the real gateway between them."""
+    from gateway.demo.makers import MAKERS
     from gateway.demo.show import run_demo
 
-    run_demo(as_json=json)
+    if api not in MAKERS:
+        _fail(f"unknown api {api!r}: one of {', '.join(MAKERS)}")
+    run_demo(as_json=json, api=api)
 
 
 def _load(path: Path) -> "Loaded":

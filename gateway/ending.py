@@ -2,11 +2,12 @@
 
 import json
 from dataclasses import dataclass
-from typing import assert_never
+from typing import Any, assert_never
 
 import structlog
 
 from agents import sentences
+from agents.asking import Spent
 from agents.messages import AssistantMessage
 from agents.outcome import Answered, Declined, LimitReached, ModelFailed, Outcome
 from agents.prompt.reply import visible
@@ -23,17 +24,33 @@ class Ending:
     message: AssistantMessage | None = None
     reason: str = ""
     dead: bool = False
+    spent: tuple[Spent, ...] = ()
 
     def record(self, parts: int) -> str:
         """The content of the `final` row."""
-        return json.dumps({"outcome": self.outcome, "reason": self.reason, "parts": parts})
+        return json.dumps({"outcome": self.outcome, "reason": self.reason, "parts": parts, **self.bill()})
+
+    def bill(self) -> dict[str, Any]:
+        """What the turn took, summed up; nothing where no model was asked. The cost is there where prices are."""
+        if not self.spent:
+            return {}
+        usages = [spent.usage for spent in self.spent]
+        costs = [spent.cost for spent in self.spent if spent.cost is not None]
+        tokens = {
+            name: sum(getattr(usage, name) for usage in usages)
+            for name in ("input", "cache_read", "cache_write", "output", "reasoning")
+        }
+        told: dict[str, Any] = {"requests": len(usages), "tokens": tokens}
+        if any(usage.estimated for usage in usages):
+            told["estimated"] = True
+        return told | ({"cost": round(sum(costs), 6)} if costs else {})
 
 
 def ending_of(outcome: Outcome, asked: str) -> Ending:
     """What the user sees of an outcome."""
     match outcome:
         case Answered(message=message, cut=cut):
-            if (text := visible(message.text)) is None:
+            if (text := visible(outcome.text)) is None:
                 return Ending(outcome="silent", text=None, message=message)
             if not text.strip():
                 return Ending(outcome="failed", reason="empty", text=sentences.failure(outcome, asked), message=message)

@@ -11,6 +11,7 @@ import structlog
 from fastapi import FastAPI
 
 from agents.events import Emit, silent
+from agents.model import Models
 from agents.providers.catalog import build_provider
 from agents.providers.provider import Provider
 from agents.runner import AgentRunner, RunnerLimits
@@ -60,7 +61,8 @@ class Gateway:
         self.store = store
         self.channels = build_channels(config)
         self.providers = build_providers(config)
-        self.runners = build_runners(config, self.providers, self.channels, environment, now)
+        self.models = Models(self.providers, config.providers, config.models)
+        self.runners = build_runners(config, self.models, self.channels, environment, now)
         queues = Queues(config.queue, self.channels, config.agents.list)
         limits = config.limits
         self.lanes = Lanes(
@@ -204,7 +206,7 @@ def build_providers(config: Config) -> dict[str, Provider]:
 
 def build_runners(
     config: Config,
-    providers: Mapping[str, Provider],
+    models: Models,
     channels: Mapping[tuple[str, str], Channel],
     environment: Mapping[str, str],
     now: Callable[[], float],
@@ -222,12 +224,13 @@ def build_runners(
     return {
         agent.id: AgentRunner(
             agent,
-            providers=providers,
+            models=models,
             catalog=catalog,
             exec_config=effective_exec(config.tools.exec, agent.tools),
             messenger=messenger,
             limits=RunnerLimits(
                 rounds=limits.rounds,
+                continuations=limits.continuations,
                 tool_calls=limits.tool_calls,
                 turn_seconds=limits.turn_seconds,
                 identical_failures=limits.identical_failures,

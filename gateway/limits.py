@@ -16,6 +16,8 @@ class LimitsConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_ge
     """Messages of one chat waiting for their turn; one more is answered with "too many"."""
     rounds: Count = 40
     """Model requests in one turn."""
+    continuations: Annotated[int, Field(ge=0)] = 3
+    """How often a model is asked to go on where its own output limit cut an answer."""
     tool_calls: Count = 40
     """Tool calls in one turn; further ones are refused and the model is told to answer with what it has."""
     turn_seconds: Seconds = 600

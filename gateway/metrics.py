@@ -2,6 +2,8 @@
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
+from agents.messages import Usage
+
 TURN_SECONDS = (0.1, 0.3, 1, 3, 10, 30, 100, 300, 600)
 
 
@@ -24,6 +26,18 @@ class Metrics:
             "From the start of a turn to its last journal write.",
             buckets=TURN_SECONDS,
             registry=self._registry,
+        )
+        self._requests = Counter(
+            "clawgate_model_requests", "Requests to a model that took tokens.", ["model"], registry=self._registry
+        )
+        self._tokens = Counter(
+            "clawgate_model_tokens",
+            "Tokens by kind; input counts neither cache, output includes reasoning.",
+            ["model", "kind"],
+            registry=self._registry,
+        )
+        self._cost = Counter(
+            "clawgate_model_cost", "At the configured prices, in their currency.", ["model"], registry=self._registry
         )
         self._parts = Counter(
             "clawgate_reply_parts", "Attempts at reply parts.", ["channel", "outcome"], registry=self._registry
@@ -48,6 +62,15 @@ class Metrics:
     def turn(self, agent: str, outcome: str, seconds: float) -> None:
         self._turns.labels(agent, outcome).inc()
         self._turn_seconds.observe(seconds)
+
+    def spent(self, model: str, usage: Usage, cost: float | None) -> None:
+        """One request to a model."""
+        self._requests.labels(model).inc()
+        for kind in ("input", "cache_read", "cache_write", "output", "reasoning"):
+            if tokens := getattr(usage, kind):
+                self._tokens.labels(model, kind).inc(tokens)
+        if cost:
+            self._cost.labels(model).inc(cost)
 
     def part(self, channel: str, outcome: str) -> None:
         self._parts.labels(channel, outcome).inc()

@@ -172,7 +172,8 @@ class TurnService:
             so_far=journaled,
             interrupted=bool(work.so_far) and work.so_far[-1].kind != "drained",
         )
-        return ending_of(await runner.run(turn, journal=journal, emit=self._emit), context.text)
+        answer = await runner.run(turn, journal=journal, emit=self._emit)
+        return replace(ending_of(answer.outcome, context.text), spent=answer.spent)
 
     def _teller(self, runner: AgentRunner, channel: Channel) -> Callable[[Waiting], Awaitable[UserMessage]]:
         async def tell(message: Waiting) -> UserMessage:
@@ -210,9 +211,18 @@ class TurnService:
         queued = await self._store.finish(lease, entries, parts, at=self._now(), dead=ending.dead)
         seconds = self._now() - began
         self._metrics.turn(inbound.agent, ending.outcome, seconds)
+        for spent in ending.spent:
+            self._metrics.spent(spent.model, spent.usage, spent.cost)
         if ending.dead:
             self._metrics.dead("message")
-        log.info("turn_finished", turn=turn, outcome=ending.outcome, reason=ending.reason, seconds=round(seconds, 3))
+        log.info(
+            "turn_finished",
+            turn=turn,
+            outcome=ending.outcome,
+            reason=ending.reason,
+            seconds=round(seconds, 3),
+            **ending.bill(),
+        )
         return queued
 
 

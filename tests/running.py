@@ -13,7 +13,8 @@ from typing import Any
 import httpx
 
 from agents.events import TurnEvent
-from agents.providers.anthropic.emulator import AnthropicEmulator, Script
+from agents.providers.anthropic.emulator import AnthropicEmulator
+from agents.providers.emulation.server import Script
 from channels.feishu.emulator import FeishuEmulator
 from gateway.config.load import load
 from gateway.gateway import Gateway
@@ -89,12 +90,19 @@ class Running:
 
 
 def config_text(
-    *, feishu_url: str, anthropic_url: str, agents: str = AGENTS, feishu: str = FEISHU, more: str = ""
+    *,
+    feishu_url: str,
+    anthropic_url: str,
+    agents: str = AGENTS,
+    feishu: str = FEISHU,
+    providers: str = "",
+    more: str = "",
 ) -> str:
     return f"""
 logging: {{ level: warning }}
 providers:
   anthropic: {{ apiKey: "${{ANTHROPIC_API_KEY}}", baseUrl: "{anthropic_url}" }}
+{providers}
 channels:
   feishu:
     baseUrl: "{feishu_url}"
@@ -126,6 +134,7 @@ async def running(
     emulator: FeishuEmulator | None = None,
     agents: str = AGENTS,
     feishu: str = FEISHU,
+    providers: str = "",
     more: str = "",
 ) -> AsyncIterator[Running]:
     """A gateway in `folder`; with the same folder again it finds what it left there."""
@@ -134,7 +143,14 @@ async def running(
     events: list[TurnEvent] = []
     async with serve_on_loopback(emulator.app) as feishu_url, serve_on_loopback(anthropic.app) as anthropic_url:
         config = folder / "config.yaml"
-        text = config_text(feishu_url=feishu_url, anthropic_url=anthropic_url, agents=agents, feishu=feishu, more=more)
+        text = config_text(
+            feishu_url=feishu_url,
+            anthropic_url=anthropic_url,
+            agents=agents,
+            feishu=feishu,
+            providers=providers,
+            more=more,
+        )
         config.write_text(text, encoding="utf-8")
         loaded = load(config, SECRETS).config
         gateway = Gateway(loaded, SECRETS, store=open_store(loaded.database), emit=events.append)

@@ -31,6 +31,8 @@ class PromptFacts:
     chat_kind: ChatKind
     session: str
     thinking: str = "off"
+    tool_choice: str = "auto"
+    """`auto`, `none`, `required` or a tool's name, as the operator set it."""
     control: bool = False
     """Whether a tool is allowed that looks at or changes the gateway itself."""
     exec_mode: ExecMode = "ask"

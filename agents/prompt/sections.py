@@ -50,6 +50,10 @@ def tool_call_style(facts: PromptFacts) -> str | None:
         "that the tool result gives. Never run `/approve` through a tool: the decision is theirs.",
         "- An allow-once approval covers that one command. A changed or repeated command needs a new one.",
     ]
+    if facts.tool_choice == "required":
+        lines.append("- Begin with a tool call whenever you are asked something, before you say anything.")
+    elif facts.tool_choice not in ("auto", "none"):
+        lines.append(f"- Begin with a call of `{facts.tool_choice}` whenever you are asked something.")
     if facts.has("exec") and facts.exec_mode == "deny":
         lines.append("- The operator has switched commands off: every `exec` call is refused. Do the work another way.")
     return _section("Tool Call Style", *lines)

@@ -1,18 +1,37 @@
-"""Which wires there are: a new one is a file and a line here."""
+"""Which wires there are: a new one is a folder and a line here."""
 
+import time
 from collections.abc import Callable
 
-from agents.providers.anthropic.provider import AnthropicProvider
+from agents.providers.anthropic.provider import AnthropicWire
+from agents.providers.chat.provider import ChatWire
+from agents.providers.chat.vendors import vendor_for
 from agents.providers.config import Api, ProviderConfig, api_of
 from agents.providers.demo.provider import DemoProvider
+from agents.providers.gemini.provider import GeminiWire
+from agents.providers.mistral.provider import MistralWire
+from agents.providers.network import NetworkProvider, Wire
 from agents.providers.provider import Provider
+from agents.providers.responses.provider import ResponsesWire
 
-_BUILDERS: dict[Api, Callable[[str, ProviderConfig], Provider]] = {
-    "anthropic-messages": AnthropicProvider,
-    "demo": lambda name, config: DemoProvider(name),
+_WIRES: dict[Api, Callable[[str, ProviderConfig], Wire]] = {
+    "anthropic-messages": lambda name, config: AnthropicWire(config),
+    "openai-responses": lambda name, config: ResponsesWire(config),
+    "openai-chat": lambda name, config: ChatWire(name, config, vendor_for(name, config.base_url, config.dialect)),
+    "google-gemini": lambda name, config: GeminiWire(config),
+    "mistral": lambda name, config: MistralWire(config),
 }
 
 
-def build_provider(name: str, config: ProviderConfig) -> Provider:
+def needs_key(name: str, config: ProviderConfig) -> bool:
+    """Whether the provider can answer nothing without a key. Raises ValueError where its api is not known."""
+    api = api_of(name, config)
+    return api != "demo" and not _WIRES[api](name, config).keyless
+
+
+def build_provider(name: str, config: ProviderConfig, *, now: Callable[[], float] = time.time) -> Provider:
     """The provider called `name` in the config. Opens nothing; raises ValueError where its api is not known."""
-    return _BUILDERS[api_of(name, config)](name, config)
+    api = api_of(name, config)
+    if api == "demo":
+        return DemoProvider(name, now=now)
+    return NetworkProvider(name, config, _WIRES[api](name, config), now=now)

@@ -1,7 +1,8 @@
 """What a person writes about a model provider: one block under `providers`, keyed by the name models refer to.
 
 The name before the slash of `provider/model` picks the block; well-known names imply their wire. Limits of a model
-are not here: they are an agent's business (`agents.config`) over Clawgate's own table (`agents.providers.models`).
+stand under `models`, by `provider/model` or by the model's name alone, over Clawgate's own table
+(`agents.providers.models`).
 """
 
 import re
@@ -11,43 +12,119 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, Field, SecretStr, field_validator
 from pydantic.alias_generators import to_camel
 
-Api: TypeAlias = Literal["anthropic-messages", "demo"]
+from agents.providers.chat.vendors import VENDORS, vendor_for
+from agents.providers.models import Level, ThinkingStyle
+
+Api: TypeAlias = Literal["anthropic-messages", "openai-responses", "openai-chat", "google-gemini", "mistral", "demo"]
 APIS: tuple[Api, ...] = get_args(Api)
-IMPLIED: dict[str, Api] = {"anthropic": "anthropic-messages", "demo": "demo"}
+IMPLIED: dict[str, Api] = {
+    "anthropic": "anthropic-messages",
+    "openai": "openai-responses",
+    "google": "google-gemini",
+    "gemini": "google-gemini",
+    "mistral": "mistral",
+    "demo": "demo",
+    **{name: "openai-chat" for vendor in VENDORS.values() for name in vendor.names if name != "openai"},
+}
 """Provider names that need no `api`, nor a block in the config at all."""
+
+Price = Annotated[float, Field(ge=0)]
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile(r"[\x20-\x7e]*")
+
+
+ToolCalling: TypeAlias = Literal["native", "prompt"]
+
+
+class PricesConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+    """What a million tokens cost, in whatever currency you count in."""
+
+    input: Price = 0.0
+    """Read by the model, not from a cache."""
+    cache_read: Price = 0.0
+    """Read from the provider's cache."""
+    cache_write: Price = 0.0
+    """Written to the provider's cache, where it charges for that."""
+    output: Price = 0.0
+    """Written by the model, reasoning included."""
+
+
+class ModelConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+    """What you know of a model, over Clawgate's own table: for a new model, or where the table is wrong."""
+
+    window: Annotated[int, Field(ge=1024)] | None = None
+    """Its context window, in tokens."""
+    max_output: Annotated[int, Field(ge=16)] | None = None
+    """The longest answer it gives, in tokens."""
+    vision: bool | None = None
+    """Whether it takes pictures; one that does not gets a line of text in their place."""
+    thinking: tuple[Level, ...] | None = None
+    """The levels of thinking it may be asked for; none, and nothing is ever sent."""
+    thinking_style: ThinkingStyle | None = None
+    """How it is asked, where its wire has several ways: `adaptive`, `always`, `between_tools` or `budget` for
+    Anthropic, `level` or `budget` for Gemini."""
+    forced_tool: bool | None = None
+    """Whether `toolChoice` may demand a tool."""
+    tool_calling: ToolCalling | None = None
+    """`native`, or `prompt` for a model that takes no tools: they are described in the prompt then."""
+    prices: PricesConfig | None = None
+    """For the cost in logs, transcripts and metrics; none is counted without them."""
 
 
 class ProviderConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
     """One model provider."""
 
     api_key: SecretStr = SecretStr("")
-    """The key, best as `${NAME}` or `${file:path}`. While it is empty, this provider answers nothing."""
+    """The key, best as `${NAME}` or `${file:path}`. While it is empty, a provider that needs one answers nothing."""
+    api_keys: tuple[SecretStr, ...] = ()
+    """Further keys: chats are spread over all of them, and one that is refused rests while the others work."""
     api: Api | None = None
-    """The wire it speaks: `anthropic-messages` or `demo`. The names `anthropic` and `demo` imply theirs."""
+    """The wire it speaks: `anthropic-messages`, `openai-responses`, `openai-chat`, `google-gemini`, `mistral` or
+    `demo`. Known provider names imply theirs (docs/providers.md)."""
+    dialect: str | None = None
+    """Whose quirks an `openai-chat` server has, such as `deepseek`; where unset the provider's name says it, else the host
+    of `baseUrl`, else `generic` (docs/providers.md)."""
     base_url: str | None = None
-    """Where it is, http or https. For anthropic without `/v1`; `https://api.anthropic.com` where unset."""
+    """Where it is, http or https. With `/v1` for openai-*, without it for anthropic and mistral; the vendor's own
+    address where unset."""
+    tool_calling: ToolCalling = "native"
+    """`native`, or `prompt` for models that take no tools: they are described in the prompt then."""
     timeout_seconds: Annotated[float, Field(gt=0)] = 600
     """The longest one answer may take from asking to its end."""
+    first_byte_seconds: Annotated[float, Field(gt=0)] = 300
+    """The longest silence before an answer begins: models that think hard say nothing for minutes."""
     idle_seconds: Annotated[float, Field(gt=0)] = 120
     """The longest silence inside an answer that has begun. Long tool arguments come in one piece: a minute or more."""
     headers: dict[str, str] = {}
     """Headers to add, such as `anthropic-version` for a host that knows only an older one."""
 
-    @field_validator("api_key")
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys that are set, without the blanks around them, each once."""
+        keys = (key.get_secret_value().strip() for key in (self.api_key, *self.api_keys))
+        return tuple(dict.fromkeys(key for key in keys if key))
+
+    @field_validator("api_key", "api_keys")
     @classmethod
-    def _key_can_be_sent(cls, value: SecretStr) -> SecretStr:
-        if not _HEADER_VALUE.fullmatch(value.get_secret_value().strip()):
-            raise ValueError("an API key has only plain ASCII characters; was a placeholder left in?")
+    def _keys_can_be_sent(cls, value: SecretStr | tuple[SecretStr, ...]) -> SecretStr | tuple[SecretStr, ...]:
+        for key in value if isinstance(value, tuple) else (value,):
+            if not _HEADER_VALUE.fullmatch(key.get_secret_value().strip()):
+                raise ValueError("an API key has only plain ASCII characters; was a placeholder left in?")
         return value
 
     @field_validator("api", mode="before")
     @classmethod
     def _known_api(cls, value: object) -> object:
         if value is not None and value not in APIS:
-            raise ValueError(f"unknown api {value!r}: this release speaks {' and '.join(APIS)}")
+            raise ValueError(f"unknown api {value!r}: this release speaks {', '.join(APIS)}")
+        return value
+
+    @field_validator("dialect")
+    @classmethod
+    def _known_dialect(cls, value: str | None) -> str | None:
+        if value is not None:
+            vendor_for("", None, value)
         return value
 
     @field_validator("base_url")
@@ -74,8 +151,11 @@ class ProviderConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_
 
 
 def api_of(name: str, config: ProviderConfig) -> Api:
-    """The wire of the provider called `name`. Raises ValueError, with the fix, where neither says it."""
+    """The wire of the provider called `name`. Raises ValueError, with the fix, where neither says it, or where nothing
+    says the address of a server that has none of its own."""
     api = config.api or IMPLIED.get(name)
     if api is None:
         raise ValueError(f'providers.{name}: add "api:", one of {", ".join(APIS)}')
+    if api == "openai-chat" and not (config.base_url or vendor_for(name, None, config.dialect).base_url):
+        raise ValueError(f'providers.{name}: add "baseUrl:", such as https://models.example.com/v1')
     return api

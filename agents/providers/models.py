@@ -1,64 +1,99 @@
-"""What we know of models: windows, output limits, and which Claude refuses what.
+"""What we know of models: `models.yaml`, read once, under what the config says of them.
 
-A small table on purpose: numbers change monthly, so an agent's `contextWindow` and `maxTokens` override it. Prices are
-not here.
+An unknown model gets cautious limits, no pictures and no thinking settings. Which wire it speaks is its provider's
+business, not the model's.
 """
 
 import re
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, get_args
+
+Level: TypeAlias = Literal["off", "minimal", "low", "medium", "high", "xhigh", "max"]
+LEVELS: tuple[Level, ...] = get_args(Level)
+"""How hard a model may be asked to think, least first."""
+
+ThinkingStyle: TypeAlias = Literal["adaptive", "always", "between_tools", "budget", "level"]
+
+_TABLE = Path(__file__).with_name("models.yaml")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ModelLimits:
-    """Tokens. `known` is False where these are the cautious guess for a model that the table does not have."""
+class Prices:
+    """Of a million tokens each, in the currency of the config."""
 
-    window: int
-    max_output: int
+    input: float = 0.0
+    cache_read: float = 0.0
+    cache_write: float = 0.0
+    output: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelFacts:
+    """`known` is False where these are the cautious guess for a model that no table has. The members are described in
+    `models.yaml`; `thinking_style` is None for the newest way of its wire."""
+
+    window: int = 128_000
+    max_output: int = 8_192
+    vision: bool = False
+    thinking: tuple[Level, ...] = ()
+    thinking_style: ThinkingStyle | None = None
+    forced_tool: bool = True
+    prefill: bool = False
+    tools: bool = True
+    prices: Prices | None = None
     known: bool = True
 
 
-_CLAUDE_LARGE = ModelLimits(window=1_000_000, max_output=128_000)
-_CLAUDE_4_5 = ModelLimits(window=200_000, max_output=64_000)
-_UNKNOWN = ModelLimits(window=128_000, max_output=8_192, known=False)
-
-_LIMITS = {
-    "claude-fable-5-1": _CLAUDE_LARGE,
-    "claude-opus-5-5": _CLAUDE_LARGE,
-    "claude-opus-5": _CLAUDE_LARGE,
-    "claude-sonnet-5-5": _CLAUDE_LARGE,
-    "claude-sonnet-5": _CLAUDE_LARGE,
-    "claude-haiku-5-5": _CLAUDE_LARGE,
-    "claude-opus-4-8": _CLAUDE_LARGE,
-    "claude-sonnet-4-6": _CLAUDE_LARGE,
-    "claude-haiku-4-5": _CLAUDE_4_5,
-    "claude-sonnet-4-5": _CLAUDE_4_5,
-    "guide": ModelLimits(window=200_000, max_output=8_192),
-}
+UNKNOWN = ModelFacts(known=False)
 
 
-def limits_of(model: str) -> ModelLimits:
-    """The limits of a model, named without its provider; 128,000 and 8,192 where it is unknown."""
-    return _LIMITS.get(family_of(model), _UNKNOWN)
+@cache
+def facts_of(model: str) -> ModelFacts:
+    """What the shipped table has of a model, named without its provider."""
+    names = {family_of(model), family_of(model.rpartition("/")[2])}  # OpenRouter says vendor/model
+    for pattern, facts in _table():
+        if any(fnmatchcase(name, pattern) for name in names):
+            return facts
+    return UNKNOWN
 
 
 def family_of(model: str) -> str:
     """The model without its date: what made a thinking block is who may get it back."""
-    return re.sub(r"(?:[-@]20\d{6}|-latest)$", "", model)
+    return re.sub(r"(?:[-@]20\d{6}|-20\d\d-\d\d-\d\d|-latest)$", "", model)
 
 
-def accepts_forced_tool(model: str) -> bool:
-    """Whether `tool_choice` may demand a tool: Fable and Mythos from 5.1, Opus and Sonnet from 5.5 refuse."""
-    line, version = _claude(model)
-    refusing_from = {"fable": (5, 1), "mythos": (5, 1), "opus": (5, 5), "sonnet": (5, 5)}
-    return line not in refusing_from or version < refusing_from[line]
+def nearest(wanted: Level, levels: tuple[Level, ...]) -> Level | None:
+    """The level to ask for where `levels` may be: the wanted one, else the next below, else the lowest; None where a
+    model takes none."""
+    ranked = sorted(levels, key=LEVELS.index)
+    below = [level for level in ranked if LEVELS.index(level) <= LEVELS.index(wanted)]
+    if wanted != "off" and below == ["off"] and len(ranked) > 1:
+        return ranked[1]  # whoever asks for a little thinking does not get none
+    return below[-1] if below else ranked[0] if ranked else None
 
 
-def accepts_prefill(model: str) -> bool:
-    """Whether a request may end with an assistant message: Claude up to 4.5."""
-    line, version = _claude(model)
-    return not line or version <= (4, 5)
+@cache
+def _table() -> tuple[tuple[str, ModelFacts], ...]:
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    written: dict[str, dict[str, Any]] = yaml.load(_TABLE.read_bytes(), Loader=loader)
+    return tuple((name, _facts(told)) for names, told in written.items() for name in names.split("|"))
 
 
-def _claude(model: str) -> tuple[str, tuple[int, int]]:
-    found = re.fullmatch(r"claude-([a-z]+)-(\d{1,2})(?:-(\d{1,2}))?", family_of(model))
-    return (found[1], (int(found[2]), int(found[3] or 0))) if found else ("", (0, 0))
+def _facts(told: dict[str, Any]) -> ModelFacts:
+    # YAML 1.1 reads `off` as false.
+    levels: tuple[Level, ...] = tuple("off" if level is False else level for level in told.get("thinking", ()))
+    return ModelFacts(
+        window=told["window"],
+        max_output=told["maxOutput"],
+        vision=told.get("vision", False),
+        thinking=levels,
+        thinking_style=told.get("thinkingStyle"),
+        forced_tool=told.get("forcedTool", True),
+        prefill=told.get("prefill", False),
+        tools=told.get("tools", True),
+    )

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
 from agents.messages import AssistantMessage, Message, ToolCall
+from agents.providers.models import UNKNOWN, Level, ModelFacts
 from tools.tool import ToolSpec
 
 
@@ -33,14 +34,21 @@ ToolChoice: TypeAlias = Literal["auto", "none", "required"] | OneTool
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelRequest:
-    """What a model is asked. `messages` is repaired and ready; `model` is the name without its provider."""
+    """What a model is asked. `messages` is repaired and ready; `model` is the name without its provider.
+
+    `thinking` is one of the levels the model takes, or None to leave it to the model. `conversation` names the chat to
+    caches and key rings: the same from turn to turn, and nothing that tells who it is.
+    """
 
     model: str
+    facts: ModelFacts = UNKNOWN
     system: System
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...] = ()
     tool_choice: ToolChoice = "auto"
+    thinking: Level | None = None
     max_tokens: int = 8192
+    conversation: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

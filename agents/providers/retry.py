@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import structlog
 
 from agents.messages import AssistantMessage, ErrorKind, ModelError
+from agents.providers.health import Health
 from agents.providers.provider import Done, ModelEvent, ModelRequest, Provider
 
 ATTEMPTS_MAX = 4
@@ -24,7 +25,7 @@ BACKOFF_CAP_SECONDS = 30.0
 RETRY_AFTER_MAX_SECONDS = 60.0
 
 _BUSY: frozenset[ErrorKind] = frozenset({"overloaded", "server"})
-_OUR_FAULT: frozenset[ErrorKind] = frozenset({"invalid", "too_large"})
+_OUR_FAULT: frozenset[ErrorKind] = frozenset({"invalid", "too_large", "stale_thinking", "no_tools"})
 """Another model would get the same request: these are answered by changing it, not by asking elsewhere."""
 
 log = structlog.get_logger()
@@ -51,22 +52,30 @@ async def complete(
     clock: Callable[[], float] = time.monotonic,
     emit: Callable[[ModelEvent], None] | None = None,
     fallbacks: Sequence[tuple[Provider, ModelRequest]] = (),
+    health: Health | None = None,
 ) -> AssistantMessage:
     """The final message, good or an error; raises nothing but CancelledError.
 
     `deadline` is a moment of `clock`, in seconds. `fallbacks` are asked in order once a model is busy twice, or cannot
-    be used at all; each brings a request repaired for it.
+    be used at all; each brings a request repaired for it. What rests by `health` is passed over while another is awake.
     """
     asking = _Asking(deadline=deadline, sleep=sleep, random=random, clock=clock, emit=emit or _unseen)
-    message = await _insist(provider, request, asking, busy_max=BUSY_ATTEMPTS_MAX if fallbacks else ATTEMPTS_MAX)
-    for number, (other, its_request) in enumerate(fallbacks, start=1):
+    health = health or Health(clock=clock)
+    candidates = [(provider, request), *fallbacks]
+    awake = [(it, its) for it, its in candidates if not health.rests(it.name, its.model)] or candidates
+    for (asked, its_request), after in zip(awake, [*awake[1:], None], strict=True):
+        patience = BUSY_ATTEMPTS_MAX if after else ATTEMPTS_MAX
+        message = await _insist(asked, its_request, asking, busy_max=patience)
         error = message.error
-        if error is None or error.kind in _OUR_FAULT or clock() >= deadline:
-            break
-        log.warning("model_fallback", provider=other.name, model=its_request.model, instead_of=error.kind)
-        patience = ATTEMPTS_MAX if number == len(fallbacks) else BUSY_ATTEMPTS_MAX
-        message = await _insist(other, its_request, asking, busy_max=patience)
-    return message
+        if error is None:
+            health.answered(asked.name, its_request.model)
+        if error is None or error.kind in _OUR_FAULT:
+            return message
+        health.failed(asked.name, its_request.model)
+        if after is None or clock() >= deadline:
+            return message
+        log.warning("model_fallback", provider=after[0].name, model=after[1].model, instead_of=error.kind)
+    raise AssertionError("the loop returns at the last candidate")
 
 
 async def _insist(provider: Provider, request: ModelRequest, asking: _Asking, *, busy_max: int) -> AssistantMessage:

@@ -29,7 +29,7 @@ def _of_error(kind: ErrorKind) -> tuple[str, str]:
                 "I can't reach my model: its account needs attention. Please tell whoever runs this bot.",
                 "我暂时无法使用模型:模型账户需要处理,请告知机器人管理员。",
             )
-        case "invalid":
+        case "invalid" | "stale_thinking" | "no_tools":
             return (
                 "The model did not accept this request. Please try to say it differently.",
                 "模型没有接受这次请求,请换一种说法再试。",

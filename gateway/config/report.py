@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from agents.config import AgentConfig
+from agents.providers.catalog import needs_key
 from channels.feishu.config import FeishuAccount
 from gateway.config.checks import feishu_accounts
 from gateway.config.load import Loaded
@@ -67,14 +68,22 @@ def _webhook(name: str, account: FeishuAccount, public_url: str | None) -> str:
 def _providers(loaded: Loaded) -> Iterator[str]:
     config = loaded.config
     used = {model.partition("/")[0] for agent in config.agents.list for model in agent.model}
-    for name in sorted({*config.providers, *used}):
+    unused = {name: told for name, told in config.providers.items() if name not in used}
+    idle = sorted(name for name, told in unused.items() if not told.keys and needs_key(name, told))
+    for name in sorted({*config.providers, *used} - {*idle}):
         provider = config.provider(name)
         if (provider.api or name) == "demo":
             continue
         key: Key = ("providers", name, "apiKey")
-        has_key = bool(provider.api_key.get_secret_value().strip())
-        state = "key set" if has_key else f"no key — {advice(key, loaded.names)}"
+        if provider.keys:
+            state = "key set" if len(provider.keys) == 1 else f"{len(provider.keys)} keys set"
+        elif needs_key(name, provider):
+            state = f"no key — {advice(key, loaded.names)}"
+        else:
+            state = f"needs no key, at {provider.base_url or 'its usual address'}"
         yield f"provider {name}: {state if name in used else f'{state} (no agent uses it)'}"
+    if idle:
+        yield f"providers {', '.join(idle)}: no key, and no agent uses them"
 
 
 def _agent(agent: AgentConfig, loaded: Loaded) -> str:

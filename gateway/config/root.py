@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field, SecretStr, StringConstraints, field_valid
 from pydantic.alias_generators import to_camel
 
 from agents.config import AgentConfig, AgentDefaults
-from agents.providers.config import IMPLIED, ProviderConfig
+from agents.providers.config import IMPLIED, ModelConfig, ProviderConfig
 from channels.feishu.config import FeishuConfig
 from channels.queue import QueueConfig
 from gateway.limits import LimitsConfig
@@ -189,6 +189,8 @@ class Config(BaseModel, extra="forbid", strict=True, frozen=True, alias_generato
     """The chat platforms."""
     agents: AgentsConfig
     """The assistants."""
+    models: dict[str, ModelConfig] = {}
+    """What you know of models, by `provider/model` or by the model's name alone; prices, too."""
     bindings: tuple[BindingConfig, ...] = ()
     """Which agent answers which chats; without any, the first agent answers everything."""
     tools: ToolsConfig = ToolsConfig()

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from agents.config import AgentConfig, AgentDefaults
-from agents.providers.config import ProviderConfig
+from agents.providers.config import ModelConfig, ProviderConfig
 from channels.queue import QueueConfig
 from gateway.config.explain import unknown_key
 from gateway.config.problems import Findings, Key
@@ -55,6 +55,7 @@ class Sections:
     database: DatabaseConfig
     logging: LoggingConfig
     providers: dict[str, ProviderConfig]
+    models: dict[str, ModelConfig]
     channels: ChannelsConfig
     defaults: AgentDefaults
     agents: tuple[Agent, ...]
@@ -71,6 +72,7 @@ class Sections:
             database=self.database,
             logging=self.logging,
             providers=self.providers,
+            models=self.models,
             channels=self.channels,
             agents=AgentsConfig(defaults=self.defaults, list=tuple(agent.config for agent in self.agents)),
             bindings=tuple(binding for _, binding in self.bindings),
@@ -96,7 +98,8 @@ def read_sections(
         server=reader.section("server", ServerConfig),
         database=_settled_database(database, folder, home),
         logging=reader.section("logging", LoggingConfig),
-        providers=reader.providers(),
+        providers=reader.named("providers", ProviderConfig),
+        models=reader.named("models", ModelConfig),
         channels=reader.section("channels", ChannelsConfig),
         defaults=defaults,
         agents=tuple(_settled(agent, folder, home) for agent in agents),
@@ -142,11 +145,12 @@ class _SectionReader:
         read = None if data is None else self.reader.read(model, data, beneath(name))
         return model() if read is None else read
 
-    def providers(self) -> dict[str, ProviderConfig]:
-        data = self.data.get("providers")
+    def named(self, name: str, model: type[Section]) -> dict[str, Section]:
+        """A section of blocks under names of the user's own."""
+        data = self.data.get(name)
         if data is None:
             return {}
-        return self.reader.read(dict[str, ProviderConfig], data, beneath("providers")) or {}
+        return self.reader.read(dict[str, model], data, beneath(name)) or {}  # type: ignore[valid-type]
 
     def bindings(self) -> tuple[tuple[int, BindingConfig], ...]:
         found = []

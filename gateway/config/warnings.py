@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from agents.config import AgentConfig
+from agents.providers.catalog import needs_key
 from channels.feishu.config import warnings as feishu_warnings
 from gateway.config.checks import feishu_accounts
 from gateway.config.problems import Key, shown
@@ -50,7 +51,7 @@ def _providers(config: Config, names: Mapping[Key, tuple[str, ...]]) -> Iterator
     """Providers that an agent uses and that cannot answer without a key."""
     for name in sorted({model.partition("/")[0] for agent in config.agents.list for model in agent.model}):
         provider = config.provider(name)
-        if (provider.api or name) == "demo" or provider.api_key.get_secret_value().strip():
+        if provider.keys or not needs_key(name, provider):
             continue
         key = ("providers", name, "apiKey")
         users = ", ".join(a.id for a in config.agents.list if any(m.startswith(f"{name}/") for m in a.model))

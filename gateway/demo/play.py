@@ -14,10 +14,11 @@ from typing import Any
 from agents.events import ModelAnswered, ToolFinished, ToolStarted, TurnEvent, TurnStarted
 from agents.messages import Text, message_json
 from agents.prompt.system import render
-from agents.providers.anthropic.emulator import AnthropicEmulator
+from agents.providers.emulation.server import ModelEmulator
 from channels.feishu.emulator import FeishuEmulator
 from gateway.config.load import load
 from gateway.demo import story
+from gateway.demo.makers import MAKERS, Maker
 from gateway.gateway import Gateway
 from gateway.loopback import serve_on_loopback
 from gateway.store.opening import open_store
@@ -33,11 +34,11 @@ class Layer:
     round: int | None = None
 
 
-async def play() -> list[Layer]:
+async def play(maker: Maker = MAKERS["anthropic-messages"]) -> list[Layer]:
     """The layers of the reference case, in the order in which the message passes them."""
     layers: list[Layer] = []
     with tempfile.TemporaryDirectory(prefix="clawgate-demo-") as folder:
-        async with stage(Path(folder), layers) as (url, feishu, anthropic):
+        async with stage(Path(folder), layers, maker) as (url, feishu, model):
             event = feishu.text_event(story.ASKED, sender=story.SENDER, chat=story.CHAT, message_id=story.MESSAGE_ID)
             headers, body = feishu.encode(event)
             layers.append(Layer(name="event", data={"headers": headers, "body": body.decode(), "decrypted": event}))
@@ -45,12 +46,14 @@ async def play() -> list[Layer]:
             response.raise_for_status()
             (reply,) = await feishu.sent(1)
             layers.append(Layer(name="reply", data=asdict(reply)))
-        _insert_requests(layers, anthropic)
+        _insert_requests(layers, model)
     return layers
 
 
 @asynccontextmanager
-async def stage(folder: Path, layers: list[Layer]) -> AsyncIterator[tuple[str, FeishuEmulator, AnthropicEmulator]]:
+async def stage(
+    folder: Path, layers: list[Layer], maker: Maker = MAKERS["anthropic-messages"]
+) -> AsyncIterator[tuple[str, FeishuEmulator, ModelEmulator]]:
     """The emulators and the gateway, up and connected; yields the gateway's URL and both emulators."""
     feishu = FeishuEmulator(
         app_id=story.APP_ID,
@@ -61,18 +64,19 @@ async def stage(folder: Path, layers: list[Layer]) -> AsyncIterator[tuple[str, F
         bot_name="Clawgate",
     )
     feishu.users[story.SENDER] = story.SENDER_NAME
-    anthropic = AnthropicEmulator(story.model_script(), api_key=story.API_KEY)
+    model = maker.build(story.model_script(), story.API_KEY)
     story.lay_out(folder / "data" / "workspaces" / "coder")
-    async with serve_on_loopback(feishu.app) as feishu_url, serve_on_loopback(anthropic.app) as anthropic_url:
+    async with serve_on_loopback(feishu.app) as feishu_url, serve_on_loopback(model.app) as model_url:
         config = folder / "config.yaml"
-        config.write_text(story.config_yaml(feishu=feishu_url, anthropic=anthropic_url), encoding="utf-8")
+        provider = maker.provider_line(model_url, story.API_KEY)
+        config.write_text(story.config_yaml(feishu=feishu_url, model=maker.model, provider=provider), encoding="utf-8")
         loaded = load(config, {}).config
         store = open_store(loaded.database)
         gateway = Gateway(loaded, {}, store=store, emit=lambda event: note(event, layers))
         await gateway.start()
         try:
             async with serve_on_loopback(gateway.app) as url:
-                yield url, feishu, anthropic
+                yield url, feishu, model
                 await gateway.drain()
         finally:
             await gateway.close()
@@ -96,8 +100,8 @@ def note(event: TurnEvent, layers: list[Layer]) -> None:
             return
 
 
-def _insert_requests(layers: list[Layer], anthropic: AnthropicEmulator) -> None:
+def _insert_requests(layers: list[Layer], model: ModelEmulator) -> None:
     """Each request as the emulated provider received it, before its response."""
-    for number, received in enumerate(anthropic.requests, start=1):
+    for number, received in enumerate(model.requests, start=1):
         at = next(index for index, layer in enumerate(layers) if layer.name == "response" and layer.round == number)
         layers.insert(at, Layer(name="request", round=number, data=received.body))

@@ -13,6 +13,7 @@ from rich.syntax import Syntax
 from rich.text import Text
 
 from gateway import logs
+from gateway.demo.makers import MAKERS
 from gateway.demo.play import Layer, play
 
 TITLES = {
@@ -30,10 +31,10 @@ STYLES = {"tool_call": "yellow", "tool_result": "green", "request": "blue", "res
 LATER_MESSAGES_SHOWN = 2
 
 
-def run_demo(*, as_json: bool) -> None:
+def run_demo(*, as_json: bool, api: str) -> None:
     """Play and show. `as_json`: `{"layers": [{"name", "round", "data"}, …]}` on standard output."""
     logs.configure(level="warning", output="console", secrets=())
-    layers = asyncio.run(play())
+    layers = asyncio.run(play(MAKERS[api]))
     if as_json:
         document = {"layers": [asdict(layer) for layer in layers]}
         sys.stdout.write(json.dumps(document, ensure_ascii=False, indent=2, default=_plain) + "\n")

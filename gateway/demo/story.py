@@ -6,7 +6,7 @@ demo plays it, and so does the story test: what is shown is what is tested.
 
 from pathlib import Path
 
-from agents.providers.anthropic.script import Turn, calls, says
+from agents.providers.emulation.script import Turn, calls, says
 
 APP_ID = "cli_clawgatedemo0001"
 APP_SECRET = "demo-app-secret-not-a-real-one"
@@ -68,12 +68,13 @@ def lay_out(workspace: Path) -> None:
     (workspace / "requirements.txt").write_text("", encoding="utf-8")
 
 
-def config_yaml(*, feishu: str, anthropic: str) -> str:
-    """The user's file of the reference case, pointed at the emulators' base URLs."""
+def config_yaml(*, feishu: str, model: str, provider: str) -> str:
+    """The user's file of the reference case, pointed at the emulators. `provider` is the line of the model's provider,
+    the only one that differs from maker to maker, `model` how the agent names it."""
     return f"""\
 logging: {{ level: warning }}
 providers:
-  anthropic: {{ apiKey: {API_KEY}, baseUrl: "{anthropic}" }}
+  {provider}
 channels:
   feishu:
     appId: {APP_ID}
@@ -84,14 +85,13 @@ channels:
     allowFrom: [{SENDER}]
 agents:
   defaults:
-    model: anthropic/claude-sonnet-4-6
+    model: {model}
     systemPrompt: |
       你是一个全栈开发助手,擅长编写脚本和解释代码。
       用户当前通过飞书与你对话,请用中文回复。
   list:
     - id: coder
       name: 代码助手
-      model: anthropic/claude-sonnet-4-6
       workspaceDir: ./data/workspaces/coder
       tools: {{ allow: [read, write, edit, ls, exec, message] }}
       skills: {{ allow: [create-python-script] }}

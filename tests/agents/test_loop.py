@@ -27,7 +27,7 @@ from agents.outcome import Answered, Declined, LimitReached, ModelFailed, Outcom
 from tests.tools.bench import CALL, Bench, bench
 
 USER = UserMessage(content=(Text(text="go"),))
-LIMITS = LoopLimits(rounds=6, tool_calls=20, identical_failures=3, result_chars=1_000)
+LIMITS = LoopLimits(continuations=1, rounds=6, tool_calls=20, identical_failures=3, result_chars=1_000)
 
 
 def call(name: str, number: int = 1, raw: str | None = None, **arguments: Any) -> ToolCall:
@@ -106,7 +106,7 @@ async def test_text_ends_the_turn_and_is_left_to_the_finish(make: Callable[..., 
     run = make(answer("hello"))
     outcome = await run.go()
     assert isinstance(outcome, Answered)
-    assert (outcome.message.text, outcome.cut) == ("hello", False)
+    assert (outcome.text, outcome.cut) == ("hello", False)
     assert run.journal == []
 
 
@@ -161,10 +161,43 @@ async def test_a_failed_answer_is_not_journaled(make: Callable[..., Run], stop: 
     assert run.journal == []
 
 
-async def test_a_cut_text_is_delivered_and_said_to_be_cut(make: Callable[..., Run]) -> None:
-    outcome = await make(answer("half an answ", stop="max_tokens")).go()
+async def test_a_cut_text_is_continued_and_arrives_as_one(make: Callable[..., Run]) -> None:
+    run = make(answer("half an answ", stop="max_tokens"), answer("er, and the rest"))
+    outcome = await run.go()
+    assert isinstance(outcome, Answered)
+    assert (outcome.text, outcome.cut) == ("half an answer, and the rest", False)
+    assert [message.role for message in run.asked[1]] == ["user", "assistant", "user"]
+    assert [type(message).__name__ for message in run.journal] == ["AssistantMessage"]
+
+
+async def test_a_text_that_is_cut_again_and_again_is_delivered_and_said_to_be_cut(make: Callable[..., Run]) -> None:
+    outcome = await make(answer("one ", stop="max_tokens"), answer("two", stop="max_tokens")).go()
+    assert isinstance(outcome, Answered)
+    assert (outcome.text, outcome.cut) == ("one two", True)
+
+
+async def test_where_the_continuation_fails_what_was_said_is_delivered(make: Callable[..., Run]) -> None:
+    failed = answer(stop="error", error=ModelError(kind="server", summary="", retryable=True))
+    for then in (failed, answer(stop="refusal"), answer(""), answer(stop="max_tokens")):
+        outcome = await make(answer("the first half", stop="max_tokens"), then).go()
+        assert isinstance(outcome, Answered)
+        assert (outcome.message, outcome.text, outcome.cut) == (None, "the first half", True)
+
+
+async def test_a_full_window_is_not_asked_to_go_on(make: Callable[..., Run]) -> None:
+    run = make(answer("half", stop="context_window"))
+    outcome = await run.go()
     assert isinstance(outcome, Answered)
     assert outcome.cut
+    assert len(run.asked) == 1
+
+
+async def test_a_restart_in_the_middle_of_a_long_answer_goes_on_with_it(make: Callable[..., Run]) -> None:
+    run = make(answer("second half"))
+    outcome = await run.go([answer("first half, ", stop="max_tokens")], interrupted=True)
+    assert isinstance(outcome, Answered)
+    assert outcome.text == "first half, second half"
+    assert run.asked[0][-1].role == "user"
 
 
 async def test_a_cut_call_is_not_run_but_answered_once(make: Callable[..., Run]) -> None:
@@ -189,7 +222,7 @@ async def test_a_pause_goes_on_unchanged_and_not_for_ever(make: Callable[..., Ru
     run = make(pause, answer("done"))
     assert isinstance(await run.go(), Answered)
     assert run.asked[1][-1] is pause
-    limits = LoopLimits(rounds=20, tool_calls=20, identical_failures=3, result_chars=100)
+    limits = LoopLimits(continuations=1, rounds=20, tool_calls=20, identical_failures=3, result_chars=100)
     assert await make(*[pause] * 9, limits=limits).go() == LimitReached(limit="pauses")
 
 
@@ -214,7 +247,7 @@ async def test_the_same_call_failing_again_and_again_ends_the_turn_and_another_o
 
 
 async def test_beyond_the_calls_of_a_turn_the_model_is_told_to_answer(make: Callable[..., Run]) -> None:
-    limits = LoopLimits(rounds=6, tool_calls=2, identical_failures=9, result_chars=1_000)
+    limits = LoopLimits(continuations=1, rounds=6, tool_calls=2, identical_failures=9, result_chars=1_000)
     run = make(answer(*(call("ls", number) for number in range(4))), answer("well"), limits=limits)
     assert isinstance(await run.go(), Answered)
     assert ["TOOL_CALLS_EXHAUSTED" in said(result) for result in run.results] == [False, False, True, True]
@@ -300,7 +333,7 @@ async def test_failures_pauses_and_cuts_before_a_restart_count_after_it(make: Ca
     cut = answer(call("write", file_path="a", content="x"), stop="max_tokens")
     assert await make(cut).go([cut]) == LimitReached(limit="cut")
     pauses = [answer("…", stop="pause")] * 5
-    limits = LoopLimits(rounds=20, tool_calls=20, identical_failures=3, result_chars=100)
+    limits = LoopLimits(continuations=1, rounds=20, tool_calls=20, identical_failures=3, result_chars=100)
     assert await make(*pauses, limits=limits).go(pauses) == LimitReached(limit="pauses")
 
 

@@ -19,11 +19,12 @@ from agents.messages import (
     UserMessage,
     Wire,
 )
-from agents.providers.anthropic.block_rules import Refusal
+from agents.pictures import IMAGES_MAX
 from agents.providers.anthropic.request import wire_request
 from agents.providers.anthropic.rules import check_body
 from agents.providers.anthropic.script import thinking_block
-from agents.repair import IMAGES_MAX, repair
+from agents.providers.emulation.server import Refusal
+from agents.repair import repair
 from tests.agents.histories import API, OTHER, broken_histories
 from tests.agents.providers.requests import MODEL, PIXEL, asking, assistant, call, result, user
 from tools.tool import Image
@@ -294,3 +295,20 @@ def test_anthropic_takes_a_loop_in_progress_too(messages: list[Message]) -> None
 def test_without_repair_the_rules_bite() -> None:
     with pytest.raises(Refusal):
         check_body(wire_request(asking(user("a"), assistant(call("1")), user("b"))))
+
+
+def test_what_is_bound_to_nothing_outlives_its_turn_and_still_goes_to_its_maker_alone() -> None:
+    signed = Wire(api="google-gemini", family="gemini-3-flash", kind="thought_signature", data="c2ln")
+    spoken = spoke(replace(Text(text="Looking."), wire=signed), thought())
+    history = (user("a"), spoken, user("b"))
+    kept = repair(history, api="google-gemini", family="gemini-3-flash")
+    assert kept[1] == spoke(replace(Text(text="Looking."), wire=signed))
+    for api, family in (("google-gemini", "gemini-2.5-pro"), (API, MODEL), ("google-gemini", "")):
+        assert repair(history, api=api, family=family)[1] == spoke(Text(text="Looking."))
+
+
+def test_a_model_that_does_not_see_reads_a_line_in_the_place_of_a_picture() -> None:
+    picture = Image(media_type="image/png", data=PIXEL, name="dot.png")
+    history = (replace(user("look"), content=(Text(text="look"), picture)),)
+    assert said(repair(history, api=API, family=MODEL, images_max=0)[0]) == "look|[image: dot.png]"
+    assert repair(history, api=API, family=MODEL) is history

@@ -20,7 +20,7 @@ import uvloop
 from starlette.types import Receive, Scope, Send
 
 from agents.providers.anthropic.emulator import AnthropicEmulator
-from agents.providers.anthropic.script import Turn, calls, says
+from agents.providers.emulation.script import Turn, calls, says
 from channels.feishu.emulator_events import Known
 from gateway.loopback import serve_on_loopback
 from tests.running import ALICE, SECRETS, feishu_emulator

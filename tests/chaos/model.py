@@ -8,7 +8,9 @@ import random
 from collections import Counter
 from typing import Any
 
-from agents.providers.anthropic.script import Reply, Turn, call_block, says, text_block
+from agents.providers.anthropic.script import Turn, call_block, text_block
+from agents.providers.emulation.script import says
+from agents.providers.emulation.server import Reply
 from tests.chaos.ledger import Wish, running
 
 EFFECTS = "effects.txt"

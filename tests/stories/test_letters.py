@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.providers.anthropic.script import says
+from agents.providers.emulation.script import says
 from gateway.store.letters import dead_letters, replay
 from tests.running import SECRETS, Running, running
 from tests.stories.test_process import ask

@@ -15,7 +15,8 @@ import httpx
 import pytest
 
 from agents.providers.anthropic.emulator import AnthropicEmulator
-from agents.providers.anthropic.script import Turn, calls, says, text_block
+from agents.providers.anthropic.script import Turn, text_block
+from agents.providers.emulation.script import calls, says
 from channels.feishu.emulator import FeishuEmulator
 from gateway.loopback import serve_on_loopback
 from tests.running import ALICE, ALICE_CHAT, SECRETS, config_text, feishu_emulator

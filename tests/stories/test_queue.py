@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from agents.providers.anthropic.script import Turn, calls, says, text_block
+from agents.providers.anthropic.script import Turn, text_block
+from agents.providers.emulation.script import calls, says
 from gateway.config.root import DatabaseConfig
 from gateway.store.opening import open_store
 from tests.running import ALICE, ALICE_CHAT, GROUP, Running, running

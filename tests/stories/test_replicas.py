@@ -9,7 +9,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from agents.providers.anthropic.script import Turn, calls, says, text_block
+from agents.providers.anthropic.script import Turn, text_block
+from agents.providers.emulation.script import calls, says
 from gateway.config.load import load
 from gateway.gateway import Gateway
 from gateway.loopback import serve_on_loopback

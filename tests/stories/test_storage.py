@@ -12,7 +12,7 @@ import httpx
 import psycopg
 import pytest
 
-from agents.providers.anthropic.script import calls, says
+from agents.providers.emulation.script import calls, says
 from gateway.store.migrate import DatabaseUnusable
 from gateway.store.store import StoreUnavailable
 from tests.postgres import PostgresServer, postgres_server

@@ -4,8 +4,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from agents.providers.anthropic.script import says
+import pytest
+
+from agents.providers.emulation.script import says
 from gateway.demo import story
+from gateway.demo.makers import MAKERS, Maker
 from gateway.demo.play import Layer, play, stage
 
 SIX_TOOLS = ["read", "write", "edit", "ls", "exec", "message"]
@@ -89,3 +92,25 @@ async def test_the_demo_shows_every_layer_in_the_order_of_the_message() -> None:
     called = [layer.data["name"] for layer in layers if layer.name == "tool_call"]
     assert called == ["read", "ls", "write"]
     assert "encrypt" in json.loads(layers[0].data["body"])
+
+
+@pytest.mark.parametrize("maker", MAKERS.values(), ids=MAKERS.keys())
+async def test_every_wire_tells_the_same_story_from_the_same_config_but_one_line(tmp_path: Path, maker: Maker) -> None:
+    layers: list[Layer] = []
+    async with stage(tmp_path, layers, maker) as (url, feishu, model):
+        door = f"{url}/webhooks/feishu/default"
+        event = feishu.text_event(story.ASKED, sender=story.SENDER, chat=story.CHAT, message_id=story.MESSAGE_ID)
+        await feishu.push(door, event)
+        (reply,) = await feishu.sent(1)
+        assert (reply.reply_to, reply.text) == (story.MESSAGE_ID, story.ANSWER)
+        written = tmp_path / "data" / "workspaces" / "coder" / story.SCRIPT_NAME
+        assert written.read_text(encoding="utf-8") == story.SCRIPT
+        called = [layer.data["name"] for layer in layers if layer.name == "tool_call"]
+        assert called == ["read", "ls", "write"]
+        assert ["tools" in received.body for received in model.requests] == [maker is not MAKERS["prompt"]] * 4
+
+        model.script = [says("不客气!")]
+        await feishu.push(door, feishu.text_event("谢谢", sender=story.SENDER, chat=story.CHAT, message_id="om_2"))
+        await feishu.sent(2)
+        assert feishu.messages[1].text == "不客气!"
+        assert [received.refusal for received in model.requests] == [None] * 5

@@ -1,4 +1,4 @@
-"""What Anthropic's Messages API refuses about one block, and the refusal itself.
+"""What Anthropic's Messages API refuses about one block.
 
 Thinking is checked against `signature_of`, with which the emulator signs what it thinks: changed by a byte, it is
 refused as the real one refuses it. How blocks must follow each other is in `message_rules`.
@@ -10,6 +10,8 @@ import hashlib
 import re
 from collections.abc import Collection
 from typing import Any, NoReturn
+
+from agents.providers.emulation.server import Refusal
 
 IMAGE_CHARS_MAX = 5 * 1024 * 1024
 
@@ -34,16 +36,6 @@ _IMAGE_HEADS = {
     "image/gif": b"GIF8",
     "image/webp": b"RIFF",
 }
-
-
-class Refusal(Exception):
-    """The request is refused as malformed."""
-
-    def __init__(self, status: int, type_: str, message: str) -> None:
-        super().__init__(message)
-        self.status = status
-        self.type = type_
-        self.message = message
 
 
 def refuse(message: str) -> NoReturn:

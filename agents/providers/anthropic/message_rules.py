@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 from agents.providers.anthropic.block_rules import ROLES, check_block, closed, refuse
-from agents.providers.models import accepts_prefill
+from agents.providers.models import facts_of
 
 MESSAGES_MAX = 100_000
 
@@ -114,7 +114,7 @@ def _check_end(messages: list[dict[str, Any]], model: str) -> None:
     blocks = _as_blocks(last["content"])
     if blocks and blocks[-1]["type"] in ("server_tool_use", "web_search_tool_result"):
         return  # a paused turn is sent back to be continued
-    if not accepts_prefill(model):
+    if not facts_of(model).prefill:
         refuse("This model does not support assistant message prefill. The conversation must end with a user message.")
     if blocks and blocks[-1]["type"] == "text" and blocks[-1]["text"] != blocks[-1]["text"].rstrip():
         refuse("messages: final assistant content cannot end with trailing whitespace")

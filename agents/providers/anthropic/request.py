@@ -5,13 +5,13 @@ last block, which moves along within a tool loop. Blocks are built from our own 
 the server refuses members it does not know.
 """
 
-import hashlib
-import re
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from agents.messages import AssistantMessage, Message, Opaque, Text, Thinking, ToolCall, ToolResultMessage, UserMessage
-from agents.providers.models import accepts_forced_tool, limits_of
+from agents.providers.anthropic.thinking import thinking_members
+from agents.providers.choice import settled
+from agents.providers.ids import wire_id, wire_name
 from agents.providers.provider import ModelRequest, OneTool, System
 from agents.providers.wellformed import well_formed, well_formed_json
 from tools.tool import Image, ToolSpec
@@ -27,7 +27,7 @@ def wire_request(request: ModelRequest) -> dict[str, Any]:
     """The body of `POST /v1/messages`, without `stream`."""
     body: dict[str, Any] = {
         "model": request.model,
-        "max_tokens": _max_tokens(request),
+        "max_tokens": min(request.max_tokens, request.facts.max_output) if request.facts.known else request.max_tokens,
         "messages": _messages(request.messages),
     }
     if system := _system(request.system):
@@ -40,12 +40,8 @@ def wire_request(request: ModelRequest) -> dict[str, Any]:
         # An agent that has lost its tools: a history with calls is refused unless a tool is declared.
         body["tools"] = [{"name": wire_name(called), "input_schema": {"type": "object", "properties": {}}}]
         body["tool_choice"] = {"type": "none"}
-    return body
-
-
-def _max_tokens(request: ModelRequest) -> int:
-    limits = limits_of(request.model)
-    return min(request.max_tokens, limits.max_output) if limits.known else request.max_tokens
+    forced = body.get("tool_choice", {}).get("type") in ("any", "tool")
+    return body | thinking_members(request, forced=forced)
 
 
 def _system(system: System) -> list[Block]:
@@ -71,13 +67,14 @@ def _tools(tools: Sequence[ToolSpec]) -> list[Block]:
 
 
 def _tool_choice(request: ModelRequest) -> Block | None:
-    """None is `auto`, the server's default, also where this model cannot be forced or the tool is not offered."""
-    match request.tool_choice:
+    """None is `auto`, the server's default."""
+    refused = "" if request.facts.forced_tool else "this model cannot be forced to call a tool"
+    match settled(request, required=refused, named=refused):
         case "none":
             return {"type": "none"}
-        case "required" if accepts_forced_tool(request.model):
+        case "required":
             return {"type": "any"}
-        case OneTool(name=name) if accepts_forced_tool(request.model) and name in {tool.name for tool in request.tools}:
+        case OneTool(name=name):
             return {"type": "tool", "name": name}
         case _:
             return None
@@ -181,15 +178,3 @@ def _result_block(message: ToolResultMessage) -> Block:
 def _first_call(messages: Sequence[Message]) -> str | None:
     calls = (call for message in messages if isinstance(message, AssistantMessage) for call in message.calls)
     return next((call.name for call in calls), None)
-
-
-def wire_id(call_id: str) -> str:
-    """The id as it is where the wire takes it; else one made from it, the same for the call and its result."""
-    if re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", call_id):
-        return call_id
-    return "call_" + hashlib.sha256(call_id.encode("utf-8", "surrogatepass")).hexdigest()[:24]
-
-
-def wire_name(name: str) -> str:
-    """A model may have called a tool by a name that the wire refuses; what it is told stays close to that."""
-    return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64] or "unknown"

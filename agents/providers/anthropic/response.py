@@ -6,7 +6,6 @@ Unknown events, deltas and blocks are passed over or kept opaque, for the protoc
 """
 
 import json
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,13 +23,16 @@ from agents.messages import (
     Wire,
 )
 from agents.providers.anthropic.request import API
+from agents.providers.arguments import parse_arguments
+from agents.providers.errors import BadStream
+from agents.providers.growing import Growing
+from agents.providers.ids import CallIds
 from agents.providers.models import family_of
 from agents.providers.provider import ModelEvent, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallEnd, ToolCallStart
-from agents.providers.wellformed import split_half, well_formed
+from agents.providers.usage import count
 
 ANSWER_CHARS_MAX = 8_000_000
 """No model writes this much; a server that does is broken."""
-ARGUMENT_DEPTH_MAX = 64
 
 _STOP_REASONS: dict[str, StopReason] = {
     "end_turn": "end_turn",
@@ -44,29 +46,18 @@ _STOP_REASONS: dict[str, StopReason] = {
 }
 
 
-class BadStream(Exception):
-    """The answer could not be read, or ended before its end."""
-
-
 @dataclass(slots=True)
 class _Block:
-    """A block under way. `start` is what opened it; `text` is what its deltas added."""
+    """A block under way. `start` is what opened it; `body` is what its deltas added."""
 
     start: dict[str, Any]
-    text: str = ""
+    body: Growing = field(default_factory=Growing)
     signature: str = ""
-    held: str = ""
     call: ToolCall | None = None
 
     @property
     def type(self) -> str:
         return str(self.start.get("type"))
-
-    def add(self, text: str) -> str:
-        """Take more text and return what of it may be shown: half an emoji waits for its other half."""
-        self.text += text
-        shown, self.held = split_half(self.held + text)
-        return well_formed(shown)
 
 
 @dataclass(slots=True)
@@ -79,7 +70,7 @@ class Assembly:
     whole: bool = False
     response_id: str | None = None
     _blocks: dict[int, _Block] = field(default_factory=dict)
-    _call_ids: set[str] = field(default_factory=set)
+    _call_ids: CallIds = field(default_factory=CallIds)
     _stop_reason: str | None = None
     _usage: dict[str, Any] = field(default_factory=dict)
     _chars: int = 0
@@ -118,17 +109,10 @@ class Assembly:
                 block.signature = _text(start, "signature")
                 yield from self._show(index, block, _text(start, "thinking"))
             case "tool_use":
-                call_id, name = self._unique(_text(start, "id"), index), _text(start, "name")
+                call_id = self._call_ids.unique(_text(start, "id"), answer=self.response_id, place=index)
+                name = _text(start, "name")
                 block.start = {**start, "id": call_id, "name": name}
                 yield ToolCallStart(index=index, id=call_id, name=name)
-
-    def _unique(self, call_id: str, index: int) -> str:
-        """Calls are paired by id, so within one answer no two share one and none is without."""
-        call_id = call_id or f"call_{self.response_id or 'x'}_{index}"
-        if call_id in self._call_ids:
-            call_id = f"{call_id}_{index}"
-        self._call_ids.add(call_id)
-        return call_id
 
     def _extend(self, index: int, delta: dict[str, Any]) -> Iterator[ModelEvent]:
         block = self._blocks.get(index)
@@ -150,7 +134,7 @@ class Assembly:
         self._chars += len(text)
         if self._chars > ANSWER_CHARS_MAX:
             raise BadStream("the answer has no end")
-        shown = block.add(text)
+        shown = block.body.add(text)
         if not shown:
             return
         match block.type:
@@ -165,7 +149,7 @@ class Assembly:
         block = self._blocks.get(index)
         if block is None or block.call is not None or block.type != "tool_use":
             return
-        raw = well_formed(block.text)
+        raw = block.body.text
         given = block.start.get("input")
         if not raw and isinstance(given, dict) and given:  # compatible servers may send the whole input at once
             raw = json.dumps(given, ensure_ascii=False)
@@ -195,7 +179,7 @@ class Assembly:
 
     def failed(self, error: ModelError, reason: StopReason = "error") -> AssistantMessage:
         """What was said before it broke, without calls and thinking, for neither is sure to be whole."""
-        texts = (Text(text=well_formed(block.text)) for block in self._blocks.values() if block.type == "text")
+        texts = (Text(text=block.body.text) for block in self._blocks.values() if block.type == "text")
         return self._message(tuple(part for part in texts if part.text.strip()), reason, error)
 
     def _message(
@@ -214,7 +198,7 @@ class Assembly:
         )
 
     def _part(self, block: _Block) -> Iterator[AssistantPart]:
-        text = well_formed(block.text)
+        text = block.body.text
         match block.type:
             case "text":
                 if text:
@@ -234,51 +218,15 @@ class Assembly:
         return Wire(api=API, family=family_of(self.model), kind=kind, data=data)
 
 
-def parse_arguments(raw: str) -> dict[str, Any] | None:
-    """The arguments as an object; None where they are not one. Nothing is repaired by guessing.
-
-    What strict JSON cannot carry back (NaN, infinities, lone surrogates, absurd depth) counts as broken.
-    """
-    if not raw.strip():
-        return {}
-    try:
-        value = json.loads(raw, parse_constant=_refuse)
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) and _carriable(value, ARGUMENT_DEPTH_MAX) else None
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is not JSON")
-
-
-def _carriable(value: Any, depth: int) -> bool:
-    match value:
-        case dict():
-            return depth > 0 and all(_carriable(key, depth) and _carriable(it, depth - 1) for key, it in value.items())
-        case list():
-            return depth > 0 and all(_carriable(item, depth - 1) for item in value)
-        case float():
-            return math.isfinite(value)
-        case str():
-            return not any("\ud800" <= char <= "\udfff" for char in value) if not value.isascii() else True
-        case _:
-            return True
-
-
 def _usage(usage: dict[str, Any]) -> Usage:
     details = usage.get("output_tokens_details")
     return Usage(
-        input=_count(usage.get("input_tokens")),
-        cache_read=_count(usage.get("cache_read_input_tokens")),
-        cache_write=_count(usage.get("cache_creation_input_tokens")),
-        output=_count(usage.get("output_tokens")),
-        reasoning=_count(details.get("thinking_tokens")) if isinstance(details, dict) else 0,
+        input=count(usage.get("input_tokens")),
+        cache_read=count(usage.get("cache_read_input_tokens")),
+        cache_write=count(usage.get("cache_creation_input_tokens")),
+        output=count(usage.get("output_tokens")),
+        reasoning=count(details.get("thinking_tokens")) if isinstance(details, dict) else 0,
     )
-
-
-def _count(value: object) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 
 
 def _given(usage: object) -> dict[str, Any]:

@@ -10,9 +10,11 @@ from typing import Any
 
 import orjson
 
-from agents.providers.anthropic.block_rules import Refusal, check_text, closed, refuse
+from agents.providers.anthropic.block_rules import check_text, closed, refuse
 from agents.providers.anthropic.message_rules import check_messages, marks_of
-from agents.providers.models import accepts_forced_tool, limits_of
+from agents.providers.anthropic.thinking_rules import check_thinking
+from agents.providers.emulation.server import Refusal
+from agents.providers.models import facts_of
 
 BODY_BYTES_MAX = 32 * 1024 * 1024
 VERSIONS = frozenset({"2023-01-01", "2023-06-01", "2026-10-21"})
@@ -102,14 +104,15 @@ def check_body(body: dict[str, Any], is_model: Callable[[str], bool] = lambda na
     _check_numbers(body)
     if not is_model(model):
         raise Refusal(404, "not_found_error", f"model: {model}")
-    limits = limits_of(model)
-    if limits.known and body["max_tokens"] > limits.max_output:
+    facts = facts_of(model)
+    if facts.known and body["max_tokens"] > facts.max_output:
         allowed = f"which is the maximum allowed number of output tokens for {model}"
-        refuse(f"max_tokens: {body['max_tokens']} > {limits.max_output}, {allowed}")
+        refuse(f"max_tokens: {body['max_tokens']} > {facts.max_output}, {allowed}")
     _check_system(body)
     names = _check_tools(body)
     _check_tool_choice(body, names, model)
     check_messages(body.get("messages"), model, has_tools=bool(names))
+    check_thinking(body, facts)
     _check_marks(body)
 
 
@@ -216,7 +219,7 @@ def _check_tool_choice(body: dict[str, Any], names: list[str], model: str) -> No
     if not isinstance(kind, str) or kind not in _CHOICES:
         refuse("tool_choice: Input tag does not match any of the expected tags: 'auto', 'any', 'tool', 'none'")
     closed(choice, _CHOICES[kind], f"tool_choice.{kind}")
-    if kind in ("any", "tool") and not accepts_forced_tool(model):
+    if kind in ("any", "tool") and not facts_of(model).forced_tool:
         refuse('tool_choice: type "tool" and "any" are not supported for this model')
     if kind == "tool" and choice.get("name") not in names:
         refuse(f"tool_choice: Tool '{choice.get('name')}' not found in provided tools")

@@ -1,69 +1,75 @@
-"""What an emulated Claude says: replies as plain data, and the events in which a reply is streamed.
+"""What only Claude says: answers in Anthropic's own blocks, and the events in which any answer is streamed.
 
-A script is a list of these, or a function from the request's body to one. Pure: how bytes travel, and how they fail to,
-is the emulator's part.
+Answers that any vendor could give are scripted in `agents.providers.emulation.script`. Pure: how bytes travel, and how
+they fail to, is the emulator's part.
 """
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from dataclasses import dataclass, field, fields
+from typing import Any, TypeAlias
 
+from agents.messages import Usage
 from agents.providers.anthropic.block_rules import signature_of
-
-PIECE_CHARS = 12
+from agents.providers.emulation import script
+from agents.providers.emulation.script import Accident, pieces
 
 Block: TypeAlias = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Turn:
+class Turn(Accident):
     """One answer. Without `stop_reason` it is `tool_use` where there is a call, else `end_turn`."""
 
     blocks: tuple[Block, ...]
     stop_reason: str | None = None
-    usage: Mapping[str, int] = field(default_factory=dict)
+    usage: Mapping[str, Any] = field(default_factory=dict)
     """Members of `usage` to replace, such as `cache_read_input_tokens`."""
-    cut_after: int | None = None
-    """After so many events the stream goes wrong, in the way that `then` names."""
-    then: Literal["end", "reset", "stall", "error"] = "end"
-    """`end`: the body ends as if whole. `reset`: the connection breaks. `stall`: silence. `error`: an error event."""
-    error_type: str = "overloaded_error"
-    chunk_bytes: int | None = None
-    """Send the stream in pieces of this size, across events and characters."""
-    pause_seconds: float = 0.0
-    """Silence before each piece."""
-    noise: bool = False
-    """Mix in events, deltas and blocks that do not exist yet."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Fault:
-    """An answer that is none. With `body` those words are sent as they are, else Anthropic's error object."""
-
-    status: int
-    type: str = "api_error"
-    message: str = "Internal server error"
-    error_code: str | None = None
-    headers: Mapping[str, str] = field(default_factory=dict)
-    body: str | None = None
-    content_type: str = "application/json"
+_STOPS: dict[script.Stop, str] = {
+    "length": "max_tokens",
+    "refusal": "refusal",
+    "filter": "refusal",
+    "context": "model_context_window_exceeded",
+}
 
 
-Reply: TypeAlias = Turn | Fault
+def rendered(turn: Accident) -> Turn:
+    """A turn as anybody writes it, in Anthropic's blocks; one that is in them already as it is."""
+    match turn:
+        case Turn():
+            return turn
+        case script.Turn():
+            accident = {member.name: getattr(turn, member.name) for member in fields(Accident)}
+            return Turn(
+                blocks=tuple(_block(part) for part in turn.parts),
+                stop_reason=_STOPS[turn.stop] if turn.stop else None,
+                usage=_usage(turn.usage) if turn.usage else {},
+                **accident,
+            )
+        case _:
+            raise TypeError(f"not an answer of Anthropic's: {type(turn).__name__}")
 
-HTML_200 = Fault(status=200, body="<!doctype html><title>Sign in</title>", content_type="text/html")
+
+def _block(part: script.Say | script.Think | script.Call) -> Block:
+    match part:
+        case script.Say(text=text):
+            return text_block(text)
+        case script.Think(text=text, shown=shown):
+            return thinking_block(text, shown=shown)
+        case script.Call():
+            return call_block(part.name, dict(part.arguments), id=part.id, raw=part.raw)
 
 
-def says(text: str) -> Turn:
-    """A plain answer."""
-    return Turn(blocks=(text_block(text),))
-
-
-def calls(*made: tuple[str, dict[str, Any]], before: str = "") -> Turn:
-    """Tool calls, as (name, input), with words before them if there are any."""
-    blocks = [text_block(before)] if before else []
-    return Turn(blocks=(*blocks, *(call_block(name, arguments) for name, arguments in made)))
+def _usage(usage: Usage) -> dict[str, Any]:
+    return {
+        "input_tokens": usage.input,
+        "cache_creation_input_tokens": usage.cache_write,
+        "cache_read_input_tokens": usage.cache_read,
+        "output_tokens": usage.output,
+        "output_tokens_details": {"thinking_tokens": usage.reasoning},
+    }
 
 
 def text_block(text: str) -> Block:
@@ -140,24 +146,20 @@ def _block_events(index: int, block: Block, raw: str | None, *, noise: bool) -> 
     match block["type"]:
         case "text":
             opened = block | {"text": ""}
-            deltas = [{"type": "text_delta", "text": piece} for piece in _pieces(block["text"])]
+            deltas = [{"type": "text_delta", "text": piece} for piece in pieces(block["text"])]
         case "thinking":
             opened = block | {"thinking": "", "signature": ""}
-            deltas = [{"type": "thinking_delta", "thinking": piece} for piece in _pieces(block["thinking"])]
+            deltas = [{"type": "thinking_delta", "thinking": piece} for piece in pieces(block["thinking"])]
             deltas = [*deltas, {"type": "signature_delta", "signature": block["signature"]}]
         case "tool_use":
             opened = block | {"input": {}, "caller": {"type": "direct"}}
             streamed = raw if raw is not None else json.dumps(block["input"], ensure_ascii=False)
             # The real server opens with an empty piece, and sends nothing more for a call without arguments.
-            pieces = ["", *(_pieces(streamed) if streamed != "{}" else [])]
-            deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in pieces]
+            told = ["", *(pieces(streamed) if streamed != "{}" else [])]
+            deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in told]
     yield {"type": "content_block_start", "index": index, "content_block": opened}
     if noise:
         yield {"type": "content_block_delta", "index": index, "delta": {"type": "scent_delta", "scent": "pine"}}
     for delta in deltas:
         yield {"type": "content_block_delta", "index": index, "delta": delta}
     yield {"type": "content_block_stop", "index": index}
-
-
-def _pieces(text: str) -> list[str]:
-    return [text[at : at + PIECE_CHARS] for at in range(0, len(text), PIECE_CHARS)]

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from agents.messages import AssistantMessage, Message, Text, ToolCall, ToolResultMessage, UserMessage
+from agents.providers.models import facts_of
 from agents.providers.provider import Done, ModelEvent, ModelRequest, Provider, System, ToolChoice
 from tools.tool import ToolSpec
 
@@ -56,6 +57,7 @@ def asking(
 ) -> ModelRequest:
     return ModelRequest(
         model=model,
+        facts=facts_of(model),
         system=system or System(stable="You are a helper.", volatile="## Runtime\nagent=coder"),
         messages=messages or (user("hello"),),
         tools=tuple(tools),

@@ -11,27 +11,26 @@ import pytest
 
 from agents.messages import ErrorKind, Text, Thinking, ToolCall
 from agents.providers.anthropic.emulator import AnthropicEmulator
-from agents.providers.anthropic.provider import AnthropicProvider
 from agents.providers.anthropic.script import (
-    HTML_200,
-    Fault,
-    Reply,
     Turn,
     call_block,
-    calls,
     events_of,
     redacted_block,
-    says,
+    rendered,
     text_block,
     thinking_block,
 )
+from agents.providers.catalog import build_provider
 from agents.providers.config import ProviderConfig
+from agents.providers.emulation.script import HTML_200, Fault, calls, says
+from agents.providers.emulation.server import Reply
+from agents.providers.network import NetworkProvider
 from agents.providers.provider import TextDelta, ThinkingDelta, ToolCallDelta, ToolCallEnd, ToolCallStart
 from gateway.loopback import serve_on_loopback
 from tests.agents.providers.requests import MODEL, asking, collect, result, user
 
 NOW = 1_790_000_000.0
-Connect: TypeAlias = Callable[..., AbstractAsyncContextManager[tuple[AnthropicEmulator, AnthropicProvider]]]
+Connect: TypeAlias = Callable[..., AbstractAsyncContextManager[tuple[AnthropicEmulator, NetworkProvider]]]
 
 
 @pytest.fixture
@@ -39,11 +38,12 @@ def connect() -> Connect:
     @asynccontextmanager
     async def connected(
         *script: Reply, config: dict[str, Any] | None = None, **options: Any
-    ) -> AsyncIterator[tuple[AnthropicEmulator, AnthropicProvider]]:
+    ) -> AsyncIterator[tuple[AnthropicEmulator, NetworkProvider]]:
         emulator = AnthropicEmulator(list(script), **options)
         async with serve_on_loopback(emulator.app) as url:
             settings = {"apiKey": "sk-test", "baseUrl": url} | (config or {})
-            provider = AnthropicProvider("anthropic", ProviderConfig.model_validate(settings), now=lambda: NOW)
+            provider = build_provider("anthropic", ProviderConfig.model_validate(settings), now=lambda: NOW)
+            assert isinstance(provider, NetworkProvider)
             try:
                 yield emulator, provider
             finally:
@@ -103,7 +103,7 @@ async def test_thinking_that_is_not_shown_is_kept_and_replayed(connect: Connect)
 
 
 async def test_nothing_is_sent_without_a_key() -> None:
-    provider = AnthropicProvider("anthropic", ProviderConfig.model_validate({"apiKey": " \n"}))
+    provider = build_provider("anthropic", ProviderConfig.model_validate({"apiKey": " \n"}))
     await provider.warm_up()
     pieces, message = await collect(provider, asking())
     assert pieces == []
@@ -141,8 +141,8 @@ async def test_configured_headers_are_sent_and_may_name_an_older_version(connect
 async def test_the_connection_is_used_again(connect: Connect) -> None:
     async with connect(says("a"), says("b")) as (_, provider):
         await collect(provider, asking())
-        client = await provider._ready()
-        pool: Any = client._client._transport
+        wire: Any = provider._wire
+        pool: Any = wire._client._client._transport
         held = list(pool._pool.connections)
         assert len(held) == 1
         await collect(provider, asking())
@@ -227,7 +227,10 @@ _STOP_REASONS = {
 
 
 async def test_stop_reasons(connect: Connect) -> None:
-    async with connect(*(replace(says("text"), stop_reason=theirs) for theirs in _STOP_REASONS)) as (_, provider):
+    async with connect(*(Turn(blocks=(text_block("text"),), stop_reason=theirs) for theirs in _STOP_REASONS)) as (
+        _,
+        provider,
+    ):
         for ours in _STOP_REASONS.values():
             _, message = await collect(provider, asking())
             assert (message.stop_reason, message.error) == (ours, None)
@@ -274,14 +277,14 @@ async def test_usage_counts_caches_apart(connect: Connect) -> None:
         "cache_read_input_tokens": 2100,
         "output_tokens": 57,
     }
-    async with connect(replace(says("ok"), usage=usage)) as (_, provider):
+    async with connect(Turn(blocks=(text_block("ok"),), usage=usage)) as (_, provider):
         _, message = await collect(provider, asking())
     used = message.usage
     assert (used.input, used.cache_write, used.cache_read, used.output, used.estimated) == (12, 30, 2100, 57, False)
 
 
 _WHOLE = "".join(
-    f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events_of(says("x"), 1, MODEL, 1)
+    f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events_of(rendered(says("x")), 1, MODEL, 1)
 )
 
 _FAULTS: list[tuple[Fault, ErrorKind, bool]] = [
@@ -325,7 +328,7 @@ async def test_faults_end_the_stream_as_errors(connect: Connect) -> None:
             assert (message.stop_reason, message.error.kind, message.error.retryable) == ("error", kind, retryable), (
                 fault
             )
-            assert fault.message not in message.error.summary
+            assert (fault.message or "Internal") not in message.error.summary
             assert message.error.retry_after_seconds == (7.0 if "retry-after" in fault.headers else None)
 
 
@@ -345,7 +348,7 @@ async def test_blocked_output_counts_as_a_refusal(connect: Connect) -> None:
 
 async def test_a_server_that_is_not_there_is_a_network_error() -> None:
     config = ProviderConfig.model_validate({"apiKey": "k", "baseUrl": "http://127.0.0.1:9"})
-    provider = AnthropicProvider("anthropic", config)
+    provider = build_provider("anthropic", config)
     _, message = await collect(provider, asking())
     await provider.close()
     assert message.error is not None
@@ -400,8 +403,10 @@ async def test_a_consumer_may_walk_away_in_mid_answer(connect: Connect) -> None:
 async def test_many_first_requests_build_one_client(connect: Connect) -> None:
     async with connect(*[says("ok")] * 5) as (emulator, provider):
         answers = await asyncio.gather(*(collect(provider, asking()) for _ in range(5)))
-        client = await provider._ready()
-        assert client is await provider._ready()
+        wire: Any = provider._wire
+        client = wire._client
+        await provider.warm_up()
+        assert wire._client is client
     assert [message.text for _, message in answers] == ["ok"] * 5
     assert len(emulator.requests) == 5
 

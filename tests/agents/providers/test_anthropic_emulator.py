@@ -7,10 +7,11 @@ from typing import Any
 import httpx
 import pytest
 
-from agents.providers.anthropic.block_rules import Refusal
 from agents.providers.anthropic.emulator import AnthropicEmulator
 from agents.providers.anthropic.rules import check_body, check_headers, parse_body
-from agents.providers.anthropic.script import Fault, call_block, calls, redacted_block, says, thinking_block
+from agents.providers.anthropic.script import call_block, redacted_block, thinking_block
+from agents.providers.emulation.script import Fault, calls, says
+from agents.providers.emulation.server import Refusal
 from gateway.loopback import serve_on_loopback
 from tests.agents.providers.requests import MODEL, PIXEL
 

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from agents.messages import AssistantMessage, Opaque, Text, Thinking, ToolCall, UserMessage, Wire
-from agents.providers.anthropic.request import wire_id, wire_name, wire_request
+from agents.providers.anthropic.request import wire_request
 from agents.providers.anthropic.rules import check_body
 from agents.providers.anthropic.script import redacted_block, thinking_block
+from agents.providers.ids import wire_id, wire_name
 from agents.providers.provider import ModelRequest, OneTool, System, ToolChoice
 from tests.agents.providers.requests import LS, MODEL, PIXEL, READ, WRITE, asking, assistant, call, result, user
 from tools.tool import Image, ToolSpec

@@ -7,7 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.messages import AssistantMessage
-from agents.providers.anthropic.response import Assembly, BadStream, parse_arguments
+from agents.providers.anthropic.response import Assembly
+from agents.providers.arguments import parse_arguments
+from agents.providers.errors import BadStream
 from agents.providers.provider import ModelEvent, TextDelta
 
 

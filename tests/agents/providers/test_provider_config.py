@@ -3,11 +3,10 @@
 import pytest
 from pydantic import ValidationError
 
-from agents.providers.anthropic.provider import AnthropicProvider
 from agents.providers.catalog import build_provider
 from agents.providers.config import ProviderConfig, api_of
 from agents.providers.demo.provider import DemoProvider
-from agents.providers.models import accepts_forced_tool, accepts_prefill, family_of, limits_of
+from agents.providers.models import LEVELS, Level, facts_of, family_of, nearest
 
 
 def config(**members: object) -> ProviderConfig:
@@ -15,21 +14,24 @@ def config(**members: object) -> ProviderConfig:
 
 
 def test_known_names_imply_their_wire() -> None:
-    assert isinstance(build_provider("anthropic", config()), AnthropicProvider)
+    assert build_provider("anthropic", config()).api == "anthropic-messages"
     assert isinstance(build_provider("demo", config()), DemoProvider)
     proxy = build_provider("proxy", config(api="anthropic-messages", baseUrl="http://127.0.0.1:8080/claude"))
     assert (proxy.name, proxy.api) == ("proxy", "anthropic-messages")
 
 
 def test_an_unknown_name_is_asked_for_its_api() -> None:
-    with pytest.raises(ValueError, match=r'providers.local: add "api:", one of anthropic-messages, demo'):
+    with pytest.raises(
+        ValueError,
+        match=r'providers.local: add "api:", one of anthropic-messages, openai-responses',
+    ):
         api_of("local", config())
 
 
 @pytest.mark.parametrize(
     ("members", "message"),
     [
-        ({"api": "openai-chat"}, "this release speaks anthropic-messages and demo"),
+        ({"api": "openai"}, "this release speaks anthropic-messages, openai-responses"),
         ({"api": 7}, "unknown api 7"),
         ({"baseUrl": "ftp://host"}, "expected an http:// or https:// address"),
         ({"baseUrl": "api.anthropic.com"}, "expected an http:// or https:// address"),
@@ -64,8 +66,8 @@ def test_a_key_is_never_shown() -> None:
     ],
 )
 def test_limits(model: str, window: int, max_output: int, known: bool) -> None:
-    limits = limits_of(model)
-    assert (limits.window, limits.max_output, limits.known) == (window, max_output, known)
+    facts = facts_of(model)
+    assert (facts.window, facts.max_output, facts.known) == (window, max_output, known)
 
 
 def test_families_are_models_without_dates() -> None:
@@ -75,7 +77,41 @@ def test_families_are_models_without_dates() -> None:
 
 def test_what_new_models_refuse() -> None:
     refusing = ["claude-mythos-5-2", "claude-fable-5-1", "claude-opus-5-5", "claude-sonnet-5-5-20261001"]
-    assert not any(accepts_forced_tool(model) for model in refusing)
-    assert all(accepts_forced_tool(model) for model in ("claude-opus-5", "claude-fable-5", "claude-haiku-5-5", "x"))
-    assert accepts_prefill("claude-haiku-4-5")
-    assert not accepts_prefill("claude-sonnet-4-6")
+    assert not any(facts_of(model).forced_tool for model in refusing)
+    assert all(facts_of(model).forced_tool for model in ("claude-opus-5", "claude-fable-5", "claude-haiku-5-5", "x"))
+    assert facts_of("claude-haiku-4-5").prefill
+    assert not facts_of("claude-sonnet-4-6").prefill
+
+
+@pytest.mark.parametrize(
+    ("wanted", "levels", "sent"),
+    [
+        ("high", ("off", "low", "high", "max"), "high"),
+        ("medium", ("off", "low", "high", "max"), "low"),
+        ("off", ("low", "high"), "low"),
+        ("low", ("off", "high"), "high"),
+        ("max", ("low", "medium"), "medium"),
+        ("high", (), None),
+    ],
+)
+def test_a_level_that_a_model_does_not_take_becomes_the_nearest(
+    wanted: Level, levels: tuple[Level, ...], sent: Level | None
+) -> None:
+    assert nearest(wanted, levels) == sent
+
+
+def test_every_line_of_the_shipped_table_is_sound() -> None:
+    for name in (
+        "claude-opus-5",
+        "gpt-5.5",
+        "deepseek-v4-pro",
+        "gemini-2.5-flash",
+        "glm-4.7",
+        "qwen3-max",
+        "kimi-k2.6",
+    ):
+        facts = facts_of(name)
+        assert facts.known
+        assert set(facts.thinking) <= set(LEVELS)
+        assert 0 < facts.max_output <= facts.window
+    assert facts_of("openai/gpt-5.5") == facts_of("gpt-5.5")

@@ -2,15 +2,17 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 import pytest
 
 from agents.messages import AssistantMessage, ErrorKind, ModelError, Text
 from agents.providers.anthropic.emulator import AnthropicEmulator
-from agents.providers.anthropic.provider import AnthropicProvider
-from agents.providers.anthropic.script import HTML_200, Fault, says
+from agents.providers.catalog import build_provider
 from agents.providers.config import ProviderConfig
+from agents.providers.emulation.script import HTML_200, Fault, says
+from agents.providers.health import Health
 from agents.providers.provider import Done, ModelEvent, ModelRequest, TextDelta
 from agents.providers.retry import complete
 from gateway.loopback import serve_on_loopback
@@ -214,7 +216,7 @@ async def test_a_bad_quarter_of_an_hour_at_anthropic() -> None:
     clock = Clock()
     async with serve_on_loopback(emulator.app) as url:
         config = ProviderConfig.model_validate({"apiKey": "k", "baseUrl": url})
-        provider = AnthropicProvider("anthropic", config)
+        provider = build_provider("anthropic", config)
         message = await complete(
             provider, asking(), deadline=1000, sleep=clock.sleep, random=lambda: 1.0, clock=lambda: clock.now
         )
@@ -222,3 +224,15 @@ async def test_a_bad_quarter_of_an_hour_at_anthropic() -> None:
     assert message.text == "at last"
     assert clock.slept == [1, 2, 2]
     assert len(emulator.requests) == 4
+
+
+async def test_a_model_that_failed_rests_and_one_answer_forgets_it() -> None:
+    health = Health()
+    health.failed("first", "m")
+    first, second = Scripted([], name="first"), Scripted([], name="second")
+    request = replace(asking(), model="m")
+    ask = partial(complete, first, request, deadline=1e12, fallbacks=[(second, request)], health=health)
+    assert (await ask()).text == "second 1"
+    assert (await complete(first, request, deadline=1e12, health=health)).text == "first 1"
+    assert not health.rests("first", "m")
+    assert (await ask()).text == "first 2"

@@ -31,5 +31,6 @@ def test_the_operators_errors_name_the_operator() -> None:
 
 
 def test_sentences_differ_where_the_advice_differs() -> None:
+    same = {"invalid", "stale_thinking", "no_tools"}  # to a person: the model did not accept this
     said = {sentence(ModelError(kind=kind, summary="", retryable=True)) for kind in get_args(ErrorKind)}
-    assert len(said) == len(get_args(ErrorKind))
+    assert len(said) == len(get_args(ErrorKind)) - len(same) + 1

@@ -154,7 +154,7 @@ def test_a_quoted_reference_is_text_even_where_a_number_is_wanted(tmp_path: Path
 )
 def test_a_secret_that_looks_like_something_else_stays_the_text_it_is(tmp_path: Path, secret: str) -> None:
     config = loaded(tmp_path, f"providers: {{ anthropic: {{ apiKey: ${{KEY}} }} }}\n{AGENTS}", {"KEY": secret}).config
-    assert config.providers["anthropic"].api_key.get_secret_value() == secret
+    assert config.providers["anthropic"].keys == (secret,)
 
 
 def test_an_inherited_name_of_digits_stays_text_in_every_agent(tmp_path: Path) -> None:

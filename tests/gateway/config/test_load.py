@@ -154,12 +154,13 @@ def test_a_skill_of_the_workspace_and_of_a_named_folder_is_known(tmp_path: Path)
     assert [(skill.name, skill.missing) for skill in skills.hidden] == [("theirs", ("the program no-such-program",))]
 
 
-def test_demo_and_anthropic_need_no_block(tmp_path: Path) -> None:
+def test_known_providers_need_no_block(tmp_path: Path) -> None:
     config = loaded(tmp_path, AGENT).config
-    assert config.provider("demo").api_key.get_secret_value() == ""
+    assert config.provider("demo").keys == ()
     assert config.provider("anthropic").base_url is None
+    assert config.provider("deepseek").keys == ()
     with pytest.raises(KeyError):
-        config.provider("openai")
+        config.provider("somebody")
 
 
 def test_nothing_to_warn_about_in_a_tidy_config(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from agents.providers.config import APIS
 from gateway.config.load import load
 from gateway.config.problems import ConfigErrors, shown, suggestion
 from tests.gateway.config.writing import lines
@@ -134,11 +135,24 @@ ONE_MISTAKE = {
     ),
     "an unknown provider among the fallbacks": (
         "agents: { list: [ { id: a, model: [demo/guide, x/y] } ] }",
-        '1:48: agents.list[0].model[1]: unknown provider "x" — known here: anthropic, demo',
+        '1:48: agents.list[0].model[1]: unknown provider "x"',
     ),
     "a provider that does not say what it speaks": (
         f"{AGENT}providers: {{ local: {{ baseUrl: 'http://127.0.0.1:1' }} }}\n",
-        '2:14: providers.local: add "api:", one of anthropic-messages, demo',
+        f'2:14: providers.local: add "api:", one of {", ".join(APIS)}',
+    ),
+    "a server of the Chat wire without an address": (
+        f"{AGENT}providers: {{ mine: {{ api: openai-chat }} }}\n",
+        '2:14: providers.mine: add "baseUrl:", such as https://models.example.com/v1',
+    ),
+    "an unknown dialect": (
+        f"{AGENT}providers: {{ mine: {{ api: openai-chat, baseUrl: 'http://h/v1', dialect: deepsek }} }}\n",
+        "2:73: providers.mine.dialect: unknown dialect 'deepsek': this release knows openai, azure, deepseek, deepseek-r1, "
+        "moonshot, zhipu, qwen, openrouter, ollama, vllm, lmstudio, clawdbot, generic",
+    ),
+    "a thinking level that there is not": (
+        "agents: { list: [ { id: a, thinking: hard } ] }",
+        "1:38: agents.list[0].thinking: expected off or minimal or low or medium or high or xhigh or max",
     ),
     "a tool choice the agent does not have": (
         "agents: { list: [ { id: a, toolChoice: exec } ] }",
@@ -284,7 +298,7 @@ def test_all_mistakes_come_at_once_in_the_order_of_the_file(tmp_path: Path) -> N
       list:
         - id: coder
           nmae: x
-          model: openai/gpt
+          model: opnai/gpt
           model: demo/guide
         - name: y
           toolChoice: exec
@@ -303,7 +317,7 @@ def test_all_mistakes_come_at_once_in_the_order_of_the_file(tmp_path: Path) -> N
         "1:23: server.bogus: unknown key",
         '3:32: agents.defaults.tools.allow[0]: unknown tool "raed"',
         "6:7: agents.list[0].nmae: unknown key",
-        '7:14: agents.list[0].model: unknown provider "openai"',
+        '7:14: agents.list[0].model: unknown provider "opnai"',
         "8:7: agents.list[0].model: duplicate key",
         "9:7: agents.list[1].id: missing",
         "10:19: agents.list[1].toolChoice: expected auto, none, required or a tool the agent has",
@@ -315,7 +329,7 @@ def test_all_mistakes_come_at_once_in_the_order_of_the_file(tmp_path: Path) -> N
         "17:21: channels.feishu.appSecret: missing",
         "17:21: channels.feishu.encryptKey: missing",
         "17:50: channels.feishu.accounts.b.appSecrte: unknown key",
-        '18:14: providers.foo: add "api:", one of anthropic-messages, demo',
+        f'18:14: providers.foo: add "api:", one of {", ".join(APIS)}',
     ]
 
 

@@ -67,7 +67,15 @@ def test_a_working_config_says_what_serves_where(tmp_path: Path) -> None:
         ),
         (
             "providers: { anthropic: { apiKey: '${K:-}' } }\n",
-            "provider anthropic: no key — set K in the environment (no agent uses it)",
+            "providers anthropic: no key, and no agent uses them",
+        ),
+        (
+            "providers: { ollama: {}, openai: { apiKey: a, apiKeys: [b] } }\n",
+            "provider ollama: needs no key, at its usual address (no agent uses it)",
+        ),
+        (
+            "providers: { ollama: {}, openai: { apiKey: a, apiKeys: [b] } }\n",
+            "provider openai: 2 keys set (no agent uses it)",
         ),
         (
             "providers: { claude: { api: anthropic-messages, apiKey: x } }\n",

@@ -69,7 +69,7 @@ def test_neither_warnings_nor_report_show_a_secret(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(SOUND.replace("INLINE", CANARY), encoding="utf-8")
     loaded = load(file, ENV)
-    assert CANARY in loaded.config.providers["anthropic"].api_key.get_secret_value()
+    assert CANARY in loaded.config.providers["anthropic"].keys[0]
     assert len(loaded.warnings) > 2
     secret = loaded.config.model_copy(update={"providers": {}})
     assert CANARY not in "\n".join([*loaded.warnings, *report(loaded), repr(secret)])

@@ -23,6 +23,8 @@ EVERYTHING = {
     "CLAWGATE_MODEL": "anthropic/claude-sonnet-4-6",
     "CLAWGATE_LOG_FORMAT": "console",
     "ANTHROPIC_API_KEY": "sk-1",
+    "OPENAI_API_KEY": "sk-2",
+    "DEEPSEEK_API_KEY": "sk-3",
     "ANTHROPIC_BASE_URL": "http://127.0.0.1:1",
     "CLAWGATE_DATABASE_URL": "postgresql://me:pw@db/clawgate",
     "FEISHU_APP_ID": "cli_1",
@@ -117,4 +119,4 @@ def test_a_place_with_keys_of_ones_own_choice_knows_none() -> None:
 
 
 def test_every_secret_is_known_as_one() -> None:
-    assert secret_keys(Config) == {"adminToken", "apiKey", "appSecret", "encryptKey", "verificationToken"}
+    assert secret_keys(Config) == {"adminToken", "apiKey", "apiKeys", "appSecret", "encryptKey", "verificationToken"}

@@ -1,0 +1,190 @@
+"""`agents.loop.Ask` for one turn: history that fits, repaired for each model, retries and fallbacks behind it.
+
+What a model's refusal can be answered with is done here, once each: less history, no earlier reasoning, tools by
+prompt. Everything that is spent is counted here, failed attempts too.
+"""
+
+import hashlib
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import structlog
+
+from agents.config import AgentConfig
+from agents.events import Emit, ModelAsked, ModelStreamed
+from agents.history import fitting, plain
+from agents.messages import AssistantMessage, Message, Usage
+from agents.model import Model, Models
+from agents.pictures import IMAGES_MAX
+from agents.providers.models import nearest
+from agents.providers.provider import Done, ModelEvent, ModelRequest, OneTool, System, ToolChoice
+from agents.providers.retry import complete
+from agents.repair import repair
+from agents.tokens import bound, bound_of, request_tokens, tokens
+from tools.tool import ToolSpec
+
+MAX_TOKENS_DEFAULT = 16_384
+WINDOW_SHARE = 0.95
+"""Of what the answer leaves of the window: estimates are estimates."""
+
+TOOL_TOKENS_MAX = 2_000
+"""What the description and the schema of one tool take, at most."""
+LEARNING_SHARE = 0.25
+"""Of the window: smaller requests are not measured against their usage, for there an estimate decides nothing."""
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Spent:
+    """One request and what it cost; `cost` is None without prices."""
+
+    model: str
+    usage: Usage
+    cost: float | None
+
+
+class Asking:
+    """One turn's questions. `spent` has every request that was answered or failed at a price, in order."""
+
+    def __init__(
+        self,
+        models: Sequence[Model],
+        shared: Models,
+        config: AgentConfig,
+        *,
+        session: str,
+        history: Sequence[Sequence[Message]],
+        system: System,
+        tools: Sequence[ToolSpec],
+        turn_seconds: float,
+        emit: Emit,
+    ) -> None:
+        self.spent: list[Spent] = []
+        self._models = models
+        self._shared = shared
+        self._config = config
+        self._conversation = hashlib.sha256(session.encode(errors="replace")).hexdigest()
+        self._history = [plain(messages) for messages in history[max(0, len(history) - config.history_turns) :]]
+        self._system = system
+        self._tools = tuple(tools)
+        self._fixed_bound = bound_of(system.stable) + bound_of(system.volatile) + TOOL_TOKENS_MAX * len(self._tools)
+        self._emit = emit
+        self._deadline = time.monotonic() + turn_seconds
+        self._shrunk = False
+        self._own_payloads = True
+
+    async def ask(self, messages: Sequence[Message], number: int) -> AssistantMessage:
+        """The model's answer; where it refuses the request as it is, the answer to another form of it."""
+        answer = await self._ask(messages, number)
+        while answer.error is not None and self._changed(answer):
+            answer = await self._ask(messages, number)
+        return answer
+
+    def _changed(self, answer: AssistantMessage) -> bool:
+        """Whether the request can be put in a way that has not been tried yet."""
+        match answer.error and answer.error.kind:
+            case "too_large" if self._history and not self._shrunk:
+                self._shrunk = True
+                log.warning("history_shrunk", turns=len(self._history))
+                self._history = self._history[(len(self._history) + 1) // 2 :]
+                return True
+            case "stale_thinking" if self._own_payloads:
+                self._own_payloads = False
+                log.warning("thinking_dropped", model=answer.model)
+                return True
+            case "no_tools" if self._tools:
+                return self._model_of(answer).takes_no_tools()
+            case _:
+                return False
+
+    async def _ask(self, messages: Sequence[Message], number: int) -> AssistantMessage:
+        requests = {model.reference: self._request(model, messages, number) for model in self._models}
+        (provider, request), *others = [(model.provider, requests[model.reference]) for model in self._models]
+        self._emit(ModelAsked(round=number, provider=provider.name, request=request))
+
+        def watch(event: ModelEvent) -> None:
+            if isinstance(event, Done):
+                self._count(event.message, requests)
+            self._emit(ModelStreamed(round=number, event=event))
+
+        answer = await complete(
+            provider,
+            request,
+            deadline=self._deadline,
+            fallbacks=others,
+            health=self._shared.health,
+            emit=watch,
+        )
+        return self._priced(answer, requests)
+
+    def _request(self, model: Model, messages: Sequence[Message], number: int) -> ModelRequest:
+        facts = model.facts
+        answer_tokens = min(self._config.max_tokens or MAX_TOKENS_DEFAULT, facts.max_output)
+        room = (self._config.context_window or facts.window) - answer_tokens
+        ratio = self._shared.calibration.ratio(model.name)
+        past = self._past(messages, int(room * WINDOW_SHARE / ratio))
+        repaired = repair(
+            [*past, *messages],
+            api=model.provider.api,
+            family=model.family if self._own_payloads else "",
+            images_max=IMAGES_MAX if facts.vision else 0,
+        )
+        return ModelRequest(
+            model=model.name,
+            facts=facts,
+            system=self._system,
+            messages=tuple(repaired),
+            tools=self._tools,
+            tool_choice=self._tool_choice(number),
+            thinking=nearest(self._config.thinking, facts.thinking) if self._config.thinking else None,
+            max_tokens=answer_tokens,
+            conversation=self._conversation,
+        )
+
+    def _past(self, running: Sequence[Message], budget_tokens: int) -> list[Message]:
+        """What of the history fits beside the rest of the request; mostly all of it, and then nothing is estimated."""
+        history = [message for turn in self._history for message in turn]
+        if self._fixed_bound + bound(history) + bound(running) <= budget_tokens:
+            return history
+        fixed = request_tokens(self._system, self._tools, running)
+        return fitting(self._history, budget_tokens - fixed)
+
+    def _tool_choice(self, number: int) -> ToolChoice:
+        """What the agent's config demands holds for the first round; then the model must be free to answer."""
+        wanted = self._config.tool_choice
+        if wanted in ("auto", "none"):
+            return "none" if wanted == "none" else "auto"
+        if number > 1 or not self._tools:
+            return "auto"
+        return "required" if wanted == "required" else OneTool(name=wanted)
+
+    def _count(self, answer: AssistantMessage, requests: Mapping[str, ModelRequest]) -> None:
+        """What one attempt has taken, and what it teaches about our estimates."""
+        answer = self._priced(answer, requests)
+        request = requests[_reference(answer)]
+        if answer.error is None and bound(request.messages) > request.facts.window * LEARNING_SHARE:
+            self._shared.calibration.learn(answer.model, _tokens(request), answer.usage)
+        if answer.usage != Usage():
+            self.spent.append(Spent(model=_reference(answer), usage=answer.usage, cost=answer.cost))
+
+    def _priced(self, answer: AssistantMessage, requests: Mapping[str, ModelRequest]) -> AssistantMessage:
+        """With its cost, and with an estimate where the provider told nothing of an answer that it gave."""
+        usage = answer.usage
+        if answer.error is None and not (usage.input or usage.cache_read or usage.output):
+            guess = self._shared.calibration.corrected(answer.model, _tokens(requests[_reference(answer)]))
+            usage = Usage(input=guess, output=tokens(answer), estimated=True)
+        cost = self._model_of(answer).cost(usage)
+        return answer if usage is answer.usage and cost is None else replace(answer, usage=usage, cost=cost)
+
+    def _model_of(self, answer: AssistantMessage) -> Model:
+        return next(model for model in self._models if model.reference == _reference(answer))
+
+
+def _tokens(request: ModelRequest) -> int:
+    return request_tokens(request.system, request.tools, request.messages)
+
+
+def _reference(answer: AssistantMessage) -> str:
+    return f"{answer.provider}/{answer.model}"

@@ -1,0 +1,33 @@
+"""Calls without an answer: which ones a history leaves open, and the refusal of one that was not run."""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+
+from agents.messages import AssistantMessage, Message, ToolCall, ToolResultMessage
+from tools.tool import Text, ToolResult
+
+
+def refusal(code: str, message: str, *, retryable: bool) -> ToolResult:
+    """A structured error result, as the toolbox gives them, for a call that was not run."""
+    body = {"ok": False, "error_code": code, "message": message, "retryable": retryable}
+    return ToolResult(content=(Text(text=json.dumps(body, ensure_ascii=False)),), is_error=True)
+
+
+def unanswered(messages: Sequence[Message]) -> tuple[AssistantMessage | None, list[ToolCall]]:
+    """The last assistant message, and those of its calls that have no result yet, by order where ids repeat."""
+    answered: Counter[str] = Counter()
+    for message in reversed(messages):
+        if isinstance(message, ToolResultMessage):
+            answered[message.call_id] += 1
+        elif isinstance(message, AssistantMessage):
+            left = []
+            for call in message.calls:
+                if answered[call.id] > 0:
+                    answered[call.id] -= 1
+                else:
+                    left.append(call)
+            return message, left
+        else:
+            break
+    return None, []

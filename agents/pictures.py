@@ -1,0 +1,62 @@
+"""Which pictures of a history may be sent: the newest that fit, under the type that their bytes have.
+
+A line of text stands for every other one, so that the model knows that there was something to see.
+"""
+
+import base64
+import binascii
+import operator
+from dataclasses import replace
+
+from agents.messages import AssistantMessage, Message, Text, UserPart
+from agents.providers.wellformed import well_formed
+from tools.tool import Image
+
+IMAGES_MAX = 20
+IMAGE_CHARS_MAX = 5_000_000
+"""Of base64, one picture: Anthropic's limit, and none of the others allows more."""
+IMAGE_CHARS_TOTAL_MAX = 20_000_000
+"""Of base64, one request: well inside the 32 MB that a body may have."""
+
+
+def with_fitting_pictures(messages: list[Message], images_max: int) -> list[Message]:
+    """The newest pictures that fit; a line of text stands for the others, and for what is no picture."""
+    count, chars = 0, 0
+    kept: list[Message] = []
+    for message in reversed(messages):
+        if isinstance(message, AssistantMessage):
+            kept.append(message)
+            continue
+        parts: list[UserPart] = []
+        for part in reversed(message.content):
+            if isinstance(part, Image):
+                media_type = _media_type(part.data)
+                fits = count < images_max and chars + len(part.data) <= IMAGE_CHARS_TOTAL_MAX
+                if media_type is None or len(part.data) > IMAGE_CHARS_MAX or not fits:
+                    parts.append(Text(text=f"[image: {well_formed(part.name or 'not shown')}]"))
+                    continue
+                count, chars = count + 1, chars + len(part.data)
+                part = part if part.media_type == media_type else replace(part, media_type=media_type)
+            parts.append(part)
+        parts.reverse()
+        same = len(parts) == len(message.content) and all(map(operator.is_, parts, message.content))
+        kept.append(message if same else replace(message, content=tuple(parts)))
+    kept.reverse()
+    return kept
+
+
+def _media_type(data: str) -> str | None:
+    """What the bytes say they are; None where they are no base64 of a picture that models take."""
+    try:
+        head = base64.b64decode(data[:24], validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    if len(data) % 4:
+        return None
+    if head.startswith(b"\x89PNG\r\n\x1a\n"):
+        return "image/png"
+    if head.startswith(b"\xff\xd8\xff"):
+        return "image/jpeg"
+    if head.startswith((b"GIF87a", b"GIF89a")):
+        return "image/gif"
+    return "image/webp" if head[:4] == b"RIFF" and head[8:12] == b"WEBP" else None

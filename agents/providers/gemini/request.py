@@ -1,0 +1,193 @@
+"""Our request as Gemini's body. Pure: nothing is sent here, and the history is taken as repaired.
+
+Roles alternate: the results of one answer all stand in the user content behind it, in call order, and what a person
+said next follows in the same content. A signature stands on the part it came with, and a part that had to be changed
+goes without, for it would be refused.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from agents.messages import (
+    AssistantMessage,
+    Message,
+    Opaque,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResultMessage,
+    UserMessage,
+    UserPart,
+)
+from agents.providers.choice import settled
+from agents.providers.gemini.models import PLACEHOLDER_SIGNATURE, SPOKEN_IMAGES, signs
+from agents.providers.gemini.schema import parameters
+from agents.providers.gemini.thinking import thinking_config
+from agents.providers.ids import wire_id, wire_name
+from agents.providers.provider import ModelRequest, OneTool
+from agents.providers.wellformed import well_formed, well_formed_json
+from tools.tool import ToolSpec
+
+API = "google-gemini"
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}")
+
+Part: TypeAlias = dict[str, Any]
+
+
+def wire_request(request: ModelRequest) -> dict[str, Any]:
+    """The body of `POST …/models/{model}:streamGenerateContent`."""
+    limit = min(request.max_tokens, request.facts.max_output) if request.facts.known else request.max_tokens
+    generation: dict[str, Any] = {"maxOutputTokens": limit}
+    if thinking := thinking_config(request, limit):
+        generation["thinkingConfig"] = thinking
+    body: dict[str, Any] = {"contents": _contents(request.messages, signed=signs(request.model))}
+    system = [half for half in (request.system.stable, request.system.volatile) if half.strip()]
+    if system:
+        body["systemInstruction"] = {"parts": [{"text": well_formed(half)} for half in system]}
+    if request.tools:
+        body["tools"] = [{"functionDeclarations": [_declaration(tool) for tool in request.tools]}]
+        body["toolConfig"] = {"functionCallingConfig": _choice(request)}
+    elif called := _called(request.messages):
+        # An agent that has lost its tools: what the history calls stays declared, and may not be called.
+        body["tools"] = [{"functionDeclarations": [{"name": name, "description": name} for name in called]}]
+        body["toolConfig"] = {"functionCallingConfig": {"mode": "NONE"}}
+    return body | {"generationConfig": generation}
+
+
+def called_name(name: str) -> str:
+    """A model may have called a tool by a name that the wire refuses; what it is told stays close to that."""
+    if NAME.fullmatch(name):
+        return name
+    legal = wire_name(name)
+    return legal if NAME.fullmatch(legal) else f"_{legal}"
+
+
+def _declaration(tool: ToolSpec) -> Part:
+    description = well_formed(tool.description or tool.summary or tool.name)
+    return {"name": tool.name, "description": description} | parameters(tool.input_schema)
+
+
+def _choice(request: ModelRequest) -> Part:
+    refused = "" if request.facts.forced_tool else "this model cannot be forced to call a tool"
+    match settled(request, required=refused, named=refused):
+        case "none":
+            return {"mode": "NONE"}
+        case "required":
+            return {"mode": "ANY"}
+        case OneTool(name=name):
+            return {"mode": "ANY", "allowedFunctionNames": [name]}
+        case "auto":
+            return {"mode": "AUTO"}
+
+
+def _contents(messages: Sequence[Message], *, signed: bool) -> list[Part]:
+    contents: list[Part] = []
+    names: dict[str, str] = {}
+    pictures: list[Part] = []
+    for message in messages:
+        if not isinstance(message, ToolResultMessage):
+            _append(contents, "user", pictures)
+            pictures = []
+        match message:
+            case UserMessage():
+                _append(contents, "user", list(_user_parts(message)))
+            case AssistantMessage():
+                names |= {call.id: called_name(call.name) for call in message.calls}
+                _append(contents, "model", _model_parts(message, signed=signed))
+            case ToolResultMessage():
+                name = names.get(message.call_id) or called_name(message.tool)
+                response, shown = _result_part(message, name, pictures_inside=signed)
+                _append(contents, "user", [response])
+                pictures += shown
+    _append(contents, "user", pictures)
+    return contents
+
+
+def _append(contents: list[Part], role: str, parts: list[Part]) -> None:
+    if not parts:
+        return
+    if contents and contents[-1]["role"] == role:
+        contents[-1]["parts"] += parts
+    else:
+        contents.append({"role": role, "parts": parts})
+
+
+def _user_parts(message: UserMessage) -> Iterator[Part]:
+    """The inbound metadata stands before the first text, in the same part."""
+    before = well_formed(message.metadata) if message.metadata.strip() else ""
+    if before and not any(isinstance(part, Text) and part.text.strip() for part in message.content):
+        yield {"text": before}
+        before = ""
+    for part in message.content:
+        for wire in _spoken(part):
+            if before and isinstance(part, Text):
+                wire, before = {"text": f"{before}\n\n{wire['text']}"}, ""
+            yield wire
+
+
+def _spoken(part: UserPart) -> list[Part]:
+    if isinstance(part, Text):
+        return [{"text": well_formed(part.text)}] if part.text.strip() else []
+    if part.media_type in SPOKEN_IMAGES:
+        return [{"inlineData": {"mimeType": part.media_type, "data": part.data}}]
+    return [{"text": f"[image: {well_formed(part.name or 'not shown')}]"}]
+
+
+def _model_parts(message: AssistantMessage, *, signed: bool) -> list[Part]:
+    parts: list[Part] = []
+    first_call = True
+    for part in message.content:
+        signature = _signature(part)
+        match part:
+            case Text():
+                if part.text.strip() or signature:
+                    parts.append({"text": well_formed(part.text)} | signature)
+            case Thinking():
+                if signature:  # a mere summary is for people
+                    parts.append({"text": part.text, "thought": True} | signature)
+            case ToolCall():
+                # Any signature would do behind the first; the placeholder is for where one is demanded.
+                if signed and first_call and not signature:
+                    signature = {"thoughtSignature": PLACEHOLDER_SIGNATURE}
+                first_call = False
+                parts.append(_call_part(part) | signature)
+            case Opaque():
+                if part.wire.api == API:
+                    parts.append(dict(part.wire.data))
+    return parts
+
+
+def _signature(part: Text | Thinking | ToolCall | Opaque) -> Part:
+    """The member that gives a part its signature back; empty where it has none, or is no longer what was signed."""
+    if part.wire is None or part.wire.api != API or part.wire.kind != "thought_signature":
+        return {}
+    if isinstance(part, ToolCall) and (part.arguments is None or called_name(part.name) != part.name):
+        return {}
+    return {"thoughtSignature": part.wire.data}
+
+
+def _call_part(call: ToolCall) -> Part:
+    """The id is always sent, with the call and with its result: it pairs them whatever the order, and Gemini takes
+    ids of anybody's making."""
+    args = well_formed_json(call.arguments or {})
+    return {"functionCall": {"id": wire_id(call.id), "name": called_name(call.name), "args": args}}
+
+
+def _result_part(message: ToolResultMessage, name: str, *, pictures_inside: bool) -> tuple[Part, list[Part]]:
+    """The response, and the pictures that must stand behind all responses because they may not stand inside."""
+    spoken = [wire for part in message.content for wire in _spoken(part)]
+    text = "\n".join(wire["text"] for wire in spoken if "text" in wire)
+    pictures = [wire for wire in spoken if "inlineData" in wire]
+    answer = {"error": text or "The tool failed and gave no reason."} if message.is_error else {"output": text}
+    response: dict[str, Any] = {"id": wire_id(message.call_id), "name": name, "response": answer}
+    if pictures and pictures_inside:
+        response["parts"] = pictures
+        return {"functionResponse": response}, []
+    return {"functionResponse": response}, pictures
+
+
+def _called(messages: Sequence[Message]) -> Mapping[str, None]:
+    """The names that the history calls, each once and in order."""
+    calls = (call for message in messages if isinstance(message, AssistantMessage) for call in message.calls)
+    return dict.fromkeys(called_name(call.name) for call in calls)

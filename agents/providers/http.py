@@ -1,0 +1,78 @@
+"""HTTP to a model provider: what every client of ours has in common, whichever library it is.
+
+Nothing but the machine's proxy settings is taken from the environment, and redirects are not followed: following one
+would carry the key to wherever it points.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import suppress
+from typing import Any
+from urllib.parse import urlsplit
+
+from agents.providers.config import ProviderConfig
+from agents.providers.errors import BadStream
+
+CONNECT_SECONDS = 5.0
+CONNECTIONS_MAX = 1000
+IDLE_CONNECTIONS_MAX = 100
+DRAIN_SECONDS = 0.25
+"""How long a body may take to end after the answer's last event; read to its end, the connection can be used again."""
+
+
+def is_local(url: str) -> bool:
+    """A server on this machine is never behind a proxy, and needs no key."""
+    host = urlsplit(url).hostname or ""
+    return host in ("localhost", "::1") or host.startswith("127.")
+
+
+def settings(config: ProviderConfig, base_url: str, library: Any) -> dict[str, Any]:
+    """The keyword arguments for an `AsyncClient` of `library`: `httpx`, or the `httpx2` of the SDKs."""
+    total = config.timeout_seconds
+    return {
+        "timeout": library.Timeout(total, connect=min(CONNECT_SECONDS, total)),
+        "limits": library.Limits(max_connections=CONNECTIONS_MAX, max_keepalive_connections=IDLE_CONNECTIONS_MAX),
+        "trust_env": not is_local(base_url),
+        "verify": not (is_local(base_url) and base_url.startswith("http://")),  # no certificates are loaded for nothing
+        "follow_redirects": False,
+    }
+
+
+def must_be_events(headers: Mapping[str, str]) -> None:
+    """A proxy's page with status 200 is no answer."""
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind and kind != "text/event-stream":
+        raise BadStream("the answer is not an event stream")
+
+
+async def server_sent(chunks: AsyncIterator[bytes]) -> AsyncGenerator[str, None]:
+    """The data of server-sent events, from the bytes of a body; "" for whatever else is a sign of life.
+
+    Lines end at line feeds alone: what else Python takes for the end of a line may stand inside JSON.
+    """
+    data: list[str] = []
+    rest = b""
+    async for chunk in chunks:
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            line = line.removesuffix(b"\r")
+            if line.startswith(b"data:"):
+                data.append(line[5:].removeprefix(b" ").decode())
+            elif line:
+                yield ""
+            elif data:
+                yield "\n".join(data)
+                data = []
+    if rest.startswith(b"data:"):
+        data.append(rest[5:].strip().decode())
+    if data:
+        yield "\n".join(data)
+
+
+async def drain(events: AsyncIterator[Any], *, idle_seconds: float) -> None:
+    """Read the body to its end, whatever becomes of it: the answer is already whole, and no deadline may find it
+    wanting now."""
+    with suppress(Exception):
+        async with asyncio.timeout(min(DRAIN_SECONDS, idle_seconds / 2)):
+            async for _ in events:
+                pass

@@ -1,0 +1,194 @@
+"""Our request as the body of Mistral's chat completions. Pure: nothing is sent here, the history is taken as repaired.
+
+Neighbours of one role become one message, whatever repair left apart, because models differ in what they take. A
+user's message may stand directly behind results, where a turn was broken off or a tool returned a picture: today's
+models accept it, and to put invented words of the assistant between them would teach the model a lie. No thinking
+level is sent; which models think is their own affair.
+"""
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from agents.messages import AssistantMessage, Message, Text, Thinking, ToolCall, ToolResultMessage, UserMessage
+from agents.providers.choice import settled
+from agents.providers.ids import wire_name
+from agents.providers.mistral.call_ids import fitting_ids
+from agents.providers.provider import ModelRequest, OneTool, System
+from agents.providers.wellformed import well_formed
+from tools.tool import Image, ToolSpec
+
+API = "mistral"
+
+Block: TypeAlias = dict[str, Any]
+
+
+def wire_request(request: ModelRequest) -> dict[str, Any]:
+    """The body of `POST /v1/chat/completions`, without `stream`."""
+    body: dict[str, Any] = {
+        "model": request.model,
+        "messages": [*_system(request.system), *_messages(request)],
+        "max_tokens": min(request.max_tokens, request.facts.max_output) if request.facts.known else request.max_tokens,
+    }
+    if request.tools:
+        body["tools"] = [_tool(tool) for tool in request.tools]
+        if (choice := _tool_choice(request)) is not None:
+            body["tool_choice"] = choice
+    elif called := _called(request.messages):
+        # An agent that has lost its tools: what its history calls stays declared, so that the history is readable.
+        parameters = {"type": "object", "properties": {}}
+        body["tools"] = [{"type": "function", "function": {"name": name, "parameters": parameters}} for name in called]
+        body["tool_choice"] = "none"
+    return body
+
+
+def _system(system: System) -> list[Block]:
+    halves = [well_formed(half) for half in (system.stable, system.volatile) if half.strip()]
+    return [{"role": "system", "content": "\n\n".join(halves)}] if halves else []
+
+
+def _tool(tool: ToolSpec) -> Block:
+    function = {
+        "name": tool.name,
+        "description": well_formed(tool.description or tool.summary or tool.name),
+        "parameters": dict(tool.input_schema),
+    }
+    return {"type": "function", "function": function}
+
+
+def _tool_choice(request: ModelRequest) -> str | Block | None:
+    """None is `auto`, the server's default."""
+    refused = "" if request.facts.forced_tool else "this model cannot be forced to call a tool"
+    match settled(request, required=refused, named=refused):
+        case "none":
+            return "none"
+        case "required":
+            return "any"
+        case OneTool(name=name):
+            return {"type": "function", "function": {"name": name}}
+        case _:
+            return None
+
+
+def _called(messages: Sequence[Message]) -> list[str]:
+    """The names that the history calls, each once."""
+    return list(dict.fromkeys(wire_name(call.name) for call in _calls(messages)))
+
+
+def _calls(messages: Sequence[Message]) -> list[ToolCall]:
+    return [call for message in messages if isinstance(message, AssistantMessage) for call in message.calls]
+
+
+def _messages(request: ModelRequest) -> list[Block]:
+    results = [message.call_id for message in request.messages if isinstance(message, ToolResultMessage)]
+    ids = fitting_ids([*(call.id for call in _calls(request.messages)), *results])
+    vision = request.facts.vision
+    wire: list[Block] = []
+    pictures: list[Block] = []  # of the results, sent behind the last of them
+    for message in request.messages:
+        if not isinstance(message, ToolResultMessage):
+            _append(wire, "user", pictures)
+            pictures = []
+        match message:
+            case UserMessage():
+                _append(wire, "user", _user_chunks(message, vision=vision))
+            case AssistantMessage():
+                _append(wire, "assistant", _assistant_chunks(message), [_call(call, ids) for call in message.calls])
+            case ToolResultMessage():
+                wire.append(_result(message, ids[message.call_id], vision=vision))
+                pictures += _result_pictures(message, vision=vision)
+    _append(wire, "user", pictures)
+    return [_with_plain_content(message) for message in wire]
+
+
+def _append(wire: list[Block], role: str, chunks: list[Block], calls: Sequence[Block] = ()) -> None:
+    """Add to the last message if it has this role, else begin one; calls end a message, for results follow them."""
+    if not chunks and not calls:
+        return
+    if not wire or wire[-1]["role"] != role or "tool_calls" in wire[-1]:
+        wire.append({"role": role, "content": []})
+    wire[-1]["content"] += chunks
+    if calls:
+        wire[-1]["tool_calls"] = list(calls)
+
+
+def _with_plain_content(message: Block) -> Block:
+    """Content that is text alone is a string, which every model takes; none at all is left out."""
+    content = message["content"]
+    if isinstance(content, str):
+        return message
+    if not content:
+        return {key: value for key, value in message.items() if key != "content"}
+    if all(chunk["type"] == "text" for chunk in content):
+        return message | {"content": "\n\n".join(chunk["text"] for chunk in content)}
+    return message
+
+
+def _user_chunks(message: UserMessage, *, vision: bool) -> list[Block]:
+    """The inbound metadata stands before the first text, in the same chunk."""
+    chunks = [chunk for part in message.content for chunk in _part(part, vision=vision)]
+    if message.metadata.strip():
+        metadata = well_formed(message.metadata)
+        first = next((chunk for chunk in chunks if chunk["type"] == "text"), None)
+        if first is None:
+            chunks.insert(0, _text(metadata))
+        else:
+            first["text"] = f"{metadata}\n\n{first['text']}"
+    return chunks
+
+
+def _part(part: Text | Image, *, vision: bool) -> list[Block]:
+    match part:
+        case Image() if vision:
+            return [_picture(part)]
+        case Image():
+            return [_text(_named(part))]
+        case Text():
+            return [_text(well_formed(part.text))] if part.text.strip() else []
+
+
+def _text(text: str) -> Block:
+    return {"type": "text", "text": text}
+
+
+def _picture(image: Image) -> Block:
+    return {"type": "image_url", "image_url": f"data:{image.media_type};base64,{image.data}"}
+
+
+def _named(image: Image) -> str:
+    return f"[image: {well_formed(image.name or 'not shown')}]"
+
+
+def _assistant_chunks(message: AssistantMessage) -> list[Block]:
+    chunks: list[Block] = []
+    for part in message.content:
+        match part:
+            case Text() if part.text.strip():
+                chunks.append(_text(well_formed(part.text)))
+            case Thinking(wire=wire) if wire is not None and wire.api == API:
+                chunks.append(dict(wire.data))
+    return chunks
+
+
+def _call(call: ToolCall, ids: dict[str, str]) -> Block:
+    """The arguments go back as the string that came, broken ones too: the model sees what it did wrong."""
+    arguments = well_formed(call.arguments_raw) if call.arguments_raw.strip() else "{}"
+    function = {"name": wire_name(call.name), "arguments": arguments}
+    return {"id": ids[call.id], "type": "function", "function": function}
+
+
+def _result(message: ToolResultMessage, call_id: str, *, vision: bool) -> Block:
+    """A result is text. There is no member for an error, so its text says that it is one."""
+    texts = [well_formed(part.text) for part in message.content if isinstance(part, Text) and part.text.strip()]
+    images = [part for part in message.content if isinstance(part, Image)]
+    texts += ["[the image follows]" if vision else _named(image) for image in images]
+    text = "\n".join(texts) or "(no output)"
+    if message.is_error and not text.lstrip().startswith('{"ok": false'):
+        text = f"The tool failed: {text}"
+    return {"role": "tool", "tool_call_id": call_id, "name": wire_name(message.tool), "content": text}
+
+
+def _result_pictures(message: ToolResultMessage, *, vision: bool) -> list[Block]:
+    images = [part for part in message.content if isinstance(part, Image)] if vision else []
+    if not images:
+        return []
+    return [_text(f"[what {wire_name(message.tool)} returned]"), *(_picture(image) for image in images)]

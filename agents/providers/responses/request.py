@@ -1,0 +1,200 @@
+"""Our request as OpenAI's Responses body. Pure: nothing is sent here, and the history is taken as repaired.
+
+Stateless: nothing is stored over there, so every item is sent again, and reasoning comes back to us encrypted. A
+message becomes several items in order; items' own ids, which only a stored response needs, are not sent.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias
+
+from agents.messages import AssistantMessage, Message, Opaque, Text, Thinking, ToolCall, ToolResultMessage, UserMessage
+from agents.providers.choice import settled
+from agents.providers.ids import wire_id, wire_name
+from agents.providers.openai.strict import strict_schema
+from agents.providers.provider import ModelRequest, OneTool, System
+from agents.providers.wellformed import well_formed
+from tools.tool import Image, ToolSpec
+
+API = "openai-responses"
+OUTPUT_TOKENS_MIN = 16
+"""OpenAI's own minimum."""
+
+Item: TypeAlias = dict[str, Any]
+
+
+def wire_request(request: ModelRequest) -> dict[str, Any]:
+    """The body of `POST /v1/responses`, without `stream`."""
+    body: dict[str, Any] = {
+        "model": request.model,
+        "input": _input(request),
+        "store": False,
+        "max_output_tokens": _output_tokens(request),
+    }
+    if instructions := _instructions(request.system):
+        body["instructions"] = instructions
+    if request.conversation:
+        # At most 64 characters, and nothing that tells who it is.
+        body["prompt_cache_key"] = hashlib.sha256(request.conversation.encode("utf-8", "surrogatepass")).hexdigest()
+    return body | _tool_members(request) | _reasoning_members(request)
+
+
+def _output_tokens(request: ModelRequest) -> int:
+    most = min(request.max_tokens, request.facts.max_output) if request.facts.known else request.max_tokens
+    return max(OUTPUT_TOKENS_MIN, most)
+
+
+def _instructions(system: System) -> str:
+    return "\n\n".join(well_formed(half) for half in (system.stable, system.volatile) if half.strip())
+
+
+def _reasoning_members(request: ModelRequest) -> dict[str, Any]:
+    """A model that does not reason refuses both members."""
+    if not request.facts.thinking:
+        return {}
+    members: dict[str, Any] = {"include": ["reasoning.encrypted_content"]}
+    if request.thinking is not None:
+        effort = "none" if request.thinking == "off" else request.thinking
+        members["reasoning"] = {"effort": effort, "summary": "auto"}
+    return members
+
+
+def _tool_members(request: ModelRequest) -> dict[str, Any]:
+    if request.tools:
+        members: dict[str, Any] = {"tools": [_tool(tool) for tool in request.tools]}
+        match settled(request):
+            case "auto":
+                pass  # the server's default
+            case OneTool(name=name):
+                members["tool_choice"] = {"type": "function", "name": name}
+            case choice:
+                members["tool_choice"] = choice
+        return members
+    if (called := _first_call(request.messages)) is not None:
+        # An agent that has lost its tools: a history with calls keeps one declared.
+        empty = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
+        tool = {"type": "function", "name": wire_name(called), "parameters": empty, "strict": False}
+        return {"tools": [tool], "tool_choice": "none"}
+    return {}
+
+
+def _tool(tool: ToolSpec) -> dict[str, Any]:
+    """`strict` is always said: left out, the server tries to make the schema strict in its own way."""
+    strict = strict_schema(tool.input_schema)
+    return {
+        "type": "function",
+        "name": tool.name,
+        "description": well_formed(tool.description or tool.summary or tool.name),
+        "parameters": {"properties": {}, **tool.input_schema} if strict is None else strict,
+        "strict": strict is not None,
+    }
+
+
+def _first_call(messages: Sequence[Message]) -> str | None:
+    calls = (call for message in messages if isinstance(message, AssistantMessage) for call in message.calls)
+    return next((call.name for call in calls), None)
+
+
+def _input(request: ModelRequest) -> list[Item]:
+    sees = request.facts.vision or not request.facts.known
+    items: list[Item] = []
+    for message in request.messages:
+        match message:
+            case UserMessage():
+                items.extend(_user_items(message, sees=sees))
+            case AssistantMessage():
+                items.extend(_assistant_items(message))
+            case ToolResultMessage():
+                items.append(_result_item(message, sees=sees))
+    return items
+
+
+def _user_items(message: UserMessage, *, sees: bool) -> Iterator[Item]:
+    """The inbound metadata stands before the first text, in the same text."""
+    parts = _input_parts(message.content, sees=sees)
+    if message.metadata.strip():
+        metadata = well_formed(message.metadata)
+        first = next((part for part in parts if part["type"] == "input_text"), None)
+        if first is None:
+            parts.insert(0, _input_text(metadata))
+        else:
+            first["text"] = f"{metadata}\n\n{first['text']}"
+    if parts:
+        yield {"role": "user", "content": parts}
+
+
+def _input_parts(parts: Sequence[Text | Image], *, sees: bool) -> list[Item]:
+    wire: list[Item] = []
+    for part in parts:
+        if isinstance(part, Text):
+            wire.extend([_input_text(well_formed(part.text))] if part.text.strip() else [])
+        elif sees:
+            url = f"data:{part.media_type};base64,{part.data}"
+            wire.append({"type": "input_image", "detail": "auto", "image_url": url})
+        else:
+            wire.append(_input_text(f"[image: {well_formed(part.name or 'not shown')}]"))
+    return wire
+
+
+def _input_text(text: str) -> Item:
+    return {"type": "input_text", "text": text}
+
+
+def _assistant_items(message: AssistantMessage) -> Iterator[Item]:
+    """Reasoning goes back directly before the item it led to; what led to nothing is refused, so it is left out."""
+    reasoning: list[Item] = []
+    for part in message.content:
+        match part:
+            case Thinking(wire=wire):
+                if wire is not None and wire.api == API:
+                    reasoning.append(dict(wire.data))
+            case Opaque():
+                reasoning.clear()
+            case Text() if not part.text.strip():
+                reasoning.clear()
+            case Text() | ToolCall():
+                yield from reasoning
+                reasoning.clear()
+                yield _text_item(part) if isinstance(part, Text) else _call_item(part, own=message.api == API)
+
+
+def _text_item(part: Text) -> Item:
+    content = [{"type": "output_text", "text": well_formed(part.text)}]
+    item: Item = {"type": "message", "role": "assistant", "content": content}
+    if part.wire is not None and part.wire.api == API:
+        item |= part.wire.data
+    return item
+
+
+def _call_item(call: ToolCall, *, own: bool) -> Item:
+    """The arguments go back as they came, byte for byte; of another wire's, nothing at all means no arguments."""
+    raw = well_formed(call.arguments_raw)
+    return {
+        "type": "function_call",
+        "call_id": wire_id(call.id),
+        "name": wire_name(call.name),
+        "arguments": raw if own or raw.strip() else "{}",
+    }
+
+
+def _result_item(message: ToolResultMessage, *, sees: bool) -> Item:
+    """There is no flag for an error: the text says it."""
+    parts = _input_parts(message.content, sees=sees)
+    texts = [part for part in parts if part["type"] == "input_text"]
+    if message.is_error and not texts:
+        parts.insert(0, _input_text("Error: the tool failed and gave no reason."))
+    elif message.is_error and not _says_so_itself(texts[0]["text"]):
+        texts[0]["text"] = f"Error: {texts[0]['text']}"
+    output: str | list[Item] = parts
+    if all(part["type"] == "input_text" for part in parts):
+        output = "\n".join(part["text"] for part in parts) or "(no output)"
+    return {"type": "function_call_output", "call_id": wire_id(message.call_id), "output": output}
+
+
+def _says_so_itself(text: str) -> bool:
+    """Our tools' errors are JSON objects with a code."""
+    try:
+        return isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        return False

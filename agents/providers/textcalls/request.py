@@ -1,0 +1,182 @@
+"""Our request for a model without tools: the tools in the system prompt, calls and results in the history as text.
+
+Pure, and the same for the same request, byte by byte, so that a server's prompt cache holds. What a result or a
+person says is written so that it can neither close nor open a tag. The history is taken as repaired.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
+from typing import Literal, TypeAlias, assert_never
+
+from agents.messages import (
+    AssistantMessage,
+    AssistantPart,
+    Message,
+    Text,
+    ToolCall,
+    ToolResultMessage,
+    UserMessage,
+    UserPart,
+)
+from agents.providers.provider import ModelRequest, OneTool, System
+from tools.tool import Image, ToolSpec
+
+Offer: TypeAlias = Literal["tools", "not now", "they do not work", "no tools"]
+
+_HEADING = "## Tool Calls"
+_RULES = """\
+You call a tool by writing the call. To call, answer with nothing but the call, in this form:
+<tool_call>{"name": "ls", "arguments": {"path": "/tmp"}}</tool_call>
+Then stop and wait: the next message brings the result in <tool_response> tags.
+- One call or several, each in its own tags.
+- `name` is one of the tools below, and there are no others. `arguments` is one JSON object that fits its schema.
+- Never write a <tool_response> yourself: it would be invented.
+- When you need no tool, answer in words, without these tags."""
+_NOT_NOW = "No tools may be called now, even where earlier messages show calls. Answer in words, without any tags."
+_NOT_WORKING = """\
+Tool calls do not work now: the last ones could not be read. Call no more tools. Tell the user in words what you found,
+or what you could not do."""
+
+_TAG = re.compile(r"<(?=\s*/?\s*(?:tool_|think)|\|)", re.IGNORECASE)
+
+
+def translated(request: ModelRequest, offer: Offer) -> ModelRequest:
+    """The request as the model gets it; the same object where it needs no tools and has none in its history."""
+    calls = any(isinstance(it, ToolResultMessage) or _calls(it) for it in request.messages)
+    if not request.tools and not calls:
+        return request
+    stable = "\n\n".join(part for part in (request.system.stable, _section(request, offer)) if part)
+    return replace(
+        request,
+        system=System(stable=stable, volatile=request.system.volatile),
+        messages=tuple(_alternating(request.messages)),
+        tools=(),
+        tool_choice="auto",
+    )
+
+
+def _calls(message: Message) -> bool:
+    return isinstance(message, AssistantMessage) and bool(message.calls)
+
+
+def _section(request: ModelRequest, offer: Offer) -> str:
+    match offer:
+        case "tools":
+            tools = "\n\n".join(_described(tool) for tool in request.tools)
+            return "\n\n".join(part for part in (f"{_HEADING}\n{_RULES}", _demand(request), tools) if part)
+        case "not now" | "no tools":
+            return f"{_HEADING}\n{_NOT_NOW}"
+        case "they do not work":
+            return f"{_HEADING}\n{_NOT_WORKING}"
+        case _:
+            assert_never(offer)
+
+
+def _demand(request: ModelRequest) -> str:
+    match request.tool_choice:
+        case "required":
+            return "This time your answer must begin with a tool call."
+        case OneTool(name=name) if name in {tool.name for tool in request.tools}:
+            return f"This time your answer must begin with a call of `{name}`."
+        case _:
+            return ""
+
+
+def _described(tool: ToolSpec) -> str:
+    schema = json.dumps(dict(tool.input_schema), ensure_ascii=False, sort_keys=True)
+    return f"### {tool.name}\n{tool.description or tool.summary}\nSchema of `arguments`: {schema}"
+
+
+def _alternating(messages: Sequence[Message]) -> Iterator[Message]:
+    """Users and assistants by turns, as strict templates want it; a message that needs no change stays as it is."""
+    for answers, group in groupby(messages, lambda message: isinstance(message, AssistantMessage)):
+        run = list(group)
+        yield _answer([it for it in run if isinstance(it, AssistantMessage)]) if answers else _question(run)
+
+
+def _answer(run: Sequence[AssistantMessage]) -> AssistantMessage:
+    if len(run) == 1 and not run[0].calls:
+        return run[0]
+    parts: list[AssistantPart] = []
+    for message in run:
+        parts += _told(message) if message.calls else message.content
+    return replace(run[-1], content=tuple(parts))
+
+
+def _told(message: AssistantMessage) -> Iterator[Text]:
+    """Its words and calls in order, as the model would have written them; its thoughts are not sent again."""
+    lines: list[str] = []
+    for part in message.content:
+        match part:
+            case Text() if part.text.strip():
+                lines.append(part.text.strip("\n"))
+            case ToolCall():
+                lines.append(f"<tool_call>{_written(part)}</tool_call>")
+    yield Text(text="\n".join(lines))
+
+
+def _written(call: ToolCall) -> str:
+    if call.arguments is None:
+        return call.arguments_raw
+    return _harmless({"name": call.name, "arguments": call.arguments})
+
+
+def _question(run: Sequence[Message]) -> UserMessage:
+    if len(run) == 1 and isinstance(run[0], UserMessage) and not _posing(run[0]):
+        return run[0]
+    parts: list[UserPart] = []
+    for message in run:
+        match message:
+            case ToolResultMessage():
+                block, *images = _result(message)
+                if parts and isinstance(before := parts[-1], Text) and isinstance(block, Text):
+                    parts[-1] = Text(text=f"{before.text}\n{block.text}")
+                else:
+                    parts.append(block)
+                parts += images
+            case UserMessage():
+                parts += _said(message)
+    return UserMessage(content=tuple(parts), timestamp=run[-1].timestamp)
+
+
+def _result(message: ToolResultMessage) -> Iterator[UserPart]:
+    """The block, and behind it the pictures that belong to it."""
+    images = [part for part in message.content if isinstance(part, Image)]
+    text = "\n".join(part.text for part in message.content if isinstance(part, Text))
+    told: dict[str, object] = {"name": message.tool, "content": text or ("(see the picture)" if images else "")}
+    if message.is_error:
+        told["error"] = True
+    yield Text(text=f"<tool_response>{_harmless(told)}</tool_response>")
+    yield from images
+
+
+def _said(message: UserMessage) -> Sequence[UserPart]:
+    """With the metadata directly before its own words: before what else is in this message it would be theirs."""
+    parts = [Text(text=_plain(part.text)) if isinstance(part, Text) else part for part in message.content]
+    if not message.metadata.strip():
+        return parts
+    metadata = _plain(message.metadata)
+    for place, part in enumerate(parts):
+        if isinstance(part, Text):
+            parts[place] = Text(text=f"{metadata}\n\n{part.text}")
+            return parts
+    return [Text(text=metadata), *parts]
+
+
+def _posing(message: UserMessage) -> bool:
+    """A person's words that would read as a call, a result or a chat template's own token."""
+    texts = (part.text for part in message.content if isinstance(part, Text))
+    return any(_TAG.search(text) for text in (message.metadata, *texts))
+
+
+def _plain(text: str) -> str:
+    """A person's words with no tag in them; they stay readable."""
+    return _TAG.sub("‹", text)
+
+
+def _harmless(value: Mapping[str, object]) -> str:
+    """JSON in which no tag begins and no special token of a chat template."""
+    return _TAG.sub(r"\\u003c", json.dumps(value, ensure_ascii=False))

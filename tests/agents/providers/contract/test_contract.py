@@ -1,0 +1,412 @@
+"""What every wire must do, edge by edge, over a real socket against its own strict emulator.
+
+A wire that joins `SUBJECTS` joins all of this. What only one vendor has is tested beside that vendor's code.
+"""
+
+import asyncio
+import itertools
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from agents.messages import AssistantMessage, ErrorKind, Message, Text, Thinking, message_json
+from agents.providers.emulation.script import HTML_200, Call, Fault, Say, Think, Turn, calls, says
+from agents.providers.emulation.server import ModelEmulator
+from agents.providers.models import facts_of, family_of, nearest
+from agents.providers.provider import (
+    ModelRequest,
+    OneTool,
+    Provider,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallEnd,
+    ToolCallStart,
+    ToolChoice,
+)
+from agents.repair import repair
+from tests.agents.providers.contract.subjects import SUBJECTS, Subject
+from tests.agents.providers.requests import LS, PIXEL, READ, asking, collect, result, user
+from tools.tool import Image
+
+ANY = pytest.mark.parametrize("subject", SUBJECTS.values(), ids=SUBJECTS.keys())
+THINKING = pytest.mark.parametrize(
+    "subject", [it for it in SUBJECTS.values() if it.thinks], ids=[name for name, it in SUBJECTS.items() if it.thinks]
+)
+SEEING = pytest.mark.parametrize(
+    "subject", [it for it in SUBJECTS.values() if it.sees], ids=[name for name, it in SUBJECTS.items() if it.sees]
+)
+
+
+def ask(subject: Subject, *messages: Message, **more: Any) -> ModelRequest:
+    """The request as the runner would make it: repaired for this model."""
+    repaired = repair(
+        messages or [user("hello")],
+        api=_api(subject),
+        family=family_of(subject.model),
+        images_max=20 if facts_of(subject.model).vision else 0,
+    )
+    return replace(asking(*repaired, model=subject.model, tools=(LS, READ)), conversation="chat-1", **more)
+
+
+def _api(subject: Subject) -> str:
+    from agents.providers.catalog import build_provider
+
+    return build_provider(subject.name, subject.config("http://127.0.0.1:9", {})).api
+
+
+def accepted(emulator: ModelEmulator) -> None:
+    """Nothing that was sent has been refused."""
+    assert [received.refusal for received in emulator.requests] == [None] * len(emulator.requests)
+
+
+async def go_on(subject: Subject, provider: Provider, *turns: Message) -> AssistantMessage:
+    """Ask with an answer and its results behind the question."""
+    _, message = await collect(provider, ask(subject, *turns))
+    return message
+
+
+@ANY
+async def test_a_text_arrives_in_pieces_and_whole(subject: Subject) -> None:
+    said = "你好,这是一个足够长的回答 👩‍👩‍👧,会分成几段。\u2028And a second line."
+    async with subject.connected(says(said)) as (emulator, provider):
+        pieces, message = await collect(provider, ask(subject))
+    assert message.error is None
+    assert (message.text, message.stop_reason) == (said, "end_turn")
+    assert "".join(piece.text for piece in pieces if isinstance(piece, TextDelta)) == said
+    assert len(pieces) > 1
+    assert (message.provider, message.model, message.api) == (subject.name, subject.model, provider.api)
+    assert message_json.validate_json(message_json.dump_json(message)) == message
+    accepted(emulator)
+
+
+@ANY
+async def test_one_call_is_answered_and_the_turn_goes_on(subject: Subject) -> None:
+    async with subject.connected(calls(("ls", {"path": "目录/🙂"})), says("Done.")) as (emulator, provider):
+        pieces, message = await collect(provider, ask(subject))
+        assert message.error is None
+        (call,) = message.calls
+        assert (call.name, call.arguments, message.stop_reason) == ("ls", {"path": "目录/🙂"}, "tool_use")
+        assert json.loads(call.arguments_raw) == call.arguments
+        assert [piece.call for piece in pieces if isinstance(piece, ToolCallEnd)] == [call]
+        assert [(piece.id, piece.name) for piece in pieces if isinstance(piece, ToolCallStart)] == [(call.id, "ls")]
+        end = await go_on(subject, provider, user("hello"), message, result(call.id))
+    assert end.text == "Done."
+    accepted(emulator)
+
+
+@ANY
+async def test_parallel_calls_keep_their_order_and_are_told_apart(subject: Subject) -> None:
+    turn = calls(("ls", {"path": "a"}), ("ls", {"path": "b"}), ("read", {}), before="Looking.")
+    async with subject.connected(turn, says("Done.")) as (emulator, provider):
+        _, message = await collect(provider, ask(subject))
+        assert message.error is None
+        assert [(call.name, call.arguments) for call in message.calls] == [
+            ("ls", {"path": "a"}),
+            ("ls", {"path": "b"}),
+            ("read", {}),
+        ]
+        assert len({call.id for call in message.calls}) == 3
+        assert message.text == "Looking."
+        results = [result(call.id, is_error=number == 1) for number, call in enumerate(message.calls)]
+        end = await go_on(subject, provider, user("hello"), message, *results)
+    assert end.text == "Done."
+    accepted(emulator)
+
+
+@ANY
+async def test_a_call_with_broken_arguments_is_told_and_can_be_answered(subject: Subject) -> None:
+    turn = Turn(parts=(Call(name="ls", raw='{"path": '),))
+    async with subject.connected(turn, says("Sorry.")) as (emulator, provider):
+        _, message = await collect(provider, ask(subject))
+        if message.error is not None:  # a wire whose arguments are objects has no broken ones: the server says so
+            assert message.error.retryable
+            return
+        (call,) = message.calls
+        assert (call.arguments, call.arguments_raw) == (None, '{"path": ')
+        end = await go_on(subject, provider, user("hello"), message, result(call.id, "broken", is_error=True))
+    assert end.text == "Sorry."
+    accepted(emulator)
+
+
+@ANY
+async def test_a_tool_that_nobody_offered_is_called_and_can_be_answered(subject: Subject) -> None:
+    async with subject.connected(calls(("rocket", {"to": "moon"})), says("Right.")) as (emulator, provider):
+        _, message = await collect(provider, ask(subject))
+        assert [call.name for call in message.calls] == ["rocket"]
+        end = await go_on(
+            subject, provider, user("hello"), message, result(message.calls[0].id, "no such tool", is_error=True)
+        )
+    assert end.text == "Right."
+    accepted(emulator)
+
+
+@THINKING
+async def test_thinking_goes_back_as_it_came_while_the_turn_runs_and_not_after_it(subject: Subject) -> None:
+    turn = Turn(parts=(Think(text="First look, then speak."), Call(name="ls", arguments={"path": "."})))
+    level = nearest("high", facts_of(subject.model).thinking)
+    async with subject.connected(turn, says("Done."), says("You are welcome.")) as (emulator, provider):
+        _, first = await collect(provider, ask(subject, thinking=level))
+        assert first.error is None
+        assert [type(part).__name__ for part in first.content] == ["Thinking", "ToolCall"]
+        told: list[Message] = [user("hello"), first, result(first.calls[0].id)]
+        _, second = await collect(provider, ask(subject, *told, thinking=level))
+        assert second.text == "Done."
+        _, third = await collect(provider, ask(subject, *told, second, user("thanks"), thinking=level))
+    assert third.text == "You are welcome."
+    accepted(emulator)
+
+
+@THINKING
+async def test_thinking_that_is_shown_is_streamed_beside_the_text(subject: Subject) -> None:
+    async with subject.connected(Turn(parts=(Think(text="Hmm, let me see."), Say(text="It is so.")))) as (_, provider):
+        pieces, message = await collect(provider, ask(subject))
+    shown = "".join(piece.text for piece in pieces if isinstance(piece, ThinkingDelta))
+    assert shown == "".join(part.text for part in message.content if isinstance(part, Thinking))
+    assert message.text == "It is so."
+
+
+@ANY
+@pytest.mark.parametrize("stop", ["refusal", "filter"])
+async def test_a_refusal_is_no_answer_and_runs_no_call(subject: Subject, stop: Any) -> None:
+    async with subject.connected(Turn(parts=(Say(text="I can"),), stop=stop)) as (_, provider):
+        _, message = await collect(provider, ask(subject))
+    assert message.error is None
+    assert message.stop_reason in ("refusal", "content_filter")
+
+
+@ANY
+async def test_a_text_cut_at_the_output_limit_says_so(subject: Subject) -> None:
+    async with subject.connected(says("Half an answ", stop="length"), says("er.")) as (emulator, provider):
+        _, message = await collect(provider, ask(subject))
+        assert (message.text, message.stop_reason) == ("Half an answ", "max_tokens")
+        rest = await go_on(subject, provider, user("hello"), message, user("go on"))
+    assert rest.text == "er."
+    accepted(emulator)
+
+
+@ANY
+async def test_a_call_cut_at_the_output_limit_is_not_one_to_run(subject: Subject) -> None:
+    turn = Turn(parts=(Say(text="So."), Call(name="ls", raw='{"path": "/tm')), stop="length")
+    async with subject.connected(turn, says("Smaller.")) as (emulator, provider):
+        _, message = await collect(provider, ask(subject))
+        assert message.stop_reason == "max_tokens"
+        assert all(call.arguments is None for call in message.calls)
+        answers = [result(call.id, "cut off", is_error=True) for call in message.calls]
+        last: list[Message] = [*answers] or [user("go on")]
+        end = await go_on(subject, provider, user("hello"), message, *last)
+    assert end.text == "Smaller."
+    accepted(emulator)
+
+
+@ANY
+async def test_a_full_window_while_writing_says_so(subject: Subject) -> None:
+    async with subject.connected(says("Half", stop="context")) as (_, provider):
+        _, message = await collect(provider, ask(subject))
+    told = message.error.kind if message.error else message.stop_reason
+    assert told in ("context_window", "max_tokens", "too_large")
+
+
+_FAULTS: list[tuple[Fault, ErrorKind, bool]] = [
+    (Fault(status=400, message="bad"), "invalid", False),
+    (Fault(status=401), "auth", False),
+    (Fault(status=403), "auth", False),
+    (Fault(status=404), "not_found", False),
+    (Fault(status=429), "rate_limited", True),
+    (Fault(status=429, headers={"retry-after": "7"}), "rate_limited", True),
+    (Fault(status=500), "server", True),
+    (Fault(status=502, body="<html>Bad gateway</html>", content_type="text/html"), "server", True),
+    (Fault(status=503), "overloaded", True),
+    (Fault(status=307, headers={"location": "http://127.0.0.1:9/"}), "invalid", False),
+    (HTML_200, "incomplete", True),
+    (Fault(status=200, body="", content_type="text/event-stream"), "incomplete", True),
+    (Fault(status=200, body="data: {oops\n\n", content_type="text/event-stream"), "incomplete", True),
+    (Fault(status=200, body="data: [1, 2]\n\n", content_type="text/event-stream"), "incomplete", True),
+]
+
+
+@ANY
+async def test_faults_end_the_stream_as_errors_of_their_kind(subject: Subject) -> None:
+    async with subject.connected(*(fault for fault, _, _ in _FAULTS)) as (_, provider):
+        for fault, kind, retryable in _FAULTS:
+            pieces, message = await collect(provider, ask(subject))
+            assert pieces == []
+            assert message.error is not None, fault
+            assert (message.stop_reason, message.error.kind, message.error.retryable) == ("error", kind, retryable), (
+                fault
+            )
+            assert message.error.retry_after_seconds == (7.0 if "retry-after" in fault.headers else None)
+            assert "bad" not in message.error.summary
+
+
+@ANY
+async def test_an_overloaded_server_is_told_apart(subject: Subject) -> None:
+    async with subject.connected(Fault(status=subject.busy_status)) as (_, provider):
+        _, message = await collect(provider, ask(subject))
+    assert message.error is not None
+    assert (message.error.kind, message.error.retryable) == ("overloaded", True)
+
+
+@ANY
+async def test_a_wrong_key_is_a_matter_of_access(subject: Subject) -> None:
+    async with subject.connected(says("hi"), config={"apiKey": "sk-wrong"}) as (_, provider):
+        _, message = await collect(provider, ask(subject))
+    assert message.error is not None
+    assert (message.error.kind, message.error.retryable) == ("auth", False)
+
+
+_WHOLE = Turn(parts=(Say(text="Half a sentence, and then"), Call(name="ls", arguments={"path": "."})))
+
+
+@ANY
+@pytest.mark.parametrize("then", ["end", "reset", "stall", "error"])
+async def test_a_stream_that_breaks_at_any_event_is_a_failed_attempt_without_calls(subject: Subject, then: Any) -> None:
+    quick = {"idleSeconds": 0.1, "firstByteSeconds": 0.1}
+    async with subject.connected(config=quick) as (emulator, provider):
+        for after in itertools.count():
+            emulator.script = [replace(_WHOLE, cut_after=after, then=then)]
+            _, message = await collect(provider, ask(subject))
+            if message.error is None:
+                break
+            assert message.stop_reason == "error", after
+            assert message.error.retryable, (after, message.error)
+            assert message.calls == ()
+            assert all(isinstance(part, Text) for part in message.content)
+            assert _WHOLE.parts[0].text.startswith(message.text)  # type: ignore[union-attr]
+    assert after > 3
+    assert message.stop_reason == "tool_use"
+    assert len(message.calls) == 1
+
+
+@ANY
+async def test_any_cutting_of_the_bytes_gives_the_same_answer(subject: Subject) -> None:
+    turn = Turn(parts=(Say(text="emoji 👩‍👩‍👧 中文 \u2028 𠜎"), Call(name="ls", arguments={"path": "目录/🙂"})))
+    async with subject.connected(*(replace(turn, chunk_bytes=size) for size in (1, 7, 1000))) as (_, provider):
+        for _ in range(3):
+            _, message = await collect(provider, ask(subject))
+            assert message.text == "emoji 👩‍👩‍👧 中文 \u2028 𠜎"
+            assert message.calls[0].arguments == {"path": "目录/🙂"}
+
+
+@ANY
+async def test_a_slow_drip_is_waited_for_as_long_as_it_lives(subject: Subject) -> None:
+    turn = says("slow", pause_seconds=0.02)
+    async with subject.connected(turn, config={"idleSeconds": 5.0, "firstByteSeconds": 5.0}) as (_, provider):
+        _, message = await collect(provider, ask(subject))
+    assert message.text == "slow"
+
+
+@ANY
+async def test_a_drip_without_end_ends_at_the_deadline(subject: Subject) -> None:
+    turn = says("slow " * 50, chunk_bytes=1, pause_seconds=0.03)
+    async with subject.connected(turn, config={"timeoutSeconds": 0.4}) as (_, provider):
+        _, message = await collect(provider, ask(subject))
+    assert message.error is not None
+    assert message.error.kind == "timeout"
+
+
+@ANY
+async def test_the_user_can_stop_it_and_the_server_notices(subject: Subject) -> None:
+    turn = replace(says("Half a sentence, and the rest never comes"), cut_after=8, then="stall")
+    async with subject.connected(turn) as (emulator, provider):
+        begun = asyncio.Event()
+
+        async def listen() -> None:
+            async for _ in provider.stream(ask(subject)):
+                begun.set()
+
+        task = asyncio.create_task(listen())
+        await begun.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        while not emulator.hangups:  # the server sees the connection close; without that this never ends
+            await asyncio.sleep(0)
+
+
+@ANY
+async def test_a_conversation_that_is_too_long_says_so(subject: Subject) -> None:
+    async with subject.connected(window_tokens=200) as (_, provider):
+        _, message = await collect(provider, ask(subject, user("long " * 2000)))
+    assert message.error is not None
+    assert (message.error.kind, message.error.retryable) == ("too_large", False)
+
+
+@SEEING
+async def test_a_picture_from_a_person_and_one_from_a_tool_are_seen(subject: Subject) -> None:
+    picture = Image(media_type="image/png", data=PIXEL, name="dot.png")
+    question = replace(user("what is this?"), content=(*user("what is this?").content, picture))
+    async with subject.connected(calls(("read", {"path": "a.png"})), says("A dot.")) as (emulator, provider):
+        _, first = await collect(provider, ask(subject, question))
+        shown = replace(result(first.calls[0].id), content=(Text(text="a.png"), picture))
+        second = await go_on(subject, provider, question, first, shown)
+    assert second.text == "A dot."
+    assert json.dumps(emulator.requests[1].body).count(PIXEL) == 2
+    accepted(emulator)
+
+
+@ANY
+async def test_an_empty_answer_is_an_answer(subject: Subject) -> None:
+    async with subject.connected(Turn(parts=()), says("here")) as (emulator, provider):
+        pieces, message = await collect(provider, ask(subject))
+        assert message.error is None
+        assert (message.text, message.calls, message.stop_reason) == ("", (), "end_turn")
+        assert not any(isinstance(piece, TextDelta) for piece in pieces)
+        again = await go_on(subject, provider, user("hello"), message, user("nothing?"))
+    assert again.text == "here"
+    accepted(emulator)
+
+
+@ANY
+async def test_what_does_not_exist_yet_is_passed_over(subject: Subject) -> None:
+    turn = Turn(parts=(Say(text="ok"), Call(name="ls", arguments={})), noise=True)
+    async with subject.connected(turn) as (_, provider):
+        _, message = await collect(provider, ask(subject))
+    assert (message.text, message.stop_reason) == ("ok", "tool_use")
+
+
+@ANY
+@pytest.mark.parametrize("choice", ["auto", "none", "required", OneTool(name="ls"), OneTool(name="gone")], ids=str)
+async def test_every_tool_choice_is_sent_or_degraded_but_never_refused(subject: Subject, choice: ToolChoice) -> None:
+    levels = facts_of(subject.model).thinking
+    async with subject.connected() as (emulator, provider):
+        for level in (None, *levels):
+            _, message = await collect(provider, ask(subject, tool_choice=choice, thinking=level))
+            assert message.error is None, (level, emulator.requests[-1].refusal)
+    accepted(emulator)
+
+
+@ANY
+async def test_usage_is_told(subject: Subject) -> None:
+    from agents.messages import Usage
+
+    told = Usage(input=120, cache_read=2048, output=57, reasoning=20 if subject.thinks else 0)
+    async with subject.connected(says("ok", usage=told)) as (_, provider):
+        _, message = await collect(provider, ask(subject))
+    if not message.usage.estimated:
+        assert (message.usage.input, message.usage.output) == (120, 57)
+
+
+@ANY
+async def test_an_agent_that_has_lost_its_tools_can_go_on(subject: Subject) -> None:
+    async with subject.connected(calls(("ls", {})), says("ok")) as (emulator, provider):
+        _, message = await collect(provider, ask(subject))
+        told = ask(subject, user("hello"), message, result(message.calls[0].id), message, user("and now?"))
+        _, end = await collect(provider, replace(told, tools=()))
+    assert end.text == "ok"
+    accepted(emulator)
+
+
+@ANY
+async def test_a_key_that_has_had_enough_gives_way_to_the_next(subject: Subject) -> None:
+    async with subject.connected(says("hi"), config={"apiKey": "sk-wrong", "apiKeys": ("sk-contract",)}) as (
+        _,
+        provider,
+    ):
+        answers = [(await collect(provider, ask(subject)))[1] for _ in range(2)]
+    kinds = [answer.error.kind if answer.error else "" for answer in answers]
+    assert kinds in (["auth", ""], ["", ""])
+    if kinds[0]:
+        assert answers[0].error is not None
+        assert (answers[0].error.retryable, answers[0].error.retry_after_seconds) == (True, 0.0)

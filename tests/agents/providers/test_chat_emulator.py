@@ -1,0 +1,500 @@
+"""The emulated chat servers refuse what the real ones refuse, with the same words, and stream what they stream."""
+
+import json
+from copy import deepcopy
+from typing import Any
+
+import httpx
+import pytest
+
+from agents.providers.chat.emulator import ChatEmulator
+from agents.providers.chat.habits import HABITS
+from agents.providers.chat.reasoning_rules import signature_of
+from agents.providers.chat.rules import check_body, check_headers, parse_body
+from agents.providers.emulation.script import Call, Fault, Say, Think, Turn, calls, says
+from agents.providers.emulation.server import Refusal
+from gateway.loopback import serve_on_loopback
+from tests.agents.providers.requests import PIXEL
+from tests.agents.providers.test_chat_request import MODELS
+
+HEADERS = {"authorization": "Bearer k", "content-type": "application/json"}
+SCHEMA: dict[str, Any] = {"type": "object", "properties": {}, "required": []}
+
+
+def tool(name: str = "ls", **function: Any) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": name, "description": "List.", "parameters": SCHEMA} | function}
+
+
+def use(call_id: str = "a", arguments: Any = "{}", name: str = "ls", **members: Any) -> dict[str, Any]:
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}} | members
+
+
+def user(content: Any = "hi", **members: Any) -> dict[str, Any]:
+    return {"role": "user", "content": content} | members
+
+
+def called(*made: dict[str, Any], **members: Any) -> dict[str, Any]:
+    return {"role": "assistant", "content": None, "tool_calls": list(made)} | members
+
+
+def answer(call_id: str = "a", content: Any = "ok", **members: Any) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": call_id, "content": content} | members
+
+
+def talk(*messages: dict[str, Any], **members: Any) -> dict[str, Any]:
+    return {"model": "gpt-4.1", "messages": list(messages or (user(),)), "tools": [tool()]} | members
+
+
+def without(body: dict[str, Any], member: str) -> dict[str, Any]:
+    return {key: value for key, value in body.items() if key != member}
+
+
+def image(url: Any = f"data:image/png;base64,{PIXEL}", **members: Any) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": url} | members}
+
+
+def text(words: str = "hi") -> dict[str, Any]:
+    return {"type": "text", "text": words}
+
+
+_ENTRY = {"type": "reasoning.text", "text": "hm", "index": 0}
+SIGNED = _ENTRY | {"signature": signature_of(_ENTRY)}
+
+ACCEPTED: dict[str, tuple[str, dict[str, Any]]] = {
+    "a plain question": ("openai", without(talk(), "tools")),
+    "a finished loop, results in any order": (
+        "openai",
+        talk({"role": "system", "content": "s"}, user(), called(use("a"), use("b")), answer("b"), answer("a")),
+    ),
+    "empty content beside calls": ("openai", talk(user(), called(use(), content=""), answer())),
+    "broken arguments": ("openai", talk(user(), called(use(arguments='{"a')), answer())),
+    "text parts in a result": ("openai", talk(user(), called(use()), answer(content=[text()]))),
+    "a picture": ("openai", talk(user([text(), image(detail="auto")]))),
+    "a choice of each form": ("openai", talk(tool_choice={"type": "function", "function": {"name": "ls"}})),
+    "a new model that does not reason": ("openai", talk(model="gpt-5.5", reasoning_effort="none")),
+    "a stream with usage": ("openai", talk(stream=True, stream_options={"include_usage": True})),
+    "members that a lenient server passes over": ("deepseek", talk(model="deepseek-v4-pro", colour="red")),
+    "DeepSeek's reasoning, empty": (
+        "deepseek",
+        talk(user(), called(use(), reasoning_content=""), answer(), model="deepseek-v4-pro"),
+    ),
+    "DeepSeek without thinking": (
+        "deepseek",
+        talk(
+            user(),
+            called(use()),
+            answer(),
+            model="deepseek-v4-pro",
+            thinking={"type": "disabled"},
+            tool_choice="required",
+        ),
+    ),
+    "Kimi's own ids": (
+        "moonshot",
+        talk(
+            user(),
+            called(use("functions.ls:0"), reasoning_content=" "),
+            answer("functions.ls:0"),
+            model="kimi-k3",
+        ),
+    ),
+    "vLLM's own ids": (
+        "vllm",
+        talk(user(), called(use("chatcmpl-tool-" + "f" * 32)), answer("chatcmpl-tool-" + "f" * 32)),
+    ),
+    "OpenRouter's signed list": ("openrouter", talk(user(), called(use(), reasoning_details=[SIGNED]), answer())),
+    "Clawdbot and a tool it will forget": ("clawdbot", talk(tools=[tool(parameters={"type": "object"})])),
+}
+
+
+@pytest.mark.parametrize("name", ACCEPTED)
+def test_accepted(name: str) -> None:
+    vendor, told = ACCEPTED[name]
+    body = deepcopy(told)
+    check_body(body, vendor)
+    assert body == told
+
+
+OPENAI: list[tuple[dict[str, Any], str, str | None]] = [
+    (talk(colour="red"), "Unknown parameter: 'colour'.", "unknown_parameter"),
+    (talk(thinking={"type": "enabled"}), "Unknown parameter: 'thinking'.", "unknown_parameter"),
+    (without(talk(), "model"), "Missing required parameter: 'model'.", "missing_required_parameter"),
+    (without(talk(), "messages"), "Missing required parameter: 'messages'.", "missing_required_parameter"),
+    (talk(messages="hi"), "Invalid type for 'messages': expected an array, but got a string", "invalid_type"),
+    (
+        talk(messages=[]),
+        "Invalid 'messages': empty array. Expected an array with minimum length 1, but got an empty array instead.",
+        "empty_array",
+    ),
+    (talk(tools=[]), "Invalid 'tools': empty array.", "empty_array"),
+    (talk(user(), called()), "Invalid 'messages[1].tool_calls': empty array.", "empty_array"),
+    (
+        talk(user(role="robot")),
+        "Invalid value: 'robot'. Supported values are: 'system', 'assistant', 'user', 'function', 'tool', and "
+        "'developer'.",
+        "invalid_value",
+    ),
+    (talk(answer()), "messages with role 'tool' must be a response to a preceeding message with 'tool_calls'.", None),
+    (
+        talk(user(), called(use()), answer(), user(), answer()),
+        "messages with role 'tool' must be a response to a preceeding message",
+        None,
+    ),
+    (
+        talk(user(), called(use("a"), use("b")), answer("a")),
+        "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. "
+        "The following tool_call_ids did not have response messages: b",
+        None,
+    ),
+    (talk(user(), called(use()), user(), answer()), "did not have response messages: a", None),
+    (talk(user(), called(use())), "did not have response messages: a", None),
+    (
+        talk(user(), called(use()), answer("x")),
+        "Invalid parameter: 'tool_call_id' of 'x' not found in 'tool_calls' of previous message.",
+        None,
+    ),
+    (talk(user(), called(use()), answer(), answer()), "'tool_call_id' of 'a' not found", None),
+    (talk(user(), called(use(), use()), answer()), "Duplicate value for 'tool_call_id' of 'a'", None),
+    (talk(user(None)), "Invalid value for 'content': expected a string, got null.", None),
+    (talk({"role": "assistant", "content": None}), "Invalid value for 'content': expected a string, got null.", None),
+    (talk(user("")), "must not be empty", None),
+    (talk(user([])), "Invalid 'messages[0].content': empty array.", "empty_array"),
+    (talk(user([text("")])), "empty string", "empty_string"),
+    (talk(user(name="Bob B")), "Invalid 'messages[0].name': string does not match pattern.", "invalid_value"),
+    (
+        talk(user(), called(use(index=0)), answer()),
+        "Unknown parameter: 'messages[1].tool_calls[0].index'.",
+        "unknown_parameter",
+    ),
+    (
+        talk(user(), called(use(), reasoning_content="x"), answer()),
+        "Unknown parameter: 'messages[1].reasoning_content'.",
+        "unknown_parameter",
+    ),
+    (talk(user(reasoning_content="x")), "Unknown parameter: 'messages[0].reasoning_content'.", "unknown_parameter"),
+    (talk(user(mood="calm")), "Unknown parameter: 'messages[0].mood'.", "unknown_parameter"),
+    (talk(user(), called(use(), annotations=[]), answer()), "'messages[1].annotations'", "unknown_parameter"),
+    (
+        talk(user(), called(use(arguments={})), answer()),
+        "Invalid type for 'messages[1].tool_calls[0].function.arguments': expected a string, but got an object instead.",
+        "invalid_type",
+    ),
+    (talk(user(), called(use("x" * 41)), answer("x" * 41)), "maximum length 40", "string_above_max_length"),
+    (talk(user(), called(use(name="a b")), answer()), "does not match pattern", "invalid_value"),
+    (
+        talk(user(), called(without(use(), "type")), answer()),
+        "'messages[1].tool_calls[0].type'",
+        "missing_required_parameter",
+    ),
+    (
+        talk(user(), called(use()), without(answer(), "tool_call_id")),
+        "Missing required parameter: 'messages[2].tool_call_id'.",
+        "missing_required_parameter",
+    ),
+    (
+        talk(user(), called(use()), answer(content=[image()])),
+        "Invalid value: 'image_url'. Supported values are: 'text'.",
+        "invalid_value",
+    ),
+    (
+        talk(user([{"type": "image_url", "image_url": "data:"}])),
+        "Invalid type for 'messages[0].content[0].image_url': expected an object, but got a string instead.",
+        "invalid_type",
+    ),
+    (talk(user([image("data:image/bmp;base64,AAAA")])), "unsupported image", "invalid_image_format"),
+    (talk(user([image("data:image/jpeg;base64," + PIXEL)])), "does not represent a valid image", "invalid_image"),
+    (talk(user([image("data:image/png;base64,!!")])), "does not represent a valid image", "invalid_image"),
+    (talk(tools=[tool("功能")]), "matches the pattern '^[a-zA-Z0-9_-]+$'.", "invalid_value"),
+    (talk(tools=[tool("x" * 65)]), "Expected a string with maximum length 64", "string_above_max_length"),
+    (talk(tools=[tool(description="x" * 1025)]), "maximum length 1024", "string_above_max_length"),
+    (talk(tools=[tool(summary="x")]), "Unknown parameter: 'tools[0].function.summary'.", "unknown_parameter"),
+    (talk(tools=[{"name": "ls"}]), "Missing required parameter: 'tools[0].type'.", "missing_required_parameter"),
+    (talk(tools=[tool()] * 129), "array too long", "array_above_max_length"),
+    (
+        talk(tools=[tool(parameters={})]),
+        "Invalid schema for function 'ls': schema must be a JSON Schema of 'type: \"object\"', got 'type: \"None\"'.",
+        "invalid_function_parameters",
+    ),
+    (
+        talk(tools=[tool(parameters=SCHEMA | {"properties": {"a": {"type": "array"}}})]),
+        "In context=('properties', 'a'), array schema missing items.",
+        "invalid_function_parameters",
+    ),
+    (talk(tools=[tool(parameters=SCHEMA | {"anyOf": []})]), "at the top level", "invalid_function_parameters"),
+    (
+        talk(tools=[tool(parameters=SCHEMA | {"properties": {"a": {"type": "text"}}})]),
+        "is not valid under any of the given schemas",
+        "invalid_function_parameters",
+    ),
+    (without(talk(tool_choice="auto"), "tools"), "'tool_choice' is only allowed when 'tools' are specified", None),
+    (without(talk(parallel_tool_calls=True), "tools"), "'parallel_tool_calls' is only allowed when", None),
+    (talk(tool_choice="any"), "Invalid value: 'any'.", "invalid_value"),
+    (
+        talk(tool_choice={"type": "function", "function": {"name": "rm"}}),
+        "Invalid value for 'function_call': no function named 'rm' was specified in the 'functions' parameter.",
+        None,
+    ),
+    (
+        talk(model="gpt-5.2", max_tokens=10),
+        "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
+        "unsupported_parameter",
+    ),
+    (talk(max_completion_tokens=99_999), "max_completion_tokens is too large: 99999.", "invalid_value"),
+    (talk(max_completion_tokens=0), "integer below minimum value", "integer_below_min_value"),
+    (talk(model="gpt-5.2", temperature=0.5), "Unsupported parameter: 'temperature'", "unsupported_parameter"),
+    (talk(model="gpt-5.2", stop=["x"]), "Unsupported parameter: 'stop'", "unsupported_parameter"),
+    (talk(reasoning_effort="low"), "Unsupported parameter: 'reasoning_effort'", "unsupported_parameter"),
+    (talk(model="gpt-5.2", reasoning_effort="max"), "does not support 'max' with this model.", "unsupported_value"),
+    (talk(model="gpt-5.2", reasoning_effort="none"), "does not support 'none' with this model.", "unsupported_value"),
+    (
+        talk(model="gpt-5.5"),
+        "Function tools with reasoning_effort are not supported for gpt-5.5 in /v1/chat/completions. To use function "
+        "tools, use /v1/responses or set reasoning_effort to 'none'.",
+        None,
+    ),
+    (talk(model="gpt-6-sol", reasoning_effort="high"), "Function tools with reasoning_effort are not supported", None),
+    (talk(stream_options={"include_usage": True}), "only allowed when 'stream' is enabled", None),
+    (talk(prompt_cache_key="x" * 65), "Invalid 'prompt_cache_key': string too long.", "string_above_max_length"),
+]
+
+
+@pytest.mark.parametrize("vendor", ["openai", "azure"])
+@pytest.mark.parametrize(("body", "message", "code"), OPENAI, ids=range(len(OPENAI)))
+def test_openai_and_azure_refuse(vendor: str, body: dict[str, Any], message: str, code: str | None) -> None:
+    with pytest.raises(Refusal) as refusal:
+        check_body(body, vendor)
+    assert (refusal.value.status, refusal.value.type, refusal.value.code) == (400, "invalid_request_error", code)
+    assert message in refusal.value.message
+
+
+LOOP = (user(), called(use()), answer())
+NAMED = {"type": "function", "function": {"name": "ls"}}
+DEFS = tool(parameters=SCHEMA | {"$defs": {}, "properties": {"a": {"$ref": "#/$defs/A"}}})
+OTHERS: list[tuple[str, dict[str, Any], str]] = [
+    ("deepseek", talk(*LOOP), "The reasoning_content in the thinking mode must be passed back to the API."),
+    ("deepseek", talk(tool_choice="required"), "Thinking mode does not support this tool_choice"),
+    ("deepseek", talk(tool_choice=NAMED), "Thinking mode does not support this tool_choice"),
+    (
+        "deepseek",
+        talk(user(), called(use(), reasoning_content="x")),
+        "(insufficient tool messages following tool_calls message)",
+    ),
+    ("deepseek", talk(user([image()]), model="deepseek-v4-pro"), "unknown variant `image_url`"),
+    ("deepseek", talk(model="deepseek-chat", max_tokens=8193), "max_tokens is too large"),
+    (
+        "deepseek-r1",
+        talk(user(), called(use(), reasoning_content=""), answer()),
+        "reasoning_content of earlier messages",
+    ),
+    ("deepseek-r1", talk(tool_choice="required"), "does not support this tool_choice"),
+    (
+        "moonshot",
+        talk(*LOOP),
+        "thinking is enabled but reasoning_content is missing in assistant tool call message at index 1",
+    ),
+    ("moonshot", talk(user(), called(use(), reasoning_content=""), answer()), "reasoning_content is missing"),
+    (
+        "moonshot",
+        talk(tool_choice="required", thinking={"type": "disabled"}, model="kimi-k2.6"),
+        "does not support this tool_choice",
+    ),
+    ("moonshot", talk(tool_choice=NAMED), "incompatible with thinking enabled"),
+    (
+        "moonshot",
+        talk(user(), called(use(), reasoning_content="x"), answer("b")),
+        "Invalid request: tool_call_id  is not found",
+    ),
+    ("moonshot", talk(model="kimi-k3", thinking={"type": "disabled"}), "does not support thinking.type disabled"),
+    ("zhipu", talk(tool_choice="required"), "does not support this tool_choice"),
+    ("zhipu", talk(tool_choice="none"), "does not support this tool_choice"),
+    ("zhipu", talk(tools=[DEFS]), "'$ref' is not supported"),
+    (
+        "qwen",
+        talk(user(), called(use(arguments='{"a')), answer()),
+        'The "function.arguments" parameter of the code model must be in JSON format.',
+    ),
+    ("qwen", talk(tool_choice="required"), "<400> InternalError.Algo"),
+    ("qwen", talk(user(), called(use(arguments="")), answer()), "must be in JSON format"),
+    ("vllm", talk(user(), {"role": "system", "content": "s"}), "System message must be at the beginning."),
+    ("vllm", talk(user(), called(use(arguments='{"a')), answer()), "Expecting value"),
+    (
+        "openrouter",
+        talk(user(), called(use(), reasoning_details=[SIGNED | {"text": "other"}]), answer()),
+        "Invalid `signature` in `thinking` block",
+    ),
+    ("openrouter", talk(user(), called(use(), reasoning_details=[]), answer()), "expected a non-empty array"),
+    ("clawdbot", talk(user(), called(use()), answer(content="plain words")), "the result of a tool is JSON text"),
+]
+
+
+@pytest.mark.parametrize(("vendor", "body", "message"), OTHERS, ids=range(len(OTHERS)))
+def test_other_vendors_refuse(vendor: str, body: dict[str, Any], message: str) -> None:
+    with pytest.raises(Refusal) as refusal:
+        check_body(body, vendor)
+    assert refusal.value.status == 400
+    assert message in refusal.value.message
+
+
+@pytest.mark.parametrize(
+    ("vendor", "headers", "status"),
+    [
+        ("openai", without(HEADERS, "authorization"), 401),
+        ("openai", HEADERS | {"authorization": "Bearer wrong"}, 401),
+        ("azure", without(HEADERS, "authorization") | {"api-key": "wrong"}, 401),
+        ("openai", HEADERS | {"content-type": "text/plain"}, 400),
+    ],
+)
+def test_headers(vendor: str, headers: dict[str, str], status: int) -> None:
+    with pytest.raises(Refusal) as refusal:
+        check_headers(headers, HABITS[vendor], "k")
+    assert refusal.value.status == status
+
+
+def test_servers_without_accounts_let_anybody_in() -> None:
+    check_headers(without(HEADERS, "authorization"), HABITS["ollama"])
+    check_headers(without(HEADERS, "authorization") | {"api-key": "k"}, HABITS["azure"], "k")
+
+
+@pytest.mark.parametrize("raw", [b"{", b'{"a": "\\ud83d"}', b'{"a": NaN}', b"[]", b'"\xff"'])
+def test_a_body_that_is_no_strict_json_object(raw: bytes) -> None:
+    with pytest.raises(Refusal) as refusal:
+        parse_body(raw)
+    assert refusal.value.status == 400
+
+
+async def streamed(vendor: str, turn: Turn, **members: Any) -> list[Any]:
+    """What is on the wire: chunks, comments and the end, in order."""
+    emulator = ChatEmulator([turn], vendor=vendor)
+    body = talk(model=MODELS[vendor] if vendor != "azure" else "gpt-4.1", stream=True) | members
+    async with serve_on_loopback(emulator.app) as url, httpx.AsyncClient() as client:
+        response = await client.post(f"{url}/v1/chat/completions", headers=HEADERS, json=body)
+    assert response.status_code == 200, response.text
+    assert response.headers["x-request-id"] == "req_0001"
+    blocks = [block for block in response.text.split("\n\n") if block]
+    return [json.loads(block[6:]) if block.startswith("data: {") else block.removeprefix("data: ") for block in blocks]
+
+
+def deltas(wire: list[Any]) -> list[dict[str, Any]]:
+    return [it["choices"][0]["delta"] for it in wire if isinstance(it, dict) and it.get("choices")]
+
+
+CALLING = Turn(parts=(Think(text="let me think"), Call(name="ls", arguments={"path": "/tmp"})))
+ASKED = {"stream_options": {"include_usage": True}}
+
+
+async def test_openai_streams_calls_in_numbered_pieces_and_usage_behind_the_end() -> None:
+    wire = await streamed("openai", CALLING, **ASKED)
+    told = [delta["tool_calls"][0] for delta in deltas(wire) if "tool_calls" in delta]
+    assert told[0] == {
+        "index": 0,
+        "id": "call_000100",
+        "type": "function",
+        "function": {"name": "ls", "arguments": ""},
+    }
+    assert all(piece.keys() == {"index", "function"} for piece in told[1:])
+    assert json.loads("".join(piece["function"]["arguments"] for piece in told)) == {"path": "/tmp"}
+    assert not any("reasoning" in name for delta in deltas(wire) for name in delta)
+    assert wire[-3]["choices"][0]["finish_reason"] == "tool_calls"
+    assert (wire[-2]["choices"], wire[-2]["usage"]["completion_tokens"] > 0, wire[-1]) == ([], True, "[DONE]")
+    assert all(chunk["usage"] is None for chunk in wire[:-2])
+    unasked = await streamed("openai", CALLING)
+    assert not any("usage" in chunk for chunk in unasked if isinstance(chunk, dict))
+
+
+async def test_each_vendor_has_its_own_habits() -> None:
+    azure = await streamed("azure", CALLING)
+    assert azure[0]["choices"] == []
+    router = await streamed("openrouter", CALLING)
+    assert router[0] == ": OPENROUTER PROCESSING"
+    details = [entry for delta in deltas(router) for entry in delta.get("reasoning_details", [])]
+    assert "".join(entry.get("text", "") for entry in details) == "let me think"
+    ollama = await streamed("ollama", CALLING)
+    (whole,) = [delta["tool_calls"][0] for delta in deltas(ollama) if "tool_calls" in delta]
+    assert "id" not in whole
+    assert json.loads(whole["function"]["arguments"]) == {"path": "/tmp"}
+    assert not any(chunk["choices"][0]["finish_reason"] for chunk in ollama[:-1])
+    kimi = await streamed("moonshot", CALLING)
+    assert kimi[-2]["choices"][0]["usage"]["cached_tokens"] == 0
+    assert next(d["tool_calls"][0]["id"] for d in deltas(kimi) if "tool_calls" in d) == "functions.ls:0"
+    vllm = await streamed("vllm", CALLING)
+    assert len(next(d["tool_calls"][0]["id"] for d in deltas(vllm) if "tool_calls" in d)) == 46
+    assert any("reasoning" in delta for delta in deltas(vllm))
+    generic = await streamed("generic", CALLING)
+    assert "[DONE]" not in generic
+    assert generic[-1]["choices"][0]["finish_reason"] == "stop"
+    assert not any("index" in piece for delta in deltas(generic) for piece in delta.get("tool_calls", []))
+    deepseek = await streamed("deepseek", CALLING, **ASKED)
+    assert deepseek[-2]["usage"].keys() >= {"prompt_cache_hit_tokens", "prompt_cache_miss_tokens"}
+    glm = await streamed("zhipu", Turn(parts=(Say(text="x"),), stop="filter"))
+    assert (glm[-2]["choices"][0]["finish_reason"], "usage" in glm[-2]) == ("sensitive", True)
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {},
+        {"tool_choice": "required"},
+        {"tool_choice": {"type": "function", "function": {"name": "rm"}}},
+        {"tool_choice": "auto", "tools": [tool(parameters={"type": "object", "properties": {}})]},
+        {"tool_choice": "auto", "model": "clawdbot-3.5"},
+    ],
+)
+async def test_clawdbot_answers_in_plain_words_and_says_no_error(members: dict[str, Any]) -> None:
+    wire = await streamed("clawdbot", CALLING, **members)
+    assert not any("tool_calls" in delta for delta in deltas(wire))
+    assert any(delta.get("content") for delta in deltas(wire))
+    assert wire[-2]["choices"][0]["finish_reason"] == "stop"
+
+
+@pytest.mark.parametrize("choice", ["auto", NAMED])
+async def test_clawdbot_calls_where_everything_is_written_out(choice: Any) -> None:
+    wire = await streamed("clawdbot", CALLING, tool_choice=choice)
+    assert any("tool_calls" in delta for delta in deltas(wire))
+
+
+async def test_without_a_stream_the_answer_is_one_object_and_the_default_is_an_echo() -> None:
+    emulator = ChatEmulator([calls(("ls", {"path": "."}), before="Looking."), Fault(status=500)], window_tokens=500)
+    path = "/v1/chat/completions"
+    async with serve_on_loopback(emulator.app) as url, httpx.AsyncClient(headers=HEADERS, base_url=url) as client:
+        made = (await client.post(path, json=talk())).json()
+        failed = await client.post(path, json=talk())
+        echoed = (await client.post(path, json=talk(*LOOP))).json()
+        long = await client.post(path, json=talk(user("long " * 500)))
+    (choice,) = made["choices"]
+    assert (choice["finish_reason"], choice["message"]["content"]) == ("tool_calls", "Looking.")
+    assert choice["message"]["tool_calls"][0]["function"] == {"name": "ls", "arguments": '{"path": "."}'}
+    assert (failed.status_code, failed.json()["error"]["type"]) == (500, "server_error")
+    assert echoed["choices"][0]["message"]["content"] == "hi"
+    assert (long.status_code, long.json()["error"]["code"]) == (400, "context_length_exceeded")
+
+
+@pytest.mark.parametrize("vendor", ["openai", "azure", "deepseek", "moonshot", "qwen", "openrouter", "vllm"])
+async def test_the_official_sdk_reads_the_streams(vendor: str) -> None:
+    import openai
+
+    turn = Turn(parts=(Say(text="Looking."), *CALLING.parts), noise=False)
+    emulator = ChatEmulator([turn, turn], vendor=vendor)
+    content, arguments, ends = "", "", []
+    told: Any = {"model": "gpt-4.1", "messages": [user()], "tools": [tool()]}
+    async with (
+        serve_on_loopback(emulator.app) as url,
+        openai.AsyncOpenAI(api_key="k", base_url=f"{url}/v1", max_retries=0) as client,
+    ):
+        async for chunk in await client.chat.completions.create(stream=True, **told):
+            for choice in chunk.choices:
+                content += choice.delta.content or ""
+                made = [call.function for call in choice.delta.tool_calls or () if call.function]
+                arguments += "".join(function.arguments or "" for function in made)
+                ends += [choice.finish_reason] if choice.finish_reason else []
+        whole = await client.chat.completions.create(**told)
+    assert (content, json.loads(arguments), ends) == ("Looking.", {"path": "/tmp"}, ["tool_calls"])
+    assert (whole.choices[0].message.content, whole.choices[0].finish_reason) == ("Looking.", "tool_calls")
+
+
+async def test_what_goes_wrong_with_our_own_script_is_our_mistake() -> None:
+    from agents.providers.chat.script import heard
+    from agents.providers.emulation.script import Accident
+
+    with pytest.raises(TypeError, match="not an answer"):
+        heard(Accident(), {}, HABITS["openai"])
+    assert heard(says("x"), {}, HABITS["openai"]) == says("x")

@@ -1,0 +1,409 @@
+"""A Chat answer put together from whatever servers send: each deviation seen in the wild, one by one."""
+
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.messages import AssistantMessage, StopReason, Text, Thinking, Usage
+from agents.providers.chat.response import ANSWER_CHARS_MAX, API, Assembly
+from agents.providers.chat.vendors import VENDORS
+from agents.providers.errors import AttemptFailed, BadStream
+from agents.providers.provider import (
+    Done,
+    ModelEvent,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+)
+
+DONE = {"type": "[DONE]"}
+
+
+def assembly(vendor: str = "generic") -> Assembly:
+    return Assembly(provider="p", model="m", timestamp=1.0, vendor=VENDORS[vendor])
+
+
+def chunk(finish: str | None = None, /, **delta: Any) -> dict[str, Any]:
+    return {"id": "chatcmpl-1", "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
+
+
+def piece(name: str | None = None, arguments: Any = None, **told: Any) -> dict[str, Any]:
+    function = {"name": name, "arguments": arguments}
+    return told | {"function": {key: value for key, value in function.items() if value is not None}}
+
+
+def put_together(*events: dict[str, Any], vendor: str = "generic") -> tuple[list[ModelEvent], AssistantMessage]:
+    made = assembly(vendor)
+    shown = [shown for event in events for shown in made.feed(event)]
+    return shown, made.finish()
+
+
+def called(*deltas: Sequence[dict[str, Any]], finish: str | None = "tool_calls") -> list[tuple[str, str, str]]:
+    """The calls made of the `tool_calls` of these deltas, as (id, name, arguments); what was shown says the same."""
+    shown, message = put_together(*(chunk(tool_calls=list(pieces)) for pieces in deltas), chunk(finish), DONE)
+    assert message.stop_reason == "tool_use"
+    ended = [event.call for event in shown if isinstance(event, ToolCallEnd)]
+    assert tuple(ended) == message.calls
+    for start, call in zip((it for it in shown if isinstance(it, ToolCallStart)), ended, strict=True):
+        told = "".join(it.text for it in shown if isinstance(it, ToolCallDelta) and it.index == start.index)
+        assert (start.id, start.name, told) == (call.id, call.name, call.arguments_raw)
+    return [(call.id, call.name, call.arguments_raw) for call in message.calls]
+
+
+TWO = [("a", "ls", '{"p": 1}'), ("b", "read", '{"p": 2}')]
+CALLS: dict[str, tuple[list[list[dict[str, Any]]], list[tuple[str, str, str]]]] = {
+    "as OpenAI does": (
+        [
+            [piece("ls", "", index=0, id="a")],
+            [piece(None, '{"p"', index=0)],
+            [piece(None, ": 1}", index=0)],
+            [piece("read", "", index=1, id="b")],
+            [piece(None, '{"p": 2}', index=1)],
+        ],
+        TWO,
+    ),
+    "interleaved": (
+        [
+            [piece("ls", "", index=0, id="a"), piece("read", "", index=1, id="b")],
+            [piece(None, '{"p"', index=1)],
+            [piece(None, '{"p": 1}', index=0)],
+            [piece(None, ": 2}", index=1)],
+        ],
+        TWO,
+    ),
+    "whole, both in one delta": (
+        [[piece("ls", '{"p": 1}', index=0, id="a"), piece("read", '{"p": 2}', index=1, id="b")]],
+        TWO,
+    ),
+    "whole, without an index": ([[piece("ls", '{"p": 1}', id="a")], [piece("read", '{"p": 2}', id="b")]], TWO),
+    "whole, all with index 0": (
+        [[piece("ls", '{"p": 1}', index=0, id="a")], [piece("read", '{"p": 2}', index=0, id="b")]],
+        TWO,
+    ),
+    "without arguments, all with index 0": (
+        [[piece("ls", "", index=0)], [piece("read", "", index=0)]],
+        [("call_chatcmpl-1_0", "ls", ""), ("call_chatcmpl-1_1", "read", "")],
+    ),
+    "one tool twice, without arguments, all with index 0": (
+        [[piece("ls", "", index=0, id="a")], [piece("ls", "", index=0, id="b")]],
+        [("a", "ls", ""), ("b", "ls", "")],
+    ),
+    "pieces without an index": (
+        [
+            [piece("ls", "", id="a")],
+            [piece(None, '{"p": 1}')],
+            [piece("read", "", id="b")],
+            [piece(None, '{"p"')],
+            [piece(None, ": 2}")],
+        ],
+        TWO,
+    ),
+    "id and name with every piece": (
+        [
+            [piece("ls", '{"p"', index=0, id="a")],
+            [piece("ls", ": 1}", index=0, id="a")],
+            [piece("read", '{"p"', index=1, id="b")],
+            [piece("read", ": 2}", index=1, id="b")],
+        ],
+        TWO,
+    ),
+    "id and name with every piece, without an index": (
+        [
+            [piece("ls", '{"p"', id="a")],
+            [piece("ls", ": 1}", id="a")],
+            [piece("read", '{"p"', id="b")],
+            [piece("read", ": 2}", id="b")],
+        ],
+        TWO,
+    ),
+    "no ids": (
+        [[piece("ls", '{"p": 1}', index=0)], [piece("read", '{"p": 2}', index=1, id="")]],
+        [("call_chatcmpl-1_0", "ls", '{"p": 1}'), ("call_chatcmpl-1_1", "read", '{"p": 2}')],
+    ),
+    "no ids and no index, the same tool twice": (
+        [[piece("ls", '{"p": 1}')], [piece("ls", '{"p": 2}')]],
+        [("call_chatcmpl-1_0", "ls", '{"p": 1}'), ("call_chatcmpl-1_1", "ls", '{"p": 2}')],
+    ),
+    "no ids and no index, in one delta": (
+        [[piece("ls", ""), piece("ls", "")]],
+        [("call_chatcmpl-1_0", "ls", ""), ("call_chatcmpl-1_1", "ls", "")],
+    ),
+    "one id for two": (
+        [[piece("ls", '{"p": 1}', index=0, id="a")], [piece("ls", '{"p": 2}', index=1, id="a")]],
+        [("a", "ls", '{"p": 1}'), ("a_1", "ls", '{"p": 2}')],
+    ),
+    "one id for two, without an index": (
+        [[piece("ls", '{"p": 1}', id="a")], [piece("ls", '{"p": 2}', id="a")]],
+        [("a", "ls", '{"p": 1}'), ("a_1", "ls", '{"p": 2}')],
+    ),
+    "arguments as an object": ([[piece("ls", {"p": 1}, index=0, id="a")]], [("a", "ls", '{"p": 1}')]),
+    "arguments null": ([[piece("ls", None, index=0, id="a")]], [("a", "ls", "")]),
+    "the name after the id": (
+        [[piece(None, "", index=0, id="a")], [piece("ls", '{"p": 1}', index=0)]],
+        [("a", "ls", '{"p": 1}')],
+    ),
+    "an empty piece behind": (
+        [[piece("ls", "{}", index=0, id="a")], [{"index": 0}, {"index": 1}]],
+        [("a", "ls", "{}")],
+    ),
+    "no name at all": ([[piece(None, "{}", index=0, id="a")]], [("a", "", "{}")]),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_calls_are_told_apart(name: str) -> None:
+    deltas, made = CALLS[name]
+    assert called(*deltas) == made
+
+
+@pytest.mark.parametrize("finish", ["tool_calls", "stop", "function_call", "something_new", None])
+def test_calls_are_run_whatever_the_server_says_about_the_end(finish: str | None) -> None:
+    assert called([piece("ls", "{}", index=0, id="a")], finish=finish) == [("a", "ls", "{}")]
+
+
+@pytest.mark.parametrize(("finish", "reason"), [("length", "max_tokens"), ("content_filter", "content_filter")])
+def test_calls_that_were_cut_off_or_filtered_are_kept_but_not_run(finish: str, reason: StopReason) -> None:
+    _, message = put_together(chunk(tool_calls=[piece("ls", '{"p', index=0, id="a")]), chunk(finish))
+    assert message.stop_reason == reason
+    assert (message.calls[0].arguments, message.calls[0].arguments_raw) == (None, '{"p')
+
+
+NULLS = [
+    chunk(role="assistant", content=None, tool_calls=None, refusal=None, reasoning_content=None),
+    {"choices": []},
+    {"choices": None},
+    {},
+    {"choices": [{"delta": None}]},
+    chunk(content="Hi", tool_calls=[]),
+    {"choices": [None]},
+    {"error": None, **chunk(content=" there")},
+    chunk(content=[{"type": "text", "text": "from the future"}]),
+]
+
+
+def test_members_that_are_null_empty_or_strange_are_passed_over() -> None:
+    shown, message = put_together(*NULLS, chunk("stop"))
+    assert [event.text for event in shown if isinstance(event, TextDelta)] == ["Hi", " there"]
+    assert (message.content, message.stop_reason) == ((Text(text="Hi there"),), "end_turn")
+    assert (message.api, message.response_id, message.usage) == (API, "chatcmpl-1", Usage(estimated=True))
+
+
+@pytest.mark.parametrize("pieces", [["\n\n", "Hi\n"], ["\n", "\r\n", "\nHi\n"], ["Hi\n"]])
+def test_line_ends_before_the_first_word_are_not_part_of_the_answer(pieces: list[str]) -> None:
+    shown, message = put_together(*(chunk(content=text) for text in pieces), chunk("stop"))
+    assert message.text == "Hi\n"
+    assert "".join(event.text for event in shown if isinstance(event, TextDelta)) == "Hi\n"
+
+
+def test_an_answer_of_line_ends_is_empty() -> None:
+    assert put_together(chunk(content="\n"), chunk("stop"))[1].content == ()
+
+
+def test_thinking_text_and_calls_stand_in_the_order_in_which_they_began() -> None:
+    shown, message = put_together(
+        chunk(reasoning_content="First "),
+        chunk(reasoning_content="look."),
+        chunk(content="Looking."),
+        chunk(tool_calls=[piece("ls", "{}", index=0, id="a")]),
+        chunk("tool_calls"),
+    )
+    assert [part.type for part in message.content] == ["thinking", "text", "toolCall"]
+    assert [event.index for event in shown if not isinstance(event, Done)] == [0, 0, 1, 2, 2, 2]
+    thinking = message.content[0]
+    assert thinking.wire is not None
+    assert (thinking.wire.kind, thinking.wire.data) == ("reasoning_content", "First look.")
+
+
+@pytest.mark.parametrize("vendor", ["vllm", "deepseek", "openrouter"])
+@pytest.mark.parametrize("name", ["reasoning", "reasoning_content"])
+def test_reasoning_is_found_under_its_new_and_its_old_name(vendor: str, name: str) -> None:
+    _, message = put_together(chunk(**{name: "hm"}), chunk("stop"), vendor=vendor)
+    assert isinstance(message.content[0], Thinking)
+    assert message.content[0].wire is not None
+    assert (message.content[0].text, message.content[0].wire.kind) == ("hm", name)
+
+
+def test_reasoning_that_is_told_under_both_names_is_told_once() -> None:
+    shown, message = put_together(chunk(reasoning="hm", reasoning_content="hm"), chunk("stop"))
+    assert [event.text for event in shown if isinstance(event, ThinkingDelta)] == ["hm"]
+    assert isinstance(message.content[0], Thinking)
+    assert message.content[0].text == "hm"
+
+
+def test_reasoning_details_are_put_together_entry_by_entry() -> None:
+    first, second = {"type": "reasoning.text", "index": 0}, {"type": "reasoning.encrypted", "index": 1, "data": "x=="}
+    unnumbered = {"type": "reasoning.summary", "summary": "S"}
+    shown, message = put_together(
+        chunk(reasoning="Let ", reasoning_details=[first | {"text": "Let ", "signature": None}]),
+        chunk(reasoning="me", reasoning_details=[first | {"text": "me"}]),
+        chunk(reasoning_details=[first | {"signature": "sig"}, second]),
+        chunk(reasoning_details=[unnumbered]),
+        chunk(reasoning_details=[unnumbered]),
+        chunk("stop"),
+        vendor="openrouter",
+    )
+    (thinking,) = message.content
+    assert isinstance(thinking, Thinking)
+    assert thinking.wire is not None
+    whole = first | {"text": "Let me", "signature": "sig"}
+    assert (thinking.wire.kind, thinking.wire.data) == ("reasoning_details", [whole, second, unnumbered, unnumbered])
+    assert "".join(event.text for event in shown if isinstance(event, ThinkingDelta)) == "Let meSS"
+
+
+def test_encrypted_reasoning_alone_is_kept() -> None:
+    entry = {"type": "reasoning.encrypted", "index": 0, "data": "x=="}
+    _, message = put_together(chunk(reasoning_details=[entry]), chunk(content="Hi"), chunk("stop"), vendor="openrouter")
+    assert [part.type for part in message.content] == ["thinking", "text"]
+
+
+ENDS: list[tuple[str, str, StopReason]] = [
+    ("generic", "stop", "end_turn"),
+    ("generic", "tool_calls", "end_turn"),
+    ("generic", "length", "max_tokens"),
+    ("generic", "content_filter", "content_filter"),
+    ("generic", "something_new", "end_turn"),
+    ("zhipu", "sensitive", "content_filter"),
+    ("zhipu", "model_context_window_exceeded", "context_window"),
+]
+
+
+@pytest.mark.parametrize(("vendor", "finish", "reason"), ENDS)
+def test_stop_reasons(vendor: str, finish: str, reason: StopReason) -> None:
+    assert put_together(chunk(content="Hi"), chunk(finish), vendor=vendor)[1].stop_reason == reason
+
+
+@pytest.mark.parametrize(("vendor", "finish"), [("openrouter", "error"), ("zhipu", "network_error")])
+def test_an_error_as_a_finish_reason_is_a_failed_attempt(vendor: str, finish: str) -> None:
+    with pytest.raises(AttemptFailed) as failed:
+        put_together(chunk(content="Hi"), chunk(finish), vendor=vendor)
+    assert (failed.value.error.kind, failed.value.error.retryable) == ("server", True)
+    assert failed.value.error.summary == f"status=200 finish_reason={finish}"
+
+
+def test_cut_off_before_the_first_word_the_window_is_full() -> None:
+    assert put_together(chunk("length"))[1].stop_reason == "context_window"
+    reasoned = {"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 500}}
+    assert put_together(chunk("length"), reasoned)[1].stop_reason == "max_tokens"
+
+
+def test_a_refusal_in_its_own_member_is_a_refusal() -> None:
+    _, message = put_together(chunk(refusal="I "), chunk(refusal="can not."), chunk("stop"))
+    assert (message.stop_reason, message.text) == ("refusal", "I can not.")
+
+
+def test_without_a_finish_reason_the_answer_is_cut() -> None:
+    with pytest.raises(BadStream, match="without a finish reason"):
+        put_together(chunk(content="Hi"))
+    with pytest.raises(BadStream):
+        put_together(chunk(content="Hi"), DONE, vendor="openai")
+    with pytest.raises(BadStream):
+        put_together(chunk("", content="Hi"), vendor="ollama")
+
+
+@pytest.mark.parametrize("vendor", ["ollama", "generic"])
+def test_servers_that_forget_the_reason_may_end_with_done(vendor: str) -> None:
+    assert put_together(chunk(content="Hi"), DONE, vendor=vendor)[1].stop_reason == "end_turn"
+
+
+def test_an_error_after_the_end_takes_nothing_from_the_answer() -> None:
+    _, message = put_together(chunk(content="Hi"), chunk("stop"), {"error": {"message": "x"}})
+    assert (message.text, message.error) == ("Hi", None)
+
+
+USAGES: dict[str, tuple[dict[str, Any], Usage]] = {
+    "OpenAI": (
+        {
+            "prompt_tokens": 130,
+            "completion_tokens": 57,
+            "prompt_tokens_details": {"cached_tokens": 100, "cache_write_tokens": 10},
+            "completion_tokens_details": {"reasoning_tokens": 20},
+        },
+        Usage(input=20, cache_read=100, cache_write=10, output=57, reasoning=20),
+    ),
+    "DeepSeek": (
+        {"prompt_tokens": 130, "completion_tokens": 57, "prompt_cache_hit_tokens": 100, "prompt_cache_miss_tokens": 30},
+        Usage(input=30, cache_read=100, output=57),
+    ),
+    "Kimi": (
+        {"prompt_tokens": 130, "completion_tokens": 57, "cached_tokens": 100},
+        Usage(input=30, cache_read=100, output=57),
+    ),
+    "nonsense": (
+        {"prompt_tokens": -1, "completion_tokens": "57", "prompt_tokens_details": None, "cached_tokens": 5},
+        Usage(cache_read=5),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", USAGES)
+@pytest.mark.parametrize("place", ["behind", "with the finish reason", "in the choice", "on every chunk"])
+def test_usage_is_found_wherever_it_is(name: str, place: str) -> None:
+    told, ours = USAGES[name]
+    start, end, last = chunk(content="Hi"), chunk("stop"), {"choices": [], "usage": told}
+    match place:
+        case "with the finish reason":
+            end, last = end | {"usage": told}, {}
+        case "in the choice":
+            end["choices"][0]["usage"] = told
+            last = {}
+        case "on every chunk":
+            start, end = start | {"usage": {"prompt_tokens": 1}}, end | {"usage": told}
+    assert put_together(start, end, last)[1].usage == ours
+
+
+def test_a_usage_of_null_does_not_replace_one_that_came() -> None:
+    first = chunk(content="Hi") | {"usage": {"prompt_tokens": 3, "completion_tokens": 1}}
+    assert put_together(first, chunk("stop") | {"usage": None})[1].usage == Usage(input=3, output=1)
+
+
+_FIFTH = "x" * (ANSWER_CHARS_MAX // 5)
+
+
+@pytest.mark.parametrize(
+    "event", [chunk(content=_FIFTH), chunk(tool_calls=[piece("ls", _FIFTH, index=0, id="a")]), chunk(reasoning=_FIFTH)]
+)
+def test_an_answer_without_end_is_given_up(event: dict[str, Any]) -> None:
+    with pytest.raises(BadStream, match="no end"):
+        put_together(*[event] * 10)
+
+
+def test_an_emoji_in_two_halves_is_one_emoji() -> None:
+    shown, message = put_together(chunk(content="a\ud83d"), chunk(content="\ude42"), chunk("stop"))
+    assert message.text == "a🙂"
+    assert [event.text for event in shown if isinstance(event, TextDelta)] == ["a", "🙂"]
+
+
+@given(
+    raws=st.lists(st.text(max_size=20) | st.just('{"path": "目录/🙂"}'), min_size=1, max_size=4),
+    size=st.integers(1, 7),
+)
+def test_arguments_survive_any_cutting_byte_for_byte(raws: list[str], size: int) -> None:
+    deltas = []
+    for number, raw in enumerate(raws):
+        deltas.append([piece("ls", "", index=number, id=f"c{number}")])
+        deltas += [[piece(None, raw[at : at + size], index=number)] for at in range(0, len(raw), size)]
+    expected = [raw.replace("\0", "\ufffd") for raw in raws]
+    assert [raw for _, _, raw in called(*deltas)] == expected
+
+
+_SCALARS = st.none() | st.booleans() | st.integers() | st.text(max_size=3)
+_KEYS = st.sampled_from(
+    ["id", "choices", "delta", "content", "tool_calls", "function", "index", "usage", "finish_reason", "error", "name"]
+)
+_JSON = st.recursive(
+    _SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_KEYS, inner, max_size=4), max_leaves=20
+)
+
+
+@given(st.lists(st.dictionaries(_KEYS, _JSON, max_size=5), max_size=4))
+def test_whatever_a_server_sends_is_read_or_refused_but_never_breaks_us(events: list[dict[str, Any]]) -> None:
+    json.dumps(events)
+    with suppress(AttemptFailed, BadStream):
+        put_together(*events)

@@ -1,0 +1,95 @@
+"""Which quirk record a provider gets, and what the records promise."""
+
+import re
+from urllib.parse import urlsplit
+
+import pytest
+
+from agents.providers.chat.habits import HABITS
+from agents.providers.chat.provider import ChatWire
+from agents.providers.chat.vendors import VENDORS, for_model, vendor_for
+from agents.providers.config import ProviderConfig
+
+
+@pytest.mark.parametrize(
+    ("name", "base_url", "dialect", "vendor"),
+    [
+        ("openai", None, None, "openai"),
+        ("deepseek", None, None, "deepseek"),
+        ("kimi", None, None, "moonshot"),
+        ("moonshot", "https://api.moonshot.cn/v1", None, "moonshot"),
+        ("glm", None, None, "zhipu"),
+        ("zai", None, None, "zhipu"),
+        ("dashscope", None, None, "qwen"),
+        ("ollama", "http://gpu-box:8080/v1", None, "ollama"),
+        ("work", "https://api.deepseek.com", None, "deepseek"),
+        ("work", "https://team.openai.azure.com/openai/v1", None, "azure"),
+        ("work", "https://dashscope-intl.aliyuncs.com/compatible-mode/v1", None, "qwen"),
+        ("work", "https://openrouter.ai:443/api/v1", None, "openrouter"),
+        ("work", "http://localhost:11434/v1", None, "ollama"),
+        ("work", "http://localhost:9999/v1", None, "generic"),
+        ("work", "https://notopenrouter.ai/v1", None, "generic"),
+        ("work", "https://api.deepseek.com.evil.example/v1", None, "generic"),
+        ("work", None, None, "generic"),
+        ("deepseek", "https://openrouter.ai/api/v1", None, "deepseek"),
+        ("deepseek", "https://openrouter.ai/api/v1", "openrouter", "openrouter"),
+    ],
+)
+def test_the_dialect_wins_then_the_name_then_the_host(
+    name: str, base_url: str | None, dialect: str | None, vendor: str
+) -> None:
+    assert vendor_for(name, base_url, dialect).name == vendor
+
+
+def test_an_unknown_dialect_is_told_with_the_known_ones() -> None:
+    with pytest.raises(ValueError, match="unknown dialect 'gpt': this release knows openai, azure, deepseek") as error:
+        vendor_for("x", None, "gpt")
+    assert all(name in str(error.value) for name in VENDORS)
+
+
+@pytest.mark.parametrize(
+    ("model", "vendor"),
+    [("deepseek-reasoner", "deepseek-r1"), ("deepseek-r1-0528", "deepseek-r1"), ("deepseek-v4-pro", "deepseek")],
+)
+def test_a_vendor_of_two_eras_has_a_record_for_each(model: str, vendor: str) -> None:
+    assert for_model(VENDORS["deepseek"], model).name == vendor
+
+
+@pytest.mark.parametrize("vendor", VENDORS.values(), ids=lambda vendor: vendor.name)
+def test_a_record_can_be_used(vendor: object) -> None:
+    record = VENDORS[vendor.name]  # type: ignore[attr-defined]
+    assert record.base_url is None or urlsplit(record.base_url).scheme in ("http", "https")
+    assert all(VENDORS[other] for other in record.models.values())
+    assert re.fullmatch(record.ids, "call_1")
+    assert record.name in HABITS
+    assert bool(record.key_env) != record.keyless or record.name == "generic"
+
+
+def test_no_name_and_no_host_picks_two_records() -> None:
+    for told in (
+        [name for it in VENDORS.values() for name in it.names],
+        [h for it in VENDORS.values() for h in it.hosts],
+    ):
+        assert len(set(told)) == len(told)
+
+
+def test_a_server_that_only_the_config_can_place_needs_its_address() -> None:
+    with pytest.raises(ValueError, match=r"providers\.mine: add baseUrl:"):
+        ChatWire("mine", ProviderConfig(), VENDORS["generic"])
+
+
+@pytest.mark.parametrize(
+    ("vendor", "base_url", "keyless"),
+    [
+        ("openai", None, False),
+        ("openai", "http://127.0.0.1:1/v1", True),
+        ("ollama", None, True),
+        ("ollama", "https://gpu.example/v1", True),
+        ("generic", "https://gpu.example/v1", False),
+    ],
+)
+def test_only_local_servers_and_those_without_accounts_need_no_key(
+    vendor: str, base_url: str | None, keyless: bool
+) -> None:
+    config = ProviderConfig.model_validate({"baseUrl": base_url})
+    assert ChatWire("x", config, VENDORS[vendor]).keyless is keyless

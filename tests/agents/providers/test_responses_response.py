@@ -1,0 +1,377 @@
+"""Putting a Responses stream together: items side by side, cuts, failures, and servers that do it their own way."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agents.messages import AssistantMessage, ErrorKind, Opaque, StopReason, Text, Thinking, Usage, Wire
+from agents.providers.errors import AttemptFailed, BadStream
+from agents.providers.provider import ModelEvent, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallEnd, ToolCallStart
+from agents.providers.responses import response as response_module
+from agents.providers.responses.response import Assembly
+
+MODEL = "gpt-5.5"
+
+
+def assembly() -> Assembly:
+    return Assembly(provider="openai", model=MODEL, timestamp=0.0)
+
+
+def assemble(*events: dict[str, Any], end: dict[str, Any] | None = None) -> tuple[list[ModelEvent], AssistantMessage]:
+    made = assembly()
+    pieces = [piece for event in [*events, end or completed()] for piece in made.feed(event)]
+    return pieces, made.finish()
+
+
+def completed(**members: Any) -> dict[str, Any]:
+    return {"type": "response.completed", "response": {"id": "resp_1", "status": "completed", **members}}
+
+
+def incomplete(reason: str | None) -> dict[str, Any]:
+    details = {"reason": reason} if reason else None
+    return {"type": "response.incomplete", "response": {"id": "resp_1", "incomplete_details": details}}
+
+
+def opened(item: dict[str, Any], place: int = 0) -> dict[str, Any]:
+    return {"type": "response.output_item.added", "output_index": place, "item": item}
+
+
+def closed(item: dict[str, Any], place: int = 0) -> dict[str, Any]:
+    return {"type": "response.output_item.done", "output_index": place, "item": item}
+
+
+def said(text: str, place: int = 0, part: int = 0) -> dict[str, Any]:
+    return {"type": "response.output_text.delta", "output_index": place, "content_index": part, "delta": text}
+
+
+def argued(text: str, place: int = 0, **members: Any) -> dict[str, Any]:
+    return {"type": "response.function_call_arguments.delta", "output_index": place, "delta": text} | members
+
+
+def summed(text: str, part: int, place: int = 0) -> dict[str, Any]:
+    return {
+        "type": "response.reasoning_summary_text.delta",
+        "output_index": place,
+        "summary_index": part,
+        "delta": text,
+    }
+
+
+def call(call_id: str = "call_1", **members: Any) -> dict[str, Any]:
+    return {"type": "function_call", "id": "fc_1", "call_id": call_id, "name": "ls", "arguments": ""} | members
+
+
+MESSAGE: dict[str, Any] = {"type": "message", "id": "msg_1", "role": "assistant", "content": []}
+REASONING: dict[str, Any] = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "early"}
+
+
+def message_of(*texts: str, **members: Any) -> dict[str, Any]:
+    return MESSAGE | {"content": [{"type": "output_text", "text": text} for text in texts]} | members
+
+
+def shown(pieces: list[ModelEvent], kind: type[TextDelta] | type[ThinkingDelta] | type[ToolCallDelta]) -> str:
+    return "".join(piece.text for piece in pieces if isinstance(piece, kind))
+
+
+def test_calls_that_arrive_side_by_side_are_kept_apart() -> None:
+    pieces, message = assemble(
+        opened(call("a", id="fc_a"), 0),
+        opened(call("b", id="fc_b"), 1),
+        argued('{"path"', 0),
+        argued('{"pa', 1),
+        argued(': "x"}', 0),
+        {"type": "response.function_call_arguments.delta", "item_id": "fc_b", "delta": 'th": "y"}'},
+        closed(call("b", arguments='{"path": "y"}'), 1),
+        closed(call("a", arguments='{"path": "x"}'), 0),
+    )
+    assert [(made.id, made.arguments) for made in message.calls] == [("a", {"path": "x"}), ("b", {"path": "y"})]
+    assert [piece.index for piece in pieces if isinstance(piece, ToolCallEnd)] == [1, 0]
+    assert message.stop_reason == "tool_use"
+
+
+def test_the_order_is_that_of_the_places_not_of_arrival() -> None:
+    _, message = assemble(opened(call(), 2), opened(MESSAGE, 1), said("x", 1), opened(REASONING, 0))
+    assert [part.type for part in message.content] == ["thinking", "text", "toolCall"]
+
+
+def test_the_item_that_is_done_has_the_last_word() -> None:
+    pieces, message = assemble(opened(MESSAGE), said("Helo"), closed(message_of("Hello", phase="final_answer")))
+    assert message.content == (
+        Text(
+            text="Hello",
+            wire=Wire(api="openai-responses", family=MODEL, kind="phase", data={"phase": "final_answer"}),
+        ),
+    )
+    assert shown(pieces, TextDelta) == "Helo"
+
+
+def test_what_the_pieces_leave_out_is_shown_when_the_item_is_done() -> None:
+    pieces, message = assemble(opened(MESSAGE), said("Hel"), closed(message_of("Hello", ", you")))
+    assert shown(pieces, TextDelta) == message.text == "Hello, you"
+
+
+def test_a_server_that_sends_no_pieces_is_understood() -> None:
+    pieces, message = assemble(closed(message_of("Hello"), 0), closed(call(arguments='{"path": "."}'), 1))
+    assert shown(pieces, TextDelta) == message.text == "Hello"
+    assert shown(pieces, ToolCallDelta) == '{"path": "."}'
+    assert [type(piece).__name__ for piece in pieces[1:]] == ["ToolCallStart", "ToolCallDelta", "ToolCallEnd"]
+
+
+def test_a_server_that_sends_only_the_end_is_understood() -> None:
+    pieces, message = assemble(end=completed(output=[message_of("Hello"), call(arguments="{}"), "noise"]))
+    assert (shown(pieces, TextDelta), len(message.calls)) == ("Hello", 1)
+
+
+def test_items_left_open_are_closed_by_the_end() -> None:
+    _, message = assemble(opened(MESSAGE), said("Hi"), opened(call(), 1), argued("{}", 1))
+    assert (message.text, message.calls[0].arguments, message.stop_reason) == ("Hi", {}, "tool_use")
+
+
+def test_reasoning_is_kept_whole_as_it_was_when_done() -> None:
+    done = REASONING | {
+        "summary": [{"type": "summary_text", "text": "First."}, {"type": "summary_text", "text": "Then."}],
+        "encrypted_content": "final",
+        "status": None,
+    }
+    pieces, message = assemble(
+        opened(REASONING), summed("Fir", 0), summed("st.", 0), summed("Then.", 1), closed(done), closed(call(), 1)
+    )
+    thinking = message.content[0]
+    assert isinstance(thinking, Thinking)
+    assert thinking.text == shown(pieces, ThinkingDelta) == "First.\n\nThen."
+    assert thinking.wire == Wire(api="openai-responses", family=MODEL, kind="reasoning", data=done)
+
+
+def test_reasoning_text_is_shown_as_thinking() -> None:
+    piece = {"type": "response.reasoning_text.delta", "output_index": 0, "content_index": 0, "delta": "hm"}
+    content = [{"type": "reasoning_text", "text": "hm"}]
+    pieces, message = assemble(opened(REASONING), piece, closed(REASONING | {"content": content}))
+    assert isinstance(message.content[0], Thinking)
+    assert shown(pieces, ThinkingDelta) == message.content[0].text == "hm"
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        None,
+        REASONING | {"encrypted_content": None},
+        REASONING | {"encrypted_content": ""},
+        REASONING | {"status": "incomplete"},
+        REASONING | {"summary": [{"type": "summary_text", "text": "half \ud83d"}]},
+    ],
+)
+def test_reasoning_that_may_not_be_sent_again_is_kept_for_people_only(end: dict[str, Any] | None) -> None:
+    events = [opened(REASONING), summed("hm", 0), *([closed(end)] if end else [])]
+    _, message = assemble(*events)
+    assert isinstance(message.content[0], Thinking)
+    assert message.content[0].wire is None
+
+
+def test_a_refusal_is_a_refusal_and_not_an_answer() -> None:
+    refusal = {"type": "response.refusal.delta", "output_index": 0, "content_index": 0, "delta": "I can't."}
+    done = MESSAGE | {"content": [{"type": "refusal", "refusal": "I can't."}]}
+    for events in ([opened(MESSAGE), refusal], [opened(MESSAGE), refusal, closed(done)], [closed(done)]):
+        pieces, message = assemble(*events)
+        assert (pieces, message.content, message.stop_reason) == ([], (), "refusal")
+
+
+@pytest.mark.parametrize(
+    ("reason", "ours"),
+    [
+        ("max_output_tokens", "max_tokens"),
+        ("content_filter", "content_filter"),
+        ("steered", "max_tokens"),
+        (None, "max_tokens"),
+    ],
+)
+def test_an_incomplete_answer_never_has_calls_to_run(reason: str | None, ours: StopReason) -> None:
+    _, message = assemble(opened(call()), argued("{}"), closed(call(arguments="{}")), end=incomplete(reason))
+    assert (message.stop_reason, len(message.calls), message.error) == (ours, 1, None)
+
+
+@pytest.mark.parametrize("raw", ["", '{"path": "/t'])
+@pytest.mark.parametrize("told", [False, True])
+def test_a_cut_call_has_no_arguments(raw: str, told: bool) -> None:
+    events = [opened(call()), *([argued(raw)] if raw else [])]
+    if told:
+        events.append(closed(call(arguments=raw, status="incomplete")))
+    _, message = assemble(*events, end=incomplete("max_output_tokens"))
+    assert (message.calls[0].arguments, message.calls[0].arguments_raw) == (None, raw)
+
+
+def test_a_call_that_was_told_to_be_whole_keeps_its_arguments_though_the_answer_was_cut() -> None:
+    whole = {"type": "response.function_call_arguments.done", "output_index": 0, "arguments": ""}
+    pieces, message = assemble(opened(call()), whole, end=incomplete("max_output_tokens"))
+    assert message.calls[0].arguments == {}
+    assert isinstance(pieces[-1], ToolCallEnd)
+
+
+def test_arguments_that_are_told_to_be_whole_beat_their_pieces() -> None:
+    whole = {"type": "response.function_call_arguments.done", "output_index": 0, "arguments": '{"a": 1}'}
+    _, message = assemble(opened(call()), argued('{"b"'), whole)
+    assert message.calls[0].arguments == {"a": 1}
+
+
+def test_arguments_sent_as_an_object_are_understood() -> None:
+    _, message = assemble(opened(call()), closed(call(arguments={"path": "目录"})))
+    assert (message.calls[0].arguments, message.calls[0].arguments_raw) == ({"path": "目录"}, '{"path": "目录"}')
+
+
+def test_calls_without_an_id_or_with_the_same_can_still_be_told_apart() -> None:
+    created = {"type": "response.created", "response": {"id": "resp_1"}}
+    items = [closed(call(call_id), place) for place, call_id in enumerate(["", "same", "same"])]
+    pieces, message = assemble(created, *items)
+    ids = [made.id for made in message.calls]
+    assert ids == ["call_resp_1_0", "same", "same_2"]
+    assert [piece.id for piece in pieces if isinstance(piece, ToolCallStart)] == ids
+
+
+FAILURES: list[tuple[dict[str, Any], ErrorKind, bool]] = [
+    ({"code": "server_error", "message": "x"}, "server", True),
+    ({"code": "rate_limit_exceeded", "message": "x"}, "rate_limited", True),
+    ({"code": "server_is_overloaded", "message": "x"}, "overloaded", True),
+    ({"code": "insufficient_quota", "message": "x"}, "billing", False),
+    ({"code": "invalid_prompt", "message": "x"}, "invalid", False),
+    ({"code": "image_parse_error", "message": "x"}, "invalid", False),
+    ({"code": "invalid_encrypted_content", "message": "x"}, "stale_thinking", False),
+    ({"code": "context_length_exceeded", "message": "x"}, "too_large", False),
+    ({"code": "a_new_code", "message": "Your input exceeds the context window of this model."}, "too_large", False),
+    ({"code": "a_new_code", "message": "x"}, "server", True),
+    ({}, "server", True),
+]
+
+
+@pytest.mark.parametrize(("error", "kind", "retryable"), FAILURES)
+def test_a_failure_that_is_told_fails_by_its_code_in_every_form(
+    error: dict[str, Any], kind: ErrorKind, retryable: bool
+) -> None:
+    forms: list[dict[str, Any]] = [
+        {"type": "response.failed", "response": {"id": "resp_1", "status": "failed", "error": error}},
+        {"type": "error", "sequence_number": 3, "param": None, **error},
+        {"type": "error", "error": error},
+    ]
+    for event in forms:
+        with pytest.raises(AttemptFailed) as failed:
+            list(assembly().feed(event))
+        assert (failed.value.error.kind, failed.value.error.retryable) == (kind, retryable), event
+        assert failed.value.reason == "error"
+
+
+def test_an_error_without_any_form_is_an_error() -> None:
+    with pytest.raises(AttemptFailed):
+        list(assembly().feed({"error": {"code": 503, "message": "x"}}))
+
+
+@pytest.mark.parametrize("code", ["bio_policy", "misalignment_policy_violation", "image_content_policy_violation"])
+def test_a_failure_by_policy_counts_as_a_refusal(code: str) -> None:
+    event = {"type": "response.failed", "response": {"error": {"code": code, "message": "x"}}}
+    with pytest.raises(AttemptFailed) as failed:
+        list(assembly().feed(event))
+    assert (failed.value.reason, failed.value.error.retryable) == ("content_filter", False)
+
+
+def test_a_failed_answer_keeps_its_words_and_its_cost() -> None:
+    made = assembly()
+    for event in (opened(MESSAGE), said("Half"), opened(call(), 1)):
+        list(made.feed(event))
+    usage = {"input_tokens": 7, "output_tokens": 2}
+    with pytest.raises(AttemptFailed) as failed:
+        list(made.feed({"type": "response.failed", "response": {"error": None, "usage": usage}}))
+    message = made.failed(failed.value.error)
+    assert message.content == (Text(text="Half"),)
+    assert (message.usage.input, message.usage.output, message.stop_reason) == (7, 2, "error")
+
+
+@pytest.mark.parametrize(
+    ("usage", "ours"),
+    [
+        (
+            {
+                "input_tokens": 2142,
+                "input_tokens_details": {"cached_tokens": 2100, "cache_write_tokens": 30},
+                "output_tokens": 57,
+                "output_tokens_details": {"reasoning_tokens": 20},
+            },
+            Usage(input=12, cache_read=2100, cache_write=30, output=57, reasoning=20),
+        ),
+        ({"input_tokens": 5, "output_tokens": 1}, Usage(input=5, output=1)),
+        ({"input_tokens": 5, "input_tokens_details": {"cached_tokens": 9}}, Usage(input=0, cache_read=9)),
+        ({"input_tokens": "many", "output_tokens": -1, "input_tokens_details": []}, Usage()),
+        (None, Usage(estimated=True)),
+    ],
+)
+def test_usage_counts_caches_apart(usage: object, ours: Usage) -> None:
+    _, message = assemble(end=completed(usage=usage))
+    assert message.usage == ours
+
+
+def test_what_does_not_exist_yet_is_passed_over() -> None:
+    future = {"type": "hologram", "id": "ho_1", "light": [1]}
+    pieces, message = assemble(
+        {"type": "response.aurora", "output_index": 7},
+        {"type": ["strange"]},
+        {},
+        opened(future),
+        said("not a message", 0),
+        opened(MESSAGE, 1),
+        {"type": "response.content_part.added", "output_index": 1, "part": {"type": "smell"}},
+        said("ok", 1) | {"obfuscation": "xx"},
+        closed(future),
+        closed(message_of("ok", mood="calm"), 1),
+    )
+    assert shown(pieces, TextDelta) == message.text == "ok"
+    assert isinstance(message.content[0], Opaque)
+    assert (message.content[0].wire.kind, message.content[0].wire.data) == ("hologram", future)
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [{"type": "response.output_item.added", "output_index": 0}],
+        [{"type": "response.output_item.added", "item": MESSAGE}],
+        [{"type": "response.output_item.added", "output_index": True, "item": MESSAGE}],
+        [opened(MESSAGE), opened(MESSAGE)],
+        [closed(message_of("x")), closed(message_of("x"))],
+        [said("x", 5)],
+        [{"type": "response.output_text.delta", "item_id": "msg_9", "delta": "x"}],
+        [{"type": "response.function_call_arguments.done", "arguments": "{}"}],
+        [{"type": "response.created"}],
+        [{"type": "response.completed", "response": None}],
+    ],
+)
+def test_what_is_plainly_broken_is_no_answer(events: list[dict[str, Any]]) -> None:
+    with pytest.raises(BadStream):
+        assemble(*events)
+
+
+def test_without_the_end_event_there_is_no_answer() -> None:
+    made = assembly()
+    for event in (opened(MESSAGE), said("looks whole"), closed(message_of("looks whole"))):
+        list(made.feed(event))
+    with pytest.raises(BadStream, match=r"response\.completed"):
+        made.finish()
+
+
+def test_an_answer_without_an_end_is_stopped() -> None:
+    with pytest.raises(BadStream, match="no end"):
+        assemble(opened(MESSAGE), said("x" * response_module.ANSWER_CHARS_MAX), said("x"))
+
+
+def test_two_halves_of_an_emoji_in_two_events_are_one_emoji() -> None:
+    pieces, message = assemble(opened(MESSAGE), said("a\ud83d"), said("\ude42b"))
+    assert [piece.text for piece in pieces if isinstance(piece, TextDelta)] == ["a", "🙂b"]
+    assert message.text == "a🙂b"
+
+
+@given(st.text(alphabet=st.characters(), max_size=30), st.integers(1, 5), st.booleans())
+@settings(max_examples=200, deadline=None)
+def test_the_deltas_are_the_text(text: str, size: int, done: bool) -> None:
+    utf16 = text.encode("utf-16-le", "surrogatepass")
+    units = [utf16[at : at + 2 * size].decode("utf-16-le", "surrogatepass") for at in range(0, len(utf16), 2 * size)]
+    pieces, message = assemble(opened(MESSAGE), *map(said, units), *([closed(message_of(text))] if done else []))
+    told = shown(pieces, TextDelta)
+    assert message.text.startswith(told)
+    assert len(message.text) - len(told) <= 1  # a first half at the very end is never shown
+    message.text.encode()

@@ -1,0 +1,146 @@
+"""A provider that says what it is told, cut into pieces as it is told, and the strategies that make up answers."""
+
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from hypothesis import strategies as st
+
+from agents.messages import AssistantMessage, AssistantPart, ModelError, StopReason, Text, Thinking, ToolCall
+from agents.providers.provider import (
+    Done,
+    ModelEvent,
+    ModelRequest,
+    Provider,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+)
+from tests.agents.providers.requests import collect
+
+
+@dataclass
+class Scripted:
+    """`pieces` are the lengths into which each text is cut, over and over; without them it comes whole."""
+
+    content: Sequence[AssistantPart]
+    pieces: Sequence[int] = ()
+    stop_reason: StopReason = "end_turn"
+    response_id: str | None = "resp_1"
+    error: ModelError | None = None
+    name: str = "scripted"
+    api: str = "scripted-api"
+    asked: list[ModelRequest] = field(default_factory=list)
+    said: list[ModelEvent] = field(default_factory=list)
+    warm: bool = False
+    closed: bool = False
+    streams_closed: int = 0
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        self.asked.append(request)
+        try:
+            for index, part in enumerate(self.content):
+                for event in self._events(index, part):
+                    self.said.append(event)
+                    yield event
+            done = Done(message=self._message(request))
+            self.said.append(done)
+            yield done
+        finally:
+            self.streams_closed += 1
+
+    async def warm_up(self) -> None:
+        self.warm = True
+
+    async def close(self) -> None:
+        self.closed = True
+
+    def _events(self, index: int, part: AssistantPart) -> Iterator[ModelEvent]:
+        match part:
+            case Text(text=text):
+                for piece in cut(text, self.pieces):
+                    yield TextDelta(index=index, text=piece)
+            case Thinking(text=text):
+                yield ThinkingDelta(index=index, text=text)
+            case ToolCall():
+                yield ToolCallStart(index=index, id=part.id, name=part.name)
+                yield ToolCallDelta(index=index, text=part.arguments_raw)
+                yield ToolCallEnd(index=index, call=part)
+
+    def _message(self, request: ModelRequest) -> AssistantMessage:
+        return AssistantMessage(
+            content=tuple(self.content),
+            provider=self.name,
+            model=request.model,
+            api=self.api,
+            stop_reason=self.stop_reason,
+            error=self.error,
+            response_id=self.response_id,
+            timestamp=12.5,
+        )
+
+
+def says(text: str, pieces: Sequence[int] = (), stop_reason: StopReason = "end_turn") -> Scripted:
+    return Scripted((Text(text=text),), pieces=pieces, stop_reason=stop_reason)
+
+
+def cut(text: str, pieces: Sequence[int]) -> Iterator[str]:
+    at = number = 0
+    while at < len(text):
+        length = pieces[number % len(pieces)] if pieces else len(text)
+        yield text[at : at + length]
+        at, number = at + length, number + 1
+
+
+def shown(events: Sequence[ModelEvent]) -> str:
+    return "".join(event.text for event in events if isinstance(event, TextDelta))
+
+
+def told(message: AssistantMessage) -> list[str | tuple[str, object]]:
+    """Texts as strings, calls as pairs of name and arguments, thoughts in brackets."""
+    spoken: list[str | tuple[str, object]] = []
+    for part in message.content:
+        match part:
+            case Text(text=text):
+                spoken.append(text)
+            case ToolCall():
+                spoken.append((part.name, part.arguments))
+            case Thinking(text=text):
+                spoken.append(f"({text})")
+    return spoken
+
+
+async def asked(wrapper: Provider, request: ModelRequest) -> tuple[list[ModelEvent], AssistantMessage]:
+    """As `collect`, and what must hold of every stream: what was shown is what is kept, and calls are told of once."""
+    events, message = await collect(wrapper, request)
+    if message.error is None:
+        assert shown(events) == message.text
+    if message.stop_reason not in ("error", "aborted"):
+        assert "".join(e.text for e in events if isinstance(e, ThinkingDelta)) == "".join(
+            part.text for part in message.content if isinstance(part, Thinking)
+        )
+    ended = [event.call for event in events if isinstance(event, ToolCallEnd)]
+    assert ended == list(message.calls)
+    assert len({call.id for call in ended}) == len(ended)
+    kinds: dict[int, set[str]] = {}
+    for event in events:
+        assert not isinstance(event, Done)
+        kinds.setdefault(event.index, set()).add(type(event).__name__[:4])
+    assert all(len(kind) == 1 for kind in kinds.values()), kinds
+    return events, message
+
+
+_FRAGMENTS = (
+    "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<think>", "</think>", "<function=ls>",
+    "<parameter=path>", "</parameter>", "</function>", "[tool:ls]", "[ls]\n", "[/ls]", "[END_TOOL_REQUEST]",
+    "[TOOL_CALLS]", "<|channel|>commentary to=functions.ls", "<|message|>", "<|call|>", "<function_calls>",
+    "</function_calls>", '<invoke name="ls">', "</invoke>", '{"name": "ls", "arguments": {"path": "/tmp"}}',
+    '{"path": "a</tool_call>b"}', '[{"name": "ls", "arguments": {}}]', '{"name": "rm"', '"', "\\", "{", "}", "[", "]",
+    "<", ">", "```", "```\n", "\n```json\n", "`", "``", "~~~\n", "\n", "\n\n", " ", "a", "Hello 你好 ", "🙂", "x < y",
+)  # fmt: skip
+
+texts = st.lists(st.sampled_from(_FRAGMENTS), max_size=14).map("".join)
+"""Answers made of everything that means something to a scanner, in any order."""
+
+chunkings = st.lists(st.integers(1, 9), min_size=1, max_size=6)

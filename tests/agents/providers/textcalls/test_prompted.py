@@ -1,0 +1,237 @@
+"""A model without tools that uses tools all the same: what people see, and which calls are made of what it wrote."""
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agents.messages import AssistantMessage, Message, ModelError, StopReason, Text, Thinking, ToolCall, Wire
+from agents.providers.provider import Done, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallEnd, ToolCallStart
+from agents.providers.textcalls.prompted import PromptedTools
+from tests.agents.providers.requests import READ, asking, assistant, call, collect, result, user
+from tests.agents.providers.textcalls.scripted import Scripted, asked, chunkings, says, shown, texts, told
+
+LS_TMP = '<tool_call>{"name": "ls", "arguments": {"path": "/tmp"}}</tool_call>'
+TMP = ("ls", {"path": "/tmp"})
+UNREADABLE = ToolCall(id="x", name="ls", arguments=None, arguments_raw='{"name": "ls", oops')
+FAILED = ModelError(kind="network", summary="cut", retryable=True)
+
+
+async def test_the_wrapper_passes_for_the_provider_it_wraps() -> None:
+    inner = says("hi")
+    provider = PromptedTools(inner)
+    assert (provider.name, provider.api) == ("scripted", "scripted-api")
+    await provider.warm_up()
+    await provider.close()
+    assert (inner.warm, inner.closed) == (True, True)
+
+
+async def test_a_written_call_becomes_a_call_and_is_never_seen() -> None:
+    inner = says(f"Let me look.\n{LS_TMP}", pieces=[3])
+    events, message = await asked(PromptedTools(inner), asking())
+    assert told(message) == ["Let me look.\n", TMP]
+    assert message.stop_reason == "tool_use"
+    assert shown(events) == "Let me look.\n"
+    (made,) = message.calls
+    assert re.fullmatch(r"call_[0-9a-f]{8}", made.id)
+    assert json.loads(made.arguments_raw) == made.arguments
+    assert events[-3:] == [
+        ToolCallStart(index=1, id=made.id, name="ls"),
+        ToolCallDelta(index=1, text=made.arguments_raw),
+        ToolCallEnd(index=1, call=made),
+    ]
+    assert inner.asked[0].tools == ()
+
+
+async def test_words_are_shown_as_they_come() -> None:
+    inner = says("It is warm in 北京 🙂 and 3 < 4 holds", pieces=[5])
+    events, message = await asked(PromptedTools(inner), asking())
+    assert len(events) >= 6
+    assert [*events, Done(message=message)][0] is inner.said[0]
+    assert message is inner.said[-1].message if isinstance(inner.said[-1], Done) else False
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (LS_TMP, [TMP]),
+        (f"\n\n{LS_TMP}\n", [TMP]),
+        (f"{LS_TMP}\n{LS_TMP}", [TMP, TMP]),
+        (f"First\n\n{LS_TMP}\n\nthen", ["First\n\n", TMP, "then"]),
+        (f"First {LS_TMP}\n{LS_TMP}", ["First ", TMP, TMP]),
+        (f"First{LS_TMP} then", ["First", TMP, " then"]),
+        ('<tool_call>{"name": "ls", "parameters": {"path": "/tmp"}}', [TMP]),
+        ('<tool_call>\n```json\n{"name": "ls", "arguments": {"path": "/tmp"}}\n```\n</tool_call>', [TMP]),
+        ('<tool_call>[{"name": "ls"}, {"name": "read"}]</tool_call>', [("ls", {}), ("read", {})]),
+        ('<tool_call>{"name": "rm", "arguments": {}}</tool_call>', [("rm", {})]),
+        ('<tool_call>{"name": "ls", "argu', [("ls", None)]),
+        ("<tool_call>oops</tool_call>", [("tool_call", None)]),
+        (f'{LS_TMP}\n<tool_response>{{"name": "ls", "content": "x"}}</tool_response>\nThere is x.', [TMP]),
+        ("Hi</tool_call> you", ["Hi you"]),
+        (f"<think>I need ls</think>\n\n{LS_TMP}", ["(I need ls)", TMP]),
+        ("<think>Hm</think>\n\nHello", ["(Hm)", "Hello"]),
+        ("<think>Hm, so", ["(Hm, so)"]),
+        (f"<think>{LS_TMP}</think>no", [f"({LS_TMP})", "no"]),
+        (f"```xml\n{LS_TMP}\n```", [f"```xml\n{LS_TMP}\n```"]),
+        ("Write <tool", ["Write <tool"]),
+        ("Write <tool_ca", ["Write "]),
+        ("  ", ["  "]),
+    ],
+)
+async def test_what_is_made_of_an_answer(text: str, message: list[object]) -> None:
+    for pieces in ([], [1], [7, 2]):
+        _, made = await asked(PromptedTools(says(text, pieces)), asking(tools=[READ]))
+        assert told(made) == message
+        assert made.stop_reason == ("tool_use" if made.calls else "end_turn")
+
+
+@pytest.mark.parametrize("reason", ["max_tokens", "context_window", "refusal", "content_filter"])
+async def test_an_answer_that_was_cut_or_refused_says_so_still(reason: StopReason) -> None:
+    _, message = await asked(PromptedTools(says(LS_TMP, stop_reason=reason)), asking())
+    assert (message.stop_reason, len(message.calls)) == (reason, 1)
+
+
+@pytest.mark.parametrize("reason", ["end_turn", "stop_sequence", "tool_use"])
+async def test_a_call_is_tool_use_whatever_the_model_says(reason: StopReason) -> None:
+    _, message = await asked(PromptedTools(says(LS_TMP.removesuffix("</tool_call>"), stop_reason=reason)), asking())
+    assert (message.stop_reason, told(message)) == ("tool_use", [TMP])
+
+
+@pytest.mark.parametrize("reason", ["error", "aborted"])
+async def test_a_broken_answer_makes_no_calls_and_shows_no_tags(reason: StopReason) -> None:
+    inner = replace(says(f"<think>hm</think>Look: {LS_TMP}", stop_reason=reason), error=FAILED)
+    events, message = await asked(PromptedTools(inner), asking())
+    assert told(message) == ["Look: "]
+    assert (message.stop_reason, message.error) == (reason, FAILED)
+    assert not any(isinstance(event, ToolCallEnd) for event in events)
+
+
+async def test_a_broken_answer_may_keep_less_than_its_deltas_showed() -> None:
+    class Broken(Scripted):
+        def _message(self, request: object) -> AssistantMessage:
+            return replace(assistant(Text(text=f"B{LS_TMP}")), stop_reason="error", error=FAILED)
+
+    _, message = await asked(PromptedTools(Broken((Text(text="\n"), Text(text=f"B{LS_TMP}")))), asking())
+    assert told(message) == ["B"]
+
+
+async def test_a_provider_that_does_not_stream_is_understood_all_the_same() -> None:
+    class Silent(Scripted):
+        def _events(self, index: int, part: object) -> object:  # type: ignore[override]
+            return iter(())
+
+    events, message = await asked(PromptedTools(Silent((Text(text=f"Hi {LS_TMP}"),))), asking())
+    assert told(message) == ["Hi ", TMP]
+    assert events[0] == TextDelta(index=0, text="Hi ")
+
+
+async def test_thoughts_take_an_index_of_their_own_before_the_words() -> None:
+    inner = Scripted((Text(text=f"<think>hm</think>A{LS_TMP}"), Text(text="B")))
+    events, message = await asked(PromptedTools(inner), asking())
+    assert events[:3] == [
+        ThinkingDelta(index=0, text="hm"),
+        TextDelta(index=1, text="A"),
+        TextDelta(index=2, text="B"),
+    ]
+    assert events[3] == ToolCallStart(index=3, id=message.calls[0].id, name="ls")
+    assert told(message) == ["(hm)", "A", TMP, "B"]
+
+
+async def test_words_that_lost_a_call_lose_the_providers_payload_and_others_keep_it() -> None:
+    wire = Wire(api="scripted-api", family="m", kind="text", data={})
+    thinking = Thinking(text="hm", wire=wire)
+    first, second = Text(text=f"A{LS_TMP}", wire=wire), Text(text="B", wire=wire)
+    _, message = await asked(PromptedTools(Scripted((thinking, first, second))), asking())
+    assert message.content[0] is thinking
+    assert message.content[1] == Text(text="A")
+    assert message.content[3] is second
+
+
+async def test_ids_are_the_same_for_the_same_answer_and_new_for_every_other() -> None:
+    async def ids(messages: tuple[Message, ...], response_id: str | None) -> list[str]:
+        inner = replace(says(LS_TMP * 2), response_id=response_id)
+        _, message = await asked(PromptedTools(inner), asking(*messages))
+        return [made.id for made in message.calls]
+
+    once = await ids((user("q"),), "resp_1")
+    assert once == await ids((user("q"),), "resp_1")
+    seen = {*once}
+    later = (user("q"), assistant(call(once[0]), call(once[1])), result(once[0]), result(once[1]))
+    for messages, response_id in [((user("q"),), "resp_2"), ((user("q"),), None), (later, "resp_1"), (later, None)]:
+        more = await ids(messages, response_id)
+        assert not seen & {*more}
+        seen |= {*more}
+
+
+async def test_an_id_that_the_history_has_is_not_given_again() -> None:
+    _, message = await asked(PromptedTools(says(LS_TMP)), asking(user("q"), assistant(call("zzz"))))
+    (once,) = message.calls
+    _, message = await asked(PromptedTools(says(LS_TMP)), asking(user("q"), assistant(call(once.id))))
+    assert message.calls[0].id != once.id
+
+
+@pytest.mark.parametrize(
+    ("history", "offered"),
+    [
+        ([user("q")], True),
+        ([user("q"), assistant(UNREADABLE), result("x")], True),
+        ([user("q"), assistant(UNREADABLE), result("x"), assistant(UNREADABLE), result("x")], False),
+        ([user("q"), *[assistant(UNREADABLE, UNREADABLE), result("x")] * 3], False),
+        ([user("q"), assistant(UNREADABLE), result("x"), assistant(call("c")), result("c")], True),
+        ([user("q"), assistant(UNREADABLE), assistant(call("c")), result("c"), assistant(UNREADABLE)], True),
+        ([user("q"), assistant(Text(text="so"), UNREADABLE), assistant(UNREADABLE), result("x")], True),
+        ([user("q"), *[assistant(UNREADABLE), result("x")] * 2, user("again")], True),
+    ],
+)
+async def test_after_two_mistakes_in_a_row_the_model_must_use_words(history: list[Message], offered: bool) -> None:
+    inner = says(f"I tried. {LS_TMP}")
+    _, message = await asked(PromptedTools(inner), asking(*history))
+    assert ("### ls" in inner.asked[0].system.stable) is offered
+    assert ("do not work now" in inner.asked[0].system.stable) is not offered
+    assert told(message) == (["I tried. ", TMP] if offered else ["I tried. "])
+
+
+async def test_tools_that_may_not_be_used_are_not_called() -> None:
+    inner = says(f"No. {LS_TMP}")
+    _, message = await asked(PromptedTools(inner), asking(tool_choice="none"))
+    assert (told(message), message.stop_reason) == (["No. "], "end_turn")
+
+
+async def test_without_tools_and_calls_the_request_is_the_same_object() -> None:
+    inner, request = says("hi"), asking(tools=[])
+    await asked(PromptedTools(inner), request)
+    assert inner.asked[0] is request
+
+
+async def test_a_stream_that_is_left_early_is_closed() -> None:
+    inner = says("one two three", pieces=[2])
+    events = PromptedTools(inner).stream(asking())
+    await anext(events)
+    await events.aclose()
+    assert inner.streams_closed == 1
+
+
+@settings(max_examples=200, deadline=None)
+@given(texts, chunkings, st.sampled_from(["end_turn", "max_tokens", "error"]))
+async def test_chunking_never_changes_the_outcome_and_no_tag_is_ever_seen(
+    text: str, pieces: list[int], reason: StopReason
+) -> None:
+    _, whole = await collect(PromptedTools(says(text, stop_reason=reason)), asking())
+    events, message = await asked(PromptedTools(says(text, pieces, reason)), asking())
+    assert message == whole
+    assert shown(events) == message.text
+    if "```" not in text and "~~~" not in text:
+        assert not re.search("</?tool_", message.text)
+
+
+@settings(deadline=None)
+@given(st.text(), chunkings)
+async def test_ordinary_text_of_any_script_goes_through_untouched(text: str, pieces: list[int]) -> None:
+    if "<t" not in text and "</t" not in text:
+        inner = says(text, pieces)
+        events, message = await asked(PromptedTools(inner), asking())
+        assert message.content == (Text(text=text),)
+        assert shown(events) == text

@@ -1,0 +1,57 @@
+"""What the config says of a model wins over what is known of it; how its tools are offered follows from both."""
+
+import pytest
+
+from agents.messages import Usage
+from agents.model import Models
+from agents.providers.catalog import build_provider
+from agents.providers.config import ModelConfig, ProviderConfig
+from agents.providers.textcalls.prompted import PromptedTools
+
+NATIVE = ProviderConfig.model_validate({"api": "openai-chat", "baseUrl": "http://h/v1"})
+BY_PROMPT = ProviderConfig.model_validate({"api": "openai-chat", "baseUrl": "http://h/v1", "toolCalling": "prompt"})
+
+
+def models(provider: ProviderConfig = NATIVE, **told: dict[str, object]) -> Models:
+    written = {name.replace("__", "/"): ModelConfig.model_validate(config) for name, config in told.items()}
+    return Models({"p": build_provider("p", provider)}, {"p": provider}, written)
+
+
+@pytest.mark.parametrize(
+    ("provider", "name", "told", "by_prompt"),
+    [
+        (NATIVE, "some", {}, False),
+        (BY_PROMPT, "some", {}, True),
+        (BY_PROMPT, "some", {"toolCalling": "native"}, False),
+        (NATIVE, "some", {"toolCalling": "prompt"}, True),
+        (NATIVE, "clawdbot-3.5", {}, True),
+        (NATIVE, "clawdbot-3.5", {"toolCalling": "native"}, False),
+        (NATIVE, "clawdbot-3.5-tools", {}, False),
+    ],
+)
+def test_tools_are_offered_as_the_model_takes_them(
+    provider: ProviderConfig, name: str, told: dict[str, object], by_prompt: bool
+) -> None:
+    model = Models({"p": build_provider("p", provider)}, {"p": provider}, {name: ModelConfig.model_validate(told)})
+    assert isinstance(model.get(f"p/{name}").provider, PromptedTools) == by_prompt
+
+
+def test_what_is_written_wins_over_the_table_and_the_full_name_over_the_short_one() -> None:
+    told = models(p__some={"window": 9000, "maxOutput": 900}, some={"window": 7000, "vision": True})
+    facts = told.get("p/some").facts
+    assert (facts.window, facts.max_output, facts.vision, facts.known) == (9000, 900, False, True)
+    assert told.get("p/some") is told.get("p/some")
+
+
+def test_a_cost_needs_prices() -> None:
+    usage = Usage(input=1_000_000, cache_read=2_000_000, cache_write=1_000_000, output=100_000)
+    prices = {"input": 3.0, "cacheRead": 0.3, "cacheWrite": 3.75, "output": 15.0}
+    assert models(some={"prices": prices}).get("p/some").cost(usage) == pytest.approx(3 + 0.6 + 3.75 + 1.5)
+    assert models().get("p/some").cost(usage) is None
+
+
+def test_a_model_that_has_refused_tools_is_not_offered_them_twice() -> None:
+    model = models().get("p/some")
+    assert model.takes_no_tools()
+    assert isinstance(model.provider, PromptedTools)
+    assert not model.takes_no_tools()

@@ -1,0 +1,197 @@
+"""What a person notices of the models behind an agent: mostly nothing, whatever they do."""
+
+import base64
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from agents.messages import Usage
+from agents.providers.chat.emulator import ChatEmulator
+from agents.providers.emulation.script import Fault, Think, Turn, calls, says
+from agents.providers.emulation.server import Reply, Script
+from gateway.loopback import serve_on_loopback
+from tests.agents.providers.requests import PIXEL
+from tests.running import Running, running
+
+TWO_MODELS = """
+agents:
+  list:
+    - id: helper
+      model: [anthropic/claude-sonnet-4-6, other/some-model]
+      tools: { allow: [read, write, ls] }
+"""
+OTHER_MODEL = TWO_MODELS.replace("[anthropic/claude-sonnet-4-6, other/some-model]", "other/some-model")
+BUSY = Fault(status=529)
+
+
+@asynccontextmanager
+async def two(
+    folder: Path,
+    *,
+    script: Script = (),
+    other: Script = (),
+    vendor: str = "generic",
+    agents: str = TWO_MODELS,
+    more: str = "",
+) -> AsyncIterator[tuple[Running, ChatEmulator]]:
+    """A gateway with a second provider, `other`."""
+    folder.mkdir(exist_ok=True)
+    emulator = ChatEmulator(other, vendor=vendor)
+    async with serve_on_loopback(emulator.app) as url:
+        block = f'  other: {{ api: openai-chat, dialect: {vendor}, apiKey: sk-other, baseUrl: "{url}/v1" }}'
+        async with running(folder, script=script, agents=agents, providers=block, more=more) as house:
+            yield house, emulator
+
+
+def finals(house: Running) -> list[dict[str, Any]]:
+    """The `final` rows of the transcript, oldest first."""
+    import sqlite3
+
+    with sqlite3.connect(house.folder / "data" / "clawgate.db") as database:
+        rows = database.execute("SELECT content FROM transcript WHERE kind = 'final' ORDER BY seq").fetchall()
+    return [json.loads(content) for (content,) in rows]
+
+
+async def test_where_a_model_is_down_the_next_one_goes_on_with_the_turn_and_is_asked_first_for_a_while(
+    tmp_path: Path,
+) -> None:
+    script: list[Reply] = [calls(("write", {"file_path": "a.txt", "content": "one"})), BUSY, BUSY]
+    async with two(tmp_path, script=script, other=[says("written, I say"), says("and again")]) as (house, other):
+        await house.say("write a file")
+        assert await house.replies(1) == ["written, I say"]
+        assert (house.workspace() / "a.txt").read_text() == "one"
+        asked = len(house.anthropic.requests)
+        await house.say("once more")
+        assert await house.replies(2) == ["written, I say", "and again"]
+        assert len(house.anthropic.requests) == asked
+        assert [received.refusal for received in other.requests] == [None] * 2
+
+
+async def test_a_long_answer_that_the_limit_cuts_arrives_as_one(tmp_path: Path) -> None:
+    script = [says("The first half of a long st", stop="length"), says("ory, and its end.")]
+    async with running(tmp_path, script=script) as house:
+        await house.say("tell me a story")
+        assert await house.replies(1) == ["The first half of a long story, and its end."]
+        house.anthropic.script = [says("gladly")]
+        await house.say("thanks")
+        await house.replies(2)
+        assert [received.refusal for received in house.anthropic.requests] == [None] * 3
+
+
+async def test_earlier_thinking_that_is_refused_is_left_out_and_the_turn_goes_on(tmp_path: Path) -> None:
+    refused = Fault(status=400, message="messages.1.content.0: Invalid `signature` in `thinking` block")
+    thinking = Turn(parts=(Think(text="hm"), *calls(("ls", {})).parts))
+    async with running(tmp_path, script=[thinking, refused, says("done")]) as house:
+        await house.say("look")
+        assert await house.replies(1) == ["done"]
+        kinds = [
+            [block["type"] for block in received.body["messages"][1]["content"]]
+            for received in house.anthropic.requests[1:]
+        ]
+        assert kinds == [["thinking", "tool_use"], ["tool_use"]]
+
+
+async def test_a_model_that_refuses_tools_gets_them_by_prompt_from_then_on(tmp_path: Path) -> None:
+    no_tools = Fault(status=400, message="registry.ollama.ai/library/gemma does not support tools")
+    call = '<tool_call>{"name": "write", "arguments": {"file_path": "b.txt", "content": "two"}}</tool_call>'
+    script: list[Reply] = [no_tools, says(call), says("by prompt"), says("still there")]
+    async with two(tmp_path, other=script, agents=OTHER_MODEL) as (house, other):
+        await house.say("write a file")
+        assert await house.replies(1) == ["by prompt"]
+        assert (house.workspace() / "b.txt").read_text() == "two"
+        await house.say("and now?")
+        assert await house.replies(2) == ["by prompt", "still there"]
+        assert ["tools" in received.body for received in other.requests] == [True, False, False, False]
+        assert [received.refusal for received in other.requests] == [None] * 4
+
+
+async def test_a_call_that_a_model_writes_as_text_is_run_and_never_shown(tmp_path: Path) -> None:
+    call = '<tool_call>\n{"name": "write", "arguments": {"file_path": "c.txt", "content": "three"}}\n</tool_call>'
+    broken = 'Here: <tool_call>{"name": "write", "argu'
+    async with two(tmp_path, other=[says(call), says("done"), says(broken), says("sorry")], agents=OTHER_MODEL) as (
+        house,
+        _,
+    ):
+        await house.say("write a file")
+        assert await house.replies(1) == ["done"]
+        assert (house.workspace() / "c.txt").read_text() == "three"
+        await house.say("again")
+        assert (await house.replies(2))[1].strip() == "Here:"
+
+
+async def test_a_chat_goes_on_under_another_model_after_a_change_of_config(tmp_path: Path) -> None:
+    thinking = Turn(
+        parts=(Think(text="hm"), *calls(("write", {"file_path": "d.txt", "content": "x"}), ("ls", {})).parts)
+    )
+    async with two(tmp_path, script=[thinking, says("first")]) as (house, _):
+        await house.say("begin")
+        assert await house.replies(1) == ["first"]
+    for vendor in ("deepseek", "moonshot", "openai", "qwen"):
+        agents = OTHER_MODEL.replace("some-model", "gpt-4.1" if vendor == "openai" else "a-model")
+        async with two(tmp_path, other=[calls(("ls", {})), says(vendor)], vendor=vendor, agents=agents) as (
+            house,
+            other,
+        ):
+            await house.say("go on")
+            assert await house.replies(1) == [vendor]
+            assert [received.refusal for received in other.requests] == [None] * 2
+    async with two(tmp_path, script=[says("back home")]) as (house, _):
+        await house.say("and back")
+        assert await house.replies(1) == ["back home"]
+        assert house.anthropic.requests[0].refusal is None
+
+
+async def test_what_a_turn_takes_is_stored_with_it_and_counted(tmp_path: Path) -> None:
+    prices = "models: { anthropic/claude-sonnet-4-6: { prices: { input: 3, cacheRead: 0.3, output: 15 } } }"
+    used = Usage(input=1000, cache_read=2000, output=100)
+    script = [calls(("ls", {}), usage=used), says("done", usage=used)]
+    async with running(tmp_path, script=script, more=prices) as house:
+        await house.say("look")
+        await house.replies(1)
+        await house.idle()
+        (final,) = finals(house)
+        assert final["requests"] == 2
+        assert final["tokens"] == {"input": 2000, "cache_read": 4000, "cache_write": 0, "output": 200, "reasoning": 0}
+        assert final["cost"] == 2 * (0.003 + 0.0006 + 0.0015)
+        told = house.gateway.metrics.render().decode()
+        assert 'clawgate_model_tokens_total{kind="cache_read",model="anthropic/claude-sonnet-4-6"} 4000.0' in told
+        assert 'clawgate_model_requests_total{model="anthropic/claude-sonnet-4-6"} 2.0' in told
+
+
+async def test_where_a_server_tells_no_usage_it_is_estimated_and_marked_so(tmp_path: Path) -> None:
+    async with two(tmp_path, other=[says("short", usage=Usage())], agents=OTHER_MODEL) as (house, _):
+        await house.say("hello")
+        await house.replies(1)
+        await house.idle()
+        (final,) = finals(house)
+        assert final["estimated"]
+        assert final["tokens"]["input"] > 200
+        assert "cost" not in final
+
+
+async def test_an_agent_whose_model_must_call_a_tool_is_told_so_where_the_vendor_cannot_be(tmp_path: Path) -> None:
+    agents = OTHER_MODEL.replace("tools:", "toolChoice: required\n      thinking: max\n      tools:")
+    async with two(tmp_path, other=[says("hi")], vendor="deepseek", agents=agents) as (house, other):
+        await house.say("hello")
+        assert await house.replies(1) == ["hi"]
+        body = other.requests[0].body
+        assert "tool_choice" not in body
+        assert "Begin with a tool call whenever you are asked something" in body["messages"][0]["content"]
+        assert other.requests[0].refusal is None
+
+
+async def test_a_picture_is_seen_by_a_model_that_sees_and_told_to_one_that_does_not(tmp_path: Path) -> None:
+    script = [calls(("read", {"file_path": "dot.png"})), says("a dot")]
+    for model, vendor, seen in (("gpt-4.1", "openai", 1), ("deepseek-v4-pro", "deepseek", 0)):
+        agents = OTHER_MODEL.replace("some-model", model)
+        async with two(tmp_path / vendor, other=script, vendor=vendor, agents=agents) as (house, other):
+            house.workspace().mkdir(parents=True, exist_ok=True)
+            (house.workspace() / "dot.png").write_bytes(base64.b64decode(PIXEL))
+            await house.say("what is in dot.png?")
+            assert await house.replies(1) == ["a dot"]
+            told = json.dumps(other.requests[1].body)
+            assert told.count(PIXEL) == seen
+            assert ("[image: dot.png]" in told) == (not seen)
+            assert other.requests[1].refusal is None
