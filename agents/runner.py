@@ -106,7 +106,7 @@ class AgentRunner:
         )
         context = turn.context
         loop = ToolLoop(
-            turn=f"{context.channel}:{context.account}:{context.message_id}",
+            turn=f"{context.channel}:{context.account}:{context.chat.id}:{context.message_id}",
             context=context,
             ask=asking.ask,
             toolbox=toolbox,

@@ -4,10 +4,10 @@
 neither network nor clock. Everything that talks to the platform is async and raises one of four `DeliveryError`s.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from channels.access import AccessConfig
 from channels.message import MessageContext, Outbound
@@ -114,6 +114,8 @@ class Capabilities:
     names: tuple[str, ...]
     directives: bool = False
     """Whether MEDIA: and [[reply_to:…]] lines are acted upon; without it the prompt does not offer them."""
+    quotes_once: bool = False
+    """Of a reply in several parts only the first is shown as a reply: the platform would show the question each time."""
     repeat_seconds: float = 0.0
     """For how long the platform recognises a repeated send by its key and shows it once."""
 
@@ -164,3 +166,26 @@ class Channel(Protocol):
         """
 
     async def close(self) -> None: ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Command:
+    """What a platform's menu offers: `name` without the slash."""
+
+    name: str
+    description: str
+
+
+@runtime_checkable
+class Connected(Channel, Protocol):
+    """A channel that keeps in touch with its platform by itself: it fetches its events, or says where to post them."""
+
+    async def connect(
+        self,
+        *,
+        public_url: str | None,
+        commands: Sequence[Command],
+        deliver: Callable[[Receipt], Awaitable[None]],
+    ) -> None:
+        """Runs as long as the gateway does. `deliver` stores one receipt durably and raises where it could not: the
+        same update must then be delivered again."""

@@ -63,6 +63,8 @@ class MessageContext:
     mentioned: bool = False
     attachments: tuple[Attachment, ...] = ()
     reply_to: Quote | None = None
+    more: bool = False
+    """More of the same is likely to follow at once: one of an album, or a paste that the platform cut."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -123,14 +123,18 @@ def demo(
             "or prompt for a model without tools."
         ),
     ] = "anthropic-messages",
+    channel: Annotated[str, typer.Option(help="Where the message is written: feishu or telegram.")] = "feishu",
 ) -> None:
-    """One Feishu message, layer by layer, offline: emulated platform and model, the real gateway between them."""
+    """One message, layer by layer, offline: emulated platform and model, the real gateway between them."""
     from gateway.demo.makers import MAKERS
+    from gateway.demo.platforms import PLATFORMS
     from gateway.demo.show import run_demo
 
+    if channel not in PLATFORMS:
+        _fail(f"unknown channel {channel!r}: one of {', '.join(PLATFORMS)}")
     if api not in MAKERS:
         _fail(f"unknown api {api!r}: one of {', '.join(MAKERS)}")
-    run_demo(as_json=json, api=api)
+    run_demo(as_json=json, api=api, channel=channel)
 
 
 def _load(path: Path) -> "Loaded":

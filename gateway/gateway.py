@@ -5,6 +5,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -15,12 +16,12 @@ from agents.model import Models
 from agents.providers.catalog import build_provider
 from agents.providers.provider import Provider
 from agents.runner import AgentRunner, RunnerLimits
-from channels.channel import Channel, DeliveryError
-from channels.feishu.channel import FeishuChannel
-from channels.feishu.config import accounts
+from channels.channel import Arrived, Channel, Connected, DeliveryError, Ignored, Receipt
+from gateway.config.channels import configured
 from gateway.config.root import Config
 from gateway.delivery import PartSender
 from gateway.door import Door, build_app
+from gateway.inbound import MENU
 from gateway.intake import Intake
 from gateway.lanes import Lanes
 from gateway.messenger import ChannelMessenger
@@ -38,6 +39,7 @@ PROBE_SECONDS = 0.5
 PROBE_EVERY_SECONDS = 0.25
 IDENTITY_RETRY_SECONDS = 15.0
 IDENTITY_TIMEOUT_SECONDS = 10.0
+RECONNECT_SECONDS = 5.0
 
 log = structlog.get_logger()
 
@@ -89,10 +91,11 @@ class Gateway:
             now=now,
         )
         self.sweep = Sweep(store=store, lanes=self.lanes, metrics=self.metrics, now=now)
+        self._intake = Intake(config=config, queues=queues, lanes=self.lanes, now=now)
         door = Door(
             config=config.server,
             channels=self.channels,
-            intake=Intake(config=config, queues=queues, lanes=self.lanes, now=now),
+            intake=self._intake,
             metrics=self.metrics,
             ready=self._amiss,
             now=now,
@@ -115,6 +118,8 @@ class Gateway:
         log.info("gateway_started", chats_taken_up=taken_up, channels=len(self.channels), agents=len(self.runners))
         for channel in self.channels.values():
             self._spawn(self._learn_identity(channel))
+            if isinstance(channel, Connected):
+                self._spawn(self._keep_connected(channel))
         for provider in self.providers.values():
             self._spawn(provider.warm_up())
         self._spawn(self._prune())
@@ -175,6 +180,29 @@ class Gateway:
             else:
                 return
 
+    async def _keep_connected(self, channel: Connected) -> None:
+        """Whatever breaks a channel's connection is logged, and it is made anew."""
+        while True:
+            try:
+                await channel.connect(
+                    public_url=self.config.server.public_url, commands=MENU, deliver=partial(self._deliver, channel)
+                )
+            except Exception as error:  # the connection's edge: the other channels go on
+                log.error("connection_failed", channel=channel.name, account=channel.account, exc_info=error)
+            await asyncio.sleep(RECONNECT_SECONDS)
+
+    async def _deliver(self, channel: Channel, receipt: Receipt) -> None:
+        """Store what a channel has fetched. Raises StoreUnavailable: then it is fetched again."""
+        if isinstance(receipt, Arrived):
+            outcome = await self._intake.take(channel, receipt)
+        elif isinstance(receipt, Ignored):
+            facts = {"channel": channel.name, "account": channel.account, "kind": receipt.kind}
+            log.info("event_ignored", reason=receipt.reason, **facts)
+            outcome = f"ignored: {receipt.reason}"
+        else:
+            outcome = "answered"
+        self.metrics.delivery(channel.name, outcome)
+
     async def _prune(self) -> None:
         while True:
             try:
@@ -191,11 +219,10 @@ class Gateway:
 
 def build_channels(config: Config) -> dict[tuple[str, str], Channel]:
     """Every configured account, by channel and account name."""
-    channels: dict[tuple[str, str], Channel] = {}
-    if config.channels.feishu is not None:
-        for name, account in accounts(config.channels.feishu).items():
-            channels["feishu", name] = FeishuChannel(account, name)
-    return channels
+    return {
+        (account.kind.name, account.name): account.kind.channel(account.config, account.name)
+        for account in configured(config.channels)
+    }
 
 
 def build_providers(config: Config) -> dict[str, Provider]:

@@ -5,11 +5,14 @@ from typing import Literal, TypeAlias
 
 from pydantic import TypeAdapter
 
+from channels.channel import Command as MenuEntry
 from channels.message import MessageContext
 
 Command: TypeAlias = Literal["stop"]
 COMMANDS: dict[str, Command] = {"/stop": "stop"}
 """What a message must say, and nothing else, to be a command to the gateway instead of words to the agent."""
+MENU = (MenuEntry(name="stop", description="Stop the running answer and what waits behind it / 停止当前处理"),)
+"""The same commands, as a platform's menu shows them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -38,8 +38,8 @@ class Stopped(Exception):
 class Turns(Protocol):
     """Who runs the messages. Each method but the first finishes a turn durably and returns its reply parts."""
 
-    def wait_seconds(self, work: Work) -> float:
-        """How long to wait for more messages before this work is begun."""
+    def wait_seconds(self, work: Work, *, came_during: bool) -> float:
+        """How long to wait for more messages before this work is begun. `came_during`: while a turn was running."""
 
     async def run(self, lease: Lease, work: Work) -> Sequence[Part]:
         """Raises Fenced, Drained, Stopped or StoreUnavailable where it is not this run that ends the turn."""
@@ -237,7 +237,7 @@ class Lanes:
             return await self._store.release(lane.lease)
         # What came during a turn is waited for to be complete; what came after it is a beginning, and begins at once.
         came_during = view.work.waiting[0].at <= lane.ended
-        if came_during and (wait := self._turns.wait_seconds(view.work)) > 0:
+        if (wait := self._turns.wait_seconds(view.work, came_during=came_during)) > 0:
             await self._pause(wait)
             return False
         first, *others = view.work.waiting

@@ -5,7 +5,7 @@ honours it shows the part once however often we ask. It does not depend on the d
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import NAMESPACE_URL, uuid5
 
 from pydantic import TypeAdapter
@@ -33,12 +33,18 @@ def idempotency_key(*names: str) -> str:
     return str(uuid5(_KEYS, "\x1f".join(names)))
 
 
-def reply_parts(context: MessageContext, texts: Sequence[str], *, purpose: str = "reply") -> list[NewPart]:
-    """The parts of a reply to `context`, in order. `purpose` keeps the keys of a note and of a reply apart."""
+def reply_parts(
+    context: MessageContext, texts: Sequence[str], *, purpose: str = "reply", quotes_once: bool = False
+) -> list[NewPart]:
+    """The parts of a reply to `context`, in order. `purpose` keeps the keys of a note and of a reply apart; with
+    `quotes_once` only the first one shows what it answers."""
     target = Target(chat=context.chat.id, thread=context.chat.thread, reply_to=context.message_id)
     parts = []
     for number, text in enumerate(texts):
+        if number and quotes_once:
+            target = replace(target, reply_to=None)
         parcel = Parcel(channel=context.channel, account=context.account, part=Outbound(target=target, text=text))
-        key = idempotency_key(purpose, context.channel, context.account, context.message_id, str(number))
+        names = (context.channel, context.account, context.chat.id, context.message_id)
+        key = idempotency_key(purpose, *names, str(number))
         parts.append(NewPart(key=key, payload=parcel_json.dump_json(parcel).decode()))
     return parts

@@ -11,6 +11,8 @@ from gateway.store.store import Waiting
 
 BATCH_MAX = 20
 """The messages that one collected turn answers at most."""
+MORE_SECONDS = 1.5
+"""From the arrival of one part to that of the next: platforms send them at once, each in a delivery of its own."""
 REDELIVERY_SECONDS_MAX = 24 * 3600.0
 """No platform delivers anew for longer than a day: an older date is a wrong clock or a recorded sample, not lateness."""
 
@@ -27,6 +29,12 @@ class Queue:
     def batch(self, waiting: Sequence[Waiting], *, begun: bool) -> Sequence[Waiting]:
         """The messages of the next turn, from the oldest; a turn that has begun is not added to here."""
         return waiting[:1] if begun or self.mode == "followup" else waiting
+
+    def hold(self, context: MessageContext, waiting: Sequence[Waiting], now: float) -> float:
+        """How long to wait for the rest of what `context`, the last one, is a part of: an album, a paste that was cut."""
+        if not context.more or len(waiting) >= BATCH_MAX:
+            return 0.0
+        return max(0.0, min(waiting[-1].at + MORE_SECONDS - now, MORE_SECONDS))
 
     def debounce(self, waiting: Sequence[Waiting], now: float) -> float:
         """How long to wait until the chat has been quiet for long enough."""

@@ -29,6 +29,9 @@ from gateway.transcript import turns_of
 ATTEMPTS_MAX = 3
 """A message whose turn has brought its process down this often is closed with an apology."""
 
+MORE = '"more":true'
+"""What the body of a message says that is a part of something; what people write has its quotes escaped."""
+
 log = structlog.get_logger()
 
 
@@ -62,12 +65,15 @@ class TurnService:
         self._metrics = metrics
         self._now = now
 
-    def wait_seconds(self, work: Work) -> float:
-        """What is collected waits until the chat has been quiet for a moment; a turn that has begun does not."""
-        if work.so_far:
+    def wait_seconds(self, work: Work, *, came_during: bool) -> float:
+        """What is collected during a turn waits until the chat has been quiet for a moment, and a part of something
+        for the rest of it; a turn that has begun waits for nothing."""
+        if work.so_far or not (came_during or MORE in work.waiting[-1].body):
             return 0.0
-        inbound = inbound_json.validate_json(work.waiting[0].body)
-        return self._queues.of(inbound.agent, inbound.context).debounce(work.waiting, self._now())
+        last = inbound_json.validate_json(work.waiting[-1].body)
+        queue, now = self._queues.of(last.agent, last.context), self._now()
+        hold = queue.hold(last.context, work.waiting, now)
+        return max(hold, queue.debounce(work.waiting, now)) if came_during else hold
 
     async def run(self, lease: Lease, work: Work) -> Sequence[Part]:
         """Finish the work's first turn. Raises Fenced, Drained, Stopped or StoreUnavailable where it is not this run
@@ -76,7 +82,7 @@ class TurnService:
         queue = self._queues.of(inbound.agent, inbound.context)
         if stopped := _stopped(work):
             return await self._end_all(lease, stopped, Ending(outcome="stopped", text=None))
-        batch = work.waiting[:1] if is_aside(lease.sid) else queue.batch(work.waiting, begun=bool(work.so_far))
+        batch = work.waiting[:1] if is_aside(lease.sid) else self._batch(queue, work)
         message = batch[-1]
         inbound = inbound_json.validate_json(message.body)
         with structlog.contextvars.bound_contextvars(turn=message.turn, session=lease.sid, agent=inbound.agent):
@@ -91,6 +97,13 @@ class TurnService:
                 text = sentences.internal_error(inbound.context.text)
                 ending = Ending(outcome="failed", reason="internal", text=text, dead=True)
             return await self._finish(lease, message.turn, inbound, ending, began)
+
+    def _batch(self, queue: Queue, work: Work) -> Sequence[Waiting]:
+        """The messages of the next turn; the parts of one thing stay together in every mode."""
+        batch = queue.batch(work.waiting, begun=bool(work.so_far))
+        while len(batch) < len(work.waiting) and not work.so_far and _has_more(batch[-1]):
+            batch = work.waiting[: len(batch) + 1]
+        return batch
 
     async def end_stopped(self, lease: Lease, work: Work) -> Sequence[Part]:
         """What was begun ends here, silently: whoever stopped it has been told. What was not begun is looked at anew."""
@@ -207,7 +220,8 @@ class TurnService:
         purpose = "aside" if is_aside(lease.sid) else "reply"
         if inbound.replays:
             purpose = f"{purpose} {inbound.replays}"
-        parts = reply_parts(inbound.context, texts, purpose=purpose)
+        once = channel is not None and channel.capabilities.quotes_once
+        parts = reply_parts(inbound.context, texts, purpose=purpose, quotes_once=once)
         queued = await self._store.finish(lease, entries, parts, at=self._now(), dead=ending.dead)
         seconds = self._now() - began
         self._metrics.turn(inbound.agent, ending.outcome, seconds)
@@ -224,6 +238,10 @@ class TurnService:
             **ending.bill(),
         )
         return queued
+
+
+def _has_more(message: Waiting) -> bool:
+    return MORE in message.body and inbound_json.validate_json(message.body).context.more
 
 
 def _stopped(work: Work) -> Sequence[Waiting]:

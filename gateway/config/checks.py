@@ -5,12 +5,11 @@ be known is in `warnings`; which folders may be workspaces is in `folders`.
 """
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from agents.providers.config import IMPLIED, api_of
-from channels.feishu.config import FeishuAccount, FeishuConfig, accounts, problems
+from gateway.config.channels import KINDS, Account, account_names, configured
 from gateway.config.problems import Findings, Key, quoted, suggestion
 from gateway.config.root import ChannelsConfig
 from gateway.config.sections import Agent, Sections
@@ -29,15 +28,7 @@ def check(sections: Sections, skills: Mapping[str, Iterable[str]], findings: Fin
         _targets(agent, sections.channels, findings)
     _providers(sections, findings)
     _bindings(sections, findings)
-    if sections.channels.feishu is not None:
-        _feishu(sections.channels.feishu, findings)
-
-
-def feishu_accounts(config: FeishuConfig) -> Iterator[tuple[str, FeishuAccount, Key]]:
-    """The configured accounts, each with the place where it is written."""
-    for name, account in accounts(config).items():
-        beneath = config.accounts.get(name) == account
-        yield name, account, ("channels", "feishu", "accounts", name) if beneath else ("channels", "feishu")
+    _accounts(sections.channels, findings)
 
 
 def _ids(agents: tuple[Agent, ...], findings: Findings) -> None:
@@ -87,7 +78,7 @@ def _models(agent: Agent, sections: Sections, findings: Findings) -> None:
 
 def _targets(agent: Agent, channels: ChannelsConfig, findings: Findings) -> None:
     """`channel:chat` or `channel:account:chat`."""
-    known = _channels(channels)
+    known = account_names(channels)
     for index, target in enumerate(agent.config.tools.message.targets):
         key = agent.origin(("tools", "message", "targets", index))
         parts = target.split(":")
@@ -114,7 +105,7 @@ def _providers(sections: Sections, findings: Findings) -> None:
 def _bindings(sections: Sections, findings: Findings) -> None:
     agents = [agent.config.id for agent in sections.agents if agent.sound]
     every_id_known = all(agent.sound for agent in sections.agents) and bool(agents)
-    channels = _channels(sections.channels)
+    channels = account_names(sections.channels)
     for index, binding in sections.bindings:
         here: Key = ("bindings", index)
         if every_id_known and binding.agent not in agents:
@@ -131,29 +122,30 @@ def _bindings(sections: Sections, findings: Findings) -> None:
             findings.add((*here, "match", "account"), what)
 
 
-def _channels(config: ChannelsConfig) -> dict[str, list[str]]:
-    """The channels there can be, and their accounts, whether in use or not."""
-    feishu = config.feishu
-    return {"feishu": ["default", *(feishu.accounts if feishu is not None else ())]}
+def _accounts(channels: ChannelsConfig, findings: Findings) -> None:
+    found = list(configured(channels))
+    for account in found:
+        for field, message in account.kind.problems(account.config):
+            findings.add((*account.key, *_place(field)), message)
+    for kind in KINDS.values():
+        _same_bots([account for account in found if account.kind is kind], findings)
+        section = getattr(channels, kind.name)
+        if section is not None and "default" in section.accounts and kind.bot(section).strip():
+            findings.add(
+                ("channels", kind.name, "accounts", "default"),
+                f"the keys directly under {kind.name} are the account default already — give this one another name",
+                on="key",
+            )
 
 
-def _feishu(config: FeishuConfig, findings: Findings) -> None:
-    found = list(feishu_accounts(config))
-    for _, account, key in found:
-        for field, message in problems(account):
-            findings.add((*key, *_place(field)), message)
-    if config.app_id.strip() and "default" in config.accounts:
-        findings.add(
-            ("channels", "feishu", "accounts", "default"),
-            "the keys directly under feishu are the account default already — give this one another name",
-            on="key",
-        )
-    apps = Counter(account.app_id for _, account, _ in found)
-    for name, account, key in found[1:]:
-        if apps[account.app_id] > 1:
-            other = next(other for other, one, _ in found if one.app_id == account.app_id)
-            if other != name:
-                findings.add((*key, "appId"), f"the same app as account {quoted(other)} — each bot needs its own")
+def _same_bots(accounts: Sequence[Account], findings: Findings) -> None:
+    first: dict[str, Account] = {}
+    for account in accounts:
+        kind = account.kind
+        other = first.setdefault(kind.bot(account.config), account)
+        if other is not account:
+            what = f"the same {kind.bot_word} as account {quoted(other.name)} — each bot needs its own"
+            findings.add((*account.key, kind.bot_key), what)
 
 
 def _place(field: str) -> Key:

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from agents.config import AgentConfig
 from agents.providers.catalog import needs_key
-from channels.feishu.config import FeishuAccount
-from gateway.config.checks import feishu_accounts
+from gateway.config.channels import KINDS, Kind, configured
 from gateway.config.load import Loaded
 from gateway.config.problems import Key
 from gateway.config.root import Config
@@ -17,14 +16,12 @@ from gateway.config.warnings import advice
 from tools.catalog import NAMES
 from tools.policy import allowed
 
-_FEISHU_KEYS = ("appId", "appSecret", "encryptKey")
-
 
 def report(loaded: Loaded) -> list[str]:
     """One line a fact; those that ask for a step begin with `warning:` or name the step behind a dash."""
     return [
         *_server(loaded.config),
-        *_feishu(loaded),
+        *_channels(loaded),
         *_providers(loaded),
         *(_agent(agent, loaded) for agent in loaded.config.agents.list),
         *_hidden_skills(loaded),
@@ -39,30 +36,30 @@ def _server(config: Config) -> Iterator[str]:
     yield f"server: http://{_bracketed(server.host)}:{server.port}, {public}, database {_short(config.database.shown)}"
 
 
-def _feishu(loaded: Loaded) -> Iterator[str]:
-    feishu = loaded.config.channels.feishu
-    if feishu is not None and not feishu.enabled:
-        yield "feishu: switched off (channels.feishu.enabled)"
-        return
-    found = list(feishu_accounts(feishu)) if feishu is not None else []
-    for name, account, _ in found:
-        yield _webhook(name, account, loaded.config.server.public_url)
-    if not found:
-        key: Key = ("channels", "feishu")
-        if feishu is None:
-            step = "add appId, appSecret and encryptKey under channels.feishu"
-        else:
-            named = [name for field in _FEISHU_KEYS for name in loaded.names.get((*key, field), ())]
-            step = f"set {', '.join(named)}" if named else "set appId, appSecret and encryptKey under channels.feishu"
-        yield f"feishu: not configured — {step}; channels/feishu/README.md shows where they are"
+def _channels(loaded: Loaded) -> Iterator[str]:
+    channels = loaded.config.channels
+    found = list(configured(channels))
+    public_url = loaded.config.server.public_url or "<publicUrl>"
+    for kind in KINDS.values():
+        section = getattr(channels, kind.name)
+        if section is not None and not section.enabled:
+            yield f"{kind.name}: switched off (channels.{kind.name}.enabled)"
+            continue
+        accounts = [account for account in found if account.kind is kind]
+        for account in accounts:
+            yield f"{kind.name} {account.name}: {kind.arrives(account.config, account.name, public_url)}"
+        if not accounts:
+            step = _missing(kind, loaded)
+            yield f"{kind.name}: not configured — {step}; channels/{kind.name}/README.md shows where to find it"
 
 
-def _webhook(name: str, account: FeishuAccount, public_url: str | None) -> str:
-    address = f"{public_url or '<publicUrl>'}/webhooks/feishu/{name}"
-    step = "enter it as the request URL in the developer console"
-    if public_url is None:
-        step = "set server.publicUrl to the address under which Feishu reaches this server"
-    return f"feishu {name}: app {account.app_id}, {account.mode} {address} — {step}"
+def _missing(kind: Kind, loaded: Loaded) -> str:
+    *others, last = kind.keys
+    keys = f"{', '.join(others)} and {last}" if others else last
+    if getattr(loaded.config.channels, kind.name) is None:
+        return f"add {keys} under channels.{kind.name}"
+    named = [name for key in kind.keys for name in loaded.names.get(("channels", kind.name, key), ())]
+    return f"set {', '.join(named)}" if named else f"set {keys} under channels.{kind.name}"
 
 
 def _providers(loaded: Loaded) -> Iterator[str]:

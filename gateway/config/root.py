@@ -15,6 +15,7 @@ from agents.config import AgentConfig, AgentDefaults
 from agents.providers.config import IMPLIED, ModelConfig, ProviderConfig
 from channels.feishu.config import FeishuConfig
 from channels.queue import QueueConfig
+from channels.telegram.config import TelegramConfig
 from gateway.limits import LimitsConfig
 from skills.config import SkillsConfig
 from tools.config import ToolsConfig
@@ -137,6 +138,8 @@ class ChannelsConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_
 
     feishu: FeishuConfig | None = None
     """Feishu, or Lark: keys directly here are the account `default`, further bots stand under `accounts`."""
+    telegram: TelegramConfig | None = None
+    """Telegram: keys directly here are the account `default`, further bots stand under `accounts`."""
 
 
 class AgentsConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):

@@ -11,8 +11,7 @@ from typing import Any
 
 from agents.config import AgentConfig
 from agents.providers.catalog import needs_key
-from channels.feishu.config import warnings as feishu_warnings
-from gateway.config.checks import feishu_accounts
+from gateway.config.channels import configured
 from gateway.config.problems import Key, shown
 from gateway.config.root import Config
 from gateway.config.shape import secret_keys
@@ -35,14 +34,15 @@ def warnings(config: Config, written: Any, file: Path, names: Mapping[Key, tuple
 
 
 def _channels(config: Config, names: Mapping[Key, tuple[str, ...]]) -> Iterator[str]:
-    if config.channels.feishu is None:
-        return
-    configured = False
-    for _, account, key in feishu_accounts(config.channels.feishu):
-        configured = True
-        yield from (f"{shown(key)}: {warning}" for warning in feishu_warnings(account))
+    for account in configured(config.channels):
+        yield from (f"{shown(account.key)}: {warning}" for warning in account.kind.warnings(account.config))
+        if getattr(account.config, "mode", "") == "polling" and config.database.path is None:
+            told = "polling and several replicas do not go together: run one, or set mode: webhook"
+            yield f"{shown(account.key)}: {told}"
     feishu = config.channels.feishu
-    if feishu.enabled and not configured and feishu.app_secret.get_secret_value().strip():
+    if feishu is None or not feishu.enabled or any(it.kind.name == "feishu" for it in configured(config.channels)):
+        return
+    if feishu.app_secret.get_secret_value().strip():
         key = ("channels", "feishu", "appId")
         yield f"{shown(key)}: is empty although appSecret is set, so Feishu stays off — {advice(key, names)}"
 

@@ -15,10 +15,10 @@ from agents.events import ModelAnswered, ToolFinished, ToolStarted, TurnEvent, T
 from agents.messages import Text, message_json
 from agents.prompt.system import render
 from agents.providers.emulation.server import ModelEmulator
-from channels.feishu.emulator import FeishuEmulator
 from gateway.config.load import load
 from gateway.demo import story
 from gateway.demo.makers import MAKERS, Maker
+from gateway.demo.platforms import FeishuStage, Platform
 from gateway.gateway import Gateway
 from gateway.loopback import serve_on_loopback
 from gateway.store.opening import open_store
@@ -34,49 +34,42 @@ class Layer:
     round: int | None = None
 
 
-async def play(maker: Maker = MAKERS["anthropic-messages"]) -> list[Layer]:
+async def play(maker: Maker = MAKERS["anthropic-messages"], platform: Platform | None = None) -> list[Layer]:
     """The layers of the reference case, in the order in which the message passes them."""
     layers: list[Layer] = []
+    platform = platform or FeishuStage()
     with tempfile.TemporaryDirectory(prefix="clawgate-demo-") as folder:
-        async with stage(Path(folder), layers, maker) as (url, feishu, model):
-            event = feishu.text_event(story.ASKED, sender=story.SENDER, chat=story.CHAT, message_id=story.MESSAGE_ID)
-            headers, body = feishu.encode(event)
-            layers.append(Layer(name="event", data={"headers": headers, "body": body.decode(), "decrypted": event}))
-            response = await feishu.push(f"{url}/webhooks/feishu/default", event)
-            response.raise_for_status()
-            (reply,) = await feishu.sent(1)
-            layers.append(Layer(name="reply", data=asdict(reply)))
+        async with stage(Path(folder), layers, maker, platform) as (url, _, model):
+            layers.append(Layer(name="event", data=platform.event()))
+            await platform.push(url)
+            layers.append(Layer(name="reply", data=await platform.reply()))
         _insert_requests(layers, model)
     return layers
 
 
 @asynccontextmanager
 async def stage(
-    folder: Path, layers: list[Layer], maker: Maker = MAKERS["anthropic-messages"]
-) -> AsyncIterator[tuple[str, FeishuEmulator, ModelEmulator]]:
-    """The emulators and the gateway, up and connected; yields the gateway's URL and both emulators."""
-    feishu = FeishuEmulator(
-        app_id=story.APP_ID,
-        app_secret=story.APP_SECRET,
-        encrypt_key=story.ENCRYPT_KEY,
-        verification_token=story.VERIFICATION_TOKEN,
-        bot_open_id=story.BOT_OPEN_ID,
-        bot_name="Clawgate",
-    )
-    feishu.users[story.SENDER] = story.SENDER_NAME
+    folder: Path,
+    layers: list[Layer],
+    maker: Maker = MAKERS["anthropic-messages"],
+    platform: Platform | None = None,
+) -> AsyncIterator[tuple[str, Any, ModelEmulator]]:
+    """The emulators and the gateway, up and connected; yields the gateway's URL, the platform's and the model's."""
+    platform = platform or FeishuStage()
     model = maker.build(story.model_script(), story.API_KEY)
     story.lay_out(folder / "data" / "workspaces" / "coder")
-    async with serve_on_loopback(feishu.app) as feishu_url, serve_on_loopback(model.app) as model_url:
+    async with serve_on_loopback(platform.emulator.app) as platform_url, serve_on_loopback(model.app) as model_url:
         config = folder / "config.yaml"
         provider = maker.provider_line(model_url, story.API_KEY)
-        config.write_text(story.config_yaml(feishu=feishu_url, model=maker.model, provider=provider), encoding="utf-8")
+        text = story.config_yaml(channel=platform.section(platform_url), model=maker.model, provider=provider)
+        config.write_text(text, encoding="utf-8")
         loaded = load(config, {}).config
         store = open_store(loaded.database)
         gateway = Gateway(loaded, {}, store=store, emit=lambda event: note(event, layers))
         await gateway.start()
         try:
             async with serve_on_loopback(gateway.app) as url:
-                yield url, feishu, model
+                yield url, platform.emulator, model
                 await gateway.drain()
         finally:
             await gateway.close()

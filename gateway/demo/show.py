@@ -14,10 +14,11 @@ from rich.text import Text
 
 from gateway import logs
 from gateway.demo.makers import MAKERS
+from gateway.demo.platforms import PLATFORMS
 from gateway.demo.play import Layer, play
 
 TITLES = {
-    "event": "1 · The event, as Feishu sent it: encrypted and signed",
+    "event": "1 · The event, as the platform sent it",
     "context": "2 · The message context: the same shape for every channel",
     "system_prompt": "3 · The system prompt",
     "user_message": "4 · The user's message, with its metadata blocks",
@@ -25,16 +26,16 @@ TITLES = {
     "response": "    the model answers",
     "tool_call": "    the model calls a tool",
     "tool_result": "    the tool's result",
-    "reply": "6 · The reply, as Feishu received it",
+    "reply": "6 · The reply, as the platform received it",
 }
 STYLES = {"tool_call": "yellow", "tool_result": "green", "request": "blue", "response": "magenta", "reply": "cyan"}
 LATER_MESSAGES_SHOWN = 2
 
 
-def run_demo(*, as_json: bool, api: str) -> None:
+def run_demo(*, as_json: bool, api: str, channel: str) -> None:
     """Play and show. `as_json`: `{"layers": [{"name", "round", "data"}, …]}` on standard output."""
     logs.configure(level="warning", output="console", secrets=())
-    layers = asyncio.run(play(MAKERS[api]))
+    layers = asyncio.run(play(MAKERS[api], PLATFORMS[channel]()))
     if as_json:
         document = {"layers": [asdict(layer) for layer in layers]}
         sys.stdout.write(json.dumps(document, ensure_ascii=False, indent=2, default=_plain) + "\n")

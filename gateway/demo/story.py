@@ -68,21 +68,16 @@ def lay_out(workspace: Path) -> None:
     (workspace / "requirements.txt").write_text("", encoding="utf-8")
 
 
-def config_yaml(*, feishu: str, model: str, provider: str) -> str:
-    """The user's file of the reference case, pointed at the emulators. `provider` is the line of the model's provider,
-    the only one that differs from maker to maker, `model` how the agent names it."""
+def config_yaml(*, channel: str, model: str, provider: str) -> str:
+    """The user's file of the reference case, pointed at the emulators. `channel` is the platform's block and `provider`
+    the line of the model's provider, which is all that differs from one to the other; `model` is how the agent names it.
+    """
     return f"""\
 logging: {{ level: warning }}
 providers:
   {provider}
 channels:
-  feishu:
-    appId: {APP_ID}
-    appSecret: {APP_SECRET}
-    encryptKey: {ENCRYPT_KEY}
-    verificationToken: {VERIFICATION_TOKEN}
-    baseUrl: "{feishu}"
-    allowFrom: [{SENDER}]
+{channel}
 agents:
   defaults:
     model: {model}

@@ -47,7 +47,7 @@ class House:
         message = Delivery(sid=chat, aside=f"aside:{chat}", dedupe=dedupe, body=text, at=at, interrupts=interrupts)
         return (await self.lanes.accept(message)).turn
 
-    def wait_seconds(self, work: Work) -> float:
+    def wait_seconds(self, work: Work, *, came_during: bool) -> float:
         return 0.0
 
     async def run(self, lease: Lease, work: Work) -> Sequence[Part]:
@@ -337,7 +337,13 @@ def endless() -> tuple[RunTurn, asyncio.Event]:
 async def test_what_came_during_a_turn_is_waited_for_and_what_came_after_it_is_not(tmp_path: Path) -> None:
     async with house(tmp_path) as h:
         waited: list[str] = []
-        h.wait_seconds = lambda work: waited.append(work.waiting[0].body) or 0.0  # type: ignore[method-assign, func-returns-value]
+
+        def wait_seconds(work: Work, *, came_during: bool) -> float:
+            if came_during:
+                waited.append(work.waiting[0].body)
+            return 0.0
+
+        h.wait_seconds = wait_seconds  # type: ignore[method-assign]
         h.clock = 10.0
 
         async def later(lease: Lease, work: Work) -> Sequence[Part]:

@@ -26,9 +26,10 @@ def test_a_part_has_the_same_key_whenever_it_is_made_and_no_two_share_one() -> N
 
     first = keys(asked())
     assert first == keys(asked())
-    others = [asked(message_id="om_2"), asked(account="sales"), asked(channel="telegram")]
+    elsewhere = asked(chat=Chat(id="oc_2", kind="group"))
+    others = [asked(message_id="om_2"), asked(account="sales"), asked(channel="telegram"), elsewhere]
     every = [*first, *keys(asked(), "overflow"), *(key for other in others for key in keys(other))]
-    assert len(set(every)) == len(every) == 10
+    assert len(set(every)) == len(every) == 12
     assert all(len(key) <= 50 for key in every)
 
 
@@ -37,3 +38,10 @@ def test_a_part_is_a_reply_to_the_message_in_its_chat_and_topic() -> None:
     parcel = parcel_json.validate_json(part.payload)
     assert parcel.part.target == Target(chat="oc_1", thread="omt_1", reply_to="om_1")
     assert (parcel.channel, parcel.account, parcel.part.text) == ("feishu", "default", "one")
+
+
+def test_where_a_platform_shows_the_question_with_each_part_only_the_first_is_a_reply() -> None:
+    parts = reply_parts(asked(), ["one", "two", "three"], quotes_once=True)
+    told = [parcel_json.validate_json(part.payload).part.target for part in parts]
+    assert [target.reply_to for target in told] == ["om_1", None, None]
+    assert {(target.chat, target.thread) for target in told} == {("oc_1", "omt_1")}

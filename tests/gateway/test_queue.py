@@ -1,11 +1,12 @@
 """Which messages make one turn, and which are late. Pure: settings and times in, decisions out."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 
 from channels.message import Chat, MessageContext, Sender
-from gateway.queue import Queue
+from gateway.queue import MORE_SECONDS, Queue
 from gateway.store.store import Waiting
 
 NOW = 1_800_000_000.0
@@ -68,3 +69,20 @@ def test_only_collecting_waits_for_quiet_and_never_for_long(mode: str, ages: lis
 def test_late_is_what_is_old_by_the_platform_or_by_us(sent: float, accepted: float, late: float | None) -> None:
     told = Queue().lateness(context(sent), NOW - accepted, NOW)
     assert told == (None if late is None else pytest.approx(late))
+
+
+@pytest.mark.parametrize(
+    ("more", "ages", "wait"),
+    [
+        (False, [0.1], 0.0),
+        (True, [0.1], MORE_SECONDS - 0.1),
+        (True, [9.0, 0.5], MORE_SECONDS - 0.5),
+        (True, [MORE_SECONDS + 0.1], 0.0),
+        (True, [-5.0], MORE_SECONDS),
+        (True, [0.1] * 20, 0.0),
+    ],
+)
+@pytest.mark.parametrize("mode", ["collect", "followup", "steer", "interrupt"])
+def test_a_part_of_something_waits_for_the_rest_of_it(mode: str, more: bool, ages: list[float], wait: float) -> None:
+    queue = Queue(mode=mode)  # type: ignore[arg-type]
+    assert queue.hold(replace(context(0), more=more), waiting(*ages), NOW) == pytest.approx(wait)

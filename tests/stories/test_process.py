@@ -18,6 +18,7 @@ from agents.providers.anthropic.emulator import AnthropicEmulator
 from agents.providers.anthropic.script import Turn, text_block
 from agents.providers.emulation.script import calls, says
 from channels.feishu.emulator import FeishuEmulator
+from channels.telegram.emulator import TelegramEmulator
 from gateway.loopback import serve_on_loopback
 from tests.running import ALICE, ALICE_CHAT, SECRETS, config_text, feishu_emulator
 
@@ -325,3 +326,28 @@ async def test_a_body_that_dawdles_is_turned_away(tmp_path: Path) -> None:
             assert (await reader.readline()).split()[1] == b"408"
             writer.close()
             await writer.wait_closed()
+
+
+async def test_a_polled_bot_that_is_killed_answers_everything_once_when_it_is_back(tmp_path: Path) -> None:
+    """Killed while it answers the first message, the update not yet confirmed to Telegram for sure; the second is
+    written while it is down."""
+    telegram = TelegramEmulator()
+    alice = telegram.private()
+    async with serve_on_loopback(telegram.app) as url, platforms(tmp_path) as (_, anthropic, config):
+        section = f'channels:\n  telegram: {{ botToken: "{telegram.token}", apiRoot: "{url}", dmPolicy: open }}'
+        text = config.read_text(encoding="utf-8").replace("channels:", section, 1)
+        config.write_text(text, encoding="utf-8")
+        for _ in range(2):
+            anthropic.script = [NEVER]
+            asked = len(anthropic.requests)
+            async with started(config) as run:
+                if not asked:
+                    await telegram.push(telegram.text_update("first", chat=alice))
+                while len(anthropic.requests) == asked:
+                    await asyncio.sleep(0.005)
+                await run.end(signal.SIGKILL)
+        await telegram.push(telegram.text_update("second", chat=alice))
+        anthropic.script = [says("one"), says("two")]
+        async with started(config):
+            replies = await telegram.sent(2)
+        assert [reply.text for reply in replies] == ["one", "two"]

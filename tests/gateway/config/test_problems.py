@@ -307,7 +307,7 @@ def test_all_mistakes_come_at_once_in_the_order_of_the_file(tmp_path: Path) -> N
           tools: { allow: !!seq [*x, write], deny: 3 }
     bindings:
       - { agent: wirter, match: { chat: 5 } }
-      - { agent: coder, match: { channel: telegram } }
+      - { agent: coder, match: { channel: telegrom } }
     channels: { feishu: { appId: a, accounts: { b: { appSecrte: x } } } }
     providers: { foo: {} }
     """
@@ -325,7 +325,7 @@ def test_all_mistakes_come_at_once_in_the_order_of_the_file(tmp_path: Path) -> N
         "13:30: agents.list[2].tools.allow[0]: aliases (*…) are not allowed",
         "13:48: agents.list[2].tools.deny: expected a list, got a number",
         "15:37: bindings[0].match.chat: expected a string, got a number",
-        '16:39: bindings[1].match.channel: unknown channel "telegram"',
+        '16:39: bindings[1].match.channel: unknown channel "telegrom"',
         "17:21: channels.feishu.appSecret: missing",
         "17:21: channels.feishu.encryptKey: missing",
         "17:50: channels.feishu.accounts.b.appSecrte: unknown key",

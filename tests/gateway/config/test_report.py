@@ -9,6 +9,7 @@ from tests.gateway.config.writing import loaded
 
 SKILL = "skills: { allow: [create-python-script] }"
 AGENT = f"agents: {{ list: [ {{ id: a, {SKILL} }} ] }}\n"
+TOKEN = "7000000001:" + "A" * 35
 KEYS = "appSecret: s, encryptKey: k, allowFrom: ['*'], groupAllowFrom: ['*']"
 GUIDE = (
     "model demo/guide: a script, not a model, answers as a — for a real one set "
@@ -25,7 +26,9 @@ def test_a_config_with_nothing_in_it_says_what_to_do_next(tmp_path: Path) -> Non
     assert said(tmp_path, AGENT) == [
         "server: http://127.0.0.1:8080, no publicUrl, database data/clawgate.db",
         "feishu: not configured — add appId, appSecret and encryptKey under channels.feishu; "
-        "channels/feishu/README.md shows where they are",
+        "channels/feishu/README.md shows where to find it",
+        "telegram: not configured — add botToken under channels.telegram; "
+        "channels/telegram/README.md shows where to find it",
         "agent a: demo/guide; tools read ls message; skills create-python-script; workspace data/workspaces/a",
         GUIDE,
     ]
@@ -46,6 +49,8 @@ def test_a_working_config_says_what_serves_where(tmp_path: Path) -> None:
         "server: http://[::1]:9, https://bot.example.com, database data/clawgate.db",
         f"feishu default: app cli_1, webhook https://bot.example.com/webhooks/feishu/default — {step}",
         f"feishu sales: app cli_2, webhook https://bot.example.com/webhooks/feishu/sales — {step}",
+        "telegram: not configured — add botToken under channels.telegram; "
+        "channels/telegram/README.md shows where to find it",
         "provider anthropic: key set",
         "agent a: anthropic/x, then demo/guide; tools none; skills create-python-script; workspace data/workspaces/a",
         "agent b: anthropic/y; tools read write edit ls message; skills none; workspace data/workspaces/b",
@@ -57,13 +62,23 @@ def test_a_working_config_says_what_serves_where(tmp_path: Path) -> None:
     [
         (
             "channels: { feishu: { appId: '${APP:-}', appSecret: '${SECRET:-}', encryptKey: '${KEY:-}' } }\n",
-            "feishu: not configured — set APP, SECRET, KEY; channels/feishu/README.md shows where they are",
+            "feishu: not configured — set APP, SECRET, KEY; channels/feishu/README.md shows where to find it",
         ),
         ("channels: { feishu: { enabled: false, appId: x } }\n", "feishu: switched off (channels.feishu.enabled)"),
         (
             f"channels: {{ feishu: {{ appId: cli_1, {KEYS} }} }}\n",
             "feishu default: app cli_1, webhook <publicUrl>/webhooks/feishu/default — set server.publicUrl to the "
             "address under which Feishu reaches this server",
+        ),
+        (
+            "channels: { telegram: { botToken: '${APP:-}' } }\n",
+            "telegram: not configured — set APP; channels/telegram/README.md shows where to find it",
+        ),
+        (f"channels: {{ telegram: {{ botToken: '{TOKEN}' }} }}\n", "telegram default: bot 7000000001, polling"),
+        (
+            f"channels: {{ telegram: {{ botToken: '{TOKEN}', mode: webhook, webhookSecret: s }} }}\n",
+            "telegram default: bot 7000000001, webhook <publicUrl>/webhooks/telegram/default — set server.publicUrl, or "
+            "mode: polling, which needs none",
         ),
         (
             "providers: { anthropic: { apiKey: '${K:-}' } }\n",

@@ -24,6 +24,7 @@ EVERYTHING = {
     "CLAWGATE_LOG_FORMAT": "console",
     "ANTHROPIC_API_KEY": "sk-1",
     "OPENAI_API_KEY": "sk-2",
+    "TELEGRAM_BOT_TOKEN": "7000000001:AAExampleExampleExampleExampleExamp1",
     "DEEPSEEK_API_KEY": "sk-3",
     "ANTHROPIC_BASE_URL": "http://127.0.0.1:1",
     "CLAWGATE_DATABASE_URL": "postgresql://me:pw@db/clawgate",
@@ -119,4 +120,5 @@ def test_a_place_with_keys_of_ones_own_choice_knows_none() -> None:
 
 
 def test_every_secret_is_known_as_one() -> None:
-    assert secret_keys(Config) == {"adminToken", "apiKey", "apiKeys", "appSecret", "encryptKey", "verificationToken"}
+    channels = {"appSecret", "botToken", "encryptKey", "verificationToken", "webhookSecret"}
+    assert secret_keys(Config) == {"adminToken", "apiKey", "apiKeys", *channels}

@@ -1,0 +1,220 @@
+"""One Telegram bot as a channel: what comes in is checked and read, what goes out is sent once.
+
+Nothing signs an update: the secret header is all there is, so without it nothing else is looked at. Telegram does not
+recognise a repeated send, so only what it has definitely refused is tried in another way: as plain text where it did not
+take the tags, without the reply or the topic where those are gone, and to the supergroup that a group has become.
+"""
+
+import asyncio
+import hmac
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import structlog
+
+from channels.access import AccessConfig
+from channels.channel import (
+    Capabilities,
+    Command,
+    Ignored,
+    RateLimited,
+    Receipt,
+    Rejected,
+    Unreachable,
+    WebhookRequest,
+)
+from channels.message import MessageContext, Outbound
+from channels.queue import QueueConfig
+from channels.telegram import updates
+from channels.telegram.api import TelegramApi
+from channels.telegram.config import TelegramAccount
+from channels.telegram.connection import Connection
+from channels.telegram.content import Me
+from channels.telegram.errors import MethodError
+from channels.telegram.pacing import TelegramPace, is_group
+from channels.telegram.polling import Deliver
+from channels.telegram.render import rendered
+from channels.telegram.split import split
+from channels.telegram.timing import Timing
+from channels.telegram.wire import loads, number, text
+
+SECRET_HEADER = "x-telegram-bot-api-secret-token"
+OTHER_WAYS_MAX = 4
+"""One for each thing that Telegram may refuse of a message."""
+_GENERAL = "1"
+"""The topic General has this id and cannot be sent to by it."""
+
+log = structlog.get_logger()
+
+
+class TelegramChannel:
+    """`channels.channel.Channel` and `Connected` for one account."""
+
+    name = "telegram"
+    capabilities = Capabilities(names=("markdown", "threads"), quotes_once=True)
+
+    def __init__(self, config: TelegramAccount, account: str, *, timing: Timing | None = None) -> None:
+        self.account = account
+        self._config = config
+        self._timing = timing or Timing()
+        self._api = TelegramApi(config)
+        self._pace = TelegramPace(per_second=config.sends_per_second)
+        bot_id = config.bot_token.get_secret_value().strip().partition(":")[0]
+        self._me = Me(id=int(bot_id) if bot_id.isdecimal() else 0)
+        self._learning: asyncio.Task[None] | None = None
+        self._migrated: dict[str, str] = {}
+        """Groups that have become supergroups, as far as a send has found out."""
+
+    @property
+    def access(self) -> AccessConfig:
+        return self._config
+
+    @property
+    def queue(self) -> QueueConfig:
+        return self._config.queue
+
+    @property
+    def resend_ambiguous(self) -> bool:
+        return self._config.resend_ambiguous
+
+    def receive(self, request: WebhookRequest, now: datetime) -> Receipt:
+        """Judge one delivery. Raises Rejected, or NotReady for a group message while the bot's own name is unknown."""
+        if self._config.mode == "polling":
+            raise Rejected("this account polls", status=404)
+        expected, given = self._config.webhook_secret.get_secret_value(), request.header(SECRET_HEADER)
+        if not expected.strip():
+            raise Rejected("nothing to verify with")
+        if given is None or not hmac.compare_digest(given.encode(errors="surrogatepass"), expected.encode()):
+            raise Rejected("secret wrong or missing")
+        try:
+            update = loads(request.body)
+        except ValueError:
+            update = None
+        if not isinstance(update, dict):
+            return Ignored(kind="unknown", reason="malformed")
+        return self._read(update, now)
+
+    async def connect(self, *, public_url: str | None, commands: Sequence[Command], deliver: Deliver) -> None:
+        """Keep in touch with Telegram until it is cancelled."""
+        self._me = replace(self._me, commands=frozenset(command.name for command in commands))
+        connection = Connection(
+            self._config,
+            account=self.account,
+            learn=lambda: self.learn_identity(self._config.timeout_seconds),
+            read=lambda update: self._read(update, datetime.now(UTC)),
+            timing=self._timing,
+        )
+        await connection.run(public_url=public_url, commands=commands, deliver=deliver)
+
+    async def learn_identity(self, timeout_seconds: float) -> None:
+        """The bot's own name, single-flight. Raises DeliveryError."""
+        if self._me.username is not None:
+            return
+        if self._learning is None or self._learning.done():
+            self._learning = asyncio.create_task(self._learn())
+            self._learning.add_done_callback(lambda task: task.cancelled() or task.exception())
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                await asyncio.shield(self._learning)
+        except TimeoutError:
+            raise Unreachable("Telegram has not said yet who the bot is") from None
+
+    async def enrich(self, context: MessageContext) -> MessageContext:
+        """An update has all the names there are."""
+        return replace(context, sender=replace(context.sender, name=context.sender.name or context.sender.id))
+
+    def split(self, text: str) -> list[str]:
+        return split(text)
+
+    async def send(self, part: Outbound, key: str) -> str:
+        """Send one part; the message id. Telegram knows no `key`. Raises DeliveryError."""
+        chat = self._migrated.get(part.target.chat, part.target.chat)
+        await self._pace.wait(chat)
+        try:
+            return await self._send(part, chat)
+        except RateLimited as error:
+            self._pace.slow(chat, error.retry_after_seconds)
+            raise
+
+    async def close(self) -> None:
+        if self._learning is not None:
+            self._learning.cancel()
+        await self._api.close()
+
+    def _read(self, update: Mapping[str, Any], now: datetime) -> Receipt:
+        return updates.receipt(update, account=self.account, me=self._me, now=now)
+
+    async def _learn(self) -> None:
+        try:
+            me = await self._api.call("getMe")
+        except MethodError as error:
+            raise error.error from error
+        bot_id, username = (number(me, "id"), text(me, "username")) if isinstance(me, dict) else (None, "")
+        if bot_id is None or not username:
+            raise Unreachable("Telegram's answer does not name the bot")
+        self._me = replace(self._me, id=bot_id, username=username)
+        sees_all = me.get("can_read_all_group_messages") is True
+        log.info("telegram_bot", account=self.account, username=username, privacy_mode=not sees_all)
+
+    # sending
+
+    async def _send(self, part: Outbound, chat: str) -> str:
+        body = self._body(part, chat)
+        for _ in range(OTHER_WAYS_MAX):
+            try:
+                return await self._post(body)
+            except MethodError as error:
+                other = self._otherwise(part, body, error)
+                if other is None:
+                    raise error.error from error
+                body = other
+        try:
+            return await self._post(body)
+        except MethodError as error:
+            raise error.error from error
+
+    def _body(self, part: Outbound, chat: str) -> dict[str, Any]:
+        target = part.target
+        body: dict[str, Any] = {
+            "chat_id": int(chat) if chat.removeprefix("-").isdecimal() else chat,
+            "text": rendered(part.text).html,
+            "parse_mode": "HTML",
+            "link_preview_options": {"is_disabled": not self._config.link_previews},
+        }
+        moved = chat != target.chat  # message and topic ids are the old group's then
+        if target.thread and target.thread.isdecimal() and target.thread != _GENERAL and not moved:
+            body["message_thread_id"] = int(target.thread)
+        if target.reply_to and target.reply_to.isdecimal() and int(target.reply_to) and not moved:
+            body["reply_parameters"] = {"message_id": int(target.reply_to), "allow_sending_without_reply": True}
+        return body
+
+    def _otherwise(self, part: Outbound, body: dict[str, Any], error: MethodError) -> dict[str, Any] | None:
+        """Another way to say it; None where there is none.
+
+        A group's topic that is gone takes the reply with it: without the topic everybody would see it in General.
+        """
+        if error.bad_entities and "parse_mode" in body:
+            return _without(body, "parse_mode") | {"text": rendered(part.text).plain}
+        if error.no_reply and "reply_parameters" in body:
+            return _without(body, "reply_parameters")
+        if error.no_thread and "message_thread_id" in body and not is_group(str(body["chat_id"])):
+            return _without(body, "message_thread_id")
+        if error.migrated_to is not None and str(error.migrated_to) != str(body["chat_id"]):
+            self._migrated[part.target.chat] = str(error.migrated_to)
+            facts = {"account": self.account, "before": part.target.chat, "after": str(error.migrated_to)}
+            log.warning(
+                "telegram_group_migrated", fix="put the new id in the place of the old in groupAllowFrom", **facts
+            )
+            return _without(body, "reply_parameters", "message_thread_id") | {"chat_id": error.migrated_to}
+        return None
+
+    async def _post(self, body: dict[str, Any]) -> str:
+        message = await self._api.call("sendMessage", body)
+        message_id = number(message, "message_id") if isinstance(message, dict) else None
+        return "" if message_id is None else str(message_id)
+
+
+def _without(body: dict[str, Any], *keys: str) -> dict[str, Any]:
+    return {key: value for key, value in body.items() if key not in keys}

@@ -1,0 +1,119 @@
+"""What a person writes to connect a Telegram bot: one account, or several under `accounts`."""
+
+import re
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field, SecretStr
+from pydantic.alias_generators import to_camel
+
+from channels.access import AccessConfig
+from channels.queue import QueueConfig
+
+DEFAULT = "default"
+_TOKEN = re.compile(r"[0-9]{1,20}:[A-Za-z0-9_-]{30,64}")
+_SECRET = re.compile(r"[A-Za-z0-9_-]{1,256}")
+_PERSON, _GROUP = re.compile(r"[1-9][0-9]{0,15}"), re.compile(r"-[1-9][0-9]{0,15}")
+
+
+class TelegramAccount(AccessConfig, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+    """One Telegram bot."""
+
+    bot_token: SecretStr = SecretStr("")
+    """The token that @BotFather gave, `123456789:AA…`; empty means that this account is not configured."""
+    mode: Literal["polling", "webhook"] = "polling"
+    """How updates arrive: `polling` fetches them and needs no public address; `webhook` has Telegram post them to
+    `/webhooks/telegram/{account}`."""
+    webhook_secret: SecretStr = SecretStr("")
+    """For `mode: webhook`: a long random word of A-Z, a-z, 0-9, `_` and `-`. Telegram sends it with every update, and it
+    is all that tells an update from a forgery."""
+    api_root: str = "https://api.telegram.org"
+    """The Bot API, or a Bot API server of your own."""
+    timeout_seconds: Annotated[float, Field(gt=0)] = 30
+    """How long one call of Telegram's API may take."""
+    sends_per_second: Annotated[float, Field(gt=0)] | None = None
+    """The pace of this bot's sends. Where unset they go out at once, and at Telegram's documented pace (30 a second, 1 in
+    one chat, 20 a minute in one group) for a minute after Telegram has asked to slow down."""
+    link_previews: bool = False
+    """Whether Telegram shows a preview of the first link in a reply."""
+    resend_ambiguous: bool = False
+    """Telegram does not recognise a repeated send. `false` makes a send that may have arrived a dead letter and counts
+    it; `true` repeats it: rather a doubled message than a lost one."""
+    queue: QueueConfig = QueueConfig()
+
+
+class TelegramConfig(TelegramAccount, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+    """The section `channels.telegram`: its own keys are the account `default`."""
+
+    enabled: bool = True
+    """`false` switches the channel off and leaves its settings in place."""
+    accounts: dict[Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")], TelegramAccount] = Field(default={})
+    """More bots, by name; the name is part of the webhook's path."""
+
+
+def accounts(config: TelegramConfig) -> dict[str, TelegramAccount]:
+    """The configured accounts by name: those with a bot token."""
+    if not config.enabled:
+        return {}
+    named = {DEFAULT: config, **config.accounts}
+    return {name: account for name, account in named.items() if not _blank(account.bot_token)}
+
+
+def bot_of(account: TelegramAccount) -> str:
+    """The bot's own number: what stands before the colon of its token, and is no secret."""
+    return account.bot_token.get_secret_value().strip().partition(":")[0]
+
+
+def problems(account: TelegramAccount) -> list[tuple[str, str]]:
+    """What must be mended before this account can serve: (key, sentence with the fix)."""
+    found: list[tuple[str, str]] = []
+    if not _TOKEN.fullmatch(account.bot_token.get_secret_value().strip()):
+        found.append(("botToken", "is no bot token: copy the whole of it, 123456789:AA…, from @BotFather"))
+    if account.mode == "webhook" and _blank(account.webhook_secret):
+        message = (
+            "missing: without it anybody could send updates. Choose a long random word, such as the output of "
+            "`openssl rand -hex 32`, or `mode: polling`"
+        )
+        found.append(("webhookSecret", message))
+    elif not _blank(account.webhook_secret) and not _SECRET.fullmatch(account.webhook_secret.get_secret_value()):
+        message = "Telegram takes 1 to 256 of A-Z, a-z, 0-9, _ and -, such as the output of `openssl rand -hex 32`"
+        found.append(("webhookSecret", message))
+    if not _is_http(account.api_root):
+        found.append(("apiRoot", "must be an http or https URL, such as https://api.telegram.org"))
+    for index, listed in enumerate(account.allow_from):
+        if listed != "*" and not _PERSON.fullmatch(listed):
+            found.append((f"allowFrom[{index}]", "must be a person's id, a number in quotes: ids only, never names"))
+    for index, listed in enumerate(account.group_allow_from):
+        if listed != "*" and not _GROUP.fullmatch(listed):
+            found.append((f"groupAllowFrom[{index}]", 'must be a group\'s id, such as "-1001234567890": never a name'))
+    return found
+
+
+def warnings(account: TelegramAccount) -> list[str]:
+    """What works but deserves a look, one sentence each."""
+    found: list[str] = []
+    if account.dm_policy == "open":
+        found.append("dmPolicy: open — everybody on Telegram can write to the bot and use its tools")
+    if account.group_policy == "open":
+        found.append("groupPolicy: open — the bot answers in every group that anybody adds it to")
+    if account.dm_policy == "allowlist" and not account.allow_from:
+        found.append("nobody may write in direct chats yet: write to the bot, take the sender's number from the log line "
+                     "message_not_admitted, and add it to allowFrom")  # fmt: skip
+    if account.group_policy == "allowlist" and not account.group_allow_from:
+        found.append("no group is listened to yet: mention the bot there, take the chat's number from the log line "
+                     "message_not_admitted, and add it to groupAllowFrom")  # fmt: skip
+    if account.resend_ambiguous:
+        found.append("resendAmbiguous: true — a reply may appear twice after a timeout")
+    return found
+
+
+def _blank(secret: SecretStr) -> bool:
+    return not secret.get_secret_value().strip()
+
+
+def _is_http(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False

@@ -1,0 +1,184 @@
+"""Markdown on a page: what Telegram has a style for is styled, all else is spelt out in characters. Pure.
+
+Bullets, numbers, boxes, rules and tables are text. Raw HTML and reference definitions are shown as they are written:
+nothing that was said is lost, and a part that is cut out of a text reads as it did inside.
+"""
+
+import re
+from collections.abc import Sequence
+from functools import cache
+
+from markdown_it import MarkdownIt
+from markdown_it.rules_block.table import escapedSplit
+from markdown_it.token import Token
+
+from channels.telegram.page import BULLET, Page, Run, Style
+from channels.telegram.paragraph import write_inline
+from channels.telegram.table import Align, grid
+
+NESTING_MAX = 40
+"""Of blocks. The parser recurses, and drops what is deeper; a text that goes deeper is shown as it is."""
+TABLE_COLUMNS_MAX = 20
+"""A head of hundreds of columns makes the parser fill in thousands of cells for the lines below it."""
+RULE = "———"
+_LANGUAGE = re.compile(r"[\w+#.-]{1,32}", re.ASCII)
+_BLANK = "–"
+
+
+def read(markdown: str) -> list[Run]:
+    """The runs of a text that has neither NUL nor half characters; none where nothing would be seen."""
+    lines = markdown.split("\n")
+    tables = not any(line.count("|") > TABLE_COLUMNS_MAX and not line.strip(" \t>|:-") for line in lines)
+    tokens = _parser(tables=tables).parse(markdown)
+    page = Page()
+    if any(token.level + token.nesting >= NESTING_MAX for token in tokens):
+        page.write(markdown)
+    else:
+        _Document(page, lines).write(tokens)
+    return page.runs()
+
+
+@cache
+def _parser(*, tables: bool) -> MarkdownIt:
+    parser = MarkdownIt("commonmark", {"html": False, "maxNesting": NESTING_MAX})
+    parser.enable(["strikethrough", *(["table"] if tables else [])])
+    parser.disable(["reference", "html_block", "html_inline"])
+    parser.validateLink = lambda url: True  # type: ignore[method-assign]  # judged here, where it can be shown as text
+    return parser
+
+
+class _Document:
+    def __init__(self, page: Page, lines: Sequence[str]) -> None:
+        self._page = page
+        self._lines = lines
+        self._numbers: list[int | None] = []
+        """Of the next item, for every list we are in; None in one with bullets."""
+        self._quotes = 0
+
+    def write(self, tokens: Sequence[Token]) -> None:
+        table: list[Token] = []
+        for token in tokens:
+            if token.type == "table_open" or table:
+                table.append(token)
+                if token.type == "table_close":
+                    self._table(table)
+                    table = []
+            else:
+                self._block(token)
+
+    def _block(self, token: Token) -> None:
+        page = self._page
+        match token.type:
+            case "inline":
+                write_inline(page, token.children or [])
+            case "paragraph_open":
+                page.break_lines(1 if token.hidden else 2)
+            case "heading_open":
+                page.break_lines(2)
+                page.open("b")
+            case "heading_close":
+                page.close("b")
+            case "fence" | "code_block":
+                self._code(token)
+            case "blockquote_open" | "blockquote_close":
+                self._quote(token.nesting)
+            case "hr":
+                page.break_lines(2)
+                page.write(RULE)
+            case _:
+                self._list(token)
+
+    def _list(self, token: Token) -> None:
+        page = self._page
+        match token.type:
+            case "bullet_list_open" | "ordered_list_open":
+                start = token.attrGet("start")
+                first = int(start) if start is not None else 1
+                self._numbers.append(first if token.type == "ordered_list_open" else None)
+                page.break_lines(1 if page.depth else 2)
+            case "bullet_list_close" | "ordered_list_close":
+                self._numbers.pop()
+                page.break_lines(1 if page.depth else 2)
+            case "list_item_open":
+                number = self._numbers[-1]
+                page.begin_item(BULLET if number is None else f"{number}{token.markup} ")
+                self._numbers[-1] = None if number is None else number + 1
+            case "list_item_close":
+                page.end_item()
+
+    def _quote(self, nesting: int) -> None:
+        """A quote inside a quote is that quote: Telegram nests none."""
+        self._quotes += nesting
+        self._page.break_lines(2)
+        if nesting > 0 and self._quotes == 1:
+            self._page.open("blockquote")
+        elif self._quotes == 0:
+            self._page.close("blockquote")
+
+    def _code(self, token: Token) -> None:
+        """What follows the language, often a file's name, is said above."""
+        page = self._page
+        page.break_lines(1 if page.depth else 2)
+        language, _, rest = token.info.strip().partition(" ")
+        if not _LANGUAGE.fullmatch(language):
+            language, rest = "", token.info.strip()
+        if rest.strip():
+            page.write(rest.strip())
+            page.break_lines(1)
+        code = token.content.strip("\n").rstrip()
+        if code.strip():
+            page.write_block(code, Style(tag="pre", value=language))
+        page.break_lines(1 if page.depth else 2)
+
+    # tables
+
+    def _table(self, tokens: Sequence[Token]) -> None:
+        """As a grid where it is narrow and plain; else every cell on a line of its own, behind its head."""
+        rows = [self._row(tokens, at) for at, token in enumerate(tokens) if token.type == "tr_open"]
+        aligns = [_align(token) for token in tokens if token.type == "th_open"]
+        pages = [[_cell(cell) for cell in row] for row in rows]
+        texts = [["".join(run.text for run in runs) for runs in row] for row in pages]
+        linked = any(style.tag == "a" for row in pages for runs in row for run in runs for style in run.styles)
+        drawn = None if linked else grid(texts[0], texts[1:], aligns)
+        self._page.break_lines(1 if self._page.depth else 2)
+        if drawn is not None and drawn.strip(" |+-\n"):
+            self._page.write_block(drawn, Style(tag="pre"))
+        else:
+            self._lines_of(rows)
+        self._page.break_lines(1 if self._page.depth else 2)
+
+    def _row(self, tokens: Sequence[Token], at: int) -> list[list[Token]]:
+        """The cells. The parser drops those that are more than the head has; the last one takes them."""
+        row = tokens[at]
+        end = next(index for index in range(at, len(tokens)) if tokens[index].type == "tr_close")
+        cells = [list(token.children or []) for token in tokens[at:end] if token.type == "inline"]
+        if tokens[at + 1].type == "td_open" and row.map:
+            found = escapedSplit(self._lines[row.map[0]].lstrip(" \t>").rstrip())
+            extra = [cell.strip() for cell in found[1 if found[0] == "" else 0 :][len(cells) :] if cell.strip()]
+            if extra:
+                cells[-1].append(Token(type="text", tag="", nesting=0, content=" | " + " | ".join(extra)))
+        return cells
+
+    def _lines_of(self, rows: Sequence[Sequence[Sequence[Token]]]) -> None:
+        head, *body = rows
+        for row in body or [head]:
+            for name, cell in zip(head, row, strict=True):
+                self._page.break_lines(1)
+                if body and name:
+                    self._page.open("b")
+                    write_inline(self._page, name)
+                    self._page.close("b")
+                    self._page.write(": ")
+                write_inline(self._page, cell) if cell else self._page.write(_BLANK)
+            self._page.break_lines(2)
+
+
+def _cell(cell: Sequence[Token]) -> list[Run]:
+    page = Page()
+    write_inline(page, cell)
+    return page.runs()
+
+
+def _align(token: Token) -> Align:
+    style = str(token.attrGet("style") or "")
+    return "right" if style.endswith("right") else "center" if style.endswith("center") else "left"

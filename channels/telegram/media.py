@@ -1,0 +1,121 @@
+"""What came with a message instead of text or beside it: its attachments, and a few words for each. Pure.
+
+The words are for messages that say nothing else, so that no kind of message is met by silence.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from channels.message import Attachment, AttachmentKind
+from channels.telegram.wire import clean, mapping, mappings, number, text
+
+
+def attachments(message: Mapping[str, Any]) -> tuple[Attachment, ...]:
+    found = []
+    for key, kind in _ATTACHED.items():
+        if key == "document" and "animation" in message:  # an animation is a document as well
+            continue
+        media = _media(message, key)
+        if handle := text(media, "file_id"):
+            name = clean(text(media, "file_name") or text(media, "title")).strip() or None
+            found.append(Attachment(kind=kind, key=clean(handle), name=name))
+    return tuple(found)
+
+
+def words(message: Mapping[str, Any]) -> str:
+    """`[file: report.pdf]`; nothing for a message that brings nothing."""
+    for key, read in _WORDS.items():
+        if key in message:
+            return f"[{clean(read(_media(message, key))).strip()}]"
+    return ""
+
+
+def _media(message: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """A photo comes in several sizes, the largest last."""
+    sizes = mappings(message, key)
+    return sizes[-1] if sizes else mapping(message, key)
+
+
+def _named(what: str) -> "_Reader":
+    def read(media: Mapping[str, Any]) -> str:
+        return ": ".join(filter(None, (what, text(media, "file_name") or text(media, "title"))))
+
+    return read
+
+
+def _lasting(what: str) -> "_Reader":
+    def read(media: Mapping[str, Any]) -> str:
+        seconds = number(media, "duration")
+        return f"{what}, {seconds} s" if seconds else what
+
+    return read
+
+
+def _audio(media: Mapping[str, Any]) -> str:
+    title = " – ".join(filter(None, (text(media, "performer"), text(media, "title")))) or text(media, "file_name")
+    return _lasting(f"audio: {title}" if title else "audio")(media)
+
+
+def _place(place: Mapping[str, Any]) -> str:
+    return f"location: {_coordinate(place, 'latitude')}, {_coordinate(place, 'longitude')}"
+
+
+def _venue(venue: Mapping[str, Any]) -> str:
+    place = mapping(venue, "location")
+    where = f"({_coordinate(place, 'latitude')}, {_coordinate(place, 'longitude')})"
+    return "location: " + ", ".join(filter(None, (text(venue, "title"), text(venue, "address")))) + f" {where}"
+
+
+def _coordinate(place: Mapping[str, Any], key: str) -> str:
+    value = place.get(key)
+    return f"{value:.6f}" if isinstance(value, int | float) and abs(value) <= 180 else "?"
+
+
+def _contact(contact: Mapping[str, Any]) -> str:
+    name = " ".join(filter(None, (text(contact, "first_name"), text(contact, "last_name"))))
+    return "contact: " + ", ".join(filter(None, (name, text(contact, "phone_number"))))
+
+
+def _poll(poll: Mapping[str, Any]) -> str:
+    options = " / ".join(text(option, "text") for option in mappings(poll, "options"))
+    return f"poll: {text(poll, 'question')} — {options}"
+
+
+def _checklist(checklist: Mapping[str, Any]) -> str:
+    tasks = " / ".join(text(task, "text") for task in mappings(checklist, "tasks"))
+    return f"checklist: {text(checklist, 'title')} — {tasks}"
+
+
+_Reader: TypeAlias = Callable[[Mapping[str, Any]], str]
+_ATTACHED: dict[str, AttachmentKind] = {
+    "photo": "image",
+    "document": "file",
+    "animation": "video",
+    "video": "video",
+    "video_note": "video",
+    "voice": "audio",
+    "audio": "audio",
+    "sticker": "sticker",
+}
+_WORDS: dict[str, _Reader] = {
+    "animation": lambda media: "animation",
+    "live_photo": lambda media: "image",
+    "photo": lambda media: "image",
+    "document": _named("file"),
+    "video": _lasting("video"),
+    "video_note": _lasting("video message"),
+    "voice": _lasting("voice message"),
+    "audio": _audio,
+    "sticker": lambda media: f"sticker {text(media, 'emoji')}",
+    "venue": _venue,
+    "location": _place,
+    "contact": _contact,
+    "poll": _poll,
+    "checklist": _checklist,
+    "dice": lambda media: f"dice {text(media, 'emoji')}: {number(media, 'value')}",
+    "game": _named("game"),
+    "invoice": _named("invoice"),
+    "story": lambda media: "story",
+    "paid_media": lambda media: "paid media",
+    "giveaway": lambda media: "giveaway",
+}

@@ -1,0 +1,117 @@
+"""Markdown as the HTML that Telegram's `parse_mode` HTML takes, and as text without any markup. Pure.
+
+Only the tags Telegram knows are ever written, each is closed in order, and what a model wrote as HTML is text. Telegram
+keeps a hundred entities of a message and drops the rest unsaid: beyond them a link shows its address.
+"""
+
+from dataclasses import dataclass, field
+
+from markdown_it.common.normalize_url import normalizeLinkText
+
+from channels.telegram.document import read
+from channels.telegram.page import Run, Style
+
+ENTITIES_MAX = 100
+_REPLACEMENT = "\ufffd"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rendered:
+    html: str
+    text: str
+    """What a reader sees: the text that Telegram's limit counts."""
+    plain: str
+    """Without any markup; links show their addresses."""
+    shows: bool
+    """False where nothing of it would be seen, and it is given as it was written."""
+
+
+def render(markdown: str) -> str:
+    return rendered(markdown).html
+
+
+def plain(markdown: str) -> str:
+    """For when Telegram refuses the entities."""
+    return rendered(markdown).plain
+
+
+def rendered(markdown: str) -> Rendered:
+    """Nothing only for blanks: Markdown that would show nothing, as a lone `#`, is shown as it is written."""
+    markdown = clean(markdown)
+    found = read(markdown)
+    runs = found or [Run(text=markdown.strip())]
+    styled, bare = _Writing(entities_left=ENTITIES_MAX), _Writing(entities_left=0)
+    for writing in (styled, bare):
+        for run in (*runs, Run(text="")):
+            writing.write(run)
+    return Rendered(html="".join(styled.html), text="".join(styled.text), plain="".join(bare.text), shows=bool(found))
+
+
+def clean(text: str) -> str:
+    """One kind of line end, and none of what Telegram cannot take: NUL, and half a character without its other half."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", _REPLACEMENT)
+    return text.encode("utf-16-le", errors="surrogatepass").decode("utf-16-le", errors="replace")
+
+
+def escape(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+@dataclass(slots=True)
+class _Writing:
+    entities_left: int
+    html: list[str] = field(default_factory=list)
+    text: list[str] = field(default_factory=list)
+    _open: list[Style] = field(default_factory=list)
+    _bare_link: Style | None = None
+    """A link that is not one any more, and what it says so far."""
+    _said: str = ""
+
+    def write(self, run: Run) -> None:
+        self._end_bare_link(run)
+        kept = 0
+        while kept < min(len(self._open), len(run.styles)) and self._open[kept] == run.styles[kept]:
+            kept += 1
+        while len(self._open) > kept:
+            self.html.append(_closing(self._open.pop()))
+        for style in run.styles[kept:]:
+            self._begin(style)
+        if self._bare_link:
+            self._said += run.text
+        self._append(run.text)
+
+    def _begin(self, style: Style) -> None:
+        if self.entities_left:
+            self.entities_left -= 1
+            self._open.append(style)
+            self.html.append(_opening(style))
+        elif style.tag == "a":
+            self._bare_link = style
+
+    def _end_bare_link(self, run: Run) -> None:
+        link = self._bare_link
+        if link is None or link in run.styles:
+            return
+        address, said = normalizeLinkText(link.value), self._said.strip()
+        self._bare_link, self._said = None, ""
+        if said not in (address, address.removeprefix("mailto:")):
+            self._append(f" ({address})")
+
+    def _append(self, text: str) -> None:
+        self.html.append(escape(text))
+        self.text.append(text)
+
+
+def _opening(style: Style) -> str:
+    value = escape(style.value).replace('"', "&quot;")
+    match style.tag:
+        case "a":
+            return f'<a href="{value}">'
+        case "pre" if value:
+            return f'<pre><code class="language-{value}">'
+        case _:
+            return f"<{style.tag}>"
+
+
+def _closing(style: Style) -> str:
+    return "</code></pre>" if style.tag == "pre" and style.value else f"</{style.tag}>"

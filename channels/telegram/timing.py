@@ -1,0 +1,58 @@
+"""How long to wait, and with what: the waits of a connection, in one place where a test can hold the clock."""
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+import structlog
+
+from channels.channel import DeliveryError, RateLimited
+from channels.telegram.errors import MethodError
+
+BACKOFF_SECONDS_MAX = 60.0
+
+T = TypeVar("T")
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Timing:
+    poll_seconds: int = 50
+    """How long Telegram holds a poll open where there is nothing new; it allows no more."""
+    margin_seconds: float = 10.0
+    """A poll that is silent for this much longer has lost its connection."""
+    watch_seconds: float = 300.0
+    """How often Telegram is asked what became of the webhook."""
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    random: Callable[[], float] = random.random
+    clock: Callable[[], float] = time.monotonic
+
+    def backoff(self, failures: int, *, most: float = BACKOFF_SECONDS_MAX) -> float:
+        """Doubled with every failure, and never the same for two who failed together."""
+        return float(min(2.0 ** min(failures, 10), most) * (0.75 + self.random() / 2))
+
+    async def until_done(self, what: str, attempt: Callable[[], Awaitable[T]], *, account: str) -> T:
+        """Try until Telegram has done it. Also what it refuses is tried again: a new token can be a restart away, and
+        the log says so all the while."""
+        failures = 0
+        while True:
+            try:
+                return await attempt()
+            except (MethodError, DeliveryError) as caught:
+                error = meaning(caught)
+            failures += 1
+            wait = told(error) or self.backoff(failures)
+            log.error(what, account=account, reason=str(error), failures=failures, seconds=round(wait, 1))
+            await self.sleep(wait)
+
+
+def meaning(error: MethodError | DeliveryError) -> DeliveryError:
+    return error.error if isinstance(error, MethodError) else error
+
+
+def told(error: DeliveryError) -> float | None:
+    """For how long Telegram asks to wait."""
+    return error.retry_after_seconds if isinstance(error, RateLimited) else None

@@ -1,0 +1,158 @@
+"""From an update to a receipt: who said what, where. Pure.
+
+Whoever could send it was checked before; nothing is believed about its shape. What does not fit is `Ignored`, because
+Telegram would repeat what is refused for a day, and the chat's later messages would wait behind it.
+"""
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from channels.channel import Arrived, Ignored, NotReady, Receipt
+from channels.message import Chat, MessageContext, Quote, Sender
+from channels.telegram import content
+from channels.telegram.content import Me
+from channels.telegram.wire import clean, mapping, name, number, text
+
+ALLOWED_UPDATES = ("message", "edited_message", "callback_query", "my_chat_member")
+"""What Telegram is asked for, spelt out: left out, its earlier list would stay."""
+KNOWN = frozenset(
+    {
+        *ALLOWED_UPDATES,
+        "channel_post",
+        "edited_channel_post",
+        "business_connection",
+        "business_message",
+        "edited_business_message",
+        "deleted_business_messages",
+        "guest_message",
+        "stopped_message_generation",
+        "message_reaction",
+        "message_reaction_count",
+        "inline_query",
+        "chosen_inline_result",
+        "shipping_query",
+        "pre_checkout_query",
+        "purchased_paid_media",
+        "poll",
+        "poll_answer",
+        "chat_member",
+        "chat_join_request",
+        "chat_boost",
+        "removed_chat_boost",
+        "managed_bot",
+        "subscription",
+    }
+)
+"""Updates we know of; of these a message starts a turn, and nothing else does."""
+_MESSAGE = "message"
+_SECONDS_MAX = 253_402_300_799
+_MIGRATED = ("migrate_to_chat_id", "migrate_from_chat_id")
+
+
+def receipt(update: Mapping[str, Any], *, account: str, me: Me, now: datetime) -> Receipt:
+    """What to do with an update. Raises NotReady for a group message while the bot's own name is unknown."""
+    kind = _kind(update)
+    if kind in ("edited_message", "edited_channel_post"):
+        return Ignored(kind=kind, reason="edit")
+    if kind != _MESSAGE:
+        return Ignored(kind=kind, reason="not handled" if kind in KNOWN else "unknown event")
+    message, update_id = mapping(update, _MESSAGE), number(update, "update_id")
+    chat, message_id = mapping(message, "chat"), number(message, "message_id")
+    sender = _sender(message)
+    if update_id is None or message_id is None or not number(chat, "id") or sender is None:
+        return Ignored(kind=_MESSAGE, reason="malformed")
+    if (reason := _unanswered(message, message_id, me)) is not None:
+        return Ignored(kind=_MESSAGE, reason=reason)
+    place = _chat(chat, message)
+    if place.kind == "group" and me.username is None:
+        raise NotReady("the bot's own name is not known yet, so a mention cannot be told from another")
+    said = content.read(message, me)
+    if said is None or said.for_another:
+        return Ignored(kind=_MESSAGE, reason="nothing said" if said is None else "for another bot")
+    context = MessageContext(
+        channel="telegram",
+        account=account,
+        chat=place,
+        message_id=str(message_id),
+        sender=sender,
+        text=said.text,
+        attachments=said.attachments,
+        sent_at=_moment(message) or now,
+        mentioned=said.mentioned or _answers_me(message, me),
+        reply_to=_quote(message),
+        more=said.more,
+    )
+    return Arrived(context=context, dedupe=(f"update:{update_id}", f"message:{place.id}:{message_id}"))
+
+
+def _kind(update: Mapping[str, Any]) -> str:
+    """The one member besides `update_id`."""
+    kind = next((key for key in update if key != "update_id"), "")
+    return kind if re.fullmatch(r"[a-z0-9_]{1,64}", kind) else "unknown"
+
+
+def _unanswered(message: Mapping[str, Any], message_id: int, me: Me) -> str | None:
+    """Why nobody expects an answer to it."""
+    if any(key in message for key in _MIGRATED):
+        return "group migrated"
+    if message_id <= 0:
+        return "ephemeral"  # it has no id to answer to, and an answer would be seen by everybody
+    if message.get("is_automatic_forward") is True:
+        return "automatic forward"
+    if number(mapping(message, "from"), "id") == me.id:
+        return "own message"
+    return None
+
+
+def _sender(message: Mapping[str, Any]) -> Sender | None:
+    """A chat that speaks for itself comes before the stand-in that `from` names then, which is a bot."""
+    party = mapping(message, "sender_chat") or mapping(message, "from")
+    party_id = number(party, "id")
+    if party_id is None:
+        return None
+    return Sender(id=str(party_id), name=name(party), is_bot=party.get("is_bot") is True)
+
+
+def _chat(chat: Mapping[str, Any], message: Mapping[str, Any]) -> Chat:
+    """A thread id alone may be a mere chain of replies, to which nothing can be sent."""
+    direct = chat.get("type") == "private"
+    thread = number(message, "message_thread_id") if message.get("is_topic_message") is True else None
+    return Chat(
+        id=str(number(chat, "id")),
+        kind="direct" if direct else "group",
+        title=None if direct else clean(text(chat, "title")).strip() or None,
+        thread=None if thread is None else str(thread),
+    )
+
+
+def _quote(message: Mapping[str, Any]) -> Quote | None:
+    part = clean(text(mapping(message, "quote"), "text")).strip() or None
+    answered = _answered(message)
+    if (answered_id := number(answered, "message_id")) is not None:
+        sender = _sender(answered)
+        said = part or content.quoted(answered)
+        return Quote(message_id=str(answered_id), text=said, sender=sender.name or sender.id if sender else None)
+    elsewhere = mapping(message, "external_reply")
+    if not elsewhere:
+        return None
+    chat_id, message_id = number(mapping(elsewhere, "chat"), "id"), number(elsewhere, "message_id")
+    where = f"{chat_id}:{message_id}" if chat_id and message_id else ""
+    return Quote(message_id=where, text=part or content.quoted(elsewhere), sender=content.origin(elsewhere, "origin"))
+
+
+def _answers_me(message: Mapping[str, Any], me: Me) -> bool:
+    return number(mapping(_answered(message), "from"), "id") == me.id
+
+
+def _answered(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The message that this one answers. What stands first in a topic is none, and every message there names it."""
+    answered = mapping(message, "reply_to_message")
+    begins = message.get("is_topic_message") is True and answered.get("message_id") == message.get("message_thread_id")
+    return {} if begins or "forum_topic_created" in answered else answered
+
+
+def _moment(message: Mapping[str, Any]) -> datetime | None:
+    seconds = number(message, "date")
+    return datetime.fromtimestamp(seconds, tz=UTC) if seconds and 0 < seconds <= _SECONDS_MAX else None

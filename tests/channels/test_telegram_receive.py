@@ -1,0 +1,281 @@
+"""Who may post an update, and what it says to whom: the secret, hostile bodies, and the finer points of a text."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from channels.channel import Arrived, Ignored, NotReady, Receipt, Rejected, WebhookRequest
+from channels.message import Quote
+from channels.telegram.channel import SECRET_HEADER, TelegramChannel
+from channels.telegram.config import TelegramAccount, TelegramConfig, accounts, problems, warnings
+from channels.telegram.content import Me
+from channels.telegram.samples import BOT_ID, BOT_TOKEN, BOT_USERNAME, WEBHOOK_SECRET
+from channels.telegram.updates import receipt
+from tests.channels.telegram_bot import bot
+
+NOW = datetime(2026, 9, 21, 12, 0, tzinfo=UTC)
+ME = Me(id=BOT_ID, username=BOT_USERNAME, commands=frozenset({"stop"}))
+ALICE = {"id": 500000011, "is_bot": False, "first_name": "Alice"}
+DIRECT = {"id": 500000011, "type": "private", "first_name": "Alice"}
+GROUP = {"id": -1002000000041, "type": "supergroup", "title": "Team chat"}
+
+
+def message(text: str | None = "hi", *, chat: dict[str, Any] = DIRECT, **more: Any) -> dict[str, Any]:
+    said = {} if text is None else {"text": text}
+    return {"message_id": 7, "from": ALICE, "chat": chat, "date": 1790000101} | said | more
+
+
+def entity(kind: str, said: str, text: str, **more: Any) -> dict[str, Any]:
+    """Where `said` stands in `text`, counted as Telegram counts."""
+    before, _, _ = text.partition(said)
+    return {"type": kind, "offset": units(before), "length": units(said)} | more
+
+
+def units(text: str) -> int:
+    return len(text.encode("utf-16-le")) // 2
+
+
+def post(body: bytes, secret: str | None = WEBHOOK_SECRET, channel: TelegramChannel | None = None) -> Receipt:
+    headers = [] if secret is None else [(SECRET_HEADER, secret)]
+    return (channel or bot()).receive(WebhookRequest(headers=headers, body=body), NOW)
+
+
+def judged(message: dict[str, Any], me: Me = ME) -> Receipt:
+    return receipt({"update_id": 1, "message": message}, account="default", me=me, now=NOW)
+
+
+def arrived(message: dict[str, Any], me: Me = ME) -> Arrived:
+    found = judged(message, me)
+    assert isinstance(found, Arrived)
+    return found
+
+
+def updated(**more: Any) -> bytes:
+    return json.dumps({"update_id": 1, "message": message(**more)}).encode()
+
+
+@pytest.mark.parametrize("secret", ["", "wrong", WEBHOOK_SECRET + "x", WEBHOOK_SECRET[:-1], "sécret", "\ud800", None])
+def test_only_who_knows_the_secret_may_post(secret: str | None) -> None:
+    with pytest.raises(Rejected) as refused:
+        post(updated(), secret)
+    assert refused.value.status == 401
+    assert isinstance(post(updated()), Arrived)
+
+
+def test_a_secret_sent_twice_is_no_secret() -> None:
+    twice = WebhookRequest(headers=[(SECRET_HEADER, WEBHOOK_SECRET)] * 2, body=updated())
+    with pytest.raises(Rejected):
+        bot().receive(twice, NOW)
+
+
+@pytest.mark.parametrize("secret", ["", None])
+def test_without_a_secret_in_the_config_nobody_may_post(secret: str | None) -> None:
+    with pytest.raises(Rejected):
+        post(updated(), secret, bot(webhookSecret=""))
+
+
+def test_a_bot_that_polls_has_no_webhook() -> None:
+    with pytest.raises(Rejected) as refused:
+        post(updated(), channel=bot(mode="polling"))
+    assert refused.value.status == 404
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[]",
+        b"7",
+        b"not JSON",
+        b"[" * 100_000,
+        b"\xff",
+        b"{}",
+        b'{"update_id": 1}',
+        b'{"update_id": 1, "a new thing": {}}',
+        b'{"update_id": 1, "message": []}',
+        b'{"update_id": 1, "message": {"message_id": 1}}',
+        b'{"message": {"message_id": 1, "from": {"id": 1}, "chat": {"id": 1, "type": "private"}, "text": "x"}}',
+        updated(message_id=0),
+        updated(chat={"id": 2**70, "type": "private"}),
+    ],
+)
+def test_what_cannot_be_read_is_taken_and_dropped_for_telegram_would_repeat_it_all_day(body: bytes) -> None:
+    assert isinstance(post(body), Ignored)
+
+
+_json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=12,
+)
+_fields = st.sampled_from(
+    ["text", "caption", "entities", "caption_entities", "photo", "document", "reply_to_message", "quote", "location",
+     "external_reply", "forward_origin", "rich_message", "sender_chat", "poll", "message_thread_id", "date", "venue"]
+)  # fmt: skip
+
+
+@given(st.dictionaries(_fields, _json, max_size=5))
+@settings(deadline=None)
+def test_no_message_of_any_shape_is_an_error(odd: dict[str, Any]) -> None:
+    found = judged(message(None) | odd)
+    if isinstance(found, Arrived):
+        found.context.text.encode()
+        assert found.context.text.strip() or found.context.attachments
+
+
+@given(st.text(), st.text(), st.lists(st.sampled_from(["bold", "text_link", "pre", "mention"]), max_size=3))
+@settings(deadline=None)
+def test_a_mention_is_found_behind_any_text(before: str, after: str, others: list[str]) -> None:
+    text = f"{before} @{BOT_USERNAME} {after}"
+    around = {"offset": 0, "length": units(before), "url": "https://example.com"}
+    marks = [around | {"type": kind} for kind in others if before]
+    mine = {"type": "mention", "offset": units(before) + 1, "length": units(BOT_USERNAME) + 1}
+    found = judged(message(text, chat=GROUP, entities=[*marks, mine]))
+    assert isinstance(found, Arrived)
+    assert found.context.mentioned
+
+
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        (f"@{BOT_USERNAME} hello", "hello"),
+        (f"hello @{BOT_USERNAME}", "hello"),
+        (f"hello @{BOT_USERNAME}, you", "hello, you"),
+        (f"hello\n@{BOT_USERNAME}\nyou", "hello\n\nyou"),
+        (f"@{BOT_USERNAME}", f"@{BOT_USERNAME}"),
+        (f"👨‍👩‍👧‍👦 @{BOT_USERNAME} 𝒳", "👨‍👩‍👧‍👦 𝒳"),
+    ],
+)
+def test_the_bots_own_mention_goes_unless_it_is_all_there_is(text: str, clean: str) -> None:
+    found = arrived(message(text, chat=GROUP, entities=[entity("mention", f"@{BOT_USERNAME}", text)]))
+    assert (found.context.text, found.context.mentioned) == (clean, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "said", "mentioned", "clean"),
+    [
+        ("@alice_samples hi", "mention", "@alice_samples", False, "@alice_samples hi"),
+        (f"@{BOT_USERNAME}2 hi", "mention", f"@{BOT_USERNAME}2", False, f"@{BOT_USERNAME}2 hi"),
+        (f"/ask@{BOT_USERNAME.upper()} hi", "bot_command", f"/ask@{BOT_USERNAME.upper()}", True, "/ask hi"),
+        ("/stop", "bot_command", "/stop", True, "/stop"),
+        ("please /stop", "bot_command", "/stop", False, "please /stop"),
+        ("/weather", "bot_command", "/weather", False, "/weather"),
+    ],
+)
+def test_who_is_meant_in_a_group(text: str, kind: str, said: str, mentioned: bool, clean: str) -> None:
+    found = arrived(message(text, chat=GROUP, entities=[entity(kind, said, text)]))
+    assert (found.context.mentioned, found.context.text) == (mentioned, clean)
+
+
+def test_a_bot_without_a_public_name_in_the_text_is_mentioned_by_its_id() -> None:
+    mark = entity("text_mention", "Helper", "Helper, hi", user={"id": BOT_ID})
+    found = arrived(message("Helper, hi", chat=GROUP, entities=[mark]))
+    assert found.context.mentioned
+
+
+def test_a_command_for_another_bot_is_never_answered() -> None:
+    text = "/ask@some_other_bot hi"
+    marks = [entity("bot_command", "/ask@some_other_bot", text)]
+    assert judged(message(text, chat=GROUP, entities=marks)) == Ignored(kind="message", reason="for another bot")
+
+
+@pytest.mark.parametrize("kind", ["edited_message", "edited_channel_post"])
+def test_an_edit_starts_no_turn(kind: str) -> None:
+    edited = {"update_id": 1, kind: message("now other words", edit_date=1790000113)}
+    assert receipt(edited, account="default", me=ME, now=NOW) == Ignored(kind=kind, reason="edit")
+
+
+def test_a_group_message_waits_until_the_bot_knows_its_name_and_a_direct_one_does_not() -> None:
+    nameless = bot(known=False)
+    with pytest.raises(NotReady):
+        post(updated(chat=GROUP), channel=nameless)
+    assert isinstance(post(updated(), channel=nameless), Arrived)
+
+
+def test_code_keeps_its_fence_and_a_link_its_address() -> None:
+    text = "look here: print(1)"
+    marks = [
+        entity("text_link", "here", text, url="https://example.com/a"),
+        entity("pre", "print(1)", text, language="python"),
+    ]
+    found = arrived(message(text, entities=marks))
+    assert found.context.text == "look [here](https://example.com/a): \n```python\nprint(1)\n```"
+
+
+@pytest.mark.parametrize(("length", "more"), [(3_999, False), (4_000, True)])
+def test_a_text_as_long_as_a_message_can_be_is_likely_to_go_on(length: int, more: bool) -> None:
+    assert arrived(message("x" * length)).context.more is more
+    assert arrived(message("🔥" * (length // 2) + "x" * (length % 2))).context.more is more
+
+
+def test_half_a_character_is_mended() -> None:
+    found = post(b'{"update_id": 1, "message": ' + json.dumps(message("a \ud800 b")).encode() + b"}")
+    assert isinstance(found, Arrived)
+    assert found.context.text == "a ? b"
+
+
+def test_the_answered_message_goes_along() -> None:
+    earlier = message("the whole of it", message_id=5)
+    assert arrived(message("why?", reply_to_message=earlier)).context.reply_to == Quote(
+        message_id="5", text="the whole of it", sender="Alice"
+    )
+    part = arrived(message("why?", reply_to_message=earlier, quote={"text": "whole"})).context.reply_to
+    assert part is not None
+    assert part.text == "whole"
+
+
+def test_a_message_of_another_chat_is_quoted_with_its_author() -> None:
+    channel = {"id": -1002000000061, "type": "channel", "title": "News"}
+    elsewhere = {"origin": {"type": "channel", "chat": channel}, "chat": channel, "message_id": 77}
+    found = arrived(message("thoughts?", external_reply=elsewhere, quote={"text": "breaking"}))
+    assert found.context.reply_to == Quote(message_id="-1002000000061:77", text="breaking", sender="News")
+
+
+def test_a_topic_that_the_bot_opened_does_not_make_every_message_a_reply_to_it() -> None:
+    opened = message(None, chat=GROUP, message_id=12, forum_topic_created={"name": "x"}) | {"from": {"id": BOT_ID}}
+    topic = {"message_thread_id": 12, "is_topic_message": True, "reply_to_message": opened}
+    found = arrived(message("hello all", chat=GROUP, **topic))
+    assert (found.context.mentioned, found.context.reply_to, found.context.chat.thread) == (False, None, "12")
+
+
+def account(**written: Any) -> TelegramAccount:
+    return TelegramAccount.model_validate({"botToken": BOT_TOKEN} | written)
+
+
+@pytest.mark.parametrize(
+    ("written", "keys"),
+    [
+        ({}, []),
+        ({"botToken": "123:short"}, ["botToken"]),
+        ({"botToken": f"bot{BOT_TOKEN}"}, ["botToken"]),
+        ({"mode": "webhook"}, ["webhookSecret"]),
+        ({"mode": "webhook", "webhookSecret": " "}, ["webhookSecret"]),
+        ({"mode": "webhook", "webhookSecret": "a:b"}, ["webhookSecret"]),
+        ({"webhookSecret": "a.b"}, ["webhookSecret"]),
+        ({"webhookSecret": "x" * 257}, ["webhookSecret"]),
+        ({"mode": "webhook", "webhookSecret": "Az09_-"}, []),
+        ({"apiRoot": "api.telegram.org"}, ["apiRoot"]),
+        ({"allowFrom": ("500000011", "*", "@alice", "-5")}, ["allowFrom[2]", "allowFrom[3]"]),
+        ({"groupAllowFrom": ("-1002000000041", "*", "5", "Team")}, ["groupAllowFrom[2]", "groupAllowFrom[3]"]),
+    ],
+)
+def test_what_must_be_mended_is_named_by_its_key(written: dict[str, Any], keys: list[str]) -> None:
+    found = problems(account(**written))
+    assert [key for key, _ in found] == keys
+    assert not any(BOT_TOKEN in sentence for _, sentence in found)
+
+
+def test_whoever_lets_everybody_in_is_warned_and_so_is_who_lets_nobody_in() -> None:
+    assert len(warnings(account())) == 2
+    assert len(warnings(account(dmPolicy="open", groupPolicy="open", resendAmbiguous=True))) == 3
+    assert warnings(account(allowFrom=("1",), groupAllowFrom=("-1",))) == []
+
+
+def test_an_account_without_a_token_is_not_configured() -> None:
+    config = TelegramConfig.model_validate({"accounts": {"sales": {"botToken": BOT_TOKEN}, "empty": {}}})
+    assert list(accounts(config)) == ["sales"]
+    assert accounts(TelegramConfig.model_validate({"botToken": BOT_TOKEN, "enabled": False})) == {}

@@ -1,0 +1,104 @@
+"""Every kind of update Telegram sends, through the channel's door, and what becomes of it for an open bot."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from agents.events import TurnStarted
+from channels.access import refusal
+from channels.channel import Arrived, Ignored, Rejected, WebhookRequest
+from channels.message import Quote
+from channels.telegram.channel import SECRET_HEADER
+from channels.telegram.emulator import TelegramEmulator
+from channels.telegram.emulator_chats import BOT
+from channels.telegram.samples import BOT_TOKEN, WEBHOOK_SECRET, Sample, load_samples
+from gateway.loopback import serve_on_loopback
+from tests.channels.telegram_bot import ME, bot
+from tests.running import FEISHU, running
+
+NOW = datetime(2026, 9, 21, 12, 0, tzinfo=UTC)
+SAMPLES = load_samples()
+
+
+def request(sample: Sample) -> WebhookRequest:
+    headers = [] if sample.secret is None else [(SECRET_HEADER, sample.secret)]
+    return WebhookRequest(headers=headers, body=json.dumps(sample.update).encode())
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
+def test_a_sample_has_the_outcome_its_note_states(sample: Sample) -> None:
+    channel = bot()
+    if sample.outcome == "rejected":
+        with pytest.raises(Rejected) as refused:
+            channel.receive(request(sample), NOW)
+        assert refused.value.status == 401
+        return
+    receipt = channel.receive(request(sample), NOW)
+    if sample.outcome == "ignored":
+        assert isinstance(receipt, Ignored) or (
+            isinstance(receipt, Arrived) and refusal(channel.access, receipt.context)
+        )
+        return
+    assert isinstance(receipt, Arrived)
+    context, message = receipt.context, sample.update["message"]
+    assert refusal(channel.access, context) is None
+    assert context.message_id == str(message["message_id"])
+    assert context.chat.id == str(message["chat"]["id"])
+    assert context.chat.kind == ("direct" if message["chat"]["type"] == "private" else "group")
+    assert context.sent_at.timestamp() == message["date"]
+    assert (context.chat.thread, context.more) == (sample.thread, sample.more)
+    assert sample.text is None or context.text == sample.text
+    assert sample.mentioned is None or context.mentioned == sample.mentioned
+    assert sample.sender is None or context.sender.id == sample.sender
+    assert sample.quote is None or (isinstance(context.reply_to, Quote) and context.reply_to.text == sample.quote)
+    assert sample.attached is None or [attachment.key for attachment in context.attachments] == [sample.attached]
+    assert context.text.strip()
+
+
+def test_a_repeated_delivery_has_the_name_of_the_first() -> None:
+    by_name = {sample.name.partition("_")[2]: sample for sample in SAMPLES}
+    first, again = by_name["direct_text_to_be_repeated"], by_name["direct_text_repeated"]
+    receipts = [bot().receive(request(sample), NOW) for sample in (first, again)]
+    assert [receipt.dedupe for receipt in receipts if isinstance(receipt, Arrived)] == [
+        ("update:910000058", "message:500000011:154")
+    ] * 2
+
+
+def test_there_is_a_sample_for_every_kind_of_update() -> None:
+    assert len(SAMPLES) == 62
+    assert {sample.outcome for sample in SAMPLES} == {"accepted", "duplicate", "ignored", "rejected"}
+    kinds = {key for sample in SAMPLES for key in sample.update if key != "update_id"}
+    assert kinds >= {
+        "message",
+        "edited_message",
+        "callback_query",
+        "my_chat_member",
+        "channel_post",
+        "message_reaction",
+    }
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
+async def test_a_sample_goes_through_the_gateway_with_that_outcome(tmp_path: Path, sample: Sample) -> None:
+    telegram = TelegramEmulator(token=BOT_TOKEN, bot=BOT | ME)
+    async with serve_on_loopback(telegram.app) as url:
+        section = f"""
+  telegram:
+    botToken: "{BOT_TOKEN}"
+    apiRoot: "{url}"
+    mode: webhook
+    webhookSecret: {WEBHOOK_SECRET}
+    dmPolicy: open
+    groupPolicy: open
+"""
+        async with running(tmp_path, feishu=FEISHU + section, more="queue: { staleAfterSeconds: 1000000000 }") as house:
+            telegram.learn(sample.update)
+            door = f"{house.url}/webhooks/telegram/default"
+            response = await telegram.deliver_once(door, sample.update, secret=sample.secret)
+            await house.idle()
+            assert response.status_code == (401 if sample.outcome == "rejected" else 200)
+            turns = sum(isinstance(event, TurnStarted) for event in house.events)
+            assert turns == (sample.outcome not in ("rejected", "ignored"))
+            assert bool(telegram.messages) == bool(turns)

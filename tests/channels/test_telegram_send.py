@@ -1,0 +1,306 @@
+"""Sending through the real client to a Telegram on loopback: forms, refusals, and what is never said twice or aloud."""
+
+import asyncio
+import logging
+import traceback
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from channels.channel import DeliveryError, Gone, RateLimited, Refused, Unreachable
+from channels.message import Chat, MessageContext, Outbound, Sender, Target
+from channels.telegram.pacing import TelegramPace
+from channels.telegram.samples import BOT_TOKEN
+from tests.channels.telegram_bot import SILENCE, connected, refusal
+
+PERSON, GROUP = "500000011", "-1002000000041"
+NO_THREAD = refusal(400, "Bad Request: message thread not found")
+NO_REPLY = refusal(400, "Bad Request: message to be replied not found")
+BAD_TAGS = refusal(400, 'Bad Request: can\'t parse entities: Unsupported start tag "br" at byte offset 12')
+
+
+def part(
+    text: str = "**hi**", *, chat: str = PERSON, reply_to: str | None = "105", thread: str | None = None
+) -> Outbound:
+    return Outbound(target=Target(chat=chat, thread=thread, reply_to=reply_to), text=text)
+
+
+async def test_a_reply_is_html_under_the_message_it_answers_without_a_preview() -> None:
+    async with connected() as (telegram, channel):
+        telegram.answers["sendMessage"] = [{"message_id": 160}]
+        assert await channel.send(part(), "key-1") == "160"
+        assert telegram.sent == [
+            {
+                "chat_id": 500000011,
+                "text": "<b>hi</b>",
+                "parse_mode": "HTML",
+                "link_preview_options": {"is_disabled": True},
+                "reply_parameters": {"message_id": 105, "allow_sending_without_reply": True},
+            }
+        ]
+        assert telegram.paths == [f"/bot{BOT_TOKEN}/sendMessage"]
+
+
+async def test_previews_can_be_switched_on() -> None:
+    async with connected(linkPreviews=True) as (telegram, channel):
+        await channel.send(part(), "key-1")
+        assert telegram.sent[0]["link_preview_options"] == {"is_disabled": False}
+
+
+@pytest.mark.parametrize(("thread", "sent"), [("12", 12), (None, None), ("1", None)])
+async def test_in_a_topic_the_reply_stays_in_it_and_general_is_none(thread: str | None, sent: int | None) -> None:
+    async with connected() as (telegram, channel):
+        await channel.send(part(chat=GROUP, thread=thread), "key-1")
+        assert telegram.sent[0].get("message_thread_id") == sent
+
+
+@pytest.mark.parametrize("reply_to", [None, "0", "-100:77", ""])
+async def test_what_is_no_message_of_the_chat_is_not_replied_to(reply_to: str | None) -> None:
+    async with connected() as (telegram, channel):
+        await channel.send(part(reply_to=reply_to), "key-1")
+        assert "reply_parameters" not in telegram.sent[0]
+
+
+async def test_tags_that_telegram_does_not_take_go_as_plain_text_at_once() -> None:
+    async with connected() as (telegram, channel):
+        telegram.answers["sendMessage"] = [BAD_TAGS]
+        await channel.send(part("**hi** [docs](https://example.com/)"), "key-1")
+        assert telegram.sent[1]["text"] == "hi docs (https://example.com/)"
+        assert "parse_mode" not in telegram.sent[1]
+
+
+async def test_what_telegram_quotes_of_a_text_is_not_logged() -> None:
+    with capture_logs() as logs:
+        async with connected() as (telegram, channel):
+            telegram.answers["sendMessage"] = [BAD_TAGS]
+            await channel.send(part("a <br> b"), "key-1")
+    assert [line["description"] for line in logs if line["event"] == "telegram_error"] == ["can't parse entities"]
+
+
+async def test_a_reply_to_a_lost_message_is_sent_without_it() -> None:
+    async with connected() as (telegram, channel):
+        telegram.answers["sendMessage"] = [NO_REPLY]
+        await channel.send(part(chat=GROUP, thread="12"), "key-1")
+        assert "reply_parameters" not in telegram.sent[1]
+        assert telegram.sent[1]["message_thread_id"] == 12
+
+
+async def test_a_lost_topic_of_a_direct_chat_is_left_out() -> None:
+    async with connected() as (telegram, channel):
+        telegram.answers["sendMessage"] = [NO_THREAD]
+        await channel.send(part(thread="345"), "key-1")
+        assert "message_thread_id" not in telegram.sent[1]
+
+
+async def test_an_answer_never_moves_from_a_lost_topic_to_everybodys_eyes() -> None:
+    async with connected() as (telegram, channel):
+        telegram.answers["sendMessage"] = [NO_THREAD]
+        with pytest.raises(Gone):
+            await channel.send(part(chat=GROUP, thread="12"), "key-1")
+        assert len(telegram.sent) == 1
+
+
+async def test_a_group_that_became_a_supergroup_is_followed_and_remembered() -> None:
+    moved = refusal(400, "Bad Request: group chat was upgraded to a supergroup chat", migrate_to_chat_id=-1002000000041)
+    async with connected() as (telegram, channel):
+        telegram.answers["sendMessage"] = [moved]
+        await channel.send(part(chat="-4000000031"), "key-1")
+        await channel.send(part(chat="-4000000031"), "key-2")
+        assert [sent["chat_id"] for sent in telegram.sent] == [-4000000031, -1002000000041, -1002000000041]
+        assert ["reply_parameters" in sent for sent in telegram.sent] == [True, False, False]
+
+
+async def test_a_group_that_moves_in_circles_ends() -> None:
+    def moved(body: dict[str, Any]) -> dict[str, Any]:
+        return refusal(400, "Bad Request: group chat was upgraded", migrate_to_chat_id=body["chat_id"] - 1)
+
+    async with connected() as (telegram, channel):
+        telegram.answers["sendMessage"] = [moved] * 20
+        with pytest.raises(Refused):
+            await channel.send(part(chat=GROUP), "key-1")
+        assert len(telegram.sent) == 5
+
+
+@pytest.mark.parametrize(
+    ("status", "description", "error"),
+    [
+        (429, "Too Many Requests: retry after 7", RateLimited),
+        (400, "Bad Request: chat not found", Gone),
+        (400, "Bad Request: TOPIC_CLOSED", Gone),
+        (403, "Forbidden: bot was blocked by the user", Gone),
+        (403, "Forbidden: bot was kicked from the supergroup chat", Gone),
+        (403, "Forbidden: user is deactivated", Gone),
+        (403, "Forbidden: something new", Gone),
+        (401, "Unauthorized", Refused),
+        (404, "Not Found", Refused),
+        (400, "Bad Request: not enough rights to send text messages to the chat", Refused),
+        (400, "Bad Request: CHAT_WRITE_FORBIDDEN", Refused),
+        (400, "Bad Request: message is too long", Refused),
+        (400, "Bad Request: something new about business", Refused),
+        (413, "Request Entity Too Large", Refused),
+        (500, "Internal Server Error: restart", Unreachable),
+        (502, "Bad Gateway", Unreachable),
+    ],
+)
+async def test_a_refusal_is_one_of_four_errors(status: int, description: str, error: type[DeliveryError]) -> None:
+    async with connected() as (telegram, channel):
+        telegram.answers["sendMessage"] = [refusal(status, description)]
+        with pytest.raises(error) as raised:
+            await channel.send(part("the text is nobody's business"), "key-1")
+        assert type(raised.value) is error
+        assert raised.value.code == str(status)
+        assert "business" not in str(raised.value)
+        assert len(telegram.sent) == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "raw", "error"),
+    [
+        (502, b"<html>Bad Gateway</html>", Unreachable),
+        (200, b"", Unreachable),
+        (200, b'{"result": 7}', Unreachable),
+        (302, b"", Unreachable),
+        (404, b"<html>no such page</html>", Refused),
+        (429, b"slow down", RateLimited),
+    ],
+)
+async def test_an_answer_that_is_not_telegrams_is_not_believed(
+    status: int, raw: bytes, error: type[DeliveryError]
+) -> None:
+    async with connected() as (telegram, channel):
+        telegram.answers["sendMessage"] = [(status, raw)]
+        with pytest.raises(error):
+            await channel.send(part(), "key-1")
+
+
+async def test_telegrams_word_on_how_long_to_wait_is_passed_on_and_kept() -> None:
+    async with connected() as (telegram, channel):
+        telegram.answers["sendMessage"] = [refusal(429, "Too Many Requests: retry after 7", retry_after=7)]
+        with pytest.raises(RateLimited) as raised:
+            await channel.send(part(), "key-1")
+        assert raised.value.retry_after_seconds == 7
+        with pytest.raises(RateLimited):  # not asked again
+            await channel.send(part(), "key-2")
+        await channel.send(part(chat="500000012"), "key-3")
+        assert len(telegram.sent) == 2
+
+
+async def test_a_send_without_an_answer_may_have_arrived_and_is_not_repeated() -> None:
+    async with connected(timeoutSeconds=0.2) as (telegram, channel):
+        telegram.answers["sendMessage"] = [SILENCE]
+        with pytest.raises(Unreachable) as raised:
+            await channel.send(part(), "key-1")
+        assert raised.value.maybe_arrived
+        assert len(telegram.sent) == 1
+
+
+async def test_a_send_that_never_left_has_surely_not_arrived() -> None:
+    async with connected(apiRoot="http://127.0.0.1:9") as (_, channel):
+        with pytest.raises(Unreachable) as raised:
+            await channel.send(part(), "key-1")
+        assert not raised.value.maybe_arrived
+
+
+@pytest.mark.parametrize("answer", ["fine", "refused", "silent", "nobody", "echoed"])
+async def test_the_token_is_in_no_log_no_exception_and_no_picture_of_an_object(
+    answer: str, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    settings: dict[str, Any] = {"apiRoot": "http://127.0.0.1:9"} if answer == "nobody" else {}
+    async with connected(timeoutSeconds=0.5, **settings) as (telegram, channel):
+        laid_out: dict[str, Any] = {
+            "refused": refusal(400, "Bad Request: chat not found"),
+            "silent": SILENCE,
+            "echoed": refusal(404, f"Not Found: /bot{BOT_TOKEN}/sendMessage"),
+        }
+        telegram.answers["sendMessage"] = [laid_out.get(answer, {"message_id": 1})]
+        told = ""
+        try:
+            await channel.send(part(), "key-1")
+        except DeliveryError as error:
+            told = "".join(traceback.TracebackException.from_exception(error, capture_locals=False).format())
+            while error := error.__cause__ or error.__context__:  # type: ignore[assignment]
+                told += repr(error) + str(vars(error)) + repr(getattr(error, "_request", None))
+        out = capsys.readouterr()
+        everything = told + caplog.text + out.out + out.err + repr(channel) + repr(vars(channel))
+        assert BOT_TOKEN not in everything
+        assert BOT_TOKEN.partition(":")[2] not in everything
+        assert caplog.records
+
+
+async def test_the_bot_learns_its_name_with_one_question_however_many_ask() -> None:
+    async with connected(known=False) as (telegram, channel):
+        await asyncio.gather(*(channel.learn_identity(5) for _ in range(10)))
+        assert channel._me.username == "samples_helper_bot"
+        assert [method for method, _ in telegram.calls] == ["getMe"]
+
+
+async def test_after_a_failure_the_bot_can_still_learn_its_name() -> None:
+    async with connected(known=False) as (telegram, channel):
+        telegram.answers["getMe"] = [refusal(500, "Internal Server Error"), {"id": 7}]
+        for _ in range(2):
+            with pytest.raises(Unreachable):
+                await channel.learn_identity(5)
+        await channel.learn_identity(5)
+        assert channel._me.username == "samples_helper_bot"
+
+
+async def test_a_wrong_token_is_refused_with_a_hint() -> None:
+    other = "7000000001:another-token-that-opens-no-door-0000"
+    async with connected(known=False, botToken=other) as (_, channel):
+        with pytest.raises(Refused, match="@BotFather"):
+            await channel.learn_identity(5)
+
+
+async def test_a_person_without_a_name_is_called_by_the_id() -> None:
+    async with connected() as (telegram, channel):
+        context = MessageContext(
+            channel="telegram",
+            account="default",
+            chat=Chat(id=PERSON, kind="direct"),
+            message_id="1",
+            sender=Sender(id=PERSON),
+            text="hi",
+            sent_at=datetime(2026, 1, 1, tzinfo=UTC),
+        )
+        assert (await channel.enrich(context)).sender.name == PERSON
+        assert telegram.calls == []
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def is_free(pace: TelegramPace, chat: str) -> bool:
+    try:
+        await pace.wait(chat)
+    except RateLimited:
+        return False
+    return True
+
+
+async def test_a_group_that_was_too_fast_waits_and_no_other_chat_does() -> None:
+    clock = Clock()
+    pace = TelegramPace(per_second=None, clock=clock)
+    pace.slow(GROUP, 7)
+    assert [await is_free(pace, chat) for chat in (GROUP, PERSON, "-5")] == [False, True, True]
+    clock.now += 10
+    assert await is_free(pace, GROUP)
+    assert not await is_free(pace, GROUP)  # 20 a minute are one in three seconds
+
+
+async def test_refusals_in_many_chats_at_a_time_make_the_whole_bot_wait() -> None:
+    clock = Clock()
+    pace = TelegramPace(per_second=None, clock=clock)
+    for chat in (GROUP, "1"):
+        pace.slow(chat, 7)
+    assert await is_free(pace, PERSON)
+    pace.slow("2", 7)
+    assert not await is_free(pace, PERSON)
+    clock.now += 8
+    assert await is_free(pace, PERSON)

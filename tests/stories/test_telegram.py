@@ -1,0 +1,223 @@
+"""Telegram through the whole gateway: polled or by webhook, what people notice of it is the same."""
+
+import base64
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.providers.emulation.script import says
+from agents.providers.emulation.server import Script
+from channels.telegram.emulator import TelegramEmulator
+from channels.telegram.emulator_sending import Sent
+from gateway.demo import story
+from gateway.loopback import serve_on_loopback
+from tests.agents.providers.requests import PIXEL as ENCODED_PIXEL
+from tests.running import FEISHU, Running, running
+
+PUBLIC = "server: { publicUrl: https://bot.example.com }"
+PIXEL = base64.b64decode(ENCODED_PIXEL)
+SECRET = "a-long-random-word_0123456789"
+MODES = pytest.mark.parametrize("mode", ["polling", "webhook"])
+
+
+@dataclass
+class Bot:
+    """A gateway with a Telegram bot, and the emulated Telegram around it."""
+
+    house: Running
+    telegram: TelegramEmulator
+    mode: str
+
+    async def happens(self, *updates: dict[str, Any], secret: str | None = SECRET) -> list[int]:
+        """Telegram tells the bot, in the way of this mode; the statuses of its answers to a webhook."""
+        statuses = []
+        for update in updates:
+            if self.mode == "polling":
+                await self.telegram.push(update)
+                continue
+            self.telegram.learn(update)
+            url = f"{self.house.url}/webhooks/telegram/default"
+            statuses.append((await self.telegram.deliver_once(url, update, secret=secret)).status_code)
+        return statuses
+
+    async def replies(self, count: int) -> list[Sent]:
+        await self.house.until(lambda: len(self.telegram.messages) >= count)
+        return self.telegram.messages
+
+    def told(self) -> list[str]:
+        """The last user message of each request to the model."""
+        told = []
+        for received in self.house.anthropic.requests:
+            content = [message for message in received.body["messages"] if message["role"] == "user"][-1]["content"]
+            told.append(content if isinstance(content, str) else "".join(part.get("text", "") for part in content))
+        return told
+
+
+@asynccontextmanager
+async def bot(
+    folder: Path, mode: str, *, script: Script = (), emulator: TelegramEmulator | None = None, more: str = PUBLIC
+) -> AsyncIterator[Bot]:
+    telegram = emulator or TelegramEmulator()
+    async with serve_on_loopback(telegram.app) as url:
+        section = f"""
+  telegram:
+    botToken: "{telegram.token}"
+    apiRoot: "{url}"
+    mode: {mode}
+    webhookSecret: {SECRET}
+    dmPolicy: open
+    groupPolicy: open
+"""
+        async with running(folder, script=script, feishu=FEISHU + section, more=more) as house:
+            made = Bot(house, telegram, mode)
+            await house.until(lambda: bool(telegram.commands))
+            if mode == "webhook":
+                await house.until(lambda: bool(telegram.webhook.url))
+            yield made
+
+
+@MODES
+async def test_the_reference_case_on_telegram(tmp_path: Path, mode: str) -> None:
+    story.lay_out(tmp_path / "data" / "workspaces" / "helper")
+    async with bot(tmp_path, mode, script=story.model_script()) as it:
+        alice = it.telegram.private()
+        asked = it.telegram.text_update(story.ASKED, chat=alice)
+        await it.happens(asked)
+        (reply,) = await it.replies(1)
+        assert reply.reply_to == asked["message"]["message_id"]
+        assert story.SCRIPT_NAME in reply.text
+        assert "`" not in reply.text
+        assert "code" in {entity["type"] for entity in reply.entities}
+        assert (it.house.workspace() / story.SCRIPT_NAME).read_text(encoding="utf-8") == story.SCRIPT
+        assert [received.refusal for received in it.house.anthropic.requests] == [None] * 4
+        it.house.anthropic.script = [says("不客气!")]
+        await it.happens(it.telegram.text_update("谢谢", chat=alice))
+        assert (await it.replies(2))[1].text == "不客气!"
+
+
+@MODES
+async def test_the_same_update_again_and_again_is_one_turn(tmp_path: Path, mode: str) -> None:
+    async with bot(tmp_path, mode, script=[says("once")]) as it:
+        update = it.telegram.text_update("hello", chat=it.telegram.private())
+        await it.happens(update, update, update)
+        await it.replies(1)
+        await it.happens(update)
+        await it.house.idle()
+        assert [sent.text for sent in it.telegram.messages] == ["once"]
+        assert len(it.house.anthropic.requests) == 1
+
+
+async def test_a_webhook_is_registered_with_its_secret_and_nobody_else_gets_in(tmp_path: Path) -> None:
+    async with bot(tmp_path, "webhook") as it:
+        assert it.telegram.webhook.url == "https://bot.example.com/webhooks/telegram/default"
+        assert it.telegram.webhook.secret == SECRET
+        assert it.telegram.commands["default", ""][0]["command"] == "stop"
+        update = it.telegram.text_update("hello", chat=it.telegram.private())
+        assert await it.happens(update, secret="wrong") == [401]
+        assert await it.happens(update, secret=None) == [401]
+        assert await it.happens(update) == [200]
+        await it.replies(1)
+        await it.house.idle()
+        assert len(it.house.anthropic.requests) == 1
+
+
+async def test_what_was_written_while_the_gateway_was_down_is_answered_when_it_is_back(tmp_path: Path) -> None:
+    telegram = TelegramEmulator()
+    alice = telegram.private()
+    async with bot(tmp_path, "polling", script=[says("one")], emulator=telegram) as it:
+        await it.happens(telegram.text_update("first", chat=alice))
+        await it.replies(1)
+    await telegram.push(telegram.text_update("second", chat=alice))
+    telegram.commands.clear()
+    async with bot(tmp_path, "polling", script=[says("two")], emulator=telegram) as it:
+        assert [sent.text for sent in await it.replies(2)] == ["one", "two"]
+
+
+@MODES
+async def test_an_album_and_a_paste_that_telegram_cut_are_one_message_each(tmp_path: Path, mode: str) -> None:
+    async with bot(tmp_path, mode, script=[says("three pictures"), says("a long text")]) as it:
+        alice = it.telegram.private()
+        await it.happens(*it.telegram.album_updates([PIXEL] * 3, chat=alice, caption="what is this?"))
+        await it.replies(1)
+        await it.happens(*(it.telegram.text_update(f"{half} {half * 4000}", chat=alice) for half in "ab"))
+        await it.replies(2)
+        await it.house.idle()
+        assert [sent.text for sent in it.telegram.messages] == ["three pictures", "a long text"]
+        album, paste = it.told()
+        assert "what is this?" in album
+        assert "a a" in paste
+        assert "b b" in paste
+
+
+@MODES
+async def test_in_a_forum_the_answer_goes_to_the_topic_it_was_asked_in(tmp_path: Path, mode: str) -> None:
+    async with bot(tmp_path, mode, script=[says("here")]) as it:
+        alice = it.telegram.user(500000011, "Alice")
+        forum = it.telegram.supergroup(forum=True)
+        topic = it.telegram.topic(forum, "Releases", by=alice)
+        await it.happens(it.telegram.text_update("not for the bot", chat=forum, sender=alice, thread=topic))
+        name = it.telegram.bot["username"]
+        await it.happens(it.telegram.text_update(f"@{name} what is new?", chat=forum, sender=alice, thread=topic))
+        (reply,) = await it.replies(1)
+        assert (reply.chat_id, reply.thread, reply.text) == (forum, topic, "here")
+        await it.house.idle()
+        assert len(it.house.anthropic.requests) == 1
+
+
+async def test_a_long_answer_comes_in_parts_of_which_the_first_is_the_reply(tmp_path: Path) -> None:
+    words = " ".join(f"word{number}" for number in range(2_000))
+    async with bot(tmp_path, "polling", script=[says(words)]) as it:
+        await it.happens(it.telegram.text_update("say much", chat=it.telegram.private()))
+        await it.replies(1)
+        await it.house.until(lambda: it.telegram.messages[-1].text.endswith("word1999"))
+        assert " ".join(sent.text for sent in it.telegram.messages).split() == words.split()
+        first, *others = [sent.reply_to is not None for sent in it.telegram.messages]
+        assert first
+        assert len(others) > 1
+        assert not any(others)
+
+
+async def test_a_send_that_may_have_arrived_is_counted_and_not_repeated(tmp_path: Path) -> None:
+    async with bot(tmp_path, "polling", script=[says("perhaps"), says("surely")]) as it:
+        alice = it.telegram.private()
+        it.telegram.fail_next("sendMessage", lose_answer=True)
+        await it.happens(it.telegram.text_update("hello", chat=alice))
+        await it.replies(1)
+        await it.house.idle()
+        await it.happens(it.telegram.text_update("are you there?", chat=alice))
+        await it.house.until(lambda: any(sent.text == "surely" for sent in it.telegram.messages))
+        assert [sent.text for sent in it.telegram.messages] == ["perhaps", "surely"]
+        assert 'clawgate_send_ambiguous_total{channel="telegram"} 1.0' in it.house.gateway.metrics.render().decode()
+
+
+async def test_stop_from_the_menu_ends_the_running_answer(tmp_path: Path) -> None:
+    never = says("never said", pause_seconds=60)
+    async with bot(tmp_path, "polling", script=[never]) as it:
+        alice = it.telegram.private()
+        await it.happens(it.telegram.text_update("think hard", chat=alice))
+        await it.house.until(lambda: bool(it.house.anthropic.requests))
+        await it.happens(it.telegram.text_update("/stop", chat=alice))
+        (note,) = await it.replies(1)
+        assert note.text.startswith("Stopped.")
+
+
+async def test_parts_of_one_thing_stay_together_where_every_message_is_a_turn(tmp_path: Path) -> None:
+    more = PUBLIC + "\nqueue: { mode: followup }"
+    async with bot(tmp_path, "polling", script=[says("one text")], more=more) as it:
+        alice = it.telegram.private()
+        await it.happens(*(it.telegram.text_update(f"{half} {half * 4000}", chat=alice) for half in "abc"))
+        await it.replies(1)
+        await it.house.idle()
+        assert len(it.house.anthropic.requests) == 1
+        assert "c c" in it.told()[0]
+
+
+async def test_a_channel_whose_connection_breaks_is_connected_anew(tmp_path: Path) -> None:
+    async with bot(tmp_path, "polling", script=[says("still there")]) as it:
+        it.telegram.fail_next("getUpdates", times=2, status=502)
+        await it.happens(it.telegram.text_update("hello", chat=it.telegram.private()))
+        assert (await it.replies(1))[0].text == "still there"
