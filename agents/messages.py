@@ -104,6 +104,11 @@ class Usage:
     reasoning: int = 0
     estimated: bool = False
 
+    @property
+    def told(self) -> bool:
+        """Whether anything is known of it: a server that says nothing, or an attempt that failed, leaves zeros."""
+        return bool(self.input or self.cache_read or self.cache_write or self.output)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelError:

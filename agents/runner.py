@@ -116,7 +116,7 @@ class AgentRunner:
                 continuations=self._limits.continuations,
                 tool_calls=self._limits.tool_calls,
                 identical_failures=self._limits.identical_failures,
-                result_chars=min(result_limit_chars(model.facts.window) for model in self._models),
+                result_chars=min(map(result_limit_chars, self._windows())),
             ),
             emit=emit,
             now=self._now,
@@ -127,6 +127,10 @@ class AgentRunner:
         except TimeoutError:
             outcome = LimitReached(limit="turn-time")
         return Answer(outcome=outcome, spent=(*_spent(turn.so_far), *asking.spent))
+
+    def _windows(self) -> list[int]:
+        """Of each model, unless the agent's own says otherwise."""
+        return [self._config.context_window or model.facts.window for model in self._models]
 
     def close(self) -> None:
         self._workspace.close()

@@ -195,3 +195,29 @@ async def test_a_picture_is_seen_by_a_model_that_sees_and_told_to_one_that_does_
             assert told.count(PIXEL) == seen
             assert ("[image: dot.png]" in told) == (not seen)
             assert other.requests[1].refusal is None
+
+
+async def test_an_attempt_that_failed_at_no_price_is_not_billed(tmp_path: Path) -> None:
+    used = Usage(input=1000, output=100)
+    script: list[Reply] = [Fault(status=500), says("done", usage=used)]
+    async with two(tmp_path, other=script, agents=OTHER_MODEL) as (house, _):
+        await house.say("hello")
+        await house.replies(1)
+        await house.idle()
+        (final,) = finals(house)
+        assert (final["requests"], final["tokens"]["input"], "estimated" in final) == (1, 1000, False)
+
+
+async def test_an_agents_own_window_bounds_what_a_tool_may_answer(tmp_path: Path) -> None:
+    agents = OTHER_MODEL.replace("tools:", "contextWindow: 4000\n      maxTokens: 500\n      tools:").replace(
+        "other/some-model", "anthropic/claude-sonnet-4-6"
+    )
+    async with running(
+        tmp_path, script=[calls(("read", {"file_path": "long.txt"})), says("read")], agents=agents
+    ) as house:
+        house.workspace().mkdir(parents=True, exist_ok=True)
+        (house.workspace() / "long.txt").write_text("word " * 20_000)
+        await house.say("read it")
+        assert await house.replies(1) == ["read"]
+        (block,) = house.anthropic.requests[1].body["messages"][-1]["content"]
+        assert len(json.dumps(block)) < 6_000
