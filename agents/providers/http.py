@@ -5,6 +5,7 @@ would carry the key to wherever it points.
 """
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import suppress
 from typing import Any
@@ -13,6 +14,7 @@ from urllib.parse import urlsplit
 from agents.providers.config import ProviderConfig
 from agents.providers.errors import BadStream
 
+END = "[DONE]"
 CONNECT_SECONDS = 5.0
 CONNECTIONS_MAX = 1000
 IDLE_CONNECTIONS_MAX = 100
@@ -67,6 +69,19 @@ async def server_sent(chunks: AsyncIterator[bytes]) -> AsyncGenerator[str, None]
         data.append(rest[5:].strip().decode())
     if data:
         yield "\n".join(data)
+
+
+def event_of(data: str) -> dict[str, Any]:
+    """One event; an empty one for what is no news, such as the end that some servers spell out. Raises BadStream."""
+    if data.strip() in ("", END):
+        return {}
+    try:
+        event = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise BadStream("an event is not JSON") from error
+    if not isinstance(event, dict):
+        raise BadStream("an event is not an object")
+    return event
 
 
 async def drain(events: AsyncIterator[Any], *, idle_seconds: float) -> None:

@@ -17,8 +17,8 @@ from agents.providers.chat.usage import usage_of
 from agents.providers.chat.vendor import Vendor
 from agents.providers.errors import AttemptFailed, BadStream, word
 from agents.providers.growing import Growing
+from agents.providers.http import END
 from agents.providers.models import family_of
-from agents.providers.openai.client import END
 from agents.providers.openai.errors import from_event
 from agents.providers.provider import ModelEvent, TextDelta, ThinkingDelta, ToolCallDelta
 

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from agents.providers.config import ProviderConfig
-from agents.providers.errors import AttemptFailed, BadStream, Refused
+from agents.providers.errors import AttemptFailed, Refused
 from agents.providers.gemini.errors import from_status
 from agents.providers.gemini.models import resource
 from agents.providers.gemini.request import API, wire_request
 from agents.providers.gemini.response import Assembly, finish_reason
-from agents.providers.http import DRAIN_SECONDS, must_be_events, server_sent, settings
+from agents.providers.http import DRAIN_SECONDS, event_of, must_be_events, server_sent, settings
 from agents.providers.network import network_failure
 from agents.providers.provider import ModelRequest
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 BASE_URL = "https://generativelanguage.googleapis.com"
 REFUSAL_BYTES_MAX = 256 * 1024
 """More than this of a refusal is not read."""
-_NO_NEWS: dict[str, Any] = {}
 
 
 class GeminiWire:
@@ -56,7 +55,7 @@ class GeminiWire:
             must_be_events(response.headers)
             raw = server_sent(response.aiter_bytes())
             async for data in raw:
-                event = _parse(data)
+                event = event_of(data)
                 yield event
                 if event and finish_reason(event):
                     for late in await _afterwards(raw, min(DRAIN_SECONDS, self._config.idle_seconds / 2)):
@@ -118,19 +117,7 @@ async def _afterwards(raw: AsyncIterator[str], seconds: float) -> list[dict[str,
     with suppress(Exception):
         async with asyncio.timeout(seconds):
             async for data in raw:
-                event = _parse(data)
+                event = event_of(data)
                 if "error" not in event:
                     events.append(event)
     return events
-
-
-def _parse(data: str) -> dict[str, Any]:
-    if not data.strip() or data.strip() == "[DONE]":
-        return _NO_NEWS
-    try:
-        event = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise BadStream("an event is not JSON") from error
-    if not isinstance(event, dict):
-        raise BadStream("an event is not an object")
-    return event

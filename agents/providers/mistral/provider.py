@@ -11,8 +11,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from agents.providers.config import ProviderConfig
-from agents.providers.errors import AttemptFailed, BadStream, Refused
-from agents.providers.http import DRAIN_SECONDS, is_local, must_be_events, server_sent, settings
+from agents.providers.errors import AttemptFailed, Refused
+from agents.providers.http import DRAIN_SECONDS, END, event_of, is_local, must_be_events, server_sent, settings
 from agents.providers.mistral.errors import from_status
 from agents.providers.mistral.request import API, wire_request
 from agents.providers.mistral.response import Assembly
@@ -23,11 +23,9 @@ if TYPE_CHECKING:
     from httpx import AsyncClient, Response
 
 BASE_URL = "https://api.mistral.ai"
-END = "[DONE]"
 REFUSAL_BYTES_MAX = 64 * 1024
 REFUSAL_SECONDS = 5.0
 """How much of a refusal is read, and how long; its status says the most."""
-_NO_NEWS: dict[str, Any] = {}
 
 
 class MistralWire:
@@ -58,7 +56,7 @@ class MistralWire:
             async for data in raw:
                 if data.strip() == END:
                     return
-                event = _parse(data)
+                event = event_of(data)
                 yield event
                 if _finishes(event):
                     yield await _late(raw, min(DRAIN_SECONDS, self._config.idle_seconds / 2))
@@ -106,19 +104,6 @@ async def _refusal(response: "Response") -> object:
     return None
 
 
-def _parse(data: str) -> dict[str, Any]:
-    """One event; an empty one for what is no news."""
-    if not data.strip():
-        return _NO_NEWS
-    try:
-        event = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise BadStream("an event is not JSON") from error
-    if not isinstance(event, dict):
-        raise BadStream("an event is not an object")
-    return event
-
-
 def _finishes(event: dict[str, Any]) -> bool:
     choices = event.get("choices")
     choices = choices if isinstance(choices, list) else []
@@ -128,10 +113,10 @@ def _finishes(event: dict[str, Any]) -> bool:
 async def _late(raw: AsyncIterator[str], seconds: float) -> dict[str, Any]:
     """What an answer that has ended is said to have cost, read with the rest of the body, whatever becomes of that:
     the answer is whole, and a connection that is read to its end can be used again."""
-    late = _NO_NEWS
+    late: dict[str, Any] = {}
     with suppress(Exception):
         async with asyncio.timeout(seconds):
             async for data in raw:
-                if data.strip() != END and isinstance(usage := _parse(data).get("usage"), dict):
+                if data.strip() != END and isinstance(usage := event_of(data).get("usage"), dict):
                     late = {"usage": usage}
     return late

@@ -12,18 +12,16 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from agents.providers.config import ProviderConfig
-from agents.providers.errors import AttemptFailed, BadStream, error_of
-from agents.providers.http import drain, must_be_events, server_sent, settings
+from agents.providers.errors import AttemptFailed, error_of
+from agents.providers.http import END, drain, event_of, must_be_events, server_sent, settings
 from agents.providers.network import network_failure
 from agents.providers.openai.errors import from_status, output_blocked
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
-END = "[DONE]"
 NO_KEY = "no-key"
 ERROR_BYTES_MAX = 1_000_000
-_NO_NEWS: dict[str, Any] = {}
 
 Create: TypeAlias = Callable[["AsyncOpenAI", dict[str, Any]], AbstractAsyncContextManager[Any]]
 """Posts with the client and these `extra_headers`: `….with_streaming_response.create(…)` of one of its resources."""
@@ -60,7 +58,7 @@ class OpenAIClient:
                     yield {"type": END}
                     await drain(raw, idle_seconds=self._config.idle_seconds)
                     return
-                event = _parse(data)
+                event = event_of(data)
                 yield event
                 if event and last(event):
                     await drain(raw, idle_seconds=self._config.idle_seconds)
@@ -130,15 +128,3 @@ async def _error_instead(response: Any) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return told if error_of(told) else None
-
-
-def _parse(data: str) -> dict[str, Any]:
-    if not data.strip():
-        return _NO_NEWS
-    try:
-        event = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise BadStream("an event is not JSON") from error
-    if not isinstance(event, dict):
-        raise BadStream("an event is not an object")
-    return event
