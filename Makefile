@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN    := .venv/bin
 
-.PHONY: run demo test check bench chaos fix docs env lock clean
+.PHONY: run demo test check bench chaos screenshots fix docs env browser lock clean
 
 run: .venv/.run            ## serve ./config.yaml
 	@$(BIN)/python -m gateway serve
@@ -10,8 +10,8 @@ run: .venv/.run            ## serve ./config.yaml
 demo: .venv/.run           ## one Feishu message, layer by layer, offline
 	@$(BIN)/python -m gateway demo
 
-test: .venv/.dev           ## the whole suite
-	$(BIN)/python -m pytest
+test: .venv/.dev .venv/.judges browser ## the whole suite
+	$(BIN)/python -m pytest -rs -n auto --maxprocesses 8 --dist worksteal
 
 check: .venv/.dev          ## style, types, import direction
 	$(BIN)/ruff check .
@@ -25,6 +25,9 @@ bench: .venv/.dev          ## speed against a floor bot, on this machine
 chaos: .venv/.dev          ## kill it at every point and count; ARGS='--kills 5 --seed 1'
 	$(BIN)/python -m tests.chaos $(ARGS)
 
+screenshots: browser       ## docs/images/web-*.png, the web chat as it looks
+	$(BIN)/python -m tests.browser.screenshots
+
 fix: .venv/.dev            ## what ruff can mend
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
@@ -32,12 +35,16 @@ fix: .venv/.dev            ## what ruff can mend
 docs: .venv/.run           ## docs/config.md and the JSON schema, from the models
 	$(BIN)/python -m gateway.config.reference docs
 
-env: .venv/.dev            ## the environment alone
+env: .venv/.dev .venv/.judges ## the environment alone
+
+browser: .venv/.dev        ## a Chromium for the browser tests, where this is Debian and we are root
+	@$(BIN)/python -m tests.browser.chromium
 
 lock: .venv/.dev           ## after a change of dependencies in pyproject.toml
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header pyproject.toml -o requirements.txt
 	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --group dev pyproject.toml -o requirements-dev.txt
+	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --group judges -o requirements-judges.txt
 
 clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
@@ -55,3 +62,10 @@ clean:
 	@echo "Installing what the tests need into .venv (once) ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt
 	@touch $@ .venv/.run
+
+# What judges us from outside and wants other versions than ours.
+.venv/.judges: requirements-judges.txt | .venv/bin/python
+	@echo "Installing the judges into .venv/judges (once) ..."
+	@$(PYTHON) -m venv --clear .venv/judges
+	@.venv/judges/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-judges.txt
+	@touch $@

@@ -11,14 +11,17 @@ from skills.config import AgentSkillsConfig
 from tools.config import AgentToolsConfig
 
 AgentId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
-ModelName = Annotated[str, StringConstraints(pattern=r"^[^/\s]+/\S+$")]
+ModelName = Annotated[str, StringConstraints(pattern=r"^(?:auto|[^/\s]+/\S+)$")]
+AUTO = "auto"
+"""In the file only: a config that is loaded has the model that was chosen."""
 
 
 class AgentDefaults(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
     """What every agent starts from; `agents.list` entries override it key by key."""
 
-    model: Annotated[tuple[ModelName, ...], Field(min_length=1)] = ("demo/guide",)
-    """`provider/model`, or a list of them: the first is used, the others are fallbacks in order."""
+    model: Annotated[tuple[ModelName, ...], Field(min_length=1)] = (AUTO,)
+    """`provider/model`, or a list of them: the first is used, the others are fallbacks in order. Or `auto`: the default
+    model of the first provider that has a key, else `demo/guide` (docs/providers.md)."""
     system_prompt: str = ""
     """Your own instructions, word for word, in the section "Agent Instructions"."""
     workspace_dir: str = "./data/workspaces/{agent}"

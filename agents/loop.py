@@ -119,7 +119,7 @@ class ToolLoop:
         """What this response means; None where the loop goes on."""
         match answer.stop_reason:
             case "error" | "aborted":
-                return ModelFailed(error=answer.error or _UNEXPLAINED)
+                return ModelFailed(error=answer.error or _UNEXPLAINED, model=f"{answer.provider}/{answer.model}")
             case "refusal" | "content_filter":
                 return Declined()
             case "max_tokens" | "context_window":

@@ -30,7 +30,10 @@ class Declined:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelFailed:
+    """`model` is `provider/model`, where one was asked."""
+
     error: ModelError
+    model: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

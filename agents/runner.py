@@ -8,13 +8,15 @@ said is the outcome.
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 from agents.asking import Asking, Spent
+from agents.attachments import Missing, Received, attachment, receive
 from agents.config import AgentConfig
 from agents.events import Emit, TurnStarted
 from agents.loop import Journal, LoopLimits, ToolLoop
-from agents.messages import AssistantMessage, Message, Text, UserMessage
+from agents.messages import AssistantMessage, Message, Text, UserMessage, UserPart
 from agents.model import Models
 from agents.outcome import LimitReached, Outcome
 from agents.prompt.facts import PromptFacts
@@ -24,10 +26,12 @@ from agents.prompt.workspace_files import WorkspaceFiles
 from agents.providers.provider import System
 from agents.truncate import result_limit_chars
 from agents.turn import Turn
-from channels.message import MessageContext
+from channels.message import File, MessageContext
 from skills.catalog import Skill, SkillCatalog, visible
+from tools.catalog import NAMES
 from tools.config import ExecConfig
-from tools.tool import Messenger
+from tools.policy import allowed
+from tools.tool import Messenger, ToolError
 from tools.toolbox import Toolbox, build_toolbox
 from tools.workspace import Workspace
 
@@ -82,12 +86,27 @@ class AgentRunner:
         """The last facts of a session and their prompt: mostly the next turn's as well."""
         self._shared = models
         self._models = [models.get(reference) for reference in config.model]
+        self._reads_files = any(name in ("read", "exec") for name in allowed(config.tools, NAMES))
 
-    def user_message(self, *contexts: MessageContext) -> UserMessage:
+    def user_message(self, *contexts: MessageContext, received: Sequence[Received] = ()) -> UserMessage:
         """What the model is told of messages that are answered together, oldest first: the metadata blocks apart, the
-        bodies as they stay in history."""
-        content = tuple(Text(text=body(context, self._limits.message_chars)) for context in contexts)
-        return UserMessage(content=content, metadata=metadata_blocks(*contexts), timestamp=self._now())
+        bodies as they stay in history. `received`: what came with each of them, where anything did."""
+        content: list[UserPart] = []
+        for context, came in zip_longest(contexts, received, fillvalue=None):
+            if context is not None:
+                came = came or Received()
+                content += [Text(text=body(context, self._limits.message_chars, came.note)), *came.pictures]
+        return UserMessage(content=tuple(content), metadata=metadata_blocks(*contexts), timestamp=self._now())
+
+    def receive(self, context: MessageContext, files: Sequence[File], missing: Sequence[Missing]) -> Received:
+        """Take in the files that came with a message. Blocking."""
+        return receive(self._workspace, context.message_id, files, missing, keeps=self._reads_files)
+
+    def attachment(self, path: str, *, bytes_max: int) -> File:
+        """A file of the workspace that the agent wants to send. Raises ToolError. Blocking."""
+        if not self._reads_files:
+            raise ToolError("NOT_ALLOWED", "this agent has no tool that reads files")
+        return attachment(self._workspace, path, bytes_max=bytes_max)
 
     async def run(self, turn: Turn, *, journal: Journal, emit: Emit) -> Answer:
         """Answer the message, or say which way it failed. Raises only what the journal raises."""

@@ -66,6 +66,11 @@ def stopped(messages: int, text: str) -> str:
     return (_STOPPED if messages else _NOTHING_TO_STOP).for_(text)
 
 
+def not_attached(path: str, text: str) -> str:
+    """Put beneath an answer that was to bring a file."""
+    return _NOT_ATTACHED.for_(text).format(name=" ".join(path.replace("`", "").split())[-80:])
+
+
 def late(seconds: float, text: str) -> str:
     """Put before an answer that comes long after the message."""
     minutes = round(seconds / 60)
@@ -79,6 +84,7 @@ def late(seconds: float, text: str) -> str:
 
 _STOPPED = _Sentence("Stopped. / 已停止。", "已停止。")
 _NOTHING_TO_STOP = _Sentence("There is nothing to stop. / 当前没有正在处理的消息。", "当前没有正在处理的消息。")
+_NOT_ATTACHED = _Sentence("(The file `{name}` could not be attached.)", "(文件 `{name}` 无法附上。)")
 _LATE = _Sentence(
     "(Sorry for the delay: this answers a message from {amount} {en} ago.)",
     "(抱歉回复迟了:这是对 {amount} {zh}前一条消息的回答。)",
@@ -97,8 +103,9 @@ _GAVE_UP = _Sentence(
     "这条消息多次被中断,未能完成。请重新发送,最好拆成更小的步骤。",
 )
 _UNKNOWN_AGENT = _Sentence(
-    "The assistant that was to answer this is no longer configured. Please send the message again.",
-    "原本负责回答的助手已不在配置中,请重新发送这条消息。",
+    "The assistant that was to answer this is no longer configured. Please send the message again, in the web chat in a new "
+    "conversation.",
+    "原本负责回答的助手已不在配置中,请重新发送这条消息;在网页聊天中请新建对话。",
 )
 _TOO_MANY = _Sentence(
     "{waiting} messages are already waiting here, so I cannot take more. Please send it again once I have caught up.",

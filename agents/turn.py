@@ -13,7 +13,7 @@ class Surface:
 
     channel: str
     capabilities: tuple[str, ...]
-    directives: bool
+    directives: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

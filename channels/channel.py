@@ -7,10 +7,10 @@ neither network nor clock. Everything that talks to the platform is async and ra
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from channels.access import AccessConfig
-from channels.message import MessageContext, Outbound
+from channels.message import Attachment, File, MessageContext, Outbound
 from channels.queue import QueueConfig
 
 
@@ -37,6 +37,8 @@ class Arrived:
 
     context: MessageContext
     dedupe: tuple[str, ...]
+    agent: str | None = None
+    """Whom the person chose to talk to, where the channel lets them; None leaves it to the bindings."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,13 +62,14 @@ Receipt: TypeAlias = Arrived | Answered | Ignored
 class Rejected(Exception):
     """The delivery is not genuine or not well formed: nothing is stored, the answer is a 4xx.
 
-    `reason` is for the log and the metrics; the caller is told nothing but the status.
+    `reason` is for the log and the metrics; the caller is told the status and `told`, which is mostly nothing.
     """
 
-    def __init__(self, reason: str, *, status: int = 401) -> None:
+    def __init__(self, reason: str, *, status: int = 401, told: str = "") -> None:
         super().__init__(reason)
         self.reason = reason
         self.status = status
+        self.told = told
 
 
 class NotReady(Exception):
@@ -103,8 +106,19 @@ class Refused(DeliveryError):
     """The platform will never take this part, or this app's set-up forbids it: do not repeat, tell the operator."""
 
 
+class TooLarge(Refused):
+    """A file that is larger than may be had: its text says how much that is, and may be told."""
+
+    def __init__(self, bytes_max: int) -> None:
+        super().__init__(f"larger than {bytes_max:,} bytes")
+
+
 class Gone(DeliveryError):
     """The chat or the person is out of reach for good: drop the part."""
+
+
+Directive: TypeAlias = Literal["media", "voice", "reply"]
+"""`MEDIA:…` attaches a file, `[[audio_as_voice]]` makes it a voice message, `[[reply_to:…]]` picks what is answered."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -112,8 +126,8 @@ class Capabilities:
     """What the channel can show, as the prompt's runtime line names it (`capabilities=markdown,threads`)."""
 
     names: tuple[str, ...]
-    directives: bool = False
-    """Whether MEDIA: and [[reply_to:…]] lines are acted upon; without it the prompt does not offer them."""
+    directives: tuple[Directive, ...] = ()
+    """Which lines of an answer are acted upon; the prompt offers these and no others."""
     quotes_once: bool = False
     """Of a reply in several parts only the first is shown as a reply: the platform would show the question each time."""
     repeat_seconds: float = 0.0
@@ -189,3 +203,51 @@ class Connected(Channel, Protocol):
     ) -> None:
         """Runs as long as the gateway does. `deliver` stores one receipt durably and raises where it could not: the
         same update must then be delivered again."""
+
+
+@runtime_checkable
+class Keeping(Channel, Protocol):
+    """A channel that is its own platform: what people say there must be kept before it is accepted."""
+
+    async def keep(self, context: MessageContext, agent: str) -> MessageContext:
+        """Keep what is said to `agent`, once however often it is asked; the message, with what is known of its files.
+
+        Raises Rejected for what cannot be taken, and whatever its memory raises where it cannot write just now."""
+
+
+@runtime_checkable
+class Fetching(Channel, Protocol):
+    """A channel whose attachments can be had."""
+
+    async def fetch(self, attachment: Attachment, *, bytes_max: int) -> File:
+        """The file itself, a reading away: asked again it is the same. Raises DeliveryError, `TooLarge` where it is
+        larger than `bytes_max`."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ToolUse:
+    """One call of a tool in a turn. `about` is its first argument, shortened, such as a path."""
+
+    id: str
+    name: str
+    about: str
+    state: Literal["running", "done", "failed"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Progress:
+    """How far the answer to `context` is. `text` is what it says so far; it may still be taken back, until the reply is
+    sent. `outcome` is None while the turn runs; of a turn that was `stopped` the text is all that there will be."""
+
+    context: MessageContext
+    text: str = ""
+    tools: tuple[ToolUse, ...] = ()
+    outcome: str | None = None
+
+
+@runtime_checkable
+class Live(Channel, Protocol):
+    """A channel that can show an answer while it comes into being."""
+
+    def show(self, progress: Progress) -> None:
+        """The newest state, a few times a second at most. Never blocks and never raises: the answer does not need it."""

@@ -4,7 +4,7 @@ A channel turns its platform's event into one `MessageContext` and sends one `Ou
 knows a platform, a model or a database. Text in a `MessageContext` is what a person typed: data, never instructions.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, TypeAlias
 
@@ -33,11 +33,32 @@ class Sender:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Attachment:
-    """Something that came with the text. `key` is the platform's handle for a download."""
+    """Something that came with the text. `key` is all that its channel needs to fetch it; `type` is its media type where
+    the platform says it with the message."""
 
     kind: AttachmentKind
     key: str
     name: str | None = None
+    type: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class File:
+    """A file as it came, or as it is to go out. `type` is its media type, as far as anybody says."""
+
+    name: str
+    type: str
+    data: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StoredFile:
+    """A file that is kept under `id`: what stands for it in messages. `size` is in bytes."""
+
+    id: str
+    name: str
+    type: str
+    size: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,7 +99,9 @@ class Target:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outbound:
-    """One part of a reply, small enough for one call of the platform's API. `text` is Markdown."""
+    """One part of a reply, small enough for one call of the platform's API. `text` is Markdown. `files` only for a channel
+    that takes the `media` directive."""
 
     target: Target
     text: str
+    files: tuple[StoredFile, ...] = ()

@@ -26,9 +26,9 @@ def serve(
     host: Annotated[str | None, typer.Option(help="Listen here instead of server.host.")] = None,
     port: Annotated[int | None, typer.Option(help="Listen here instead of server.port.", min=0, max=65535)] = None,
 ) -> None:
-    """Serve the webhooks until SIGTERM."""
+    """Serve the page and the channels until Ctrl-C or SIGTERM."""
     from gateway import logs
-    from gateway.config.report import report
+    from gateway.config.greeting import greeting
     from gateway.environment import environment
     from gateway.gateway import Gateway
     from gateway.serve import AddressInUse, listen, run
@@ -37,18 +37,18 @@ def serve(
     from gateway.store.store import StoreUnavailable
 
     loaded = _load(config)
-    settings = loaded.config
-    host, port = host or settings.server.host, settings.server.port if port is None else port
+    server = loaded.config.server
+    host, port = host or server.host, server.port if port is None else port
+    settings = loaded.listening(host, port).config
     secrets = logs.secrets_of(settings) | logs.secrets_of(settings.database.password)
     logs.configure(level=settings.logging.level, output=settings.logging.format, secrets=secrets)
-    for line in report(loaded):
-        typer.echo(line, err=True)
     try:
         listener = listen(host, port)
         gateway = Gateway(settings, environment(), store=open_store(settings.database))
     except (AddressInUse, DatabaseUnusable, OSError) as error:
         _fail(str(error))
-    typer.echo(f"Clawgate listens on http://{host}:{listener.getsockname()[1]} — stop it with Ctrl-C", err=True)
+    for line in greeting(loaded.listening(host, listener.getsockname()[1])):
+        typer.echo(line, err=True)
     try:
         run(gateway, listener)
     except StoreUnavailable as error:

@@ -40,7 +40,13 @@ class Postponed:
     ambiguous: bool = False
 
 
-Report: TypeAlias = Delivered | GivenUp | Postponed
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Begin:
+    """Nothing was done yet: the platform would not recognise a repetition, so it must be on record that an attempt begins
+    before one does. A process that dies then leaves a doubt; one that died before leaves none."""
+
+
+Report: TypeAlias = Delivered | GivenUp | Postponed | Begin
 
 
 class PartSender:
@@ -63,30 +69,48 @@ class PartSender:
         """One attempt. Never raises for the platform's trouble."""
         parcel = parcel_json.validate_json(part.payload)
         channel = self._channels.get((parcel.channel, parcel.account))
-        facts = {"channel": parcel.channel, "account": parcel.account, "turn": part.turn, "part": part.part}
-        if channel is None:
-            report: Report = GivenUp(reason="the channel account is no longer configured")
-        elif part.ambiguous and not self._may_repeat(channel, part):
-            report = GivenUp(reason="it may have arrived, and the platform would not recognise a repetition")
-        else:
-            if part.ambiguous and not part.attempts:  # the process that was about to send it died
-                self._metrics.ambiguous(parcel.channel)
+        facts: dict[str, object] = {"channel": parcel.channel, "account": parcel.account}
+        facts |= {"turn": part.turn, "part": part.part}
+        report = self._beforehand(channel, part, facts)
+        if report is None and channel is not None:
             try:
                 report = Delivered(message_id=await channel.send(parcel.part, part.key))
             except DeliveryError as error:
                 report = self._after(error, part, channel)
                 facts |= {"error": type(error).__name__, "code": error.code, "attempt": part.attempts + 1}
-        self._metrics.part(parcel.channel, type(report).__name__.lower())
-        if not isinstance(report, Delivered) and report.ambiguous:
-            self._metrics.ambiguous(parcel.channel)
+        if report is None:
+            report = GivenUp(reason="the channel account is no longer configured")
+        self._tell(report, facts)
+        return report
+
+    def _beforehand(self, channel: Channel | None, part: Part, facts: dict[str, object]) -> Report | None:
+        """What is to be done before an attempt, or instead of one: a process may have ended in the middle of it."""
+        if channel is None:
+            return None
+        recognised = channel.capabilities.repeat_seconds > 0
+        in_doubt = part.ambiguous > 0 if recognised else part.next_at < 0 and not part.begun
+        if in_doubt and (not recognised or not part.attempts):
+            self._metrics.ambiguous(channel.name)
+        if in_doubt and not self._may_repeat(channel, part):
+            return GivenUp(reason="it may have arrived, and the platform would not recognise a repetition")
+        if in_doubt:
+            log.warning("part_repeated", **facts)
+        return None if recognised or part.begun else Begin()
+
+    def _tell(self, report: Report, facts: dict[str, object]) -> None:
+        if not isinstance(report, Begin):
+            self._metrics.part(str(facts["channel"]), type(report).__name__.lower())
         match report:
             case Delivered(message_id=message_id):
                 log.info("part_sent", message_id=message_id, **facts)
-            case Postponed(seconds=seconds):
-                log.warning("part_postponed", seconds=round(seconds, 1), **facts)
+            case Postponed(seconds=seconds, ambiguous=ambiguous):
+                log.warning("part_postponed", seconds=round(seconds, 1), may_have_arrived=ambiguous, **facts)
             case GivenUp(reason=reason):
                 log.error("part_given_up", reason=reason, **facts)
-        return report
+            case Begin():
+                return
+        if not isinstance(report, Delivered) and report.ambiguous:
+            self._metrics.ambiguous(str(facts["channel"]))
 
     def _may_repeat(self, channel: Channel, part: Part) -> bool:
         return channel.resend_ambiguous or self._now() - part.created < channel.capabilities.repeat_seconds

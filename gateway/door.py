@@ -15,7 +15,6 @@ import orjson
 import structlog
 from fastapi import FastAPI, Request, Response
 from starlette.middleware.trustedhost import TrustedHostMiddleware
-from starlette.requests import ClientDisconnect
 
 from channels.channel import (
     Answered,
@@ -28,10 +27,12 @@ from channels.channel import (
     Rejected,
     WebhookRequest,
 )
-from gateway.config.root import ServerConfig
+from gateway.body import Unreadable, read_body
+from gateway.config.server import ServerConfig
 from gateway.intake import Intake
 from gateway.metrics import Metrics
 from gateway.store.store import StoreUnavailable
+from gateway.web import WebDoor
 
 ACCEPT_SECONDS = 2.0
 """Feishu waits 3 s for its answer; what has not been stored by then is better delivered again."""
@@ -65,39 +66,21 @@ class Door:
         target = self._channels.get((channel, account))
         if target is None:
             return Response(status_code=404)
+        limits = self._config
         try:
-            body = await self._read(request)
+            body = await read_body(request, bytes_max=limits.max_body_bytes, seconds=limits.body_timeout_seconds)
             receipt = await self._judge(target, WebhookRequest(headers=request.headers.items(), body=body))
             response, outcome = await self._act(target, receipt)
-        except _Turned as turned:
-            response, outcome = Response(status_code=turned.status), f"rejected: {turned.reason}"
+        except Unreadable as unreadable:
+            response, outcome = Response(status_code=unreadable.status), f"rejected: {unreadable.reason}"
         except Rejected as rejected:
             log.warning("webhook_rejected", channel=channel, account=account, reason=rejected.reason)
-            response, outcome = Response(status_code=rejected.status), f"rejected: {rejected.reason}"
+            response, outcome = _refusal(rejected), f"rejected: {rejected.reason}"
         except (NotReady, StoreUnavailable, TimeoutError) as error:
             log.error("webhook_unavailable", channel=channel, account=account, error=repr(error))
             response, outcome = Response(status_code=503, headers={"retry-after": "5"}), "unavailable"
         self._metrics.delivery(channel, outcome)
         return response
-
-    async def _read(self, request: Request) -> bytes:
-        """The raw body, under the cap and the deadline."""
-        limit = self._config.max_body_bytes
-        declared = request.headers.get("content-length", "")
-        if declared.isdecimal() and int(declared[:20]) > limit:
-            raise _Turned(413, "body too large")
-        body = bytearray()
-        try:
-            async with asyncio.timeout(self._config.body_timeout_seconds):
-                async for chunk in request.stream():
-                    body += chunk
-                    if len(body) > limit:
-                        raise _Turned(413, "body too large")
-        except TimeoutError:
-            raise _Turned(408, "body too slow") from None
-        except ClientDisconnect:
-            raise _Turned(400, "body cut off") from None
-        return bytes(body)
 
     async def _judge(self, channel: Channel, request: WebhookRequest) -> Receipt:
         now = datetime.fromtimestamp(self._now(), tz=UTC)
@@ -144,25 +127,25 @@ class Door:
         return Response(self._metrics.render(), media_type="text/plain; version=0.0.4")
 
 
-def build_app(door: Door, config: ServerConfig) -> FastAPI:
+def build_app(door: Door, web: WebDoor | None, config: ServerConfig) -> FastAPI:
     """The routes of one gateway. No documentation pages: what is served is in docs/http.md."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     app.add_api_route("/webhooks/{channel}/{account}", door.webhook, methods=["POST"])
     app.add_api_route("/healthz", door.healthz, methods=["GET"])
     app.add_api_route("/readyz", door.readyz, methods=["GET"])
     app.add_api_route("/metrics", door.metrics, methods=["GET"])
+    if web is not None:
+        app.include_router(web.router())
     if config.allowed_hosts:
         app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(config.allowed_hosts), www_redirect=False)
     return app
 
 
-class _Turned(Exception):
-    """The body could not be read: the answer is `status`, and nobody looked at what was in it."""
-
-    def __init__(self, status: int, reason: str) -> None:
-        super().__init__(reason)
-        self.status = status
-        self.reason = reason
+def _refusal(rejected: Rejected) -> Response:
+    if not rejected.told:
+        return Response(status_code=rejected.status)
+    body = orjson.dumps({"error": rejected.told, "code": "refused"})
+    return Response(body, rejected.status, media_type="application/json")
 
 
 def _ok() -> Response:

@@ -10,7 +10,8 @@ from agents import sentences
 from agents.asking import Spent
 from agents.messages import AssistantMessage
 from agents.outcome import Answered, Declined, LimitReached, ModelFailed, Outcome
-from agents.prompt.reply import visible
+from agents.prompt.reply import media, visible
+from channels.message import StoredFile
 
 log = structlog.get_logger()
 
@@ -24,6 +25,10 @@ class Ending:
     message: AssistantMessage | None = None
     reason: str = ""
     dead: bool = False
+    media: tuple[str, ...] = ()
+    """Files of the workspace to send along, as the model named them."""
+    files: tuple[StoredFile, ...] = ()
+    """The same, kept for the reply."""
     spent: tuple[Spent, ...] = ()
 
     def record(self, parts: int) -> str:
@@ -52,18 +57,20 @@ def ending_of(outcome: Outcome, asked: str) -> Ending:
         case Answered(message=message, cut=cut):
             if (text := visible(outcome.text)) is None:
                 return Ending(outcome="silent", text=None, message=message)
-            if not text.strip():
+            files = tuple(media(outcome.text))
+            if not text.strip() and not files:
                 return Ending(outcome="failed", reason="empty", text=sentences.failure(outcome, asked), message=message)
             return Ending(
                 outcome="replied",
                 reason="cut" if cut else "",
                 text=f"{text}\n\n{sentences.cut_short(asked)}" if cut else text,
                 message=message,
+                media=files,
             )
         case Declined():
             return Ending(outcome="declined", text=sentences.failure(outcome, asked))
-        case ModelFailed(error=error):
-            log.error("model_failed", kind=error.kind, summary=error.summary)
+        case ModelFailed(error=error, model=model):
+            log.error("model_failed", model=model, kind=error.kind, summary=error.summary)
             return Ending(outcome="failed", reason=error.kind, text=sentences.failure(outcome, asked))
         case LimitReached(limit=limit):
             return Ending(outcome="failed", reason=limit, text=sentences.failure(outcome, asked))

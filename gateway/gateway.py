@@ -1,12 +1,10 @@
 """The composition root: everything is built here, once, in the order in which a message passes it."""
 
 import asyncio
-import shutil
-import sys
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
-from pathlib import Path
 
 import structlog
 from fastapi import FastAPI
@@ -15,23 +13,26 @@ from agents.events import Emit, silent
 from agents.model import Models
 from agents.providers.catalog import build_provider
 from agents.providers.provider import Provider
-from agents.runner import AgentRunner, RunnerLimits
 from channels.channel import Arrived, Channel, Connected, DeliveryError, Ignored, Receipt
-from gateway.config.channels import configured
+from channels.web.archive import Archive
+from channels.web.channel import WebChannel
+from gateway.attachments import Attachments
+from gateway.config.channels import Ground, configured
 from gateway.config.root import Config
 from gateway.delivery import PartSender
 from gateway.door import Door, build_app
 from gateway.inbound import MENU
 from gateway.intake import Intake
 from gateway.lanes import Lanes
-from gateway.messenger import ChannelMessenger
 from gateway.metrics import Metrics
 from gateway.queue import Queues
+from gateway.routing import aside, chat_session
+from gateway.runners import build_runners
+from gateway.store.archive import WEB_POKE
 from gateway.store.store import Store, StoreUnavailable
 from gateway.sweep import Sweep
 from gateway.turns import TurnService
-from skills.catalog import SkillCatalog
-from tools.config import effective_exec
+from gateway.web import WebDoor
 
 DEDUPE_SECONDS = 7 * 24 * 3600
 PRUNE_EVERY_SECONDS = 3600
@@ -40,6 +41,8 @@ PROBE_EVERY_SECONDS = 0.25
 IDENTITY_RETRY_SECONDS = 15.0
 IDENTITY_TIMEOUT_SECONDS = 10.0
 RECONNECT_SECONDS = 5.0
+STOP_SECONDS = 5.0
+STOP_POLL_SECONDS = 0.05
 
 log = structlog.get_logger()
 
@@ -61,7 +64,7 @@ class Gateway:
         self._background: set[asyncio.Task[None]] = set()
         self.metrics = Metrics()
         self.store = store
-        self.channels = build_channels(config)
+        self.channels = build_channels(config, store.archive, now)
         self.providers = build_providers(config)
         self.models = Models(self.providers, config.providers, config.models)
         self.runners = build_runners(config, self.models, self.channels, environment, now)
@@ -74,6 +77,7 @@ class Gateway:
                 runners=self.runners,
                 channels=self.channels,
                 queues=queues,
+                attachments=Attachments(archive=store.archive, bytes_max=limits.file_bytes, now=now),
                 reply_parts_max=limits.reply_parts,
                 pending_max=limits.pending_per_session,
                 draining=lambda: self.lanes.draining,
@@ -100,7 +104,8 @@ class Gateway:
             ready=self._amiss,
             now=now,
         )
-        self.app: FastAPI = build_app(door, config.server)
+        self._web = self._web_door()
+        self.app: FastAPI = build_app(door, self._web, config.server)
         self._started = False
         self._probed, self._writes = float("-inf"), False
 
@@ -108,7 +113,7 @@ class Gateway:
         """Take up what an earlier process left, and get ready in the background: identities, model clients.
 
         Raises StoreUnavailable where a shared database does not let this worker in."""
-        await self.store.start(self.lanes.poked)
+        await self.store.start(self._poked)
         taken_up = 0
         try:
             taken_up = await self.sweep.once()
@@ -127,8 +132,10 @@ class Gateway:
 
     async def drain(self) -> None:
         """Readiness turns red, running turns are laid down at a step border; deliveries are still stored."""
-        log.info("gateway_stopping", grace_seconds=self.config.limits.grace_seconds)
+        log.info("gateway_stopping", chats_at_work=self.lanes.at_work, grace_seconds=self.config.limits.grace_seconds)
         await self.lanes.drain(self.config.limits.grace_seconds)
+        if self._web is not None:
+            self._web.close()
 
     async def close(self) -> None:
         """After `drain`, and after the door has closed."""
@@ -143,6 +150,42 @@ class Gateway:
             await channel.close()
         await self.store.close()
         log.info("gateway_stopped")
+
+    def _web_door(self) -> WebDoor | None:
+        channel = self.channels.get((WebChannel.name, WebChannel.account))
+        if not isinstance(channel, WebChannel):
+            return None
+        agents = self.config.agents.list
+
+        def sessions(chat: str, asked: Sequence[str]) -> Sequence[str]:
+            known = sorted({*asked, *(it.id for it in agents)})
+            main = [chat_session(it, channel.name, channel.account, chat) for it in known]
+            return [*main, *map(aside, main)]
+
+        return WebDoor(
+            channel,
+            agents=agents,
+            limits=self.config.limits,
+            sessions=sessions,
+            stop=self._end_session,
+            now=self._now,
+        )
+
+    async def _end_session(self, session: str) -> None:
+        """Stop what runs there, at whichever worker, and wait for it to have ended, for a while."""
+        before = await self.store.archive.newest_turn(session) + 1
+        if await self.lanes.stop(session, before):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(STOP_SECONDS):
+                    while self.lanes.busy(session) or await self.store.stop(session, before):  # noqa: ASYNC110
+                        await asyncio.sleep(STOP_POLL_SECONDS)
+
+    def _poked(self, what: str | None) -> None:
+        """Another worker of the same database has something to tell: of a session, of any, or of the web chat."""
+        if what != WEB_POKE:
+            self.lanes.poked(what)
+        elif isinstance(channel := self.channels.get((WebChannel.name, WebChannel.account)), WebChannel):
+            channel.live.wake()
 
     async def _amiss(self) -> Mapping[str, str]:
         if not self._started:
@@ -217,10 +260,11 @@ class Gateway:
         task.add_done_callback(self._background.discard)
 
 
-def build_channels(config: Config) -> dict[tuple[str, str], Channel]:
+def build_channels(config: Config, archive: Archive, now: Callable[[], float]) -> dict[tuple[str, str], Channel]:
     """Every configured account, by channel and account name."""
+    ground = Ground(server=config.server, archive=archive, now=now)
     return {
-        (account.kind.name, account.name): account.kind.channel(account.config, account.name)
+        (account.kind.name, account.name): account.kind.channel(account.config, account.name, ground)
         for account in configured(config.channels)
     }
 
@@ -229,42 +273,3 @@ def build_providers(config: Config) -> dict[str, Provider]:
     """Only those that an agent names: a model SDK costs a second and tens of megabytes."""
     names = {model.partition("/")[0] for agent in config.agents.list for model in agent.model}
     return {name: build_provider(name, config.provider(name)) for name in sorted(names)}
-
-
-def build_runners(
-    config: Config,
-    models: Models,
-    channels: Mapping[tuple[str, str], Channel],
-    environment: Mapping[str, str],
-    now: Callable[[], float],
-) -> dict[str, AgentRunner]:
-    """One runner per agent; they share the skill catalogue and the messenger."""
-    shipped = Path(__file__).resolve().parent.parent / "skills"
-    catalog = SkillCatalog(
-        roots=[shipped, *map(Path, config.skills.directories)],
-        env=environment,
-        which=shutil.which,
-        platform=sys.platform,
-    )
-    messenger = ChannelMessenger(channels)
-    limits = config.limits
-    return {
-        agent.id: AgentRunner(
-            agent,
-            models=models,
-            catalog=catalog,
-            exec_config=effective_exec(config.tools.exec, agent.tools),
-            messenger=messenger,
-            limits=RunnerLimits(
-                rounds=limits.rounds,
-                continuations=limits.continuations,
-                tool_calls=limits.tool_calls,
-                turn_seconds=limits.turn_seconds,
-                identical_failures=limits.identical_failures,
-                message_chars=limits.message_chars,
-                tool_argument_bytes=limits.tool_argument_bytes,
-            ),
-            now=now,
-        )
-        for agent in config.agents.list
-    }

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import structlog
 
 from channels.access import refusal
-from channels.channel import Arrived, Channel
+from channels.channel import Arrived, Channel, Keeping
 from gateway.config.root import Config
 from gateway.inbound import COMMANDS, Inbound, inbound_json
 from gateway.lanes import Lanes
@@ -28,14 +28,16 @@ class Intake:
     async def take(self, channel: Channel, arrived: Arrived) -> str:
         """What became of the message: `accepted`, `duplicate`, `overflow`, or `ignored: …` with the access rule.
 
-        Raises StoreUnavailable; then nothing is stored and the platform must deliver it again.
+        Raises StoreUnavailable; then the platform must deliver it again. Raises Rejected where the channel cannot keep it.
         """
         context = arrived.context
         facts = {"channel": context.channel, "account": context.account, "message_id": context.message_id}
         if reason := refusal(channel.access, context):
             log.info("message_not_admitted", reason=reason, sender=context.sender.id, chat=context.chat.id, **facts)
             return f"ignored: {reason}"
-        agent = route(self._config.bindings, self._config.agents, context)
+        agent = arrived.agent or route(self._config.bindings, self._config.agents, context)
+        if isinstance(channel, Keeping):
+            context = await channel.keep(context, agent)
         sid = session_key(agent, context)
         command = COMMANDS.get(context.text.strip().lower())
         scope = f"{context.channel}:{context.account}:"

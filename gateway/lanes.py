@@ -136,6 +136,14 @@ class Lanes:
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("accept_failed", exc_info=error)
 
+    @property
+    def at_work(self) -> int:
+        return len(self._active)
+
+    def busy(self, sid: str) -> bool:
+        """Whether this process is at work for a chat."""
+        return sid in self._active
+
     async def stop(self, sid: str, before: int) -> int:
         """Stop every turn of a chat below `before`, wherever it runs; how many messages that concerns."""
         concerned = await self._store.stop(sid, before)

@@ -28,6 +28,8 @@ class LimitsConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_ge
     """The part of one message that the model sees; a note says what was cut."""
     tool_argument_bytes: Count = 65_536
     """The size of one call's arguments."""
+    file_bytes: Count = 20_971_520
+    """One file, to the agent or from it."""
     reply_parts: Count = 20
     """Messages that one reply may be split into; the last says that it was cut."""
     delivery_seconds: Seconds = 600

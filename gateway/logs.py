@@ -35,12 +35,15 @@ _PATTERNS = (
 def configure(
     *,
     level: Literal["debug", "info", "warning", "error"],
-    output: Literal["json", "console"],
+    output: Literal["auto", "json", "console"],
     secrets: Iterable[str],
     stream: TextIO | None = None,
 ) -> None:
-    """Send everything, our own events and the libraries' records, through one chain to one stream."""
+    """Send everything, our own events and the libraries' records, through one chain to one stream. `auto` is for people
+    where the stream is a terminal."""
     out = stream or sys.stderr
+    if output == "auto":
+        output = "console" if out.isatty() else "json"
     chain: list[Any] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
@@ -71,6 +74,7 @@ def configure(
     root.handlers = [handler]
     root.setLevel(level.upper())
     for talkative in (
+        "alembic",
         "httpx",
         "httpx2",
         "httpcore",

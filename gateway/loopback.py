@@ -1,4 +1,5 @@
-"""Serve an ASGI app on a free loopback port for the length of a `with`: how emulators stand up in tests and demo."""
+"""Serve an ASGI app on a loopback port, a free one unless it is named, for the length of a `with`: how emulators stand up
+in tests and demo."""
 
 import asyncio
 import contextlib
@@ -48,9 +49,9 @@ class _Server(uvicorn.Server):
 
 
 @contextlib.asynccontextmanager
-async def serve_on_loopback(app: Any) -> AsyncIterator[str]:
-    """Yield the base URL, such as `http://127.0.0.1:40123`."""
-    listener = socket.create_server(("127.0.0.1", 0))
+async def serve_on_loopback(app: Any, *, port: int = 0) -> AsyncIterator[str]:
+    """Yield the base URL, such as `http://127.0.0.1:40123`. With a `port` whoever was served there before finds it again."""
+    listener = socket.create_server(("127.0.0.1", port))
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # inherited; without it a reply can wait 40 ms
     config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off")
     server = _Server(config)

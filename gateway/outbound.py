@@ -10,7 +10,7 @@ from uuid import NAMESPACE_URL, uuid5
 
 from pydantic import TypeAdapter
 
-from channels.message import MessageContext, Outbound, Target
+from channels.message import MessageContext, Outbound, StoredFile, Target
 from gateway.store.store import NewPart
 
 _KEYS = uuid5(NAMESPACE_URL, "clawgate:outbox")
@@ -34,16 +34,22 @@ def idempotency_key(*names: str) -> str:
 
 
 def reply_parts(
-    context: MessageContext, texts: Sequence[str], *, purpose: str = "reply", quotes_once: bool = False
+    context: MessageContext,
+    texts: Sequence[str],
+    *,
+    files: tuple[StoredFile, ...] = (),
+    purpose: str = "reply",
+    quotes_once: bool = False,
 ) -> list[NewPart]:
-    """The parts of a reply to `context`, in order. `purpose` keeps the keys of a note and of a reply apart; with
-    `quotes_once` only the first one shows what it answers."""
+    """The parts of a reply to `context`, in order; the last one brings the files. `purpose` keeps the keys of a note and
+    of a reply apart; with `quotes_once` only the first one shows what it answers."""
     target = Target(chat=context.chat.id, thread=context.chat.thread, reply_to=context.message_id)
     parts = []
     for number, text in enumerate(texts):
         if number and quotes_once:
             target = replace(target, reply_to=None)
-        parcel = Parcel(channel=context.channel, account=context.account, part=Outbound(target=target, text=text))
+        part = Outbound(target=target, text=text, files=files if number == len(texts) - 1 else ())
+        parcel = Parcel(channel=context.channel, account=context.account, part=part)
         names = (context.channel, context.account, context.chat.id, context.message_id)
         key = idempotency_key(purpose, *names, str(number))
         parts.append(NewPart(key=key, payload=parcel_json.dump_json(parcel).decode()))

@@ -6,15 +6,16 @@ somebody else's by now.
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
 import structlog
 
-from gateway.delivery import Delivered, GivenUp, Postponed, Report
+from gateway.delivery import Begin, Delivered, GivenUp, Postponed, Report
 from gateway.metrics import Metrics
-from gateway.store.store import Lease, Part, Store, StoreUnavailable
+from gateway.store.store import Fenced, Lease, Part, Store, StoreUnavailable
 
 UNWRITTEN_SECONDS = 0.25
 UNWRITTEN_SECONDS_MAX = 30.0
@@ -48,7 +49,11 @@ class Outbox:
                 await self._pause(wait)
             if not self._store.held():
                 raise StoreUnavailable("whose chat it is cannot be told just now: nothing is sent")
-            match await self._send(part):
+            match await self._attempt(lease, part):
+                case Begin():
+                    mark = -self._now()
+                    await self._store.begin(lease, part, mark)
+                    part = replace(part, next_at=mark, begun=True)
                 case Delivered(message_id=message_id):
                     return await self._written(partial(self._store.sent, lease, part, message_id))
                 case GivenUp(reason=reason):
@@ -58,7 +63,16 @@ class Outbox:
                     due = self._now() + seconds
                     await self._store.postpone(lease, part, due, ambiguous=ambiguous)
                     counted = part.ambiguous + ambiguous
-                    part = replace(part, attempts=part.attempts + 1, ambiguous=counted, next_at=due)
+                    part = replace(part, attempts=part.attempts + 1, ambiguous=counted, next_at=due, begun=False)
+
+    async def _attempt(self, lease: Lease, part: Part) -> Report:
+        """A send that is cut off by our own end may have arrived, and whoever takes the chat over must know."""
+        try:
+            return await self._send(part)
+        except asyncio.CancelledError:
+            with suppress(Fenced, StoreUnavailable):
+                await self._store.postpone(lease, part, min(part.next_at, self._now()), ambiguous=True)
+            raise
 
     async def _written(self, write: Callable[[], Awaitable[T]]) -> T:
         """Else it would happen again."""

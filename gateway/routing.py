@@ -42,9 +42,13 @@ def session_key(agent: str, context: MessageContext) -> str:
 
     Different conversations never share a key, whatever their ids hold.
     """
-    parts = ["agent", agent, context.channel, context.account, context.chat.id]
-    if context.chat.thread is not None:
-        parts += ["thread", context.chat.thread]
+    thread = () if context.chat.thread is None else ("thread", context.chat.thread)
+    return chat_session(agent, context.channel, context.account, context.chat.id, *thread)
+
+
+def chat_session(agent: str, *place: str) -> str:
+    """The same by channel, account and chat, and `thread` and its id where there is one."""
+    parts = ["agent", agent, *place]
     return ":".join(part.replace("%", "%25").replace(":", "%3A") for part in parts)
 
 

@@ -1,8 +1,8 @@
 """`serve`: the gateway behind uvicorn, and what signals mean.
 
 The first SIGTERM or SIGINT turns readiness red at once and lets running turns come to a step border; only then the port
-closes: until that moment deliveries are still stored, for the next start. A second signal exits hard. A graceful stop
-exits with 0.
+closes: until that moment deliveries are still stored, for the next start. A second signal, a second later, exits hard.
+A graceful stop exits with 0.
 """
 
 import asyncio
@@ -10,15 +10,19 @@ import contextlib
 import os
 import signal
 import socket
+import time
 from collections.abc import Iterator
 
 import uvicorn
 
 from gateway.gateway import Gateway
 
+SAME_SIGNAL_SECONDS = 1.0
+"""A supervisor that signals `make` and us means it once."""
+
 
 class AddressInUse(Exception):
-    """The address cannot be listened on. Choose another: `server.port` in the config, or `--port`."""
+    """Choose another: `server.port` (CLAWGATE_PORT with the shipped config), or `serve --port`."""
 
 
 class Server(uvicorn.Server):
@@ -55,9 +59,15 @@ async def serve(gateway: Gateway, listener: socket.socket) -> None:
     server = Server(config)
     stopping = asyncio.Event()
 
+    signalled_at = 0.0
+
     def on_signal() -> None:
+        nonlocal signalled_at
         if stopping.is_set():
-            os._exit(1)
+            if time.monotonic() - signalled_at > SAME_SIGNAL_SECONDS:
+                os._exit(1)
+            return
+        signalled_at = time.monotonic()
         stopping.set()
 
     for number in (signal.SIGTERM, signal.SIGINT):

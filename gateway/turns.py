@@ -14,7 +14,8 @@ from agents.events import Emit
 from agents.messages import UserMessage, message_json
 from agents.runner import AgentRunner
 from agents.turn import Surface, Turn
-from channels.channel import Channel
+from channels.channel import Channel, Live
+from gateway.attachments import Attachments
 from gateway.ending import Ending, ending_of
 from gateway.inbound import Inbound, inbound_json
 from gateway.journal import TurnJournal, entry
@@ -25,6 +26,7 @@ from gateway.queue import Queue, Queues
 from gateway.routing import is_aside, main_session
 from gateway.store.store import Entry, Fenced, Lease, Part, Store, StoreUnavailable, Waiting, Work
 from gateway.transcript import turns_of
+from gateway.watch import Watch
 
 ATTEMPTS_MAX = 3
 """A message whose turn has brought its process down this often is closed with an apology."""
@@ -45,6 +47,7 @@ class TurnService:
         runners: Mapping[str, AgentRunner],
         channels: Mapping[tuple[str, str], Channel],
         queues: Queues,
+        attachments: Attachments,
         reply_parts_max: int,
         pending_max: int,
         draining: Callable[[], bool],
@@ -57,6 +60,7 @@ class TurnService:
         self._runners = runners
         self._channels = channels
         self._queues = queues
+        self._attachments = attachments
         self._reply_parts_max = reply_parts_max
         self._pending_max = pending_max
         self._draining = draining
@@ -85,18 +89,30 @@ class TurnService:
         batch = work.waiting[:1] if is_aside(lease.sid) else self._batch(queue, work)
         message = batch[-1]
         inbound = inbound_json.validate_json(message.body)
-        with structlog.contextvars.bound_contextvars(turn=message.turn, session=lease.sid, agent=inbound.agent):
+        with (
+            structlog.contextvars.bound_contextvars(turn=message.turn, session=lease.sid, agent=inbound.agent),
+            self._watch(lease, inbound) as watch,
+        ):
             began = self._now()
             log.info("turn_started", attempt=message.attempts + 1, resumed=bool(work.so_far), messages=len(batch))
             try:
-                ending = await self._ending(lease, work, batch, inbound, queue)
+                ending = await self._ending(lease, work, batch, inbound, queue, watch.tell)
             except (Fenced, Drained, Stopped, StoreUnavailable):
                 raise
             except Exception as error:  # the worker's edge: our own fault becomes a sentence to the user
                 log.error("turn_failed", exc_info=error)
                 text = sentences.internal_error(inbound.context.text)
                 ending = Ending(outcome="failed", reason="internal", text=text, dead=True)
-            return await self._finish(lease, message.turn, inbound, ending, began)
+            parts = await self._finish(lease, message.turn, inbound, ending, began)
+            watch.outcome = ending.outcome
+            return parts
+
+    def _watch(self, lease: Lease, inbound: Inbound) -> Watch:
+        """Who is shown the turn while it runs: people, where the channel can."""
+        channel = (
+            None if is_aside(lease.sid) else self._channels.get((inbound.context.channel, inbound.context.account))
+        )
+        return Watch(channel if isinstance(channel, Live) else None, inbound.context, self._emit)
 
     def _batch(self, queue: Queue, work: Work) -> Sequence[Waiting]:
         """The messages of the next turn; the parts of one thing stay together in every mode."""
@@ -124,7 +140,7 @@ class TurnService:
         return work.waiting[0] if work is not None and work.so_far else None
 
     async def _ending(
-        self, lease: Lease, work: Work, batch: Sequence[Waiting], inbound: Inbound, queue: Queue
+        self, lease: Lease, work: Work, batch: Sequence[Waiting], inbound: Inbound, queue: Queue, emit: Emit
     ) -> Ending:
         context, message = inbound.context, batch[-1]
         if is_aside(lease.sid):
@@ -138,7 +154,7 @@ class TurnService:
         late = queue.lateness(context, message.at, self._now())
         if late is not None and queue.stale == "drop":
             return Ending(outcome="stale", reason=f"{late:.0f} s late", text=None)
-        ending = await self._answer(lease, work, batch, inbound, channel, runner, queue)
+        ending = await self._answer(lease, work, batch, inbound, channel, runner, queue, emit)
         if late is not None and queue.stale == "label" and ending.text is not None:
             return replace(ending, text=f"{sentences.late(late, context.text)}\n\n{ending.text}")
         return ending
@@ -152,6 +168,7 @@ class TurnService:
         channel: Channel,
         runner: AgentRunner,
         queue: Queue,
+        emit: Emit,
     ) -> Ending:
         turn_number, context = batch[-1].turn, inbound.context
         journal = TurnJournal(
@@ -167,7 +184,8 @@ class TurnService:
             earlier = [inbound_json.validate_json(message.body).context for message in batch[:-1]]
             contexts = [await channel.enrich(said) for said in (*earlier, context)]
             context = contexts[-1]
-            told = [runner.user_message(*contexts)]
+            came = [await self._attachments.receive(runner, channel, said) for said in contexts]
+            told = [runner.user_message(*contexts, received=came)]
             await journal.begin(told[0], joined=[message.turn for message in batch[:-1]])
         user, *journaled = told
         if not isinstance(user, UserMessage):
@@ -185,12 +203,17 @@ class TurnService:
             so_far=journaled,
             interrupted=bool(work.so_far) and work.so_far[-1].kind != "drained",
         )
-        answer = await runner.run(turn, journal=journal, emit=self._emit)
-        return replace(ending_of(answer.outcome, context.text), spent=answer.spent)
+        answer = await runner.run(turn, journal=journal, emit=emit)
+        ending = ending_of(answer.outcome, context.text)
+        if ending.media and ending.text is not None:
+            files, note = await self._attachments.send(runner, channel, ending.media, context.text)
+            ending = replace(ending, text=f"{ending.text}\n\n{note}".strip() if note else ending.text, files=files)
+        return replace(ending, spent=answer.spent)
 
     def _teller(self, runner: AgentRunner, channel: Channel) -> Callable[[Waiting], Awaitable[UserMessage]]:
         async def tell(message: Waiting) -> UserMessage:
-            return runner.user_message(await channel.enrich(inbound_json.validate_json(message.body).context))
+            context = await channel.enrich(inbound_json.validate_json(message.body).context)
+            return runner.user_message(context, received=[await self._attachments.receive(runner, channel, context)])
 
         return tell
 
@@ -221,7 +244,7 @@ class TurnService:
         if inbound.replays:
             purpose = f"{purpose} {inbound.replays}"
         once = channel is not None and channel.capabilities.quotes_once
-        parts = reply_parts(inbound.context, texts, purpose=purpose, quotes_once=once)
+        parts = reply_parts(inbound.context, texts, files=ending.files, purpose=purpose, quotes_once=once)
         queued = await self._store.finish(lease, entries, parts, at=self._now(), dead=ending.dead)
         seconds = self._now() - began
         self._metrics.turn(inbound.agent, ending.outcome, seconds)

@@ -4,8 +4,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.postgres import PostgresServer, postgres_server
+
+settings.register_profile("clawgate", deadline=None)  # nothing is timed in a test: a busy machine is no mistake
+settings.load_profile("clawgate")
 
 
 @pytest.fixture(scope="session")

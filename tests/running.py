@@ -17,6 +17,7 @@ from agents.providers.anthropic.emulator import AnthropicEmulator
 from agents.providers.emulation.server import Script
 from channels.feishu.emulator import FeishuEmulator
 from gateway.config.load import load
+from gateway.config.root import Config
 from gateway.gateway import Gateway
 from gateway.loopback import serve_on_loopback
 from gateway.store.opening import open_store
@@ -136,6 +137,7 @@ async def running(
     feishu: str = FEISHU,
     providers: str = "",
     more: str = "",
+    root: type[Config] = Config,
 ) -> AsyncIterator[Running]:
     """A gateway in `folder`; with the same folder again it finds what it left there."""
     emulator = emulator or feishu_emulator()
@@ -152,7 +154,7 @@ async def running(
             more=more,
         )
         config.write_text(text, encoding="utf-8")
-        loaded = load(config, SECRETS).config
+        loaded = load(config, SECRETS, root=root).config
         gateway = Gateway(loaded, SECRETS, store=open_store(loaded.database), emit=events.append)
         await gateway.start()
         try:

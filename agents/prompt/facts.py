@@ -26,8 +26,8 @@ class PromptFacts:
     """Name and text, as `WorkspaceFiles.read` gives them."""
     channel: str
     capabilities: tuple[str, ...]
-    directives: bool
-    """Whether the channel acts on MEDIA: lines and reply tags."""
+    directives: tuple[str, ...]
+    """What the channel acts upon in an answer: `media`, `voice`, `reply`."""
     chat_kind: ChatKind
     session: str
     thinking: str = "off"

@@ -37,13 +37,16 @@ def metadata_blocks(*contexts: MessageContext) -> str:
     return "\n\n".join((_trusted(contexts[-1]), *(block for context in contexts for block in _untrusted(context))))
 
 
-def body(context: MessageContext, message_chars: int) -> str:
-    """The id line, then `NAME: text`. Of the text at most `message_chars` characters, then a note of what was cut."""
+def body(context: MessageContext, message_chars: int, note: str = "") -> str:
+    """The id line, then `NAME: text`. Of the text at most `message_chars` characters, then a note of what was cut, and
+    the gateway's own `note` on what came with it."""
     text = context.text[:message_chars]
     name = speaker(capped(_name(context.sender), NAME_CHARS_MAX)) or speaker(context.sender.id) or "unknown"
     said = harmless(f"{name}: {harmless(text) if text.strip() else _wordless(context.attachments)}")
     if len(context.text) > message_chars:
         said += f"\n(The gateway cut this message here: {len(context.text) - message_chars:,} more characters.)"
+    if note:
+        said += f"\n{note}"
     return f"[message_id: {_tag(context.message_id)}]\n{said}"
 
 

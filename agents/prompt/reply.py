@@ -16,6 +16,7 @@ _MEDIA = re.compile(r"[ \t]*MEDIA:(?:\S.*|[ \t]+\S+[ \t]*)")
 _TAG = re.compile(
     r"\[\[[ \t]*(?:audio_as_voice|reply_to_current|reply_to[ \t]*:[^\[\]\n]*)[ \t]*\]\][ \t]?", re.IGNORECASE
 )
+_LENGTHS = range(len(SILENT) - 1, 0, -1)
 _CODE_SPAN = re.compile(r"(`+)(?!`).*?(?<!`)\1(?!`)")
 
 
@@ -25,19 +26,29 @@ def visible(text: str) -> str | None:
     return None if SILENT in text and _says_nothing(shown) else shown
 
 
+def draft(text: str) -> str:
+    """What may be shown of an answer that is still growing: the end of its last line waits while it may become a
+    directive, and the whole while it may become a chosen silence."""
+    head, newline, last = text.rpartition("\n")
+    last = _without_beginnings(last)
+    if (start := _without_token(last).strip()) and "MEDIA:".startswith(start[:6]):
+        last = ""
+    shown = visible(head + newline + last) or ""
+    return "" if _says_nothing(shown) else shown
+
+
+def media(text: str) -> list[str]:
+    """The files that the answer names to be attached: paths or addresses, in order, each once."""
+    found = [line.strip().removeprefix("MEDIA:").strip() for line in _open_lines(text) if _MEDIA.fullmatch(line)]
+    return list(dict.fromkeys(found))
+
+
 def _sent_lines(text: str) -> Iterator[str]:
     """Line by line, outside code fences without directives, everywhere without the token; no gaps where lines fell out."""
-    fence = ""
     fell_out = blank = False
-    for line in text.split("\n"):
+    for line, is_open in _fenced(text):
         kept = _without_token(line)
-        opening = _FENCE.fullmatch(line)
-        if fence:
-            if opening and opening[1].startswith(fence) and not opening[2].strip():
-                fence = ""
-        elif opening and not ("`" in opening[1] and "`" in opening[2]):
-            fence = opening[1]
-        else:
+        if is_open:
             kept = "" if _MEDIA.fullmatch(kept) else _without_tags(kept)
         if kept != line:
             kept = kept.rstrip() if line[:1].isspace() else kept.strip()
@@ -50,9 +61,40 @@ def _sent_lines(text: str) -> Iterator[str]:
         yield kept
 
 
+def _open_lines(text: str) -> Iterator[str]:
+    return (_without_token(line) for line, is_open in _fenced(text) if is_open)
+
+
+def _fenced(text: str) -> Iterator[tuple[str, bool]]:
+    """Each line, and whether it stands outside of code fences."""
+    fence = ""
+    for line in text.split("\n"):
+        opening = _FENCE.fullmatch(line)
+        if fence:
+            if opening and opening[1].startswith(fence) and not opening[2].strip():
+                fence = ""
+            yield line, False
+        elif opening and not ("`" in opening[1] and "`" in opening[2]):
+            fence = opening[1]
+            yield line, False
+        else:
+            yield line, True
+
+
 def _without_token(line: str) -> str:
     while SILENT in line:  # taking one out may put another together
         line = line.replace(SILENT, "")
+    return line
+
+
+def _without_beginnings(line: str) -> str:
+    """Without what may yet become the token or a tag."""
+    opened = line.rfind("[[")
+    if opened >= 0 and "]]" not in line[opened:]:
+        line = line[:opened]
+    line = line.removesuffix("[")
+    while not line.endswith(SILENT) and (begun := next((n for n in _LENGTHS if line.endswith(SILENT[:n])), 0)):
+        line = line[:-begun]
     return line
 
 

@@ -158,11 +158,16 @@ def output_directives(facts: PromptFacts) -> str | None:
     return _section(
         "Assistant Output Directives",
         "These are carried out and removed before your answer is sent:",
-        "- `MEDIA:<path-or-url>` on a line of its own, outside code fences: attach that file.",
-        "- `[[audio_as_voice]]`: send the attached audio as a voice message.",
-        "- `[[reply_to_current]]` or `[[reply_to:<id>]]` first in the text: reply to the current message, or to the one "
-        "with that id.",
+        *(line for directive, line in _DIRECTIVES.items() if directive in facts.directives),
     )
+
+
+_DIRECTIVES = {
+    "media": "- `MEDIA:<path-or-url>` on a line of its own, outside code fences: attach that file.",
+    "voice": "- `[[audio_as_voice]]`: send the attached audio as a voice message.",
+    "reply": "- `[[reply_to_current]]` or `[[reply_to:<id>]]` first in the text: reply to the current message, or to the "
+    "one with that id.",
+}
 
 
 def silent_replies(facts: PromptFacts) -> str | None:

@@ -30,6 +30,8 @@ IMPLIED: dict[str, Api] = {
 
 Price = Annotated[float, Field(ge=0)]
 
+NOT_A_KEY = "an API key has only plain ASCII characters; was a placeholder left in?"
+
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile(r"[\x20-\x7e]*")
 
@@ -76,7 +78,9 @@ class ProviderConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_
     """One model provider."""
 
     api_key: SecretStr = SecretStr("")
-    """The key, best as `${NAME}` or `${file:path}`. While it is empty, a provider that needs one answers nothing."""
+    """The key, best as `${NAME}` or `${file:path}`. Where neither this nor `apiKeys` is written, a well-known provider
+    takes its usual variable, such as ANTHROPIC_API_KEY (docs/providers.md); where this is empty, there is none. A
+    provider that needs a key answers nothing without."""
     api_keys: tuple[SecretStr, ...] = ()
     """Further keys: chats are spread over all of them, and one that is refused rests while the others work."""
     api: Api | None = None
@@ -109,8 +113,8 @@ class ProviderConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_
     @classmethod
     def _keys_can_be_sent(cls, value: SecretStr | tuple[SecretStr, ...]) -> SecretStr | tuple[SecretStr, ...]:
         for key in value if isinstance(value, tuple) else (value,):
-            if not _HEADER_VALUE.fullmatch(key.get_secret_value().strip()):
-                raise ValueError("an API key has only plain ASCII characters; was a placeholder left in?")
+            if not can_be_sent(key.get_secret_value()):
+                raise ValueError(NOT_A_KEY)
         return value
 
     @field_validator("api", mode="before")
@@ -148,6 +152,11 @@ class ProviderConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_
             if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(text):
                 raise ValueError(f"header {name!r} cannot be sent: names and values are plain ASCII on one line")
         return value
+
+
+def can_be_sent(key: str) -> bool:
+    """Whether it fits into a header, as every vendor wants it."""
+    return bool(_HEADER_VALUE.fullmatch(key.strip()))
 
 
 def api_of(name: str, config: ProviderConfig) -> Api:

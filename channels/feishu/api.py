@@ -7,14 +7,15 @@ stale; repeating is the outbox's business.
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
 
 import httpx
 import orjson
 import structlog
 
 from channels.channel import DeliveryError, Refused, Unreachable
+from channels.download import Download, download
 from channels.feishu.config import FeishuAccount
 from channels.feishu.errors import TOKEN_CODES, delivery_error
 
@@ -22,6 +23,7 @@ TOKEN_PATH = "/open-apis/auth/v3/tenant_access_token/internal"
 RENEW_SECONDS = 600.0
 """A token is renewed this long before it ends: within its last half hour Feishu hands out the next one."""
 
+T = TypeVar("T")
 log = structlog.get_logger()
 
 
@@ -55,6 +57,10 @@ class FeishuApi:
         """The whole answer. Raises CodeError or DeliveryError."""
         return await self._call("POST", path, params=params, body=body)
 
+    async def download(self, path: str, params: Mapping[str, str], *, bytes_max: int) -> Download:
+        """The bytes at a path. Raises CodeError or DeliveryError."""
+        return await self._with_token(lambda token: self._download(path, params, token, bytes_max))
+
     async def close(self) -> None:
         if self._fetching is not None:
             self._fetching.cancel()
@@ -70,15 +76,19 @@ class FeishuApi:
         body: Mapping[str, Any] | None = None,
         timeout_seconds: float | None = None,
     ) -> dict[str, Any]:
+        return await self._with_token(lambda token: self._request(method, path, token, params, body, timeout_seconds))
+
+    async def _with_token(self, ask: Callable[[str], Awaitable[T]]) -> T:
+        """The answer to what is asked, with another token where the first was stale."""
         token = await self._current_token()
         try:
-            return await self._request(method, path, token, params, body, timeout_seconds)
+            return await ask(token)
         except CodeError as error:
             if error.code not in TOKEN_CODES:
                 raise
         if self._token == token:
             self._token = ""
-        return await self._request(method, path, await self._current_token(), params, body, timeout_seconds)
+        return await ask(await self._current_token())
 
     async def _current_token(self) -> str:
         if self._token and self._clock() < self._token_ends - RENEW_SECONDS:
@@ -132,6 +142,15 @@ class FeishuApi:
             reason = f"Feishu cannot be reached ({type(error).__name__})"
             raise Unreachable(reason, maybe_arrived=arrived) from error
         return _answer(response, path)
+
+    async def _download(self, path: str, params: Mapping[str, str], token: str, bytes_max: int) -> Download:
+        headers = {"authorization": f"Bearer {token}"}
+        got = await download(self._http(), path, params=params, headers=headers, bytes_max=bytes_max)
+        is_json = got.headers.get("content-type", "").startswith("application/json")
+        if got.status != 200 or (is_json and "content-disposition" not in got.headers):
+            _answer(httpx.Response(got.status, headers=got.headers, content=got.data), path)
+            raise Unreachable(f"Feishu answers a download with what is no file (HTTP {got.status})")
+        return got
 
     def _http(self) -> httpx.AsyncClient:
         if self._client is None:

@@ -25,14 +25,14 @@ from channels.channel import (
     Unreachable,
     WebhookRequest,
 )
-from channels.feishu import signature
+from channels.feishu import files, signature
 from channels.feishu.api import CodeError, FeishuApi
 from channels.feishu.config import FeishuAccount
 from channels.feishu.errors import AUDIT_CODES, BAD_CONTENT_CODES, NO_THREAD_CODES, WITHDRAWN_CODES
 from channels.feishu.events import receipt
 from channels.feishu.people import People
 from channels.feishu.split import split
-from channels.message import MessageContext, Outbound
+from channels.message import Attachment, File, MessageContext, Outbound
 from channels.pace import Pace
 from channels.queue import QueueConfig
 
@@ -49,7 +49,7 @@ _MESSAGES = "/open-apis/im/v1/messages"
 
 
 class FeishuChannel:
-    """`channels.channel.Channel` for one account."""
+    """`channels.channel.Channel` and `Fetching` for one account."""
 
     name = "feishu"
     capabilities = Capabilities(names=("markdown", "threads"), repeat_seconds=REPEAT_SECONDS)
@@ -147,6 +147,10 @@ class FeishuChannel:
                 if error.code not in tolerated:
                     raise error.error from error
         raise AssertionError("the last form tolerates nothing")
+
+    async def fetch(self, attachment: Attachment, *, bytes_max: int) -> File:
+        """Raises DeliveryError."""
+        return await files.fetch(self._api, attachment, bytes_max=bytes_max)
 
     async def close(self) -> None:
         if self._learning is not None:

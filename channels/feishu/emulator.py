@@ -9,6 +9,7 @@ import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import quote
 
 import orjson
 from starlette.applications import Starlette
@@ -16,7 +17,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from channels.feishu.emulator_events import EventSource, Known
+from channels.feishu.emulator_events import Known
+from channels.feishu.emulator_resources import ResourceSource
 from channels.feishu.emulator_rules import Refusal, check_content, check_fields, check_uuid
 
 TOKEN_SECONDS = 7_200
@@ -61,7 +63,7 @@ class Asked:
 
 
 @dataclass(kw_only=True)
-class FeishuEmulator(EventSource):
+class FeishuEmulator(ResourceSource):
     """One emulated app. `app` is the ASGI app of the platform's API; `messages` is the ledger of what was sent."""
 
     app_secret: str
@@ -88,6 +90,7 @@ class FeishuEmulator(EventSource):
                 Route("/open-apis/im/v1/chats/{chat_id}", self._guarded(self._chat), methods=["GET"]),
                 Route("/open-apis/im/v1/messages/{message_id}", self._guarded(self._message), methods=["GET"]),
                 Route("/open-apis/im/v1/messages/{message_id}/reply", self._guarded(self._reply), methods=["POST"]),
+                Route("/open-apis/im/v1/messages/{message_id}/resources/{file_key}", self._guarded(self._resource)),
                 Route("/open-apis/im/v1/messages", self._guarded(self._send), methods=["POST"]),
             ]
         )
@@ -213,6 +216,13 @@ class FeishuEmulator(EventSource):
         sender = {"id": found.sender, "id_type": "open_id", "sender_type": "user"}
         item = {"message_id": message_id, "msg_type": found.msg_type, "chat_id": found.chat_id, "sender": sender}
         return _data({"items": [item | {"deleted": found.recalled, "body": {"content": found.content}}]})
+
+    async def _resource(self, request: Request) -> Response:
+        """The bytes as they are; only errors are JSON."""
+        check_fields(dict(request.query_params), required={"type"}, optional=set())
+        found = self.resource(**request.path_params, wanted=request.query_params["type"])
+        headers = {"content-disposition": f"attachment; filename*=UTF-8''{quote(found.name, safe='')}"}
+        return Response(found.data, media_type=found.media_type, headers=headers)
 
     async def _send(self, request: Request) -> Response:
         body = orjson.loads(await request.body())

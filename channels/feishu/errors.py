@@ -18,7 +18,11 @@ AUDIT_CODES = frozenset({230022, 230028})
 """The text did not pass an audit: the person is told so, instead of hearing nothing."""
 RATE_CODES = frozenset({99991400, 230020, 11232, 11233, 11247})
 BUSY_CODES = frozenset({230049, 1, 1000040343})
-GONE_CODES = frozenset({230002, 230013, 230018, 230019, 230029, 230050, 230053, 230111, 232009, 99992354})
+GONE_CODES = frozenset(
+    {230002, 230013, 230018, 230019, 230029, 230050, 230053, 230111, 232009, 99992354, 234004, 234040}
+)
+
+TOO_LARGE_CODES = frozenset({234006, 234037})
 
 _HINTS = {
     99991672: "the app lacks a permission (scope); add it in the developer console and publish a version",
@@ -30,6 +34,10 @@ _HINTS = {
     230025: "the text is too long",
     230027: "the app may not send there",
     230035: "the app may not send there",
+    234002: "the app may not read this file; is the scope im:message:readonly there, and a version published?",
+    234009: "the app may not read this file; is the scope im:message:readonly there, and a version published?",
+    234038: "the chat is in restricted mode: its files cannot be fetched",
+    234043: "what comes in cards, stickers and forwarded bundles cannot be fetched",
     10003: "the app id or secret is malformed",
     10014: "the app id does not exist there, or the secret is wrong; is baseUrl right for this app?",
 }

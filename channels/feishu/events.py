@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from channels.channel import Answered, Arrived, Ignored, NotReady, Receipt, Rejected
-from channels.feishu import content
+from channels.feishu import content, files
 from channels.message import Chat, MessageContext, Quote, Sender
 
 MESSAGE = "im.message.receive_v1"
@@ -88,7 +88,7 @@ def _message(
         message_id=message_id,
         sender=Sender(id=sender_id, is_bot=sender.get("sender_type", "user") != "user"),
         text=said.text,
-        attachments=said.attachments,
+        attachments=files.of_message(message_id, said.attachments),
         sent_at=_moment(message.get("create_time")) or _moment(header.get("create_time")) or now,
         mentioned=mentioned,
         reply_to=Quote(message_id=parent) if parent else None,

@@ -1,4 +1,4 @@
-"""Telegram's Bot API, as far as we need it: one call, and what its answer means.
+"""Telegram's Bot API, as far as we need it: one call, what its answer means, and the download of a file.
 
 The token is part of every address, so it is put in where nothing else looks any more, behind the HTTP client: neither
 its log lines nor its exceptions can hold it. Nothing is repeated here; repeating is the outbox's business.
@@ -13,7 +13,8 @@ import httpx
 import orjson
 import structlog
 
-from channels.channel import Refused, Unreachable
+from channels.channel import RateLimited, Refused, Unreachable
+from channels.download import download
 from channels.telegram.config import TelegramAccount
 from channels.telegram.errors import MethodError
 from channels.telegram.wire import loads
@@ -22,6 +23,7 @@ NEVER_LEFT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx
 CONNECT_SECONDS_MAX = 10.0
 """Less than the whole: what failed before it left must be told from what may have arrived."""
 HIDDEN = b"***"
+FILES = "/file/"
 
 log = structlog.get_logger()
 
@@ -50,6 +52,19 @@ class TelegramApi:
             raise Unreachable(reason, maybe_arrived=arrived) from error
         return self._result(response, method)
 
+    async def download(self, path: str, *, bytes_max: int) -> bytes:
+        """The file at a path that `getFile` gave. Raises DeliveryError."""
+        got = await download(self._http(), FILES + path, bytes_max=bytes_max)
+        if got.status == 200:
+            return got.data
+        code = str(got.status)
+        log.info("telegram_file_refused", status=got.status)
+        if got.status == 429:
+            raise RateLimited("Telegram asks to slow down", code=code)
+        if got.status == 404 or got.status >= 500:  # a path holds for an hour; asked again, it is another
+            raise Unreachable(f"Telegram does not hand out the file (HTTP {code})", code=code)
+        raise Refused(f"Telegram refuses the file (HTTP {code})", code=code)
+
     async def renew(self) -> None:
         """Begin anew with other connections: one may look alive and be dead."""
         client, self._client = self._client, None
@@ -64,7 +79,7 @@ class TelegramApi:
             root, token = self._account.api_root.rstrip("/"), self._account.bot_token.get_secret_value().strip()
             self._client = httpx.AsyncClient(
                 base_url=root,
-                transport=_WithToken(token, proxy=_proxy(root)),
+                transport=_WithToken(token, root=httpx.URL(root).raw_path.decode().rstrip("/"), proxy=_proxy(root)),
                 headers={"content-type": "application/json"},
                 follow_redirects=False,
             )
@@ -92,17 +107,21 @@ class TelegramApi:
 
 
 class _WithToken(httpx.AsyncBaseTransport):
-    """The last step before the wire: `/sendMessage` becomes `/bot<token>/sendMessage`."""
+    """The last step before the wire: `/sendMessage` becomes `/bot<token>/sendMessage`, and `/file/photos/1.jpg`
+    `/file/bot<token>/photos/1.jpg`."""
 
-    def __init__(self, token: str, *, proxy: str | None) -> None:
+    def __init__(self, token: str, *, root: str, proxy: str | None) -> None:
         self._token = token
+        self._root = root
         self._inner = httpx.AsyncHTTPTransport(proxy=proxy)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        root, _, method = request.url.raw_path.decode().rpartition("/")
+        path = request.url.raw_path.decode().removeprefix(self._root)
+        file = path.removeprefix(FILES) if path.startswith(FILES) else None
+        path = f"/bot{self._token}{path}" if file is None else f"{FILES}bot{self._token}/{file}"
         addressed = httpx.Request(
             request.method,
-            request.url.copy_with(raw_path=f"{root}/bot{self._token}/{method}".encode()),
+            request.url.copy_with(raw_path=f"{self._root}{path}".encode()),
             headers=request.headers,
             stream=request.stream,
             extensions=request.extensions,

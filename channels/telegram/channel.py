@@ -19,15 +19,17 @@ from channels.channel import (
     Capabilities,
     Command,
     Ignored,
+    Progress,
     RateLimited,
     Receipt,
     Rejected,
     Unreachable,
     WebhookRequest,
 )
-from channels.message import MessageContext, Outbound
+from channels.message import Attachment, File, MessageContext, Outbound
 from channels.queue import QueueConfig
-from channels.telegram import updates
+from channels.telegram import files, updates
+from channels.telegram.activity import Activity
 from channels.telegram.api import TelegramApi
 from channels.telegram.config import TelegramAccount
 from channels.telegram.connection import Connection
@@ -35,6 +37,7 @@ from channels.telegram.content import Me
 from channels.telegram.errors import MethodError
 from channels.telegram.pacing import TelegramPace, is_group
 from channels.telegram.polling import Deliver
+from channels.telegram.presses import Presses
 from channels.telegram.render import rendered
 from channels.telegram.split import split
 from channels.telegram.timing import Timing
@@ -50,7 +53,7 @@ log = structlog.get_logger()
 
 
 class TelegramChannel:
-    """`channels.channel.Channel` and `Connected` for one account."""
+    """`channels.channel.Channel`, `Connected`, `Fetching` and `Live` for one account."""
 
     name = "telegram"
     capabilities = Capabilities(names=("markdown", "threads"), quotes_once=True)
@@ -61,11 +64,13 @@ class TelegramChannel:
         self._timing = timing or Timing()
         self._api = TelegramApi(config)
         self._pace = TelegramPace(per_second=config.sends_per_second)
+        self._presses = Presses(self._api, account=account)
         bot_id = config.bot_token.get_secret_value().strip().partition(":")[0]
         self._me = Me(id=int(bot_id) if bot_id.isdecimal() else 0)
         self._learning: asyncio.Task[None] | None = None
         self._migrated: dict[str, str] = {}
-        """Groups that have become supergroups, as far as a send has found out."""
+        """Groups that have become supergroups, as far as an update has said or a send has found out."""
+        self._activity = Activity(self._api, account=account, migrated=self._migrated, timing=self._timing)
 
     @property
     def access(self) -> AccessConfig:
@@ -106,7 +111,9 @@ class TelegramChannel:
             read=lambda update: self._read(update, datetime.now(UTC)),
             timing=self._timing,
         )
-        await connection.run(public_url=public_url, commands=commands, deliver=deliver)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._presses.run())
+            tasks.create_task(connection.run(public_url=public_url, commands=commands, deliver=deliver))
 
     async def learn_identity(self, timeout_seconds: float) -> None:
         """The bot's own name, single-flight. Raises DeliveryError."""
@@ -136,15 +143,37 @@ class TelegramChannel:
             return await self._send(part, chat)
         except RateLimited as error:
             self._pace.slow(chat, error.retry_after_seconds)
+            self._activity.rest(error.retry_after_seconds)
             raise
 
+    async def fetch(self, attachment: Attachment, *, bytes_max: int) -> File:
+        """Raises DeliveryError."""
+        return await files.fetch(self._api, attachment, bytes_max=bytes_max)
+
+    def show(self, progress: Progress) -> None:
+        """Telegram shows that something is being written, and nothing of what."""
+        self._activity.show(progress)
+
     async def close(self) -> None:
+        await self._activity.close()
         if self._learning is not None:
             self._learning.cancel()
         await self._api.close()
 
     def _read(self, update: Mapping[str, Any], now: datetime) -> Receipt:
+        """What is to be done besides is noted for later: nothing here takes time or touches the network."""
+        self._presses.note(update)
+        if (moved := updates.migration(update)) is not None:
+            self._follow(*moved)
         return updates.receipt(update, account=self.account, me=self._me, now=now)
+
+    def _follow(self, before: str, after: str) -> None:
+        """What is still to be sent to the old group goes to the new one. Who may write there is the operator's word."""
+        if self._migrated.get(before) == after:
+            return
+        self._migrated[before] = after
+        fix = "put the new id in the place of the old in groupAllowFrom"
+        log.warning("telegram_group_migrated", account=self.account, before=before, after=after, fix=fix)
 
     async def _learn(self) -> None:
         try:
@@ -202,11 +231,7 @@ class TelegramChannel:
         if error.no_thread and "message_thread_id" in body and not is_group(str(body["chat_id"])):
             return _without(body, "message_thread_id")
         if error.migrated_to is not None and str(error.migrated_to) != str(body["chat_id"]):
-            self._migrated[part.target.chat] = str(error.migrated_to)
-            facts = {"account": self.account, "before": part.target.chat, "after": str(error.migrated_to)}
-            log.warning(
-                "telegram_group_migrated", fix="put the new id in the place of the old in groupAllowFrom", **facts
-            )
+            self._follow(part.target.chat, str(error.migrated_to))
             return _without(body, "reply_parameters", "message_thread_id") | {"chat_id": error.migrated_to}
         return None
 

@@ -142,7 +142,7 @@ class TelegramEmulator(Sending):
         headers: Mapping[str, str] | None = None,
         lose_answer: bool = False,
     ) -> None:
-        """Answer the next `times` calls of a method, or of any, with this, or lose the answer to them."""
+        """Answer the next `times` calls of a method, of "download" or of any with this, or lose the answer to them."""
         failure = Failure(
             method=method.lower(),
             times=times,
@@ -195,6 +195,8 @@ class TelegramEmulator(Sending):
     async def _download(self, request: Request) -> Response:
         try:
             self._check_token(request.path_params["token"])
+            if failure := self._failure("download"):
+                raise Refusal(failure.status, failure.description)
             content = self.files.download(request.path_params["path"])
             if content is None:
                 raise Refusal(404, "Not Found")

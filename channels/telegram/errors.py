@@ -36,6 +36,7 @@ _HINTS = {
     "chat_admin_required": "the bot must be an administrator there",
     "message text is empty": "nothing of the text would be seen",
     "message is too long": "the text is too long",
+    "wrong file_id": "the file is no longer there",
     "logged out": "the bot was logged out of this server for a move to another; is apiRoot right?",
 }
 _STATUS_HINTS = {
@@ -72,6 +73,10 @@ class MethodError(Exception):
     @property
     def no_thread(self) -> bool:
         return self._says(_NO_THREAD)
+
+    @property
+    def too_big(self) -> bool:
+        return self._says(("file is too big",))
 
     @property
     def shown(self) -> str:

@@ -3,11 +3,14 @@
 The words are for messages that say nothing else, so that no kind of message is met by silence.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from channels.message import Attachment, AttachmentKind
 from channels.telegram.wire import clean, mapping, mappings, number, text
+
+_MEDIA_TYPE = re.compile(r"[a-z0-9][a-z0-9.+-]{0,60}/[a-z0-9][a-z0-9.+-]{0,60}")
 
 
 def attachments(message: Mapping[str, Any]) -> tuple[Attachment, ...]:
@@ -18,7 +21,9 @@ def attachments(message: Mapping[str, Any]) -> tuple[Attachment, ...]:
         media = _media(message, key)
         if handle := text(media, "file_id"):
             name = clean(text(media, "file_name") or text(media, "title")).strip() or None
-            found.append(Attachment(kind=kind, key=clean(handle), name=name))
+            told = text(media, "mime_type")
+            media_type = told if _MEDIA_TYPE.fullmatch(told) else None
+            found.append(Attachment(kind=kind, key=clean(handle), name=name, type=media_type))
     return tuple(found)
 
 

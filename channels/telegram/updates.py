@@ -87,6 +87,16 @@ def receipt(update: Mapping[str, Any], *, account: str, me: Me, now: datetime) -
     return Arrived(context=context, dedupe=(f"update:{update_id}", f"message:{place.id}:{message_id}"))
 
 
+def migration(update: Mapping[str, Any]) -> tuple[str, str] | None:
+    """The old id of a group and that of the supergroup which it became. Two updates say so, in any order."""
+    message = mapping(update, _MESSAGE)
+    here = number(mapping(message, "chat"), "id")
+    after, before = (number(message, key) for key in _MIGRATED)
+    if here and after:
+        return str(here), str(after)
+    return (str(before), str(here)) if here and before else None
+
+
 def _kind(update: Mapping[str, Any]) -> str:
     """The one member besides `update_id`."""
     kind = next((key for key in update if key != "update_id"), "")

@@ -1,19 +1,31 @@
-"""Which channels there are: a new one is a folder and a record here.
+"""Which channels there are: a new one is a folder, a record and a field here.
 
-Each record says what the rest of the gateway needs to know of a channel's config; nothing else names a platform.
+Each record says what the rest of the gateway needs to know of a channel's config; nothing else names a platform. The
+records go with the section, so that whoever has read a config also has the channels that it may speak of.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel
+from pydantic.alias_generators import to_camel
 
 from channels.channel import Channel
 from channels.feishu import config as feishu
 from channels.feishu.channel import FeishuChannel
+from channels.feishu.config import FeishuConfig
 from channels.telegram import config as telegram
 from channels.telegram.channel import TelegramChannel
+from channels.telegram.config import TelegramConfig
+from channels.web import config as web
+from channels.web.admission import Admission
+from channels.web.archive import Archive
+from channels.web.channel import WebChannel
+from channels.web.config import WebConfig
 from gateway.config.problems import Key
-from gateway.config.root import ChannelsConfig
+from gateway.config.server import ServerConfig
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -21,20 +33,30 @@ class Kind:
     """`name` is its section in the config. An account is a model of that section's."""
 
     name: str
-    title: str
     accounts: Callable[[Any], Mapping[str, Any]]
     """The configured accounts of a section, by name."""
-    problems: Callable[[Any], Sequence[tuple[str, str]]]
-    warnings: Callable[[Any], Sequence[str]]
-    channel: Callable[[Any, str], Channel]
+    channel: Callable[[Any, str, "Ground"], Channel]
     keys: tuple[str, ...]
     """What must be set before an account is one."""
     bot: Callable[[Any], str]
     """Which bot an account is: no two may be the same."""
     bot_key: str
     bot_word: str
-    arrives: Callable[[Any, str, str], str]
-    """How its events arrive, for the report: of an account, its name, and the public address."""
+    arrives: Callable[[Any, str, ServerConfig], str]
+    """How its events arrive, for the report: of an account, its name, and the server."""
+    problems: Callable[[Any], Sequence[tuple[str, str]]] = lambda account: ()
+    """What must be mended in an account, as key and sentence."""
+    warnings: Callable[[Any], Sequence[str]] = lambda account: ()
+    """What works but deserves a look."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ground:
+    """What a channel may stand on besides its own config."""
+
+    server: ServerConfig
+    archive: Archive
+    now: Callable[[], float]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,49 +69,86 @@ class Account:
     key: Key
 
 
-def configured(channels: ChannelsConfig) -> Iterator[Account]:
+def configured(channels: "ChannelsConfig") -> Iterator[Account]:
     """Every account of every channel that is switched on."""
-    for kind in KINDS.values():
+    for kind in channels.kinds.values():
         section = getattr(channels, kind.name)
         if section is None:
             continue
         for name, config in kind.accounts(section).items():
-            beneath = section.accounts.get(name) == config
+            beneath = named_accounts(section).get(name) == config
             place: Key = ("channels", kind.name, "accounts", name) if beneath else ("channels", kind.name)
             yield Account(kind=kind, name=name, config=config, key=place)
 
 
-def account_names(channels: ChannelsConfig) -> dict[str, list[str]]:
+def account_names(channels: "ChannelsConfig") -> dict[str, list[str]]:
     """The channels there can be, and their accounts, whether in use or not."""
-    sections = {name: getattr(channels, name) for name in KINDS}
-    return {name: ["default", *(section.accounts if section else ())] for name, section in sections.items()}
+    sections = {name: getattr(channels, name) for name in channels.kinds}
+    return {name: ["default", *named_accounts(section)] for name, section in sections.items()}
 
 
-def _feishu_arrives(account: feishu.FeishuAccount, name: str, public_url: str) -> str:
+def named_accounts(section: Any) -> Mapping[str, Any]:
+    """What stands under `accounts`, where a section has that and is there."""
+    accounts: Mapping[str, Any] = getattr(section, "accounts", {})
+    return accounts
+
+
+def _feishu_arrives(account: feishu.FeishuAccount, name: str, server: ServerConfig) -> str:
+    public_url = server.public_url or "<publicUrl>"
     step = "enter it as the request URL in the developer console"
-    if public_url.startswith("<"):
+    if server.public_url is None:
         step = "set server.publicUrl to the address under which Feishu reaches this server"
     return f"app {account.app_id}, {account.mode} {public_url}/webhooks/feishu/{name} — {step}"
 
 
-def _telegram_arrives(account: telegram.TelegramAccount, name: str, public_url: str) -> str:
+def _telegram_arrives(account: telegram.TelegramAccount, name: str, server: ServerConfig) -> str:
+    public_url = server.public_url or "<publicUrl>"
     bot = f"bot {telegram.bot_of(account)}"
     if account.mode == "polling":
         return f"{bot}, polling"
     step = "Telegram is told of it at the start"
-    if public_url.startswith("<"):
+    if server.public_url is None:
         step = "set server.publicUrl, or mode: polling, which needs none"
     return f"{bot}, webhook {public_url}/webhooks/telegram/{name} — {step}"
 
 
+def _web_arrives(account: web.WebConfig, name: str, server: ServerConfig) -> str:
+    address = f"{server.public_url or server.address}/"
+    if server.is_open_here:
+        return address
+    if server.admin_token.get_secret_value():
+        return f"{address}, with the admin token"
+    return "closed, as the server can be reached from elsewhere — set server.adminToken (CLAWGATE_ADMIN_TOKEN)"
+
+
+def _web_channel(account: web.WebConfig, name: str, ground: Ground) -> WebChannel:
+    server = ground.server
+    admission = Admission(
+        token=server.admin_token.get_secret_value(),
+        open_here=server.is_open_here,
+        public_host=urlsplit(server.public_url).netloc if server.public_url else None,
+        now=ground.now,
+    )
+    return WebChannel(account, admission=admission, archive=ground.archive, now=ground.now)
+
+
 KINDS: dict[str, Kind] = {
+    "web": Kind(
+        name="web",
+        accounts=web.accounts,
+        channel=_web_channel,
+        keys=(),
+        bot=lambda account: "",
+        bot_key="enabled",
+        bot_word="page",
+        arrives=_web_arrives,
+    ),
     "feishu": Kind(
         name="feishu",
-        title="Feishu",
         accounts=feishu.accounts,
         problems=feishu.problems,
         warnings=feishu.warnings,
-        channel=FeishuChannel,
+        channel=lambda account, name, _: FeishuChannel(account, name),
         keys=("appId", "appSecret", "encryptKey"),
         bot=lambda account: str(account.app_id),
         bot_key="appId",
@@ -98,11 +157,10 @@ KINDS: dict[str, Kind] = {
     ),
     "telegram": Kind(
         name="telegram",
-        title="Telegram",
         accounts=telegram.accounts,
         problems=telegram.problems,
         warnings=telegram.warnings,
-        channel=TelegramChannel,
+        channel=lambda account, name, _: TelegramChannel(account, name),
         keys=("botToken",),
         bot=telegram.bot_of,
         bot_key="botToken",
@@ -110,3 +168,16 @@ KINDS: dict[str, Kind] = {
         arrives=_telegram_arrives,
     ),
 }
+
+
+class ChannelsConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+    """The chat platforms."""
+
+    kinds: ClassVar[Mapping[str, Kind]] = KINDS
+
+    feishu: FeishuConfig | None = None
+    """Feishu, or Lark: keys directly here are the account `default`, further bots stand under `accounts`."""
+    telegram: TelegramConfig | None = None
+    """Telegram: keys directly here are the account `default`, further bots stand under `accounts`."""
+    web: WebConfig | None = None
+    """The web chat at `/`, in a browser."""

@@ -9,9 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from agents.providers.config import IMPLIED, api_of
-from gateway.config.channels import KINDS, Account, account_names, configured
+from gateway.config.channels import Account, ChannelsConfig, account_names, configured, named_accounts
 from gateway.config.problems import Findings, Key, quoted, suggestion
-from gateway.config.root import ChannelsConfig
 from gateway.config.sections import Agent, Sections
 from tools.catalog import NAMES
 from tools.policy import allowed
@@ -127,10 +126,10 @@ def _accounts(channels: ChannelsConfig, findings: Findings) -> None:
     for account in found:
         for field, message in account.kind.problems(account.config):
             findings.add((*account.key, *_place(field)), message)
-    for kind in KINDS.values():
+    for kind in channels.kinds.values():
         _same_bots([account for account in found if account.kind is kind], findings)
         section = getattr(channels, kind.name)
-        if section is not None and "default" in section.accounts and kind.bot(section).strip():
+        if "default" in named_accounts(section) and kind.bot(section).strip():
             findings.add(
                 ("channels", kind.name, "accounts", "default"),
                 f"the keys directly under {kind.name} are the account default already — give this one another name",

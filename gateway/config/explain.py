@@ -12,7 +12,7 @@ from gateway.config.shape import known_keys
 
 _PATTERNS = {
     get_args(AgentId)[1].pattern: "expected lower-case letters, digits, - and _, at most 64, a letter or digit first",
-    get_args(ModelName)[1].pattern: "expected provider/model, such as anthropic/claude-sonnet-4-6",
+    get_args(ModelName)[1].pattern: "expected auto or provider/model, such as anthropic/claude-sonnet-4-6",
 }
 
 _EXPECTED = {

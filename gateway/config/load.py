@@ -7,13 +7,14 @@ leaves nothing behind. Watching the file for changes is not here.
 import shutil
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from gateway.config.checks import check
 from gateway.config.expand import expand
 from gateway.config.folders import check_folders
+from gateway.config.keys import Auto, settle
 from gateway.config.problems import ConfigErrors, Findings, Key, Position
 from gateway.config.root import Config
 from gateway.config.sections import Sections, read_sections
@@ -34,17 +35,27 @@ class AgentSkills:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Loaded:
-    """A config that can be run. `warnings` are lines for people; `names` has the environment names behind a value."""
+    """A config that can be run. `warnings` are lines for people; `names` has the environment names behind a value;
+    `variables` the providers whose key was taken from the environment unasked, each with the variable."""
 
     config: Config
     warnings: tuple[str, ...]
     file: Path
     skills: Mapping[str, AgentSkills]
     names: Mapping[Key, tuple[str, ...]]
+    auto: Auto
+    variables: Mapping[str, str]
+
+    def listening(self, host: str, port: int) -> "Loaded":
+        """The same, with what is really listened on: the command line may say otherwise, and port 0 takes a free one."""
+        server = self.config.server.model_copy(update={"host": host, "port": port})
+        return replace(self, config=self.config.model_copy(update={"server": server}))
 
 
-def load(path: Path, env: Mapping[str, str]) -> Loaded:
-    """The config in `path`, with `env` as the environment. Raises ConfigErrors with all problems of the file."""
+def load(path: Path, env: Mapping[str, str], *, root: type[Config] = Config) -> Loaded:
+    """The config in `path`, with `env` as the environment. Raises ConfigErrors with all problems of the file.
+
+    A `root` with other channels in its section `channels` reads and runs those."""
     findings = Findings(str(path))
     document = _read(path, findings)
     if document is None:
@@ -53,7 +64,11 @@ def load(path: Path, env: Mapping[str, str]) -> Loaded:
     folder = path.parent.resolve()  # of the link, where the file is one: mounted configs often are
     home = env.get("HOME", "")
     expanded = expand(document, folder, env, findings)
-    sections = read_sections(expanded.data, expanded.texts, folder, home, findings)
+    findings.named({key: names for key, names in expanded.names.items() if any(env.get(name) for name in names)})
+    settled = settle(
+        read_sections(expanded.data, expanded.texts, folder, home, findings, root), expanded.names, env, findings
+    )
+    sections = settled.sections
     catalog = _catalog(sections, env)
     skills = {agent.config.id: catalog.names(Path(agent.config.workspace_dir)) for agent in sections.agents}
     check(sections, skills, findings)
@@ -63,10 +78,12 @@ def load(path: Path, env: Mapping[str, str]) -> Loaded:
     config = sections.config()
     return Loaded(
         config=config,
-        warnings=(*expanded.warnings, *warnings(config, document.data, path, expanded.names)),
+        warnings=(*expanded.warnings, *warnings(config, document.data, path, settled.names, settled.auto)),
         file=path,
         skills=_skills(config, catalog),
-        names=expanded.names,
+        names=settled.names,
+        auto=settled.auto,
+        variables=settled.variables,
     )
 
 

@@ -71,10 +71,15 @@ class Findings:
         self._found: set[Problem] = set()
         self._broken: set[Key] = set()
         self._hidden: set[str] = set()
+        self._names: Mapping[Key, tuple[str, ...]] = {}
 
     def locate(self, marks: Mapping[Key, Mark]) -> None:
         """From now on keys can be named instead of positions."""
         self._marks = marks
+
+    def named(self, names: Mapping[Key, tuple[str, ...]]) -> None:
+        """The environment names that values came from: a mistake in one is not the file's."""
+        self._names = names
 
     def at(self, position: Position, key: Key, message: str) -> None:
         """A problem at this very place."""
@@ -93,6 +98,8 @@ class Findings:
         if there is None:
             self.at(Position(1, 1), key, message)
             return
+        if on == "value" and key in self._names:
+            message += f" (the value comes from {' and '.join(self._names[key])} in the environment)"
         mark = self._marks[there]
         self.at(mark.key if on == "key" and there == key and mark.key is not None else mark.value, key, message)
 

@@ -1,14 +1,15 @@
-"""What is configured, what is missing, and what to do next: the lines that start-up and `check` print.
+"""What is configured, what is missing, and what to do next: every fact of it, as `check` prints it.
 
-Plain text, in the order of the sections, without secrets. Written for somebody who has just typed `make run`.
+Plain text, in the order of the sections, without secrets. The few lines of it that start-up says are in `greeting`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from agents.config import AgentConfig
 from agents.providers.catalog import needs_key
-from gateway.config.channels import KINDS, Kind, configured
+from gateway.config.channels import Kind, configured
+from gateway.config.keys import DEMO
 from gateway.config.load import Loaded
 from gateway.config.problems import Key
 from gateway.config.root import Config
@@ -25,7 +26,7 @@ def report(loaded: Loaded) -> list[str]:
         *_providers(loaded),
         *(_agent(agent, loaded) for agent in loaded.config.agents.list),
         *_hidden_skills(loaded),
-        *_demo(loaded.config),
+        *_demo(loaded),
         *(f"warning: {warning}" for warning in loaded.warnings),
     ]
 
@@ -33,29 +34,30 @@ def report(loaded: Loaded) -> list[str]:
 def _server(config: Config) -> Iterator[str]:
     server = config.server
     public = server.public_url or "no publicUrl"
-    yield f"server: http://{_bracketed(server.host)}:{server.port}, {public}, database {_short(config.database.shown)}"
+    yield f"server: http://{bracketed(server.host)}:{server.port}, {public}, database {_short(config.database.shown)}"
 
 
 def _channels(loaded: Loaded) -> Iterator[str]:
     channels = loaded.config.channels
     found = list(configured(channels))
-    public_url = loaded.config.server.public_url or "<publicUrl>"
-    for kind in KINDS.values():
+    for kind in channels.kinds.values():
         section = getattr(channels, kind.name)
         if section is not None and not section.enabled:
             yield f"{kind.name}: switched off (channels.{kind.name}.enabled)"
             continue
         accounts = [account for account in found if account.kind is kind]
         for account in accounts:
-            yield f"{kind.name} {account.name}: {kind.arrives(account.config, account.name, public_url)}"
+            yield f"{kind.name} {account.name}: {kind.arrives(account.config, account.name, loaded.config.server)}"
         if not accounts:
-            step = _missing(kind, loaded)
+            step = missing(kind, loaded)
             yield f"{kind.name}: not configured — {step}; channels/{kind.name}/README.md shows where to find it"
 
 
-def _missing(kind: Kind, loaded: Loaded) -> str:
-    *others, last = kind.keys
-    keys = f"{', '.join(others)} and {last}" if others else last
+def missing(kind: Kind, loaded: Loaded) -> str:
+    """What to set before the channel has an account."""
+    if not kind.keys:
+        return f"add {kind.name}: {{}} under channels"
+    keys = enumerated(kind.keys, "and")
     if getattr(loaded.config.channels, kind.name) is None:
         return f"add {keys} under channels.{kind.name}"
     named = [name for key in kind.keys for name in loaded.names.get(("channels", kind.name, key), ())]
@@ -73,7 +75,8 @@ def _providers(loaded: Loaded) -> Iterator[str]:
             continue
         key: Key = ("providers", name, "apiKey")
         if provider.keys:
-            state = "key set" if len(provider.keys) == 1 else f"{len(provider.keys)} keys set"
+            origin = f" ({loaded.variables[name]})" if name in loaded.variables else ""
+            state = f"key set{origin}" if len(provider.keys) == 1 else f"{len(provider.keys)} keys set"
         elif needs_key(name, provider):
             state = f"no key — {advice(key, loaded.names)}"
         else:
@@ -86,8 +89,14 @@ def _providers(loaded: Loaded) -> Iterator[str]:
 def _agent(agent: AgentConfig, loaded: Loaded) -> str:
     tools = " ".join(allowed(agent.tools, NAMES)) or "none"
     skills = " ".join(skill.name for skill in loaded.skills[agent.id].usable) or "none"
-    models = ", then ".join(agent.model)
-    return f"agent {agent.id}: {models}; tools {tools}; skills {skills}; workspace {_short(agent.workspace_dir)}"
+    asked, workspace = models(agent, loaded), _short(agent.workspace_dir)
+    return f"agent {agent.id}: {asked}; tools {tools}; skills {skills}; workspace {workspace}"
+
+
+def models(agent: AgentConfig, loaded: Loaded) -> str:
+    """What an agent asks, and why where the file does not say it."""
+    why = f" (auto: {loaded.auto.because})" if agent.id in loaded.auto.agents else ""
+    return ", then ".join(agent.model) + why
 
 
 def _hidden_skills(loaded: Loaded) -> Iterator[str]:
@@ -96,13 +105,25 @@ def _hidden_skills(loaded: Loaded) -> Iterator[str]:
         yield f"skill {name}: hidden — it needs {' and '.join(skill.missing)}"
 
 
-def _demo(config: Config) -> Iterator[str]:
-    guided = [agent.id for agent in config.agents.list if agent.model[0].partition("/")[0] == "demo"]
+def _demo(loaded: Loaded) -> Iterator[str]:
+    guided = [agent for agent in loaded.config.agents.list if agent.model[0].partition("/")[0] == "demo"]
     if guided:
-        yield (
-            f"model demo/guide: a script, not a model, answers as {', '.join(guided)} — for a real one set "
-            "CLAWGATE_MODEL=anthropic/claude-sonnet-4-6 and ANTHROPIC_API_KEY, or agents.defaults.model"
-        )
+        answers = f"model {DEMO}: a script, not a model, answers as {', '.join(agent.id for agent in guided)}"
+        yield f"{answers} — {real_model(guided[0], loaded)}"
+
+
+def real_model(agent: AgentConfig, loaded: Loaded) -> str:
+    """The way from the script to a model."""
+    if agent.id not in loaded.auto.agents:
+        return "for a real model say model: auto, or name one"
+    keys = loaded.auto.settable
+    return f"set {enumerated(keys, 'or')} for a real model" if keys else "name a real model"
+
+
+def enumerated(words: Sequence[str], joint: str) -> str:
+    """`a, b and c`."""
+    *others, last = words
+    return f"{', '.join(others)} {joint} {last}" if others else last
 
 
 def _short(path: str) -> str:
@@ -113,5 +134,6 @@ def _short(path: str) -> str:
         return path
 
 
-def _bracketed(host: str) -> str:
+def bracketed(host: str) -> str:
+    """As it stands in a URL."""
     return f"[{host}]" if ":" in host else host

@@ -4,7 +4,6 @@ A channel's, tool's, skill's, provider's and agent's model stands beside the cod
 know of another is checked in `checks`; reading the file is the business of `load`.
 """
 
-import re
 from typing import Annotated, Literal
 from urllib.parse import unquote, urlsplit
 
@@ -13,67 +12,14 @@ from pydantic.alias_generators import to_camel
 
 from agents.config import AgentConfig, AgentDefaults
 from agents.providers.config import IMPLIED, ModelConfig, ProviderConfig
-from channels.feishu.config import FeishuConfig
 from channels.queue import QueueConfig
-from channels.telegram.config import TelegramConfig
+from gateway.config.channels import ChannelsConfig
+from gateway.config.server import ServerConfig
 from gateway.limits import LimitsConfig
 from skills.config import SkillsConfig
 from tools.config import ToolsConfig
 
-ADMIN_TOKEN_CHARS_MIN = 16
-
 Name = Annotated[str, StringConstraints(min_length=1)]
-
-
-class ServerConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
-    """Where the gateway listens, and what it takes in."""
-
-    host: Name = "127.0.0.1"
-    """The address to listen on; `0.0.0.0` for every network, behind a proxy that ends TLS."""
-    port: Annotated[int, Field(ge=0, le=65535)] = 8080
-    """The port to listen on; 0 takes a free one."""
-    public_url: str | None = None
-    """Where the platforms reach this server, such as `https://bot.example.com`: shown with each webhook's path."""
-    admin_token: SecretStr = SecretStr("")
-    """Opens `/metrics`, at least 16 characters; while it is empty, `/metrics` does not exist."""
-    max_body_bytes: Annotated[int, Field(ge=1024)] = 1_048_576
-    """The largest request body that is read."""
-    body_timeout_seconds: Annotated[float, Field(gt=0)] = 10
-    """How long a request body may take to arrive."""
-    allowed_hosts: tuple[str, ...] = ()
-    """Host names the server answers to, without port; `*.example.com` for all below one. Empty means any."""
-
-    @field_validator("public_url")
-    @classmethod
-    def _web_address(cls, value: str | None) -> str | None:
-        if value is None or value == "":
-            return None
-        try:
-            url = urlsplit(value)
-            usable = url.scheme in ("http", "https") and bool(url.hostname) and (url.port is None or url.port > 0)
-        except ValueError:
-            usable = False
-        if not usable or not re.fullmatch(r"[\x21-\x7e]+", value) or url.query or url.fragment or "@" in url.netloc:
-            raise ValueError("expected an http:// or https:// address, such as https://bot.example.com")
-        return value.rstrip("/")
-
-    @field_validator("admin_token")
-    @classmethod
-    def _hard_to_guess(cls, value: SecretStr) -> SecretStr:
-        token = value.get_secret_value()
-        if token and len(token) < ADMIN_TOKEN_CHARS_MIN:
-            raise ValueError(f"too short: at least {ADMIN_TOKEN_CHARS_MIN} characters, or empty for no /metrics")
-        if not re.fullmatch(r"[\x21-\x7e]*", token):
-            raise ValueError("only plain ASCII characters without spaces can be sent in a header")
-        return value
-
-    @field_validator("allowed_hosts")
-    @classmethod
-    def _host_names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for host in value:
-            if host != "*" and not re.fullmatch(r"(?:\*\.)?[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*", host):
-                raise ValueError("each is a host name without port or path, such as bot.example.com or *.example.com")
-        return value
 
 
 class DatabaseConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
@@ -129,17 +75,9 @@ class LoggingConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_g
 
     level: Literal["debug", "info", "warning", "error"] = "info"
     """The least serious lines to show."""
-    format: Literal["json", "console"] = "json"
-    """`json` for programs, one object a line; `console` for people."""
-
-
-class ChannelsConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
-    """The chat platforms."""
-
-    feishu: FeishuConfig | None = None
-    """Feishu, or Lark: keys directly here are the account `default`, further bots stand under `accounts`."""
-    telegram: TelegramConfig | None = None
-    """Telegram: keys directly here are the account `default`, further bots stand under `accounts`."""
+    format: Literal["auto", "json", "console"] = "auto"
+    """`json` for programs, one object a line; `console` for people; `auto` is `console` in a terminal and `json` anywhere
+    else."""
 
 
 class AgentsConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
@@ -187,7 +125,8 @@ class Config(BaseModel, extra="forbid", strict=True, frozen=True, alias_generato
     logging: LoggingConfig = LoggingConfig()
     """What is logged, to standard error."""
     providers: dict[str, ProviderConfig] = {}
-    """Model providers, by the name before the slash of `provider/model`. `anthropic` and `demo` need no block."""
+    """Model providers, by the name before the slash of `provider/model`. A well-known one needs no block where its key is
+    in its usual variable; `demo` needs none at all."""
     channels: ChannelsConfig = ChannelsConfig()
     """The chat platforms."""
     agents: AgentsConfig

@@ -16,18 +16,18 @@ from pydantic import BaseModel
 from agents.config import AgentConfig, AgentDefaults
 from agents.providers.config import ModelConfig, ProviderConfig
 from channels.queue import QueueConfig
+from gateway.config.channels import ChannelsConfig
 from gateway.config.explain import unknown_key
 from gateway.config.problems import Findings, Key
 from gateway.config.reader import Reader, beneath
 from gateway.config.root import (
     AgentsConfig,
     BindingConfig,
-    ChannelsConfig,
     Config,
     DatabaseConfig,
     LoggingConfig,
-    ServerConfig,
 )
+from gateway.config.server import ServerConfig
 from gateway.config.shape import fields_of
 from gateway.limits import LimitsConfig
 from skills.config import SkillsConfig
@@ -51,6 +51,7 @@ class Agent:
 class Sections:
     """Everything readable of a file. `bindings` go with their index in the file."""
 
+    root: type[Config]
     server: ServerConfig
     database: DatabaseConfig
     logging: LoggingConfig
@@ -67,7 +68,7 @@ class Sections:
 
     def config(self) -> Config:
         """The whole, once nothing is wrong with it."""
-        return Config(
+        return self.root(
             server=self.server,
             database=self.database,
             logging=self.logging,
@@ -84,23 +85,25 @@ class Sections:
 
 
 def read_sections(
-    data: Mapping[str, Any], texts: Mapping[Key, str], folder: Path, home: str, findings: Findings
+    data: Mapping[str, Any], texts: Mapping[Key, str], folder: Path, home: str, findings: Findings, root: type[Config]
 ) -> Sections:
-    """Read every section. Paths count from `folder`, `~` is `home`."""
-    reader = _SectionReader(data, Reader(Config, texts, findings), findings)
+    """Read every section of `root`. Paths count from `folder`, `~` is `home`."""
+    reader = _SectionReader(data, Reader(root, texts, findings), findings)
     for name in data:
-        if name not in fields_of(Config):
-            findings.add((name,), unknown_key(Config, (name,)), on="key")
+        if name not in fields_of(root):
+            findings.add((name,), unknown_key(root, (name,)), on="key")
+    channels: type[ChannelsConfig] = type(root.model_fields["channels"].default)
     database = reader.section("database", DatabaseConfig)
     skills = reader.section("skills", SkillsConfig)
     defaults, agents = reader.agents()
     return Sections(
+        root=root,
         server=reader.section("server", ServerConfig),
         database=_settled_database(database, folder, home),
         logging=reader.section("logging", LoggingConfig),
         providers=reader.named("providers", ProviderConfig),
         models=reader.named("models", ModelConfig),
-        channels=reader.section("channels", ChannelsConfig),
+        channels=reader.section("channels", channels),
         defaults=defaults,
         agents=tuple(_settled(agent, folder, home) for agent in agents),
         bindings=reader.bindings(),

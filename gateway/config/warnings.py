@@ -3,7 +3,6 @@
 Every line names the key and the next step; none holds a value that could be a secret.
 """
 
-import ipaddress
 import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,7 +10,9 @@ from typing import Any
 
 from agents.config import AgentConfig
 from agents.providers.catalog import needs_key
+from channels.web.admission import is_loopback
 from gateway.config.channels import configured
+from gateway.config.keys import DEMO, Auto
 from gateway.config.problems import Key, shown
 from gateway.config.root import Config
 from gateway.config.shape import secret_keys
@@ -21,10 +22,13 @@ from tools.config import effective_exec
 from tools.policy import allowed
 
 
-def warnings(config: Config, written: Any, file: Path, names: Mapping[Key, tuple[str, ...]]) -> Iterator[str]:
+def warnings(
+    config: Config, written: Any, file: Path, names: Mapping[Key, tuple[str, ...]], auto: Auto
+) -> Iterator[str]:
     """One line each. `written` is the data before expansion, `names` the environment names behind its values."""
     yield from _channels(config, names)
     yield from _providers(config, names)
+    yield from _auto(auto, names)
     for agent in config.agents.list:
         yield from _exec(config, agent)
     yield from _skills(config)
@@ -56,6 +60,15 @@ def _providers(config: Config, names: Mapping[Key, tuple[str, ...]]) -> Iterator
         key = ("providers", name, "apiKey")
         users = ", ".join(a.id for a in config.agents.list if any(m.startswith(f"{name}/") for m in a.model))
         yield f"{shown(key)}: is empty, so {users} cannot answer with {name} — {advice(key, names)}"
+
+
+def _auto(auto: Auto, names: Mapping[Key, tuple[str, ...]]) -> Iterator[str]:
+    """Somebody set a key, and still a script answers."""
+    if not auto.agents or auto.model != DEMO:
+        return
+    step = advice(("agents", "defaults", "model"), names)
+    for what, name in auto.passed_over:
+        yield f"{what}, but auto cannot know which of its models you want — {step} to {name}/…"
 
 
 def _exec(config: Config, agent: AgentConfig) -> Iterator[str]:
@@ -93,18 +106,11 @@ def _bindings(config: Config) -> Iterator[str]:
 
 
 def _server(config: Config) -> Iterator[str]:
-    if not _is_loopback(config.server.host) and not config.server.allowed_hosts:
+    if not is_loopback(config.server.host) and not config.server.allowed_hosts:
         yield (
             "server.host: open to the network — put a proxy that ends TLS in front, and name your host in "
             "server.allowedHosts"
         )
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _inline_secrets(written: Any, file: Path) -> Iterator[str]:

@@ -6,10 +6,13 @@ database that is up to date costs one query. A database of a newer version is re
 
 from pathlib import Path
 
+import structlog
 from sqlalchemy import Connection, inspect, text
 from sqlalchemy.exc import DBAPIError
 
-HEAD = "0002"
+log = structlog.get_logger()
+
+HEAD = "0003"
 FIRST = "0001"
 """What databases held before revisions were recorded in them."""
 SCRIPTS = Path(__file__).with_name("migrations")
@@ -36,11 +39,14 @@ def migrate(connection: Connection, *, begin: str) -> None:
     try:
         if connection.dialect.name == "postgresql":
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK_KEY})
-        _upgrade(connection, _revision(connection, looking=True))
+        before = _revision(connection, looking=True)
+        _upgrade(connection, before)
         connection.exec_driver_sql("COMMIT")
     except BaseException:
         connection.exec_driver_sql("ROLLBACK")
         raise
+    if before not in (None, HEAD):
+        log.info("database_upgraded", before=before, now=HEAD)
 
 
 def _revision(connection: Connection, *, looking: bool = False) -> str | None:

@@ -8,7 +8,8 @@ worker that was taken for dead can do no harm.
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 from uuid import uuid4
 from weakref import WeakValueDictionary
 
@@ -16,13 +17,16 @@ import psycopg
 import structlog
 from psycopg.rows import DictRow, dict_row
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
-from sqlalchemy import create_engine
+from sqlalchemy import Connection, create_engine
 from sqlalchemy.exc import SQLAlchemyError
 
+from channels.web.archive import Archive
 from gateway.store import postgres_statements as sql
+from gateway.store.archive import DatabaseArchive
 from gateway.store.migrate import DatabaseUnusable, migrate
-from gateway.store.presence import CHANNEL, KEEPALIVE, Presence
+from gateway.store.presence import KEEPALIVE, Presence
 from gateway.store.store import (
+    POKE_CHANNEL,
     Acceptance,
     Delivery,
     Entry,
@@ -43,6 +47,7 @@ STATEMENT_SECONDS = 5
 START_SECONDS = 10.0
 BURY_EVERY_CLAIMS = 60
 
+T = TypeVar("T")
 log = structlog.get_logger()
 
 
@@ -58,15 +63,34 @@ class PostgresStore:
         self._presence: Presence | None = None
         self._claims = 0
         self._turnstiles: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        engine = create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(conninfo, **KEEPALIVE))
+        self._engine = create_engine(
+            "postgresql+psycopg://", creator=partial(_connected, conninfo), pool_size=2, pool_pre_ping=True
+        )
+        self._archive = DatabaseArchive(read=self._transaction, write=self._transaction)
         try:
-            with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            with self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
                 migrate(connection, begin="BEGIN")
         except (SQLAlchemyError, psycopg.Error) as error:
             reason = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
             raise DatabaseUnusable(f"PostgreSQL: {reason}. Is it running, and `database.url` right?") from error
         finally:
-            engine.dispose()
+            self._engine.dispose()
+
+    @property
+    def archive(self) -> Archive:
+        return self._archive
+
+    async def _transaction(self, operation: Callable[[Connection], T]) -> T:
+        """For what is read and written at the pace of people, off the event loop. Raises StoreUnavailable."""
+
+        def run() -> T:
+            try:
+                with self._engine.begin() as connection:
+                    return operation(connection)
+            except SQLAlchemyError as error:
+                raise StoreUnavailable(f"{type(error).__name__}: {getattr(error, 'orig', None) or ''}") from error
+
+        return await asyncio.to_thread(run)
 
     @property
     def shared(self) -> bool:
@@ -183,6 +207,10 @@ class PostgresStore:
         names = {"status": int(OutboxStatus.FAILED), "ext_id": None, "reason": reason}
         return await self._one(sql.MARK, _owned(lease) | {"part": part.id} | names) is not None
 
+    async def begin(self, lease: Lease, part: Part, next_at: float) -> None:
+        if await self._one(sql.BEGIN, _owned(lease) | {"part": part.id, "next_at": next_at}) is None:
+            raise Fenced
+
     async def postpone(self, lease: Lease, part: Part, next_at: float, *, ambiguous: bool) -> None:
         names = {"part": part.id, "next_at": next_at, "ambiguous": int(ambiguous)}
         await self._rows(sql.POSTPONE, _owned(lease) | names)
@@ -210,7 +238,7 @@ class PostgresStore:
         return int(row["concerned"]) if row else 0
 
     async def poke(self, sid: str | None) -> None:
-        await self._rows(sql.POKE, {"channel": CHANNEL, "sid": sid or ""})
+        await self._rows(sql.POKE, {"channel": POKE_CHANNEL, "sid": sid or ""})
 
     async def oldest(self) -> float | None:
         row = await self._one(sql.OLDEST, {})
@@ -229,6 +257,7 @@ class PostgresStore:
             await asyncio.to_thread(self._presence.close)
         if self._pool is not None:
             await self._pool.close()
+        self._engine.dispose()
 
     async def _one(self, statement: str, names: Mapping[str, Any]) -> DictRow | None:
         rows = await self._rows(statement, names)
@@ -251,6 +280,13 @@ class PostgresStore:
             raise Fenced from error
         except (psycopg.Error, PoolTimeout) as error:
             raise StoreUnavailable(f"{type(error).__name__}: {error.sqlstate or ''}".strip(": ")) from error
+
+
+def _connected(conninfo: str) -> psycopg.Connection[Any]:
+    connection = psycopg.connect(conninfo, autocommit=True, **KEEPALIVE)
+    connection.execute(f"SET statement_timeout = '{STATEMENT_SECONDS}s'")
+    connection.autocommit = False
+    return connection
 
 
 async def _configure(connection: psycopg.AsyncConnection[Any]) -> None:

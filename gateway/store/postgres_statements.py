@@ -134,6 +134,10 @@ WITH o AS (UPDATE outbox SET status = %(status)s, ext_id = %(ext_id)s, reason = 
 {_RELEASED}
 """
 RELEASE = _RELEASED
+BEGIN = """
+UPDATE outbox SET next_at = %(next_at)s, ambiguous = CASE WHEN next_at = 0 THEN 0 ELSE ambiguous END
+WHERE id = %(part)s AND EXISTS (SELECT FROM session WHERE id = %(sid)s AND epoch = %(epoch)s) RETURNING id
+"""
 POSTPONE = """
 UPDATE outbox SET attempts = attempts + 1, ambiguous = ambiguous + %(ambiguous)s, next_at = %(next_at)s
 WHERE id = %(part)s AND EXISTS (SELECT FROM session WHERE id = %(sid)s AND epoch = %(epoch)s)

@@ -16,7 +16,8 @@ from typing import Any
 import psycopg
 import structlog
 
-CHANNEL = "clawgate"
+from gateway.store.store import POKE_CHANNEL
+
 BEATS_PER_LEASE = 3
 RECONNECT_SECONDS = 1.0
 KEEPALIVE: dict[str, Any] = {
@@ -77,7 +78,7 @@ class Presence:
             " ON CONFLICT (id) DO UPDATE SET lock_key = excluded.lock_key, expires = excluded.expires",
             [self._worker, lock_key, self._lease_seconds],
         )
-        connection.execute(f"LISTEN {CHANNEL}")
+        connection.execute(f"LISTEN {POKE_CHANNEL}")
         self._renewed = time.monotonic()
         self._announced.set()
         self._on_poke(None)

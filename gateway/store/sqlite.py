@@ -16,7 +16,9 @@ from sqlalchemy import create_engine, event
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import SQLAlchemyError
 
+from channels.web.archive import Archive
 from gateway.store import sqlite_statements as statements
+from gateway.store.archive import DatabaseArchive
 from gateway.store.migrate import DatabaseUnusable, migrate
 from gateway.store.store import Acceptance, Delivery, Entry, Lease, NewPart, Part, Standing, View
 from gateway.store.writer import Writer
@@ -54,10 +56,15 @@ class SqliteStore:
             raise
         self._writer = Writer(engine, name="store-writer", begin="BEGIN IMMEDIATE")
         self._reader = Writer(engine, name="store-reader", begin="BEGIN")
+        self._archive = DatabaseArchive(read=self._reader.call, write=self._writer.call)
 
     @property
     def shared(self) -> bool:
         return False
+
+    @property
+    def archive(self) -> Archive:
+        return self._archive
 
     async def start(self, on_poke: Callable[[str | None], None]) -> None:
         """Nobody else is on this file: there is nobody to announce to, and nobody who pokes."""
@@ -90,6 +97,9 @@ class SqliteStore:
 
     async def failed(self, lease: Lease, part: Part, reason: str) -> bool:
         return await self._writer.call(lambda c: statements.failed(c, lease, part.id, reason))
+
+    async def begin(self, lease: Lease, part: Part, next_at: float) -> None:
+        await self._writer.call(lambda c: statements.begin(c, lease, part.id, next_at))
 
     async def postpone(self, lease: Lease, part: Part, next_at: float, *, ambiguous: bool) -> None:
         await self._writer.call(lambda c: statements.postpone(c, lease, part.id, next_at, ambiguous))

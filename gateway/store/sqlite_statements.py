@@ -141,6 +141,11 @@ def failed(connection: Connection, lease: Lease, part: int, reason: str) -> bool
     return release(connection, lease)
 
 
+def begin(connection: Connection, lease: Lease, part: int, next_at: float) -> None:
+    if not connection.execute(_BEGIN, _owned(lease) | {"b_part": part, "b_due": next_at}).rowcount:
+        raise Fenced
+
+
 def postpone(connection: Connection, lease: Lease, part: int, next_at: float, ambiguous: bool) -> None:
     row = {"b_part": part, "b_due": next_at, "b_ambiguous": int(ambiguous)}
     connection.execute(_POSTPONE, _owned(lease) | row)
@@ -311,9 +316,15 @@ _MARK = (
     .where(_this_part)
     .values(status=bindparam("b_to"), ext_id=bindparam("b_ext"), reason=bindparam("b_reason"))
 )
+_this_owned_part = (_this_part, exists(select(session.c.id).where(_OWNED)))
+_BEGIN = (
+    update(outbox)
+    .where(*_this_owned_part)
+    .values(next_at=bindparam("b_due"), ambiguous=case((outbox.c.next_at == 0, 0), else_=outbox.c.ambiguous))
+)
 _POSTPONE = (
     update(outbox)
-    .where(_this_part, exists(select(session.c.id).where(_OWNED)))
+    .where(*_this_owned_part)
     .values(
         attempts=outbox.c.attempts + 1,
         ambiguous=outbox.c.ambiguous + bindparam("b_ambiguous"),

@@ -8,6 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
+from channels.web.archive import Archive
+
+POKE_CHANNEL = "clawgate"
+"""Where the workers of a shared database wake each other."""
+
 Kind: TypeAlias = Literal["user", "steered", "assistant", "toolResult", "drained", "final"]
 
 
@@ -95,7 +100,9 @@ class Work:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Part:
-    """One row of the outbox. `ambiguous` counts the attempts that may have arrived."""
+    """One row of the outbox. `ambiguous` counts the attempts that may have arrived. `next_at` is below zero from the moment
+    that `begin` has written down until what came of that attempt is; `begun`: it is ours, and we know that it has yet to
+    be made."""
 
     id: int
     turn: int
@@ -106,6 +113,7 @@ class Part:
     ambiguous: int
     next_at: float
     created: float
+    begun: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -128,6 +136,10 @@ class Store(Protocol):
     @property
     def shared(self) -> bool:
         """Whether other processes work on the same database."""
+
+    @property
+    def archive(self) -> Archive:
+        """The memory of the web chat, in the same database."""
 
     async def start(self, on_poke: Callable[[str | None], None]) -> None:
         """Announce this worker. `on_poke` is called on this loop: look at the chat of that session, or at all."""
@@ -164,6 +176,10 @@ class Store(Protocol):
 
     async def failed(self, lease: Lease, part: Part, reason: str) -> bool:
         """Give a part up: it is a dead letter. True as for `sent`."""
+
+    async def begin(self, lease: Lease, part: Part, next_at: float) -> None:
+        """Write down that an attempt is about to be made: `next_at` is below zero. A part that was doubted although none
+        had ever been made is in doubt no longer. Raises Fenced."""
 
     async def postpone(self, lease: Lease, part: Part, next_at: float, *, ambiguous: bool) -> None:
         """Count an attempt, say when the next one is due and whether this one may have arrived."""

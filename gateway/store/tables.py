@@ -13,6 +13,7 @@ from sqlalchemy import (
     Float,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     PrimaryKeyConstraint,
     Table,
@@ -110,6 +111,42 @@ outbox = Table(
 )
 _is_queued = outbox.c.status == 0
 Index("outbox_queued", outbox.c.sid, outbox.c.id, sqlite_where=_is_queued, postgresql_where=_is_queued)
+
+conversation = Table(
+    "web_conversation",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("title", Text, nullable=False),
+    Column("agent", Text, nullable=False),
+    Column("at", Float, nullable=False, comment="when something was last said"),
+)
+Index("web_conversation_at", conversation.c.at)
+
+said = Table(
+    "web_message",
+    metadata,
+    Column("number", _BigId, primary_key=True, autoincrement=True, comment="a page goes on behind it"),
+    Column("chat", Text, nullable=False),
+    Column("key", Text, nullable=False, comment="the page's id, or the idempotency key of a reply part"),
+    Column("author", Text, nullable=False, comment="you or agent"),
+    Column("words", Text, nullable=False, comment="JSON of channels.web.archive.Words"),
+    Column("at", Float, nullable=False),
+    UniqueConstraint("chat", "key"),
+    sqlite_autoincrement=True,
+)
+Index("web_message_chat", said.c.chat, said.c.number)
+
+file = Table(
+    "file",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("chat", Text, comment="the conversation it belongs to; NULL until it is sent"),
+    Column("name", Text, nullable=False),
+    Column("type", Text, nullable=False, comment="media type, as it was told"),
+    Column("data", LargeBinary, nullable=False),
+    Column("at", Float, nullable=False),
+)
+Index("file_chat", file.c.chat)
 
 worker = Table(
     "worker",

@@ -157,7 +157,7 @@ async def test_a_refusal_runs_nothing(make: Callable[..., Run], stop: StopReason
 async def test_a_failed_answer_is_not_journaled(make: Callable[..., Run], stop: StopReason) -> None:
     error = ModelError(kind="overloaded", summary="529", retryable=True)
     run = make(answer("half a", stop=stop, error=error))
-    assert await run.go() == ModelFailed(error=error)
+    assert await run.go() == ModelFailed(error=error, model="p/m")
     assert run.journal == []
 
 

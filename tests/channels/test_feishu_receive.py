@@ -165,6 +165,21 @@ def test_a_delivery_older_than_the_window_is_refused(age: int, ok: bool) -> None
         b"[" * 100_000,
         b'{"encrypt": "' + b"\xff" + b'"}',
     ],
+    ids=[
+        "plain",
+        "challenge",
+        "more",
+        "number",
+        "letters",
+        "block",
+        "blocks",
+        "list",
+        "bytes",
+        "key",
+        "empty",
+        "deep",
+        "broken",
+    ],
 )
 @pytest.mark.parametrize("signed", [True, False])
 def test_with_an_encrypt_key_only_encrypted_bodies_are_taken(body: bytes, signed: bool) -> None:

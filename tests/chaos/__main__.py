@@ -1,12 +1,14 @@
 """`make chaos`: kill the gateway at every point of the catalogue, and count what that cost anybody.
 
-    python -m tests.chaos [--kills 20] [--random 100] [--points K1,K2] [--seed N] [--quick]
+    python -m tests.chaos [--channel feishu|telegram] [--kills 20] [--random 100] [--points K1,K2] [--seed N] [--quick]
                           [--postgres | --database URL] [--replicas N]
 
 `--postgres` starts a PostgreSQL server for the run, with two replicas on a new database for each point.
+A platform is played in each way of being connected to it: `telegram-polling` and `telegram-webhook`, where what may
+have arrived is given up, and `telegram-resend`, polled, where it is repeated. Two replicas do not poll.
 
-One line a point; exit code 1 if anything was lost, doubled, out of order, run again or left behind, or if the process
-was killed less often than planned. The folder of a point that failed is kept, with the logs in it.
+One line a point and channel; exit code 1 if anything was lost, doubled, out of order, run again, left behind or hidden,
+or if the process was killed less often than planned. The folder of a point that failed is kept, with the logs in it.
 """
 
 import argparse
@@ -15,13 +17,15 @@ import random
 import shutil
 import sys
 import tempfile
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
 from tests.chaos.campaign import Result, campaign
+from tests.chaos.emulated import EMULATED, Emulated
 from tests.chaos.points import ABSENT, POINTS, Point
 from tests.chaos.storm import backlog, storm
-from tests.postgres import postgres_server
+from tests.postgres import PostgresServer, postgres_server
 
 WORDS_MAX = 10
 """Of each failed point, so many findings are told."""
@@ -36,30 +40,47 @@ def main() -> None:
         sys.exit(f"no such point: {', '.join(sorted(unknown))}")
     failed = False
     with postgres_server() if arguments.postgres else nullcontext() as server:
-        for point in points:
-            if point.how == "start" and (server or arguments.database):
-                _say(f"{point.name} not run: it needs a file that can be deleted; tests/gateway/store/test_migrate.py")
-                continue
-            database = server.new_database() if server else arguments.database
-            failed |= not _play(point, arguments, database)
-        for name in ("STORM", "BACKLOG"):
-            if name in names:
-                database = server.new_database() if server else arguments.database
-                failed |= not _heavy(name, arguments, database)
+        for made in [made for name, made in EMULATED.items() if name.startswith(arguments.channel)]:
+            failed |= not _play_all(made, points, names, arguments, server)
     for name, about in ABSENT.items():
         if name in names or not arguments.points:
             _say(f"{name} not in the product yet: {about}")
     sys.exit(1 if failed else 0)
 
 
-def _play(point: Point, arguments: argparse.Namespace, database: str | None) -> bool:
+def _play_all(
+    made: Callable[[], Emulated],
+    points: Sequence[Point],
+    names: Sequence[str],
+    arguments: argparse.Namespace,
+    server: PostgresServer | None,
+) -> bool:
+    """Everything that was asked for, on one channel; a platform of its own for each point."""
+    channel, clean = made(), True
+    if channel.fetched and arguments.replicas > 1:
+        _say(f"{channel.name} not run: replicas do not poll")
+        return True
+    for point in points:
+        if point.how == "start" and (server or arguments.database):
+            _say(f"{point.name} not run: it needs a file that can be deleted; tests/gateway/store/test_migrate.py")
+            continue
+        database = server.new_database() if server else arguments.database
+        clean &= _play(point, made(), arguments, database)
+    for name in () if channel.fetched else ("STORM", "BACKLOG"):
+        if name in names:
+            database = server.new_database() if server else arguments.database
+            clean &= _heavy(name, made(), arguments, database)
+    return clean
+
+
+def _play(point: Point, chat: Emulated, arguments: argparse.Namespace, database: str | None) -> bool:
     planned = {"random": arguments.random, "freeze": arguments.freezes, "roll": arguments.freezes}.get(
         point.how, arguments.kills
     )
     folder = Path(tempfile.mkdtemp(prefix=f"chaos-{point.name}-"))
     folder.chmod(0o711)
     result: Result = asyncio.run(
-        campaign(point, planned, folder, seed=arguments.seed, database=database, replicas=arguments.replicas)
+        campaign(point, planned, folder, chat=chat, seed=arguments.seed, database=database, replicas=arguments.replicas)
     )
     _say(str(result))
     if result.clean:
@@ -74,14 +95,16 @@ def _play(point: Point, arguments: argparse.Namespace, database: str | None) -> 
     return False
 
 
-def _heavy(name: str, arguments: argparse.Namespace, database: str | None) -> bool:
+def _heavy(name: str, chat: Emulated, arguments: argparse.Namespace, database: str | None) -> bool:
     with tempfile.TemporaryDirectory(prefix=f"chaos-{name}-") as folder:
         Path(folder).chmod(0o711)
         seed, replicas = arguments.seed, arguments.replicas
         if name == "STORM":
-            played = storm(Path(folder), seed=seed, events=arguments.events, database=database, replicas=replicas)
+            played = storm(
+                Path(folder), chat=chat, seed=seed, events=arguments.events, database=database, replicas=replicas
+            )
         else:
-            played = backlog(Path(folder), seed=seed, rows=arguments.events * 5, database=database)
+            played = backlog(Path(folder), chat=chat, seed=seed, rows=arguments.events * 5, database=database)
         tally = asyncio.run(played)
     _say(str(tally))
     for line in tally.findings[:WORDS_MAX]:
@@ -91,6 +114,7 @@ def _heavy(name: str, arguments: argparse.Namespace, database: str | None) -> bo
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--channel", default="", help="only this, such as feishu, telegram or telegram-webhook")
     parser.add_argument("--kills", type=int, default=20, help="at each point")
     parser.add_argument("--random", type=int, default=100, help="kills at random moments")
     parser.add_argument("--freezes", type=int, default=10, help="freezes, and graceful restarts, under load")
@@ -105,6 +129,8 @@ def _arguments() -> argparse.Namespace:
     if arguments.quick:
         arguments.kills, arguments.random, arguments.freezes, arguments.events = 3, 10, 3, 200
     arguments.replicas = arguments.replicas or (2 if arguments.postgres else 1)
+    if not any(name.startswith(arguments.channel) for name in EMULATED):
+        parser.error(f"no such channel: there is {', '.join(EMULATED)}")
     if arguments.replicas > 1 and not (arguments.database or arguments.postgres):
         parser.error("several replicas need a --database that they can share")
     return arguments

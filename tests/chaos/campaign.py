@@ -3,13 +3,16 @@
 Folder and database live through all of it, so that each round sees what the ones before it left behind.
 """
 
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 
+from tests.chaos.emulated import Emulated
 from tests.chaos.injuries import INJURIES, UNDER_LOAD, load
+from tests.chaos.ledger import Ledger
 from tests.chaos.oracle import Verdict
-from tests.chaos.points import Point
+from tests.chaos.points import POLLED, Point
 from tests.chaos.scene import Scene, scene
 
 TRIES = 3
@@ -21,11 +24,11 @@ class Result:
     """How one point went. `clean` also wants every planned injury to have happened."""
 
     point: Point
+    channel: str
     planned: int
     injected: int
     verdict: Verdict
-    kills: int
-    messages: int
+    ledger: Ledger
     restart_max: float
     seconds: float
     seed: int
@@ -38,20 +41,42 @@ class Result:
         found = self.verdict
         missed = f" MISSED={self.planned - self.injected}" if self.injected < self.planned else ""
         return (
-            f"{self.point.name} inj={self.injected}{missed} lost={len(found.lost)} dup_turns={len(found.dup_turns)} "
-            f"dup_replies(feishu/telegram)={len(found.dup_replies)}/- order={len(found.order)} "
+            f"{self.point.name} on {self.channel} inj={self.injected}{missed} lost={len(found.lost)} "
+            f"dup_turns={len(found.dup_turns)} dup_replies={len(found.dup_replies)} order={len(found.order)} "
             f"orphans={len(found.orphans)} reruns={len(found.reruns)} refused={len(found.refused)} "
-            f"litter={len(found.litter)} restart_max={self.restart_max:.2f}s kills={self.kills} "
-            f"messages={self.messages} took={self.seconds:.0f}s seed={self.seed}"
+            f"litter={len(found.litter)} hidden={len(found.hidden)} ambiguous={doubtful(self.ledger)} "
+            f"restart_max={self.restart_max:.2f}s kills={self.ledger.kills} "
+            f"messages={len(self.ledger.messages)} took={self.seconds:.0f}s seed={self.seed}"
         )
 
 
+def doubtful(ledger: Ledger) -> str:
+    """How many sends may have arrived, and what became of them: given up, seen by nobody, never even asked for."""
+    shown = Counter((reply.serial, reply.take, reply.part) for reply in ledger.shown)
+    doubts = list(ledger.doubts.items())
+    given_up = [part for part, doubt in doubts if doubt.given_up]
+    twice = sum(shown[part] > 1 for part, _ in doubts)
+    unseen = sum(not shown[part] for part in given_up)
+    unsent = sum(part not in ledger.asked_to_show for part in given_up)
+    repeated = sum(doubt.times for _, doubt in doubts if not doubt.given_up)
+    times = sum(doubt.times for _, doubt in doubts)
+    return f"{times}(given_up={len(given_up)} unseen={unseen} unsent={unsent} repeated={repeated} shown_twice={twice})"
+
+
 async def campaign(
-    point: Point, planned: int, folder: Path, *, seed: int, database: str | None = None, replicas: int = 1
+    point: Point,
+    planned: int,
+    folder: Path,
+    *,
+    chat: Emulated,
+    seed: int,
+    database: str | None = None,
+    replicas: int = 1,
 ) -> Result:
     """`folder` is empty; it holds the logs afterwards."""
     began = monotonic()
-    async with scene(point, folder, seed=seed, database=database, replicas=replicas) as played:
+    point = POLLED.get(point.name, point) if chat.fetched else point
+    async with scene(point, folder, chat=chat, seed=seed, database=database, replicas=replicas) as played:
         await played.subject.start()
         injected = await _injure(played, planned)
         await played.calm()
@@ -59,11 +84,11 @@ async def campaign(
         verdict = await played.verdict()
     return Result(
         point=point,
+        channel=chat.name,
         planned=planned,
         injected=injected,
         verdict=verdict,
-        kills=played.ledger.kills,
-        messages=len(played.ledger.messages),
+        ledger=played.ledger,
         restart_max=played.subject.restart_max,
         seconds=monotonic() - began,
         seed=seed,

@@ -129,6 +129,7 @@ async def freeze(scene: Scene) -> bool:
     await asyncio.sleep(scene.chance.uniform(0.2, 1.0))
     replica = scene.chance.choice(scene.replicas)
     replica.signal(SIGSTOP)
+    scene.ledger.freezes += 1
     await asyncio.sleep(scene.chance.uniform(*(FREEZE_SECONDS_REPLICAS if len(scene.replicas) > 1 else FREEZE_SECONDS)))
     replica.signal(SIGCONT)
     scene.model.pause_seconds, scene.model.sleep_seconds = 0.0, 0.02
@@ -168,7 +169,7 @@ async def load(scene: Scene) -> AsyncIterator[None]:
 
     async def write() -> None:
         while True:
-            if scene.unanswered() < BACKLOG_MAX:
+            if await scene.unanswered() < BACKLOG_MAX:
                 scene.write([scene.chance.choice(BATCH)])
             await asyncio.sleep(scene.chance.expovariate(rate))
 
@@ -190,7 +191,7 @@ async def _dies(scene: Scene, dead: Callable[[], Replica | None]) -> bool:
     for _ in range(BATCHES_MAX):
         scene.write(BATCH)
         give_up = monotonic() + SETTLE_SECONDS
-        while scene.unanswered() and monotonic() < give_up:
+        while await scene.unanswered() and monotonic() < give_up:
             if dead() is not None:
                 return True
             await asyncio.sleep(POLL_SECONDS)

@@ -43,6 +43,20 @@ class Shown:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Doubt:
+    """A part of which the gateway says that it may have been sent, `times` over; `told` where a dead letter says so."""
+
+    chat: str
+    serial: str
+    take: int
+    part: int
+    parts: int
+    times: int
+    given_up: bool
+    told: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Asked:
     """One request to the model: the serials its user messages carry, its answers in the history, why it was refused."""
 
@@ -53,14 +67,25 @@ class Asked:
 
 @dataclass(kw_only=True)
 class Ledger:
+    """`repeats` and `recognises` are what config and platform make of a send that may have arrived, see `emulated`."""
+
+    repeats: bool = True
+    recognises: bool = True
     messages: dict[str, Message] = field(default_factory=dict)
     """By serial."""
     shown: list[Shown] = field(default_factory=list)
     """As the platform shows it: a send that it recognised by its uuid is not here again."""
+    asked_to_show: set[tuple[str, int, int]] = field(default_factory=set)
+    """The parts of which the platform had a request, answered or not: by serial, take and part."""
+    doubts: dict[tuple[str, int, int], Doubt] = field(default_factory=dict)
+    """By serial, take and part."""
+    counted: int | None = None
+    """How many the metric has counted; None where a life ended before it was asked."""
     asked: list[Asked] = field(default_factory=list)
     effects: list[str] = field(default_factory=list)
     """One serial for each time that a command ran."""
     kills: int = 0
+    freezes: int = 0
     refused: list[str] = field(default_factory=list)
     """What the platform did not take, in its own words."""
     orphans: list[str] = field(default_factory=list)

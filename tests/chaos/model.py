@@ -29,7 +29,7 @@ class Model:
         self.sleep_seconds = 0.02
         """How long commands take from now on."""
         self.pause_seconds = 0.0
-        """Silence before each piece of an answer."""
+        """Silence before each piece of an answer; of the longest it makes a few seconds."""
 
     def __call__(self, body: dict[str, Any]) -> Reply:
         asked = running(body)
@@ -37,7 +37,8 @@ class Model:
             return says("I do not know that one.")
         serial, wish, called = asked
         if not called and (call := self._call(serial, wish)) is not None:
-            return Turn(blocks=(call,), pause_seconds=self.pause_seconds, chunk_bytes=600)
+            chunk_bytes = 8_000 if wish == "write" else 600
+            return Turn(blocks=(call,), pause_seconds=self.pause_seconds, chunk_bytes=chunk_bytes)
         self._takes[serial] += 1
         return Turn(
             blocks=(text_block(self._answer(serial, wish)),),

@@ -26,6 +26,8 @@ class Verdict:
     reruns: list[str] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
     litter: list[str] = field(default_factory=list)
+    hidden: list[str] = field(default_factory=list)
+    """Sends that may have arrived and were not treated as the config says, or of which the operator is not told."""
 
     @property
     def clean(self) -> bool:
@@ -47,6 +49,7 @@ def judge(ledger: Ledger) -> Verdict:
         reruns=[f"{serial} ran {times} times" for serial, times in Counter(ledger.effects).items() if times > 1],
         refused=[*(asked.refused for asked in ledger.asked if asked.refused), *ledger.refused],
         litter=[*ledger.litter, *ledger.torn],
+        hidden=hidden(ledger),
     )
 
 
@@ -63,9 +66,20 @@ def answered(message: Message, shown: list[Shown], kills: int | None = None) -> 
     return whole or bool(apologies)
 
 
+def excused(ledger: Ledger) -> list[Shown]:
+    """The parts that were given up in doubt: nobody may have seen them, and the operator knows."""
+    return [
+        Shown(chat=d.chat, serial=d.serial, take=d.take, part=d.part, parts=d.parts, kills=ledger.kills)
+        for d in ledger.doubts.values()
+        if d.given_up and d.told
+    ]
+
+
 def lost(ledger: Ledger) -> list[str]:
     """Acknowledged, and no whole reply where it was asked; or never taken at all."""
     replies = _by_serial(ledger)
+    for part in excused(ledger):
+        replies[part.serial].append(part)
     refused = [f"{message.serial} was never taken" for message in ledger.messages.values() if message.acked is None]
     return refused + [
         f"{message.serial} ({message.wish}) in {message.chat}: {_seen(replies[message.serial])}"
@@ -88,9 +102,40 @@ def dup_turns(ledger: Ledger) -> list[str]:
 
 
 def dup_replies(ledger: Ledger) -> list[str]:
-    """The same part of the reply to the same message, seen more than once."""
-    seen = Counter((reply.serial, reply.part) for reply in ledger.shown)
-    return [f"{serial} part {part} is shown {times} times" for (serial, part), times in seen.items() if times > 1]
+    """The same part of the reply to the same message, seen more often than it was sent in doubt."""
+    seen = Counter((reply.serial, reply.take, reply.part) for reply in ledger.shown)
+    return [
+        f"{serial} part {part} is shown {times} times"
+        for (serial, take, part), times in seen.items()
+        if times > 1 + _repetitions(ledger, (serial, take, part))
+    ]
+
+
+def _repetitions(ledger: Ledger, part: tuple[str, int, int]) -> int:
+    doubt = ledger.doubts.get(part)
+    return doubt.times if doubt and ledger.repeats and not ledger.recognises else 0
+
+
+def hidden(ledger: Ledger) -> list[str]:
+    """The books of sends in doubt do not add up, or leave the operator in the dark."""
+    found = [
+        f"{doubt.serial} part {doubt.part} was given up, and no dead letter says that it may have arrived"
+        for doubt in ledger.doubts.values()
+        if doubt.given_up and not doubt.told
+    ]
+    found += [
+        f"{doubt.serial} part {doubt.part} was {'given up' if doubt.given_up else 'repeated'}, against the config"
+        for doubt in ledger.doubts.values()
+        if doubt.given_up == ledger.repeats
+    ]
+    chats: Counter[str] = Counter()
+    for doubt in ledger.doubts.values():
+        chats[doubt.chat] += doubt.times
+    deaths = ledger.kills + ledger.freezes
+    found += [f"{chat}: {times} sends in doubt, {deaths} deaths" for chat, times in chats.items() if times > deaths]
+    if ledger.repeats and ledger.counted is not None and ledger.counted < chats.total():
+        found.append(f"{chats.total()} sends in doubt, and the metric has {ledger.counted}")
+    return found
 
 
 def order(ledger: Ledger) -> list[str]:

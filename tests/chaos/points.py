@@ -51,6 +51,9 @@ POINTS: Sequence[Point] = (
     Point(name="ROLL", about="stopped gracefully and started again, under load", how="roll"),
 )
 
+POLLED = {"K3": Point(name="K3", about="a poll has confirmed it", how="outside", most=9)}
+"""Points that are reached in another way where the gateway fetches its messages."""
+
 ABSENT = {
     "K17": "while an approval is pending",
     "K18": "approved, not begun",

@@ -9,19 +9,24 @@ from pathlib import Path
 from signal import SIGKILL
 from time import monotonic, time_ns
 
+from tests.chaos.books import Books
+from tests.chaos.emulated import Emulated
 from tests.chaos.ledger import Ledger, Wish
 from tests.chaos.model import Model
-from tests.chaos.oracle import Verdict, answered, judge
+from tests.chaos.oracle import Verdict, answered, excused, judge
 from tests.chaos.platform import Platform
 from tests.chaos.points import Point
 from tests.chaos.sender import Sender
 from tests.chaos.subject import Replica, Subject, strays
 
 SETTLE_SECONDS = 20.0
+"""From one answer to the next."""
 ORPHAN_SECONDS = 3.0
 QUIET_SECONDS = 0.7
 """Doubles may come late."""
 POLL_SECONDS = 0.004
+BOOKS_SECONDS = 0.25
+"""So often the gateway's books are looked at while an answer is waited for."""
 
 
 @dataclass(kw_only=True)
@@ -38,6 +43,7 @@ class Scene:
     sender: Sender
     _open: set[str] = field(default_factory=set)
     """Serials that are not answered yet."""
+    _looked: float = 0.0
 
     @property
     def replicas(self) -> Sequence[Replica]:
@@ -55,18 +61,25 @@ class Scene:
         """Count on an answer to everything in the ledger."""
         self._open |= set(self.ledger.messages)
 
-    def unanswered(self) -> int:
+    async def unanswered(self) -> int:
         self.platform.read()
+        if self._open and monotonic() > self._looked + BOOKS_SECONDS and not self.ledger.repeats:
+            await self.platform.look_at_books()
+            self._looked = monotonic()
+        given_up = excused(self.ledger)
         for serial in list(self._open):
             message = self.ledger.messages[serial]
-            if message.acked is not None and answered(message, self.platform.replies[serial]):
+            parts = [*self.platform.replies[serial], *(part for part in given_up if part.serial == serial)]
+            if message.acked is not None and answered(message, parts):
                 self._open.discard(serial)
         return len(self._open)
 
     async def settled(self) -> bool:
-        """Wait until everything has its answer, making good any death on the way. False where that takes too long."""
-        give_up = monotonic() + SETTLE_SECONDS
-        while self.unanswered():
+        """Wait until everything has its answer, making good any death on the way. False where there is none any more."""
+        give_up, least = monotonic() + SETTLE_SECONDS, len(self._open)
+        while left := await self.unanswered():
+            if left < least:
+                give_up, least = monotonic() + SETTLE_SECONDS, left
             if monotonic() > give_up:
                 self._open.clear()  # lost, as the verdict will say; what comes next need not wait for it
                 return False
@@ -74,13 +87,19 @@ class Scene:
                 if replica.dead:
                     await self.revive(replica)
             await asyncio.sleep(POLL_SECONDS)
+        for replica in self.replicas:
+            await replica.count()
         return True
 
     async def calm(self) -> None:
         """Settled, and nothing more comes."""
+        self.model.pause_seconds, self.model.sleep_seconds = 0.0, 0.02
         await self.settled()
         await self.sender.quiet()
         await asyncio.sleep(QUIET_SECONDS)
+        await self.platform.look_at_books()
+        for replica in self.replicas:
+            await replica.count()
 
     async def revive(self, replica: Replica, kill: str = "") -> None:
         """Bury the dead, look for what outlived it, start it again. Any end but SIGKILL is the product's own fault."""
@@ -106,20 +125,25 @@ class Scene:
     async def verdict(self) -> Verdict:
         await self.look_for_orphans()
         await self.platform.look_at_files()
+        await self.platform.look_at_books()
+        self.ledger.counted = self.subject.counted
         return judge(self.platform.read())
 
 
 @asynccontextmanager
-async def scene(point: Point, folder: Path, *, seed: int, database: str | None, replicas: int) -> AsyncIterator[Scene]:
+async def scene(
+    point: Point, folder: Path, *, chat: Emulated, seed: int, database: str | None, replicas: int
+) -> AsyncIterator[Scene]:
     """The gateway is not started yet; at the end whatever runs of it is killed."""
     chance = random.Random(f"{point.name}:{seed}")
     marker = f"chaos-{point.name}-{seed}-{time_ns()}"
     model = Model(marker, chance)
-    platform = Platform(folder, model)
-    async with platform.served() as (feishu, anthropic):
+    database = database or f"sqlite:///{folder}/data/clawgate.db"
+    platform = Platform(chat, folder, model, Books(database))
+    async with platform.served() as (chat_url, model_url):
         subject = Subject(
             [
-                Replica(number, folder, feishu_url=feishu, model_url=anthropic, database=database)
+                Replica(number, folder, chat=chat, chat_url=chat_url, model_url=model_url, database=database)
                 for number in range(replicas)
             ]
         )

@@ -1,8 +1,8 @@
-"""Delivers like Feishu: the same event, under the same message id, again and again until it has got its 200.
+"""Delivers like a platform: the same event, under the same message id, again and again until it has been taken.
 
 Chats side by side; within a chat the next message is written when the one before it was acknowledged, so that the order
 of the acknowledgements is the order to expect. Now and then an event comes once more after its 200, as it does when the
-200 was lost on the way.
+200 was lost on the way. Where the gateway fetches, all is there from the start, and taken is what a poll has confirmed.
 """
 
 import asyncio
@@ -13,10 +13,8 @@ from typing import Any
 
 import httpx
 
-from channels.feishu.emulator import FeishuEmulator
 from tests.chaos.ledger import Message, Wish
 from tests.chaos.platform import Platform
-from tests.running import ALICE
 
 PATIENCE_SECONDS = 3.0
 RETRY_SECONDS = (0.05, 0.2)
@@ -30,7 +28,7 @@ class Sender:
     """Use as `async with`; it has a task for each chat."""
 
     def __init__(self, platform: Platform, url: Callable[[], str], chance: random.Random, *, chats: int = 3) -> None:
-        self.chats = [f"oc_{chance.getrandbits(128):032x}" for _ in range(chats)]
+        self.chats = [platform.chat.chat(chance) for _ in range(chats)]
         self.pushes = 0
         self._platform = platform
         self._url = url
@@ -59,25 +57,27 @@ class Sender:
 
     def _write(self, wish: Wish, chat: str) -> Message:
         serial = next(serials)
-        feishu: FeishuEmulator = self._platform.feishu
-        event = feishu.text_event(f"{serial} {wish}", sender=ALICE, chat=chat)
-        message_id = event["event"]["message"]["message_id"]
-        message = Message(serial=serial, chat=chat, wish=wish, message_id=message_id)
-        self._platform.wrote(serial, message_id)
+        written = self._platform.chat.write(f"{serial} {wish}", chat)
+        message = Message(serial=serial, chat=chat, wish=wish, message_id=written.message_id)
+        message.kills_before = self._platform.ledger.kills
+        self._platform.wrote(serial, chat, written.message_id)
         self._platform.ledger.messages[serial] = message
-        self._events[serial] = event
+        self._events[serial] = written.event
         self._queues[chat].put_nowait(message)
         return message
 
     async def _deliver(self, chat: str) -> None:
         while True:
             message = await self._queues[chat].get()
-            message.kills_before = self._platform.ledger.kills
+            if not self._platform.chat.fetched:
+                message.kills_before = self._platform.ledger.kills
             while not await self._push(message):
                 await asyncio.sleep(self._chance.uniform(*RETRY_SECONDS))
             message.acked = self._acked
             self._acked += 1
-            if self._chance.random() < AGAIN_CHANCE:
+            if self._platform.chat.fetched:
+                self._platform.springs("K3", 0)
+            elif self._chance.random() < AGAIN_CHANCE:
                 self._spawn(self._push_again(message))
 
     async def _push_again(self, message: Message) -> None:
@@ -99,10 +99,8 @@ class Sender:
     async def deliver(self, event: dict[str, Any]) -> bool:
         """Once; whether it was taken."""
         self.pushes += 1
-        headers, body = self._platform.feishu.encode(event)
         try:
-            url = f"{self._url()}/webhooks/feishu/default"
-            return (await self._client.post(url, content=body, headers=headers)).status_code == 200
+            return await self._platform.chat.deliver(self._client, self._url(), event)
         except httpx.TransportError:
             return False
 

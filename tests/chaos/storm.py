@@ -4,25 +4,23 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from time import monotonic, time
 from typing import Any
 
 from channels.channel import Arrived
-from channels.feishu.events import receipt
 from gateway.config.root import DatabaseConfig
 from gateway.inbound import Inbound, inbound_json
 from gateway.routing import aside, session_key
 from gateway.store.opening import open_store
 from gateway.store.store import Delivery
+from tests.chaos.emulated import Emulated
 from tests.chaos.ledger import Message
 from tests.chaos.oracle import dup_replies, dup_turns, lost
 from tests.chaos.points import Point
 from tests.chaos.scene import Scene, scene
 from tests.chaos.sender import serials
-from tests.running import ALICE
 
 COPIES = 5
 SIDE_BY_SIDE = 40
@@ -36,6 +34,7 @@ class Tally:
     """What came of it. `clean` where every message had one turn and one reply."""
 
     name: str
+    channel: str
     messages: int
     deliveries: int
     turns: int
@@ -50,15 +49,15 @@ class Tally:
 
     def __str__(self) -> str:
         return (
-            f"{self.name} messages={self.messages} deliveries={self.deliveries} turns={self.turns} "
+            f"{self.name} on {self.channel} messages={self.messages} deliveries={self.deliveries} turns={self.turns} "
             f"findings={len(self.findings)} ready={self.ready_seconds:.2f}s took={self.seconds:.0f}s seed={self.seed}"
         )
 
 
-async def storm(folder: Path, *, seed: int, events: int, database: str | None, replicas: int) -> Tally:
+async def storm(folder: Path, *, chat: Emulated, seed: int, events: int, database: str | None, replicas: int) -> Tally:
     """Deliver `events` messages of 200 chats, each five times, shuffled, over all replicas."""
     began = monotonic()
-    async with scene(STORM, folder, seed=seed, database=database, replicas=replicas) as played:
+    async with scene(STORM, folder, chat=chat, seed=seed, database=database, replicas=replicas) as played:
         await played.subject.start()
         deliveries = [event for event in _events(played, events) for _ in range(COPIES)]
         played.chance.shuffle(deliveries)
@@ -68,10 +67,10 @@ async def storm(folder: Path, *, seed: int, events: int, database: str | None, r
         return _tally("STORM", played, len(deliveries), began, played.subject.replicas[0].restarts[0], seed)
 
 
-async def backlog(folder: Path, *, seed: int, rows: int, database: str | None) -> Tally:
+async def backlog(folder: Path, *, chat: Emulated, seed: int, rows: int, database: str | None) -> Tally:
     """Start on an inbox of so many rows that wait, and see them answered."""
     began = monotonic()
-    async with scene(BACKLOG, folder, seed=seed, database=database, replicas=1) as played:
+    async with scene(BACKLOG, folder, chat=chat, seed=seed, database=database, replicas=1) as played:
         await _fill(played, rows, database or f"sqlite:///{folder}/data/clawgate.db")
         await played.subject.start()
         ready = played.subject.replicas[0].restarts[0]
@@ -80,15 +79,16 @@ async def backlog(folder: Path, *, seed: int, rows: int, database: str | None) -
 
 
 def _events(played: Scene, count: int) -> list[tuple[Message, dict[str, Any]]]:
-    chats = [f"oc_{played.chance.getrandbits(128):032x}" for _ in range(200)]
+    platform = played.platform
+    chats = [platform.chat.chat(played.chance) for _ in range(200)]
     events = []
     for serial in islice(serials, count):
         chat = played.chance.choice(chats)
-        event = played.platform.feishu.text_event(f"{serial} plain", sender=ALICE, chat=chat)
-        message = Message(serial=serial, chat=chat, wish="plain", message_id=event["event"]["message"]["message_id"])
-        played.platform.wrote(serial, message.message_id)
+        written = platform.chat.write(f"{serial} plain", chat)
+        message = Message(serial=serial, chat=chat, wish="plain", message_id=written.message_id)
+        platform.wrote(serial, chat, message.message_id)
         played.ledger.messages[serial] = message
-        events.append((message, event))
+        events.append((message, written.event))
     return events
 
 
@@ -106,7 +106,7 @@ async def _fill(played: Scene, rows: int, url: str) -> None:
     events = _events(played, rows)
 
     async def put(message: Message, event: dict[str, Any]) -> None:
-        arrived = receipt(event, account="default", bot=None, now=datetime.now(UTC))
+        arrived = played.platform.chat.receipt(event)
         assert isinstance(arrived, Arrived)
         context = arrived.context
         sid = session_key("helper", context)
@@ -114,7 +114,7 @@ async def _fill(played: Scene, rows: int, url: str) -> None:
             Delivery(
                 sid=sid,
                 aside=aside(sid),
-                dedupe=(f"feishu:default:message:{message.message_id}",),
+                dedupe=tuple(f"{context.channel}:default:{key}" for key in arrived.dedupe),
                 body=inbound_json.dump_json(Inbound(agent="helper", context=context)).decode(),
                 at=time(),
             ),
@@ -131,7 +131,7 @@ async def _fill(played: Scene, rows: int, url: str) -> None:
 async def _answered(played: Scene) -> None:
     give_up = monotonic() + SETTLE_SECONDS
     played.watch()
-    while played.unanswered() and monotonic() < give_up:
+    while await played.unanswered() and monotonic() < give_up:
         await asyncio.sleep(0.05)
     await asyncio.sleep(1.0)
 
@@ -142,6 +142,7 @@ def _tally(name: str, played: Scene, deliveries: int, began: float, ready: float
     doubled = [f"{serial} had {count} turns" for serial, count in turns.items() if count > 1]
     return Tally(
         name=name,
+        channel=played.platform.chat.name,
         messages=len(ledger.messages),
         deliveries=deliveries,
         turns=len(turns),

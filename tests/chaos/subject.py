@@ -17,32 +17,36 @@ from typing import IO
 
 import httpx
 
-from tests.running import SECRETS, config_text
+from tests.chaos.emulated import Emulated
+from tests.running import SECRETS
 
 ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 30.0
 STOP_SECONDS = 40.0
 PORTS = range(18_000, 28_000)
 """Below those that the system gives to clients: one of those could take the port while its gateway is down."""
-CONFIG_MORE = """
-tools: { exec: { mode: allow, parallel: 16 } }
-limits: { pendingPerSession: 1000 }
-queue: { mode: followup }
-"""
-AGENTS = """
+ADMIN_TOKEN = "chaos-looks-at-the-metrics"
+CONFIG = f"""
+logging: {{ level: warning }}
+server: {{ publicUrl: https://bot.example.com, adminToken: {ADMIN_TOKEN} }}
+tools: {{ exec: {{ mode: allow, parallel: 16 }} }}
+limits: {{ pendingPerSession: 1000 }}
+queue: {{ mode: followup }}
 agents:
   list:
     - id: helper
       model: anthropic/claude-sonnet-4-6
       historyTurns: 8
-      tools: { allow: [read, write, edit, ls, exec, message] }
+      tools: {{ allow: [read, write, edit, ls, exec, message] }}
 """
 
 
 class Replica:
     """One gateway and all its lives."""
 
-    def __init__(self, number: int, folder: Path, *, feishu_url: str, model_url: str, database: str | None) -> None:
+    def __init__(
+        self, number: int, folder: Path, *, chat: Emulated, chat_url: str, model_url: str, database: str
+    ) -> None:
         self.number = number
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
@@ -50,21 +54,25 @@ class Replica:
         """How long each start took to be ready, in seconds."""
         self._config = folder / f"replica{number}.yaml"
         self._log = folder / f"replica{number}.log"
-        more = CONFIG_MORE + (f'database: {{ url: "{database}" }}\n' if database else "")
-        text = config_text(
-            feishu_url=f"{feishu_url}/replica{number}",
-            anthropic_url=f"{model_url}/replica{number}",
-            agents=AGENTS,
-            more=more,
+        provider = f'{{ apiKey: "${{ANTHROPIC_API_KEY}}", baseUrl: "{model_url}/replica{number}" }}'
+        sections = (
+            f'database: {{ url: "{database}" }}',
+            f"providers:\n  anthropic: {provider}",
+            f"channels:\n{chat.config(f'{chat_url}/replica{number}')}",
         )
-        self._config.write_text(text, encoding="utf-8")
+        self._config.write_text("\n".join((CONFIG, *sections)), encoding="utf-8")
         self._process: asyncio.subprocess.Process | None = None
+        self._metric = f'clawgate_send_ambiguous_total{{channel="{chat.channel}"}} '
+        self._shared = not database.startswith("sqlite")
+        self._counts: list[int | None] = []
+        """Sends in doubt as the metric of each life has them; None where it ended before it was asked."""
 
     async def start(self, kill: str = "") -> bool:
         """Until it is ready; False where it died before. `kill` arms it from the first moment."""
         began = time.monotonic()
         with self._log.open("ab") as log:
             self._process = await self._spawn(log, kill)
+        self._counts.append(None if self._counts or self._shared else 0)  # a first life has nothing to take up
         async with asyncio.timeout(START_SECONDS), httpx.AsyncClient(trust_env=False, timeout=2.0) as client:
             while self._process.returncode is None:
                 with suppress(httpx.TransportError):
@@ -84,6 +92,20 @@ class Replica:
             stdout=asyncio.subprocess.PIPE,
             stderr=log,
         )  # fmt: skip
+
+    async def count(self) -> None:
+        """Read the metric of this life, while it lasts."""
+        headers = {"authorization": f"Bearer {ADMIN_TOKEN}"}
+        async with httpx.AsyncClient(trust_env=False, timeout=START_SECONDS, headers=headers) as client:
+            with suppress(httpx.TransportError):
+                lines = (await client.get(f"{self.url}/metrics")).raise_for_status().text.splitlines()
+                found = [line.removeprefix(self._metric) for line in lines if line.startswith(self._metric)]
+                self._counts[-1] = int(float(found[0])) if found else 0
+
+    @property
+    def counted(self) -> int | None:
+        """Over all lives."""
+        return None if None in self._counts else sum(count or 0 for count in self._counts)
 
     async def arm(self, kill: str) -> None:
         """`K8:3`: from now on."""
@@ -156,6 +178,11 @@ class Subject:
         """Where the next delivery goes. A balancer does not know who is dead."""
         self._turn += 1
         return self.replicas[self._turn % len(self.replicas)].url
+
+    @property
+    def counted(self) -> int | None:
+        counts = [replica.counted for replica in self.replicas]
+        return None if None in counts else sum(count or 0 for count in counts)
 
     @property
     def restart_max(self) -> float:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.chaos.ledger import Asked, Ledger, Message, Shown, Wish, asked_of, running
+from tests.chaos.ledger import Asked, Doubt, Ledger, Message, Shown, Wish, asked_of, running
 from tests.chaos.oracle import Verdict, judge
 from tests.chaos.points import ABSENT, BATCH, POINTS
 
@@ -63,6 +63,58 @@ def test_after_three_kills_an_apology_will_do() -> None:
 def test_a_doubled_reply_is_seen() -> None:
     assert red(ledger(THREE, [shown(1), shown(2), shown(2), *LONG])) == {"dup_replies"}
     assert red(ledger(THREE, [shown(1), shown(2), *LONG, LONG[2]])) == {"dup_replies"}
+
+
+def doubts(
+    *parts: Shown, times: int = 1, given_up: bool = True, told: bool = True
+) -> dict[tuple[str, int, int], Doubt]:
+    return {
+        (s.serial, s.take, s.part): Doubt(
+            chat=s.chat,
+            serial=s.serial,
+            take=s.take,
+            part=s.part,
+            parts=s.parts,
+            times=times,
+            given_up=given_up,
+            told=told,
+        )
+        for s in parts
+    }
+
+
+TELEGRAM = {"repeats": False, "recognises": False, "kills": 1}
+REPEATED = {"repeats": True, "recognises": False, "kills": 1, "counted": 1}
+
+
+def test_a_part_that_was_given_up_in_doubt_is_not_lost_but_the_others_of_its_reply_are() -> None:
+    one = ledger([message(3, "b", "long")], LONG[:2], doubts=doubts(LONG[2]), **TELEGRAM)
+    assert red(one) == set()
+    assert red(ledger([message(3, "b", "long")], LONG[:1], doubts=doubts(LONG[2]), **TELEGRAM)) == {"lost"}
+    elsewhere = doubts(shown(1, "b"))
+    assert red(ledger([message(1)], [], doubts=elsewhere, **TELEGRAM)) == {"lost"}
+
+
+def test_what_was_given_up_in_silence_is_lost_and_hidden() -> None:
+    assert red(ledger([message(1)], [], doubts=doubts(shown(1), told=False), **TELEGRAM)) == {"lost", "hidden"}
+
+
+def test_a_part_repeated_in_doubt_may_be_seen_twice_where_the_config_says_so_and_not_three_times() -> None:
+    repeated = doubts(shown(1), given_up=False)
+    assert red(ledger([message(1)], [shown(1)] * 2, doubts=repeated, **REPEATED)) == set()
+    assert red(ledger([message(1)], [shown(1)] * 3, doubts=repeated, **REPEATED)) == {"dup_replies"}
+    assert red(ledger([message(1)], [shown(1)] * 2, doubts=repeated, **TELEGRAM)) == {"dup_replies", "hidden"}
+    assert red(ledger([message(1)], [shown(1)] * 2, doubts=repeated, **REPEATED | {"recognises": True})) == {
+        "dup_replies"
+    }
+    assert red(ledger([message(1)], [], doubts=doubts(shown(1)), **REPEATED)) == {"hidden"}
+
+
+def test_doubts_that_no_death_explains_or_that_the_metric_does_not_count_are_seen() -> None:
+    assert red(ledger([message(1)], [shown(1)], doubts=doubts(shown(1)), **TELEGRAM | {"kills": 0})) == {"hidden"}
+    repeated = doubts(shown(1), given_up=False)
+    assert red(ledger([message(1)], [shown(1)], doubts=repeated, **REPEATED | {"counted": 0})) == {"hidden"}
+    assert red(ledger([message(1)], [shown(1)], doubts=repeated, **REPEATED | {"counted": None})) == set()
 
 
 @pytest.mark.parametrize(

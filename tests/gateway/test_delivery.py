@@ -7,7 +7,7 @@ import pytest
 
 from channels.channel import Capabilities, DeliveryError, Gone, RateLimited, Refused, Unreachable
 from channels.message import Outbound, Target
-from gateway.delivery import Delivered, GivenUp, PartSender, Postponed, Report
+from gateway.delivery import Begin, Delivered, GivenUp, PartSender, Postponed, Report
 from gateway.metrics import Metrics
 from gateway.outbound import Parcel, parcel_json
 from gateway.store.store import Part
@@ -15,7 +15,18 @@ from gateway.store.store import Part
 PAYLOAD = parcel_json.dump_json(
     Parcel(channel="x", account="default", part=Outbound(target=Target(chat="c"), text="hi"))
 ).decode()
-PART = Part(id=1, turn=1, part=0, key="k", payload=PAYLOAD, attempts=0, ambiguous=0, next_at=0.0, created=1_000.0)
+PART = Part(
+    id=1,
+    turn=1,
+    part=0,
+    key="k",
+    payload=PAYLOAD,
+    attempts=0,
+    ambiguous=0,
+    next_at=-1_000.0,
+    created=1_000.0,
+    begun=True,
+)
 MAYBE, SURELY_NOT = Unreachable("no answer"), Unreachable("refused", maybe_arrived=False)
 
 
@@ -82,16 +93,44 @@ async def test_where_config_says_so_it_is_repeated_only_where_the_platform_recog
     assert isinstance(told, Postponed)
 
 
-async def test_what_a_dead_process_may_have_sent_is_counted_and_follows_the_same_rule() -> None:
-    doubtful = replace(PART, ambiguous=1)
-    told, line, metrics = await report(None, part=doubtful)
+COUNTED = 'clawgate_send_ambiguous_total{channel="x"} 1.0'
+
+
+async def test_where_a_repetition_is_recognised_what_a_dead_process_was_about_to_send_is_repeated_and_counted() -> None:
+    doubtful = replace(PART, ambiguous=1, next_at=0.0, begun=False)
+    told, line, metrics = await report(None, part=doubtful, repeat=3_600)
     assert (told, line.sent) == (Delivered(message_id="om"), 1)
-    assert 'clawgate_send_ambiguous_total{channel="x"} 1.0' in metrics
+    assert COUNTED in metrics
     hours_later = 1_000.0 + 7_200
-    told, line, _ = await report(None, part=doubtful, resend=False, repeat=3_600, now=hours_later)
+    told, line, metrics = await report(None, part=doubtful, resend=False, repeat=3_600, now=hours_later)
     assert (isinstance(told, GivenUp), line.sent) == (True, 0)
+    assert COUNTED in metrics
     told, line, _ = await report(None, part=doubtful, repeat=3_600, now=hours_later)
     assert line.sent == 1
+
+
+async def test_where_it_is_not_an_attempt_is_put_on_record_before_it_is_made() -> None:
+    told, line, metrics = await report(None, part=replace(PART, next_at=0.0, begun=False))
+    assert (told, line.sent) == (Begin(), 0)
+    assert "clawgate_reply_parts_total{" not in metrics
+
+
+@pytest.mark.parametrize("resend", [True, False])
+async def test_what_a_dead_process_had_not_begun_is_in_no_doubt(resend: bool) -> None:
+    unsent = replace(PART, ambiguous=1, next_at=0.0, begun=False)
+    told, _, metrics = await report(None, part=unsent, resend=resend)
+    assert told == Begin()
+    assert COUNTED not in metrics
+
+
+async def test_what_it_had_begun_is_counted_and_given_up_or_repeated_as_the_config_says() -> None:
+    begun = replace(PART, ambiguous=1, next_at=-1_000.0, begun=False)
+    told, line, metrics = await report(None, part=begun, resend=False)
+    assert (isinstance(told, GivenUp), line.sent) == (True, 0)
+    assert COUNTED in metrics
+    told, _, metrics = await report(None, part=begun, resend=True)
+    assert told == Begin()
+    assert COUNTED in metrics
 
 
 async def test_after_the_last_chance_it_is_a_dead_letter() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.delivery import Delivered, GivenUp, Postponed, Report
+from gateway.delivery import Begin, Delivered, GivenUp, Postponed, Report
 from gateway.lanes import Drained, Lanes, Stopped
 from gateway.metrics import Metrics
 from gateway.store.sqlite import SqliteStore
@@ -205,6 +205,31 @@ async def test_a_turn_that_outlasts_the_grace_is_cancelled_and_not_lost(tmp_path
         await h.sweep.once()
         await h.settle()
         assert h.sent == ["re a0"]
+
+
+@pytest.mark.parametrize("recognised", [True, False])
+async def test_a_send_that_the_end_of_the_process_cuts_off_is_in_doubt_for_the_next_one(
+    tmp_path: Path, recognised: bool
+) -> None:
+    async with house(tmp_path) as h:
+        under_way = asyncio.Event()
+
+        async def cut_off(part: Part) -> Report:
+            if not recognised and not part.begun:
+                return Begin()
+            under_way.set()
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        h.lanes._outbox._send = cut_off
+        h.clock = 5.0
+        await h.say("a", "a0")
+        await under_way.wait()
+        await h.lanes.drain(0.01)
+    async with house(tmp_path) as h:
+        (lease,) = await h.store.claim(1)
+        (part,) = (await h.store.look(lease, history_turns=1, waiting_max=1)).parts
+        assert (part.attempts, part.ambiguous, part.next_at < 0) == (1, 1, not recognised)
 
 
 async def test_beyond_the_limit_of_a_chat_one_note_is_sent_at_once_and_what_waits_is_answered(tmp_path: Path) -> None:

@@ -4,7 +4,9 @@ import base64
 import io
 import json
 import logging
+import os
 from collections.abc import Iterator
+from typing import Literal
 from urllib.parse import quote
 
 import pytest
@@ -80,6 +82,22 @@ def test_an_exception_is_its_type_and_its_places_and_never_its_words(written: io
     assert "test_logs.py" in line["trace"][0]
     assert "12345" not in written.getvalue()
     assert "银行" not in written.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("output", "terminal", "json_lines"), [("auto", True, False), ("auto", False, True), ("json", True, True)]
+)
+def test_in_a_terminal_the_log_is_for_people_unless_the_config_says_otherwise(
+    written: io.StringIO, output: Literal["auto", "json"], terminal: bool, json_lines: bool
+) -> None:
+    reader, writer = os.openpty() if terminal else os.pipe()
+    with open(reader, "rb", buffering=0) as out, open(writer, "w", encoding="utf-8") as stream:
+        logs.configure(level="info", output=output, secrets=[SECRET], stream=stream)
+        structlog.get_logger().info("part_sent", message_id=f"om_1 {SECRET}")
+        line = out.read(4096).decode()
+    assert line.startswith("{") == json_lines
+    assert "part_sent" in line
+    assert "canary" not in line
 
 
 def test_a_line_break_in_a_value_does_not_break_the_line(written: io.StringIO) -> None:

@@ -28,7 +28,7 @@ async def test_it_makes_a_real_file_and_says_that_it_is_a_script(tmp_path: Path,
         await house.say(asked)
         (reply,) = await house.replies(1)
         assert "demo/guide" in reply
-        assert "apiKey" in reply
+        assert "ANTHROPIC_API_KEY" in reply
         made = [path for path in house.workspace().iterdir() if path.suffix == ".py"]
         assert len(made) == 1
         assert made[0].name in reply

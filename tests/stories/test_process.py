@@ -68,11 +68,11 @@ class Process:
 
 
 @asynccontextmanager
-async def started(config: Path) -> AsyncIterator[Process]:
+async def started(config: Path, env: Mapping[str, str] = SECRETS) -> AsyncIterator[Process]:
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "gateway", "serve", "--config", str(config), "--port", "0",
         cwd=ROOT,
-        env={"PATH": os.environ["PATH"], "HOME": str(config.parent), "UNRELATED": "canary-unrelated-91827", **SECRETS},
+        env={"PATH": os.environ["PATH"], "HOME": str(config.parent), "UNRELATED": "canary-unrelated-91827", **env},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )  # fmt: skip
@@ -185,6 +185,13 @@ async def test_stopped_politely_it_ends_with_zero_and_an_unfinished_turn_goes_on
             (reply,) = await feishu.sent(1)
             assert await run.end(signal.SIGINT) == 0
         assert reply.text == "here I am"
+
+
+async def test_a_signal_that_comes_twice_at_once_is_meant_once(tmp_path: Path) -> None:
+    async with platforms(tmp_path) as (_, _, config), started(config) as run:
+        run.process.send_signal(signal.SIGTERM)
+        assert await run.end(signal.SIGTERM) == 0
+        assert any("gateway_stopped" in line for line in run.output)
 
 
 async def test_stopped_between_two_calls_the_second_is_run_after_the_next_start_and_the_first_is_not(

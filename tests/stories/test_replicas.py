@@ -16,18 +16,20 @@ from gateway.gateway import Gateway
 from gateway.loopback import serve_on_loopback
 from gateway.store.opening import open_store
 from tests.postgres import PostgresServer
-from tests.running import ALICE, ALICE_CHAT, SECRETS, Running, running
+from tests.running import ALICE, ALICE_CHAT, FEISHU, SECRETS, Running, running
 from tests.stories.test_queue import NEVER, asked, users
 
 SLOW = Turn(blocks=(text_block("slow"),), pause_seconds=0.5)
 
 
 @asynccontextmanager
-async def two(folder: Path, postgres: PostgresServer, script: object, more: str = "") -> AsyncIterator[list[Running]]:
+async def two(
+    folder: Path, postgres: PostgresServer, script: object, more: str = "", feishu: str = FEISHU
+) -> AsyncIterator[list[Running]]:
     """The second one shares the first one's config, emulators and database."""
     address = postgres.new_database()
     more = f'database: {{ url: "{address}", leaseSeconds: 2 }}\n{more}'
-    async with running(folder, script=script, more=more) as first:  # type: ignore[arg-type]
+    async with running(folder, script=script, more=more, feishu=feishu) as first:  # type: ignore[arg-type]
         config = load(folder / "config.yaml", SECRETS).config
         gateway = Gateway(config, SECRETS, store=open_store(config.database))
         await gateway.start()

@@ -11,10 +11,12 @@ import pytest
 
 from agents.providers.emulation.script import says
 from agents.providers.emulation.server import Script
+from channels.telegram.channel import TelegramChannel
 from channels.telegram.emulator import TelegramEmulator
 from channels.telegram.emulator_sending import Sent
 from gateway.demo import story
 from gateway.loopback import serve_on_loopback
+from gateway.store.letters import dead_letters, replay
 from tests.agents.providers.requests import PIXEL as ENCODED_PIXEL
 from tests.running import FEISHU, Running, running
 
@@ -193,6 +195,41 @@ async def test_a_send_that_may_have_arrived_is_counted_and_not_repeated(tmp_path
         assert [sent.text for sent in it.telegram.messages] == ["perhaps", "surely"]
         assert 'clawgate_send_ambiguous_total{channel="telegram"} 1.0' in it.house.gateway.metrics.render().decode()
 
+        await it.house.idle()
+        (letter,) = dead_letters(it.house.gateway.config.database)
+        assert replay(it.house.gateway.config.database, [letter.name]) == [letter.name]
+        await it.house.gateway.sweep.once()
+        await it.house.until(lambda: [sent.text for sent in it.telegram.messages] == ["perhaps", "surely", "perhaps"])
+
+
+@MODES
+async def test_a_pressed_button_stops_spinning_and_starts_no_turn(tmp_path: Path, mode: str) -> None:
+    async with bot(tmp_path, mode, script=[says("words are answered")]) as it:
+        alice = it.telegram.private()
+        old = it.telegram.text_update("with buttons, from another life", chat=alice)["message"]["message_id"]
+        pressed = it.telegram.press_update(old, "ap:1", chat=alice)
+        again = it.telegram.press_update(old, "ap:1", chat=alice, accessible=False)
+        await it.happens(pressed, pressed, again, it.telegram.text_update("and words?", chat=alice))
+        await it.replies(1)
+        queries = [update["callback_query"]["id"] for update in (pressed, again)]
+        await it.house.until(lambda: len(it.telegram.callback_answers) >= 2)
+        assert [answer.callback_query_id for answer in it.telegram.callback_answers] == queries
+        assert [answer.text for answer in it.telegram.callback_answers] == ["", ""]
+        assert [asked.method for asked in it.telegram.requests].count("answerCallbackQuery") == 2
+        await it.house.idle()
+        assert len(it.house.anthropic.requests) == 1
+
+
+async def test_a_group_that_became_a_supergroup_gets_the_answer_to_what_it_asked_before(tmp_path: Path) -> None:
+    async with bot(tmp_path, "polling", script=[says("in the new house", pause_seconds=0.05)]) as it:
+        alice, group = it.telegram.user(500000011, "Alice"), it.telegram.group()
+        new = -1002000000099
+        await it.happens(it.telegram.text_update("@fixture_helper_bot move?", chat=group, sender=alice))
+        await it.house.until(lambda: bool(it.house.anthropic.requests))
+        await it.happens(*it.telegram.migrate(group, new))
+        (reply,) = await it.replies(1)
+        assert (reply.chat_id, reply.text) == (new, "in the new house")
+
 
 async def test_stop_from_the_menu_ends_the_running_answer(tmp_path: Path) -> None:
     never = says("never said", pause_seconds=60)
@@ -221,3 +258,30 @@ async def test_a_channel_whose_connection_breaks_is_connected_anew(tmp_path: Pat
         it.telegram.fail_next("getUpdates", times=2, status=502)
         await it.happens(it.telegram.text_update("hello", chat=it.telegram.private()))
         assert (await it.replies(1))[0].text == "still there"
+
+
+@MODES
+async def test_while_it_is_answering_the_chat_shows_that_it_types_and_then_no_longer(tmp_path: Path, mode: str) -> None:
+    async with bot(tmp_path, mode, script=[says("here", pause_seconds=0.3)]) as it:
+        alice = it.telegram.user(500000011, "Alice")
+        forum = it.telegram.supergroup(forum=True)
+        topic = it.telegram.topic(forum, "Releases", by=alice)
+        asked = f"@{it.telegram.bot['username']} what is new?"
+        await it.happens(it.telegram.text_update(asked, chat=forum, sender=alice, thread=topic))
+        await it.house.until(lambda: bool(it.telegram.actions))
+        assert it.telegram.messages == []
+        (reply,) = await it.replies(1)
+        assert {(seen.chat_id, seen.thread, seen.action) for seen in it.telegram.actions} == {(forum, topic, "typing")}
+        assert (reply.chat_id, reply.thread) == (forum, topic)
+        await it.house.idle()
+        channel = it.house.gateway.channels["telegram", "default"]
+        assert isinstance(channel, TelegramChannel)
+        assert channel._activity._tasks == {}
+
+
+async def test_a_telegram_that_will_not_show_typing_costs_nobody_an_answer(tmp_path: Path) -> None:
+    async with bot(tmp_path, "polling", script=[says("anyway", pause_seconds=0.1)]) as it:
+        it.telegram.fail_next("sendChatAction", times=99, status=429, parameters={"retry_after": 600})
+        await it.happens(it.telegram.text_update("hello", chat=it.telegram.private()))
+        assert [sent.text for sent in await it.replies(1)] == ["anyway"]
+        assert it.telegram.actions == []

@@ -35,6 +35,8 @@ class Vendor:
     """Where requests go if the config does not say; None where only the config can know."""
     key_env: str = ""
     """The usual name of the environment variable that holds the key."""
+    default_model: str = ""
+    """What `model: auto` takes where this vendor's key is the first that is set; empty where no model is the obvious one."""
     keyless: bool = False
     """May be asked without a key."""
     models: Mapping[str, str] = field(default_factory=dict)

@@ -5,7 +5,7 @@ so every turn is over after a handful of rounds whatever the tools answer. No ra
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,8 @@ _WANTS_SCRIPT = re.compile(
 )
 _WANTS_LISTING = re.compile(r"文件|目录|文件夹|\b(?:files?|folders?|director(?:y|ies)|ls)\b", re.IGNORECASE)
 _SKILL = re.compile(r"<skill>(.*?)</skill>", re.DOTALL)
+_MEDIA_OFFERED = re.compile(r"^## Assistant Output Directives\n(?:(?!## ).*\n)*?- `MEDIA:", re.MULTILINE)
+_NOTE = re.compile(r"\n\(The gateway: [^\n]*\)(?:\n\[image: [^\n]*\])*\Z")
 _BODY = re.compile(r"\A\[message_id: [^\]\n]*\]\n[^\n]{0,200}?: ?")
 
 
@@ -45,7 +47,8 @@ def next_step(request: ModelRequest) -> Call | str:
                 return Call(id=_new_id(request.messages), name=name, arguments=arguments)
     said = [Said(tool=call.name, arguments=call.arguments or {}, result=_text(result)) for call, result in done]
     failed = {call.name for call, result in done if result is None or result.is_error}
-    return closing(asked, said, failed, chinese=chinese)
+    attached = _written(said, failed) if _MEDIA_OFFERED.search(request.system.stable) else None
+    return closing(asked, said, failed, chinese=chinese, attached=attached)
 
 
 def _plan(request: ModelRequest, asked: str, *, chinese: bool) -> list[tuple[str, dict[str, Any]]]:
@@ -61,6 +64,12 @@ def _plan(request: ModelRequest, asked: str, *, chinese: bool) -> list[tuple[str
         name = _free_name(request.messages)
         plan.append(("write", {"file_path": name, "content": script_source(name, chinese=chinese)}))
     return [step for step in plan if step[0] in offered]
+
+
+def _written(said: Sequence[Said], failed: Collection[str]) -> str | None:
+    """The file that this turn has made. Another model may have made the calls: then its name may be anything."""
+    paths = [one.arguments.get("file_path") for one in said if one.tool == "write" and one.tool not in failed]
+    return next((path for path in paths if isinstance(path, str) and re.fullmatch(r"\S.*", path)), None)
 
 
 def _forced(request: ModelRequest) -> str:
@@ -110,7 +119,7 @@ def _asked(messages: Sequence[Message]) -> str:
     for message in reversed(messages):
         if isinstance(message, UserMessage):
             text = "\n".join(part.text for part in message.content if isinstance(part, Text))
-            return _BODY.sub("", text).strip()
+            return _NOTE.sub("", _BODY.sub("", text)).strip()
     return ""
 
 

@@ -9,12 +9,12 @@ ECHO_CHARS_MAX = 60
 RESULT_CHARS_MAX = 160
 
 REAL_MODEL = (
-    "To talk to a real model, set `providers.anthropic.apiKey` (or the variable ANTHROPIC_API_KEY) and "
-    "`agents.defaults.model: anthropic/claude-sonnet-4-6` in config.yaml."
+    "For a real model, set ANTHROPIC_API_KEY, OPENAI_API_KEY or DEEPSEEK_API_KEY in the environment and start again: "
+    "`model: auto` in config.yaml takes it. Other vendors: docs/providers.md"
 )
 REAL_MODEL_ZH = (
-    "要使用真正的模型,请在 config.yaml 中设置 `providers.anthropic.apiKey`(或环境变量 ANTHROPIC_API_KEY)"
-    "和 `agents.defaults.model: anthropic/claude-sonnet-4-6`。"
+    "要使用真正的模型:设置环境变量 ANTHROPIC_API_KEY、OPENAI_API_KEY 或 DEEPSEEK_API_KEY,然后重新启动,"
+    "config.yaml 里的 `model: auto` 就会用它。其他厂商见 docs/providers.md"
 )
 
 
@@ -27,13 +27,15 @@ class Said:
     result: str
 
 
-def closing(asked: str, said: Sequence[Said], failed: Collection[str], *, chinese: bool) -> str:
-    """The final words of a turn. `failed` names the tools that did not succeed."""
+def closing(asked: str, said: Sequence[Said], failed: Collection[str], *, chinese: bool, attached: str | None) -> str:
+    """The final words of a turn. `failed` names the tools that did not succeed, `attached` a file to send along."""
     lines = [_opening(_echo(asked), chinese=chinese)]
     if said:
         lines.append("我实际调用了这些工具:" if chinese else "I really used these tools:")
         lines.append("\n".join(_report(one, one.tool in failed, chinese=chinese) for one in said))
     lines.append(REAL_MODEL_ZH if chinese else REAL_MODEL)
+    if attached is not None:
+        lines.append(f"MEDIA:{attached}")
     return "\n\n".join(lines)
 
 

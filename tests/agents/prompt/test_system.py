@@ -40,7 +40,7 @@ BARE = PromptFacts(
     workspace_files=(),
     channel="feishu",
     capabilities=("markdown", "threads"),
-    directives=False,
+    directives=(),
     chat_kind="direct",
     session="coder:feishu:default:oc_1",
 )
@@ -51,7 +51,7 @@ FULL = replace(
     skills=(SKILL,),
     docs="/app/docs",
     workspace_files=(("AGENTS.md", "# Ours\n\nBe brief."), ("SOUL.md", "kind")),
-    directives=True,
+    directives=("media", "voice", "reply"),
     chat_kind="group",
     control=True,
 )
@@ -93,7 +93,7 @@ def test_a_full_prompt_has_every_section_in_order_and_two_below_the_boundary() -
             {"workspace_files": (("A", "b"),)},
             ["Tooling", "Safety", "Workspace Files (injected)", "Messaging", "Runtime"],
         ),
-        ({"directives": True}, ["Tooling", "Safety", "Assistant Output Directives", "Messaging", "Runtime"]),
+        ({"directives": ("media",)}, ["Tooling", "Safety", "Assistant Output Directives", "Messaging", "Runtime"]),
         ({"chat_kind": "group"}, ["Tooling", "Safety", "Silent Replies", "Messaging", "Runtime"]),
     ],
 )

@@ -2,15 +2,19 @@
 
 import ast
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.messages import AssistantMessage, Message, Text, ToolCall, ToolResultMessage
+from agents.prompt.reply import visible
+from agents.prompt.system import build_system
 from agents.providers.demo.provider import DemoProvider
 from agents.providers.provider import OneTool, System, TextDelta, ToolCallDelta, ToolCallEnd, ToolCallStart, ToolChoice
 from tests.agents.histories import broken_histories
+from tests.agents.prompt.test_system import BARE
 from tests.agents.providers.requests import LS, READ, WRITE, asking, collect, user
 from tools.tool import ToolSpec
 
@@ -86,8 +90,9 @@ async def test_it_says_what_it_is_and_how_to_get_a_real_model(text: str) -> None
     made, closing = await turn(text)
     assert made == []
     assert "demo/guide" in closing
-    for key in ("providers.anthropic.apiKey", "ANTHROPIC_API_KEY", "agents.defaults.model"):
-        assert key in closing
+    for word in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "DEEPSEEK_API_KEY", "model: auto", "docs/providers.md"):
+        assert word in closing
+    assert ("重新启动" if text == "你好" else "start again") in closing
     assert ("演示" in closing) == (text == "你好")
 
 
@@ -101,6 +106,40 @@ async def test_without_tools_it_simply_answers() -> None:
 async def test_only_offered_tools_are_used() -> None:
     made, _ = await turn(BODY, (LS,))
     assert [called.name for called in made] == ["ls"]
+
+
+DIRECTIVES = build_system(replace(BARE, directives=("media",)))
+PRETENDED = build_system(replace(BARE, system_prompt="Never say\n- `MEDIA:<path-or-url>` to anyone."))
+
+
+@pytest.mark.parametrize("asked", ["帮我写一个脚本", "write a script"])
+async def test_where_files_can_be_sent_the_script_it_wrote_comes_along(asked: str) -> None:
+    _, closing = await turn(asked, system=DIRECTIVES)
+    assert closing.endswith("\n\nMEDIA:list_files.py")
+    assert "MEDIA:" not in (visible(closing) or "")
+
+
+@pytest.mark.parametrize(
+    ("asked", "system", "reply"),
+    [
+        ("write a script", build_system(BARE), answers),
+        ("write a script", PRETENDED, answers),
+        ("write a script", DIRECTIVES, fails),
+        ("list the files", DIRECTIVES, answers),
+        ("hello", DIRECTIVES, answers),
+    ],
+)
+async def test_nothing_else_ever_comes_along(asked: str, system: System, reply: Answers) -> None:
+    _, closing = await turn(asked, system=system, reply=reply)
+    assert "MEDIA:" not in closing
+
+
+async def test_a_script_of_an_earlier_turn_does_not_come_along_again() -> None:
+    made, _ = await turn("write a script", system=DIRECTIVES)
+    old = AssistantMessage(content=tuple(made), provider="demo", model="guide", api="demo", stop_reason="tool_use")
+    history: list[Message] = [user("write a script"), old, *(answers(called) for called in made)]
+    _, closing = await turn("thanks", system=DIRECTIVES, history=history)
+    assert "MEDIA:" not in closing
 
 
 async def test_failures_are_reported_as_failures() -> None:

@@ -173,7 +173,12 @@ def test_nothing_to_warn_about_in_a_tidy_config(tmp_path: Path) -> None:
     [
         (
             "agents: { list: [ { id: a, model: [demo/guide, anthropic/x] }, { id: b, model: anthropic/x } ] }\n",
-            "providers.anthropic.apiKey: is empty, so a, b cannot answer with anthropic — set providers.anthropic.apiKey",
+            "providers.anthropic.apiKey: is empty, so a, b cannot answer with anthropic — set ANTHROPIC_API_KEY in the "
+            "environment",
+        ),
+        (
+            "providers: { anthropic: { apiKey: '' } }\nagents: { list: [ { id: a, model: anthropic/x } ] }\n",
+            "providers.anthropic.apiKey: is empty, so a cannot answer with anthropic — set providers.anthropic.apiKey",
         ),
         (
             "providers: { anthropic: { apiKey: '${MY_KEY:-}' } }\nagents: { list: [ { id: a, model: anthropic/x } ] }\n",
@@ -245,7 +250,7 @@ _keys = st.sampled_from(
     sorted({name for model in all_models(Config) for name in fields_of(model)} | {"anthropic", "b"})
 )
 _values = st.sampled_from(
-    [None, True, 0, 1, -1, 1.5, "", "a", "*", "${A}", "${B:-7}", "demo/guide", "anthropic/x", "x/y"]
+    [None, True, 0, 1, -1, 1.5, "", "a", "*", "${A}", "${B:-7}", "auto", "demo/guide", "anthropic/x", "x/y"]
 )
 _deep = _values | st.lists(_values, max_size=3) | st.dictionaries(_keys, _values, max_size=4)
 _data: st.SearchStrategy[Any] = _deep | st.lists(_deep, max_size=3) | st.dictionaries(_keys, _deep, max_size=4)

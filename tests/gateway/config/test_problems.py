@@ -95,11 +95,11 @@ ONE_MISTAKE = {
     ),
     "a model without provider": (
         "agents: { list: [ { id: a, model: gpt } ] }",
-        "1:35: agents.list[0].model: expected provider/model, such as anthropic/claude-sonnet-4-6",
+        "1:35: agents.list[0].model: expected auto or provider/model, such as anthropic/claude-sonnet-4-6",
     ),
     "a list of one model without provider": (
         "agents: { list: [ { id: a, model: [gpt] } ] }",
-        "1:36: agents.list[0].model[0]: expected provider/model, such as anthropic/claude-sonnet-4-6",
+        "1:36: agents.list[0].model[0]: expected auto or provider/model, such as anthropic/claude-sonnet-4-6",
     ),
     "no model at all": (
         "agents: { list: [ { id: a, model: [] } ] }",
@@ -203,7 +203,7 @@ ONE_MISTAKE = {
     ),
     "a short admin token": (
         f"{AGENT}server: {{ adminToken: hunter2 }}\n",
-        "2:23: server.adminToken: too short: at least 16 characters, or empty for no /metrics",
+        "2:23: server.adminToken: too short: at least 16 characters, or empty",
     ),
     "a public URL that is none": (
         f"{AGENT}server: {{ publicUrl: bot.example.com }}\n",

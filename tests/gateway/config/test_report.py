@@ -1,4 +1,4 @@
-"""What start-up and `check` say: what is configured, what is missing, and the next step."""
+"""What `check` says: what is configured, what is missing, and the next step."""
 
 from pathlib import Path
 
@@ -9,11 +9,13 @@ from tests.gateway.config.writing import loaded
 
 SKILL = "skills: { allow: [create-python-script] }"
 AGENT = f"agents: {{ list: [ {{ id: a, {SKILL} }} ] }}\n"
+SCRIPTED = AGENT.replace("id: a,", "id: a, model: demo/guide,")
 TOKEN = "7000000001:" + "A" * 35
 KEYS = "appSecret: s, encryptKey: k, allowFrom: ['*'], groupAllowFrom: ['*']"
+WEB_OFF = "web: not configured — add web: {} under channels; channels/web/README.md shows where to find it"
 GUIDE = (
-    "model demo/guide: a script, not a model, answers as a — for a real one set "
-    "CLAWGATE_MODEL=anthropic/claude-sonnet-4-6 and ANTHROPIC_API_KEY, or agents.defaults.model"
+    "model demo/guide: a script, not a model, answers as a — "
+    "set ANTHROPIC_API_KEY, OPENAI_API_KEY or DEEPSEEK_API_KEY for a real model"
 )
 
 
@@ -25,11 +27,13 @@ def said(folder: Path, text: str, env: dict[str, str] | None = None) -> list[str
 def test_a_config_with_nothing_in_it_says_what_to_do_next(tmp_path: Path) -> None:
     assert said(tmp_path, AGENT) == [
         "server: http://127.0.0.1:8080, no publicUrl, database data/clawgate.db",
+        WEB_OFF,
         "feishu: not configured — add appId, appSecret and encryptKey under channels.feishu; "
         "channels/feishu/README.md shows where to find it",
         "telegram: not configured — add botToken under channels.telegram; "
         "channels/telegram/README.md shows where to find it",
-        "agent a: demo/guide; tools read ls message; skills create-python-script; workspace data/workspaces/a",
+        "agent a: demo/guide (auto: no key is set); tools read ls message; skills create-python-script; "
+        "workspace data/workspaces/a",
         GUIDE,
     ]
 
@@ -47,6 +51,7 @@ def test_a_working_config_says_what_serves_where(tmp_path: Path) -> None:
     step = "enter it as the request URL in the developer console"
     assert said(tmp_path, text) == [
         "server: http://[::1]:9, https://bot.example.com, database data/clawgate.db",
+        WEB_OFF,
         f"feishu default: app cli_1, webhook https://bot.example.com/webhooks/feishu/default — {step}",
         f"feishu sales: app cli_2, webhook https://bot.example.com/webhooks/feishu/sales — {step}",
         "telegram: not configured — add botToken under channels.telegram; "
@@ -96,10 +101,22 @@ def test_a_working_config_says_what_serves_where(tmp_path: Path) -> None:
             "providers: { claude: { api: anthropic-messages, apiKey: x } }\n",
             "provider claude: key set (no agent uses it)",
         ),
+        (
+            "",
+            "model demo/guide: a script, not a model, answers as a — for a real model say model: auto, or name one",
+        ),
     ],
 )
 def test_what_is_missing_names_the_next_step(tmp_path: Path, text: str, line: str) -> None:
-    assert line in said(tmp_path, text + AGENT)
+    assert line in said(tmp_path, text + SCRIPTED)
+
+
+def test_a_key_from_the_environment_is_named_by_its_variable_and_the_choice_by_its_reason(tmp_path: Path) -> None:
+    lines = said(tmp_path, AGENT, {"DEEPSEEK_API_KEY": "sk-1"})
+    assert "provider deepseek: key set (DEEPSEEK_API_KEY)" in lines
+    assert [line.partition(";")[0] for line in lines if line.startswith("agent ")] == [
+        "agent a: deepseek/deepseek-v4-pro (auto: DEEPSEEK_API_KEY is set)"
+    ]
 
 
 def test_a_hidden_skill_says_what_it_needs(tmp_path: Path) -> None:

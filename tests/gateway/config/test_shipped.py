@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from agents.providers.wellknown import WELL_KNOWN
 from gateway.config.load import load
 from gateway.config.reference import documentation, markdown
 from gateway.config.root import Config
@@ -22,10 +24,7 @@ EVERYTHING = {
     "CLAWGATE_ADMIN_TOKEN": "0123456789012345",
     "CLAWGATE_MODEL": "anthropic/claude-sonnet-4-6",
     "CLAWGATE_LOG_FORMAT": "console",
-    "ANTHROPIC_API_KEY": "sk-1",
-    "OPENAI_API_KEY": "sk-2",
     "TELEGRAM_BOT_TOKEN": "7000000001:AAExampleExampleExampleExampleExamp1",
-    "DEEPSEEK_API_KEY": "sk-3",
     "ANTHROPIC_BASE_URL": "http://127.0.0.1:1",
     "CLAWGATE_DATABASE_URL": "postgresql://me:pw@db/clawgate",
     "FEISHU_APP_ID": "cli_1",
@@ -43,6 +42,23 @@ def test_the_shipped_config_starts_with_nothing_set() -> None:
     assert config.channels.feishu.app_id == ""
     assert config.server.port == 8080
     assert config.tools.exec.mode == "ask"
+
+
+KEYS = {variable for vendor in WELL_KNOWN if vendor.default_model for variable in vendor.variables[:1]}
+
+
+def test_the_shipped_config_and_compose_tell_every_variable_that_is_enough_by_itself() -> None:
+    mentioned = re.findall(r"[A-Z]+_API_KEY", SHIPPED.read_text(encoding="utf-8"))
+    assert mentioned[:-1] == [v for it in WELL_KNOWN if it.default_model for v in it.variables[:1]]
+    handed_on = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))["x-environment"]
+    assert handed_on.keys() >= KEYS
+    assert all(handed_on[name] == f"${{{name}:-}}" for name in KEYS)
+
+
+def test_the_model_of_the_environment_wins_over_every_key() -> None:
+    config = load(SHIPPED, dict.fromkeys(KEYS, "sk-1") | {"CLAWGATE_MODEL": "qwen/qwen3-max"}).config
+    assert config.agents.list[0].model == ("qwen/qwen3-max",)
+    assert config.providers.keys() == {"anthropic", "qwen"}
 
 
 def test_the_shipped_config_takes_every_name_it_mentions() -> None:

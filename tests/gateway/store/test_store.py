@@ -83,6 +83,34 @@ async def test_a_part_that_is_given_up_does_not_hold_the_chat(store: Store) -> N
     assert (await look(store, lease)).parts == []
 
 
+async def test_an_attempt_is_on_record_from_its_beginning_and_clears_a_doubt_that_nothing_gave_rise_to(
+    store: Store,
+) -> None:
+    lease = await leased(store)
+    (part,) = await finish(store, lease, "one")
+    await store.begin(lease, part, -5.0)
+    (part,) = (await look(store, lease)).parts
+    assert (part.next_at, part.ambiguous, part.attempts, part.begun) == (-5.0, 0, 0, False)
+    await store.postpone(lease, part, next_at=7.0, ambiguous=True)
+    await store.begin(lease, part, -8.0)
+    (part,) = (await look(store, lease)).parts
+    assert (part.next_at, part.ambiguous) == (-8.0, 1)
+    await store.postpone(lease, part, next_at=0.0, ambiguous=True)
+    await store.begin(lease, part, -9.0)
+    (part,) = (await look(store, lease)).parts
+    assert (part.next_at, part.ambiguous) == (-9.0, 0)
+
+
+async def test_an_attempt_begins_only_where_the_chat_is_still_ours(store: Store) -> None:
+    old = await leased(store)
+    (part,) = await finish(store, old, "one")
+    lease = await store.renew(old)
+    with pytest.raises(Fenced):
+        await store.begin(old, part, -5.0)
+    (part,) = (await look(store, lease)).parts
+    assert part.next_at == 0.0
+
+
 async def test_whoever_lost_the_chat_can_write_nothing_and_sees_nothing(store: Store) -> None:
     old = await leased(store)
     lease = await store.renew(old)

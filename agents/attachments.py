@@ -1,0 +1,127 @@
+"""Files between a chat and an agent: what came goes into the workspace, pictures before its eyes, and what it sends out.
+
+What the gateway did with a file is a line of its own beneath the person's words, so that the model knows the path to
+read. File names are people's words: of them only what is harmless in a path and in a prompt is kept. What is a picture
+is told by the bytes, whatever type came with them.
+"""
+
+import base64
+import mimetypes
+import os
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from agents.pictures import IMAGE_CHARS_MAX
+from channels.message import File
+from tools.read import image_type
+from tools.tool import Image, ToolError
+from tools.workspace import Workspace
+
+FOLDER = "uploads"
+NAME_CHARS_MAX = 80
+NAME_BYTES_MAX = 200
+"""A file system takes 255, and two files of one name get numbers."""
+ENDING_CHARS_MAX = 10
+PICTURES = {"image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif", "image/webp": ".webp"}
+"""What models see, and how such a file is called."""
+UNKNOWN = "application/octet-stream"
+
+_NOT_IN_NAMES = re.compile(r"[^\w.+-]+")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Missing:
+    """A file that did not come; `reason` goes on where "a.pdf, " stops."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Received:
+    """`note` is what the model is told of the files; empty where there were none."""
+
+    note: str = ""
+    pictures: tuple[Image, ...] = ()
+
+
+def receive(
+    workspace: Workspace, message_id: str, files: Sequence[File], missing: Sequence[Missing], *, keeps: bool
+) -> Received:
+    """Store the files of one message and say where. `keeps`: the agent has a tool to read them with. Blocking."""
+    told: list[str] = []
+    pictures: list[Image] = []
+    taken: set[str] = set()
+    for file in map(_settled, files):
+        picture = _picture(file)
+        name = _free(safe_name(file.name), taken)
+        where = (
+            _saved(workspace, f"{FOLDER}/{_tag(message_id)}/{name}", file)
+            if keeps
+            else "not saved: no tool reads files"
+        )
+        told.append(f"{name}, {len(file.data):,} bytes, {'shown to you, ' if picture else ''}{where}")
+        pictures += [picture] if picture else []
+    told += [f"{safe_name(one.name)}, {one.reason}" for one in missing]
+    note = f"(The gateway: attached files: {'; '.join(told)}.)" if told else ""
+    return Received(note=note, pictures=tuple(pictures))
+
+
+def attachment(workspace: Workspace, path: str, *, bytes_max: int) -> File:
+    """A file that the agent wants to send. Raises ToolError. Blocking."""
+    with workspace.reading(path) as fd:
+        if (size := os.fstat(fd).st_size) > bytes_max:
+            raise ToolError("TOO_LARGE", f"{size:,} bytes are more than the {bytes_max:,} that may be sent")
+        with os.fdopen(os.dup(fd), "rb") as file:
+            data = file.read(bytes_max)
+    name = safe_name(path)
+    return File(name=name, type=mimetypes.guess_type(name)[0] or UNKNOWN, data=data)
+
+
+def safe_name(name: str) -> str:
+    """Letters of any script, digits, dots and dashes; never hidden, never a path, never too long for a file system."""
+    name = unicodedata.normalize("NFC", name.replace("\\", "/").rpartition("/")[2])
+    name = _NOT_IN_NAMES.sub("_", name).strip("._")
+    stem, dot, ending = name.rpartition(".")
+    if not dot or len(ending) > ENDING_CHARS_MAX:
+        stem, ending = name, ""
+    ending = dot + ending if ending else ""
+    room = NAME_BYTES_MAX - len(ending.encode())
+    return stem[: NAME_CHARS_MAX - len(ending)].encode()[:room].decode(errors="ignore") + ending or "file"
+
+
+def _settled(file: File) -> File:
+    """Under the type that its bytes have, as far as they are a picture, and with the ending of that where it has none."""
+    kind = image_type(file.data[:16]) or (UNKNOWN if file.type in PICTURES else file.type)
+    ending = PICTURES.get(kind) or mimetypes.guess_extension(kind) or ""
+    return replace(file, type=kind, name=file.name if "." in file.name or kind == UNKNOWN else file.name + ending)
+
+
+def _picture(file: File) -> Image | None:
+    if file.type not in PICTURES or len(file.data) * 4 / 3 + 4 > IMAGE_CHARS_MAX:
+        return None
+    return Image(media_type=file.type, data=base64.b64encode(file.data).decode(), name=safe_name(file.name))
+
+
+def _saved(workspace: Workspace, path: str, file: File) -> str:
+    try:
+        return f"saved as ./{workspace.write(path, file.data)}"
+    except ToolError as error:
+        return f"not saved: {error.code}"
+
+
+def _free(name: str, taken: set[str]) -> str:
+    stem, dot, ending = name.rpartition(".")
+    free, number = name, 2
+    while free in taken:
+        free = f"{stem}-{number}{dot}{ending}" if dot else f"{name}-{number}"
+        number += 1
+    taken.add(free)
+    return free
+
+
+def _tag(message_id: str) -> str:
+    """The end of the message's id, which is where ids differ: the same message always has the same folder."""
+    return re.sub(r"[^A-Za-z0-9]+", "-", message_id)[-12:].strip("-") or "message"

@@ -1,0 +1,91 @@
+"""The memory of the web chat, which is its own platform: conversations, what was said in them, and files.
+
+A port; what stands behind it is `gateway.store.archive`. Ids of conversations and of people's messages are made by the
+page. A message's number grows with each one kept, over all conversations: who has seen number 17 asks for those above.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from channels.channel import ToolUse
+from channels.message import File, StoredFile
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Conversation:
+    """`at` is when something was last said in it."""
+
+    id: str
+    title: str
+    agent: str
+    at: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Words:
+    """What was said, and with what. `reply_to` is the person's message that an agent's one answers."""
+
+    text: str
+    agent: str
+    reply_to: str | None = None
+    files: tuple[StoredFile, ...] = ()
+    tools: tuple[ToolUse, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Said:
+    """One message as it is kept. `key` is what makes it the same message however often it is sent."""
+
+    number: int
+    chat: str
+    author: Literal["you", "agent"]
+    key: str
+    words: Words
+    at: float
+
+
+class Archive(Protocol):
+    """Every method is one commit and raises what the store raises where the database does not take it."""
+
+    async def keep(self, chat: str, key: str, words: Words, at: float) -> Conversation:
+        """What a person said, unless its key is known; its conversation is made with the first message, and its files
+        belong to that from now on."""
+
+    async def answer(self, chat: str, key: str, words: Words, at: float) -> bool:
+        """What an agent said, unless its key is known; False where there is no such conversation."""
+
+    async def conversations(self) -> Sequence[Conversation]:
+        """Where something was said last comes first; a page's worth."""
+
+    async def conversation(self, chat: str) -> Conversation | None: ...
+
+    async def rename(self, chat: str, title: str) -> Conversation | None: ...
+
+    async def agents(self, chat: str) -> Sequence[str]:
+        """Everybody who was talked to in a conversation, whether configured still or not."""
+
+    async def newest_turn(self, session: str) -> int:
+        """The number of the newest message that was accepted in a session, 0 without any."""
+
+    async def erase(self, chat: str, sessions: Sequence[str]) -> bool:
+        """Forget a conversation: messages, files, and of its `sessions` the transcripts, the replies and the messages that
+        wait for nothing any more. False where there is none."""
+
+    async def page(self, chat: str, *, before: int | None, limit: int) -> Sequence[Said]:
+        """The newest messages of a conversation, below number `before`; oldest first."""
+
+    async def since(self, number: int, *, limit: int) -> Sequence[Said]:
+        """Messages of all conversations above `number`, in order."""
+
+    async def last(self) -> int:
+        """The number of the newest message, 0 where there is none."""
+
+    async def put(self, file: File, at: float) -> StoredFile:
+        """Keep a file. One that comes into no conversation within a day is thrown away."""
+
+    async def file(self, key: str) -> tuple[StoredFile, bytes] | None:
+        """The file whose id is `key`."""
+
+    async def files(self, keys: Sequence[str]) -> Sequence[StoredFile]:
+        """Those of the files that there are, in their order."""

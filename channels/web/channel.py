@@ -1,0 +1,223 @@
+"""The web chat as a channel: what its own page sends comes in like any platform's event, and replies are kept.
+
+It is its own platform, so a send is a write to its archive, and a repeated one is known by its key and shows once. What
+is only worth seeing while it happens (a growing answer, the tools) goes to the pages that watch and is not kept, but for
+the list of tools, which stays with the answer.
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Annotated
+
+import structlog
+from pydantic import BaseModel, Field, StringConstraints, ValidationError
+
+from channels.access import AccessConfig
+from channels.channel import (
+    Arrived,
+    Capabilities,
+    Gone,
+    Progress,
+    Rejected,
+    TooLarge,
+    WebhookRequest,
+)
+from channels.message import Attachment, Chat, File, MessageContext, Outbound, Sender, Target
+from channels.queue import QueueConfig
+from channels.web.admission import Admission
+from channels.web.archive import Archive, Conversation, Words
+from channels.web.config import WebConfig
+from channels.web.live import LiveTurns
+from channels.web.views import ALIVE, conversation_view, event, said_view
+
+FILES_MAX = 10
+PERSON = Sender(id="user", name="User")
+"""There is one person here: whoever may come in."""
+ALIVE_SECONDS = 15.0
+MISSED_MAX = 500
+"""Who has missed more loads the page anew."""
+_IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+
+_Id = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{8,64}$")]
+
+
+log = structlog.get_logger()
+
+
+class _Posted(BaseModel, extra="forbid", strict=True):
+    """What the page sends to the webhook."""
+
+    id: _Id
+    chat: _Id
+    agent: Annotated[str, StringConstraints(min_length=1, max_length=64)] | None = None
+    text: str = ""
+    files: Annotated[tuple[_Id, ...], Field(max_length=FILES_MAX, strict=False)] = ()
+
+
+class WebChannel:
+    """`channels.channel.Channel`, and what it offers besides: it keeps, fetches and shows."""
+
+    name = "web"
+    account = "default"
+    access = AccessConfig(dmPolicy="open", groupPolicy="disabled")
+    """The door has judged already."""
+    capabilities = Capabilities(names=("markdown", "files"), directives=("media",), repeat_seconds=float("inf"))
+    resend_ambiguous = True
+
+    def __init__(
+        self,
+        config: WebConfig,
+        *,
+        admission: Admission,
+        archive: Archive,
+        now: Callable[[], float],
+    ) -> None:
+        self.admission = admission
+        self.archive = archive
+        self.live = LiveTurns()
+        self.leaving: set[str] = set()
+        """Conversations that are being erased."""
+        self._keeping: set[asyncio.Task[None]] = set()
+        self._config = config
+        self._now = now
+
+    @property
+    def queue(self) -> QueueConfig:
+        return self._config.queue
+
+    def receive(self, request: WebhookRequest, now: datetime) -> Arrived:
+        """Raises Rejected."""
+        self.admission.judge(request.headers, changes=True)
+        try:
+            posted = _Posted.model_validate_json(request.body)
+        except ValidationError as error:
+            place = ".".join(str(part) for part in error.errors()[0]["loc"])
+            raise Rejected("malformed", status=400, told=f"The message cannot be read: {place or 'no JSON'}.") from None
+        if not posted.text.strip() and not posted.files:
+            raise Rejected("empty", status=400, told="The message is empty.")
+        context = MessageContext(
+            channel=self.name,
+            account=self.account,
+            chat=Chat(id=posted.chat, kind="direct"),
+            message_id=posted.id,
+            sender=PERSON,
+            text=_well_formed(posted.text),
+            sent_at=now.astimezone(UTC),
+            mentioned=True,
+            attachments=tuple(Attachment(kind="file", key=key) for key in posted.files),
+        )
+        return Arrived(
+            context=context,
+            dedupe=(f"{posted.chat}:{posted.id}",),
+            agent=_well_formed(posted.agent) if posted.agent else None,
+        )
+
+    async def keep(self, context: MessageContext, agent: str) -> MessageContext:
+        """Raises Rejected where a file is not there (any more)."""
+        ids = [attachment.key for attachment in context.attachments]
+        files = await self.archive.files(ids) if ids else ()
+        if len(files) < len(ids):
+            raise Rejected("unknown file", status=400, told="A file is no longer there. Attach it again.")
+        words = Words(text=context.text, agent=agent, files=tuple(files))
+        self.tell(await self.archive.keep(context.chat.id, context.message_id, words, self._now()))
+        self.live.wake()
+        attachments = [
+            Attachment(kind="image" if file.type in _IMAGES else "file", key=file.id, name=file.name) for file in files
+        ]
+        return replace(context, attachments=tuple(attachments))
+
+    async def fetch(self, attachment: Attachment, *, bytes_max: int) -> File:
+        """Raises Gone or TooLarge."""
+        found = await self.archive.file(attachment.key)
+        if found is None:
+            raise Gone("the file is no longer there")
+        stored, data = found
+        if stored.size > bytes_max:
+            raise TooLarge(bytes_max)
+        return File(name=stored.name, type=stored.type, data=data)
+
+    def split(self, text: str) -> list[str]:
+        """A page shows whatever length."""
+        return [text]
+
+    async def send(self, part: Outbound, key: str) -> str:
+        """Keep an answer for the page. Raises Gone where its conversation was deleted."""
+        chat, asked = part.target.chat, part.target.reply_to
+        conversation = await self.archive.conversation(chat)
+        if conversation is None:
+            raise Gone("the conversation was deleted", code="deleted")
+        tools = self.live.tools((chat, asked)) if asked else ()
+        words = Words(text=part.text, agent=conversation.agent, reply_to=asked, files=part.files, tools=tools)
+        if not await self.archive.answer(chat, key, words, self._now()):
+            raise Gone("the conversation was deleted", code="deleted")
+        self.live.wake()
+        return key
+
+    def show(self, progress: Progress) -> None:
+        """What was said before it was stopped is kept: the person has read it."""
+        self.live.show(progress)
+        if progress.outcome == "stopped" and progress.text.strip() and progress.context.chat.id not in self.leaving:
+            keeping = asyncio.create_task(self._keep_stopped(progress))
+            self._keeping.add(keeping)
+            keeping.add_done_callback(self._keeping.discard)
+
+    async def _keep_stopped(self, progress: Progress) -> None:
+        target = Target(chat=progress.context.chat.id, reply_to=progress.context.message_id)
+        try:
+            await self.send(Outbound(target=target, text=f"{progress.text} …"), f"stopped {target.reply_to}")
+        except Exception as error:  # noqa: BLE001 - whatever the memory says: the turn has ended without it
+            log.warning("stopped_text_not_kept", error=repr(error))
+
+    def tell(self, conversation: Conversation) -> None:
+        """Let the pages know of a new or renamed conversation."""
+        self.live.announce(self._told(conversation))
+
+    def _told(self, conversation: Conversation) -> bytes:
+        return event("chat", conversation_view(conversation, running=self.live.running(conversation.id)))
+
+    async def events(self, after: int) -> AsyncIterator[bytes]:
+        """What a page is told for as long as it stays: how things stand, what it has missed, and then what happens."""
+        last = await self.archive.last()
+        missed = await self.archive.since(after, limit=MISSED_MAX + 1)
+        with self.live.watching() as watcher:
+            begins = [event("hello", {"after": last}), *self.live.state()]  # now: what is told later comes behind it
+            if after > last or len(missed) > MISSED_MAX:
+                after = last
+                begins.append(event("reset", {}))
+            for notice in begins:
+                yield notice
+            known: set[str] = set()
+            news: bytes | None = None
+            while not watcher.lost:
+                if news is None:
+                    for said in await self.archive.since(after, limit=MISSED_MAX):
+                        after = said.number
+                        if said.chat not in known and (begun := await self.archive.conversation(said.chat)):
+                            known.add(said.chat)  # it may have begun at another replica, which told only its own pages
+                            yield self._told(begun)
+                        yield event("message", said_view(said), number=said.number)
+                else:
+                    yield news
+                news = ALIVE
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(ALIVE_SECONDS):
+                        news = await watcher.next()
+
+    async def learn_identity(self, timeout_seconds: float) -> None:
+        """It knows itself."""
+
+    async def enrich(self, context: MessageContext) -> MessageContext:
+        return context
+
+    async def close(self) -> None:
+        self.live.close()
+        if self._keeping:
+            await asyncio.wait(self._keeping)
+
+
+def _well_formed(text: str) -> str:
+    return re.sub("[\ud800-\udfff\x00]", "�", text)

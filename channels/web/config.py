@@ -1,0 +1,21 @@
+"""What a person writes to have the web chat: one switch. Who may come in follows from where the server listens."""
+
+from pydantic import BaseModel
+from pydantic.alias_generators import to_camel
+
+from channels.queue import QueueConfig
+
+DEFAULT = "default"
+
+
+class WebConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+    """The chat at `/`, in a browser. On loopback it is open; anywhere else it needs `server.adminToken`."""
+
+    enabled: bool = True
+    """`false` switches the page off; its conversations stay in the database."""
+    queue: QueueConfig = QueueConfig()
+
+
+def accounts(config: WebConfig) -> dict[str, WebConfig]:
+    """The one account there is, unless it is switched off."""
+    return {DEFAULT: config} if config.enabled else {}

@@ -1,0 +1,159 @@
+"""What is going on right now: the turns that run, as far as they have come, and the pages that watch.
+
+Nothing here lasts: a page that connects anew is told how every running turn stands, and reads what was said from the
+archive. A page that does not keep up is let go, for it comes back and starts from there.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from channels.channel import Progress, ToolUse
+from channels.web.markdown import blocks
+from channels.web.views import event, tool_view
+
+BACKLOG_MAX = 500
+BACKLOG_BYTES_MAX = 8 * 1_048_576
+"""Events, and bytes of them, that a page may be behind."""
+ENDED_MAX = 256
+"""Turns whose tools are remembered until their reply is sent."""
+
+Key = tuple[str, str]
+"""The conversation, and the person's message that is answered."""
+
+
+@dataclass(slots=True)
+class _Turn:
+    text: str = ""
+    blocks: list[str] = field(default_factory=list)
+    tools: tuple[ToolUse, ...] = ()
+    outcome: str | None = None
+    drawn: str = ""
+    """The text that `blocks` show."""
+
+    def draw(self) -> None:
+        if self.drawn != self.text:
+            self.blocks, self.drawn = blocks(self.text), self.text
+
+
+class Watcher:
+    """One page. `lost`: it was too slow, or is to go; what it had still to be told is forgotten."""
+
+    def __init__(self, *, lost: bool = False) -> None:
+        self.lost = lost
+        self._queue: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._bytes = 0
+
+    def tell(self, notice: bytes | None) -> None:
+        """`None` says that there is something new in the archive."""
+        if self.lost:
+            return
+        self._bytes += len(notice or b"")
+        self._queue.put_nowait(notice)
+        if self._queue.qsize() > BACKLOG_MAX or self._bytes > BACKLOG_BYTES_MAX:
+            self.let_go()
+
+    def let_go(self) -> None:
+        self.lost = True
+        while not self._queue.empty():
+            self._queue.get_nowait()
+        self._queue.put_nowait(None)
+
+    async def next(self) -> bytes | None:
+        notice = await self._queue.get()
+        self._bytes -= len(notice or b"")
+        return notice
+
+
+class LiveTurns:
+    """The turns of one process and the pages connected to it."""
+
+    def __init__(self) -> None:
+        self._turns: dict[Key, _Turn] = {}
+        self._watchers: set[Watcher] = set()
+        self._closed = False
+
+    @contextmanager
+    def watching(self) -> Iterator[Watcher]:
+        watcher = Watcher(lost=self._closed)
+        self._watchers.add(watcher)
+        try:
+            yield watcher
+        finally:
+            self._watchers.discard(watcher)
+
+    def close(self) -> None:
+        """Let every page go: a stream would hold the server open."""
+        self._closed = True
+        for watcher in self._watchers:
+            watcher.let_go()
+
+    def wake(self) -> None:
+        """There is something new in the archive."""
+        self._tell(None)
+
+    def announce(self, notice: bytes) -> None:
+        self._tell(notice)
+
+    def show(self, progress: Progress) -> None:
+        key = (progress.context.chat.id, progress.context.message_id)
+        turn = self._turns.get(key)
+        if turn is None:
+            self._forget()
+            turn = self._turns[key] = _Turn()
+            changed = True
+        else:
+            changed = (turn.tools, turn.outcome) != (progress.tools, progress.outcome)
+        turn.tools, turn.outcome = progress.tools, progress.outcome
+        if changed:
+            self._tell(_turn_event(key, turn))
+        if progress.outcome is None:
+            turn.text = progress.text
+            if self._watchers:
+                self._tell_draft(key, turn)
+
+    def running(self, chat: str) -> bool:
+        return any(key[0] == chat and turn.outcome is None for key, turn in self._turns.items())
+
+    def tools(self, key: Key) -> tuple[ToolUse, ...]:
+        """What the turn has used; the turn is forgotten where it has ended."""
+        turn = self._turns.get(key)
+        if turn is not None and turn.outcome is not None:
+            del self._turns[key]
+        return turn.tools if turn else ()
+
+    def state(self) -> Iterator[bytes]:
+        """How every running turn stands, for a page that has just connected."""
+        for key, turn in self._turns.items():
+            if turn.outcome is None:
+                turn.draw()
+                yield _turn_event(key, turn)
+                yield _draft_event(key, 0, turn.blocks)
+
+    def _tell_draft(self, key: Key, turn: _Turn) -> None:
+        """What has changed of a draft: mostly its last block."""
+        told = turn.blocks
+        turn.draw()
+        same = next((n for n, (old, new) in enumerate(zip(told, turn.blocks, strict=False)) if old != new), None)
+        at = min(len(told), len(turn.blocks)) if same is None else same
+        if at < max(len(told), len(turn.blocks)):
+            self._tell(_draft_event(key, at, turn.blocks[at:]))
+
+    def _tell(self, notice: bytes | None) -> None:
+        for watcher in self._watchers:
+            watcher.tell(notice)
+
+    def _forget(self) -> None:
+        ended = [key for key, turn in self._turns.items() if turn.outcome is not None]
+        for key in ended[: max(0, len(ended) - ENDED_MAX)]:
+            del self._turns[key]
+
+
+def _turn_event(key: Key, turn: _Turn) -> bytes:
+    facts = {"chat": key[0], "message": key[1], "running": turn.outcome is None, "outcome": turn.outcome}
+    return event("turn", facts | {"tools": [tool_view(tool) for tool in turn.tools]})
+
+
+def _draft_event(key: Key, at: int, drawn: list[str]) -> bytes:
+    return event("draft", {"chat": key[0], "message": key[1], "at": at, "blocks": drawn})

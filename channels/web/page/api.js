@@ -1,0 +1,97 @@
+/*
+ * One request to the server, and what became of it: the JSON it answered, or a `Refusal` that says whether asking
+ * again can help. Nothing is repeated here: who asks knows whether that is safe.
+ */
+
+const PATIENCE_MS = 30_000;
+
+/** The server said no, or (status 0) said nothing. */
+export class Refusal extends Error {
+  constructor(status, code, sentence) {
+    super(sentence);
+    this.status = status;
+    this.code = code;
+  }
+
+  /** The same request may go through later. */
+  get passing() {
+    return this.status === 0 || this.status >= 500 || [401, 408, 429].includes(this.status);
+  }
+}
+
+export class Api {
+  /** `onSignedOut` hears of every 401 but that of signing in itself. */
+  constructor({ onSignedOut }) {
+    this.onSignedOut = onSignedOut;
+  }
+
+  chats = () => this.#ask("GET", "api/chats");
+  conversation = (id, before) => this.#ask("GET", `api/chats/${id}${before ? `?before=${before}` : ""}`);
+  rename = (id, title) => this.#ask("PATCH", `api/chats/${id}`, { title });
+  remove = (id) => this.#ask("DELETE", `api/chats/${id}`);
+  post = (message) => this.#ask("POST", "webhooks/web/default", message);
+  signIn = (token) => this.#ask("POST", "api/session", { token });
+  signOut = () => this.#ask("DELETE", "api/session");
+
+  async #ask(method, path, body) {
+    const headers = method === "GET" ? {} : { "x-clawgate": "1" };
+    if (body !== undefined) headers["content-type"] = "application/json";
+    let answer;
+    try {
+      answer = await fetch(path, {
+        method,
+        headers,
+        body: body === undefined ? undefined : JSON.stringify(body),
+        signal: AbortSignal.timeout(PATIENCE_MS),
+        cache: "no-store",
+      });
+      const text = await answer.text();
+      if (answer.ok) return text ? JSON.parse(text) : {};
+      throw refusal(answer.status, text);
+    } catch (error) {
+      throw this.#heard(error instanceof Refusal ? error : new Refusal(0, "network", String(error)));
+    }
+  }
+
+  /** Sends a file; `onProgress` hears a share of 1. Only XMLHttpRequest tells how far an upload is. */
+  upload(file, onProgress) {
+    const request = new XMLHttpRequest();
+    const done = new Promise((resolve, reject) => {
+      const refuse = (error) => reject(this.#heard(error));
+      request.upload.onprogress = (event) => event.lengthComputable && onProgress(event.loaded / event.total);
+      request.onerror = () => refuse(new Refusal(0, "network", ""));
+      request.onabort = () => reject(new Refusal(0, "aborted", ""));
+      request.onload = () => {
+        if (request.status === 200 || request.status === 201) resolve(JSON.parse(request.responseText));
+        else refuse(refusal(request.status, request.responseText));
+      };
+    });
+    request.open("POST", `api/files?name=${encodeURIComponent(file.name)}`);
+    request.setRequestHeader("x-clawgate", "1");
+    request.setRequestHeader("content-type", file.type || "application/octet-stream");
+    request.send(file);
+    return { done, abort: () => request.abort() };
+  }
+
+  #heard(error) {
+    if (error.status === 401 && error.code !== "wrong-token") this.onSignedOut();
+    return error;
+  }
+}
+
+function refusal(status, text) {
+  try {
+    const { error, code } = JSON.parse(text);
+    return new Refusal(status, code ?? "", error ?? "");
+  } catch {
+    return new Refusal(status, "", ""); // a proxy's page, not ours
+  }
+}
+
+/** An id that the page makes: `crypto.randomUUID` is missing on plain http. */
+export function newId(prefix) {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return `${prefix}_${Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("")}`;
+}
+
+export const fileAddress = (id) => `api/files/${encodeURIComponent(id)}`;

@@ -1,0 +1,257 @@
+/*
+ * The page's workings, put together: what the server tells goes into the store, what the person does goes to the
+ * server by way of the outbox, and page.js shows what came of it. Start reading here.
+ */
+
+import { Api, newId } from "./api.js";
+import { sentence } from "./language.js";
+import { Outbox } from "./outbox.js";
+import { Page } from "./page.js";
+import { Store } from "./store.js";
+import { Stream } from "./stream.js";
+import { STOP } from "./timeline.js";
+
+const CHAT = /^#(c_[\w-]{1,80})$/;
+
+class App {
+  #loadingOlder = false;
+
+  constructor() {
+    this.store = new Store(() => this.page.soon());
+    this.api = new Api({ onSignedOut: () => this.#signedOut() });
+    this.outbox = new Outbox({ post: (message) => this.#post(message), changed: () => this.page.soon() });
+    this.page = new Page({ store: this.store, outbox: this.outbox, acts: this.#acts() });
+    this.stream = new Stream({
+      refresh: () => this.#refresh(),
+      heard: (event, data, position) => this.#heard(event, data, position),
+      state: (state, refusal) => this.#connected(state, refusal),
+    });
+  }
+
+  #acts() {
+    return {
+      send: (text, files, agent) => this.#send(text, files, agent),
+      stop: () => this.#stop(),
+      upload: (file, onProgress) => this.api.upload(file, onProgress),
+      tryAgain: (id) => this.outbox.tryAgain(id),
+      discard: (id) => this.#discard(id),
+      loadOlder: () => this.#loadOlder(),
+      startNew: () => this.#startNew(),
+      rename: (id, title) => this.#rename(id, title),
+      remove: (id) => this.#remove(id),
+      signIn: (token) => this.api.signIn(token),
+      signedIn: () => this.#signedIn(),
+      signOut: () => this.#signOut(),
+    };
+  }
+
+  begin() {
+    window.addEventListener("hashchange", () => this.#follow());
+    document.addEventListener("visibilitychange", () => this.store.seen());
+    this.#follow();
+    this.stream.open();
+    this.page.composer.focus();
+  }
+
+  /** What was written before the agents were known goes to the first of them. */
+  #post(message) {
+    return this.api.post({ ...message, agent: message.agent ?? this.store.agents[0]?.id ?? null });
+  }
+
+  // What the server tells
+
+  /** The list first, then the shown conversation if it is not here. Gives the position that events go on from. */
+  async #refresh() {
+    const answer = await this.api.chats();
+    const { store } = this;
+    const otherDatabase = store.after !== null && answer.after < store.after;
+    store.takeList(answer);
+    this.outbox.pump();
+    if (otherDatabase) {
+      store.after = answer.after;
+      this.#reload();
+    } else if (store.conversations.get(store.shown)?.rows.size && !store.chats.has(store.shown)) {
+      this.#missing(store.shown); // deleted meanwhile
+    }
+    return store.after;
+  }
+
+  #connected(state, refusal = null) {
+    this.page.connection = state;
+    this.page.closedBy = refusal;
+    if (state === "open") {
+      this.outbox.wake();
+      this.#load(this.store.shown);
+    }
+    this.page.soon();
+  }
+
+  #heard(event, data, position) {
+    switch (event) {
+      case "hello":
+        return this.store.beginAnew();
+      case "message":
+        this.outbox.delivered(data.message);
+        return this.store.takeMessage(data, position);
+      case "chat":
+        return data.deleted ? this.#gone(data.id) : this.store.takeChat(data);
+      case "turn":
+        return this.store.takeTurn(data);
+      case "draft":
+        return this.store.takeDraft(data);
+      default:
+        return this.#reset();
+    }
+  }
+
+  async #reset() {
+    this.#reload();
+    const answer = await this.api.chats().catch(() => null);
+    if (answer) this.store.takeList(answer);
+  }
+
+  #reload() {
+    this.store.reset();
+    return this.#load(this.store.shown, { anew: true });
+  }
+
+  async #load(id, { anew = false } = {}) {
+    const known = this.store.conversations.get(id);
+    if (id === null || (!anew && (known?.loaded || known?.loading))) return;
+    this.store.awaitConversation(id);
+    try {
+      this.#take(await this.api.conversation(id), { anew });
+    } catch (refusal) {
+      this.store.missConversation(id);
+      if (refusal.status === 404) this.#missing(id);
+    }
+  }
+
+  #take(answer, how) {
+    for (const row of answer.messages) this.outbox.delivered(row.message);
+    this.store.takeConversation(answer, how);
+  }
+
+  /** It was not there: it has yet to be sent, it began while we asked, or it is gone. */
+  #missing(id) {
+    const known = this.store.conversations.get(id);
+    const began = known && !known.loaded && known.rows.size > 0;
+    if (began || this.outbox.of(id).length) this.store.begin(id);
+    else this.#gone(id);
+  }
+
+  #gone(id) {
+    this.store.forget(id);
+    this.outbox.dropChat(id);
+    if (id === this.store.shown) this.#startNew();
+  }
+
+  async #loadOlder() {
+    const id = this.store.shown;
+    const conversation = this.store.conversations.get(id);
+    if (this.#loadingOlder || !conversation?.loaded || !conversation.more) return;
+    this.#loadingOlder = true;
+    try {
+      const oldest = Math.min(...conversation.rows.keys());
+      this.#take(await this.api.conversation(id, oldest), { older: true });
+    } catch {
+      // The next scroll asks again.
+    } finally {
+      this.#loadingOlder = false;
+    }
+  }
+
+  // What the person does
+
+  /** The address names the conversation that is shown. */
+  #follow() {
+    const id = CHAT.exec(location.hash)?.[1] ?? null;
+    this.store.show(id);
+    this.page.turnTo(id);
+    if (this.store.after !== null) this.#load(id);
+  }
+
+  #startNew() {
+    if (location.hash) history.pushState(null, "", location.pathname + location.search);
+    this.#follow();
+    this.page.turnToWriting();
+  }
+
+  #send(text, files, chosen) {
+    const { store, outbox } = this;
+    const isNew = store.shown === null;
+    const chat = store.shown ?? newId("c");
+    const agent = isNew ? chosen || store.agents[0]?.id : this.#agentOf(chat);
+    outbox.add({ chat, agent: agent ?? null, text, files });
+    if (isNew) {
+      store.begin(chat);
+      history.pushState(null, "", `#${chat}`);
+    }
+    this.#follow();
+  }
+
+  #agentOf(chat) {
+    return this.store.chats.get(chat)?.agent ?? this.outbox.of(chat)[0]?.agent;
+  }
+
+  #stop() {
+    const { shown } = this.store;
+    this.outbox.add({ chat: shown, agent: this.#agentOf(shown) ?? null, text: STOP, files: [] });
+  }
+
+  #discard(id) {
+    this.outbox.discard(id);
+    const { shown } = this.store;
+    if (shown && !this.store.chats.has(shown) && !this.outbox.of(shown).length) this.#startNew();
+  }
+
+  async #rename(id, title) {
+    const before = this.store.chats.get(id);
+    if (!before) return;
+    this.store.takeChat({ ...before, title });
+    try {
+      this.store.takeChat(await this.api.rename(id, title));
+    } catch (refusal) {
+      this.store.takeChat(before);
+      this.page.say(sentence(refusal));
+    }
+  }
+
+  async #remove(id) {
+    try {
+      if (this.store.chats.has(id)) await this.api.remove(id);
+    } catch (refusal) {
+      if (refusal.status !== 404) return this.page.say(sentence(refusal));
+    }
+    return this.#gone(id);
+  }
+
+  // Signing in and out
+
+  #signedOut() {
+    this.stream.end();
+    this.#connected("signed-out");
+    this.page.signIn.ask();
+  }
+
+  #signedIn() {
+    this.page.connection = "connecting";
+    this.stream.open();
+    this.outbox.wake();
+    this.page.composer.focus();
+  }
+
+  async #signOut() {
+    try {
+      await this.api.signOut();
+    } catch (refusal) {
+      return this.page.say(sentence(refusal));
+    }
+    this.page.attachments.forget();
+    this.store.forgetEverything();
+    this.#startNew();
+    return this.#signedOut();
+  }
+}
+
+new App().begin();

@@ -1,0 +1,145 @@
+/*
+ * One entry of the conversation as an `article`. An own message is built once and only its foot changes; a draft
+ * and the answer it becomes are the same kind of article, so that the one can turn into the other under the
+ * reader's eyes.
+ */
+
+import { copy } from "./clipboard.js";
+import { element, icon } from "./element.js";
+import { fileList } from "./files.js";
+import { moment, sentence, word } from "./language.js";
+import { blocksOf, showBlocks } from "./prose.js";
+import { STOP } from "./timeline.js";
+import { toolList } from "./tools.js";
+
+const COPIED_MS = 2000;
+
+/** The article of an entry; `show(article, entry)` brings it up to date later. */
+export function articleOf(entry, acts) {
+  if (entry.kind === "note") return element("p", { class: "note" }, word(entry.word));
+  const article = entry.kind === "own" ? ownArticle(entry) : answerArticle();
+  showEntry(article, entry, acts);
+  return article;
+}
+
+export function showEntry(article, entry, acts) {
+  if (entry.kind === "own") showOwn(article, entry, acts);
+  else if (entry.kind !== "note") showAnswer(article, entry, acts);
+}
+
+/** What has to change before an entry needs to be shown again. */
+export function marksOf(entry) {
+  if (entry.kind === "own") return [entry.row, entry.state, entry.refusal];
+  return [entry.kind, entry.row, entry.turn];
+}
+
+function ownArticle(entry) {
+  const stop = entry.text === STOP;
+  const text = stop ? element("p", { class: "stop-asked" }, icon("stop"), word("stopAsked")) : ownText(entry.text);
+  return element(
+    "article",
+    { "data-author": "you", class: stop ? "own command" : "own", "aria-label": word("you") },
+    entry.files.length ? fileList(entry.files) : null,
+    text,
+    element("footer", { class: "foot" }),
+  );
+}
+
+function ownText(text) {
+  return text ? element("div", { class: "bubble", dir: "auto" }, text) : null;
+}
+
+function showOwn(article, entry, acts) {
+  article.dataset.messageId = entry.message;
+  article.dataset.state = entry.state;
+  const foot = article.querySelector(":scope > .foot");
+  foot.replaceChildren(time(entry.at), ...ownFoot(entry, acts));
+}
+
+function ownFoot(entry, acts) {
+  switch (entry.state) {
+    case "sending":
+    case "waiting":
+    case "queued":
+      return [element("span", { class: "state" }, word(entry.state))];
+    case "refused":
+      return [
+        element("span", { class: "state" }, `${word("refused")} ${sentence(entry.refusal)}`),
+        element("button", { type: "button", click: () => acts.tryAgain(entry.key) }, word("tryAgain")),
+        element("button", { type: "button", click: () => acts.discard(entry.key) }, word("discard")),
+      ];
+    default:
+      return [];
+  }
+}
+
+function answerArticle() {
+  return element(
+    "article",
+    { class: "answer" },
+    element("header", { class: "author", dir: "auto" }),
+    element("div", { class: "tools-place" }),
+    element("div", { class: "prose" }),
+    element("div", { class: "files-place" }),
+    element("footer", { class: "foot" }),
+  );
+}
+
+function showAnswer(article, entry, acts) {
+  const draft = entry.kind === "draft";
+  const [header, tools, prose, files, foot] = article.children;
+  const { name, blocks, used } = contentOf(entry, acts);
+  article.dataset.author = draft ? "draft" : "agent";
+  article.dataset.messageId = draft ? entry.message : String(entry.row.id);
+  article.setAttribute("aria-label", name);
+  attribute(article, "aria-busy", draft ? "true" : null);
+  attribute(article, "aria-live", draft ? "off" : null);
+  article.classList.toggle("streaming", entry.streaming);
+  article.classList.toggle("thinking", entry.streaming && blocks.length === 0);
+  header.textContent = name;
+  tools.replaceChildren(...toolList(used, { open: draft, before: tools.firstElementChild }));
+  showBlocks(prose, blocks, { growing: draft });
+  files.replaceChildren(...(draft || !entry.row.files.length ? [] : [fileList(entry.row.files)]));
+  foot.replaceChildren(...(draft ? [] : [copyButton(entry.row.text), time(entry.row.at)]));
+}
+
+function contentOf(entry, acts) {
+  if (entry.kind === "draft") {
+    const { chat, blocks, tools } = entry.turn;
+    return { name: acts.agentOf(chat), blocks, used: tools };
+  }
+  const { agent, chat, html, text, tools } = entry.row;
+  const name = agent ? acts.agentName(agent) : acts.agentOf(chat);
+  return { name, blocks: html === null ? [plain(text)] : blocksOf(html), used: tools };
+}
+
+/** Text without HTML of the server's, made into HTML that says just that. */
+function plain(text) {
+  return element("p", { class: "plain" }, text).outerHTML;
+}
+
+function attribute(article, name, value) {
+  if (value === null) article.removeAttribute(name);
+  else article.setAttribute(name, value);
+}
+
+function time(at) {
+  const iso = new Date(at * 1000).toISOString();
+  return element("time", { datetime: iso, title: moment(at, { long: true }) }, moment(at));
+}
+
+function copyButton(text) {
+  const label = word("copyAnswer");
+  const button = element(
+    "button",
+    { type: "button", class: "icon-button small", "aria-label": label, title: label },
+    icon("copy"),
+  );
+  button.addEventListener("click", async () => {
+    if (!(await copy(text))) return;
+    button.replaceChildren(icon("check"));
+    button.title = word("copiedAnswer");
+    setTimeout(() => button.replaceChildren(icon("copy")), COPIED_MS);
+  });
+  return button;
+}

@@ -1,0 +1,58 @@
+/*
+ * An element, written as a call. Text becomes a text node, never markup: this is how everything that people, models
+ * or files are named gets into the page. There is no way to pass HTML here; only prose.js takes any.
+ */
+
+const SVG = "http://www.w3.org/2000/svg";
+
+const SHAPES = {
+  menu: "M4 7h16M4 12h16M4 17h16",
+  close: "M6 6l12 12M18 6L6 18",
+  pen: "M12 20h8M16.5 4.5a2.1 2.1 0 0 1 3 3L8 19l-4 1 1-4z",
+  clip: "M20 11.5l-8.2 8.2a5.4 5.4 0 0 1-7.6-7.6l8.6-8.6a3.6 3.6 0 0 1 5.1 5.1l-8.6 8.6a1.8 1.8 0 0 1-2.6-2.6l7.9-7.9",
+  up: "M12 19V5M5.5 11.5L12 5l6.5 6.5",
+  down: "M12 5v14M5.5 12.5L12 19l6.5-6.5",
+  stop: "M7.5 7.5h9v9h-9z",
+  more: "M5.5 12h.01M12 12h.01M18.5 12h.01",
+  copy: "M9 9h11v11H9zM5 15H4V4h11v1",
+  check: "M4.5 12.5l5 5 10-11",
+  cross: "M7 7l10 10M17 7L7 17",
+  file: "M13.5 3H6v18h12V7.5zM13.5 3v4.5H18",
+  sun: "M12 8a4 4 0 1 0 0 8 4 4 0 0 0 0-8zM12 2v2M12 20v2M2 12h2M20 12h2M4.9 4.9l1.4 1.4M17.7 17.7l1.4 1.4M4.9 19.1l1.4-1.4M17.7 6.3l1.4-1.4",
+  moon: "M20 14.5A8.2 8.2 0 0 1 9.5 4a8.2 8.2 0 1 0 10.5 10.5z",
+  auto: "M12 3a9 9 0 1 0 0 18 9 9 0 0 0 0-18zM12 3v18M12 7h6.5M12 11.5h9M12 16h7.5",
+  retry: "M20 5v5h-5M19.5 10A8 8 0 1 0 20 13.5",
+};
+
+/** `element("a", {href: "#"}, "text", child)`; a function is a listener, null and false leave an attribute out. */
+export function element(tag, attributes = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (typeof value === "function") made.addEventListener(name, value);
+    else if (value === true) made.setAttribute(name, "");
+    else if (value !== null && value !== undefined && value !== false) made.setAttribute(name, value);
+  }
+  made.append(...children.filter((child) => child !== null && child !== undefined && child !== false));
+  return made;
+}
+
+export function icon(name) {
+  const drawing = document.createElementNS(SVG, "svg");
+  drawing.setAttribute("viewBox", "0 0 24 24");
+  drawing.setAttribute("aria-hidden", "true");
+  drawing.setAttribute("class", "icon");
+  const path = document.createElementNS(SVG, "path");
+  path.setAttribute("d", SHAPES[name]);
+  drawing.append(path);
+  return drawing;
+}
+
+/** The part of the page that index.html names so. */
+export function part(id) {
+  return document.getElementById(id);
+}
+
+/** Draws the icons that index.html only names. */
+export function drawIcons(root = document) {
+  for (const holder of root.querySelectorAll("[data-icon]")) holder.replaceChildren(icon(holder.dataset.icon));
+}

@@ -1,0 +1,69 @@
+/*
+ * Which language the page speaks, and how a text of it is found and filled in. The texts themselves are in
+ * words.js.
+ */
+
+import { recall, remember } from "./memory.js";
+import { WORDS } from "./words.js";
+
+const KEY = "clawgate.language";
+const TAGS = { en: "en", zh: "zh-CN" };
+const ATTRIBUTES = { wordLabel: "aria-label", wordPlaceholder: "placeholder", wordTitle: "title" };
+
+let current = initial();
+
+function initial() {
+  const remembered = recall(KEY);
+  if (remembered in WORDS) return remembered;
+  return (navigator.languages?.[0] ?? navigator.language ?? "en").toLowerCase().startsWith("zh") ? "zh" : "en";
+}
+
+/** The text named `key`; `{name}` in it becomes `values.name`. */
+export function word(key, values = {}) {
+  const text = WORDS[current][key] ?? WORDS.en[key] ?? key;
+  const chosen = Array.isArray(text) ? text[values.count === 1 ? 0 : 1] : text;
+  return chosen.replace(/\{(\w+)\}/g, (whole, name) => String(values[name] ?? whole));
+}
+
+/** What to say of a refusal: our own words for a known code, else the server's sentence. */
+export function sentence(refusal) {
+  const key = `error_${refusal.code}`;
+  if (key in WORDS.en) return word(key);
+  return refusal.message || word("error_unknown");
+}
+
+/** Fills in every text that index.html names. */
+export function fillWords(root = document) {
+  document.documentElement.lang = TAGS[current];
+  for (const holder of root.querySelectorAll("[data-word]")) holder.textContent = word(holder.dataset.word);
+  for (const [name, attribute] of Object.entries(ATTRIBUTES)) {
+    const selector = `[data-${name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}]`;
+    for (const holder of root.querySelectorAll(selector)) {
+      holder.setAttribute(attribute, word(holder.dataset[name]));
+      if (attribute === "aria-label" && holder.matches(".icon-button")) holder.title = word(holder.dataset[name]);
+    }
+  }
+}
+
+export function otherLanguage() {
+  current = current === "en" ? "zh" : "en";
+  remember(KEY, current);
+}
+
+/** Of a moment in seconds: the hour today, the day as well before today. */
+export function moment(at, { long = false } = {}) {
+  const when = new Date(at * 1000);
+  const today = when.toDateString() === new Date().toDateString();
+  const shape = long
+    ? { dateStyle: "full", timeStyle: "short" }
+    : today
+      ? { hour: "2-digit", minute: "2-digit" }
+      : { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit" };
+  return new Intl.DateTimeFormat(TAGS[current], shape).format(when);
+}
+
+export function size(bytes) {
+  if (bytes < 1000) return `${bytes} B`;
+  if (bytes < 1_000_000) return `${Math.round(bytes / 1000)} KB`;
+  return `${(bytes / 1_000_000).toFixed(1)} MB`;
+}

@@ -1,0 +1,173 @@
+/*
+ * Everything that is seen: it holds the views and shows them what the store and the outbox know, all at once, at
+ * most once a frame. What the person does is handed on to `acts`, which app.js provides; nothing is decided here.
+ */
+
+import { Attachments } from "./attachments.js";
+import { Composer } from "./composer.js";
+import { Conversation } from "./conversation.js";
+import { Drawer } from "./drawer.js";
+import { drawIcons, element, part } from "./element.js";
+import { prepareViewer } from "./files.js";
+import { fillWords, otherLanguage, sentence, word } from "./language.js";
+import { Sidebar } from "./sidebar.js";
+import { SignIn } from "./signin.js";
+import { Theme } from "./theme.js";
+import { timeline } from "./timeline.js";
+
+const TITLE_CHARS = 60;
+const EXAMPLES = ["example1", "example2", "example3"];
+
+export class Page {
+  #frame = 0;
+  /** "connecting", "open", "lost", "asleep", "signed-out" or "closed". */
+  connection = "connecting";
+  /** Why it is closed. */
+  closedBy = null;
+
+  constructor({ store, outbox, acts }) {
+    Object.assign(this, { store, outbox, acts });
+    const changed = () => this.soon();
+    const limits = () => store.limits;
+    this.attachments = new Attachments({ upload: acts.upload, limits, say: (text) => this.say(text), changed });
+    this.composer = new Composer({ send: acts.send, stop: acts.stop, attachments: this.attachments, limits });
+    this.conversation = new Conversation({ acts: { ...acts, ...this.#names() }, loadOlder: acts.loadOlder });
+    this.sidebar = new Sidebar({
+      rename: acts.rename,
+      remove: (chat) => this.#confirmRemoval(chat),
+      chosen: () => this.turnToWriting(),
+    });
+    this.signIn = new SignIn({ signIn: acts.signIn, done: acts.signedIn, closed: changed });
+    this.drawer = new Drawer();
+    this.theme = new Theme(part("theme"));
+    this.#listen();
+    this.#speak();
+  }
+
+  #names() {
+    const agentName = (id) => this.store.agentName(id);
+    return { agentName, agentOf: (chat) => agentName(this.#agentIdOf(chat)) };
+  }
+
+  #agentIdOf(chat) {
+    return this.store.chats.get(chat)?.agent ?? this.outbox.of(chat)[0]?.agent;
+  }
+
+  #listen() {
+    prepareViewer();
+    part("new-chat").addEventListener("click", this.acts.startNew);
+    part("sign-out").addEventListener("click", this.acts.signOut);
+    part("language").addEventListener("click", () => {
+      otherLanguage();
+      this.#speak();
+    });
+  }
+
+  /** Asks before anything is gone for good. */
+  #confirmRemoval(chat) {
+    const dialog = part("confirm");
+    part("confirm-about").textContent = word("deleteAbout", { title: chat.title || word("untitled") });
+    dialog.returnValue = "no";
+    dialog.onclose = () => dialog.returnValue === "yes" && this.acts.remove(chat.id);
+    dialog.showModal();
+  }
+
+  /** A word to the person, beside what they write. */
+  say(text) {
+    this.composer.say(text);
+  }
+
+  turnTo(chat) {
+    this.composer.switchTo(chat ?? "new");
+    this.conversation.toBottom();
+  }
+
+  turnToWriting() {
+    this.drawer.close({ refocus: false });
+    this.composer.focus();
+  }
+
+  #speak() {
+    fillWords();
+    drawIcons();
+    part("language").textContent = word("otherLanguage");
+    part("examples").replaceChildren(...EXAMPLES.map((key) => this.#example(word(key))));
+    this.theme.show();
+    this.attachments.show();
+    this.sidebar.clear();
+    this.conversation.clear();
+    this.#show();
+  }
+
+  #example(text) {
+    return element(
+      "button",
+      { type: "button", class: "example", click: () => this.acts.send(text, [], part("agent").value) },
+      text,
+    );
+  }
+
+  /** Shows what has changed, in the next frame; a hidden tab has no frames. */
+  soon() {
+    if (this.#frame) return;
+    const show = () => {
+      this.#frame = 0;
+      this.#show();
+    };
+    this.#frame = document.hidden ? setTimeout(show, 50) : requestAnimationFrame(show);
+  }
+
+  #show() {
+    const { store, outbox } = this;
+    const { shown } = store;
+    const listed = this.#listed();
+    const conversation = store.conversations.get(shown);
+    const entries = timeline(conversation, shown ? outbox.of(shown) : [], store.turnsOf(shown));
+    this.sidebar.show(listed, shown);
+    this.conversation.show(shown, entries, { loading: Boolean(conversation?.loading) });
+    this.composer.show({
+      agents: store.agents,
+      isNew: shown === null,
+      running: shown !== null && store.running(shown),
+    });
+    this.#showHead(listed.find((chat) => chat.id === shown));
+    this.#showConnection();
+    part("welcome").hidden = shown !== null;
+    part("guide-note").hidden = !store.guide;
+    part("sign-out").hidden = !store.signedIn;
+  }
+
+  /** A conversation whose first message is still on its way has its place in the list as well. */
+  #listed() {
+    const { store, outbox } = this;
+    const listed = new Map();
+    for (const chat of store.chats.values()) {
+      listed.set(chat.id, { ...chat, running: store.running(chat.id), unread: store.unread.has(chat.id) });
+    }
+    for (const { chat, text, files, agent, at } of outbox.all()) {
+      if (listed.has(chat)) continue;
+      const title = (text || files[0]?.name || "").trim().split("\n")[0].slice(0, TITLE_CHARS);
+      listed.set(chat, { id: chat, title, agent, at, running: false, unread: false });
+    }
+    return [...listed.values()].sort((one, other) => other.at - one.at);
+  }
+
+  #showHead(chat) {
+    const title = chat ? chat.title || word("untitled") : "";
+    part("title").textContent = title;
+    part("title").hidden = title === "";
+    part("agent-name").textContent = chat ? this.store.agentName(chat.agent) : "";
+    document.title = `${this.store.unread.size ? "● " : ""}${title ? `${title} · ` : ""}Clawgate`;
+  }
+
+  #showConnection() {
+    const bar = part("connection");
+    const state = this.connection === "signed-out" && this.signIn.open ? "signing-in" : this.connection;
+    const closed = this.closedBy ? sentence(this.closedBy) : "";
+    const shown = { lost: word("lost"), "signed-out": word("signedOut"), closed }[state] ?? "";
+    if (bar.firstChild?.textContent === shown || (!shown && !bar.firstChild)) return;
+    bar.replaceChildren(...(shown ? [element("span", {}, shown)] : []));
+    if (state === "signed-out")
+      bar.append(element("button", { type: "button", click: () => this.signIn.ask() }, word("signIn")));
+  }
+}

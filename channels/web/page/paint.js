@@ -1,0 +1,98 @@
+/*
+ * Quiet colours for code: comments, strings, numbers and the words that most languages share. One pass of one
+ * pattern for each family of languages; it knows no grammar, and where it is wrong a word is merely black. The text
+ * stays as it was, character by character.
+ */
+
+const CHARS_MAX = 30_000;
+
+const WORDS =
+  "abstract|and|as|assert|async|await|begin|bool|boolean|break|case|catch|char|class|const|continue|def|" +
+  "default|defer|del|delete|do|double|elif|else|elsif|end|enum|except|export|extends|extern|False|false|final|" +
+  "finally|float|fn|for|foreach|from|func|function|go|if|impl|implements|import|in|instanceof|int|interface|is|" +
+  "lambda|let|long|loop|match|mod|module|mut|namespace|new|nil|None|nonlocal|not|null|of|or|package|pass|" +
+  "private|protected|pub|public|raise|return|self|Self|short|static|str|string|struct|super|switch|this|throw|" +
+  "throws|trait|True|true|try|type|typeof|undefined|unless|unsigned|use|using|val|var|void|when|where|while|" +
+  "with|yield";
+const SHELL =
+  "if|then|else|elif|fi|for|in|do|done|while|until|case|esac|function|return|export|local|set|source|exit|echo|cd|sudo";
+const SQL =
+  "select|from|where|insert|into|values|update|set|delete|create|table|index|view|drop|alter|add|join|left|" +
+  "right|inner|outer|on|and|or|not|null|is|in|as|order|by|group|having|limit|offset|union|all|distinct|primary|" +
+  "key|references|default|begin|commit|with|case|when|then|else|end|like|between|exists";
+
+const HASH = String.raw`#[^\n]*`;
+const SLASHES = String.raw`\/\/[^\n]*|\/\*[\s\S]*?(?:\*\/|$)`;
+const DASHES = String.raw`--[^\n]*|\/\*[\s\S]*?(?:\*\/|$)`;
+const TAGS = String.raw`<!--[\s\S]*?(?:-->|$)`;
+const LONG_STRING = String.raw`"""[\s\S]*?(?:"""|$)|'''[\s\S]*?(?:'''|$)`;
+const STRING = String.raw`"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'`;
+const TEMPLATE = "`(?:\\\\.|[^`\\\\])*`";
+const NUMBER = String.raw`\b(?:0[xXbBoO][\da-fA-F_]+|\d[\d_]*(?:\.\d+)?(?:[eE][+-]?\d+)?)\b`;
+
+const FAMILIES = [
+  [
+    /^(python|py|ruby|rb|perl|r|elixir|julia|nim)$/,
+    { comment: HASH, string: `${LONG_STRING}|${STRING}`, words: WORDS },
+  ],
+  [
+    /^(sh|bash|shell|zsh|console|dockerfile|docker|makefile|make)$/,
+    { comment: `(?<![^\\s;])${HASH}`, string: STRING, words: SHELL },
+  ],
+  [
+    /^(yaml|yml|toml|ini|conf|properties)$/,
+    { comment: `(?<!\\S)${HASH}`, string: STRING, words: "true|false|null|yes|no|on|off" },
+  ],
+  [
+    /^(sql|postgresql|mysql|sqlite|lua|haskell|hs)$/,
+    { comment: DASHES, string: STRING, words: `${SQL}|${WORDS}`, flags: "i" },
+  ],
+  [/^(html|xml|svg|vue)$/, { comment: TAGS, string: STRING, words: String.raw`(?<=<\/?)[\w:-]+` }],
+  [/^(json|jsonc|json5)$/, { comment: SLASHES, string: STRING, words: "true|false|null" }],
+  [/^(css|scss|less)$/, { comment: SLASHES, string: STRING, words: String.raw`@[\w-]+` }],
+  [
+    /^(js|javascript|ts|typescript|jsx|tsx|java|c|cpp|c\+\+|h|cs|csharp|go|golang|rust|rs|kotlin|kt|swift|php|scala|dart|zig|proto)$/,
+    { comment: SLASHES, string: `${STRING}|${TEMPLATE}`, words: WORDS },
+  ],
+];
+
+const patterns = new Map();
+
+/** Colours the text of a `code.language-x`, once. */
+export function paint(code) {
+  const language = /(?:^|\s)language-(\S+)/.exec(code.className)?.[1]?.toLowerCase();
+  const text = code.textContent;
+  const pattern = language && text.length <= CHARS_MAX ? patternOf(language) : null;
+  if (!pattern || code.childElementCount) return;
+  const pieces = [];
+  let end = 0;
+  for (const match of text.matchAll(pattern)) {
+    const [kind] = Object.entries(match.groups).find(([, found]) => found !== undefined);
+    if (match.index > end) pieces.push(text.slice(end, match.index));
+    pieces.push(coloured(kind, match[0]));
+    end = match.index + match[0].length;
+  }
+  pieces.push(text.slice(end));
+  code.replaceChildren(...pieces);
+}
+
+function patternOf(language) {
+  if (!patterns.has(language)) {
+    const family = FAMILIES.find(([names]) => names.test(language))?.[1];
+    patterns.set(language, family ? compiled(family) : null);
+  }
+  return patterns.get(language);
+}
+
+function compiled({ comment, string, words, flags = "" }) {
+  const bounded = /^[\w|]+$/.test(words) ? `(?<![\\w.$@-])(?:${words})(?![\\w-])` : words;
+  const source = `(?<comment>${comment})|(?<string>${string})|(?<number>${NUMBER})|(?<word>${bounded})`;
+  return new RegExp(source, `g${flags}`);
+}
+
+function coloured(kind, text) {
+  const span = document.createElement("span");
+  span.className = `code-${kind}`;
+  span.textContent = text;
+  return span;
+}

@@ -1,0 +1,101 @@
+/*
+ * The server's HTML in the page: the only place that takes any. An answer is a row of blocks, and a block that has
+ * not changed keeps its nodes, so that a selection, a scrolled table and the reader's place survive the next words.
+ * Code gets a head with its language and a Copy button, a wide table a frame to scroll in.
+ */
+
+import { copy } from "./clipboard.js";
+import { element, icon } from "./element.js";
+import { paint } from "./paint.js";
+import { word } from "./language.js";
+
+/** The HTML each block was made from. */
+const sources = new WeakMap();
+const COPIED_MS = 2000;
+
+/** Makes `container` show these blocks, with as little change as can be. */
+export function showBlocks(container, blocks, { growing = false } = {}) {
+  blocks.forEach((html, at) => {
+    const block = container.children[at];
+    const last = growing && at === blocks.length - 1;
+    if (!block) container.append(made(html, last));
+    else if (sources.get(block).html !== html || sources.get(block).last !== last) renew(block, html, last);
+  });
+  while (container.children.length > blocks.length) container.lastElementChild.remove();
+}
+
+/** The HTML of a whole answer as blocks, one for each element at its top. */
+export function blocksOf(html) {
+  return [...parsed(html).children].map((child) => child.outerHTML);
+}
+
+function parsed(html) {
+  const template = document.createElement("template");
+  template.innerHTML = html;
+  return template.content;
+}
+
+function made(html, last) {
+  const block = element("div", { class: "block", dir: "auto" });
+  fill(block, parsed(html), html, last);
+  return block;
+}
+
+function renew(block, html, last) {
+  const fresh = parsed(html);
+  const canonical = canonicalOf(fresh);
+  const same = sources.get(block).canonical === canonical;
+  if (same || grown(block, fresh)) sources.set(block, { html, canonical, last });
+  else fill(block, fresh, html, last);
+  if (!last) for (const code of block.querySelectorAll("pre > code")) paint(code);
+}
+
+function fill(block, content, html, last) {
+  sources.set(block, { html, canonical: canonicalOf(content), last });
+  dress(content, last);
+  block.replaceChildren(content);
+}
+
+/** The same HTML however the server wrote it: with or without a line end, `&quot;` or a plain quotation mark. */
+function canonicalOf(content) {
+  return [...content.children].map((child) => child.outerHTML).join("");
+}
+
+/** A code block that only got longer gets the rest of its text: it stays where it was scrolled to. */
+function grown(block, fresh) {
+  const now = block.querySelector(":scope > .code > pre > code");
+  const next = fresh.children.length === 1 ? fresh.querySelector(":scope > pre > code") : null;
+  if (!now || !next || now.className !== next.className || now.childNodes.length !== 1) return false;
+  if (!next.textContent.startsWith(now.textContent)) return false;
+  now.firstChild.appendData(next.textContent.slice(now.textContent.length));
+  return true;
+}
+
+function dress(content, last) {
+  for (const pre of content.querySelectorAll("pre")) {
+    const code = pre.querySelector("code");
+    if (!last && code) paint(code);
+    const frame = element("div", { class: "code", dir: "ltr" });
+    pre.replaceWith(frame);
+    frame.append(codeHead(code ?? pre), pre);
+  }
+  for (const table of content.querySelectorAll("table")) {
+    const frame = element("div", { class: "table" });
+    table.replaceWith(frame);
+    frame.append(table);
+  }
+}
+
+function codeHead(code) {
+  const language = /(?:^|\s)language-(\S+)/.exec(code.className)?.[1] ?? "";
+  const button = element("button", { type: "button", class: "copy" }, icon("copy"), element("span", {}, word("copy")));
+  button.addEventListener("click", async () => {
+    if (await copy(code.textContent)) confirmCopy(button);
+  });
+  return element("div", { class: "code-head" }, element("span", { class: "code-language" }, language), button);
+}
+
+function confirmCopy(button) {
+  button.replaceChildren(icon("check"), element("span", {}, word("copied")));
+  setTimeout(() => button.replaceChildren(icon("copy"), element("span", {}, word("copy"))), COPIED_MS);
+}

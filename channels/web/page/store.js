@@ -1,0 +1,184 @@
+/*
+ * What the page knows: conversations, their messages and the turns that run. Answers to requests and events may
+ * come in any order and more than once, so each is put in by its id and nothing is counted. It draws nothing and
+ * asks for nothing; `changed` is told, and the views look here.
+ */
+
+export class Store {
+  agents = [];
+  limits = { file_bytes: 20_971_520, files: 10, message_chars: 20_000 };
+  guide = false;
+  signedIn = false;
+  after = null;
+  /** The id of the conversation that is shown; null is a new one. */
+  shown = null;
+  /** The id of a chat → Chat. */
+  chats = new Map();
+  /** The id of a chat → {rows: the id of a message → Message, more, loaded, loading}. */
+  conversations = new Map();
+  /** The id of a person's message → the turn that answers it. */
+  turns = new Map();
+  unread = new Set();
+
+  constructor(changed) {
+    this.changed = changed;
+  }
+
+  show(id) {
+    this.shown = id;
+    this.seen();
+  }
+
+  /** The person looks at the page. */
+  seen() {
+    if (!document.hidden) this.unread.delete(this.shown);
+    this.changed();
+  }
+
+  takeList(answer) {
+    this.agents = answer.agents;
+    this.limits = answer.limits;
+    this.guide = answer.guide;
+    this.signedIn = answer.signed_in;
+    this.chats = new Map(answer.chats.map((chat) => [chat.id, chat]));
+    if (this.after === null) this.#listenFrom(answer.after);
+    this.changed();
+  }
+
+  /** Events are heard from here on: what the server had before of a conversation that began here is asked for. */
+  #listenFrom(after) {
+    this.after = after;
+    for (const [id, begun] of this.conversations) {
+      if (this.chats.has(id)) this.conversations.set(id, { ...begun, loaded: false });
+    }
+  }
+
+  takeChat(chat) {
+    this.chats.set(chat.id, chat);
+    this.changed();
+  }
+
+  forget(id) {
+    this.chats.delete(id);
+    this.conversations.delete(id);
+    this.unread.delete(id);
+    for (const turn of [...this.turns.values()]) if (turn.chat === id) this.turns.delete(turn.message);
+    this.changed();
+  }
+
+  forgetEverything() {
+    for (const id of [...this.chats.keys()]) this.forget(id);
+    this.conversations.clear();
+    this.turns.clear();
+    this.after = null;
+    this.signedIn = false;
+    this.changed();
+  }
+
+  /** Messages that come while we ask for the others have their place already. */
+  awaitConversation(id) {
+    const before = this.conversations.get(id) ?? { rows: new Map(), more: false, loaded: false };
+    this.conversations.set(id, { ...before, loading: true });
+    this.changed();
+  }
+
+  /** The newest page of a conversation, or with `older` one that goes before what is here. */
+  takeConversation(answer, { older = false, anew = false } = {}) {
+    const before = this.conversations.get(answer.chat.id);
+    const rows = new Map(anew ? [] : before?.rows);
+    for (const row of answer.messages) rows.set(row.id, row);
+    const more = before?.loaded && !older && !anew ? before.more : answer.more;
+    this.conversations.set(answer.chat.id, { rows, more, loaded: true, loading: false });
+    this.chats.set(answer.chat.id, answer.chat);
+    for (const row of answer.messages) this.#endOf(row);
+    this.changed();
+  }
+
+  /** The conversation could not be had, this time. */
+  missConversation(id) {
+    const before = this.conversations.get(id);
+    if (before?.loaded || before?.rows.size) this.conversations.set(id, { ...before, loading: false });
+    else this.conversations.delete(id);
+    this.changed();
+  }
+
+  /** A conversation that begins now: there is nothing to ask for, and its messages come as they are said. */
+  begin(id) {
+    const rows = this.conversations.get(id)?.rows ?? new Map();
+    this.conversations.set(id, { rows, more: false, loaded: true, loading: false });
+    this.changed();
+  }
+
+  takeMessage(row, position) {
+    if (position) this.after = Math.max(this.after ?? 0, position);
+    this.conversations.get(row.chat)?.rows.set(row.id, row);
+    if (row.author === "agent" && (row.chat !== this.shown || document.hidden)) this.unread.add(row.chat);
+    this.#endOf(row);
+    this.changed();
+  }
+
+  /** An answer takes the place of its draft. The turn may go on: then its next sign brings the draft back. */
+  #endOf(row) {
+    const turn = row.author === "agent" ? this.turns.get(row.reply_to) : undefined;
+    if (!turn) return;
+    if (turn.running) this.turns.set(turn.message, { ...turn, answered: true });
+    else this.turns.delete(turn.message);
+  }
+
+  takeTurn(news) {
+    const before = this.turns.get(news.message);
+    const works = news.running && news.tools.some((tool) => tool.state === "running");
+    const turn = { blocks: [], answered: false, ...before, ...news };
+    if (works) turn.answered = false;
+    const chat = this.chats.get(news.chat);
+    if (chat) this.chats.set(chat.id, { ...chat, running: news.running || this.#others(news) });
+    if (news.running || !this.#answerOf(turn)) this.turns.set(news.message, turn);
+    else this.turns.delete(news.message);
+    this.changed();
+  }
+
+  #others(news) {
+    return [...this.turns.values()].some((it) => it.chat === news.chat && it.message !== news.message && it.running);
+  }
+
+  #answerOf(turn) {
+    const rows = this.conversations.get(turn.chat)?.rows.values() ?? [];
+    return turn.answered || [...rows].some((row) => row.reply_to === turn.message);
+  }
+
+  takeDraft({ chat, message, at, blocks }) {
+    const unknown = { chat, message, running: true, outcome: null, tools: [], blocks: [], answered: false };
+    const turn = this.turns.get(message) ?? unknown;
+    if (!turn.running) return;
+    const now = [...turn.blocks.slice(0, at), ...blocks];
+    this.turns.set(message, { ...turn, blocks: now, answered: turn.answered && now.length === 0 });
+    this.changed();
+  }
+
+  /** A connection begins: what runs is told anew, so what is not told has ended. */
+  beginAnew() {
+    for (const turn of [...this.turns.values()]) {
+      if (turn.running || !["stopped", "silent"].includes(turn.outcome)) this.turns.delete(turn.message);
+    }
+    this.changed();
+  }
+
+  /** The conversations other than the shown one are asked for again when they are opened. */
+  reset() {
+    for (const id of [...this.conversations.keys()]) if (id !== this.shown) this.conversations.delete(id);
+    this.turns.clear();
+    this.changed();
+  }
+
+  running(id) {
+    return this.turnsOf(id).some((turn) => turn.running) || Boolean(this.chats.get(id)?.running);
+  }
+
+  turnsOf(id) {
+    return [...this.turns.values()].filter((turn) => turn.chat === id);
+  }
+
+  agentName(id) {
+    return this.agents.find((agent) => agent.id === id)?.name ?? id ?? this.agents[0]?.name ?? "";
+  }
+}

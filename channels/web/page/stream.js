@@ -1,0 +1,112 @@
+/*
+ * The one open connection on which the server tells what happens. It is closed while the tab has been hidden for a
+ * minute, and opened again by itself whatever broke it. Each time the list is asked for first: that tells whether
+ * we are signed in, which an EventSource cannot, and what became of the conversations meanwhile.
+ */
+
+const HIDDEN_MS = 60_000;
+const SILENT_MS = 50_000;
+const PAUSES_MS = [300, 1000, 2000, 4000, 8000];
+const EVENTS = ["hello", "alive", "message", "chat", "turn", "draft", "reset"];
+
+export class Stream {
+  #source = null;
+  #attempt = 0;
+  #timer = null;
+  #hiddenTimer = null;
+  #failures = 0;
+  #wanted = false;
+  #alive = false;
+
+  /**
+   * `refresh` asks for the list and gives the position to go on from; `heard(event, data, position)` gets what comes;
+   * `state` hears "open", "lost", "asleep", "signed-out", or "closed" with the refusal that says why.
+   */
+  constructor({ refresh, heard, state }) {
+    this.refresh = refresh;
+    this.heard = heard;
+    this.state = state;
+    document.addEventListener("visibilitychange", () => (document.hidden ? this.#hide() : this.#wakeUp()));
+    window.addEventListener("online", () => this.#wanted && this.open());
+    window.addEventListener("pageshow", (event) => event.persisted && this.open());
+    window.addEventListener("pagehide", () => this.#close());
+    if (document.hidden) this.#hide();
+  }
+
+  async open() {
+    this.#close();
+    this.#wanted = true;
+    const attempt = ++this.#attempt;
+    try {
+      const after = await this.refresh();
+      if (attempt === this.#attempt) this.#connect(after);
+    } catch (refusal) {
+      if (attempt === this.#attempt) this.#failed(refusal);
+    }
+  }
+
+  #close() {
+    clearTimeout(this.#timer);
+    this.#attempt += 1;
+    this.#source?.close();
+    this.#source = null;
+  }
+
+  #connect(after) {
+    const source = new EventSource(`api/events?after=${after}`);
+    this.#source = source;
+    this.#alive = false;
+    this.#watch();
+    for (const name of EVENTS) source.addEventListener(name, (event) => this.#take(name, event));
+    // The browser would try again alone, but only after some errors, and without asking for the list.
+    source.onerror = () => source === this.#source && this.#failed(null);
+  }
+
+  #take(name, event) {
+    if (name === "alive") this.#alive = true;
+    if (name === "hello") {
+      this.#failures = 0;
+      this.state("open");
+    }
+    this.#watch(name);
+    if (name !== "alive") this.heard(name, JSON.parse(event.data), Number(event.lastEventId) || 0);
+  }
+
+  /** A connection that says nothing may be dead without an error: before its hello, and between signs of life. */
+  #watch(name = "") {
+    clearTimeout(this.#timer);
+    if (name === "" || this.#alive) this.#timer = setTimeout(() => this.#failed(null), SILENT_MS);
+  }
+
+  #failed(refusal) {
+    this.#close();
+    if (refusal?.status === 401) {
+      this.#wanted = false;
+      this.state("signed-out");
+      return;
+    }
+    const pause = PAUSES_MS[Math.min(this.#failures, PAUSES_MS.length - 1)];
+    this.#failures += 1;
+    if (refusal?.status === 403) this.state("closed", refusal);
+    else if (this.#failures > 1) this.state("lost");
+    this.#timer = setTimeout(() => this.open(), pause * (0.75 + Math.random() / 2));
+  }
+
+  #hide() {
+    this.#hiddenTimer = setTimeout(() => {
+      this.#close();
+      this.state("asleep");
+    }, HIDDEN_MS);
+  }
+
+  #wakeUp() {
+    clearTimeout(this.#hiddenTimer);
+    if (this.#wanted && this.#source === null) this.open();
+  }
+
+  /** Signed out: nothing is asked for until `open`. */
+  end() {
+    this.#wanted = false;
+    this.#close();
+  }
+}

@@ -1,0 +1,86 @@
+/*
+ * The order of a conversation: each message of the person, below it what answers it, below that the draft of the
+ * answer. It is made anew from what is known, every time, so that a message cannot stand there twice: what waits in
+ * the outbox is left out as soon as its row is there. Pure; article.js draws the entries.
+ */
+
+export const STOP = "/stop";
+
+/** The entries of a conversation, from the top. `waiting` is what the outbox has of it. */
+export function timeline(conversation, waiting, turns) {
+  const rows = [...(conversation?.rows.values() ?? [])].sort((one, other) => one.id - other.id);
+  const own = rows.filter((row) => row.author === "you");
+  const stored = new Set(own.map((row) => row.message));
+  const unstored = waiting.filter((entry) => !stored.has(entry.id));
+  const known = new Set([...stored, ...unstored.map((entry) => entry.id)]);
+  const answers = byReplyTo(rows);
+  const current = runningRow(own, turns);
+  const stopped = own.some((row) => row.text === STOP);
+
+  const entries = [];
+  const follow = (message, text) => {
+    for (const row of answers.get(message) ?? []) if (row.author === "agent") entries.push(ofAnswer(row));
+    const turn = turns.find((it) => it.message === message);
+    if (turn && text !== STOP) entries.push(...ofTurn(turn, stopped));
+  };
+  for (const row of rows) {
+    if (row.author === "you") {
+      const queued = current !== null && row.id > current && !answers.has(row.message) && row.text !== STOP;
+      entries.push(ofOwnRow(row, queued));
+      follow(row.message, row.text);
+    } else if (!known.has(row.reply_to)) entries.push(ofAnswer(row));
+  }
+  for (const entry of unstored) {
+    entries.push(ofUnstored(entry));
+    follow(entry.id, entry.text);
+  }
+  for (const turn of turns) if (!known.has(turn.message)) entries.push(...ofTurn(turn, stopped));
+  return entries;
+}
+
+function byReplyTo(rows) {
+  const groups = new Map();
+  for (const row of rows) groups.set(row.reply_to, [...(groups.get(row.reply_to) ?? []), row]);
+  return groups;
+}
+
+/** The row of the message that is being answered: later ones wait for it. */
+function runningRow(own, turns) {
+  const running = new Set(turns.filter((turn) => turn.running).map((turn) => turn.message));
+  const rows = own.filter((row) => running.has(row.message) && row.text !== STOP).map((row) => row.id);
+  return rows.length ? Math.max(...rows) : null;
+}
+
+function ofOwnRow(row, queued) {
+  const { message, text, files, at } = row;
+  return {
+    kind: "own",
+    key: message,
+    message,
+    row: row.id,
+    text,
+    files,
+    at,
+    state: queued ? "queued" : "stored",
+    refusal: null,
+  };
+}
+
+function ofUnstored({ id, text, files, at, state, refusal }) {
+  return { kind: "own", key: id, message: id, row: null, text, files, at, state, refusal: refusal ?? null };
+}
+
+function ofAnswer(row) {
+  return { kind: "answer", key: `row ${row.id}`, message: row.reply_to, row, streaming: false };
+}
+
+/** A turn is its draft while it runs and until its answer is here; what ended without one leaves a note. */
+function ofTurn(turn, stopWasAsked) {
+  if (!turn.running && (turn.outcome === "silent" || (turn.outcome === "stopped" && !stopWasAsked))) {
+    return [{ kind: "note", key: `note ${turn.message}`, word: turn.outcome }];
+  }
+  const waited = turn.running || turn.outcome === "replied" || turn.outcome === "failed";
+  const empty = turn.blocks.length === 0 && turn.tools.length === 0;
+  if (turn.answered || !waited || (!turn.running && empty)) return [];
+  return [{ kind: "draft", key: `draft ${turn.message}`, message: turn.message, turn, streaming: turn.running }];
+}

@@ -1,0 +1,47 @@
+/*
+ * What the agent does while it works: a line for each tool, with its state. Under a finished answer they fold into
+ * "3 tools used".
+ */
+
+import { element, icon } from "./element.js";
+import { word } from "./language.js";
+
+const ICONS = { done: "check", failed: "cross" };
+
+/** The nodes for these tools; `open` while the turn is at work. Keeps what the reader has unfolded `before`. */
+export function toolList(tools, { open, before }) {
+  if (!tools.length) return [];
+  const list = element("ul", { class: "tools" }, ...tools.map(toolLine));
+  if (open) return [list];
+  const unfolded = before?.tagName === "DETAILS" && before.open;
+  const summary = element("summary", {}, summaryIcon(tools), word("toolsUsed", { count: tools.length }));
+  return [element("details", { class: "tools-used", open: unfolded }, summary, list)];
+}
+
+function summaryIcon(tools) {
+  const failed = tools.some((tool) => tool.state === "failed");
+  return element(
+    "span",
+    { class: "tool-state", "data-state": failed ? "failed" : "done" },
+    icon(failed ? "cross" : "check"),
+  );
+}
+
+function toolLine(tool) {
+  const state = word(`tool_${tool.state}`);
+  return element(
+    "li",
+    { "data-tool": tool.name, "data-state": tool.state },
+    element(
+      "span",
+      { class: "tool-state", role: "img", "aria-label": state, title: state, "data-state": tool.state },
+      sign(tool.state),
+    ),
+    element("span", { class: "tool-name" }, tool.name),
+    tool.about ? element("span", { class: "tool-about", dir: "auto", title: tool.about }, tool.about) : null,
+  );
+}
+
+function sign(state) {
+  return state in ICONS ? icon(ICONS[state]) : element("span", { class: "spinner" });
+}

@@ -1,0 +1,72 @@
+"""How the web chat's door answers: JSON that says what went wrong and what to do, and what a browser may do with it."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
+
+import orjson
+import structlog
+from fastapi import Request, Response
+from pydantic import BaseModel, ValidationError
+
+from channels.channel import Rejected
+from channels.web.admission import CLOSED
+from gateway.body import Unreadable, read_body
+from gateway.store.store import StoreUnavailable
+
+JSON_BYTES_MAX = 16_384
+JSON_SECONDS = 10.0
+POLICY = (
+    "default-src 'self'; img-src 'self' blob: data:; object-src 'none'; base-uri 'none'; form-action 'self'; "
+    "frame-ancestors 'none'"
+)
+HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+}
+
+_CODES = {401: "signed-out", 403: "forbidden", 429: "too-many-attempts"}
+
+Route = Callable[[Request], Awaitable[Response]]
+T = TypeVar("T", bound=BaseModel)
+log = structlog.get_logger()
+
+
+def told(route: Route) -> Route:
+    """What goes wrong, as an answer that the page can show."""
+
+    async def answer(request: Request) -> Response:
+        try:
+            return await route(request)
+        except Rejected as rejected:
+            code = _CODES.get(rejected.status, "refused")
+            return problem(rejected.status, "closed" if rejected.reason == CLOSED else code, rejected.told)
+        except Unreadable as unreadable:
+            return problem(unreadable.status, "unreadable", f"The request could not be read: {unreadable.reason}.")
+        except StoreUnavailable as error:
+            log.error("web_unavailable", error=repr(error))
+            return problem(503, "unavailable", "The database is not available. Try again in a moment.")
+
+    return answer
+
+
+async def read_json(request: Request, model: type[T]) -> T:
+    """The JSON body. Raises Unreadable."""
+    body = await read_body(request, bytes_max=JSON_BYTES_MAX, seconds=JSON_SECONDS)
+    try:
+        return model.model_validate_json(body)
+    except ValidationError:
+        raise Unreadable(400, f"expected JSON with {', '.join(model.model_fields)}") from None
+
+
+def answer_json(content: Mapping[str, Any]) -> Response:
+    return Response(
+        orjson.dumps(content), headers=HEADERS | {"cache-control": "no-store"}, media_type="application/json"
+    )
+
+
+def problem(status: int, code: str, told: str) -> Response:
+    body = orjson.dumps({"error": told, "code": code})
+    return Response(body, status, HEADERS | {"cache-control": "no-store"}, media_type="application/json")

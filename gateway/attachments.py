@@ -1,0 +1,71 @@
+"""Files between a channel and an agent's workspace: fetched with a message before its turn, kept with a reply after it.
+
+A file that cannot be had or sent never fails the turn: the model is told of the one, the person of the other.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import structlog
+
+from agents import sentences
+from agents.attachments import Missing, Received
+from agents.runner import AgentRunner
+from channels.channel import Channel, DeliveryError, Fetching, TooLarge
+from channels.message import File, MessageContext, StoredFile
+from channels.web.archive import Archive
+from tools.tool import ToolError
+
+FILES_MAX = 10
+"""Of one message, and of one reply."""
+FETCH_SECONDS = 60.0
+
+log = structlog.get_logger()
+
+
+class Attachments:
+    """`archive` keeps what is to be sent."""
+
+    def __init__(self, *, archive: Archive, bytes_max: int, now: Callable[[], float]) -> None:
+        self._archive = archive
+        self._bytes_max = bytes_max
+        self._now = now
+
+    async def receive(self, runner: AgentRunner, channel: Channel, context: MessageContext) -> Received:
+        """Fetch what came with a message and hand it to the agent."""
+        if not context.attachments or not isinstance(channel, Fetching):
+            return Received()
+        files: list[File] = []
+        missing: list[Missing] = []
+        for attachment in context.attachments[:FILES_MAX]:
+            try:
+                async with asyncio.timeout(FETCH_SECONDS):
+                    files.append(await channel.fetch(attachment, bytes_max=self._bytes_max))
+            except (DeliveryError, TimeoutError) as error:
+                log.warning("attachment_not_fetched", channel=channel.name, kind=attachment.kind, error=repr(error))
+                reason = f"not fetched: {error}" if isinstance(error, TooLarge) else "could not be fetched"
+                missing.append(Missing(name=attachment.name or attachment.kind, reason=reason))
+        reason = f"not fetched: of one message only {FILES_MAX} files are"
+        missing += [Missing(name=it.name or it.kind, reason=reason) for it in context.attachments[FILES_MAX:]]
+        return await asyncio.to_thread(runner.receive, context, files, missing)
+
+    async def send(
+        self, runner: AgentRunner, channel: Channel, wanted: Sequence[str], asked: str
+    ) -> tuple[tuple[StoredFile, ...], str]:
+        """Keep the files that an answer names; and what the person is to be told of those that cannot be sent."""
+        kept: list[StoredFile] = []
+        told: list[str] = []
+        for path in wanted:
+            if path.startswith(("http://", "https://")):
+                told.append(f"<{path}>")
+            elif len(kept) >= FILES_MAX or "media" not in channel.capabilities.directives:
+                told.append(sentences.not_attached(path, asked))
+            else:
+                try:
+                    file = await asyncio.to_thread(runner.attachment, path, bytes_max=self._bytes_max)
+                except ToolError as error:
+                    log.warning("attachment_not_sent", code=error.code)
+                    told.append(sentences.not_attached(path, asked))
+                else:
+                    kept.append(await self._archive.put(file, self._now()))
+        return tuple(kept), "\n".join(told)

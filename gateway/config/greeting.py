@@ -1,0 +1,69 @@
+"""What start-up says, for somebody who has just typed `make run`: where to open it, what is up, what is missing.
+
+A line a channel, a line an agent, then the warnings. Everything else that a config says is in `report`, which `check`
+prints.
+"""
+
+from collections.abc import Iterator
+
+from agents.config import AgentConfig
+from gateway.config.channels import Account, Kind, configured
+from gateway.config.load import Loaded
+from gateway.config.report import bracketed, missing, models, real_model
+from gateway.config.server import ServerConfig
+from gateway.version import VERSION
+
+AGENTS_MAX = 4
+"""More are counted; `check` names them."""
+
+_LABEL_CHARS = 10
+
+
+def greeting(loaded: Loaded) -> list[str]:
+    """One line a fact. `loaded` has the host and the port that are really listened on."""
+    server = loaded.config.server
+    return [
+        f"Clawgate {VERSION} listens on http://{bracketed(server.host)}:{server.port}",
+        *_channels(loaded),
+        *_agents(loaded),
+        _line("stop", "Ctrl-C"),
+        *(f"warning: {warning}" for warning in loaded.warnings),
+    ]
+
+
+def _channels(loaded: Loaded) -> Iterator[str]:
+    found = list(configured(loaded.config.channels))
+    for kind in loaded.config.channels.kinds.values():
+        up = [_account(account, loaded.config.server) for account in found if account.kind is kind]
+        yield from (_line(kind.name, text) for text in up or [_off(kind, loaded)])
+
+
+def _account(account: Account, server: ServerConfig) -> str:
+    told = account.kind.arrives(account.config, account.name, server)
+    return told if account.name == "default" else f"{account.name}: {told}"
+
+
+def _off(kind: Kind, loaded: Loaded) -> str:
+    section = getattr(loaded.config.channels, kind.name)
+    if section is not None and not section.enabled:
+        return f"off: channels.{kind.name}.enabled is false"
+    return f"off: {missing(kind, loaded)} (channels/{kind.name}/README.md)"
+
+
+def _agents(loaded: Loaded) -> Iterator[str]:
+    agents = loaded.config.agents.list
+    shown = agents if len(agents) <= AGENTS_MAX else agents[: AGENTS_MAX - 1]
+    for agent in shown:
+        yield _line("agent", f"{agent.id}: {_model(agent, loaded)}")
+    if len(shown) < len(agents):
+        yield _line("agents", f"{len(agents) - len(shown)} more: python -m gateway check")
+
+
+def _model(agent: AgentConfig, loaded: Loaded) -> str:
+    if agent.model[0].partition("/")[0] != "demo":
+        return models(agent, loaded)
+    return f"{agent.model[0]}, a script; {real_model(agent, loaded)}"
+
+
+def _line(label: str, text: str) -> str:
+    return f"  {label:<{_LABEL_CHARS}} {text}"

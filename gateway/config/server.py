@@ -1,0 +1,78 @@
+"""The section `server`: where the gateway listens, under which address it is known, and what it takes in."""
+
+import re
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, Field, SecretStr, StringConstraints, field_validator
+from pydantic.alias_generators import to_camel
+
+from channels.web.admission import is_loopback
+
+ADMIN_TOKEN_CHARS_MIN = 16
+
+
+class ServerConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+    """Where the gateway listens, and what it takes in."""
+
+    host: Annotated[str, StringConstraints(min_length=1)] = "127.0.0.1"
+    """The address to listen on; `0.0.0.0` for every network, behind a proxy that ends TLS."""
+    port: Annotated[int, Field(ge=0, le=65535)] = 8080
+    """The port to listen on; 0 takes a free one."""
+    public_url: str | None = None
+    """Where the platforms reach this server, such as `https://bot.example.com`: shown with each webhook's path."""
+    admin_token: SecretStr = SecretStr("")
+    """At least 16 characters. Signs in to the web chat wherever that is not for this machine alone, and opens `/metrics`;
+    while it is empty, the one is closed and the other does not exist."""
+    max_body_bytes: Annotated[int, Field(ge=1024)] = 1_048_576
+    """The largest request body that is read."""
+    body_timeout_seconds: Annotated[float, Field(gt=0)] = 10
+    """How long a request body may take to arrive."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Host names the server answers to, without port; `*.example.com` for all below one. Empty means any."""
+
+    @property
+    def is_open_here(self) -> bool:
+        """Whether only people at this machine can reach it, as far as the config says: what has a public address has a
+        proxy or a tunnel that hands on requests of everybody."""
+        return is_loopback(self.host) and (
+            self.public_url is None or is_loopback(urlsplit(self.public_url).hostname or "")
+        )
+
+    @property
+    def address(self) -> str:
+        """Where a browser on this machine finds it: `0.0.0.0` listens on every address, and is none."""
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
+        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+
+    @field_validator("public_url")
+    @classmethod
+    def _web_address(cls, value: str | None) -> str | None:
+        if value is None or value == "":
+            return None
+        try:
+            url = urlsplit(value)
+            usable = url.scheme in ("http", "https") and bool(url.hostname) and (url.port is None or url.port > 0)
+        except ValueError:
+            usable = False
+        if not usable or not re.fullmatch(r"[\x21-\x7e]+", value) or url.query or url.fragment or "@" in url.netloc:
+            raise ValueError("expected an http:// or https:// address, such as https://bot.example.com")
+        return value.rstrip("/")
+
+    @field_validator("admin_token")
+    @classmethod
+    def _hard_to_guess(cls, value: SecretStr) -> SecretStr:
+        token = value.get_secret_value()
+        if token and len(token) < ADMIN_TOKEN_CHARS_MIN:
+            raise ValueError(f"too short: at least {ADMIN_TOKEN_CHARS_MIN} characters, or empty")
+        if not re.fullmatch(r"[\x21-\x7e]*", token):
+            raise ValueError("only plain ASCII characters without spaces can be sent in a header")
+        return value
+
+    @field_validator("allowed_hosts")
+    @classmethod
+    def _host_names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for host in value:
+            if host != "*" and not re.fullmatch(r"(?:\*\.)?[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*", host):
+                raise ValueError("each is a host name without port or path, such as bot.example.com or *.example.com")
+        return value

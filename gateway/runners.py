@@ -1,0 +1,53 @@
+"""The agents of a config as what answers: one runner for each, with all that they share."""
+
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from agents.model import Models
+from agents.runner import AgentRunner, RunnerLimits
+from channels.channel import Channel
+from gateway.config.root import Config
+from gateway.messenger import ChannelMessenger
+from skills.catalog import SkillCatalog
+from tools.config import effective_exec
+
+
+def build_runners(
+    config: Config,
+    models: Models,
+    channels: Mapping[tuple[str, str], Channel],
+    environment: Mapping[str, str],
+    now: Callable[[], float],
+) -> dict[str, AgentRunner]:
+    """One runner per agent; they share the skill catalogue and the messenger."""
+    shipped = Path(__file__).resolve().parent.parent / "skills"
+    catalog = SkillCatalog(
+        roots=[shipped, *map(Path, config.skills.directories)],
+        env=environment,
+        which=shutil.which,
+        platform=sys.platform,
+    )
+    messenger = ChannelMessenger(channels)
+    limits = config.limits
+    return {
+        agent.id: AgentRunner(
+            agent,
+            models=models,
+            catalog=catalog,
+            exec_config=effective_exec(config.tools.exec, agent.tools),
+            messenger=messenger,
+            limits=RunnerLimits(
+                rounds=limits.rounds,
+                continuations=limits.continuations,
+                tool_calls=limits.tool_calls,
+                turn_seconds=limits.turn_seconds,
+                identical_failures=limits.identical_failures,
+                message_chars=limits.message_chars,
+                tool_argument_bytes=limits.tool_argument_bytes,
+            ),
+            now=now,
+        )
+        for agent in config.agents.list
+    }

@@ -1,0 +1,134 @@
+"""What people see of a turn while it runs: the events of the loop, told to a channel that can show them.
+
+A few times a second at most, the newest state as a whole; nothing of it is needed for the answer. What the reply will
+not say is not shown either: directives, the silent token, and what a failed attempt had written.
+"""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Self
+
+import structlog
+
+from agents.events import (
+    Emit,
+    ModelAnswered,
+    ModelAsked,
+    ModelStreamed,
+    ToolFinished,
+    ToolStarted,
+    TurnEvent,
+    TurnStarted,
+)
+from agents.messages import AssistantMessage, Message, ToolCall, ToolResultMessage
+from agents.prompt.reply import draft
+from agents.providers.provider import Done, TextDelta
+from channels.channel import Live, Progress, ToolUse
+from channels.message import MessageContext
+from gateway.lanes import Stopped
+
+SHOW_SECONDS = 0.1
+SHOW_SHARE = 0.1
+"""Of the time, at most, that goes into showing one turn: a long answer is shown more seldom."""
+ABOUT_CHARS = 200
+
+log = structlog.get_logger()
+
+
+class Watch:
+    """One turn, for as long as the `with` lasts. `tell` hears every event; `outcome` is how it came out. Without a
+    channel that shows it, events are only passed on to `emit`."""
+
+    def __init__(self, channel: Live | None, context: MessageContext, emit: Emit) -> None:
+        self.tell: Emit = emit if channel is None else self._told
+        self.outcome = "interrupted"
+        self._channel = channel
+        self._context = context
+        self._emit = emit
+        self._before = ""
+        """Of an answer that is being continued: what it has said already."""
+        self._text: list[str] = []
+        self._tools: dict[str, ToolUse] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._pause = SHOW_SECONDS
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """A turn that ends here without an outcome was stopped, or goes on elsewhere."""
+        self._show("stopped" if kind in (Stopped, asyncio.CancelledError) else self.outcome)
+
+    def _told(self, event: TurnEvent) -> None:
+        self._emit(event)
+        match event:
+            case TurnStarted(turn=turn):
+                self._recall(turn.so_far)
+                self._show()
+            case ModelAsked():
+                self._text.clear()
+                self._soon()
+            case ModelStreamed(event=TextDelta(text=text)):
+                self._text.append(text)
+                self._soon()
+            case ModelStreamed(event=Done(message=message)) if message.error is not None:
+                self._text.clear()
+                self._soon()
+            case ModelStreamed():
+                pass
+            case ModelAnswered(message=message):
+                self._before = self._before + message.text if _is_cut(message) else ""
+            case ToolStarted(call=call):
+                self._tools[call.id] = ToolUse(id=call.id, name=call.name, about=_about(call), state="running")
+                self._show()
+            case ToolFinished(result=result):
+                self._finish(result)
+                self._show()
+
+    def _recall(self, so_far: Sequence[Message]) -> None:
+        """What an earlier process has done of this turn."""
+        for message in so_far:
+            if isinstance(message, AssistantMessage):
+                for call in message.calls:
+                    self._tools[call.id] = ToolUse(id=call.id, name=call.name, about=_about(call), state="running")
+            elif isinstance(message, ToolResultMessage):
+                self._finish(message)
+
+    def _finish(self, result: ToolResultMessage) -> None:
+        begun = self._tools.get(result.call_id)
+        self._tools[result.call_id] = ToolUse(
+            id=result.call_id,
+            name=result.tool,
+            about=begun.about if begun else "",
+            state="failed" if result.is_error else "done",
+        )
+
+    def _soon(self) -> None:
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(self._pause, self._show)
+
+    def _show(self, outcome: str | None = None) -> None:
+        if self._channel is None:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        began = time.perf_counter()
+        try:
+            text = draft(self._before + "".join(self._text))
+            tools = tuple(self._tools.values())
+            self._channel.show(Progress(context=self._context, text=text, tools=tools, outcome=outcome))
+        except Exception as error:
+            log.error("progress_not_shown", exc_info=error)
+        self._pause = max(SHOW_SECONDS, (time.perf_counter() - began) / SHOW_SHARE)
+
+
+def _is_cut(message: AssistantMessage) -> bool:
+    return message.stop_reason in ("max_tokens", "context_window") and not message.calls
+
+
+def _about(call: ToolCall) -> str:
+    """The first argument, on one line."""
+    first = next(iter((call.arguments or {}).values()), "")
+    return " ".join(str(first)[: 2 * ABOUT_CHARS].split())[:ABOUT_CHARS]

@@ -1,0 +1,275 @@
+"""The web chat's own door: its page, and what the page asks besides sending messages, which go where all messages go.
+
+Every answer says what a browser may do with it; every request but those for the page itself is judged by the channel's
+`Admission` first. What the routes take and give is in docs/http.md.
+"""
+
+import mimetypes
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import structlog
+from fastapi import APIRouter, Request, Response
+from pydantic import BaseModel
+from starlette.responses import StreamingResponse
+
+from agents.config import AgentConfig
+from channels.channel import Rejected
+from channels.message import File
+from channels.web.admission import COOKIE, SECURE_COOKIE, SESSION_SECONDS
+from channels.web.channel import FILES_MAX, WebChannel
+from channels.web.views import conversation_view, event, file_view, said_view
+from gateway.answers import HEADERS, answer_json, problem, read_json, told
+from gateway.body import Unreadable, read_body
+from gateway.limits import LimitsConfig
+from gateway.store.store import StoreUnavailable
+from tools.read import image_type
+
+PAGE = Path(__file__).resolve().parent.parent / "channels" / "web" / "page"
+PAGE_MESSAGES = 50
+UPLOAD_SECONDS = 600.0
+NAME_CHARS_MAX = 200
+_MEDIA_TYPE = re.compile(r"[a-z0-9][a-z0-9.+-]{0,60}/[a-z0-9][a-z0-9.+-]{0,60}")
+_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_INLINE = ("image/png", "image/jpeg", "image/gif", "image/webp")
+
+log = structlog.get_logger()
+
+
+class _Token(BaseModel, extra="forbid", strict=True):
+    token: str
+
+
+class _Title(BaseModel, extra="forbid", strict=True):
+    title: str
+
+
+class WebDoor:
+    """`stop` ends what runs in a session and returns when it has; `sessions` names all of a
+    conversation, where these agents were talked to."""
+
+    def __init__(
+        self,
+        channel: WebChannel,
+        *,
+        agents: Sequence[AgentConfig],
+        limits: LimitsConfig,
+        sessions: Callable[[str, Sequence[str]], Sequence[str]],
+        stop: Callable[[str], Awaitable[None]],
+        now: Callable[[], float],
+    ) -> None:
+        self._channel = channel
+        self._archive = channel.archive
+        self._agents = agents
+        self._limits = limits
+        self._sessions = sessions
+        self._stop = stop
+        self._now = now
+        self._files = _page_files()
+
+    def router(self) -> APIRouter:
+        router = APIRouter()
+        for method, path, route in (
+            ("GET", "/", self.page),
+            ("GET", "/web/{name}", self.page_file),
+            ("POST", "/api/session", self.sign_in),
+            ("DELETE", "/api/session", self.sign_out),
+            ("GET", "/api/chats", self.chats),
+            ("GET", "/api/chats/{chat}", self.chat),
+            ("PATCH", "/api/chats/{chat}", self.rename),
+            ("DELETE", "/api/chats/{chat}", self.erase),
+            ("POST", "/api/files", self.upload),
+            ("GET", "/api/files/{key}", self.download),
+            ("GET", "/api/events", self.events),
+        ):
+            router.add_api_route(path, told(route), methods=[method])
+        return router
+
+    def close(self) -> None:
+        """Let the pages go: their streams would hold the server open."""
+        self._channel.live.close()
+
+    async def page(self, request: Request) -> Response:
+        return self._file(request, "index.html")
+
+    async def page_file(self, request: Request) -> Response:
+        return self._file(request, request.path_params["name"])
+
+    def _file(self, request: Request, name: str) -> Response:
+        if name not in self._files:
+            return problem(404, "no-such-file", "There is no such file.")
+        body, tag = self._files[name]
+        headers = HEADERS | {"etag": tag, "cache-control": "no-cache"}
+        if request.headers.get("if-none-match") == tag:
+            return Response(status_code=304, headers=headers)
+        return Response(body, headers=headers, media_type=mimetypes.guess_type(name)[0])
+
+    async def sign_in(self, request: Request) -> Response:
+        """The token for a session. The page's header is asked for here as well: nobody else signs a browser in."""
+        admission = self._channel.admission
+        given = await read_json(request, _Token)
+        try:
+            admission.judge_origin(request.headers.items())
+            admission.check(given.token, address=request.client.host if request.client else "")
+        except Rejected as rejected:
+            code = {401: "wrong-token", 429: "too-many-attempts"}.get(rejected.status, "forbidden")
+            log.warning("sign_in_refused", reason=rejected.reason)
+            return problem(rejected.status, code, rejected.told)
+        response = Response(status_code=204, headers=HEADERS)
+        _set_cookie(request, response, admission.session(), SESSION_SECONDS)
+        return response
+
+    async def sign_out(self, request: Request) -> Response:
+        self._judge(request)
+        response = Response(status_code=204, headers=HEADERS)
+        _set_cookie(request, response, "", 0)
+        return response
+
+    async def chats(self, request: Request) -> Response:
+        self._judge(request)
+        last = await self._archive.last()
+        found = await self._archive.conversations()
+        limits = self._limits
+        return answer_json(
+            {
+                "agents": [{"id": it.id, "name": it.name or it.id, "model": it.model[0]} for it in self._agents],
+                "chats": [conversation_view(it, running=self._channel.live.running(it.id)) for it in found],
+                "after": last,
+                "signed_in": self._channel.admission.signed_in(request.headers.items()),
+                "limits": {
+                    "file_bytes": limits.file_bytes,
+                    "files": FILES_MAX,
+                    "message_chars": limits.message_chars,
+                },
+                "guide": self._agents[0].model[0].partition("/")[0] == "demo",
+            }
+        )
+
+    async def chat(self, request: Request) -> Response:
+        self._judge(request)
+        chat, before = _named(request, "chat"), request.query_params.get("before", "")
+        found = await self._archive.conversation(chat)
+        if found is None:
+            return _no_such_chat()
+        page = await self._archive.page(chat, before=_number(before), limit=PAGE_MESSAGES + 1)
+        shown = page[-PAGE_MESSAGES:]
+        view = conversation_view(found, running=self._channel.live.running(chat))
+        return answer_json({"chat": view, "messages": [said_view(it) for it in shown], "more": len(page) > len(shown)})
+
+    async def rename(self, request: Request) -> Response:
+        self._judge(request)
+        chat, given = _named(request, "chat"), await read_json(request, _Title)
+        if (found := await self._archive.rename(chat, given.title)) is None:
+            return _no_such_chat()
+        self._channel.tell(found)
+        return answer_json(conversation_view(found, running=self._channel.live.running(chat)))
+
+    async def erase(self, request: Request) -> Response:
+        """Whoever answers there is stopped first: what a running turn writes would be left behind."""
+        self._judge(request)
+        chat = _named(request, "chat")
+        sessions = self._sessions(chat, await self._archive.agents(chat))
+        self._channel.leaving.add(chat)
+        try:
+            for session in sessions:
+                await self._stop(session)
+            there_was = await self._archive.erase(chat, sessions)
+        finally:
+            self._channel.leaving.discard(chat)
+        if not there_was:
+            return _no_such_chat()
+        self._channel.live.announce(event("chat", {"id": chat, "deleted": True}))
+        return Response(status_code=204, headers=HEADERS)
+
+    async def upload(self, request: Request) -> Response:
+        self._judge(request)
+        try:
+            data = await read_body(request, bytes_max=self._limits.file_bytes, seconds=UPLOAD_SECONDS)
+        except Unreadable as unreadable:
+            if unreadable.status != 413:
+                raise
+            told = f"The file is larger than {self._limits.file_bytes / 1_048_576:.0f} MiB (limits.fileBytes)."
+            return problem(413, "file-too-large", told)
+        name = _file_name(request.query_params.get("name", ""))
+        kind = _media_type(request.headers.get("content-type", ""), data)
+        kept = await self._archive.put(File(name=name or "file", type=kind, data=data), self._now())
+        return answer_json(file_view(kept))
+
+    async def download(self, request: Request) -> Response:
+        """Pictures may be shown, everything else is saved: a page that somebody uploaded must not become ours."""
+        self._judge(request)
+        found = await self._archive.file(_named(request, "key"))
+        if found is None:
+            return problem(404, "no-such-file", "There is no such file.")
+        file, data = found
+        shown = file.type in _INLINE and "download" not in request.query_params
+        disposition = f"{'inline' if shown else 'attachment'}; filename*=UTF-8''{quote(file.name, safe='')}"
+        policy = {"content-security-policy": "default-src 'none'; sandbox"}
+        headers = HEADERS | policy | {"content-disposition": disposition, "cache-control": "private, max-age=86400"}
+        return Response(data, headers=headers, media_type=file.type)
+
+    async def events(self, request: Request) -> Response:
+        self._judge(request)
+        after = request.headers.get("last-event-id") or request.query_params.get("after", "")
+        headers = HEADERS | {"cache-control": "no-store", "x-accel-buffering": "no"}
+        events = self._channel.events(_number(after) or 0)
+        return StreamingResponse(_until_unavailable(events), headers=headers, media_type="text/event-stream")
+
+    def _judge(self, request: Request) -> None:
+        changes = request.method not in ("GET", "HEAD")
+        self._channel.admission.judge(request.headers.items(), changes=changes)
+
+
+async def _until_unavailable(events: Any) -> Any:
+    """A stream that cannot be read on ends, and the page comes back."""
+    try:
+        async for notice in events:
+            yield notice
+    except StoreUnavailable as error:
+        log.warning("stream_ended", error=repr(error))
+
+
+def _set_cookie(request: Request, response: Response, value: str, seconds: int) -> None:
+    """Over TLS under a name that binds it to this host, which browsers take only there."""
+    secure = request.url.scheme == "https"
+    name = SECURE_COOKIE if secure else COOKIE
+    response.set_cookie(name, value, max_age=seconds, httponly=True, samesite="strict", secure=secure, path="/")
+
+
+def _media_type(told: str, data: bytes) -> str:
+    """What the bytes are where they are a picture; what was told otherwise, unless that is a lie about pictures."""
+    if picture := image_type(data[:64]):
+        return picture
+    kind = told.partition(";")[0].strip().lower()
+    plain = _MEDIA_TYPE.fullmatch(kind) and kind not in _INLINE
+    return kind if plain else "application/octet-stream"
+
+
+def _file_name(told: str) -> str:
+    """What can be shown of it; of one without measure the beginning and the end."""
+    name = "".join(char for char in told if char.isprintable()).strip()
+    return name if len(name) <= NAME_CHARS_MAX else name[: NAME_CHARS_MAX // 2] + name[-NAME_CHARS_MAX // 2 :]
+
+
+def _named(request: Request, parameter: str) -> str:
+    """An id in the path, or "", which nothing is called: not every database takes any text as a question."""
+    value: str = request.path_params[parameter]
+    return value if _ID.fullmatch(value) else ""
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 18 else None
+
+
+def _no_such_chat() -> Response:
+    return problem(404, "no-such-chat", "There is no such conversation.")
+
+
+def _page_files() -> dict[str, tuple[bytes, str]]:
+    """The page's files and their tags; read once, so that a page is never of two versions."""
+    files = {path.name: path.read_bytes() for path in sorted(PAGE.iterdir()) if path.is_file()}
+    return {name: (data, f'"{sha256(data).hexdigest()[:16]}"') for name, data in files.items()}

@@ -1,0 +1,152 @@
+"""Files between a chat and a workspace: what they are called, where they lie, and what the model is told."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.attachments import NAME_BYTES_MAX, NAME_CHARS_MAX, Missing, attachment, receive, safe_name
+from channels.message import File
+from tools.tool import ToolError
+from tools.workspace import Workspace
+
+NAMES = {
+    "report.pdf": "report.pdf",
+    "图 表.png": "图_表.png",
+    "e\u0301.txt": "\u00e9.txt",
+    "a/b\\c.txt": "c.txt",
+    "C:\\Users\\me\\a.txt": "a.txt",
+    "..": "file",
+    "...": "file",
+    "/": "file",
+    "": "file",
+    " ": "file",
+    "___": "file",
+    ".env": "env",
+    ".git/config": "config",
+    "a\nb\rc\x00d.txt": "a_b_c_d.txt",
+    "a; rm -rf ~.txt": "a_rm_-rf_.txt",
+    "x)(The gateway: y.txt": "x_The_gateway_y.txt",
+    "\u202etxt.exe": "txt.exe",
+    "\ud800.txt": "txt",
+    "a" * 200: "a" * 80,
+    "a" * 200 + ".tar.gz": "a" * 77 + ".gz",
+    "a." + "b" * 200: "a." + "b" * 78,
+    "字" * 100 + ".md": "字" * 65 + ".md",
+    "𝔘" * 100 + ".md": "𝔘" * 49 + ".md",
+}
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Iterator[Workspace]:
+    workspace = Workspace(root=tmp_path / "workspace")
+    yield workspace
+    workspace.close()
+
+
+def file(name: str, data: bytes = b"x", type_: str = "text/plain") -> File:
+    return File(name=name, type=type_, data=data)
+
+
+@pytest.mark.parametrize(("name", "safe"), NAMES.items())
+def test_what_a_file_is_called(name: str, safe: str) -> None:
+    assert safe_name(name) == safe
+
+
+@given(
+    st.text(max_size=300)
+    | st.lists(st.sampled_from(["a", ".", "/", "\\", "_", "\x00", "字", "𝔘", "\u0301"])).map("".join)
+)
+def test_no_name_is_empty_hidden_a_path_or_too_long(name: str) -> None:
+    safe = safe_name(name)
+    assert safe
+    assert not set(safe) & {"/", "\\", "\x00", "\n", " ", ";", "(", ")"}
+    assert not safe.startswith(".")
+    assert len(safe) <= NAME_CHARS_MAX
+    assert len(safe.encode()) <= NAME_BYTES_MAX
+    assert safe.isprintable()
+
+
+@given(st.text(max_size=300))
+def test_a_safe_name_of_a_safe_name_is_the_same(name: str) -> None:
+    once = safe_name(name)
+    assert safe_name(once) in (once, once.rstrip("._"))
+
+
+def test_files_of_one_name_lie_side_by_side_and_the_message_has_one_folder(workspace: Workspace) -> None:
+    names = ["a.txt", "a.txt", "x/a.txt", "a-2.txt", "b", "b"]
+    for _ in range(2):
+        files = [file(name, f"{number}".encode()) for number, name in enumerate(names)]
+        receive(workspace, "m_0123456789abcdef", files, [], keeps=True)
+    (folder,) = (workspace.root / "uploads").iterdir()
+    assert {path.name: path.read_text() for path in folder.iterdir()} == {
+        "a.txt": "0",
+        "a-2.txt": "1",
+        "a-3.txt": "2",
+        "a-2-2.txt": "3",
+        "b.txt": "4",
+        "b-2.txt": "5",
+    }
+
+
+@pytest.mark.parametrize("message", ["../../../x", "", "...", "om_1", "a/b", "\x00", "字" * 50])
+def test_no_message_id_leads_out_of_the_folder(workspace: Workspace, message: str) -> None:
+    note = receive(workspace, message, [file("a.txt")], [], keeps=True).note
+    (path,) = workspace.root.rglob("a.txt")
+    assert path.relative_to(workspace.root).parts[0] == "uploads"
+    assert len(path.relative_to(workspace.root).parts) == 3
+    assert f"./{path.relative_to(workspace.root)}" in note
+
+
+def test_the_model_is_told_of_every_file_in_one_line(workspace: Workspace) -> None:
+    picture = file("p.png", b"\x89PNG\r\n\x1a\n" + b"0" * 2000, "image/png")
+    got = receive(
+        workspace,
+        "m_1",
+        [file("a.txt", b"x" * 1234), picture],
+        [Missing(name="b)\n(c.txt", reason="could not be fetched")],
+        keeps=True,
+    )
+    assert got.note == (
+        "(The gateway: attached files: a.txt, 1,234 bytes, saved as ./uploads/m-1/a.txt; "
+        "p.png, 2,008 bytes, shown to you, saved as ./uploads/m-1/p.png; b_c.txt, could not be fetched.)"
+    )
+    assert [(image.media_type, image.name) for image in got.pictures] == [("image/png", "p.png")]
+
+
+def test_nothing_is_told_where_nothing_came(workspace: Workspace) -> None:
+    assert receive(workspace, "m_1", [], [], keeps=True).note == ""
+
+
+def test_an_agent_without_a_tool_to_read_sees_pictures_and_gets_no_files(workspace: Workspace) -> None:
+    picture = file("p.png", b"\x89PNG\r\n\x1a\n" + b"0" * 20, "image/png")
+    got = receive(workspace, "m_1", [picture, file("a.txt")], [], keeps=False)
+    assert len(got.pictures) == 1
+    assert got.note.count("no tool reads files") == 2
+    assert list(workspace.root.rglob("*")) == []
+
+
+def test_a_workspace_that_cannot_be_written_is_told_and_nothing_fails(workspace: Workspace) -> None:
+    (workspace.root / "uploads").write_text("in the way")
+    assert "a.txt, 1 bytes, not saved: " in receive(workspace, "m_1", [file("a.txt")], [], keeps=True).note
+
+
+@pytest.mark.parametrize(("size", "fits"), [(9, True), (10, True), (11, False)])
+def test_what_may_be_sent_has_a_size(workspace: Workspace, size: int, fits: bool) -> None:
+    workspace.write("out/a.svg", b"x" * size)
+    if fits:
+        sent = attachment(workspace, "out/a.svg", bytes_max=10)
+        assert (sent.name, sent.type, sent.data) == ("a.svg", "image/svg+xml", b"x" * size)
+        return
+    with pytest.raises(ToolError, match="may be sent"):
+        attachment(workspace, "out/a.svg", bytes_max=10)
+
+
+@pytest.mark.parametrize(
+    "path", ["", ".", "..", "../x", "/etc/passwd", "a\x00b", "nothing.txt", "x" * 5000, "\ud800", "\udcff.txt"]
+)
+def test_what_is_not_a_file_of_the_workspace_is_an_error_of_the_tool(workspace: Workspace, path: str) -> None:
+    with pytest.raises(ToolError):
+        attachment(workspace, path, bytes_max=10)

@@ -1,0 +1,93 @@
+"""Where this machine's Chromium is, and how a Debian machine gets one: `python -m tests.browser.chromium`.
+
+The browser is the system's, so that its updates are the system's business too; nothing is downloaded past the package
+manager. Where none can be had this says in a line what to install, and the tests that need it say "skipped".
+"""
+
+import importlib.util
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+ON_A_MAC = Path("/Applications/Google Chrome.app/Contents/MacOS/Google Chrome")
+BROWSER, LIBRARY = "chromium", "libatomic1"
+"""Debian's packages: the browser, and what Playwright's driver, a Node.js, needs of the system."""
+MISSING = (
+    "no browser to drive: the browser tests are skipped. "
+    f"On Debian, as root: apt-get install --no-install-recommends {BROWSER} {LIBRARY}"
+)
+FLAGS = (
+    "--no-sandbox",  # root has none to offer, and the only page is ours
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
+)
+INSTALL_SECONDS = 600
+
+
+def chromium() -> str | None:
+    """The path of a browser to drive, if there is one."""
+    found = next((path for name in NAMES if (path := shutil.which(name))), None)
+    return found or (str(ON_A_MAC) if ON_A_MAC.exists() else None)
+
+
+def missing() -> list[str]:
+    """Debian's names of what there is not."""
+    return [*([] if chromium() else [BROWSER]), *([] if driver_starts() else [LIBRARY])]
+
+
+def driver_starts() -> bool:
+    package = importlib.util.find_spec("playwright")
+    if package is None or package.origin is None:
+        return False
+    node = Path(package.origin).parent / "driver" / "node"
+    return not node.exists() or subprocess.run([node, "--version"], capture_output=True, check=False).returncode == 0
+
+
+def installable() -> bool:
+    """Debian's own, not its children's: Ubuntu's package of this name starts a snap."""
+    try:
+        system = platform.freedesktop_os_release()["ID"]
+    except OSError:
+        return False
+    return system == "debian" and os.geteuid() == 0 and shutil.which("apt-get") is not None
+
+
+def install(packages: list[str]) -> None:
+    """By apt, whose words are shown where it fails."""
+    quiet = {"DEBIAN_FRONTEND": "noninteractive"} | os.environ
+    try:
+        for command in (["update"], ["install", "-y", "--no-install-recommends", *packages]):
+            subprocess.run(
+                ["apt-get", "-qq", "-o", "DPkg::Lock::Timeout=120", *command],
+                env=quiet,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                check=True,
+                timeout=INSTALL_SECONDS,
+            )
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+        print(f"{error}\n{error.output or ''}"[-2000:], file=sys.stderr)  # noqa: T201 - a command line
+
+
+def main() -> None:
+    wanted = missing()
+    if wanted and installable():
+        print(f"Installing Debian's {' and '.join(wanted)} for the browser tests (once) ...", flush=True)  # noqa: T201
+        install(wanted)
+    if missing():
+        print(MISSING)  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,35 @@
+"""One real browser for the tests of this folder, all of which run on one event loop: a browser belongs to its loop.
+
+Where the machine has no browser they are skipped, and say so; they never pass unseen.
+"""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, async_playwright, expect
+
+from tests.browser.chromium import FLAGS, MISSING, chromium, missing
+
+SCOPE: Final = "package"
+PATIENCE_MS = 20_000
+"""A busy machine may take so long; what is there at once costs nothing."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents and pytest_asyncio.is_async_test(item):
+            item.add_marker(pytest.mark.asyncio(loop_scope=SCOPE), append=False)
+
+
+@pytest_asyncio.fixture(scope=SCOPE, loop_scope=SCOPE)
+async def browser() -> AsyncIterator[Browser]:
+    if missing():
+        pytest.skip(MISSING)
+    expect.set_options(timeout=PATIENCE_MS)
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=chromium(), args=FLAGS)
+        yield browser
+        await browser.close()

@@ -1,0 +1,172 @@
+"""The pictures of the web chat in the documentation: `make screenshots` takes them anew, into docs/images.
+
+What they show is a real conversation with the emulated model, always the same one, so that a picture changes only when
+the page does. They are no test: nobody compares pixels.
+"""
+
+import asyncio
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from playwright.async_api import Browser, async_playwright, expect
+
+from agents.providers.emulation.script import Turn, calls, says
+from gateway.demo import story
+from tests.browser.chromium import FLAGS, MISSING, chromium, missing
+from tests.browser.house import house
+from tests.browser.tab import Tab, visitor
+
+FOLDER = Path(__file__).resolve().parents[2] / "docs" / "images"
+BYTES_MAX = 150_000
+FONTS_MISSING = "no Chinese font: the pictures need one. On Debian: apt-get install fonts-noto-cjk"
+DESK = {"width": 1120, "height": 940}
+PHONE = {"width": 375, "height": 740}
+MORNING = datetime(2026, 3, 2, 9, 41, tzinfo=UTC).timestamp()
+"""When all of it happens, for the server and for the page."""
+AGENTS = """
+agents:
+  list:
+    - id: analyst
+      name: Analyst
+      model: anthropic/claude-sonnet-4-6
+      tools: { allow: [read, write, ls, exec] }
+    - id: coder
+      name: 代码助手
+      model: anthropic/claude-sonnet-4-6
+      tools: { allow: [read, write, edit, ls, exec, message] }
+      skills: { allow: [create-python-script] }
+tools: { exec: { mode: allow } }
+"""
+EARLIER = (
+    ("Plan the offsite in Lisbon", "Two days in May it is."),
+    ("把发布说明翻译成中文", "好的,译文在下面。"),
+    ("Why was the build red last night?", "The disk of the runner was full."),
+)
+ASKED = "Which of our teas sells best? The figures are in sales.csv."
+SALES = "tea,month,sold\nSencha,May,412\nAssam,May,388\nJasmine,May,240\nSencha,June,455\nAssam,June,361\nJasmine,June,301\n"
+SUM = "awk -F, '{ sold[$1] += $3 } END { for (tea in sold) print sold[tea], tea }' sales.csv"
+BEST = "tea,sold\nSencha,867\nAssam,749\nJasmine,541\n"
+ANSWER = f"""\
+**Sencha** sells best: 867 packs in two months, and that is rising.
+
+| Tea | May | June | Together |
+|:--|--:|--:|--:|
+| Sencha | 412 | 455 | **867** |
+| Assam | 388 | 361 | 749 |
+| Jasmine | 240 | 301 | 541 |
+
+The sums come from this line, and `best-teas.csv` has them:
+
+```sh
+{SUM}
+```
+
+MEDIA: best-teas.csv
+"""
+
+
+def morning() -> Callable[[], float]:
+    """A clock that begins then and goes on."""
+    behind = time.time() - MORNING
+    return lambda: time.time() - behind
+
+
+def script() -> list[Turn]:
+    return [
+        *(says(answer) for _, answer in EARLIER),
+        calls(
+            ("read", {"file_path": "sales.csv"}),
+            ("exec", {"command": SUM}),
+            ("write", {"file_path": "best-teas.csv", "content": BEST}),
+        ),
+        says(ANSWER),
+    ]
+
+
+async def write_earlier(tab: Tab) -> None:
+    for asked, answer in EARLIER:
+        await tab.say(asked)
+        await tab.is_answered(answer)
+        await tab.new_chat()
+
+
+async def take(tab: Tab, name: str) -> None:
+    await tab.page.mouse.move(0, 0)
+    picture = FOLDER / f"{name}.png"
+    await tab.page.screenshot(path=picture, animations="disabled")
+    size = picture.stat().st_size
+    print(f"{picture.name}: {size:,} bytes")  # noqa: T201 - a command line
+    if size > BYTES_MAX:
+        sys.exit(f"{picture.name} has more than {BYTES_MAX:,} bytes.")
+
+
+async def take_desk(browser: Browser) -> None:
+    """A finished answer in the light, and the same one growing in the dark."""
+    with tempfile.TemporaryDirectory() as folder:
+        async with (
+            house(Path(folder), script=script(), agents=AGENTS, now=morning()) as home,
+            visitor(browser, home, viewport=DESK, color_scheme="dark") as tab,
+        ):
+            home.workspace("analyst").mkdir(parents=True, exist_ok=True)
+            (home.workspace("analyst") / "sales.csv").write_text(SALES, encoding="utf-8")
+            await tab.page.clock.set_fixed_time(MORNING)
+            await write_earlier(tab)
+            home.line.hold(after_pieces=15)
+            await tab.say(ASKED)
+            await expect(tab.draft).to_contain_text("749")
+            await take(tab, "web-dark")
+            home.line.release()
+            await expect(tab.answers).to_have_count(1)
+            await tab.answers.locator("details").evaluate("(details) => (details.open = true)")
+            await tab.message.click()
+            await tab.page.emulate_media(color_scheme="light")
+            await take(tab, "web-light")
+
+
+async def take_phone(browser: Browser) -> None:
+    """The reference case on a phone, in Chinese."""
+    phone: dict[str, Any] = {"viewport": PHONE, "device_scale_factor": 1.5, "has_touch": True, "is_mobile": True}
+    with tempfile.TemporaryDirectory() as folder:
+        async with (
+            house(Path(folder), script=story.model_script(), agents=AGENTS, now=morning()) as home,
+            visitor(browser, home, locale="zh-CN", **phone) as tab,
+        ):
+            story.lay_out(home.workspace("coder"))
+            page = tab.page
+            await page.clock.set_fixed_time(MORNING)
+            await page.get_by_role("combobox", name="智能体").select_option(label="代码助手")
+            await page.get_by_role("textbox", name="消息", exact=True).fill(story.ASKED)
+            await page.get_by_role("button", name="发送").tap()
+            answer = page.locator('article[data-author="agent"]')
+            await expect(answer).to_contain_text(story.SCRIPT_NAME)
+            await answer.locator("details").evaluate("(details) => (details.open = true)")
+            await take(tab, "web-phone")
+
+
+def has_chinese_font() -> bool:
+    lister = shutil.which("fc-list")
+    return lister is not None and bool(subprocess.run([lister, ":lang=zh"], capture_output=True, check=False).stdout)
+
+
+async def main() -> None:
+    if missing():
+        sys.exit(MISSING)
+    if not has_chinese_font():
+        sys.exit(FONTS_MISSING)
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=chromium(), args=FLAGS)
+        await take_desk(browser)
+        await take_phone(browser)
+        await browser.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

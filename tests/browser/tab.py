@@ -1,0 +1,139 @@
+"""One tab of a person's browser with the web chat in it, in the words of whoever sits before it.
+
+Everything is found as a screen reader finds it, by role and name; the names are those of the page's contract.
+"""
+
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from playwright.async_api import Browser, BrowserContext, Locator, Page, expect
+
+from tests.browser.house import House
+from tests.browser.watch import Watch
+
+DESK = {"width": 1200, "height": 800}
+PHONE = {"width": 360, "height": 720}
+
+STICKING_OUT = """() => {
+    const mayScroll = (node) => node.closest("pre, .table, textarea, svg");
+    const isCut = (node) => getComputedStyle(node).textOverflow === "ellipsis";
+    const wide = [...document.querySelectorAll("body, body *")].filter(
+        (node) => node.clientWidth > 0 && node.scrollWidth > node.clientWidth + 1 && !mayScroll(node) && !isCut(node),
+    );
+    const zoomed = window.innerWidth > window.outerWidth ? [`${window.innerWidth} pixels wide`] : [];
+    return [...zoomed, ...wide.map((node) => node.outerHTML.slice(0, 120))];
+}"""
+
+
+class Tab:
+    def __init__(self, page: Page, watch: Watch) -> None:
+        self.page = page
+        self.watch = watch
+        self.message = page.get_by_role("textbox", name="Message", exact=True)
+        self.send = page.get_by_role("button", name="Send", exact=True)
+        self.stop = page.get_by_role("button", name="Stop", exact=True)
+        self.log = page.get_by_role("log", name="Messages")
+        self.conversations = page.get_by_role("list", name="Conversations")
+        self.connection = page.locator("#connection")
+        self.own = self._by("you")
+        self.answers = self._by("agent")
+        self.draft = self._by("draft")
+
+    def _by(self, author: str) -> Locator:
+        return self.log.locator(f'article[data-author="{author}"]')
+
+    async def say(self, text: str) -> None:
+        await self.page.bring_to_front()  # a tab behind another draws once a second
+        await self.message.fill(text)
+        await self.message.press("Enter")
+
+    async def is_answered(self, *answers: str | re.Pattern[str]) -> None:
+        """These and no other answers stand in the conversation, in this order, and none is under way."""
+        await expect(self.answers).to_have_count(len(answers))
+        for at, answer in enumerate(answers):
+            await expect(self.answers.nth(at)).to_contain_text(answer)
+        await expect(self.draft).to_have_count(0)
+
+    async def has_said(self, *texts: str) -> None:
+        """These and no other messages of the person's stand there, each once."""
+        await expect(self.own).to_have_count(len(texts))
+        for at, text in enumerate(texts):
+            await expect(self.own.nth(at)).to_contain_text(text)
+
+    async def new_chat(self) -> None:
+        await self.page.get_by_role("button", name="New chat").click()
+
+    def conversation(self, title: str) -> Locator:
+        """Its link in the sidebar."""
+        return self.conversations.get_by_role("link", name=title, exact=True)
+
+    async def choose(self, title: str, option: str) -> None:
+        """From the menu of a conversation."""
+        await self.page.bring_to_front()
+        link = self.page.get_by_role("link", name=title, exact=True)
+        entry = self.conversations.get_by_role("listitem").filter(has=link)
+        await entry.hover()
+        await entry.get_by_role("button", name="Options").click()
+        await self.page.get_by_role("menuitem", name=option).click()
+
+    def tools(self, article: Locator) -> Locator:
+        return article.locator("[data-tool]")
+
+    async def tool_states(self, article: Locator) -> list[tuple[str, str]]:
+        """Name and state of each tool, from the top."""
+        found = await self.tools(article).all()
+        return [
+            (await tool.get_attribute("data-tool") or "", await tool.get_attribute("data-state") or "")
+            for tool in found
+        ]
+
+    async def attach(self, *files: Any) -> None:
+        """Through the file chooser, as far as the files go up."""
+        async with self.page.expect_file_chooser() as chooser:
+            await self.page.get_by_role("button", name="Attach files").click()
+        await (await chooser.value).set_files(list(files))
+        await self.has_uploaded()
+
+    async def has_uploaded(self) -> None:
+        await expect(self.page.locator('#attachments [data-state="uploading"]')).to_have_count(0)
+
+    async def another(self) -> "Tab":
+        """A second tab of the same person at the same place."""
+        page = await self.page.context.new_page()
+        await page.goto(self.page.url)
+        return Tab(page, self.watch)
+
+    async def reload(self) -> None:
+        await self.page.reload()
+
+    async def sticking_out(self) -> list[str]:
+        """What is wider than its place and may neither scroll there nor be cut: the page would scroll sideways, or a
+        phone would zoom out."""
+        found: list[str] = await self.page.evaluate(STICKING_OUT)
+        return found
+
+
+@asynccontextmanager
+async def visitor(browser: Browser, house: House, **options: Any) -> AsyncIterator[Tab]:
+    """A person with a new browser profile opens the web chat; `options` are of Playwright's context. At the end the
+    pages must have had nothing to complain of."""
+    context: BrowserContext = await browser.new_context(
+        **{
+            "locale": "en-US",
+            "timezone_id": "UTC",
+            "viewport": DESK,
+            "reduced_motion": "reduce",
+            "permissions": ["clipboard-read", "clipboard-write"],
+        }
+        | options
+    )
+    try:
+        watch = Watch(context, house.url)
+        page = await context.new_page()
+        await page.goto(house.url)
+        yield Tab(page, watch)
+        assert not watch.complaints, watch.complaints
+    finally:
+        await context.close()

@@ -1,0 +1,200 @@
+"""Who may come in, and what cannot get out: the token's door, and texts, titles, file names and answers that are hostile."""
+
+from pathlib import Path
+
+import httpx
+import pytest
+from playwright.async_api import Browser, FilePayload, expect
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
+
+from agents.providers.emulation.script import calls, says
+from gateway.loopback import serve_on_loopback
+from tests.browser.house import AGENTS, TOKEN, house
+from tests.browser.tab import visitor
+
+BEYOND = f"server: {{ host: 0.0.0.0, adminToken: {TOKEN} }}"
+HOSTILE = [
+    "<script>alert('hacked')</script>",
+    "<img src=x onerror=alert('hacked')>",
+    "<svg onload=alert('hacked')></svg>",
+    "\"'><iframe srcdoc=\"<script>parent.alert('hacked')</script>\"></iframe>",
+    "</textarea></article><b onmouseover=alert('hacked')>over</b>",
+    "${alert('hacked')} {{constructor.constructor('alert(1)')()}}",
+]
+HOSTILE_MARKDOWN = """\
+<script>alert('hacked')</script> and <img src=x onerror="alert('hacked')">
+
+[a link](javascript:alert('hacked')) [another](JaVaScRiPt:alert('hacked')) [data](data:text/html,<script>alert(1)</script>)
+
+![a picture](https://elsewhere.example/track.png) <style>body { display: none }</style>
+
+| a | b |
+|:--|--:|
+| <b onclick=alert('hacked')>x</b> | `<script>alert('hacked')</script>` |
+
+```html" onmouseover="alert('hacked')
+<script>alert('hacked')</script>
+```
+
+<https://good.example/> [good](https://good.example/?a=1&b=2)
+
+The end.
+"""
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+async def test_hostile_text_is_only_text_wherever_it_is_shown(browser: Browser, tmp_path: Path, text: str) -> None:
+    async with house(tmp_path, script=[says(text)]) as home, visitor(browser, home) as tab:
+        await tab.attach(FilePayload(name=text.replace("/", "_"), mimeType="image/png", buffer=b"<script>"))
+        await tab.say(text)
+        await expect(tab.answers).to_have_count(1)
+        await expect(tab.draft).to_have_count(0)
+        for _ in ("at once", "after a reload"):
+            await expect(tab.own.locator(".bubble")).to_have_text(text)
+            await expect(tab.log.locator("script, iframe, svg[onload], b, [onerror], [onmouseover]")).to_have_count(0)
+            await expect(tab.conversations.get_by_role("link")).to_contain_text(text[:50])
+            await tab.own.get_by_role("link").hover()
+            await tab.reload()
+
+
+async def test_a_hostile_answer_becomes_harmless_markdown(browser: Browser, tmp_path: Path) -> None:
+    async with house(tmp_path, script=[says(HOSTILE_MARKDOWN)]) as home, visitor(browser, home) as tab:
+        await tab.say("Do your worst")
+        await tab.is_answered("The end.")
+        for _ in ("at once", "after a reload"):
+            await expect(tab.answers).to_contain_text("The end.")
+            await expect(tab.answers.locator("img, script, style, iframe, object, [style], [onclick]")).to_have_count(0)
+            links = await tab.answers.locator("a").all()
+            addresses = [await link.get_attribute("href") or "" for link in links]
+            assert all(address.startswith(("https://elsewhere.", "https://good.")) for address in addresses)
+            assert "https://good.example/?a=1&b=2" in addresses
+            for link in links:
+                assert await link.get_attribute("target") == "_blank"
+                assert set((await link.get_attribute("rel") or "").split()) >= {"noopener", "noreferrer"}
+            await tab.reload()
+
+
+async def test_a_hostile_title_and_a_hostile_tool_are_only_text(browser: Browser, tmp_path: Path) -> None:
+    script = [calls(("exec", {"command": f"echo {HOSTILE[1]!r}"})), says("Done.")]
+    async with house(tmp_path, script=script) as home, visitor(browser, home) as tab:
+        await tab.say("Run it")
+        await tab.is_answered("Done.")
+        await tab.answers.get_by_text("1 tool used").click()
+        await expect(tab.tools(tab.answers)).to_contain_text("<img src=x")
+        await tab.choose("Run it", "Rename")
+        field = tab.conversations.get_by_role("textbox")
+        await field.fill(HOSTILE[1])
+        await field.press("Enter")
+        await expect(tab.conversation(HOSTILE[1])).to_be_visible()
+        await tab.choose(HOSTILE[1], "Delete")
+        await expect(tab.page.get_by_role("dialog")).to_contain_text(HOSTILE[1])
+
+
+async def test_an_uploaded_page_is_saved_and_never_opened_as_ours(browser: Browser, tmp_path: Path) -> None:
+    evil = FilePayload(name="evil.html", mimeType="text/html", buffer=b"<script>alert('hacked')</script>")
+    async with house(tmp_path, script=[says("Seen.")]) as home, visitor(browser, home) as tab:
+        await tab.attach(evil)
+        await tab.say("Open this")
+        await tab.is_answered("Seen.")
+        address = await tab.own.get_by_role("link", name="evil.html").get_attribute("href") or ""
+        async with httpx.AsyncClient(base_url=home.url) as client:
+            answer = await client.get(address.removesuffix("?download"))
+        assert answer.headers["content-disposition"].startswith("attachment")
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert "sandbox" in answer.headers["content-security-policy"]
+
+
+async def test_beyond_this_machine_the_token_opens_the_door_and_signing_out_closes_it(
+    browser: Browser, tmp_path: Path
+) -> None:
+    async with house(tmp_path, script=[says("Welcome.")], more=BEYOND) as home, visitor(browser, home) as tab:
+        tab.watch.expects("status of 401")
+        dialog = tab.page.get_by_role("dialog", name="Sign in")
+        token = dialog.get_by_label("Token")
+        await expect(token).to_be_focused()
+        await expect(token).to_have_attribute("type", "password")
+        await token.fill("not-the-token-at-all")
+        await dialog.get_by_role("button", name="Sign in").click()
+        await expect(dialog.get_by_role("alert")).to_have_text("That is not the token.")
+        await token.fill(TOKEN)
+        await token.press("Enter")
+        await expect(dialog).to_be_hidden()
+        await tab.say("A secret of mine")
+        await tab.is_answered("Welcome.")
+        place = tab.page.url
+        await tab.reload()
+        await tab.is_answered("Welcome.")
+        cookies = await tab.page.context.cookies()
+        assert [(cookie["httpOnly"], cookie["sameSite"]) for cookie in cookies] == [(True, "Strict")]
+        assert TOKEN not in str(
+            await tab.page.evaluate("[{ ...localStorage }, { ...sessionStorage }, document.cookie]")
+        )
+
+        await tab.page.get_by_role("button", name="Sign out").click()
+        await expect(dialog).to_be_visible()
+        await tab.page.goto(place)
+        await tab.reload()
+        await expect(dialog).to_be_visible()
+        await expect(tab.page.locator("body")).not_to_contain_text("secret of mine")
+        assert await tab.page.context.cookies() == []
+
+
+async def test_what_is_written_while_signed_out_is_sent_after_signing_in(browser: Browser, tmp_path: Path) -> None:
+    script = [says("Hello."), says("Welcome back.")]
+    async with house(tmp_path, script=script, more=BEYOND) as home, visitor(browser, home) as tab:
+        tab.watch.expects("status of 401")
+        dialog = tab.page.get_by_role("dialog", name="Sign in")
+        await dialog.get_by_label("Token").fill(TOKEN)
+        await dialog.get_by_label("Token").press("Enter")
+        await expect(dialog).to_be_hidden()
+        await tab.say("Hi")
+        await tab.is_answered("Hello.")
+        await tab.page.context.clear_cookies()
+        await tab.say("My session ran out")
+        await expect(dialog).to_be_visible()
+        await dialog.get_by_label("Token").fill(TOKEN)
+        await dialog.get_by_label("Token").press("Enter")
+        await tab.is_answered("Hello.", "Welcome back.")
+        await tab.has_said("Hi", "My session ran out")
+
+
+async def test_on_this_machine_there_is_nothing_to_sign_in_to(browser: Browser, tmp_path: Path) -> None:
+    async with house(tmp_path, agents=AGENTS) as home, visitor(browser, home) as tab:
+        await expect(tab.page.get_by_role("heading", name="Clawgate")).to_be_visible()
+        await expect(tab.page.get_by_role("dialog", name="Sign in")).to_be_hidden()
+        await expect(tab.page.get_by_role("button", name="Sign out")).to_be_hidden()
+
+
+async def test_another_site_cannot_write_in_our_name(browser: Browser, tmp_path: Path) -> None:
+    """A page from elsewhere, in the same browser on the same machine, sends all that a browser lets it send."""
+
+    async def nasty(_request: Request) -> Response:
+        return HTMLResponse("<!doctype html><title>Nasty</title><link rel=icon href='data:,'>")
+
+    async with (
+        serve_on_loopback(Starlette(routes=[Route("/", nasty)])) as elsewhere,
+        house(tmp_path) as home,
+        visitor(browser, home) as tab,
+    ):
+        tab.watch.expects(elsewhere, "CORS", "net::ERR_FAILED", "status of 403")
+        page = await tab.page.context.new_page()
+        await page.goto(elsewhere)
+        outcomes = await page.evaluate(
+            """async (url) => {
+                const body = JSON.stringify({ id: "m_12345678", chat: "c_12345678", agent: "", text: "hi" });
+                const told = { method: "POST", body, credentials: "include" };
+                const send = (init) => fetch(`${url}/webhooks/web/default`, { ...told, ...init });
+                const tries = [{ mode: "no-cors" }, {}, { headers: { "x-clawgate": "1" } }];
+                const outcome = (init) => send(init).then((answer) => answer.type, () => "refused");
+                return Promise.all(tries.map(outcome));
+            }""",
+            home.url,
+        )
+        assert outcomes == ["opaque", "refused", "refused"]
+        await tab.reload()
+        await expect(tab.page.get_by_role("heading", name="Clawgate")).to_be_visible()
+        await expect(tab.conversations.get_by_role("link")).to_have_count(0)
+        assert home.anthropic.requests == []

@@ -1,0 +1,229 @@
+"""Downloads from a platform that misbehaves: too much, too little, too slow, packed, elsewhere, or not at all."""
+
+import gzip
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, TypeAlias
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from channels.channel import DeliveryError, RateLimited, Refused, TooLarge, Unreachable
+from channels.download import download, twice
+from channels.message import Attachment
+from channels.telegram import files
+from channels.telegram.samples import BOT_TOKEN
+from gateway.loopback import serve_on_loopback
+from tests.channels.telegram_bot import bot, connected, refusal
+
+Answer: TypeAlias = Callable[[Any, Any], Awaitable[None]]
+PHOTO = Attachment(kind="image", key="AgAD-1")
+
+
+def answer(
+    *pieces: bytes, status: int = 200, headers: dict[str, str] | None = None, ends: bool = True
+) -> Callable[[Any, Any], Awaitable[None]]:
+    """These pieces; where it does not `end`, nothing more comes for as long as anybody waits."""
+
+    async def play(receive: Any, send: Any) -> None:
+        told = [(name.encode(), value.encode()) for name, value in (headers or {}).items()]
+        await send({"type": "http.response.start", "status": status, "headers": told})
+        for piece in pieces:
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        while not ends and (await receive())["type"] != "http.disconnect":
+            pass
+        await send({"type": "http.response.body", "body": b""})
+
+    return play
+
+
+@asynccontextmanager
+async def server(*answers: Answer) -> AsyncIterator[tuple[httpx.AsyncClient, list[str]]]:
+    """A client of a platform that answers so, one after the other, and what it was asked for."""
+    asked: list[str] = []
+    waiting = list(answers)
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        asked.append(scope["path"])
+        await receive()
+        await waiting.pop(0)(receive, send)
+
+    async with (
+        serve_on_loopback(app) as url,
+        httpx.AsyncClient(base_url=url, trust_env=False, follow_redirects=True) as client,
+    ):
+        yield client, asked
+
+
+async def test_a_file_comes_as_it_is() -> None:
+    async with server(answer(b"ab", b"c", headers={"content-type": "image/png"})) as (client, asked):
+        got = await download(client, "/file/a%2Fb", bytes_max=3)
+        assert (got.status, got.data, got.headers["content-type"]) == (200, b"abc", "image/png")
+        assert asked == ["/file/a/b"]
+
+
+@pytest.mark.parametrize(
+    ("sent", "error"),
+    [
+        (answer(b"abcd"), TooLarge),
+        (answer(b"ab", b"cd", ends=False), TooLarge),
+        (answer(headers={"content-length": "4"}, ends=False), TooLarge),
+        (answer(b"abc", headers={"content-length": "99"}), TooLarge),
+        (answer(b"a", headers={"content-length": "3"}), Unreachable),
+        (answer(gzip.compress(bytes(10_000_000)), headers={"content-encoding": "gzip"}), Unreachable),
+        (answer(b"a", ends=False), Unreachable),
+    ],
+    ids=["a byte too many", "endless", "said to be larger", "said to be far larger", "cut", "packed", "dripping"],
+)
+async def test_what_is_no_whole_file_of_that_size_is_an_error(sent: Answer, error: type[DeliveryError]) -> None:
+    async with server(sent) as (client, _):
+        with pytest.raises(error):
+            await download(client, "/file", bytes_max=3, seconds=0.5 if error is Unreachable else 20.0)
+
+
+async def test_no_redirect_is_followed_and_a_refusal_is_not_read_for_ever() -> None:
+    async with server(answer(headers={"location": "/elsewhere"}, status=302)) as (client, asked):
+        assert (await download(client, "/file", bytes_max=3)).status == 302
+        assert asked == ["/file"]
+    async with server(answer(bytes(70_000), status=404, ends=False)) as (client, _):
+        assert len((await download(client, "/file", bytes_max=3)).data) == 65_536
+
+
+@pytest.mark.parametrize(
+    ("errors", "attempts"),
+    [([], 1), ([Unreachable("a")], 2), ([Unreachable("a")] * 2, 2), ([Refused("a")], 1), ([RateLimited("a")], 1)],
+)
+async def test_only_what_broke_off_is_tried_again_and_only_once(errors: list[DeliveryError], attempts: int) -> None:
+    left, made = list(errors), 0
+
+    async def attempt() -> int:
+        nonlocal made
+        made += 1
+        if left:
+            raise left.pop(0)
+        return 7
+
+    if len(errors) < attempts:
+        assert await twice(attempt) == 7
+    else:
+        with pytest.raises(type(errors[0])):
+            await twice(attempt)
+    assert made == attempts
+
+
+@pytest.mark.parametrize(
+    ("path", "asked"),
+    [
+        ("photos/file_7.jpg", "photos/file_7.jpg"),
+        ("documents/报告 #1?.pdf", "documents/%E6%8A%A5%E5%91%8A%20%231%3F.pdf"),
+        ("a\\..\\b", "a%5C..%5Cb"),
+        ("%2e%2e/a", "%252e%252e/a"),
+        ("../getMe", None),
+        ("photos/../../secret", None),
+        ("photos//a", None),
+        ("photos/./a", None),
+        ("/var/lib/telegram/file_7.jpg", None),
+        ("//other.example.com/a", None),
+    ],
+)
+def test_a_path_stays_beneath_the_files_of_the_bot(path: str, asked: str | None) -> None:
+    if asked is None:
+        with pytest.raises(Refused):
+            files.checked(path)
+    else:
+        assert files.checked(path) == asked
+
+
+@given(st.text(max_size=40))
+def test_no_path_leads_to_another_place(path: str) -> None:
+    try:
+        asked = files.checked(path)
+    except Refused:
+        return
+    url = httpx.URL(f"https://api.telegram.org/file/botTOKEN/{asked}")
+    assert url.host == "api.telegram.org"
+    assert url.raw_path.startswith(b"/file/botTOKEN/")
+    assert b"?" not in url.raw_path
+
+
+@pytest.mark.parametrize(
+    ("found", "error", "words"),
+    [
+        (refusal(400, "Bad Request: file is too big"), TooLarge, "larger than 20,971,520 bytes"),
+        (refusal(400, "Bad Request: wrong file_id or the file is temporarily unavailable"), Refused, "no longer there"),
+        (refusal(429, "Too Many Requests: retry after 7", retry_after=7), RateLimited, "slow down"),
+        ({"file_id": "AgAD-1", "file_size": 1_001, "file_path": "photos/1.jpg"}, TooLarge, "larger than 1,000 bytes"),
+        ({"file_id": "AgAD-1", "file_path": "/srv/telegram/1.jpg"}, Refused, "--local"),
+    ],
+)
+async def test_what_telegram_says_of_a_file_decides_before_anything_is_downloaded(
+    found: Any, error: type[DeliveryError], words: str
+) -> None:
+    async with connected() as (telegram, channel):
+        telegram.answers["getFile"] = [found]
+        with pytest.raises(error, match=words):
+            await channel.fetch(PHOTO, bytes_max=1_000)
+        assert telegram.of("getFile") == [{"file_id": "AgAD-1"}]
+        assert [path for path in telegram.paths if path.startswith("/file")] == []
+
+
+@asynccontextmanager
+async def telegram_files(*answers: Answer, prefix: str = "") -> AsyncIterator[tuple[Any, list[str]]]:
+    """A bot whose Telegram knows one photo of three bytes, and hands it out so."""
+    asked: list[str] = []
+    waiting = list(answers)
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        asked.append(scope["path"].replace(BOT_TOKEN, "TOKEN"))
+        await receive()
+        if scope["path"] == f"{prefix}/bot{BOT_TOKEN}/getFile":
+            found = b'{"ok":true,"result":{"file_id":"AgAD-1","file_size":3,"file_path":"photos/1.jpg"}}'
+            await answer(found)(receive, send)
+        else:
+            await waiting.pop(0)(receive, send)
+
+    async with serve_on_loopback(app) as url:
+        channel = bot(apiRoot=url + prefix)
+        try:
+            yield channel, asked
+        finally:
+            await channel.close()
+
+
+@pytest.mark.parametrize("prefix", ["", "/telegram", "/file"])
+async def test_a_photo_comes_from_beneath_the_bots_own_address(prefix: str) -> None:
+    async with telegram_files(answer(b"abc"), prefix=prefix) as (channel, asked):
+        file = await channel.fetch(PHOTO, bytes_max=1_000)
+        assert (file.name, file.type, file.data) == ("1.jpg", "image/jpeg", b"abc")
+        assert asked == [f"{prefix}/botTOKEN/getFile", f"{prefix}/file/botTOKEN/photos/1.jpg"]
+
+
+@pytest.mark.parametrize(
+    "first",
+    [answer(b"ab"), answer(b"a", headers={"content-length": "3"}), answer(status=404), answer(status=502)],
+    ids=["short", "cut", "path expired", "server down"],
+)
+async def test_a_file_that_did_not_come_whole_is_asked_for_anew_from_its_path_on(first: Answer) -> None:
+    async with telegram_files(first, answer(b"abc")) as (channel, asked):
+        assert (await channel.fetch(PHOTO, bytes_max=1_000)).data == b"abc"
+        assert [path.rpartition("/")[2] for path in asked] == ["getFile", "1.jpg"] * 2
+
+
+@pytest.mark.parametrize(
+    ("sent", "error"),
+    [
+        (answer(status=302, headers={"location": "https://example.com/"}), Refused),
+        (answer(status=401), Refused),
+        (answer(status=429), RateLimited),
+    ],
+)
+async def test_an_error_of_a_download_never_holds_the_token(sent: Answer, error: type[DeliveryError]) -> None:
+    async with telegram_files(sent) as (channel, _):
+        with pytest.raises(error) as raised:
+            await channel.fetch(PHOTO, bytes_max=1_000)
+        seen: BaseException | None = raised.value
+        while seen is not None:
+            assert BOT_TOKEN not in f"{seen!r} {seen} {vars(seen)}"
+            seen = seen.__cause__ or seen.__context__

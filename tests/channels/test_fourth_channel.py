@@ -1,0 +1,227 @@
+"""A fourth channel, built as the page "Add a channel" says: it goes through the real door, and what it cost is counted."""
+
+import hashlib
+import hmac
+import importlib.util
+import inspect
+import re
+import tomllib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import httpx
+import orjson
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+import channels.channel
+from agents.providers.emulation.script import calls, says
+from agents.providers.emulation.server import Script
+from channels.channel import Capabilities, Channel, Connected, Fetching, Keeping, Live, Progress
+from gateway.config.channels import KINDS, ChannelsConfig, Kind
+from gateway.config.greeting import greeting
+from gateway.config.load import load
+from gateway.config.problems import ConfigErrors
+from gateway.config.report import report
+from gateway.config.root import Config
+from gateway.loopback import serve_on_loopback
+from tests.channels.notes import NOTE_CHARS, NotesChannel, Root
+from tests.running import FEISHU, SECRETS, Running, running
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "add-a-channel.md").read_text(encoding="utf-8")
+PAD = ROOT / "tests" / "channels" / "notes.py"
+SECRET = "canary-notes-secret-91827"
+PORTS: tuple[type, ...] = (Channel, Connected, Fetching, Keeping, Live)
+LINES_MAX = 150
+
+
+@dataclass
+class Pad:
+    """The platform: it takes short notes, each once by its key, from whoever knows the secret."""
+
+    notes: list[dict[str, Any]] = field(default_factory=list)
+    fails: list[int] = field(default_factory=list)
+
+    @property
+    def app(self) -> Starlette:
+        return Starlette(routes=[Route("/notes", self._take, methods=["POST"])])
+
+    async def _take(self, request: Request) -> Response:
+        if request.headers.get("x-notes-token") != SECRET:
+            return Response(status_code=401)
+        if self.fails:
+            return Response(status_code=self.fails.pop(0))
+        note = orjson.loads(await request.body())
+        if set(note) != {"to", "answers", "text", "key"} or not 0 < len(note["text"]) <= NOTE_CHARS:
+            return Response(status_code=422)
+        if note["key"] not in [known["key"] for known in self.notes]:
+            self.notes.append(note)
+        return JSONResponse({"id": f"n-{note['key']}"})
+
+
+@asynccontextmanager
+async def padded(folder: Path, script: Script, *, more: str = "") -> AsyncIterator[tuple[Running, Pad]]:
+    """A gateway whose config has the fourth channel, beside the others."""
+    pad = Pad()
+    async with serve_on_loopback(pad.app) as url:
+        section = f'\n  notes: {{ apiUrl: "{url}", secret: {SECRET}, allowFrom: [ann], dmPolicy: allowlist }}\n'
+        async with running(folder, script=script, feishu=FEISHU + section, more=more, root=Root) as house:
+            yield house, pad
+
+
+async def post(house: Running, message: str, *, writer: str = "ann", text: str = "hello", secret: str = SECRET) -> int:
+    body = orjson.dumps({"id": message, "writer": writer, "text": text})
+    signature = hmac.digest(secret.encode(), body, hashlib.sha256).hex()
+    async with httpx.AsyncClient(trust_env=False) as client:
+        url = f"{house.url}/webhooks/notes/default"
+        return (await client.post(url, content=body, headers={"x-notes-signature": signature})).status_code
+
+
+async def test_a_note_is_answered_by_the_agent_that_has_tools(tmp_path: Path) -> None:
+    script = [calls(("write", {"file_path": "list.txt", "content": "milk"})), says("Noted.")]
+    async with padded(tmp_path, script) as (house, pad):
+        assert await post(house, "1", text="milk, please") == 200
+        await house.until(lambda: bool(pad.notes))
+        assert [(note["to"], note["answers"], note["text"]) for note in pad.notes] == [("ann", "1", "Noted.")]
+        assert (house.workspace() / "list.txt").read_text() == "milk"
+        assert "milk, please" in str(house.anthropic.requests[0].body["messages"])
+
+
+async def test_everything_the_gateway_promises_holds_there_as_well(tmp_path: Path) -> None:
+    """Forged, repeated, not admitted, too long for one note, refused for a moment, stopped: nothing of it is its work."""
+    long = " ".join(f"word{number}" for number in range(150))
+    never = says("never said", pause_seconds=60)
+    async with padded(tmp_path, [says(long), never]) as (house, pad):
+        assert await post(house, "1", secret="wrong") == 401
+        assert await post(house, "2", writer="eve") == 200
+        pad.fails = [503]
+        assert [await post(house, "3"), await post(house, "3")] == [200, 200]
+        await house.until(lambda: len(pad.notes) > 1)
+        await house.idle()
+        assert "".join(note["text"] for note in pad.notes) == long
+        assert len(house.anthropic.requests) == 1
+        await post(house, "4", text="think hard")
+        await house.until(lambda: len(house.anthropic.requests) == 2)
+        await post(house, "5", text="/stop")
+        await house.until(lambda: pad.notes[-1]["text"].startswith("Stopped."))
+
+
+async def test_the_other_channels_and_the_bindings_know_it(tmp_path: Path) -> None:
+    agents = """
+  - agent: helper
+    match: { channel: notes, account: default }
+"""
+    async with padded(tmp_path, [says("by feishu"), says("by notes")], more=f"bindings:{agents}") as (house, pad):
+        await house.say("hello")
+        assert await house.replies(1) == ["by feishu"]
+        await post(house, "1")
+        await house.until(lambda: [note["text"] for note in pad.notes] == ["by notes"])
+
+
+def config_lines(folder: Path, section: str, *, root: type[Config] = Root) -> list[str]:
+    """What start-up and `check` print of a config with this section `channels`, or its mistakes."""
+    file = folder / "config.yaml"
+    agents = "agents: { list: [ { id: a, model: demo/guide, tools: { message: { targets: ['notes:ann'] } } } ] }"
+    server = "server: { publicUrl: https://bot.example.com }"
+    file.write_text(f"channels: {section}\n{server}\n{agents}\n", encoding="utf-8")
+    try:
+        loaded = load(file, SECRETS, root=root)
+        return [*greeting(loaded), *report(loaded)]
+    except ConfigErrors as errors:
+        return [str(problem).replace(f"{folder}/", "") for problem in errors.problems]
+
+
+def test_its_config_is_checked_and_reported_like_any_other(tmp_path: Path) -> None:
+    found = config_lines(tmp_path, f"{{ notes: {{ secret: {SECRET} }} }}")
+    assert "notes default: webhook https://bot.example.com/webhooks/notes/default" in found
+    assert "  notes      webhook https://bot.example.com/webhooks/notes/default" in found
+    (step,) = [line for line in config_lines(tmp_path, "{}") if line.startswith("notes:")]
+    assert step.startswith("notes: not configured — add secret under channels.notes")
+    (mistake,) = config_lines(tmp_path, "{ notes: { secrte: x } }")
+    assert mistake == 'config.yaml:1:22: channels.notes.secrte: unknown key — did you mean "secret"?'
+    unknown = config_lines(tmp_path, "{ notes: { secret: x } }", root=Config)
+    assert [line.split(" — ")[0] for line in unknown] == [
+        "config.yaml:1:13: channels.notes: unknown key",
+        'config.yaml:3:77: agents.list[0].tools.message.targets[0]: unknown channel "notes"',
+    ]
+
+
+def members(port: type) -> set[str]:
+    return {name for name in vars(port) if not name.startswith("_")}
+
+
+def test_a_channel_has_the_members_of_the_port_and_needs_no_others() -> None:
+    made = {name for name in dir(NotesChannel) if not name.startswith("_")} | {"access", "queue"}
+    assert made == members(Channel)
+    assert len(made) == 12
+    assert [member for member in made if f"`{member}`" not in PAGE] == []
+
+
+def test_what_an_addition_costs() -> None:
+    lines = len(PAD.read_text(encoding="utf-8").splitlines())
+    assert lines <= LINES_MAX
+    (told,) = re.findall(r"(\d+) lines with its config", PAGE)
+    assert int(told) == lines
+
+
+def test_the_channels_there_are_were_added_in_the_same_places() -> None:
+    folders = {path.parent.name for path in ROOT.glob("channels/*/channel.py")}
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    (independent,) = [contract for contract in contracts if contract["type"] == "independence"]
+    assert folders == set(KINDS) == {kind.name for kind in KINDS.values()}
+    assert folders == set(ChannelsConfig.model_fields)
+    assert folders == {module.removeprefix("channels.") for module in independent["modules"]}
+    assert [name for name in folders if not (ROOT / "channels" / name / "README.md").is_file()] == []
+
+
+def test_the_rest_of_the_gateway_names_no_platform() -> None:
+    """The web chat is a page of our own as well, so it is left out here."""
+    imported = re.compile(r"^(?:from|import) channels\.(?!web\b)\w+\.", re.M)
+    sources = [path for folder in ("gateway", "agents", "tools", "skills") for path in (ROOT / folder).rglob("*.py")]
+    found = {str(path.relative_to(ROOT)) for path in sources if imported.search(path.read_text(encoding="utf-8"))}
+    assert found == {"gateway/config/channels.py", "gateway/demo/platforms.py"}
+
+
+PARAMETERS = [
+    inspect.signature(member).parameters
+    for port in PORTS
+    for member in vars(port).values()
+    if inspect.isfunction(member)
+]
+WORDS = {
+    "enabled",
+    "key",
+    "problems",
+    "agents",
+    "tools",
+    "KINDS",
+    "Kind",
+    *vars(Capabilities),
+    *vars(Kind),
+    *vars(Progress),
+}
+WORDS |= {*vars(channels.channel), *(name for port in PORTS for name in vars(port)), *chain(*PARAMETERS)}
+
+
+@pytest.mark.parametrize("named", sorted(set(re.findall(r"`([^`]+)`", PAGE)) - {"make demo", "uploads/"}))
+def test_whatever_the_page_names_exists(named: str) -> None:
+    slices = [ROOT / "channels" / "feishu", ROOT / "channels" / "telegram"]
+    if named.startswith("python -m "):
+        assert importlib.util.find_spec(named.split()[2]) is not None
+    elif "/" in named or named.endswith((".py", ".md", ".toml")):
+        assert (ROOT / named).exists() or all(
+            (folder / named).exists() or (ROOT / named.replace("<name>", folder.name)).exists() for folder in slices
+        )
+    elif named.startswith(("channels.", "gateway.")):
+        module, _, member = named.rpartition(".")
+        assert hasattr(importlib.import_module(module), member)
+    else:
+        assert set(re.findall(r"\w+", named.partition("(")[0])) <= WORDS

@@ -1,0 +1,230 @@
+""" "typing…" in a chat: as long as a turn runs, in its topic, and never at the cost of an answer."""
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from channels.channel import Progress, RateLimited
+from channels.message import Chat, MessageContext, Outbound, Sender, Target
+from channels.telegram.activity import AGAIN_SECONDS
+from channels.telegram.channel import TelegramChannel
+from channels.telegram.timing import Timing
+from tests.channels.telegram_bot import SILENCE, Telegram, connected, refusal
+
+ALICE, GROUP = "500000011", "-1002000000041"
+TYPING = {"chat_id": 500000011, "action": "typing"}
+
+
+@dataclass(slots=True)
+class Beats:
+    """A clock that a test turns: whoever sleeps wakes when the time has come."""
+
+    now: float = 0.0
+    sleepers: list[tuple[float, asyncio.Event]] = field(default_factory=list)
+
+    async def sleep(self, seconds: float) -> None:
+        sleeper = (self.now + seconds, asyncio.Event())
+        self.sleepers.append(sleeper)
+        try:
+            await sleeper[1].wait()
+        finally:
+            self.sleepers.remove(sleeper)
+
+    def pass_(self, seconds: float) -> None:
+        self.now += seconds
+        for until, event in self.sleepers:
+            if until <= self.now:
+                event.set()
+
+    async def asleep(self, count: int = 1) -> None:
+        """Return when so many are waiting for a later time."""
+        async with asyncio.timeout(20):
+            while sum(until > self.now for until, _ in self.sleepers) != count:
+                await asyncio.sleep(0.001)
+
+    @property
+    def timing(self) -> Timing:
+        return Timing(sleep=self.sleep, clock=lambda: self.now)
+
+
+def at_work(
+    chat: str = ALICE, *, message: str = "1", thread: str | None = None, outcome: str | None = None
+) -> Progress:
+    context = MessageContext(
+        channel="telegram",
+        account="default",
+        chat=Chat(id=chat, kind="direct" if chat == ALICE else "group", thread=thread),
+        message_id=message,
+        sender=Sender(id=ALICE),
+        text="hello",
+        sent_at=datetime(2026, 1, 1, tzinfo=UTC),
+    )
+    return Progress(context=context, outcome=outcome)
+
+
+def actions(telegram: Telegram) -> list[dict[str, Any]]:
+    return telegram.of("sendChatAction")
+
+
+async def beat(beats: Beats, seconds: float = AGAIN_SECONDS, *, sleepers: int = 1) -> None:
+    beats.pass_(seconds)
+    await beats.asleep(sleepers)
+
+
+async def ended(beats: Beats) -> None:
+    """Nobody is left who could say anything, whatever time passes."""
+    await beats.asleep(0)
+    beats.pass_(3600.0)
+    assert beats.sleepers == []
+
+
+async def test_it_is_said_at_once_and_again_until_the_turn_has_ended() -> None:
+    beats = Beats()
+    async with connected(timing=beats.timing) as (telegram, channel):
+        for _ in range(100):
+            channel.show(at_work())
+        await beats.asleep()
+        assert actions(telegram) == [TYPING]
+        await beat(beats)
+        channel.show(replace(at_work(), text="so far"))
+        await beat(beats)
+        assert actions(telegram) == [TYPING] * 3
+        channel.show(at_work(outcome="replied"))
+        await ended(beats)
+        assert actions(telegram) == [TYPING] * 3
+        channel.show(at_work(message="2"))
+        await beats.asleep()
+        assert len(actions(telegram)) == 4
+
+
+def test_telegram_shows_an_action_for_five_seconds() -> None:
+    assert 4.0 <= AGAIN_SECONDS < 5.0
+
+
+async def test_in_a_topic_it_is_said_there_and_each_topic_has_its_own() -> None:
+    beats = Beats()
+    async with connected(timing=beats.timing) as (telegram, channel):
+        channel.show(at_work(GROUP, thread="345"))
+        channel.show(at_work(GROUP, thread="346", message="2"))
+        await beats.asleep(2)
+        assert [body.get("message_thread_id") for body in actions(telegram)] == [345, 346]
+        channel.show(at_work(GROUP, thread="345", outcome="silent"))
+        await beats.asleep(1)
+        await beat(beats)
+        assert [body.get("message_thread_id") for body in actions(telegram)] == [345, 346, 346]
+
+
+async def test_two_answers_in_one_chat_are_one_typing_until_the_last() -> None:
+    beats = Beats()
+    async with connected(timing=beats.timing) as (telegram, channel):
+        channel.show(at_work(message="1"))
+        channel.show(at_work(message="2"))
+        await beats.asleep()
+        channel.show(at_work(message="1", outcome="replied"))
+        await beat(beats)
+        assert actions(telegram) == [TYPING] * 2
+        channel.show(at_work(message="2", outcome="replied"))
+        await ended(beats)
+
+
+async def test_an_end_without_a_beginning_is_nothing() -> None:
+    beats = Beats()
+    async with connected(timing=beats.timing) as (telegram, channel):
+        channel.show(at_work(outcome="stopped"))
+        await ended(beats)
+        assert actions(telegram) == []
+
+
+async def test_asked_to_slow_down_it_is_quiet_for_that_long_everywhere() -> None:
+    beats = Beats()
+    async with connected(timing=beats.timing) as (telegram, channel):
+        telegram.answers["sendChatAction"] = [refusal(429, "Too Many Requests: retry after 10", retry_after=10)]
+        channel.show(at_work())
+        await beats.asleep()
+        channel.show(at_work(GROUP, message="2"))
+        await beats.asleep(2)
+        await beat(beats, sleepers=2)
+        await beat(beats, sleepers=2)
+        assert actions(telegram) == [TYPING]
+        await beat(beats, sleepers=2)
+        assert len(actions(telegram)) == 3
+
+
+async def test_a_send_that_must_slow_down_quiets_it_too() -> None:
+    beats = Beats()
+    async with connected(timing=beats.timing) as (telegram, channel):
+        telegram.answers["sendMessage"] = [refusal(429, "Too Many Requests: retry after 30", retry_after=30)]
+        with pytest.raises(RateLimited):
+            await channel.send(Outbound(target=Target(chat=ALICE), text="hi"), "k")
+        channel.show(at_work())
+        await beats.asleep()
+        assert actions(telegram) == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ((502, b"<html>"), 2),
+        (refusal(500, "Internal Server Error: restart"), 2),
+        (refusal(403, "Forbidden: bot was blocked by the user"), 1),
+        (refusal(400, "Bad Request: message thread not found"), 1),
+        (refusal(401, "Unauthorized"), 1),
+    ],
+)
+async def test_what_fails_is_left_alone_and_what_is_refused_is_not_said_again_in_this_turn(
+    answer: Any, said: int
+) -> None:
+    beats = Beats()
+    async with connected(timing=beats.timing) as (telegram, channel):
+        telegram.answers["sendChatAction"] = [answer]
+        channel.show(at_work())
+        await telegram.until(lambda: actions(telegram))
+        goes_on = said > 1
+        if goes_on:
+            await beats.asleep()
+        else:
+            async with asyncio.timeout(20):
+                await channel._activity._tasks[ALICE, None]
+        channel.show(at_work())
+        if goes_on:
+            await beat(beats)
+        assert len(actions(telegram)) == said
+        channel.show(at_work(outcome="replied"))
+        await ended(beats)
+        channel.show(at_work(message="2"))
+        await beats.asleep()
+        assert len(actions(telegram)) == said + 1
+
+
+async def test_a_group_that_moved_is_typed_in_at_its_new_place() -> None:
+    beats = Beats()
+    async with connected(timing=beats.timing) as (telegram, channel):
+        telegram.answers["sendMessage"] = [
+            refusal(400, "Bad Request: group chat was upgraded to a supergroup chat", migrate_to_chat_id=int(GROUP))
+        ]
+        await channel.send(Outbound(target=Target(chat="-4000000031"), text="hi"), "k")
+        channel.show(at_work("-4000000031", thread="7"))
+        await beats.asleep()
+        assert actions(telegram) == [{"chat_id": int(GROUP), "action": "typing"}]
+
+
+async def test_an_answer_does_not_wait_for_it_and_closing_ends_it() -> None:
+    async with connected() as (telegram, channel):
+        telegram.answers["sendChatAction"] = [SILENCE]
+        channel.show(at_work())
+        await telegram.until(lambda: actions(telegram))
+        assert await channel.send(Outbound(target=Target(chat=ALICE), text="hi"), "k")
+        await closed(channel)
+        assert len(actions(telegram)) == 1
+
+
+async def closed(channel: TelegramChannel) -> None:
+    tasks = list(channel._activity._tasks.values())
+    await channel.close()
+    assert [task.cancelled() for task in tasks] == [True]
+    with suppress(asyncio.CancelledError):
+        await asyncio.gather(*tasks)

@@ -1,0 +1,256 @@
+"""aiogram, which we did not write, reads all that our channel sends and all that our emulator says, and misses nothing."""
+
+import asyncio
+import json
+import random
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from starlette.types import Message, Receive, Scope, Send
+
+from channels.channel import Command, DeliveryError, Receipt
+from channels.message import Outbound, Target
+from channels.telegram.channel import TelegramChannel
+from channels.telegram.config import TelegramAccount
+from channels.telegram.emulator import TelegramEmulator
+from channels.telegram.samples import load_samples
+from channels.telegram.timing import Timing
+from gateway.loopback import serve_on_loopback
+from tests.channels.telegram_calls import ALICE, FORUM, TEAM, emulator
+from tests.channels.telegram_texts import FRAGMENTS, NARROW, TABLE, with_words
+
+ROOT = Path(__file__).resolve().parents[2]
+JUDGE = ROOT / ".venv" / "judges" / "bin" / "python"
+SCRIPT = Path(__file__).with_name("telegram_judge.py")
+WAYS_TO_WRITE = 60
+LONG = "\n\n".join(f"## Part {number}\n\n{'many **bold** words and `code` ' * 60}" for number in range(8))
+judged = pytest.mark.skipif(not JUDGE.exists(), reason="aiogram's environment is not here: `make env` makes it")
+
+
+async def judge(*arguments: str) -> Any:
+    process = await asyncio.create_subprocess_exec(
+        str(JUDGE), "-W", "error", str(SCRIPT), *arguments,
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    told, trouble = await process.communicate()
+    assert process.returncode == 0, trouble.decode()
+    return json.loads(told)
+
+
+@dataclass
+class Record:
+    """Around the emulator: what the bot asked and what it was answered, as the wire has it."""
+
+    telegram: TelegramEmulator
+    calls: list[dict[str, Any]] = field(default_factory=list)
+    updates: list[dict[str, Any]] = field(default_factory=list)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        asked, answered = bytearray(), bytearray()
+
+        async def heard() -> Message:
+            message = await receive()
+            asked.extend(message.get("body", b""))
+            return message
+
+        async def said(message: Message) -> None:
+            answered.extend(message.get("body", b""))
+            await send(message)
+
+        await self.telegram.app(scope, heard, said)
+        answer = orjson.loads(answered)
+        call = {"method": scope["path"].rpartition("/")[2], "body": orjson.loads(asked)}
+        self.calls.append(call | ({"result": answer["result"]} if answer["ok"] else {}))
+
+    async def push(self, *updates: dict[str, Any]) -> None:
+        self.updates += updates
+        for update in updates:
+            await self.telegram.push(update)
+
+    def methods(self) -> set[str]:
+        return {call["method"] for call in self.calls}
+
+    async def verdict(self, folder: Path) -> Any:
+        file = folder / "record.json"
+        file.write_bytes(orjson.dumps({"calls": self.calls, "updates": self.updates}))
+        return await judge("models", str(file))
+
+
+def channel(url: str, telegram: TelegramEmulator, mode: str) -> TelegramChannel:
+    settings = {"botToken": telegram.token, "apiRoot": url, "mode": mode, "webhookSecret": "a_secret-word"}
+    return TelegramChannel(TelegramAccount.model_validate(settings), "default", timing=Timing(poll_seconds=1))
+
+
+async def connected(bot: TelegramChannel, done: Callable[[], object]) -> list[Receipt]:
+    """Let it keep in touch until `done`; what it delivered."""
+    receipts: list[Receipt] = []
+
+    async def deliver(receipt: Receipt) -> None:
+        receipts.append(receipt)
+
+    menu = (Command(name="stop", description="Stop the running answer / 停止"),)
+    keeping = asyncio.create_task(bot.connect(public_url="https://bot.example.com", commands=menu, deliver=deliver))
+    async with asyncio.timeout(20):
+        while not done():
+            await asyncio.sleep(0.005)
+    keeping.cancel()
+    await asyncio.gather(keeping, return_exceptions=True)
+    return receipts
+
+
+def what_people_do(telegram: TelegramEmulator) -> list[dict[str, Any]]:
+    """One of everything that the emulator can say."""
+    name, topic = telegram.bot["username"], telegram.topic(FORUM, "Releases", by=ALICE)
+    first = telegram.text_update(f"🔥 @{name} /stop@{name} see example.com", chat=TEAM, sender=ALICE)
+    number = first["message"]["message_id"]
+    return [
+        first,
+        telegram.text_update("again", chat=TEAM, sender=ALICE, reply_to=number),
+        telegram.text_update("in a topic", chat=FORUM, sender=ALICE, thread=topic),
+        telegram.text_update("in General", chat=FORUM, sender=ALICE),
+        telegram.anonymous_update("as the group", chat=TEAM),
+        telegram.edit_update(number, "changed", chat=TEAM),
+        telegram.document_update(b"bytes", name="a.txt", chat=ALICE, caption="look at @this", mime_type="text/plain"),
+        telegram.press_update(number, "ap:1", chat=TEAM, sender=ALICE),
+        telegram.press_update(1, "ap:2", chat=TEAM, sender=ALICE, accessible=False),
+        telegram.reaction_update(number, "👍", chat=TEAM, sender=ALICE),
+        telegram.membership_update(TEAM, "administrator", by=ALICE),
+        telegram.block(ALICE),
+        telegram.text_update("back again", chat=ALICE),
+        *telegram.migrate(-4000000031, -1002000000099),
+    ]
+
+
+@judged
+async def test_every_call_of_the_channel_and_every_answer_and_update_of_the_emulator_fits_aiograms_models(
+    tmp_path: Path,
+) -> None:
+    telegram = emulator()
+    record = Record(telegram)
+    async with serve_on_loopback(record) as url:
+        polling, by_webhook = channel(url, telegram, "polling"), channel(url, telegram, "webhook")
+        happened = what_people_do(telegram)
+        await record.push(*happened)
+        await connected(polling, lambda: not telegram.pending and telegram.commands)
+        await connected(by_webhook, lambda: "setWebhook" in record.methods())
+        await polling.close()
+        await by_webhook.close()
+    assert {"getMe", "setMyCommands", "deleteWebhook", "getUpdates", "getWebhookInfo", "setWebhook"} <= record.methods()
+    assert await record.verdict(tmp_path) == []
+
+
+def whatever_a_model_writes() -> list[str]:
+    """Markdown at its worst, the same in every run."""
+    chance, number = random.Random(2026), count(1)
+    texts = []
+    for _ in range(WAYS_TO_WRITE):
+        table = chance.choice((TABLE, NARROW))
+        fragments = chance.choices(FRAGMENTS, k=chance.randint(1, 12))
+        texts.append("\n".join(with_words(fragment, table, number) for fragment in fragments))
+    return texts
+
+
+def sends(telegram: TelegramEmulator) -> list[tuple[Target, str]]:
+    topic, gone = telegram.topic(FORUM, "Releases"), telegram.topic(FORUM, "Old")
+    telegram.delete_topic(FORUM, gone)
+    asked = telegram.text_update("what?", chat=ALICE)["message"]["message_id"]
+    telegram.migrate(-4000000031, -1002000000099)
+    targets = [
+        Target(chat=str(ALICE), reply_to=str(asked)),
+        Target(chat=str(ALICE), reply_to="77"),
+        Target(chat=str(FORUM), thread=str(topic)),
+        Target(chat=str(FORUM), thread="1"),
+        Target(chat=str(FORUM), thread=str(gone)),
+        Target(chat="-4000000031"),
+        Target(chat="404"),
+    ]
+    return [(target, "Some *words*, a [link](https://example.com) and `code`.") for target in targets] + [
+        (targets[0], text) for text in (LONG, *whatever_a_model_writes())
+    ]
+
+
+@judged
+async def test_whatever_the_channel_sends_where_it_may_and_where_it_may_not_fits_aiograms_models(
+    tmp_path: Path,
+) -> None:
+    telegram = emulator()
+    record = Record(telegram)
+    async with serve_on_loopback(record) as url:
+        bot, refused = channel(url, telegram, "polling"), 0
+        telegram.fail_next("sendMessage", status=400, description="Bad Request: can't parse entities: by way of trial")
+        for target, text in sends(telegram):
+            for part in bot.split(text):
+                try:
+                    await bot.send(Outbound(target=target, text=part), "key")
+                except DeliveryError:
+                    refused += 1
+        await bot.close()
+    assert refused == 2  # the topic that is gone, and the chat that there is none of
+    assert len(telegram.messages) > WAYS_TO_WRITE
+    assert {"HTML", None} == {sent.parse_mode for sent in telegram.messages}
+    assert await record.verdict(tmp_path) == []
+
+
+@judged
+async def test_the_recorded_samples_are_updates_as_aiogram_knows_them(tmp_path: Path) -> None:
+    record = Record(emulator(), updates=[sample.update for sample in load_samples()])
+    assert await record.verdict(tmp_path) == []
+
+
+@judged
+async def test_aiograms_own_client_lives_with_our_emulator() -> None:
+    telegram = emulator()
+    asked = telegram.text_update("hello @fixture_helper_bot", chat=ALICE)
+    await telegram.push(asked)
+    await telegram.push(telegram.press_update(asked["message"]["message_id"], "ap:1", chat=ALICE))
+    async with serve_on_loopback(telegram.app) as url:
+        told = await judge("bot", url, telegram.token, str(ALICE))
+    assert told == {
+        "me": "fixture_helper_bot",
+        "asked": ["hello @fixture_helper_bot", ["mention"]],
+        "replied": ["bold & code", ["bold", "code"], "hello @fixture_helper_bot"],
+        "answered": True,
+        "twice": "Bad Request: query is too old and response timeout expired or query ID is invalid",
+        "refused": "Bad Request: can't parse entities: Can't find end tag corresponding to start tag \"b\"",
+        "edited": "plain",
+        "typing": True,
+        "fetched": "some bytes",
+        "commands": ["stop"],
+        "webhook": ["https://bot.example.com/hook", ["message"]],
+        "confirmed": [True, 0],
+    }
+
+
+@judged
+async def test_the_judge_does_find_fault(tmp_path: Path) -> None:
+    hi = {"chat_id": 1, "text": "hi"}
+    calls: list[dict[str, Any]] = [
+        {"method": "sendMessage", "body": {"chat_id": 1}},
+        {"method": "sendMessage", "body": hi | {"reply_to": 2}},
+        {"method": "sendMessage", "body": hi | {"reply_parameters": {"message_id": 2, "id": 3}}},
+        {"method": "getUpdates", "body": {"offset": "5"}},
+        {"method": "getMe", "body": {}, "result": {"id": 1, "is_bot": True}},
+        {"method": "getUpdates", "body": {}, "result": [{"update_id": 1, "news": {}}]},
+    ]
+    assert await Record(emulator(), calls=calls).verdict(tmp_path) == [
+        "sendMessage: ('text',) Field required",
+        "sendMessage: SendMessage has no reply_to",
+        "sendMessage.reply_parameters: ReplyParameters has no id",
+        "getUpdates: ('offset',) Input should be a valid integer",
+        "the answer to getMe: ('first_name',) Field required",
+        "the answer to getUpdates: Update has no news",
+    ]
+
+
+def test_the_judges_are_pinned_by_hash_and_no_host_is_named() -> None:
+    text = (ROOT / "requirements-judges.txt").read_text(encoding="utf-8")
+    pins = re.findall(r"^([a-z0-9._-]+)==", text, re.M | re.I)
+    assert "aiogram" in pins
+    assert text.count("--hash=sha256:") >= len(pins)
+    assert "://" not in text

@@ -1,0 +1,187 @@
+"""Which model `auto` is and whose key a provider has, where the file leaves both to the environment."""
+
+from pathlib import Path
+
+import pytest
+
+from agents.providers.config import IMPLIED
+from agents.providers.models import facts_of
+from agents.providers.wellknown import WELL_KNOWN
+from gateway import logs
+from gateway.config.root import Config
+from tests.gateway.config.writing import lines, loaded
+
+AGENT = "agents: { list: [ { id: a } ] }\n"
+PAGE = (Path(__file__).parents[3] / "docs" / "providers.md").read_text(encoding="utf-8")
+
+
+def chosen(config: Config) -> tuple[str, str]:
+    """The model of the first agent, and the key it is asked with."""
+    model = config.agents.list[0].model[0]
+    return model, "".join(config.provider(model.partition("/")[0]).keys)
+
+
+@pytest.mark.parametrize(
+    ("providers", "env", "model", "because"),
+    [
+        # nothing is written: the usual variables, in the order of docs/providers.md
+        ("", {}, "demo/guide", "no key is set"),
+        ("", {"ANTHROPIC_API_KEY": "k"}, "anthropic/claude-sonnet-4-6", "ANTHROPIC_API_KEY is set"),
+        ("", {"OPENAI_API_KEY": "k"}, "openai/gpt-5.5", "OPENAI_API_KEY is set"),
+        ("", {"GEMINI_API_KEY": "k"}, "google/gemini-3-flash", "GEMINI_API_KEY is set"),
+        ("", {"GOOGLE_API_KEY": "k"}, "google/gemini-3-flash", "GOOGLE_API_KEY is set"),
+        ("", {"GOOGLE_API_KEY": "no", "GEMINI_API_KEY": "k"}, "google/gemini-3-flash", "GEMINI_API_KEY is set"),
+        ("", {"MISTRAL_API_KEY": "k"}, "mistral/mistral-large-latest", "MISTRAL_API_KEY is set"),
+        ("", {"DEEPSEEK_API_KEY": "k"}, "deepseek/deepseek-v4-pro", "DEEPSEEK_API_KEY is set"),
+        ("", {"MOONSHOT_API_KEY": "k"}, "moonshot/kimi-k2.6", "MOONSHOT_API_KEY is set"),
+        ("", {"ZHIPUAI_API_KEY": "k"}, "zhipu/glm-4.7", "ZHIPUAI_API_KEY is set"),
+        ("", {"DASHSCOPE_API_KEY": "k"}, "qwen/qwen3-max", "DASHSCOPE_API_KEY is set"),
+        ("", {"DASHSCOPE_API_KEY": "no", "DEEPSEEK_API_KEY": "k"}, "deepseek/deepseek-v4-pro", "DEEPSEEK_API_KEY is set"),
+        ("", {"DEEPSEEK_API_KEY": "no", "OPENAI_API_KEY": "k"}, "openai/gpt-5.5", "OPENAI_API_KEY is set"),
+        ("", {"OPENAI_API_KEY": " \n", "DEEPSEEK_API_KEY": " k\n"}, "deepseek/deepseek-v4-pro", "DEEPSEEK_API_KEY is set"),
+        ("", {"OPENROUTER_API_KEY": "no"}, "demo/guide", "the key that is set tells no model"),
+        ("", {"AZURE_OPENAI_API_KEY": "no"}, "demo/guide", "the key that is set tells no model"),
+        ("", {"OPENROUTER_API_KEY": "no", "MISTRAL_API_KEY": "k"}, "mistral/mistral-large-latest", "MISTRAL_API_KEY is set"),
+        # what is written comes first, in the order of the file
+        ("qwen: { apiKey: k }", {"ANTHROPIC_API_KEY": "no"}, "qwen/qwen3-max", "providers.qwen has a key"),
+        ("kimi: { apiKey: k }, openai: { apiKey: no }", {}, "kimi/kimi-k2.6", "providers.kimi has a key"),
+        ("openai: { apiKey: '', apiKeys: [k] }", {}, "openai/gpt-5.5", "providers.openai has a key"),
+        ("zhipu: {}, qwen: { apiKey: no }", {"ZHIPUAI_API_KEY": "k"}, "zhipu/glm-4.7", "ZHIPUAI_API_KEY is set"),
+        ("zhipu: {}, qwen: { apiKey: k }", {}, "qwen/qwen3-max", "providers.qwen has a key"),
+        ("qwen:", {"DASHSCOPE_API_KEY": "k", "OPENAI_API_KEY": "no"}, "qwen/qwen3-max", "DASHSCOPE_API_KEY is set"),
+        ("openai: { apiKey: k }", {"OPENAI_API_KEY": "no"}, "openai/gpt-5.5", "providers.openai has a key"),
+        # an empty key says that there is none, whatever the environment has
+        ("openai: { apiKey: '' }", {"OPENAI_API_KEY": "no"}, "demo/guide", "no key is set"),
+        ("openai: { apiKeys: [] }", {"OPENAI_API_KEY": "no"}, "demo/guide", "no key is set"),
+        ("openai: { apiKey: '${MINE:-}' }", {"OPENAI_API_KEY": "no"}, "demo/guide", "no key is set"),
+        ("gemini: { apiKey: '' }", {"GEMINI_API_KEY": "no"}, "demo/guide", "no key is set"),
+        ("openai: { apiKey: '' }", {"OPENAI_API_KEY": "no", "ZHIPUAI_API_KEY": "k"},
+         "zhipu/glm-4.7", "ZHIPUAI_API_KEY is set"),
+        # names of one's own have no model that anybody but you knows; ollama needs no key, and has none
+        ("mine: { api: anthropic-messages, apiKey: no }", {}, "demo/guide", "the key that is set tells no model"),
+        ("ollama: {}", {}, "demo/guide", "no key is set"),
+    ],
+)  # fmt: skip
+def test_auto_is_the_first_provider_with_a_key_else_the_script(
+    tmp_path: Path, providers: str, env: dict[str, str], model: str, because: str
+) -> None:
+    found = loaded(tmp_path, f"providers: {{ {providers} }}\n{AGENT}", env)
+    assert chosen(found.config) == (model, "" if model == "demo/guide" else "k")
+    assert (found.auto.model, found.auto.because, found.auto.agents) == (model, because, frozenset("a"))
+    assert found.config.agents.defaults.model == (model,)
+
+
+@pytest.mark.parametrize("model", ["auto", "[auto]"])
+def test_auto_may_be_said_for_everybody_or_for_one(tmp_path: Path, model: str) -> None:
+    text = f"agents: {{ defaults: {{ model: qwen/x }}, list: [ {{ id: a, model: {model} }}, {{ id: b }} ] }}\n"
+    found = loaded(tmp_path, text, {"MISTRAL_API_KEY": "k"})
+    assert [agent.model for agent in found.config.agents.list] == [("mistral/mistral-large-latest",), ("qwen/x",)]
+    assert found.auto.agents == frozenset("a")
+
+
+def test_a_provider_that_an_agent_names_has_its_usual_key_without_a_block(tmp_path: Path) -> None:
+    text = "agents: { list: [ { id: a, model: deepseek/deepseek-chat }, { id: b, model: [openai/x, kimi/y] } ] }\n"
+    env = {"DEEPSEEK_API_KEY": "sk-1", "MOONSHOT_API_KEY": "sk-2", "MISTRAL_API_KEY": "sk-3"}
+    found = loaded(tmp_path, text, env)
+    assert {name: told.keys for name, told in found.config.providers.items()} == {
+        "deepseek": ("sk-1",),
+        "kimi": ("sk-2",),
+    }
+    assert found.variables == {"deepseek": "DEEPSEEK_API_KEY", "kimi": "MOONSHOT_API_KEY"}
+
+
+def test_a_block_without_a_word_of_keys_takes_the_usual_one_and_keeps_the_rest(tmp_path: Path) -> None:
+    block = "providers: { azure: { baseUrl: 'https://team.openai.azure.com/openai/v1', timeoutSeconds: 7 } }\n"
+    config = loaded(tmp_path, block + AGENT, {"AZURE_OPENAI_API_KEY": "sk-1"}).config
+    azure = config.provider("azure")
+    assert (azure.keys, azure.timeout_seconds) == (("sk-1",), 7)
+    assert azure.base_url == "https://team.openai.azure.com/openai/v1"
+
+
+def test_a_key_from_the_environment_is_struck_out_of_the_logs_and_shown_nowhere(tmp_path: Path) -> None:
+    key = "canary-from-the-environment"
+    for text in (AGENT, f"providers: {{ deepseek: {{}} }}\n{AGENT}"):
+        found = loaded(tmp_path, text, {"DEEPSEEK_API_KEY": f" {key}\n"})
+        assert key in logs.secrets_of(found.config)
+        assert key not in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "line"),
+    [
+        (
+            "agents: { list: [ { id: a, model: [auto, deepseek/x] } ] }",
+            "sk-1",
+            "1:36: agents.list[0].model[0]: auto is one model, chosen at the start, and stands alone — "
+            "a fallback list names its models",
+        ),
+        (
+            "agents: { defaults: { model: [anthropic/x, auto] }, list: [ { id: a }, { id: b } ] }",
+            "sk-1",
+            "1:44: agents.defaults.model[1]: auto is one model, chosen at the start, and stands alone — "
+            "a fallback list names its models",
+        ),
+        (
+            AGENT.strip(),
+            "sk-密钥",
+            "1:19: agents.list[0].model: OPENAI_API_KEY in the environment: an API key has only plain ASCII "
+            "characters; was a placeholder left in?",
+        ),
+        (
+            "providers: { openai: { timeoutSeconds: 7 } }\nagents: { list: [ { id: a, model: demo/guide } ] }",
+            "…",
+            "1:22: providers.openai: OPENAI_API_KEY in the environment: an API key has only plain ASCII characters; "
+            "was a placeholder left in?",
+        ),
+    ],
+)
+def test_what_cannot_be_is_one_line(tmp_path: Path, text: str, key: str, line: str) -> None:
+    assert lines(tmp_path, text + "\n", {"OPENAI_API_KEY": key}) == [f"config.yaml:{line}"]
+
+
+@pytest.mark.parametrize(
+    ("providers", "env", "warning"),
+    [
+        (
+            "",
+            {"OPENROUTER_API_KEY": "k"},
+            "OPENROUTER_API_KEY is set, but auto cannot know which of its models you want — "
+            "set agents.defaults.model to openrouter/…",
+        ),
+        (
+            "mine: { api: openai-chat, apiKey: '${K}', baseUrl: 'http://h/v1' }",
+            {"K": "k"},
+            "providers.mine has a key, but auto cannot know which of its models you want — "
+            "set agents.defaults.model to mine/…",
+        ),
+    ],
+)
+def test_a_key_that_tells_no_model_is_not_passed_over_in_silence(
+    tmp_path: Path, providers: str, env: dict[str, str], warning: str
+) -> None:
+    text = f"providers: {{ {providers} }}\n{AGENT}"
+    assert loaded(tmp_path, text, env).warnings == (warning,)
+    assert loaded(tmp_path, text, {**env, "OPENAI_API_KEY": "k"}).warnings == ()
+    assert loaded(tmp_path, text.replace("id: a", "id: a, model: demo/guide"), env).warnings == ()
+
+
+def test_the_page_has_every_vendor_with_its_variables_and_its_model_in_the_order_of_auto() -> None:
+    section = PAGE.partition("## A key is enough")[2].partition("\n## ")[0]
+    rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| ") and "`" in line]
+    told = [
+        (
+            " or ".join(f"`{variable}`" for variable in vendor.variables),
+            ", ".join(f"`{name}`" for name in vendor.names),
+            f"`{vendor.model_of(vendor.names[0])}`" if vendor.default_model else "none: name one",
+        )
+        for vendor in WELL_KNOWN
+    ]
+    with_one, without = [row for row in told if "none" not in row[2]], [row for row in told if "none" in row[2]]
+    assert [tuple(row) for row in rows] == with_one + without
+
+
+def test_a_default_model_is_one_we_know_and_that_takes_tools() -> None:
+    assert all(name in IMPLIED for vendor in WELL_KNOWN for name in vendor.names)
+    models = [vendor.default_model for vendor in WELL_KNOWN if vendor.default_model]
+    assert len(models) == 8
+    assert [model for model in models if not facts_of(model).known or not facts_of(model).tools] == []

@@ -1,0 +1,114 @@
+"""The web chat's memory on PostgreSQL, seen from several replicas at once."""
+
+import asyncio
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from channels.web.archive import Words
+from gateway.config.root import DatabaseConfig
+from gateway.store.archive import WEB_POKE
+from gateway.store.opening import open_store
+from gateway.store.store import StoreUnavailable
+from tests.gateway.store.chats import opened
+from tests.postgres import PostgresServer
+
+SECONDS = 10.0
+
+
+@pytest.fixture
+def url(postgres: PostgresServer) -> Iterator[str]:
+    address = postgres.new_database()
+    yield address
+    postgres.drop(address)
+
+
+def words(text: str) -> Words:
+    return Words(text=text, agent="helper")
+
+
+async def test_who_has_seen_a_number_never_misses_a_lower_one_that_is_committed_later(url: str) -> None:
+    """A reader that goes on behind the highest number it has seen, as a page does, beside writers of two replicas."""
+    async with opened(url) as one, opened(url) as other:
+        seen: list[int] = []
+        over = asyncio.Event()
+
+        async def write(writer: int) -> None:
+            archive = (one if writer % 2 else other).archive
+            for number in range(15):
+                await archive.keep(f"c_chat_{writer % 3}", f"m_{writer}_{number}", words("hello"), 1.0)
+
+        async def read() -> None:
+            while not over.is_set():
+                seen.extend(it.number for it in await one.archive.since(seen[-1] if seen else 0, limit=100))
+
+        reading = asyncio.create_task(read())
+        await asyncio.gather(*(write(number) for number in range(6)))
+        over.set()
+        await reading
+        everything = [it.number for it in await one.archive.since(0, limit=1000)]
+        seen.extend(it.number for it in await one.archive.since(seen[-1], limit=1000))
+        assert len(everything) == 90
+        assert seen == everything
+
+
+async def test_a_writer_that_has_not_committed_holds_every_later_number_back(url: str) -> None:
+    async with opened(url) as store:
+        with psycopg.connect(url) as slow:
+            slow.execute("SELECT pg_advisory_xact_lock(7305843001217)")
+            slow.execute("INSERT INTO web_message (chat, key, author, words, at) VALUES ('c', 'k', 'you', %s, 1)", [W])
+            later = asyncio.create_task(store.archive.keep("c_later", "m_1", words("later"), 2.0))
+            async with asyncio.timeout(SECONDS):
+                while not waits(slow):
+                    await asyncio.sleep(0.01)
+            assert await store.archive.since(0, limit=10) == []
+            slow.commit()
+        await later
+        assert [it.words.text for it in await store.archive.since(0, limit=10)] == ["first", "later"]
+
+
+W = '{"text": "first", "agent": "helper"}'
+
+
+def waits(connection: psycopg.Connection) -> bool:
+    found = connection.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted").fetchone()
+    return bool(found and found[0])
+
+
+async def test_what_one_replica_keeps_wakes_the_other_and_what_was_known_wakes_nobody(url: str) -> None:
+    heard: asyncio.Queue[str | None] = asyncio.Queue()
+    one, other = (open_store(DatabaseConfig(url=url)) for _ in range(2))
+    await one.start(heard.put_nowait)
+    await other.start(lambda _: None)
+
+    async def notices() -> list[str | None]:
+        """Up to the one we ask for ourselves."""
+        await other.poke("marker")
+        told: list[str | None] = []
+        async with asyncio.timeout(SECONDS):
+            while (notice := await heard.get()) != "marker":
+                told.append(notice)
+        return told
+
+    try:
+        await notices()
+        await other.archive.keep("c_one_one", "m_1", words("hello"), 1.0)
+        assert await notices() == [WEB_POKE]
+        await other.archive.answer("c_one_one", "key", words("hi"), 2.0)
+        assert await notices() == [WEB_POKE]
+        await other.archive.keep("c_one_one", "m_1", words("hello"), 3.0)
+        await other.archive.answer("c_one_one", "key", words("hi"), 3.0)
+        assert await notices() == []
+    finally:
+        await one.close()
+        await other.close()
+
+
+async def test_a_database_that_is_away_says_so_and_nothing_else(url: str) -> None:
+    async with opened(url) as store:
+        with psycopg.connect(url, autocommit=True) as other:
+            other.execute("ALTER TABLE web_message RENAME TO elsewhere")
+        for asked in (store.archive.last(), store.archive.keep("c_one_one", "m_1", words("x"), 1.0)):
+            with pytest.raises(StoreUnavailable):
+                await asked

@@ -1,0 +1,145 @@
+"""A conversation that is deleted is gone: from the page, from the agent's memory and from every table."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from agents.providers.emulation.script import calls, says
+from tests.running import AGENTS, Running, running
+from tests.stories.test_queue import NEVER, RUNS, asked
+from tests.web_page import CHAT, WEB, Page, opened
+
+SECRET = "canary-of-the-conversation"
+
+
+def rows_with(folder: Path, word: str) -> list[str]:
+    """The tables that still hold the word, in any column of any row."""
+    with closing(sqlite3.connect(folder / "data" / "clawgate.db", timeout=10)) as database:
+        tables = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        return [name for name in tables for row in database.execute(f"SELECT * FROM {name}") if word in str(row)]
+
+
+async def erase(page: Page, chat: str = CHAT) -> None:
+    answer = await page.http.delete(f"/api/chats/{chat}")
+    assert (answer.status_code, answer.content) == (204, b"")
+    await page.until(lambda: {"id": chat, "deleted": True} in page.named("chat"))
+    assert (await page.http.get(f"/api/chats/{chat}")).status_code == 404
+    assert (await page.http.delete(f"/api/chats/{chat}")).json()["code"] == "no-such-chat"
+
+
+async def answered_anew(house: Running, page: Page) -> None:
+    """Under the same id it is a new conversation, of which the agent remembers nothing."""
+    house.anthropic.script = [says("nice to meet you")]
+    answers = len(page.said())
+    assert (await page.say("hello again")).status_code == 200
+    assert (await page.answers(answers + 1))[-1] == "nice to meet you"
+    assert SECRET not in str(house.anthropic.requests[-1].body)
+    assert [it["text"] for it in (await page.conversation())["messages"]] == ["hello again", "nice to meet you"]
+
+
+async def test_what_is_over_is_gone_from_every_table(tmp_path: Path) -> None:
+    script = [calls(("ls", {"path": "."}), before=SECRET), says(f"{SECRET}\nMEDIA:{SECRET}.txt")]
+    async with running(tmp_path, script=script, feishu=WEB) as house, opened(house.url) as page:
+        house.workspace().mkdir(parents=True, exist_ok=True)
+        (house.workspace() / f"{SECRET}.txt").write_text(SECRET)
+        file = (await page.upload(SECRET.encode(), f"{SECRET}.txt", "text/plain")).json()
+        await page.say(SECRET, files=[file["id"]])
+        await page.answers(1)
+        await house.idle()
+        sent = page.said()[0]["files"][0]
+        await page.say("/stop")
+        await page.answers(2)
+        await house.idle()
+        await erase(page)
+        assert rows_with(tmp_path, SECRET) == []
+        assert set(rows_with(tmp_path, CHAT)) <= {"session"}
+        for gone in (file, sent):
+            assert (await page.http.get(f"/api/files/{gone['id']}")).status_code == 404
+        await answered_anew(house, page)
+
+
+@pytest.mark.parametrize("what", ["a command", "a thought", "a line"])
+async def test_erased_while_it_is_answered_the_answer_stops_and_nothing_stays(tmp_path: Path, what: str) -> None:
+    command = f"sleep 60; : {SECRET}"
+    script = [NEVER] if what != "a command" else [calls(("exec", {"command": command}), before=SECRET)]
+    async with running(tmp_path, script=script, more=RUNS, feishu=WEB) as house, opened(house.url) as page:
+        await page.say(SECRET)
+        await asked(house, 1)
+        if what == "a line":
+            await page.say(f"{SECRET} and this")
+        if what == "a command":
+            await page.until(lambda: any(it["tools"] for it in page.named("turn")))
+        await erase(page)
+        assert [it["running"] for it in page.named("turn")][-1] is False
+        await house.idle()
+        assert page.said() == []
+        assert rows_with(tmp_path, SECRET) == []
+        await answered_anew(house, page)
+
+
+async def test_what_was_said_to_an_agent_that_is_no_longer_there_and_beside_a_full_queue_goes_too(
+    tmp_path: Path,
+) -> None:
+    two = f"{AGENTS}    - {{ id: former, model: anthropic/claude-sonnet-4-6 }}\n"
+    async with running(tmp_path, agents=two, feishu=WEB) as house, opened(house.url) as page:
+        await page.say(SECRET, agent="former")
+        await page.answers(1)
+        await house.idle()
+    more = "limits: { pendingPerSession: 1 }\nqueue: { mode: followup }"
+    async with running(tmp_path, script=[NEVER], more=more, feishu=WEB) as house, opened(house.url) as page:
+        await page.say("think")
+        await asked(house, 1)
+        for number in range(3):
+            await page.say(f"{SECRET} {number}")
+        await page.until(lambda: any("already waiting" in it["text"] for it in page.said()))
+        await erase(page)
+        await house.idle()
+        assert rows_with(tmp_path, SECRET) == []
+        await answered_anew(house, page)
+
+
+async def test_only_that_conversation_goes(tmp_path: Path) -> None:
+    async with running(tmp_path, feishu=WEB) as house, opened(house.url) as page:
+        for chat in ("c_same_prefix", "c_same_prefix2", "cXsame_prefix", "c_same_prefi"):
+            await page.say(f"remember {chat}.", chat=chat)
+        await page.answers(4)
+        await house.idle()
+        await erase(page, "c_same_prefix")
+        assert len(await page.chats()) == 3
+        for number, chat in enumerate(("c_same_prefix2", "cXsame_prefix", "c_same_prefi")):
+            await page.say("do you?", chat=chat)
+            await page.answers(5 + number)
+            assert f"remember {chat}." in str(house.anthropic.requests[-1].body)
+
+
+@pytest.mark.parametrize(
+    "chat", ["c_nothing_here", "%00", "..%2F..%2Fx", "%27%20OR%201=1", "%", "x" * 300, "%ED%A0%80"]
+)
+async def test_a_conversation_that_there_is_not_is_not_found(tmp_path: Path, chat: str) -> None:
+    async with running(tmp_path, feishu=WEB) as house, opened(house.url, watching=False) as page:
+        for answer in (
+            await page.http.get(f"/api/chats/{chat}"),
+            await page.http.delete(f"/api/chats/{chat}"),
+            await page.http.patch(f"/api/chats/{chat}", json={"title": "x"}),
+            await page.http.get(f"/api/files/{chat}"),
+        ):
+            assert answer.status_code == 404
+
+
+async def test_a_conversation_is_renamed_for_every_page(tmp_path: Path) -> None:
+    async with running(tmp_path, feishu=WEB) as house, opened(house.url) as page, opened(house.url) as other:
+        await page.say("hello")
+        await page.answers(1)
+        for title, shown in (
+            ("  My\nplan ", "My plan"),
+            ("a\x00\x07b", "a b"),
+            ("", "…"),
+            ("x" * 9999, "x" * 59 + "…"),
+        ):
+            answer = await page.http.patch(f"/api/chats/{CHAT}", json={"title": title})
+            assert answer.json()["title"] == shown
+            await other.until(lambda shown=shown: other.named("chat")[-1]["title"] == shown)  # type: ignore[misc]
+        for odd in (b"{}", b"[]", b"{", b'{"title": 1}', b'{"title": "x", "id": "c_other"}'):
+            assert (await page.http.patch(f"/api/chats/{CHAT}", content=odd)).status_code == 400

@@ -1,0 +1,162 @@
+"""The web chat when something breaks: the database, the process, the connection, or one of two replicas."""
+
+import asyncio
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from signal import SIGKILL
+
+import psycopg
+
+from agents.providers.emulation.script import says
+from tests.postgres import PostgresServer
+from tests.running import running
+from tests.stories.test_process import NEVER, platforms, started
+from tests.stories.test_queue import asked
+from tests.stories.test_replicas import SLOW, two
+from tests.web_page import CHAT, WEB, Page, new_id, opened
+
+WEB_SECTION = "channels:\n  web: {}"
+
+
+async def test_while_the_database_takes_nothing_the_page_is_told_to_come_again_and_the_message_is_answered_once(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path, feishu=WEB) as house, opened(house.url) as page:
+        message = new_id()
+        with closing(sqlite3.connect(tmp_path / "data" / "clawgate.db", isolation_level=None)) as foreign:
+            foreign.execute("BEGIN IMMEDIATE")
+            assert (await page.say("hello", message=message)).status_code == 503
+            foreign.execute("ROLLBACK")
+        for _ in range(3):
+            assert (await page.say("hello", message=message)).status_code == 200
+        await page.answers(1)
+        await house.idle()
+        assert len(house.anthropic.requests) == 1
+        assert [it["author"] for it in (await page.conversation())["messages"]] == ["you", "agent"]
+
+
+async def test_a_database_that_is_gone_is_a_503_with_a_sentence_on_every_route(tmp_path: Path) -> None:
+    async with running(tmp_path, feishu=WEB) as house, opened(house.url, watching=False) as page:
+        await page.say("hello")
+        await house.idle()
+        for pool in (house.gateway.store._reader, house.gateway.store._writer):  # type: ignore[attr-defined]
+            await pool.call(lambda connection: connection.exec_driver_sql("PRAGMA query_only=ON"))
+        with closing(sqlite3.connect(tmp_path / "data" / "clawgate.db", timeout=10)) as database:
+            for table in ("web_message", "web_conversation", "file"):
+                database.execute(f"ALTER TABLE {table} RENAME TO {table}_elsewhere")
+            database.commit()
+        answers = [
+            await page.http.get("/api/chats"),
+            await page.http.get(f"/api/chats/{CHAT}"),
+            await page.http.patch(f"/api/chats/{CHAT}", json={"title": "x"}),
+            await page.http.delete(f"/api/chats/{CHAT}"),
+            await page.upload(b"x", "a.txt"),
+            await page.http.get("/api/files/f_12345678"),
+        ]
+        assert [answer.status_code for answer in answers] == [503] * len(answers)
+        assert {answer.json()["code"] for answer in answers} == {"unavailable"}
+        assert (await page.say("hello")).status_code == 503
+        async with page.http.stream("GET", "/api/events") as stream:
+            assert [chunk async for chunk in stream.aiter_bytes()] == []
+        assert (await page.http.get("/")).status_code == 200
+        with closing(sqlite3.connect(tmp_path / "data" / "clawgate.db", timeout=10)) as database:
+            for table in ("web_message", "web_conversation", "file"):
+                database.execute(f"ALTER TABLE {table}_elsewhere RENAME TO {table}")
+            database.commit()
+        assert len((await page.conversation())["messages"]) == 2
+
+
+async def test_killed_between_a_message_and_its_answer_the_page_that_comes_back_has_each_once(tmp_path: Path) -> None:
+    async with platforms(tmp_path) as (_, anthropic, config):
+        config.write_text(config.read_text("utf-8").replace("channels:", WEB_SECTION, 1), encoding="utf-8")
+        anthropic.script = [says("first answer"), NEVER]
+        message = new_id()
+        page = Page("http://127.0.0.1")
+        async with started(config) as run:
+            async with opened(run.url) as before:
+                await before.say("first")
+                await before.answers(1)
+                await before.say("second", message=message)
+                await before.until(lambda: len(before.said("you")) == 2)
+                while len(anthropic.requests) < 2:
+                    await asyncio.sleep(0.005)
+                page.events = before.events
+            assert await run.end(SIGKILL) == -SIGKILL
+        anthropic.script = [says("second answer")]
+        async with started(config) as run, opened(run.url, watching=False) as again:
+            again.events = page.events
+            async with again.watching():
+                assert (await again.say("second", message=message)).status_code == 200
+                assert await again.answers(2) == ["first answer", "second answer"]
+                kept = (await again.conversation())["messages"]
+            assert [it["text"] for it in kept] == ["first", "first answer", "second", "second answer"]
+            assert [event.data["id"] for event in again.events if event.name == "message"] == [it["id"] for it in kept]
+        await page.http.aclose()
+
+
+async def test_a_page_at_one_replica_is_told_what_the_other_answers(tmp_path: Path, postgres: PostgresServer) -> None:
+    async with (
+        two(tmp_path, postgres, [SLOW, says("again")], feishu=WEB) as (one, other),
+        opened(one.url) as here,
+        opened(other.url) as there,
+    ):
+        await there.say("hello")
+        await asked(one, 1)
+        assert await here.answers(1) == ["slow"]
+        assert [it["text"] for it in here.said("you")] == ["hello"]
+        assert (here.named("chat")[0]["id"], here.named("chat")[0]["title"]) == (CHAT, "hello")
+        await here.say("and now?")
+        assert await there.answers(2) == ["slow", "again"]
+        await here.answers(2)
+        assert here.named("message") == there.named("message")
+
+
+async def test_a_message_sent_to_both_replicas_at_once_is_answered_once(
+    tmp_path: Path, postgres: PostgresServer
+) -> None:
+    async with (
+        two(tmp_path, postgres, lambda _: says("here"), feishu=WEB) as (one, other),
+        opened(one.url) as here,
+        opened(other.url, watching=False) as there,
+    ):
+        message = new_id()
+        answers = await asyncio.gather(*(page.say("hello", message=message) for page in (here, there) * 5))
+        assert {answer.status_code for answer in answers} == {200}
+        await here.answers(1)
+        for house in (one, other):
+            await house.idle()
+        assert len(one.anthropic.requests) == 1
+        assert [it["author"] for it in (await there.conversation())["messages"]] == ["you", "agent"]
+
+
+async def test_what_is_erased_at_one_replica_stops_at_the_other_and_leaves_nothing(
+    tmp_path: Path, postgres: PostgresServer
+) -> None:
+    secret = "canary-of-the-conversation"
+    async with (
+        two(tmp_path, postgres, [NEVER, says("fresh")], feishu=WEB) as (one, other),
+        opened(one.url) as here,
+        opened(other.url) as there,
+    ):
+        await there.say(secret)
+        await asked(one, 1)
+        assert (await here.http.delete(f"/api/chats/{CHAT}")).status_code == 204
+        await other.idle()
+        with psycopg.connect(one.gateway.store._conninfo) as database:  # type: ignore[attr-defined]
+            for table in ("inbox", "outbox", "transcript", "web_message", "web_conversation", "file"):
+                rows = database.execute(f"SELECT * FROM {table}").fetchall()
+                assert secret not in str(rows), table
+        assert (await there.say("hello again")).status_code == 200
+        assert (await there.answers(1)) == ["fresh"]
+
+
+async def test_ids_that_no_database_takes_are_not_found_there_either(tmp_path: Path, postgres: PostgresServer) -> None:
+    async with two(tmp_path, postgres, lambda _: says("here"), feishu=WEB) as (one, _), opened(one.url) as page:
+        for path in ("/api/chats/%00", "/api/files/%00", "/api/chats/%F0%9F%98%80"):
+            assert (await page.http.get(path)).status_code == 404
+        assert (await page.say("hello", agent="a\x00b")).status_code == 200
+        await page.answers(1)
+        answer = await page.http.patch(f"/api/chats/{CHAT}", json={"title": "a\x00b"})
+        assert (answer.status_code, answer.json()["title"]) == (200, "a b")
+        assert (await page.upload(b"\x00", "a\x00.bin", "text/plain")).status_code == 200

@@ -1,0 +1,158 @@
+"""A tab with the web chat, without a browser: what it sends over HTTP, and what the event stream has told it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import orjson
+
+from tests.running import FEISHU
+
+WEB = f"{FEISHU}  web: {{}}\n"
+"""For `running(feishu=…)`: Feishu and the web chat."""
+CHAT = "c_0123456789abcdef"
+WAIT_SECONDS = 20.0
+
+
+@dataclass(frozen=True)
+class Event:
+    name: str
+    data: dict[str, Any]
+    number: int | None
+
+
+def new_id(prefix: str = "m") -> str:
+    return f"{prefix}_{uuid4().hex}"
+
+
+class Page:
+    """`events` is everything it was told since it was opened, whatever the connection."""
+
+    def __init__(self, url: str, **headers: str) -> None:
+        told = {"x-clawgate": "1", **{name.replace("_", "-"): value for name, value in headers.items()}}
+        self.http = httpx.AsyncClient(base_url=url, trust_env=False, headers=told, timeout=WAIT_SECONDS)
+        self.events: list[Event] = []
+        self._reading: asyncio.Task[None] | None = None
+
+    async def say(
+        self, text: str, *, chat: str = CHAT, message: str = "", agent: str = "helper", files: Sequence[str] = ()
+    ) -> httpx.Response:
+        posted = {"id": message or new_id(), "chat": chat, "agent": agent, "text": text, "files": list(files)}
+        return await self.http.post("/webhooks/web/default", json=posted)
+
+    async def upload(self, data: bytes, name: str, type_: str = "application/octet-stream") -> httpx.Response:
+        return await self.http.post("/api/files", params={"name": name}, content=data, headers={"content-type": type_})
+
+    async def conversation(self, chat: str = CHAT, **query: Any) -> dict[str, Any]:
+        answer = await self.http.get(f"/api/chats/{chat}", params=query)
+        assert answer.status_code == 200, answer.text
+        return dict(answer.json())
+
+    async def chats(self) -> list[dict[str, Any]]:
+        return list((await self.http.get("/api/chats")).json()["chats"])
+
+    @asynccontextmanager
+    async def watching(self, after: int | None = None) -> AsyncIterator[None]:
+        """Connected to the event stream, from what was seen last unless told otherwise."""
+        reading = self._reading = asyncio.create_task(self._read(self.seen if after is None else after))
+        try:
+            hellos = len(self.named("hello"))
+            await self.until(lambda: len(self.named("hello")) > hellos or reading.done())
+            yield
+        finally:
+            reading.cancel()
+            with suppress(asyncio.CancelledError, httpx.TransportError):
+                await reading
+
+    async def _read(self, after: int) -> None:
+        """Until the stream ends."""
+        async with self.http.stream(
+            "GET", "/api/events", headers={"last-event-id": str(after)}, timeout=None
+        ) as answer:
+            assert answer.status_code == 200
+            async for event in parsed(lines(answer.aiter_bytes())):
+                self.events.append(event)
+
+    @property
+    def seen(self) -> int:
+        """The number of the newest message it was told of."""
+        return max((event.number for event in self.events if event.number is not None), default=0)
+
+    def named(self, name: str) -> list[dict[str, Any]]:
+        return [event.data for event in self.events if event.name == name]
+
+    def said(self, author: str = "agent", chat: str | None = None) -> list[dict[str, Any]]:
+        return [it for it in self.named("message") if it["author"] == author and chat in (None, it["chat"])]
+
+    def drafts(self) -> list[str]:
+        """What the newest turn's draft showed, step by step, as text of its blocks."""
+        drawn: dict[tuple[str, str], list[str]] = {}
+        shown = []
+        for it in self.named("draft"):
+            key = (it["chat"], it["message"])
+            drawn[key] = [*drawn.get(key, [])[: it["at"]], *it["blocks"]]
+            shown.append("".join(drawn[key]))
+        return shown
+
+    async def answers(self, count: int) -> list[str]:
+        """Wait for so many answers; their texts, in order."""
+        await self.until(lambda: len(self.said()) >= count)
+        return [str(it["text"]) for it in self.said()]
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(WAIT_SECONDS):
+            while not condition():
+                if self._reading is not None and self._reading.done() and not self._reading.cancelled():
+                    self._reading.result()
+                await asyncio.sleep(0.005)
+
+
+async def lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[str]:
+    """Only a line feed or a carriage return ends a line of such a stream, and ours has no carriage returns."""
+    rest = b""
+    async for chunk in chunks:
+        *whole, rest = (rest + chunk).split(b"\n")
+        for line in whole:
+            assert b"\r" not in line
+            yield line.decode()
+
+
+async def parsed(told: AsyncIterator[str]) -> AsyncIterator[Event]:
+    """Server-sent events, as WHATWG HTML 9.2.6 reads them."""
+    name, data, number = "", "", None
+    async for line in told:
+        if line.startswith(":"):
+            continue
+        if not line:
+            if data:
+                yield Event(name or "message", orjson.loads(data), number)
+            name, data, number = "", "", None
+            continue
+        field, _, value = line.partition(": ")
+        match field:
+            case "event":
+                name = value
+            case "data":
+                data += value
+            case "id":
+                number = int(value)
+            case _:
+                raise AssertionError(f"not a field of an event: {line!r}")
+
+
+@asynccontextmanager
+async def opened(url: str, *, watching: bool = True, **headers: str) -> AsyncIterator[Page]:
+    """A page that watches for as long as the `with` lasts."""
+    page = Page(url, **headers)
+    try:
+        if watching:
+            async with page.watching():
+                yield page
+        else:
+            yield page
+    finally:
+        await page.http.aclose()
