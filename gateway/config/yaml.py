@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 
 import yaml
 
+from gateway.config.faults import fault
 from gateway.config.problems import Findings, Key, Mark, Position
 
 BYTES_MAX = 1_048_576
@@ -60,10 +61,8 @@ def parse(content: bytes, findings: Findings) -> Document | None:
             if not builder.take(event):
                 break
     except yaml.MarkedYAMLError as error:
-        unclosed = error.context == "while scanning a quoted scalar" and "end of stream" in (error.problem or "")
-        mark = error.context_mark if unclosed else error.problem_mark or error.context_mark
-        message = "a quotation mark opens here and never closes" if unclosed else _sentence(error)
-        findings.at(_position(mark) if mark else builder.last, (), message)
+        place, message = fault(error, text)
+        findings.at(place or builder.last, (), message.translate(_UNMASK))
         return None
     except (yaml.YAMLError, ValueError, OverflowError, RecursionError):
         # such as an escape beyond Unicode, "\UFFFFFFFF": the parser itself gives no place, the last event is near it
@@ -113,21 +112,6 @@ def _place_in(before: str) -> Position:
 
 def _position(mark: Any) -> Position:
     return Position(mark.line + 1, mark.column + 1)
-
-
-def _sentence(error: yaml.MarkedYAMLError) -> str:
-    """The parser's complaint without what it quotes of the file, and with the usual cause where there is one."""
-    problem = (error.problem or "cannot be read").translate(_UNMASK)
-    if "'\\t'" in problem:
-        return "a tab cannot indent YAML — use spaces"
-    if problem.startswith("mapping values are not allowed"):
-        return 'a colon is not expected here — check the indentation, and put text that holds ": " in quotes'
-    if "tag handle" in problem:
-        return "tags (!…) are not allowed — put text that begins with ! in quotes"
-    if "cannot start any token" in problem:
-        return f"{problem} — put the text in quotes"
-    context = (error.context or "").translate(_UNMASK)
-    return f"{context}: {problem}" if context else problem
 
 
 @dataclass(slots=True)
