@@ -42,8 +42,10 @@ def _parts(tokens: Sequence[Token]) -> list[list[Token]]:
 
 @lru_cache(maxsize=1)
 def _markdown() -> MarkdownIt:
-    markdown = MarkdownIt("commonmark", {"html": False, "breaks": True}, renderer_cls=_Renderer)
-    markdown.enable(["table", "strikethrough"])
+    markdown = MarkdownIt("commonmark", {"html": False, "breaks": True, "linkify": True}, renderer_cls=_Renderer)
+    markdown.enable(["table", "strikethrough", "linkify"])
+    if markdown.linkify is not None:  # only what begins like an address: `main.py` is none of an island's
+        markdown.linkify.set({"fuzzy_link": False, "fuzzy_email": False})
     markdown.validateLink = _is_safe  # type: ignore[method-assign]
     return markdown
 

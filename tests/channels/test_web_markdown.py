@@ -113,3 +113,11 @@ def test_no_marks_in_any_order_break_out(text: str) -> None:
 @given(st.lists(st.sampled_from(["hello", "你好", "a b"]), min_size=1, max_size=5))
 def test_words_stay_the_words_they_are(texts: list[str]) -> None:
     assert Shown(html("\n\n".join(texts))).words.split("\n") == [*texts, ""]
+
+
+def test_a_bare_address_is_a_link_and_what_only_looks_like_one_is_not() -> None:
+    shown = Shown(
+        html("See https://docs.test/a_b?x=1, main.py, docs.test, a@b.test and `https://code.test`. ftp://x.test")
+    )
+    assert shown.links == ["https://docs.test/a_b?x=1"]
+    assert shown.wrong == []
