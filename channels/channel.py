@@ -237,7 +237,8 @@ class ToolUse:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Progress:
     """How far the answer to `context` is. `text` is what it says so far; it may still be taken back, until the reply is
-    sent. `outcome` is None while the turn runs; of a turn that was `stopped` the text is all that there will be."""
+    sent. `outcome` is None while the turn runs; it may say `interrupted` first and `stopped` then: only then
+    there will be no other answer."""
 
     context: MessageContext
     text: str = ""

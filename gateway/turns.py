@@ -14,7 +14,7 @@ from agents.events import Emit
 from agents.messages import UserMessage, message_json
 from agents.runner import AgentRunner
 from agents.turn import Surface, Turn
-from channels.channel import Channel, Live
+from channels.channel import Channel, Live, Progress
 from gateway.attachments import Attachments
 from gateway.ending import Ending, ending_of
 from gateway.inbound import Inbound, inbound_json
@@ -125,7 +125,12 @@ class TurnService:
         """What was begun ends here, silently: whoever stopped it has been told. What was not begun is looked at anew."""
         if not (begun := await self._begun(lease)):
             return []
-        return await self._end_all(lease, [begun], Ending(outcome="stopped", text=None))
+        parts = await self._end_all(lease, [begun], Ending(outcome="stopped", text=None))
+        context = inbound_json.validate_json(begun.body).context
+        channel = self._channels.get((context.channel, context.account))
+        if isinstance(channel, Live):
+            channel.show(Progress(context=context, outcome="stopped"))
+        return parts
 
     async def end_stuck(self, lease: Lease, work: Work) -> Sequence[Part]:
         message = await self._begun(lease) or work.waiting[0]

@@ -26,7 +26,6 @@ from agents.prompt.reply import draft
 from agents.providers.provider import Done, TextDelta
 from channels.channel import Live, Progress, ToolUse
 from channels.message import MessageContext
-from gateway.lanes import Stopped
 
 SHOW_SECONDS = 0.1
 SHOW_SHARE = 0.1
@@ -56,9 +55,9 @@ class Watch:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """A turn that ends here without an outcome was stopped, or goes on elsewhere."""
-        self._show("stopped" if kind in (Stopped, asyncio.CancelledError) else self.outcome)
+    def __exit__(self, *_: object) -> None:
+        """A turn that ends here without an outcome goes on elsewhere, or somebody has stopped it: that is not known yet."""
+        self._show(self.outcome)
 
     def _told(self, event: TurnEvent) -> None:
         self._emit(event)

@@ -158,17 +158,19 @@ class WebChannel:
         return key
 
     def show(self, progress: Progress) -> None:
-        """What was said before it was stopped is kept: the person has read it."""
+        """What was said before somebody stopped it is kept: they have read it. A turn that is only interrupted says it all
+        again."""
         self.live.show(progress)
-        if progress.outcome == "stopped" and progress.text.strip() and progress.context.chat.id not in self.leaving:
-            keeping = asyncio.create_task(self._keep_stopped(progress))
+        chat, asked = progress.context.chat.id, progress.context.message_id
+        text = self.live.text((chat, asked)).strip()
+        if progress.outcome == "stopped" and text and chat not in self.leaving:
+            keeping = asyncio.create_task(self._keep_stopped(Target(chat=chat, reply_to=asked), text))
             self._keeping.add(keeping)
             keeping.add_done_callback(self._keeping.discard)
 
-    async def _keep_stopped(self, progress: Progress) -> None:
-        target = Target(chat=progress.context.chat.id, reply_to=progress.context.message_id)
+    async def _keep_stopped(self, target: Target, text: str) -> None:
         try:
-            await self.send(Outbound(target=target, text=f"{progress.text} …"), f"stopped {target.reply_to}")
+            await self.send(Outbound(target=target, text=f"{text} …"), f"stopped {target.reply_to}")
         except Exception as error:  # noqa: BLE001 - whatever the memory says: the turn has ended without it
             log.warning("stopped_text_not_kept", error=repr(error))
 

@@ -104,17 +104,23 @@ class LiveTurns:
             turn = self._turns[key] = _Turn()
             changed = True
         else:
-            changed = (turn.tools, turn.outcome) != (progress.tools, progress.outcome)
-        turn.tools, turn.outcome = progress.tools, progress.outcome
+            changed = (turn.tools, turn.outcome) != (progress.tools or turn.tools, progress.outcome)
+        turn.tools, turn.outcome = progress.tools or turn.tools, progress.outcome
         if changed:
             self._tell(_turn_event(key, turn))
-        if progress.outcome is None:
+        if progress.outcome is not None:
+            turn.text = progress.text or turn.text
+        else:
             turn.text = progress.text
             if self._watchers:
                 self._tell_draft(key, turn)
 
     def running(self, chat: str) -> bool:
         return any(key[0] == chat and turn.outcome is None for key, turn in self._turns.items())
+
+    def text(self, key: Key) -> str:
+        """What the turn has said so far; nothing where it ran elsewhere."""
+        return turn.text if (turn := self._turns.get(key)) else ""
 
     def tools(self, key: Key) -> tuple[ToolUse, ...]:
         """What the turn has used; the turn is forgotten where it has ended."""
