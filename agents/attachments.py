@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from agents.pictures import IMAGE_CHARS_MAX
-from channels.message import File
+from channels.message import PICTURES, UNKNOWN_TYPE, File
 from tools.read import image_type
 from tools.tool import Image, ToolError
 from tools.workspace import Workspace
@@ -24,9 +24,8 @@ NAME_CHARS_MAX = 80
 NAME_BYTES_MAX = 200
 """A file system takes 255, and two files of one name get numbers."""
 ENDING_CHARS_MAX = 10
-PICTURES = {"image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif", "image/webp": ".webp"}
-"""What models see, and how such a file is called."""
-UNKNOWN = "application/octet-stream"
+ENDINGS = {"image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif", "image/webp": ".webp"}
+"""How a picture without an ending is called; what the machine knows of it differs."""
 
 _NOT_IN_NAMES = re.compile(r"[^\w.+-]+")
 
@@ -77,7 +76,7 @@ def attachment(workspace: Workspace, path: str, *, bytes_max: int) -> File:
         with os.fdopen(os.dup(fd), "rb") as file:
             data = file.read(bytes_max)
     name = safe_name(path)
-    return File(name=name, type=mimetypes.guess_type(name)[0] or UNKNOWN, data=data)
+    return File(name=name, type=mimetypes.guess_type(name)[0] or UNKNOWN_TYPE, data=data)
 
 
 def safe_name(name: str) -> str:
@@ -94,9 +93,9 @@ def safe_name(name: str) -> str:
 
 def _settled(file: File) -> File:
     """Under the type that its bytes have, as far as they are a picture, and with the ending of that where it has none."""
-    kind = image_type(file.data[:16]) or (UNKNOWN if file.type in PICTURES else file.type)
-    ending = PICTURES.get(kind) or mimetypes.guess_extension(kind) or ""
-    return replace(file, type=kind, name=file.name if "." in file.name or kind == UNKNOWN else file.name + ending)
+    kind = image_type(file.data[:16]) or (UNKNOWN_TYPE if file.type in PICTURES else file.type)
+    ending = ENDINGS.get(kind) or mimetypes.guess_extension(kind) or ""
+    return replace(file, type=kind, name=file.name if "." in file.name or kind == UNKNOWN_TYPE else file.name + ending)
 
 
 def _picture(file: File) -> Image | None:

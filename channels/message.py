@@ -4,6 +4,7 @@ A channel turns its platform's event into one `MessageContext` and sends one `Ou
 knows a platform, a model or a database. Text in a `MessageContext` is what a person typed: data, never instructions.
 """
 
+import re
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, TypeAlias
@@ -40,6 +41,18 @@ class Attachment:
     key: str
     name: str | None = None
     type: str | None = None
+
+
+PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+"""The types of pictures that models see and browsers may show."""
+UNKNOWN_TYPE = "application/octet-stream"
+_MEDIA_TYPE = re.compile(r"[a-z0-9][a-z0-9.+-]{0,60}/[a-z0-9][a-z0-9.+-]{0,60}")
+
+
+def media_type(told: str) -> str:
+    """The type that a Content-Type header says, without its parameters."""
+    kind = told.partition(";")[0].strip().lower()
+    return kind if _MEDIA_TYPE.fullmatch(kind) else UNKNOWN_TYPE
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -132,7 +132,9 @@ class Gateway:
 
     async def drain(self) -> None:
         """Readiness turns red, running turns are laid down at a step border; deliveries are still stored."""
-        log.info("gateway_stopping", chats_at_work=self.lanes.at_work, grace_seconds=self.config.limits.grace_seconds)
+        log.info(
+            "gateway_stopping", chats_at_work=len(self.lanes.at_work), grace_seconds=self.config.limits.grace_seconds
+        )
         await self.lanes.drain(self.config.limits.grace_seconds)
         if self._web is not None:
             self._web.close()
@@ -177,7 +179,7 @@ class Gateway:
         if await self.lanes.stop(session, before):
             with suppress(TimeoutError):
                 async with asyncio.timeout(STOP_SECONDS):
-                    while self.lanes.busy(session) or await self.store.stop(session, before):  # noqa: ASYNC110
+                    while session in self.lanes.at_work or await self.store.stop(session, before):  # noqa: ASYNC110
                         await asyncio.sleep(STOP_POLL_SECONDS)
 
     def _poked(self, what: str | None) -> None:

@@ -6,7 +6,7 @@ this order: send what is queued, then take the next messages. Who finds chats wi
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -137,12 +137,9 @@ class Lanes:
             log.error("accept_failed", exc_info=error)
 
     @property
-    def at_work(self) -> int:
-        return len(self._active)
-
-    def busy(self, sid: str) -> bool:
-        """Whether this process is at work for a chat."""
-        return sid in self._active
+    def at_work(self) -> Collection[str]:
+        """The sessions that this process is at work for."""
+        return self._active.keys()
 
     async def stop(self, sid: str, before: int) -> int:
         """Stop every turn of a chat below `before`, wherever it runs; how many messages that concerns."""

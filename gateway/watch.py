@@ -76,8 +76,11 @@ class Watch:
                 self._soon()
             case ModelStreamed():
                 pass
-            case ModelAnswered(message=message):
-                self._before = self._before + message.text if _is_cut(message) else ""
+            case ModelAnswered(message=message) if _is_cut(message):
+                self._before += message.text
+                self._text.clear()
+            case ModelAnswered():
+                pass
             case ToolStarted(call=call):
                 self._tools[call.id] = ToolUse(id=call.id, name=call.name, about=_about(call), state="running")
                 self._show()
@@ -89,6 +92,7 @@ class Watch:
         """What an earlier process has done of this turn."""
         for message in so_far:
             if isinstance(message, AssistantMessage):
+                self._before += message.text if _is_cut(message) else ""
                 for call in message.calls:
                     self._tools[call.id] = ToolUse(id=call.id, name=call.name, about=_about(call), state="running")
             elif isinstance(message, ToolResultMessage):

@@ -19,7 +19,7 @@ from starlette.responses import StreamingResponse
 
 from agents.config import AgentConfig
 from channels.channel import Rejected
-from channels.message import File
+from channels.message import PICTURES, UNKNOWN_TYPE, File, media_type
 from channels.web.admission import COOKIE, SECURE_COOKIE, SESSION_SECONDS
 from channels.web.channel import FILES_MAX, WebChannel
 from channels.web.views import conversation_view, event, file_view, said_view
@@ -33,9 +33,7 @@ PAGE = Path(__file__).resolve().parent.parent / "channels" / "web" / "page"
 PAGE_MESSAGES = 50
 UPLOAD_SECONDS = 600.0
 NAME_CHARS_MAX = 200
-_MEDIA_TYPE = re.compile(r"[a-z0-9][a-z0-9.+-]{0,60}/[a-z0-9][a-z0-9.+-]{0,60}")
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_INLINE = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 log = structlog.get_logger()
 
@@ -206,7 +204,7 @@ class WebDoor:
         if found is None:
             return problem(404, "no-such-file", "There is no such file.")
         file, data = found
-        shown = file.type in _INLINE and "download" not in request.query_params
+        shown = file.type in PICTURES and "download" not in request.query_params
         disposition = f"{'inline' if shown else 'attachment'}; filename*=UTF-8''{quote(file.name, safe='')}"
         policy = {"content-security-policy": "default-src 'none'; sandbox"}
         headers = HEADERS | policy | {"content-disposition": disposition, "cache-control": "private, max-age=86400"}
@@ -244,9 +242,8 @@ def _media_type(told: str, data: bytes) -> str:
     """What the bytes are where they are a picture; what was told otherwise, unless that is a lie about pictures."""
     if picture := image_type(data[:64]):
         return picture
-    kind = told.partition(";")[0].strip().lower()
-    plain = _MEDIA_TYPE.fullmatch(kind) and kind not in _INLINE
-    return kind if plain else "application/octet-stream"
+    kind = media_type(told)
+    return kind if kind not in PICTURES else UNKNOWN_TYPE
 
 
 def _file_name(told: str) -> str:

@@ -4,7 +4,6 @@ So an attachment's key is both, `om_…/img_…`. Stickers, folders, and what co
 be had.
 """
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from urllib.parse import quote
@@ -13,12 +12,11 @@ from channels.channel import Refused, TooLarge
 from channels.download import Download, twice
 from channels.feishu.api import CodeError, FeishuApi
 from channels.feishu.errors import TOO_LARGE_CODES
-from channels.message import Attachment, File
+from channels.message import Attachment, File, media_type
 
 BYTES_MAX = 100 * 1024 * 1024
 """Feishu hands out no larger one."""
 _NOT_TO_BE_HAD = ("sticker", "other")
-_MEDIA_TYPE = re.compile(r"[a-z0-9][a-z0-9.+-]{0,60}/[a-z0-9][a-z0-9.+-]{0,60}")
 
 
 def of_message(message_id: str, attachments: Iterable[Attachment]) -> tuple[Attachment, ...]:
@@ -34,8 +32,7 @@ async def fetch(api: FeishuApi, attachment: Attachment, *, bytes_max: int) -> Fi
     path = "/open-apis/im/v1/messages/{}/resources/{}".format(*(quote(part, safe="") for part in (message_id, key)))
     wanted = {"type": "image" if attachment.kind == "image" else "file"}
     got = await twice(lambda: _download(api, path, wanted, bytes_max))
-    told = got.headers.get("content-type", "").partition(";")[0].strip().lower()
-    kind = told if _MEDIA_TYPE.fullmatch(told) else "application/octet-stream"
+    kind = media_type(got.headers.get("content-type", ""))
     return File(name=attachment.name or attachment.kind, type=kind, data=got.data)
 
 

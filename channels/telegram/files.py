@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from channels.channel import Refused, TooLarge, Unreachable
 from channels.download import twice
-from channels.message import Attachment, File
+from channels.message import UNKNOWN_TYPE, Attachment, File
 from channels.telegram.api import TelegramApi
 from channels.telegram.errors import MethodError
 from channels.telegram.wire import number, text
@@ -31,7 +31,7 @@ async def _fetch(api: TelegramApi, attachment: Attachment, bytes_max: int) -> Fi
     if size is not None and len(data) != size:
         raise Unreachable("the file came incomplete")
     name = path.rpartition("/")[2]
-    kind = attachment.type or mimetypes.guess_type(name)[0] or "application/octet-stream"
+    kind = attachment.type or mimetypes.guess_type(name)[0] or UNKNOWN_TYPE
     return File(name=attachment.name or name, type=kind, data=data)
 
 

@@ -26,7 +26,7 @@ from channels.channel import (
     TooLarge,
     WebhookRequest,
 )
-from channels.message import Attachment, Chat, File, MessageContext, Outbound, Sender, Target
+from channels.message import PICTURES, Attachment, Chat, File, MessageContext, Outbound, Sender, Target
 from channels.queue import QueueConfig
 from channels.web.admission import Admission
 from channels.web.archive import Archive, Conversation, Words
@@ -40,10 +40,8 @@ PERSON = Sender(id="user", name="User")
 ALIVE_SECONDS = 15.0
 MISSED_MAX = 500
 """Who has missed more loads the page anew."""
-_IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 _Id = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{8,64}$")]
-
 
 log = structlog.get_logger()
 
@@ -126,7 +124,7 @@ class WebChannel:
         self.tell(await self.archive.keep(context.chat.id, context.message_id, words, self._now()))
         self.live.wake()
         attachments = [
-            Attachment(kind="image" if file.type in _IMAGES else "file", key=file.id, name=file.name) for file in files
+            Attachment(kind="image" if file.type in PICTURES else "file", key=file.id, name=file.name) for file in files
         ]
         return replace(context, attachments=tuple(attachments))
 
@@ -162,8 +160,9 @@ class WebChannel:
         again."""
         self.live.show(progress)
         chat, asked = progress.context.chat.id, progress.context.message_id
-        text = self.live.text((chat, asked)).strip()
-        if progress.outcome == "stopped" and text and chat not in self.leaving:
+        if progress.outcome != "stopped" or chat in self.leaving:
+            return
+        if text := self.live.text((chat, asked)).strip():
             keeping = asyncio.create_task(self._keep_stopped(Target(chat=chat, reply_to=asked), text))
             self._keeping.add(keeping)
             keeping.add_done_callback(self._keeping.discard)

@@ -8,8 +8,7 @@ worker that was taken for dead can do no harm.
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 from uuid import uuid4
 from weakref import WeakValueDictionary
 
@@ -17,7 +16,7 @@ import psycopg
 import structlog
 from psycopg.rows import DictRow, dict_row
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
-from sqlalchemy import Connection, create_engine
+from sqlalchemy import create_engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from channels.web.archive import Archive
@@ -41,13 +40,13 @@ from gateway.store.store import (
     Work,
 )
 from gateway.store.tables import InboxStatus, OutboxStatus
+from gateway.store.transactions import Transactions
 
 POOL_WAIT_SECONDS = 2.0
 STATEMENT_SECONDS = 5
 START_SECONDS = 10.0
 BURY_EVERY_CLAIMS = 60
 
-T = TypeVar("T")
 log = structlog.get_logger()
 
 
@@ -63,34 +62,21 @@ class PostgresStore:
         self._presence: Presence | None = None
         self._claims = 0
         self._turnstiles: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._engine = create_engine(
-            "postgresql+psycopg://", creator=partial(_connected, conninfo), pool_size=2, pool_pre_ping=True
-        )
-        self._archive = DatabaseArchive(read=self._transaction, write=self._transaction)
+        self._transactions = Transactions(conninfo, statement_seconds=STATEMENT_SECONDS)
+        self._archive = DatabaseArchive(read=self._transactions.call, write=self._transactions.call)
+        engine = create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(conninfo, **KEEPALIVE))
         try:
-            with self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
                 migrate(connection, begin="BEGIN")
         except (SQLAlchemyError, psycopg.Error) as error:
             reason = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
             raise DatabaseUnusable(f"PostgreSQL: {reason}. Is it running, and `database.url` right?") from error
         finally:
-            self._engine.dispose()
+            engine.dispose()
 
     @property
     def archive(self) -> Archive:
         return self._archive
-
-    async def _transaction(self, operation: Callable[[Connection], T]) -> T:
-        """For what is read and written at the pace of people, off the event loop. Raises StoreUnavailable."""
-
-        def run() -> T:
-            try:
-                with self._engine.begin() as connection:
-                    return operation(connection)
-            except SQLAlchemyError as error:
-                raise StoreUnavailable(f"{type(error).__name__}: {getattr(error, 'orig', None) or ''}") from error
-
-        return await asyncio.to_thread(run)
 
     @property
     def shared(self) -> bool:
@@ -257,7 +243,7 @@ class PostgresStore:
             await asyncio.to_thread(self._presence.close)
         if self._pool is not None:
             await self._pool.close()
-        self._engine.dispose()
+        self._transactions.close()
 
     async def _one(self, statement: str, names: Mapping[str, Any]) -> DictRow | None:
         rows = await self._rows(statement, names)
@@ -280,13 +266,6 @@ class PostgresStore:
             raise Fenced from error
         except (psycopg.Error, PoolTimeout) as error:
             raise StoreUnavailable(f"{type(error).__name__}: {error.sqlstate or ''}".strip(": ")) from error
-
-
-def _connected(conninfo: str) -> psycopg.Connection[Any]:
-    connection = psycopg.connect(conninfo, autocommit=True, **KEEPALIVE)
-    connection.execute(f"SET statement_timeout = '{STATEMENT_SECONDS}s'")
-    connection.autocommit = False
-    return connection
 
 
 async def _configure(connection: psycopg.AsyncConnection[Any]) -> None:

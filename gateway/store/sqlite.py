@@ -17,7 +17,7 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import SQLAlchemyError
 
 from channels.web.archive import Archive
-from gateway.store import sqlite_statements as statements
+from gateway.store import sqlite_operations as operations
 from gateway.store.archive import DatabaseArchive
 from gateway.store.migrate import DatabaseUnusable, migrate
 from gateway.store.store import Acceptance, Delivery, Entry, Lease, NewPart, Part, Standing, View
@@ -73,64 +73,64 @@ class SqliteStore:
         return True
 
     async def accept(self, delivery: Delivery, *, pending_max: int, claim: bool) -> Acceptance:
-        return await self._writer.call(lambda c: statements.accept(c, self._worker, delivery, pending_max, claim))
+        return await self._writer.call(lambda c: operations.accept(c, self._worker, delivery, pending_max, claim))
 
     async def claim(self, limit: int) -> Sequence[Lease]:
-        return await self._writer.call(lambda c: statements.claim(c, self._worker, limit))
+        return await self._writer.call(lambda c: operations.claim(c, self._worker, limit))
 
     async def owned(self) -> Sequence[Lease]:
-        return await self._reader.call(lambda c: statements.owned(c, self._worker))
+        return await self._reader.call(lambda c: operations.owned(c, self._worker))
 
     async def look(self, lease: Lease, *, history_turns: int, waiting_max: int) -> View:
-        return await self._reader.call(lambda c: statements.look(c, lease, history_turns, waiting_max))
+        return await self._reader.call(lambda c: operations.look(c, lease, history_turns, waiting_max))
 
     async def append(self, lease: Lease, entries: Sequence[Entry], joined: Sequence[int] = ()) -> Standing:
-        return await self._writer.call(lambda c: statements.append(c, lease, entries, joined))
+        return await self._writer.call(lambda c: operations.append(c, lease, entries, joined))
 
     async def finish(
         self, lease: Lease, entries: Sequence[Entry], parts: Sequence[NewPart], *, at: float, dead: bool = False
     ) -> Sequence[Part]:
-        return await self._writer.call(lambda c: statements.finish(c, lease, entries, parts, at, dead))
+        return await self._writer.call(lambda c: operations.finish(c, lease, entries, parts, at, dead))
 
     async def sent(self, lease: Lease, part: Part, ext_id: str) -> bool:
-        return await self._writer.call(lambda c: statements.sent(c, lease, part.id, ext_id))
+        return await self._writer.call(lambda c: operations.sent(c, lease, part.id, ext_id))
 
     async def failed(self, lease: Lease, part: Part, reason: str) -> bool:
-        return await self._writer.call(lambda c: statements.failed(c, lease, part.id, reason))
+        return await self._writer.call(lambda c: operations.failed(c, lease, part.id, reason))
 
     async def begin(self, lease: Lease, part: Part, next_at: float) -> None:
-        await self._writer.call(lambda c: statements.begin(c, lease, part.id, next_at))
+        await self._writer.call(lambda c: operations.begin(c, lease, part.id, next_at))
 
     async def postpone(self, lease: Lease, part: Part, next_at: float, *, ambiguous: bool) -> None:
-        await self._writer.call(lambda c: statements.postpone(c, lease, part.id, next_at, ambiguous))
+        await self._writer.call(lambda c: operations.postpone(c, lease, part.id, next_at, ambiguous))
 
     async def release(self, lease: Lease) -> bool:
-        return await self._writer.call(lambda c: statements.release(c, lease))
+        return await self._writer.call(lambda c: operations.release(c, lease))
 
     async def hand_over(self, lease: Lease) -> None:
-        await self._writer.call(lambda c: statements.hand_over(c, lease))
+        await self._writer.call(lambda c: operations.hand_over(c, lease))
 
     async def renew(self, lease: Lease) -> Lease:
-        return await self._writer.call(lambda c: statements.renew(c, lease))
+        return await self._writer.call(lambda c: operations.renew(c, lease))
 
     async def standing(self, lease: Lease) -> Standing:
-        return await self._reader.call(lambda c: statements.standing(c, lease))
+        return await self._reader.call(lambda c: operations.standing(c, lease))
 
     async def stop(self, sid: str, before: int) -> int:
-        return await self._writer.call(lambda c: statements.stop(c, sid, before))
+        return await self._writer.call(lambda c: operations.stop(c, sid, before))
 
     async def poke(self, sid: str | None) -> None:
         """There are no other workers."""
 
     async def oldest(self) -> float | None:
-        return await self._reader.call(statements.oldest)
+        return await self._reader.call(operations.oldest)
 
     async def prune(self, before: float) -> int:
-        return await self._writer.call(lambda c: statements.prune(c, before))
+        return await self._writer.call(lambda c: operations.prune(c, before))
 
     async def probe(self) -> None:
         """A statement that changes nothing would pass on a full or read-only disk: this one changes a row."""
-        await self._writer.call(statements.probe)
+        await self._writer.call(operations.probe)
 
     async def close(self) -> None:
         self._writer.close()

@@ -1,0 +1,47 @@
+"""What is shown of a turn: never twice what was said once, and all of it where an answer came in pieces."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from agents.events import ModelAnswered, ModelAsked, ModelStreamed, ToolStarted, silent
+from agents.messages import AssistantMessage, StopReason, Text, ToolCall
+from agents.providers.provider import TextDelta
+from channels.channel import Progress
+from channels.message import Chat, MessageContext, Sender
+from gateway.watch import Watch
+
+CONTEXT = MessageContext(
+    channel="web", account="default", chat=Chat(id="c", kind="direct"), message_id="m", sender=Sender(id="u"),
+    text="hello", sent_at=datetime(2026, 6, 15, tzinfo=UTC),
+)  # fmt: skip
+CALL = ToolCall(id="t1", name="ls", arguments={"path": "."}, arguments_raw='{"path": "."}')
+
+
+class Screen:
+    """A channel as far as a watch knows one."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def show(self, progress: Progress) -> None:
+        self.texts.append(progress.text)
+
+
+def said(text: str, stop: StopReason) -> ModelAnswered:
+    message = AssistantMessage(content=(Text(text=text),), provider="p", model="m", api="demo", stop_reason=stop)
+    return ModelAnswered(round=1, message=message)
+
+
+async def test_an_answer_that_is_continued_is_shown_once_and_whole() -> None:
+    screen: Any = Screen()
+    asked: Any = ModelAsked(round=1, provider="p", request=None)  # type: ignore[arg-type]
+    with Watch(screen, CONTEXT, silent) as watch:
+        watch.tell(asked)
+        watch.tell(ModelStreamed(round=1, event=TextDelta(index=0, text="One two ")))
+        watch.tell(said("One two ", "max_tokens"))
+        watch.tell(ToolStarted(call=CALL))  # shows at once, as a timer might here
+        watch.tell(asked)
+        watch.tell(ModelStreamed(round=2, event=TextDelta(index=0, text="three")))
+        watch.tell(said("three", "end_turn"))
+        watch.outcome = "replied"
+    assert [text.strip() for text in screen.texts] == ["One two", "One two three"]
