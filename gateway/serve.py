@@ -55,6 +55,7 @@ async def serve(gateway: Gateway, listener: socket.socket) -> None:
         lifespan="off",
         timeout_graceful_shutdown=5,
         ws="none",
+        proxy_headers=False,
     )
     server = Server(config)
     stopping = asyncio.Event()

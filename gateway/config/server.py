@@ -1,5 +1,6 @@
 """The section `server`: where the gateway listens, under which address it is known, and what it takes in."""
 
+import ipaddress
 import re
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -30,6 +31,10 @@ class ServerConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_ge
     """How long a request body may take to arrive."""
     allowed_hosts: tuple[str, ...] = ()
     """Host names the server answers to, without port; `*.example.com` for all below one. Empty means any."""
+
+    trusted_proxies: tuple[str, ...] = ()
+    """Addresses or networks of reverse proxies, such as `127.0.0.1` or `10.0.0.0/8`, whose `X-Forwarded-For` and
+    `X-Forwarded-Proto` are believed. Empty: those headers are ignored."""
 
     @property
     def is_open_here(self) -> bool:
@@ -67,6 +72,16 @@ class ServerConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_ge
             raise ValueError(f"too short: at least {ADMIN_TOKEN_CHARS_MIN} characters, or empty")
         if not re.fullmatch(r"[\x21-\x7e]*", token):
             raise ValueError("only plain ASCII characters without spaces can be sent in a header")
+        return value
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for proxy in value:
+            try:
+                ipaddress.ip_network(proxy, strict=False)
+            except ValueError:
+                raise ValueError("each is an IP address or a network, such as 127.0.0.1 or 10.0.0.0/8") from None
         return value
 
     @field_validator("allowed_hosts")
