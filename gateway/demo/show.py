@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sys
+from collections.abc import Callable
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any
@@ -33,9 +34,12 @@ LATER_MESSAGES_SHOWN = 2
 
 
 def run_demo(*, as_json: bool, api: str, channel: str) -> None:
-    """Play and show. `as_json`: `{"layers": [{"name", "round", "data"}, …]}` on standard output."""
     logs.configure(level="warning", output="console", secrets=())
-    layers = asyncio.run(play(MAKERS[api], PLATFORMS[channel]()))
+    show(asyncio.run(play(MAKERS[api], PLATFORMS[channel]())), as_json=as_json)
+
+
+def show(layers: list[Layer], *, as_json: bool) -> None:
+    """`as_json`: `{"layers": [{"name", "round", "data"}, …]}` on standard output."""
     if as_json:
         document = {"layers": [asdict(layer) for layer in layers]}
         sys.stdout.write(json.dumps(document, ensure_ascii=False, indent=2, default=_plain) + "\n")
@@ -71,19 +75,50 @@ def _shown(layer: Layer) -> str:
 
 
 def _abridged(body: dict[str, Any]) -> dict[str, Any]:
-    """The system prompt and the schemas were shown; of the messages, the new ones are."""
-    messages = body["messages"]
-    earlier = max(0, len(messages) - LATER_MESSAGES_SHOWN)
-    return {
-        "model": body["model"],
-        "max_tokens": body["max_tokens"],
-        "system": [
-            {"text": f"… {len(block['text'])} characters", **{k: v for k, v in block.items() if k == "cache_control"}}
-            for block in body["system"]
-        ],
-        "tools": [tool["name"] for tool in body.get("tools", ())],
-        "messages": ([f"… {earlier} earlier ones"] if earlier else []) + messages[earlier:],
-    }
+    """Any wire's request without what has a panel of its own: the system prompt, the schemas, the earlier messages."""
+    return {key: _ABRIDGED.get(key, lambda value: value)(value) for key, value in body.items()}
+
+
+def _latest(messages: list[dict[str, Any]]) -> list[Any]:
+    """The system prompt of wires that send it as a message, and the newest messages."""
+    system = [message | {"content": _lengths(message["content"])} for message in messages if _is_system(message)]
+    others = [message for message in messages if not _is_system(message)]
+    earlier = max(0, len(others) - LATER_MESSAGES_SHOWN)
+    return [*system, *([f"… {earlier} earlier ones"] if earlier else []), *others[earlier:]]
+
+
+def _is_system(message: dict[str, Any]) -> bool:
+    return message.get("role") in {"system", "developer"}
+
+
+def _lengths(value: Any) -> Any:
+    """Texts as their lengths, in whatever form the wire has them."""
+    match value:
+        case str():
+            return f"… {len(value)} characters"
+        case list():
+            return [_lengths(item) for item in value]
+        case dict():
+            return {key: _lengths(item) if key in {"text", "parts"} else item for key, item in value.items()}
+        case _:
+            return value
+
+
+def _names(tools: list[dict[str, Any]]) -> list[str]:
+    declared = [it for tool in tools for it in tool.get("functionDeclarations", [tool.get("function", tool)])]
+    return [tool["name"] for tool in declared]
+
+
+_ABRIDGED: dict[str, Callable[[Any], Any]] = {
+    "system": _lengths,
+    "instructions": _lengths,
+    "systemInstruction": _lengths,
+    "tools": _names,
+    "messages": _latest,
+    "input": _latest,
+    "contents": _latest,
+}
+"""By the member's name on the wire; other members are shown as they are."""
 
 
 def _part(part: dict[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,6 @@ import pytest
 from agents.providers.emulation.script import says
 from gateway.demo import story
 from gateway.demo.makers import MAKERS, Maker
-from gateway.demo.platforms import TelegramStage
 from gateway.demo.play import Layer, play, stage
 
 SIX_TOOLS = ["read", "write", "edit", "ls", "exec", "message"]
@@ -115,16 +114,3 @@ async def test_every_wire_tells_the_same_story_from_the_same_config_but_one_line
         await feishu.sent(2)
         assert feishu.messages[1].text == "不客气!"
         assert [received.refusal for received in model.requests] == [None] * 5
-
-
-async def test_the_demo_can_be_played_on_telegram() -> None:
-    layers = await play(platform=TelegramStage())
-    called = [layer.data["name"] for layer in layers if layer.name == "tool_call"]
-    assert called == ["read", "ls", "write"]
-    context = next(layer.data for layer in layers if layer.name == "context")
-    assert (context["channel"], context["text"], context["sender"]["name"]) == (
-        "telegram",
-        story.ASKED,
-        story.SENDER_NAME,
-    )
-    assert story.SCRIPT_NAME in layers[-1].data["text"]

@@ -1,0 +1,61 @@
+"""The demo on every wire and every platform, for people and for programs."""
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from gateway.demo import story
+from gateway.demo.makers import MAKERS
+from gateway.demo.platforms import PLATFORMS
+from gateway.demo.play import play
+from gateway.demo.show import show
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+async def demo(*arguments: str) -> tuple[int, str, str]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "gateway", "demo", *arguments,
+        cwd=ROOT, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    out, err = await process.communicate()
+    return process.returncode or 0, out.decode(), err.decode()
+
+
+@pytest.mark.parametrize("channel", PLATFORMS)
+@pytest.mark.parametrize("api", MAKERS)
+async def test_every_wire_on_every_platform_is_shown_layer_by_layer(
+    api: str, channel: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    layers = await play(MAKERS[api], PLATFORMS[channel]())
+    assert [layer.data["name"] for layer in layers if layer.name == "tool_call"] == ["read", "ls", "write"]
+
+    capsys.readouterr()  # the gateway's log
+    show(layers, as_json=True)
+    document = json.loads(capsys.readouterr().out)
+    assert [layer["name"] for layer in document["layers"]] == [layer.name for layer in layers]
+    context = next(layer["data"] for layer in document["layers"] if layer["name"] == "context")
+    assert (context["channel"], context["text"]) == (channel, story.ASKED)
+    assert context["sender"]["name"] == story.SENDER_NAME
+
+    show(layers, as_json=False)
+    panels = capsys.readouterr().out
+    shown = ["Request 1 to the model", "Request 4 to the model", "earlier ones", MAKERS[api].model.partition("/")[2]]
+    assert [text for text in shown if text not in panels] == []
+    assert panels.count("You are ") == 1, "a request abridges the system prompt, which has a panel of its own"
+    assert "Read a text file" not in panels, "a request names its tools, without schemas"
+    assert "That was the real gateway between two emulators." in panels
+
+
+async def test_the_demo_runs_as_a_process_for_people_and_for_programs() -> None:
+    people, programs, mistaken = await asyncio.gather(
+        demo("--api", "google-gemini", "--channel", "telegram"), demo("--json"), demo("--api", "mistrial")
+    )
+    assert people[0] == programs[0] == 0
+    assert people[2] == programs[2] == ""
+    assert story.SCRIPT_NAME in people[1]
+    assert json.loads(programs[1])["layers"][-1]["name"] == "reply"
+    assert mistaken == (1, "", f"unknown api 'mistrial': one of {', '.join(MAKERS)}\n")
