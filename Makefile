@@ -7,8 +7,8 @@ BIN    := .venv/bin
 run: .venv/.run            ## serve ./config.yaml
 	@$(BIN)/python -m gateway serve
 
-demo: .venv/.run           ## one Feishu message, layer by layer, offline
-	@$(BIN)/python -m gateway demo
+demo: .venv/.run           ## one message, layer by layer, offline; ARGS='--api mistral --channel telegram'
+	@$(BIN)/python -m tests.demo $(ARGS)
 
 test: .venv/.dev .venv/.judges browser ## the whole suite
 	$(BIN)/python -m pytest -rs -n auto --maxprocesses 8 --dist worksteal

@@ -113,30 +113,6 @@ def replay(
         _fail(f"no dead letter: {', '.join(missing)} — `letters` lists them")
 
 
-@app.command()
-def demo(
-    json: Annotated[bool, typer.Option("--json", help="One JSON document for programs.")] = False,
-    api: Annotated[
-        str,
-        typer.Option(
-            help="The wire the model speaks: anthropic-messages, openai-responses, openai-chat, google-gemini, mistral, "
-            "or prompt for a model without tools."
-        ),
-    ] = "anthropic-messages",
-    channel: Annotated[str, typer.Option(help="Where the message is written: feishu or telegram.")] = "feishu",
-) -> None:
-    """One message, layer by layer, offline: emulated platform and model, the real gateway between them."""
-    from gateway.demo.makers import MAKERS
-    from gateway.demo.platforms import PLATFORMS
-    from gateway.demo.show import run_demo
-
-    if channel not in PLATFORMS:
-        _fail(f"unknown channel {channel!r}: one of {', '.join(PLATFORMS)}")
-    if api not in MAKERS:
-        _fail(f"unknown api {api!r}: one of {', '.join(MAKERS)}")
-    run_demo(as_json=json, api=api, channel=channel)
-
-
 def _load(path: Path) -> "Loaded":
     from gateway.config.load import load
     from gateway.config.problems import ConfigErrors

@@ -13,14 +13,14 @@ from typing import Any
 import httpx
 
 from agents.events import TurnEvent
-from agents.providers.anthropic.emulator import AnthropicEmulator
-from agents.providers.emulation.server import Script
-from channels.feishu.emulator import FeishuEmulator
 from gateway.config.load import load
 from gateway.config.root import Config
 from gateway.gateway import Gateway
-from gateway.loopback import serve_on_loopback
 from gateway.store.opening import open_store
+from tests.emulators.feishu.emulator import FeishuEmulator
+from tests.emulators.models.anthropic.emulator import AnthropicEmulator
+from tests.emulators.models.server import Script
+from tests.loopback import serve_on_loopback
 
 APP_ID = "cli_test000000000001"
 SECRETS = {

@@ -9,7 +9,6 @@ import base64
 import binascii
 import hashlib
 import hmac
-import os
 import re
 from datetime import datetime
 from typing import Any
@@ -96,15 +95,6 @@ def decrypt(text: str, key: str) -> dict[str, Any]:
     except (ValueError, binascii.Error):
         raise Rejected("cannot be decrypted", status=400) from None
     return found
-
-
-def encrypt(plain: bytes, key: str, *, iv: bytes | None = None) -> str:
-    """What Feishu does: used by the emulator."""
-    iv = iv or os.urandom(_BLOCK_BYTES)
-    padder = PKCS7(_BLOCK_BYTES * 8).padder()
-    padded = padder.update(plain) + padder.finalize()
-    encryptor = _cipher(key, iv).encryptor()
-    return base64.b64encode(iv + encryptor.update(padded) + encryptor.finalize()).decode()
 
 
 def _cipher(key: str, iv: bytes) -> Cipher[modes.CBC]:

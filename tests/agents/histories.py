@@ -17,8 +17,8 @@ from agents.messages import (
     UserPart,
     Wire,
 )
-from agents.providers.anthropic.script import redacted_block, thinking_block
 from tests.agents.providers.requests import MODEL, PIXEL
+from tests.emulators.models.anthropic.script import redacted_block, thinking_block
 from tools.tool import Image
 
 API = "anthropic-messages"

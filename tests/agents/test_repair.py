@@ -21,12 +21,12 @@ from agents.messages import (
 )
 from agents.pictures import IMAGES_MAX
 from agents.providers.anthropic.request import wire_request
-from agents.providers.anthropic.rules import check_body
-from agents.providers.anthropic.script import thinking_block
-from agents.providers.emulation.server import Refusal
 from agents.repair import repair
 from tests.agents.histories import API, OTHER, broken_histories
 from tests.agents.providers.requests import MODEL, PIXEL, asking, assistant, call, result, user
+from tests.emulators.models.anthropic.rules import check_body
+from tests.emulators.models.anthropic.script import thinking_block
+from tests.emulators.models.server import Refusal
 from tools.tool import Image
 
 PROPERTY = settings(max_examples=200, deadline=None)

@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from channels.feishu.emulator_events import EventSource
 from tests.bench.peers import Peers, new_id
 from tests.bench.subject import Subject, address
+from tests.emulators.feishu.events import EventSource
 from tests.running import ALICE, APP_ID, BOT, SECRETS
 
 REPLY_SECONDS = 30.0

@@ -19,10 +19,10 @@ import orjson
 import uvloop
 from starlette.types import Receive, Scope, Send
 
-from agents.providers.anthropic.emulator import AnthropicEmulator
-from agents.providers.emulation.script import Turn, calls, says
-from channels.feishu.emulator_events import Known
-from gateway.loopback import serve_on_loopback
+from tests.emulators.feishu.events import Known
+from tests.emulators.models.anthropic.emulator import AnthropicEmulator
+from tests.emulators.models.script import Turn, calls, says
+from tests.loopback import serve_on_loopback
 from tests.running import ALICE, SECRETS, feishu_emulator
 
 ROOT = Path(__file__).resolve().parents[2]

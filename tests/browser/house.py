@@ -10,13 +10,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from agents.providers.anthropic.emulator import AnthropicEmulator
-from agents.providers.emulation.server import Script
 from gateway.config.load import load
 from gateway.gateway import Gateway
-from gateway.loopback import serve_on_loopback
 from gateway.store.opening import open_store
 from tests.browser.line import Line
+from tests.emulators.models.anthropic.emulator import AnthropicEmulator
+from tests.emulators.models.server import Script
+from tests.loopback import serve_on_loopback
 
 KEY = "canary-anthropic-key-91827"
 TOKEN = "canary-admin-token-91827"

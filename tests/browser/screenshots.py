@@ -17,11 +17,11 @@ from typing import Any
 
 from playwright.async_api import Browser, async_playwright, expect
 
-from agents.providers.emulation.script import Turn, calls, says
-from gateway.demo import story
 from tests.browser.chromium import FLAGS, MISSING, chromium, missing
 from tests.browser.house import house
 from tests.browser.tab import Tab, visitor
+from tests.demo import story
+from tests.emulators.models.script import Turn, calls, says
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "images"
 BYTES_MAX = 150_000

@@ -11,8 +11,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from gateway.loopback import serve_on_loopback
 from tests.browser.watch import Watch
+from tests.loopback import serve_on_loopback
 
 
 def site(script: str) -> Starlette:

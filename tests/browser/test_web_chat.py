@@ -7,10 +7,10 @@ from pathlib import Path
 
 from playwright.async_api import Browser, expect
 
-from agents.providers.emulation.script import calls, says
-from gateway.demo import story
 from tests.browser.house import house
 from tests.browser.tab import visitor
+from tests.demo import story
+from tests.emulators.models.script import calls, says
 
 CODER = """
 agents:
@@ -212,7 +212,7 @@ async def test_what_is_written_during_an_answer_is_answered_after_it(browser: Br
 
 
 async def test_a_model_that_fails_is_told_of_in_a_sentence(browser: Browser, tmp_path: Path) -> None:
-    from agents.providers.emulation.script import Fault
+    from tests.emulators.models.script import Fault
 
     refused = [Fault(status=400, message="something internal") for _ in range(5)]
     async with house(tmp_path, script=[*refused]) as home, visitor(browser, home) as tab:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from playwright.async_api import Browser, Route, expect
 
-from agents.providers.emulation.script import calls, says
 from tests.browser.house import house
 from tests.browser.tab import visitor
+from tests.emulators.models.script import calls, says
 
 DOOR = "**/webhooks/web/default"
 EVENTS = "**/api/events*"

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from playwright.async_api import Browser, Locator, expect
 
-from agents.providers.emulation.script import says
 from tests.browser.house import AGENTS, House, house
 from tests.browser.tab import Tab, visitor
+from tests.emulators.models.script import says
 
 TWO_AGENTS = """
 agents:

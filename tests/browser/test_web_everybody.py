@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from playwright.async_api import Browser, expect
 
-from agents.providers.emulation.script import Turn, calls, says
 from tests.browser.house import house
 from tests.browser.tab import PHONE, visitor
+from tests.emulators.models.script import Turn, calls, says
 
 RULES = (Path(__file__).parent / "accessibility.js").read_text(encoding="utf-8")
 TWO_AGENTS = """

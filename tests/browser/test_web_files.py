@@ -6,10 +6,10 @@ from pathlib import Path
 
 from playwright.async_api import Browser, FilePayload, Page, expect
 
-from agents.providers.emulation.script import calls, says
 from tests.agents.providers.requests import PIXEL
 from tests.browser.house import House, house
 from tests.browser.tab import visitor
+from tests.emulators.models.script import calls, says
 
 PICTURE = FilePayload(name="holiday.png", mimeType="image/png", buffer=base64.b64decode(PIXEL))
 NOTES = FilePayload(name="notes.txt", mimeType="text/plain", buffer="Milk, eggs, 茶\n".encode())

@@ -4,9 +4,9 @@ from pathlib import Path
 
 from playwright.async_api import Browser, Locator, Page, expect
 
-from agents.providers.emulation.script import Turn, calls, says
 from tests.browser.house import house
 from tests.browser.tab import visitor
+from tests.emulators.models.script import Turn, calls, says
 
 TWO_AGENTS = """
 agents:

@@ -10,10 +10,10 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from agents.providers.emulation.script import calls, says
-from gateway.loopback import serve_on_loopback
 from tests.browser.house import AGENTS, TOKEN, house
 from tests.browser.tab import visitor
+from tests.emulators.models.script import calls, says
+from tests.loopback import serve_on_loopback
 
 BEYOND = f"server: {{ host: 0.0.0.0, adminToken: {TOKEN} }}"
 HOSTILE = [

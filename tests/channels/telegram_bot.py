@@ -11,9 +11,9 @@ import orjson
 from channels.telegram.channel import TelegramChannel
 from channels.telegram.config import TelegramAccount
 from channels.telegram.content import Me
-from channels.telegram.samples import BOT_ID, BOT_TOKEN, BOT_USERNAME, WEBHOOK_SECRET
 from channels.telegram.timing import Timing
-from gateway.loopback import serve_on_loopback
+from tests.channels.telegram_samples import BOT_ID, BOT_TOKEN, BOT_USERNAME, WEBHOOK_SECRET
+from tests.loopback import serve_on_loopback
 
 Body: TypeAlias = dict[str, Any]
 SILENCE = object()

@@ -4,7 +4,7 @@ from typing import Any
 
 import httpx
 
-from channels.telegram.emulator import TelegramEmulator
+from tests.emulators.telegram.emulator import TelegramEmulator
 
 ALICE = 500000011
 TEAM = -1002000000041

@@ -14,9 +14,9 @@ from channels.channel import DeliveryError, RateLimited, Refused, TooLarge, Unre
 from channels.download import download, twice
 from channels.message import Attachment
 from channels.telegram import files
-from channels.telegram.samples import BOT_TOKEN
-from gateway.loopback import serve_on_loopback
 from tests.channels.telegram_bot import bot, connected, refusal
+from tests.channels.telegram_samples import BOT_TOKEN
+from tests.loopback import serve_on_loopback
 
 Answer: TypeAlias = Callable[[Any, Any], Awaitable[None]]
 PHOTO = Attachment(kind="image", key="AgAD-1")

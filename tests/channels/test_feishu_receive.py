@@ -18,8 +18,9 @@ from lark_oapi.ws import client as lark_websocket
 from channels.channel import Answered, Arrived, Ignored, NotReady, Rejected, WebhookRequest
 from channels.feishu.channel import FeishuChannel
 from channels.feishu.config import FeishuAccount
-from channels.feishu.emulator import FeishuEmulator
-from channels.feishu.signature import decrypt, encrypt, sign
+from channels.feishu.signature import decrypt, sign
+from tests.emulators.feishu.emulator import FeishuEmulator
+from tests.emulators.feishu.events import encrypt
 
 lark_websocket.loop.close()  # the SDK opens an event loop when it is imported, and leaves it
 

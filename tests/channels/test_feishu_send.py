@@ -11,9 +11,9 @@ import pytest
 from channels.channel import DeliveryError, Gone, RateLimited, Refused, Unreachable
 from channels.feishu.channel import FeishuChannel
 from channels.feishu.config import FeishuAccount
-from channels.feishu.emulator import FeishuEmulator
 from channels.message import Chat, MessageContext, Outbound, Quote, Sender, Target
-from gateway.loopback import serve_on_loopback
+from tests.emulators.feishu.emulator import FeishuEmulator
+from tests.loopback import serve_on_loopback
 
 CHAT = "oc_chat"
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from channels.feishu.emulator_rules import POST_BYTES_MAX, check_content
 from channels.feishu.split import PART_CHARS_MAX, split
+from tests.emulators.feishu.rules import POST_BYTES_MAX, check_content
 
 _line = st.text(alphabet='ab 中文，。"\\|`~-😀', max_size=60)
 _texts = st.lists(

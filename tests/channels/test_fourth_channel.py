@@ -22,8 +22,6 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 import channels.channel
-from agents.providers.emulation.script import calls, says
-from agents.providers.emulation.server import Script
 from channels.channel import Capabilities, Channel, Connected, Fetching, Keeping, Live, Progress
 from gateway.config.channels import KINDS, ChannelsConfig, Kind
 from gateway.config.greeting import greeting
@@ -31,8 +29,10 @@ from gateway.config.load import load
 from gateway.config.problems import ConfigErrors
 from gateway.config.report import report
 from gateway.config.root import Config
-from gateway.loopback import serve_on_loopback
 from tests.channels.notes import NOTE_CHARS, NotesChannel, Root
+from tests.emulators.models.script import calls, says
+from tests.emulators.models.server import Script
+from tests.loopback import serve_on_loopback
 from tests.running import FEISHU, SECRETS, Running, running
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -187,7 +187,7 @@ def test_the_rest_of_the_gateway_names_no_platform() -> None:
     imported = re.compile(r"^(?:from|import) channels\.(?!web\b)\w+\.", re.M)
     sources = [path for folder in ("gateway", "agents", "tools", "skills") for path in (ROOT / folder).rglob("*.py")]
     found = {str(path.relative_to(ROOT)) for path in sources if imported.search(path.read_text(encoding="utf-8"))}
-    assert found == {"gateway/config/channels.py", "gateway/demo/platforms.py"}
+    assert found == {"gateway/config/channels.py"}
 
 
 PARAMETERS = [

@@ -6,8 +6,8 @@ import httpx
 import pytest
 
 from agents.events import TurnStarted
-from channels.feishu.emulator import FeishuEmulator
-from channels.feishu.samples import APP_ID, BOT_OPEN_ID, VERIFICATION_TOKEN, Sample, load_samples
+from tests.channels.feishu_samples import APP_ID, BOT_OPEN_ID, VERIFICATION_TOKEN, Sample, load_samples
+from tests.emulators.feishu.emulator import FeishuEmulator
 from tests.running import Running, running
 
 SAMPLES = load_samples()

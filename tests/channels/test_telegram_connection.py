@@ -6,9 +6,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from channels.channel import Receipt
-from channels.telegram.samples import WEBHOOK_SECRET
 from tests.channels.telegram_bot import SILENCE, Body, Telegram, connected, refusal
 from tests.channels.telegram_polled import MENU, Gateway, Waits, polls, running, update
+from tests.channels.telegram_samples import WEBHOOK_SECRET
 
 URL = "https://bot.example.com/webhooks/telegram/default"
 ALLOWED = ["message", "edited_message", "callback_query", "my_chat_member"]

@@ -6,8 +6,8 @@ from typing import Any
 import httpx
 import pytest
 
-from channels.telegram.emulator import TelegramEmulator
 from tests.channels.telegram_calls import ALICE, FORUM, TEAM, ask, call, emulator, refusal, sample
+from tests.emulators.telegram.emulator import TelegramEmulator
 
 
 @pytest.fixture

@@ -13,10 +13,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from channels.telegram.emulator import TelegramEmulator
-from channels.telegram.emulator_delivery import Pending, retry_seconds
-from gateway.loopback import serve_on_loopback
 from tests.channels.telegram_calls import ALICE, TEAM, Clock, call, emulator, refusal
+from tests.emulators.telegram.delivery import Pending, retry_seconds
+from tests.emulators.telegram.emulator import TelegramEmulator
+from tests.loopback import serve_on_loopback
 
 BOB = 5000000022
 SECRET = "fixture_Secret-token_01"

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from channels.telegram.emulator import TelegramEmulator
-from channels.telegram.emulator_files import UPLOAD_BYTES_MAX, check_upload
-from channels.telegram.emulator_requests import Upload, parse_multipart
-from channels.telegram.emulator_rules import Refusal
 from tests.channels.telegram_calls import ALICE, TEAM, Clock, ask, call, emulator, refusal
+from tests.emulators.telegram.emulator import TelegramEmulator
+from tests.emulators.telegram.files import UPLOAD_BYTES_MAX, check_upload
+from tests.emulators.telegram.requests import Upload, parse_multipart
+from tests.emulators.telegram.rules import Refusal
 
 PNG = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + struct.pack(">II", 640, 480)
 JPEG = b"\xff\xd8\xff\xe0\x00\x04ab\xff\xc0\x00\x0b\x08" + struct.pack(">HH", 480, 640) + b"\x00" * 9

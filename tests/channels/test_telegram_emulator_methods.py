@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from channels.telegram.emulator import Action, CallbackAnswer, Reaction, TelegramEmulator
-from channels.telegram.emulator_rules import CALLBACK_DATA_BYTES_MAX
 from tests.channels.telegram_calls import ALICE, FORUM, TEAM, Clock, ask, call, emulator, keyboard, refusal, sample
+from tests.emulators.telegram.emulator import Action, CallbackAnswer, Reaction, TelegramEmulator
+from tests.emulators.telegram.rules import CALLBACK_DATA_BYTES_MAX
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from typing import Any
 import httpx
 import pytest
 
-from channels.telegram.emulator import TelegramEmulator
 from tests.channels.telegram_calls import ALICE, Clock, ask, call, emulator, refusal
+from tests.emulators.telegram.emulator import TelegramEmulator
 
 URL = "https://bot.example.com/hook"
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from channels.telegram.emulator import TelegramEmulator
-from channels.telegram.formatted import covered_by
 from tests.channels.telegram_calls import ALICE, FORUM, TEAM, call, emulator
+from tests.emulators.telegram.emulator import TelegramEmulator
+from tests.emulators.telegram.formatted import covered_by
 
 BOB = 5000000022
 PNG = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x02\x80\x00\x00\x01\xe0"

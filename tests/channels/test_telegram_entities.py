@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from channels.telegram.entities import parse_html
-from channels.telegram.formatted import (
+from tests.emulators.telegram.entities import parse_html
+from tests.emulators.telegram.formatted import (
     Formatted,
     Unparsable,
     covered_by,

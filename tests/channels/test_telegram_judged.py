@@ -18,12 +18,12 @@ from channels.channel import Command, DeliveryError, Receipt
 from channels.message import Outbound, Target
 from channels.telegram.channel import TelegramChannel
 from channels.telegram.config import TelegramAccount
-from channels.telegram.emulator import TelegramEmulator
-from channels.telegram.samples import load_samples
 from channels.telegram.timing import Timing
-from gateway.loopback import serve_on_loopback
 from tests.channels.telegram_calls import ALICE, FORUM, TEAM, emulator
+from tests.channels.telegram_samples import load_samples
 from tests.channels.telegram_texts import FRAGMENTS, NARROW, TABLE, with_words
+from tests.emulators.telegram.emulator import TelegramEmulator
+from tests.loopback import serve_on_loopback
 
 ROOT = Path(__file__).resolve().parents[2]
 JUDGE = ROOT / ".venv" / "judges" / "bin" / "python"

@@ -8,9 +8,9 @@ import pytest
 
 from channels.channel import WebhookRequest
 from channels.message import Outbound, Target
-from channels.telegram.samples import WEBHOOK_SECRET, load_samples
 from tests.channels.telegram_bot import SILENCE, Body, connected, refusal
 from tests.channels.telegram_polled import Gateway, Waits, polls, running, update
+from tests.channels.telegram_samples import WEBHOOK_SECRET, load_samples
 
 
 def press(update_id: int, query: str) -> Body:

@@ -13,9 +13,9 @@ from channels.message import Quote
 from channels.telegram.channel import SECRET_HEADER, TelegramChannel
 from channels.telegram.config import TelegramAccount, TelegramConfig, accounts, problems, warnings
 from channels.telegram.content import Me
-from channels.telegram.samples import BOT_ID, BOT_TOKEN, BOT_USERNAME, WEBHOOK_SECRET
 from channels.telegram.updates import receipt
 from tests.channels.telegram_bot import bot
+from tests.channels.telegram_samples import BOT_ID, BOT_TOKEN, BOT_USERNAME, WEBHOOK_SECRET
 
 NOW = datetime(2026, 9, 21, 12, 0, tzinfo=UTC)
 ME = Me(id=BOT_ID, username=BOT_USERNAME, commands=frozenset({"stop"}))

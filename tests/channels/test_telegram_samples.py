@@ -11,11 +11,11 @@ from channels.access import refusal
 from channels.channel import Arrived, Ignored, Rejected, WebhookRequest
 from channels.message import Quote
 from channels.telegram.channel import SECRET_HEADER
-from channels.telegram.emulator import TelegramEmulator
-from channels.telegram.emulator_chats import BOT
-from channels.telegram.samples import BOT_TOKEN, WEBHOOK_SECRET, Sample, load_samples
-from gateway.loopback import serve_on_loopback
 from tests.channels.telegram_bot import ME, bot
+from tests.channels.telegram_samples import BOT_TOKEN, WEBHOOK_SECRET, Sample, load_samples
+from tests.emulators.telegram.chats import BOT
+from tests.emulators.telegram.emulator import TelegramEmulator
+from tests.loopback import serve_on_loopback
 from tests.running import FEISHU, running
 
 NOW = datetime(2026, 9, 21, 12, 0, tzinfo=UTC)

@@ -12,8 +12,8 @@ from structlog.testing import capture_logs
 from channels.channel import DeliveryError, Gone, RateLimited, Refused, Unreachable
 from channels.message import Chat, MessageContext, Outbound, Sender, Target
 from channels.telegram.pacing import TelegramPace
-from channels.telegram.samples import BOT_TOKEN
 from tests.channels.telegram_bot import SILENCE, connected, refusal
+from tests.channels.telegram_samples import BOT_TOKEN
 
 PERSON, GROUP = "500000011", "-1002000000041"
 NO_THREAD = refusal(400, "Bad Request: message thread not found")

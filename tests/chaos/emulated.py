@@ -18,10 +18,10 @@ from starlette.types import ASGIApp, Scope
 
 from channels.channel import Receipt
 from channels.feishu import events
-from channels.feishu.emulator import FeishuEmulator
 from channels.telegram import updates
 from channels.telegram.content import Me
-from channels.telegram.emulator import TelegramEmulator
+from tests.emulators.feishu.emulator import FeishuEmulator
+from tests.emulators.telegram.emulator import TelegramEmulator
 from tests.running import ALICE, FEISHU, feishu_emulator
 
 FIRST_PERSON = 500_000_011

@@ -8,10 +8,10 @@ import random
 from collections import Counter
 from typing import Any
 
-from agents.providers.anthropic.script import Turn, call_block, text_block
-from agents.providers.emulation.script import says
-from agents.providers.emulation.server import Reply
 from tests.chaos.ledger import Wish, running
+from tests.emulators.models.anthropic.script import Turn, call_block, text_block
+from tests.emulators.models.script import says
+from tests.emulators.models.server import Reply
 
 EFFECTS = "effects.txt"
 PART_CHARS = 2_600

@@ -14,12 +14,12 @@ from pathlib import Path
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from agents.providers.anthropic.emulator import AnthropicEmulator
-from gateway.loopback import serve_on_loopback
 from tests.chaos.books import Books
 from tests.chaos.emulated import Emulated
 from tests.chaos.ledger import ANSWER, Ledger, Shown, asked_of
 from tests.chaos.model import EFFECTS, Model, is_whole
+from tests.emulators.models.anthropic.emulator import AnthropicEmulator
+from tests.loopback import serve_on_loopback
 from tests.running import SECRETS
 
 TEMPORARY = ".clawgate-*"

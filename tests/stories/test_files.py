@@ -9,8 +9,8 @@ from typing import Any, Protocol
 import orjson
 import pytest
 
-from agents.providers.emulation.script import says
-from agents.providers.emulation.server import Script
+from tests.emulators.models.script import says
+from tests.emulators.models.server import Script
 from tests.running import ALICE, ALICE_CHAT, SECRETS, Running, running
 from tests.stories.test_telegram import PIXEL, PUBLIC, Bot, bot
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from agents.providers.chat.emulator import ChatEmulator
-from agents.providers.emulation.script import says
 from agents.providers.wellknown import WELL_KNOWN
-from channels.feishu.emulator import FeishuEmulator
-from gateway.loopback import serve_on_loopback
+from tests.emulators.feishu.emulator import FeishuEmulator
+from tests.emulators.models.chat.emulator import ChatEmulator
+from tests.emulators.models.script import says
+from tests.loopback import serve_on_loopback
 from tests.running import APP_ID, FEISHU, SECRETS, feishu_emulator
 from tests.stories.test_process import ROOT, ask, say, started
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from agents.providers.emulation.script import says
 from gateway.store.letters import dead_letters, replay
+from tests.emulators.models.script import says
 from tests.running import SECRETS, Running, running
 from tests.stories.test_process import ask
 

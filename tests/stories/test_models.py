@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from agents.messages import Usage
-from agents.providers.chat.emulator import ChatEmulator
-from agents.providers.emulation.script import Fault, Think, Turn, calls, says
-from agents.providers.emulation.server import Reply, Script
-from gateway.loopback import serve_on_loopback
 from tests.agents.providers.requests import PIXEL
+from tests.emulators.models.chat.emulator import ChatEmulator
+from tests.emulators.models.script import Fault, Think, Turn, calls, says
+from tests.emulators.models.server import Reply, Script
+from tests.loopback import serve_on_loopback
 from tests.running import Running, running
 
 TWO_MODELS = """

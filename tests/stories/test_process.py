@@ -14,12 +14,12 @@ from pathlib import Path
 import httpx
 import pytest
 
-from agents.providers.anthropic.emulator import AnthropicEmulator
-from agents.providers.anthropic.script import Turn, text_block
-from agents.providers.emulation.script import calls, says
-from channels.feishu.emulator import FeishuEmulator
-from channels.telegram.emulator import TelegramEmulator
-from gateway.loopback import serve_on_loopback
+from tests.emulators.feishu.emulator import FeishuEmulator
+from tests.emulators.models.anthropic.emulator import AnthropicEmulator
+from tests.emulators.models.anthropic.script import Turn, text_block
+from tests.emulators.models.script import calls, says
+from tests.emulators.telegram.emulator import TelegramEmulator
+from tests.loopback import serve_on_loopback
 from tests.running import ALICE, ALICE_CHAT, SECRETS, config_text, feishu_emulator
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -287,12 +287,11 @@ async def test_a_foreign_package_of_our_name_is_noticed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        ("", "serve check letters replay demo"),
+        ("", "serve check letters replay"),
         ("letters", "--config"),
         ("replay", "--all names"),
         ("serve", "--config --host --port"),
         ("check", "--config"),
-        ("demo", "--json"),
     ],
 )
 async def test_help_names_what_there_is(command: str, words: str) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
-from agents.providers.anthropic.script import Turn, text_block
-from agents.providers.emulation.script import HTML_200, Fault, calls, says
+from tests.emulators.models.anthropic.script import Turn, text_block
+from tests.emulators.models.script import HTML_200, Fault, calls, says
 from tests.running import ALICE, ALICE_CHAT, BOB, BOB_CHAT, FEISHU, GROUP, running
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from agents.providers.anthropic.script import Turn, text_block
-from agents.providers.emulation.script import calls, says
 from gateway.config.root import DatabaseConfig
 from gateway.store.opening import open_store
+from tests.emulators.models.anthropic.script import Turn, text_block
+from tests.emulators.models.script import calls, says
 from tests.running import ALICE, ALICE_CHAT, GROUP, Running, running
 
 SLOW = Turn(blocks=(text_block("slow"),), pause_seconds=0.4)

@@ -9,12 +9,12 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from agents.providers.anthropic.script import Turn, text_block
-from agents.providers.emulation.script import calls, says
 from gateway.config.load import load
 from gateway.gateway import Gateway
-from gateway.loopback import serve_on_loopback
 from gateway.store.opening import open_store
+from tests.emulators.models.anthropic.script import Turn, text_block
+from tests.emulators.models.script import calls, says
+from tests.loopback import serve_on_loopback
 from tests.postgres import PostgresServer
 from tests.running import ALICE, ALICE_CHAT, FEISHU, SECRETS, Running, running
 from tests.stories.test_queue import NEVER, asked, users

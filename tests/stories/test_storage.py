@@ -12,9 +12,9 @@ import httpx
 import psycopg
 import pytest
 
-from agents.providers.emulation.script import calls, says
 from gateway.store.migrate import DatabaseUnusable
 from gateway.store.store import StoreUnavailable
+from tests.emulators.models.script import calls, says
 from tests.postgres import PostgresServer, postgres_server
 from tests.running import ALICE, ALICE_CHAT, Running, running
 from tests.stories.test_queue import SLOW, asked

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from agents.providers.emulation.script import says
-from agents.providers.emulation.server import Script
 from channels.telegram.channel import TelegramChannel
-from channels.telegram.emulator import TelegramEmulator
-from channels.telegram.emulator_sending import Sent
-from gateway.demo import story
-from gateway.loopback import serve_on_loopback
 from gateway.store.letters import dead_letters, replay
 from tests.agents.providers.requests import PIXEL as ENCODED_PIXEL
+from tests.demo import story
+from tests.emulators.models.script import says
+from tests.emulators.models.server import Script
+from tests.emulators.telegram.emulator import TelegramEmulator
+from tests.emulators.telegram.sending import Sent
+from tests.loopback import serve_on_loopback
 from tests.running import FEISHU, Running, running
 
 PUBLIC = "server: { publicUrl: https://bot.example.com }"

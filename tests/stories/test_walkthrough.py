@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from agents.providers.emulation.script import says
-from gateway.demo import story
-from gateway.demo.makers import MAKERS, Maker
-from gateway.demo.play import Layer, play, stage
+from tests.demo import story
+from tests.demo.makers import MAKERS, Maker
+from tests.demo.play import Layer, play, stage
+from tests.emulators.models.script import says
 
 SIX_TOOLS = ["read", "write", "edit", "ls", "exec", "message"]
 TRUSTED_KEYS = {"schema", "channel", "provider", "surface", "chat_type", "account"}

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from agents.providers.anthropic.script import Turn, text_block
-from agents.providers.emulation.script import calls, says
-from gateway.demo import story
+from tests.demo import story
+from tests.emulators.models.anthropic.script import Turn, text_block
+from tests.emulators.models.script import calls, says
 from tests.running import AGENTS, running
 from tests.stories.test_queue import RUNS, SLOW, asked, users
 from tests.stories.test_walkthrough import SIX_TOOLS, TRUSTED_KEYS, result_of, texts

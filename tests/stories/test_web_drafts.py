@@ -8,10 +8,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from agents.providers.emulation.script import Fault, calls, says
-from agents.providers.emulation.server import Reply
 from channels.web.live import BACKLOG_MAX
 from channels.web.markdown import html
+from tests.emulators.models.script import Fault, calls, says
+from tests.emulators.models.server import Reply
 from tests.running import running
 from tests.stories.test_queue import NEVER, asked
 from tests.web_page import WEB, Page, opened

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.providers.emulation.script import calls, says
+from tests.emulators.models.script import calls, says
 from tests.running import AGENTS, Running, running
 from tests.stories.test_queue import NEVER, RUNS, asked
 from tests.web_page import CHAT, WEB, Page, opened

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from agents.providers.emulation.script import says
+from tests.emulators.models.script import says
 from tests.running import Running, running
 from tests.stories.test_queue import SLOW, asked
 from tests.web_page import WEB, Page, opened

@@ -8,7 +8,7 @@ from signal import SIGKILL
 
 import psycopg
 
-from agents.providers.emulation.script import says
+from tests.emulators.models.script import says
 from tests.postgres import PostgresServer
 from tests.running import running
 from tests.stories.test_process import NEVER, platforms, started

@@ -1,7 +1,7 @@
 """What sets one vendor of the Chat wire apart from the others: a record of data, no code.
 
 The defaults are what OpenAI's own form allows. Every member is about what we send or read; what a vendor's server
-refuses is emulated apart from this (`habits`), so that a wrong record is found out.
+refuses is written down apart from this, in its emulator, so that a wrong record is found out.
 """
 
 from collections.abc import Mapping

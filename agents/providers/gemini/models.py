@@ -23,10 +23,6 @@ def always_thinks(model: str) -> bool:
     return _bare(model).startswith("gemini-2.5-pro")
 
 
-def refuses_sampling(model: str) -> bool:
-    return re.match(r"gemini-(?![123](?:\.|-|$))\d", _bare(model)) is not None
-
-
 def resource(model: str) -> str:
     """The model as the path names it: `models/…`, or `tunedModels/…` as it was given."""
     return model if model.startswith(("models/", "tunedModels/")) else f"models/{model}"

@@ -10,8 +10,13 @@ from typing import Any, TypeAlias
 import pytest
 
 from agents.messages import ErrorKind, Text, Thinking, ToolCall
-from agents.providers.anthropic.emulator import AnthropicEmulator
-from agents.providers.anthropic.script import (
+from agents.providers.catalog import build_provider
+from agents.providers.config import ProviderConfig
+from agents.providers.network import NetworkProvider
+from agents.providers.provider import TextDelta, ThinkingDelta, ToolCallDelta, ToolCallEnd, ToolCallStart
+from tests.agents.providers.requests import MODEL, asking, collect, result, user
+from tests.emulators.models.anthropic.emulator import AnthropicEmulator
+from tests.emulators.models.anthropic.script import (
     Turn,
     call_block,
     events_of,
@@ -20,14 +25,9 @@ from agents.providers.anthropic.script import (
     text_block,
     thinking_block,
 )
-from agents.providers.catalog import build_provider
-from agents.providers.config import ProviderConfig
-from agents.providers.emulation.script import HTML_200, Fault, calls, says
-from agents.providers.emulation.server import Reply
-from agents.providers.network import NetworkProvider
-from agents.providers.provider import TextDelta, ThinkingDelta, ToolCallDelta, ToolCallEnd, ToolCallStart
-from gateway.loopback import serve_on_loopback
-from tests.agents.providers.requests import MODEL, asking, collect, result, user
+from tests.emulators.models.script import HTML_200, Fault, calls, says
+from tests.emulators.models.server import Reply
+from tests.loopback import serve_on_loopback
 
 NOW = 1_790_000_000.0
 Connect: TypeAlias = Callable[..., AbstractAsyncContextManager[tuple[AnthropicEmulator, NetworkProvider]]]

@@ -7,13 +7,13 @@ from typing import Any
 import httpx
 import pytest
 
-from agents.providers.anthropic.emulator import AnthropicEmulator
-from agents.providers.anthropic.rules import check_body, check_headers, parse_body
-from agents.providers.anthropic.script import call_block, redacted_block, thinking_block
-from agents.providers.emulation.script import Fault, calls, says
-from agents.providers.emulation.server import Refusal
-from gateway.loopback import serve_on_loopback
 from tests.agents.providers.requests import MODEL, PIXEL
+from tests.emulators.models.anthropic.emulator import AnthropicEmulator
+from tests.emulators.models.anthropic.rules import check_body, check_headers, parse_body
+from tests.emulators.models.anthropic.script import call_block, redacted_block, thinking_block
+from tests.emulators.models.script import Fault, calls, says
+from tests.emulators.models.server import Refusal
+from tests.loopback import serve_on_loopback
 
 HEADERS = {"x-api-key": "k", "anthropic-version": "2023-06-01", "content-type": "application/json"}
 MARK = {"type": "ephemeral"}

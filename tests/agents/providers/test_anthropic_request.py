@@ -7,11 +7,11 @@ import pytest
 
 from agents.messages import AssistantMessage, Opaque, Text, Thinking, ToolCall, UserMessage, Wire
 from agents.providers.anthropic.request import wire_request
-from agents.providers.anthropic.rules import check_body
-from agents.providers.anthropic.script import redacted_block, thinking_block
 from agents.providers.ids import wire_id, wire_name
 from agents.providers.provider import ModelRequest, OneTool, System, ToolChoice
 from tests.agents.providers.requests import LS, MODEL, PIXEL, READ, WRITE, asking, assistant, call, result, user
+from tests.emulators.models.anthropic.rules import check_body
+from tests.emulators.models.anthropic.script import redacted_block, thinking_block
 from tools.tool import Image, ToolSpec
 
 MARK = {"type": "ephemeral"}

@@ -7,12 +7,12 @@ import pytest
 
 from agents.messages import Message, Text, Thinking, Wire
 from agents.providers.anthropic.request import wire_request
-from agents.providers.anthropic.rules import check_body
-from agents.providers.anthropic.script import thinking_block
-from agents.providers.emulation.server import Refusal
 from agents.providers.models import Level, facts_of
 from agents.providers.provider import OneTool
 from tests.agents.providers.requests import asking, assistant, call, result, user
+from tests.emulators.models.anthropic.rules import check_body
+from tests.emulators.models.anthropic.script import thinking_block
+from tests.emulators.models.server import Refusal
 
 OLD = "claude-haiku-4-5"
 MODELS = [

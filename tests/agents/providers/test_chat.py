@@ -10,20 +10,20 @@ from typing import Any, TypeAlias
 import pytest
 
 from agents.messages import ErrorKind, StopReason, Text, Thinking, Usage, message_json
-from agents.providers.chat.emulator import ChatEmulator
 from agents.providers.chat.provider import ChatWire
 from agents.providers.chat.response import API
 from agents.providers.chat.vendors import VENDORS
 from agents.providers.config import ProviderConfig
-from agents.providers.emulation.script import HTML_200, Call, Fault, Say, Stop, Think, Turn, calls, says
-from agents.providers.emulation.server import Reply
 from agents.providers.models import family_of
 from agents.providers.network import NetworkProvider
 from agents.providers.provider import ModelRequest, TextDelta, ThinkingDelta, ToolCallEnd, ToolCallStart
 from agents.repair import repair
-from gateway.loopback import serve_on_loopback
 from tests.agents.providers.requests import asking, collect, result, user
 from tests.agents.providers.test_chat_request import MODELS
+from tests.emulators.models.chat.emulator import ChatEmulator
+from tests.emulators.models.script import HTML_200, Call, Fault, Say, Stop, Think, Turn, calls, says
+from tests.emulators.models.server import Reply
+from tests.loopback import serve_on_loopback
 
 NOW = 1_790_000_000.0
 Connect: TypeAlias = Callable[..., AbstractAsyncContextManager[tuple[ChatEmulator, NetworkProvider]]]

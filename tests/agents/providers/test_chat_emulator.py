@@ -7,15 +7,15 @@ from typing import Any
 import httpx
 import pytest
 
-from agents.providers.chat.emulator import ChatEmulator
-from agents.providers.chat.habits import HABITS
-from agents.providers.chat.reasoning_rules import signature_of
-from agents.providers.chat.rules import check_body, check_headers, parse_body
-from agents.providers.emulation.script import Call, Fault, Say, Think, Turn, calls, says
-from agents.providers.emulation.server import Refusal
-from gateway.loopback import serve_on_loopback
 from tests.agents.providers.requests import PIXEL
 from tests.agents.providers.test_chat_request import MODELS
+from tests.emulators.models.chat.emulator import ChatEmulator
+from tests.emulators.models.chat.habits import HABITS
+from tests.emulators.models.chat.reasoning_rules import signature_of
+from tests.emulators.models.chat.rules import check_body, check_headers, parse_body
+from tests.emulators.models.script import Call, Fault, Say, Think, Turn, calls, says
+from tests.emulators.models.server import Refusal
+from tests.loopback import serve_on_loopback
 
 HEADERS = {"authorization": "Bearer k", "content-type": "application/json"}
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {}, "required": []}
@@ -492,8 +492,8 @@ async def test_the_official_sdk_reads_the_streams(vendor: str) -> None:
 
 
 async def test_what_goes_wrong_with_our_own_script_is_our_mistake() -> None:
-    from agents.providers.chat.script import heard
-    from agents.providers.emulation.script import Accident
+    from tests.emulators.models.chat.script import heard
+    from tests.emulators.models.script import Accident
 
     with pytest.raises(TypeError, match="not an answer"):
         heard(Accident(), {}, HABITS["openai"])

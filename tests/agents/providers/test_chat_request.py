@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from agents.messages import AssistantMessage, Message, Text, Thinking, ToolCall, ToolResultMessage, UserMessage, Wire
 from agents.providers.chat.request import wire_request
 from agents.providers.chat.response import API
-from agents.providers.chat.rules import check_body
 from agents.providers.chat.schemas import parameters
 from agents.providers.chat.vendors import VENDORS, for_model
 from agents.providers.models import Level, family_of
@@ -22,6 +21,7 @@ from agents.providers.provider import ModelRequest, OneTool, System, ToolChoice
 from agents.repair import repair
 from tests.agents.histories import broken_histories
 from tests.agents.providers.requests import LS, PIXEL, READ, asking, assistant, call, result, user
+from tests.emulators.models.chat.rules import check_body
 from tools.tool import Image, ToolSpec
 
 MODELS = {
@@ -350,7 +350,7 @@ def test_a_model_of_the_older_era_gets_no_reasoning_back_from_the_same_vendor() 
 
 
 def test_openrouter_gets_its_list_back_unmodified() -> None:
-    from agents.providers.chat.reasoning_rules import signature_of
+    from tests.emulators.models.chat.reasoning_rules import signature_of
 
     entry = {"type": "reasoning.text", "text": "hm", "index": 0, "format": "x"}
     details = [entry | {"signature": signature_of(entry)}]

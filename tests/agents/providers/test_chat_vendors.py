@@ -5,10 +5,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from agents.providers.chat.habits import HABITS
 from agents.providers.chat.provider import ChatWire
 from agents.providers.chat.vendors import VENDORS, for_model, vendor_for
 from agents.providers.config import ProviderConfig
+from tests.emulators.models.chat.habits import HABITS
 
 
 @pytest.mark.parametrize(

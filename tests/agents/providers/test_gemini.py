@@ -11,13 +11,7 @@ import pytest
 
 from agents.messages import ErrorKind, Message, Text, Thinking, Usage, message_json
 from agents.providers.config import ProviderConfig
-from agents.providers.emulation.script import HTML_200, Call, Fault, Say, Think, calls, says
-from agents.providers.emulation.script import Turn as Said
-from agents.providers.emulation.server import Reply
-from agents.providers.gemini.emulator import GeminiEmulator
 from agents.providers.gemini.provider import BASE_URL, GeminiWire, base_url
-from agents.providers.gemini.script import Turn, call_part, chunks_of, rendered, text_part
-from agents.providers.gemini.signature import signed
 from agents.providers.network import NetworkProvider
 from agents.providers.provider import (
     ModelRequest,
@@ -28,8 +22,14 @@ from agents.providers.provider import (
     ToolCallStart,
 )
 from agents.repair import repair
-from gateway.loopback import serve_on_loopback
 from tests.agents.providers.requests import PIXEL, asking, collect, result, user
+from tests.emulators.models.gemini.emulator import GeminiEmulator
+from tests.emulators.models.gemini.script import Turn, call_part, chunks_of, rendered, text_part
+from tests.emulators.models.gemini.signature import signed
+from tests.emulators.models.script import HTML_200, Call, Fault, Say, Think, calls, says
+from tests.emulators.models.script import Turn as Said
+from tests.emulators.models.server import Reply
+from tests.loopback import serve_on_loopback
 from tools.tool import Image
 
 MODEL = "gemini-3.1-pro-preview"

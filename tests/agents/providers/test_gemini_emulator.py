@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.providers.emulation.script import Fault, calls, says
-from agents.providers.emulation.server import Refusal
-from agents.providers.gemini.emulator import GeminiEmulator
 from agents.providers.gemini.models import PLACEHOLDER_SIGNATURE
-from agents.providers.gemini.rules import check_body, check_call, check_key, parse_body
-from agents.providers.gemini.script import call_part, text_part, thought_part
-from agents.providers.gemini.signature import signed
-from agents.providers.gemini.spelling import respelt
-from gateway.loopback import serve_on_loopback
 from tests.agents.providers.requests import PIXEL
+from tests.emulators.models.gemini.emulator import GeminiEmulator
+from tests.emulators.models.gemini.rules import check_body, check_call, check_key, parse_body
+from tests.emulators.models.gemini.script import call_part, text_part, thought_part
+from tests.emulators.models.gemini.signature import signed
+from tests.emulators.models.gemini.spelling import respelt
+from tests.emulators.models.script import Fault, calls, says
+from tests.emulators.models.server import Refusal
+from tests.loopback import serve_on_loopback
 
 MODEL = "gemini-3.1-pro-preview"
 OLD = "gemini-2.5-flash"

@@ -24,15 +24,15 @@ from agents.messages import (
 )
 from agents.providers.gemini.models import PLACEHOLDER_SIGNATURE
 from agents.providers.gemini.request import API, wire_request
-from agents.providers.gemini.rules import check_body, parse_body
-from agents.providers.gemini.script import call_part, text_part, thought_part
-from agents.providers.gemini.signature import signed
 from agents.providers.models import Level, ModelFacts
 from agents.providers.provider import ModelRequest, OneTool, System, ToolChoice
 from agents.providers.wellformed import well_formed_json
 from agents.repair import repair
 from tests.agents.histories import broken_histories
 from tests.agents.providers.requests import LS, PIXEL, READ, asking, assistant, call, result, user
+from tests.emulators.models.gemini.rules import check_body, parse_body
+from tests.emulators.models.gemini.script import call_part, text_part, thought_part
+from tests.emulators.models.gemini.signature import signed
 from tools.tool import Image, ToolSpec
 
 MODEL = "gemini-3.1-pro-preview"

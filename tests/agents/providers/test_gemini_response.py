@@ -7,17 +7,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.messages import AssistantMessage, ErrorKind, Message, Opaque, StopReason, Text, Thinking, Usage
-from agents.providers.emulation import script
-from agents.providers.emulation.script import Call, Say, Think
 from agents.providers.errors import AttemptFailed, BadStream
 from agents.providers.gemini.request import API, wire_request
 from agents.providers.gemini.response import Assembly
-from agents.providers.gemini.rules import check_body
-from agents.providers.gemini.script import chunks_of, finished, rendered
-from agents.providers.gemini.signature import signed
 from agents.providers.provider import ModelEvent, TextDelta, ThinkingDelta
 from agents.repair import repair
 from tests.agents.providers.requests import asking, result, user
+from tests.emulators.models import script
+from tests.emulators.models.gemini.rules import check_body
+from tests.emulators.models.gemini.script import chunks_of, finished, rendered
+from tests.emulators.models.gemini.signature import signed
+from tests.emulators.models.script import Call, Say, Think
 
 MODEL = "gemini-3.1-pro-preview"
 

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from agents.messages import Text, ToolCall, ToolResultMessage, UserMessage
-from agents.providers.emulation.script import Call, Fault, Say, Think, Turn, says
-from agents.providers.gemini.emulator import GeminiEmulator
 from agents.providers.gemini.request import wire_request
 from agents.providers.models import Level
 from agents.providers.provider import ModelRequest, OneTool
-from gateway.loopback import serve_on_loopback
 from tests.agents.providers.requests import LS, PIXEL, READ, asking, assistant, call, result, user
+from tests.emulators.models.gemini.emulator import GeminiEmulator
+from tests.emulators.models.script import Call, Fault, Say, Think, Turn, says
+from tests.loopback import serve_on_loopback
 from tools.tool import Image, ToolSpec
 
 MODEL = "gemini-3.1-pro-preview"

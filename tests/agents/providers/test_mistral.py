@@ -26,18 +26,18 @@ from agents.messages import (
     message_json,
 )
 from agents.providers.config import ProviderConfig
-from agents.providers.emulation.script import HTML_200, Call, Fault, Say, Think, Turn, calls, says
-from agents.providers.emulation.server import Reply
-from agents.providers.mistral.emulator import MistralEmulator
 from agents.providers.mistral.provider import MistralWire
-from agents.providers.mistral.script import chunks_of, thinking_chunk
 from agents.providers.models import family_of
 from agents.providers.network import NetworkProvider
 from agents.providers.provider import TextDelta, ThinkingDelta, ToolCallDelta, ToolCallEnd, ToolCallStart
 from agents.repair import repair
-from gateway.loopback import serve_on_loopback
 from tests.agents.providers import requests
 from tests.agents.providers.requests import collect, result, user
+from tests.emulators.models.mistral.emulator import MistralEmulator
+from tests.emulators.models.mistral.script import chunks_of, thinking_chunk
+from tests.emulators.models.script import HTML_200, Call, Fault, Say, Think, Turn, calls, says
+from tests.emulators.models.server import Reply
+from tests.loopback import serve_on_loopback
 from tools.tool import Image
 
 MODEL = "mistral-large-latest"

@@ -8,13 +8,13 @@ import httpx
 import pytest
 
 from agents.messages import Usage
-from agents.providers.emulation.script import Call, Fault, Say, Think, Turn, calls, says
-from agents.providers.emulation.server import Refusal
-from agents.providers.mistral.emulator import MistralEmulator
-from agents.providers.mistral.rules import check_body, check_headers, parse_body
-from agents.providers.mistral.script import chunks_of, completion_of, thinking_chunk
-from gateway.loopback import serve_on_loopback
 from tests.agents.providers.requests import PIXEL
+from tests.emulators.models.mistral.emulator import MistralEmulator
+from tests.emulators.models.mistral.rules import check_body, check_headers, parse_body
+from tests.emulators.models.mistral.script import chunks_of, completion_of, thinking_chunk
+from tests.emulators.models.script import Call, Fault, Say, Think, Turn, calls, says
+from tests.emulators.models.server import Refusal
+from tests.loopback import serve_on_loopback
 
 MODEL = "mistral-large-latest"
 PATH = "/v1/chat/completions"

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from agents.messages import AssistantMessage, AssistantPart, Message, Text, Thinking, ToolCall, UserMessage, Wire
 from agents.providers.mistral.call_ids import fitting_ids
 from agents.providers.mistral.request import API, wire_request
-from agents.providers.mistral.rules import check_body
-from agents.providers.mistral.script import thinking_chunk
 from agents.providers.models import family_of
 from agents.providers.provider import ModelRequest, OneTool, System, ToolChoice
 from agents.repair import repair
 from tests.agents.histories import broken_histories
 from tests.agents.providers.requests import LS, PIXEL, READ, asking, assistant, call, result, user
+from tests.emulators.models.mistral.rules import check_body
+from tests.emulators.models.mistral.script import thinking_chunk
 from tools.tool import Image, ToolSpec
 
 MODEL = "mistral-large-latest"

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from agents.messages import AssistantMessage, ModelError, StopReason, Text, Thinking, ToolCall, Usage
 from agents.providers.errors import AttemptFailed, BadStream
 from agents.providers.mistral.response import ANSWER_CHARS_MAX, Assembly
-from agents.providers.mistral.script import thinking_chunk
 from agents.providers.provider import ModelEvent, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallEnd, ToolCallStart
+from tests.emulators.models.mistral.script import thinking_chunk
 
 MODEL = "magistral-medium-latest"
 

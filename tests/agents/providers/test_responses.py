@@ -11,19 +11,19 @@ import pytest
 
 from agents.messages import ErrorKind, Message, StopReason, Text, Thinking, Usage, Wire
 from agents.providers.config import ProviderConfig
-from agents.providers.emulation.script import HTML_200, Call, Fault, Say, Stop, Think, calls, says
-from agents.providers.emulation.script import Turn as AnyTurn
-from agents.providers.emulation.server import Reply
 from agents.providers.network import NetworkProvider
 from agents.providers.provider import ModelRequest, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallEnd, ToolCallStart
-from agents.providers.responses.emulator import ResponsesEmulator
 from agents.providers.responses.provider import ResponsesWire
-from agents.providers.responses.script import Turn, call_item, message_item, reasoning_item, rendered
-from agents.providers.responses.stream import events_of
 from agents.repair import repair
-from gateway.loopback import serve_on_loopback
 from tests.agents.providers.requests import PIXEL, collect, result, user
 from tests.agents.providers.requests import asking as asking_any
+from tests.emulators.models.responses.emulator import ResponsesEmulator
+from tests.emulators.models.responses.script import Turn, call_item, message_item, reasoning_item, rendered
+from tests.emulators.models.responses.stream import events_of
+from tests.emulators.models.script import HTML_200, Call, Fault, Say, Stop, Think, calls, says
+from tests.emulators.models.script import Turn as AnyTurn
+from tests.emulators.models.server import Reply
+from tests.loopback import serve_on_loopback
 from tools.tool import Image
 
 MODEL = "gpt-5.5"

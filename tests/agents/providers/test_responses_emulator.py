@@ -11,15 +11,15 @@ from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
 from agents.messages import Usage
-from agents.providers.emulation.script import Call, Fault, Say, Think, calls, says
-from agents.providers.emulation.script import Turn as AnyTurn
-from agents.providers.emulation.server import Refusal, Reply
-from agents.providers.responses.emulator import ResponsesEmulator
-from agents.providers.responses.rules import check_body, check_headers, parse_body
-from agents.providers.responses.script import Turn, call_item, message_item, reasoning_item
-from agents.providers.responses.sealing import sealed
-from gateway.loopback import serve_on_loopback
 from tests.agents.providers.requests import PIXEL
+from tests.emulators.models.responses.emulator import ResponsesEmulator
+from tests.emulators.models.responses.rules import check_body, check_headers, parse_body
+from tests.emulators.models.responses.script import Turn, call_item, message_item, reasoning_item
+from tests.emulators.models.responses.sealing import sealed
+from tests.emulators.models.script import Call, Fault, Say, Think, calls, says
+from tests.emulators.models.script import Turn as AnyTurn
+from tests.emulators.models.server import Refusal, Reply
+from tests.loopback import serve_on_loopback
 
 MODEL = "gpt-5.5"
 HEADERS = {"authorization": "Bearer k", "content-type": "application/json"}
@@ -517,8 +517,8 @@ async def test_calls_get_ids_of_their_own_or_those_of_the_script() -> None:
 
 
 def test_a_turn_of_another_vendor_is_a_mistake_of_the_test() -> None:
-    from agents.providers.anthropic.script import Turn as Theirs
-    from agents.providers.responses.script import rendered
+    from tests.emulators.models.anthropic.script import Turn as Theirs
+    from tests.emulators.models.responses.script import rendered
 
     with pytest.raises(TypeError, match="not an answer"):
         rendered(Theirs(blocks=()))

@@ -25,15 +25,15 @@ from agents.providers.models import Level, ModelFacts, facts_of
 from agents.providers.provider import ModelRequest, OneTool, System, ToolChoice
 from agents.providers.responses.request import API, wire_request
 from agents.providers.responses.response import Assembly
-from agents.providers.responses.rules import check_body, parse_body
-from agents.providers.responses.script import Turn, call_item, message_item, reasoning_item
-from agents.providers.responses.sealing import sealed
-from agents.providers.responses.stream import events_of
 from agents.repair import repair
 from tests.agents.histories import broken_histories
 from tests.agents.providers.requests import LS, PIXEL, READ, WRITE, assistant, call, result, user
 from tests.agents.providers.requests import MODEL as CLAUDE
 from tests.agents.providers.requests import asking as asking_any
+from tests.emulators.models.responses.rules import check_body, parse_body
+from tests.emulators.models.responses.script import Turn, call_item, message_item, reasoning_item
+from tests.emulators.models.responses.sealing import sealed
+from tests.emulators.models.responses.stream import events_of
 from tools.tool import Image, ToolSpec
 
 MODEL = "gpt-5.5"

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.providers.openai.strict import DEPTH_MAX, PROPERTIES_MAX, strict_schema
-from agents.providers.responses.schema_rules import check_schema
 from tests.agents.providers.requests import LS
+from tests.emulators.models.responses.schema_rules import check_schema
 
 
 def closed(properties: dict[str, Any], *required: str, **more: Any) -> dict[str, Any]:

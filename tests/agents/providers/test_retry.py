@@ -8,15 +8,15 @@ from functools import partial
 import pytest
 
 from agents.messages import AssistantMessage, ErrorKind, ModelError, Text
-from agents.providers.anthropic.emulator import AnthropicEmulator
 from agents.providers.catalog import build_provider
 from agents.providers.config import ProviderConfig
-from agents.providers.emulation.script import HTML_200, Fault, says
 from agents.providers.health import Health
 from agents.providers.provider import Done, ModelEvent, ModelRequest, TextDelta
 from agents.providers.retry import complete
-from gateway.loopback import serve_on_loopback
 from tests.agents.providers.requests import asking
+from tests.emulators.models.anthropic.emulator import AnthropicEmulator
+from tests.emulators.models.script import HTML_200, Fault, says
+from tests.loopback import serve_on_loopback
 
 
 @dataclass

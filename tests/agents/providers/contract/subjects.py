@@ -5,16 +5,16 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from agents.providers.anthropic.emulator import AnthropicEmulator
 from agents.providers.catalog import build_provider
-from agents.providers.chat.emulator import ChatEmulator
 from agents.providers.config import ProviderConfig
-from agents.providers.emulation.server import ModelEmulator, Reply
-from agents.providers.gemini.emulator import GeminiEmulator
-from agents.providers.mistral.emulator import MistralEmulator
 from agents.providers.provider import Provider
-from agents.providers.responses.emulator import ResponsesEmulator
-from gateway.loopback import serve_on_loopback
+from tests.emulators.models.anthropic.emulator import AnthropicEmulator
+from tests.emulators.models.chat.emulator import ChatEmulator
+from tests.emulators.models.gemini.emulator import GeminiEmulator
+from tests.emulators.models.mistral.emulator import MistralEmulator
+from tests.emulators.models.responses.emulator import ResponsesEmulator
+from tests.emulators.models.server import ModelEmulator, Reply
+from tests.loopback import serve_on_loopback
 
 KEY = "sk-contract"
 

@@ -12,8 +12,6 @@ from typing import Any
 import pytest
 
 from agents.messages import AssistantMessage, ErrorKind, Message, Text, Thinking, message_json
-from agents.providers.emulation.script import HTML_200, Call, Fault, Say, Think, Turn, calls, says
-from agents.providers.emulation.server import ModelEmulator
 from agents.providers.models import facts_of, family_of, nearest
 from agents.providers.provider import (
     ModelRequest,
@@ -28,6 +26,8 @@ from agents.providers.provider import (
 from agents.repair import repair
 from tests.agents.providers.contract.subjects import SUBJECTS, Subject
 from tests.agents.providers.requests import LS, PIXEL, READ, asking, collect, result, user
+from tests.emulators.models.script import HTML_200, Call, Fault, Say, Think, Turn, calls, says
+from tests.emulators.models.server import ModelEmulator
 from tools.tool import Image
 
 ANY = pytest.mark.parametrize("subject", SUBJECTS.values(), ids=SUBJECTS.keys())

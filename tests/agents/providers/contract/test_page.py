@@ -6,22 +6,22 @@ from pathlib import Path
 import pytest
 
 from agents.messages import Message
-from agents.providers.anthropic.emulator import AnthropicEmulator
 from agents.providers.catalog import build_provider
-from agents.providers.chat.emulator import ChatEmulator
 from agents.providers.chat.vendors import VENDORS, vendor_for
 from agents.providers.config import ProviderConfig, api_of
-from agents.providers.emulation.script import calls, says
-from agents.providers.emulation.server import ModelEmulator, Reply
-from agents.providers.gemini.emulator import GeminiEmulator
-from agents.providers.mistral.emulator import MistralEmulator
 from agents.providers.models import facts_of, family_of
-from agents.providers.responses.emulator import ResponsesEmulator
 from agents.repair import repair
 from gateway.config.load import load
 from gateway.config.root import Config
-from gateway.loopback import serve_on_loopback
 from tests.agents.providers.requests import asking, collect, result, user
+from tests.emulators.models.anthropic.emulator import AnthropicEmulator
+from tests.emulators.models.chat.emulator import ChatEmulator
+from tests.emulators.models.gemini.emulator import GeminiEmulator
+from tests.emulators.models.mistral.emulator import MistralEmulator
+from tests.emulators.models.responses.emulator import ResponsesEmulator
+from tests.emulators.models.script import calls, says
+from tests.emulators.models.server import ModelEmulator, Reply
+from tests.loopback import serve_on_loopback
 
 PAGE = (Path(__file__).parents[4] / "docs" / "providers.md").read_text(encoding="utf-8")
 ROWS = re.findall(r"^\| ([^|]+?) \| `([^`]+)` \| `model: ([^`]+)` \|$", PAGE, re.MULTILINE)

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import pytest
 
 from agents.messages import AssistantMessage, Message, Text
-from agents.providers.emulation.script import Call, Say, Think, Turn, says
 from agents.providers.models import facts_of, nearest
 from tests.agents.providers.contract.subjects import SUBJECTS, Subject
 from tests.agents.providers.contract.test_contract import ask
 from tests.agents.providers.requests import PIXEL, collect, result, user
+from tests.emulators.models.script import Call, Say, Think, Turn, says
 from tools.tool import Image
 
 TURN = Turn(

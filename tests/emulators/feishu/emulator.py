@@ -1,0 +1,294 @@
+"""Feishu on loopback, as strict as the real one, for tests, the demo and rehearsals.
+
+It refuses what Feishu refuses, with Feishu's codes, and keeps a ledger of what it was told. The other half of the
+platform, which pushes events to a gateway, is in `emulator_events`.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote
+
+import orjson
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from tests.emulators.feishu.events import Known
+from tests.emulators.feishu.resources import ResourceSource
+from tests.emulators.feishu.rules import Refusal, check_content, check_fields, check_uuid
+
+TOKEN_SECONDS = 7_200
+TOKEN_RENEW_SECONDS = 1_800
+UUID_SECONDS = 3_600
+CHAT_PER_SECOND_MAX = 5
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sent:
+    """A message that the app sent. `text` is what a person reads; `reply_to` is None for a plain message."""
+
+    message_id: str
+    chat_id: str
+    reply_to: str | None
+    thread: bool
+    msg_type: str
+    content: dict[str, Any]
+    text: str
+    uuid: str | None
+
+
+@dataclass(kw_only=True, slots=True)
+class Failure:
+    """Answers to give instead of the right ones."""
+
+    path: str
+    times: int
+    status: int
+    code: int
+    headers: Mapping[str, str]
+    lose_answer: bool = False
+    """Do what was asked, and then hang up without saying so."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Asked:
+    method: str
+    path: str
+    query: Mapping[str, str]
+    body: Any
+
+
+@dataclass(kw_only=True)
+class FeishuEmulator(ResourceSource):
+    """One emulated app. `app` is the ASGI app of the platform's API; `messages` is the ledger of what was sent."""
+
+    app_secret: str
+    limit_rates: bool = False
+    """Enforce five messages a second and chat, as Feishu does."""
+    users: dict[str, str] = field(default_factory=dict)
+    """Names by open id, of the people in the app's contact range."""
+    messages: list[Sent] = field(default_factory=list)
+    requests: list[Asked] = field(default_factory=list)
+    tokens: dict[str, float] = field(default_factory=dict)
+    """Live tenant tokens and when they end."""
+    token_fetches: int = 0
+    _failures: list[Failure] = field(default_factory=list)
+    _uuids: dict[str, tuple[float, dict[str, Any]]] = field(default_factory=dict)
+    _sent_at: dict[str, list[float]] = field(default_factory=dict)
+    _told: asyncio.Condition = field(default_factory=asyncio.Condition)
+
+    def __post_init__(self) -> None:
+        self.app = Starlette(
+            routes=[
+                Route("/open-apis/auth/v3/tenant_access_token/internal", self._token, methods=["POST"]),
+                Route("/open-apis/bot/v3/info", self._guarded(self._bot), methods=["GET"]),
+                Route("/open-apis/contact/v3/users/{user_id}", self._guarded(self._user), methods=["GET"]),
+                Route("/open-apis/im/v1/chats/{chat_id}", self._guarded(self._chat), methods=["GET"]),
+                Route("/open-apis/im/v1/messages/{message_id}", self._guarded(self._message), methods=["GET"]),
+                Route("/open-apis/im/v1/messages/{message_id}/reply", self._guarded(self._reply), methods=["POST"]),
+                Route("/open-apis/im/v1/messages/{message_id}/resources/{file_key}", self._guarded(self._resource)),
+                Route("/open-apis/im/v1/messages", self._guarded(self._send), methods=["POST"]),
+            ]
+        )
+
+    # what a test says
+
+    def fail_next(
+        self,
+        path: str,
+        *,
+        times: int = 1,
+        status: int = 200,
+        code: int = 0,
+        headers: Mapping[str, str] | None = None,
+        lose_answer: bool = False,
+    ) -> None:
+        """Answer the next `times` requests whose path holds `path` with this code, or lose the answer to them."""
+        failure = Failure(
+            path=path, times=times, status=status, code=code, headers=headers or {}, lose_answer=lose_answer
+        )
+        self._failures.append(failure)
+
+    def recall(self, message_id: str) -> None:
+        """The author withdraws a message."""
+        self.known[message_id].recalled = True
+
+    def expire_tokens(self) -> None:
+        """Every token so far ends now."""
+        self.tokens.clear()
+
+    async def sent(self, count: int, *, timeout_seconds: float = 30.0) -> list[Sent]:
+        """Wait until so many messages have been sent. Raises TimeoutError."""
+        async with asyncio.timeout(timeout_seconds), self._told:
+            await self._told.wait_for(lambda: len(self.messages) >= count)
+        return self.messages
+
+    # the API
+
+    def _guarded(self, handler: Callable[[Request], Any]) -> Callable[[Request], Any]:
+        async def guarded(request: Request) -> Response:
+            raw = await request.body()
+            asked = Asked(
+                method=request.method,
+                path=request.url.path,
+                query=dict(request.query_params),
+                body=orjson.loads(raw) if raw else None,
+            )
+            self.requests.append(asked)
+            failure = self._failure(request.url.path)
+            if failure is not None and not failure.lose_answer:
+                return _code(failure.code, status=failure.status, headers=failure.headers)
+            try:
+                self._check_access(request)
+                answer: Response = await handler(request)
+            except Refusal as refusal:
+                return _code(refusal.code, status=refusal.status, message=refusal.message, headers=refusal.headers)
+            if failure is not None:
+                return Response(status_code=502)
+            return answer
+
+        return guarded
+
+    def _failure(self, path: str) -> Failure | None:
+        for failure in self._failures:
+            if failure.path in path and failure.times > 0:
+                failure.times -= 1
+                return failure
+        return None
+
+    def _check_access(self, request: Request) -> None:
+        kind, _, token = request.headers.get("authorization", "").partition(" ")
+        if kind != "Bearer" or not token:
+            raise Refusal(99991661, "Missing access token for authorization.")
+        if self.tokens.get(token, 0) <= self.now():
+            raise Refusal(99991663, "Invalid access token for authorization.")
+        if request.method == "POST" and not request.headers.get("content-type", "").startswith("application/json"):
+            raise Refusal(99992402, "content type must be application/json")
+
+    async def _token(self, request: Request) -> Response:
+        self.token_fetches += 1
+        try:
+            body = orjson.loads(await request.body())
+        except orjson.JSONDecodeError:
+            body = None
+        if failure := self._failure(request.url.path):
+            return _code(failure.code, status=failure.status, headers=failure.headers)
+        if not isinstance(body, dict) or not body.get("app_id") or not body.get("app_secret"):
+            return JSONResponse({"code": 10003, "data": {}, "msg": "invalid param"})
+        if body["app_id"] != self.app_id:
+            return JSONResponse({"code": 10014, "msg": "app id not exists"})
+        if body["app_secret"] != self.app_secret:
+            return JSONResponse({"code": 10014, "msg": "app secret invalid"})
+        token, ends = max(self.tokens.items(), key=lambda item: item[1], default=("", 0.0))
+        if ends - self.now() < TOKEN_RENEW_SECONDS:
+            token, ends = f"t-{secrets.token_hex(20)}", self.now() + TOKEN_SECONDS
+            self.tokens[token] = ends
+        expire = int(ends - self.now())
+        return JSONResponse({"code": 0, "msg": "ok", "tenant_access_token": token, "expire": expire})
+
+    async def _bot(self, request: Request) -> Response:
+        bot = {"activate_status": 2, "app_name": self.bot_name, "ip_white_list": [], "open_id": self.bot_open_id}
+        return JSONResponse({"code": 0, "msg": "ok", "bot": bot})
+
+    async def _user(self, request: Request) -> Response:
+        user_id = request.path_params["user_id"]
+        if request.query_params.get("user_id_type") != "open_id":
+            raise Refusal(99992402, "user_id_type must be open_id here")
+        if user_id not in self.users:
+            raise Refusal(41050, "no user authority error", status=403)
+        return _data({"user": {"open_id": user_id, "name": self.users[user_id], "en_name": ""}})
+
+    async def _chat(self, request: Request) -> Response:
+        chat_id = request.path_params["chat_id"]
+        if chat_id not in self.chats:
+            raise Refusal(230002, "Bot/User can NOT be out of the chat.")
+        return _data({"name": self.chats[chat_id], "chat_mode": "group", "user_count": "3", "bot_count": "1"})
+
+    async def _message(self, request: Request) -> Response:
+        message_id = request.path_params["message_id"]
+        found = self.known.get(message_id)
+        if found is None:
+            raise Refusal(99992354, "The request you send is not a valid {message_id} or not exists")
+        sender = {"id": found.sender, "id_type": "open_id", "sender_type": "user"}
+        item = {"message_id": message_id, "msg_type": found.msg_type, "chat_id": found.chat_id, "sender": sender}
+        return _data({"items": [item | {"deleted": found.recalled, "body": {"content": found.content}}]})
+
+    async def _resource(self, request: Request) -> Response:
+        """The bytes as they are; only errors are JSON."""
+        check_fields(dict(request.query_params), required={"type"}, optional=set())
+        found = self.resource(**request.path_params, wanted=request.query_params["type"])
+        headers = {"content-disposition": f"attachment; filename*=UTF-8''{quote(found.name, safe='')}"}
+        return Response(found.data, media_type=found.media_type, headers=headers)
+
+    async def _send(self, request: Request) -> Response:
+        body = orjson.loads(await request.body())
+        check_fields(body, required={"receive_id", "msg_type", "content"}, optional={"uuid"})
+        if request.query_params.get("receive_id_type") != "chat_id":
+            raise Refusal(99992402, "receive_id_type is required, and chat_id here")
+        if body["receive_id"] not in self.chats:
+            raise Refusal(230002, "Bot/User can NOT be out of the chat.")
+        return await self._place(body, chat_id=body["receive_id"], reply_to=None)
+
+    async def _reply(self, request: Request) -> Response:
+        body = orjson.loads(await request.body())
+        check_fields(body, required={"msg_type", "content"}, optional={"uuid", "reply_in_thread"})
+        if not isinstance(body.get("reply_in_thread", False), bool):
+            raise Refusal(99992402, "reply_in_thread must be a boolean")
+        message_id = request.path_params["message_id"]
+        found = self.known.get(message_id)
+        if found is None or not message_id.startswith("om_"):
+            raise Refusal(99992354, "The request you send is not a valid {message_id} or not exists")
+        if found.recalled:
+            raise Refusal(230011, "The message was recalled.")
+        return await self._place(body, chat_id=found.chat_id, reply_to=message_id)
+
+    async def _place(self, body: Mapping[str, Any], *, chat_id: str, reply_to: str | None) -> Response:
+        content, text = check_content(body["msg_type"], body["content"])
+        uuid = check_uuid(body.get("uuid"))
+        first = self._uuids.get(uuid or "")
+        if uuid and first and self.now() - first[0] < UUID_SECONDS:
+            return _data(first[1])
+        self._check_rate(chat_id)
+        message_id = f"om_{secrets.token_hex(16)}"
+        sent = Sent(
+            message_id=message_id,
+            chat_id=chat_id,
+            reply_to=reply_to,
+            thread=body.get("reply_in_thread", False),
+            msg_type=body["msg_type"],
+            content=content,
+            text=text,
+            uuid=uuid,
+        )
+        self.known[message_id] = Known(
+            chat_id=chat_id, sender=self.app_id, msg_type=sent.msg_type, content=body["content"]
+        )
+        data: dict[str, Any] = {"message_id": message_id, "chat_id": chat_id, "msg_type": sent.msg_type}
+        data |= {"body": {"content": body["content"]}} | ({"parent_id": reply_to} if reply_to else {})
+        if uuid:
+            self._uuids[uuid] = (self.now(), data)
+        async with self._told:
+            self.messages.append(sent)
+            self._told.notify_all()
+        return _data(data)
+
+    def _check_rate(self, chat_id: str) -> None:
+        if not self.limit_rates:
+            return
+        recent = [moment for moment in self._sent_at.get(chat_id, ()) if self.now() - moment < 1.0]
+        if len(recent) >= CHAT_PER_SECOND_MAX:
+            raise Refusal(230020, "This operation triggers the frequency limit.")
+        self._sent_at[chat_id] = [*recent, self.now()]
+
+
+def _data(data: Mapping[str, Any]) -> Response:
+    return JSONResponse({"code": 0, "msg": "success", "data": dict(data)}, headers={"x-tt-logid": secrets.token_hex(8)})
+
+
+def _code(code: int, *, status: int = 400, message: str = "", headers: Mapping[str, str] | None = None) -> Response:
+    extra = {"x-tt-logid": secrets.token_hex(8), **(headers or {})}
+    return JSONResponse({"code": code, "msg": message or "failed"}, status_code=status, headers=extra)
