@@ -62,6 +62,7 @@ def test_the_container_copies_what_there_is_and_starts_what_there_is() -> None:
     assert set(PACKAGES) <= set(copied)
     ignored = set((ROOT / ".dockerignore").read_text().split())
     assert not ignored & set(copied)
+    assert "tests" in ignored
     (command,) = re.findall(r"^CMD (\[.+\])$", DOCKERFILE, re.M)
     assert yaml.safe_load(command)[:4] == ["python", "-m", "gateway", "serve"]
     assert re.search(r"^USER (?!root)\w+", DOCKERFILE, re.M)
