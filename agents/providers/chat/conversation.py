@@ -12,9 +12,9 @@ from typing import Any, TypeAlias
 from agents.messages import AssistantMessage, Text, ToolCall, ToolResultMessage, UserMessage
 from agents.providers.chat.thinking import replayed
 from agents.providers.chat.vendor import Vendor
-from agents.providers.ids import wire_id, wire_name
 from agents.providers.provider import ModelRequest, System
 from agents.providers.wellformed import well_formed
+from agents.providers.wire_ids import wire_id, wire_name
 from tools.tool import Image
 
 Object: TypeAlias = dict[str, Any]

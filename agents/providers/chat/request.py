@@ -18,9 +18,9 @@ from agents.providers.chat.thinking import may_think, thinking_members
 from agents.providers.chat.vendor import Vendor
 from agents.providers.chat.vendors import for_model
 from agents.providers.choice import settled
-from agents.providers.ids import wire_name
 from agents.providers.provider import ModelRequest, OneTool
 from agents.providers.wellformed import well_formed
+from agents.providers.wire_ids import wire_name
 from tools.tool import ToolSpec
 
 Body: TypeAlias = dict[str, Any]

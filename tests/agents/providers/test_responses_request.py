@@ -20,7 +20,6 @@ from agents.messages import (
     UserMessage,
     Wire,
 )
-from agents.providers.ids import wire_id
 from agents.providers.models import Level, ModelFacts, facts_of
 from agents.providers.provider import ModelRequest, OneTool, System, ToolChoice
 from agents.providers.responses.request import API, wire_request
@@ -29,6 +28,7 @@ from agents.providers.responses.rules import check_body, parse_body
 from agents.providers.responses.script import Turn, call_item, message_item, reasoning_item
 from agents.providers.responses.sealing import sealed
 from agents.providers.responses.stream import events_of
+from agents.providers.wire_ids import wire_id
 from agents.repair import repair
 from tests.agents.histories import broken_histories
 from tests.agents.providers.requests import LS, PIXEL, READ, WRITE, assistant, call, result, user
