@@ -59,8 +59,8 @@ def _with_choice(members: Body, choice: str | OneTool, vendor: Vendor) -> Body:
     """`auto` is the default wherever there are tools, and not said unless the vendor wants to hear it."""
     if isinstance(choice, OneTool):
         return members | {"tool_choice": {"type": "function", "function": {"name": choice.name}}}
-    said = vendor.always_choice if choice == "auto" else choice in vendor.choices
-    return members | {"tool_choice": choice} if said else members
+    explicit = vendor.always_choice if choice == "auto" else choice in vendor.choices
+    return members | {"tool_choice": choice} if explicit else members
 
 
 def _choice(request: ModelRequest, vendor: Vendor) -> str | OneTool:
