@@ -166,13 +166,13 @@ class Asking:
         request = requests[_reference(answer)]
         if answer.error is None and bound(request.messages) > request.facts.window * LEARNING_SHARE:
             self._shared.calibration.learn(answer.model, _tokens(request), answer.usage)
-        if answer.usage.told:
+        if answer.usage.is_reported:
             self.spent.append(Spent(model=_reference(answer), usage=answer.usage, cost=answer.cost))
 
     def _priced(self, answer: AssistantMessage, requests: Mapping[str, ModelRequest]) -> AssistantMessage:
         """With its cost, and with an estimate where the provider told nothing of an answer that it gave."""
         usage = answer.usage
-        if answer.error is None and not usage.told:
+        if answer.error is None and not usage.is_reported:
             guess = self._shared.calibration.corrected(answer.model, _tokens(requests[_reference(answer)]))
             usage = Usage(input=guess, output=tokens(answer), estimated=True)
         cost = self._model_of(answer).cost(usage)

@@ -105,8 +105,8 @@ class Usage:
     estimated: bool = False
 
     @property
-    def told(self) -> bool:
-        """Whether anything is known of it: a server that says nothing, or an attempt that failed, leaves zeros."""
+    def is_reported(self) -> bool:
+        """Whether the provider reported usage; an attempt that failed leaves zeros."""
         return bool(self.input or self.cache_read or self.cache_write or self.output)
 
 

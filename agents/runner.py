@@ -51,14 +51,6 @@ class RunnerLimits:
     tool_argument_bytes: int
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Answer:
-    """How a turn came out, and what it took."""
-
-    outcome: Outcome
-    spent: tuple[Spent, ...] = ()
-
-
 class AgentRunner:
     """One agent, for every chat it answers."""
 
@@ -108,8 +100,9 @@ class AgentRunner:
             raise ToolError("NOT_ALLOWED", "this agent has no tool that reads files")
         return attachment(self._workspace, path, bytes_max=bytes_max)
 
-    async def run(self, turn: Turn, *, journal: Journal, emit: Emit) -> Answer:
-        """Answer the message, or say which way it failed. Raises only what the journal raises."""
+    async def run(self, turn: Turn, *, journal: Journal, emit: Emit) -> tuple[Outcome, tuple[Spent, ...]]:
+        """Answer the message, or say which way it failed; with every request that it took. Raises only what the journal
+        raises."""
         toolbox, system = await asyncio.to_thread(self._prepare, turn)
         emit(TurnStarted(agent=self._config.id, turn=turn, system=system))
         asking = Asking(
@@ -145,7 +138,7 @@ class AgentRunner:
                 outcome = await loop.run([turn.user, *turn.so_far], interrupted=turn.interrupted)
         except TimeoutError:
             outcome = LimitReached(limit="turn-time")
-        return Answer(outcome=outcome, spent=(*_spent(turn.so_far), *asking.spent))
+        return outcome, (*_spent(turn.so_far), *asking.spent)
 
     def _windows(self) -> list[int]:
         """Of each model, unless the agent's own says otherwise."""

@@ -39,11 +39,13 @@ async def download(
     seconds: float = SECONDS,
 ) -> Download:
     """Raises TooLarge, or Unreachable where the answer did not come, or not to its end."""
-    asked = {"accept-encoding": "identity", **(headers or {})}
+    request_headers = {"accept-encoding": "identity", **(headers or {})}
     try:
         # The client's own timeout is for one read; a file that comes drop by drop would never end.
         async with asyncio.timeout(seconds):
-            async with client.stream("GET", path, params=params, headers=asked, follow_redirects=False) as response:
+            async with client.stream(
+                "GET", path, params=params, headers=request_headers, follow_redirects=False
+            ) as response:
                 data = await _read(response, bytes_max)
     except (httpx.HTTPError, TimeoutError) as error:
         raise Unreachable(f"the file did not come ({type(error).__name__})") from error
@@ -63,7 +65,7 @@ async def _read(response: httpx.Response, bytes_max: int) -> bytes:
         bytes_max = REFUSAL_BYTES_MAX
     elif response.headers.get("content-encoding", "identity") != "identity":
         raise Unreachable("the file came packed, which was not asked for")
-    elif (told := response.headers.get("content-length", "")).isdecimal() and int(told) > bytes_max:
+    elif (declared := response.headers.get("content-length", "")).isdecimal() and int(declared) > bytes_max:
         raise TooLarge(bytes_max)
     data = bytearray()
     async for piece in response.aiter_raw():

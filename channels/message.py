@@ -49,9 +49,9 @@ UNKNOWN_TYPE = "application/octet-stream"
 _MEDIA_TYPE = re.compile(r"[a-z0-9][a-z0-9.+-]{0,60}/[a-z0-9][a-z0-9.+-]{0,60}")
 
 
-def media_type(told: str) -> str:
+def media_type(header: str) -> str:
     """The type that a Content-Type header says, without its parameters."""
-    kind = told.partition(";")[0].strip().lower()
+    kind = header.partition(";")[0].strip().lower()
     return kind if _MEDIA_TYPE.fullmatch(kind) else UNKNOWN_TYPE
 
 

@@ -4,7 +4,7 @@ A file that cannot be had or sent never fails the turn: the model is told of the
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import structlog
 
@@ -13,7 +13,7 @@ from agents.attachments import Missing, Received
 from agents.runner import AgentRunner
 from channels.channel import Channel, DeliveryError, Fetching, TooLarge
 from channels.message import File, MessageContext, StoredFile
-from channels.web.archive import Archive
+from gateway.runtime import Runtime
 from tools.tool import ToolError
 
 FILES_MAX = 10
@@ -24,12 +24,8 @@ log = structlog.get_logger()
 
 
 class Attachments:
-    """`archive` keeps what is to be sent."""
-
-    def __init__(self, *, archive: Archive, bytes_max: int, now: Callable[[], float]) -> None:
-        self._archive = archive
-        self._bytes_max = bytes_max
-        self._now = now
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
 
     async def receive(self, runner: AgentRunner, channel: Channel, context: MessageContext) -> Received:
         """Fetch what came with a message and hand it to the agent."""
@@ -40,7 +36,7 @@ class Attachments:
         for attachment in context.attachments[:FILES_MAX]:
             try:
                 async with asyncio.timeout(FETCH_SECONDS):
-                    files.append(await channel.fetch(attachment, bytes_max=self._bytes_max))
+                    files.append(await channel.fetch(attachment, bytes_max=self._runtime.setup.limits.file_bytes))
             except (DeliveryError, TimeoutError) as error:
                 log.warning("attachment_not_fetched", channel=channel.name, kind=attachment.kind, error=repr(error))
                 reason = f"not fetched: {error}" if isinstance(error, TooLarge) else "could not be fetched"
@@ -62,10 +58,12 @@ class Attachments:
                 told.append(sentences.not_attached(path, asked))
             else:
                 try:
-                    file = await asyncio.to_thread(runner.attachment, path, bytes_max=self._bytes_max)
+                    file = await asyncio.to_thread(
+                        runner.attachment, path, bytes_max=self._runtime.setup.limits.file_bytes
+                    )
                 except ToolError as error:
                     log.warning("attachment_not_sent", code=error.code)
                     told.append(sentences.not_attached(path, asked))
                 else:
-                    kept.append(await self._archive.put(file, self._now()))
+                    kept.append(await self._runtime.store.archive.put(file, self._runtime.now()))
         return tuple(kept), "\n".join(told)

@@ -16,22 +16,23 @@ from agents.providers.provider import Provider
 from channels.channel import Arrived, Channel, Connected, DeliveryError, Ignored, Receipt
 from channels.web.archive import Archive
 from channels.web.channel import WebChannel
-from gateway.attachments import Attachments
+from gateway.commands import MENU
 from gateway.config.channels import Ground, configured
 from gateway.config.root import Config
-from gateway.delivery import PartSender
+from gateway.control import Control
 from gateway.door import Door, build_app
-from gateway.inbound import MENU
 from gateway.intake import Intake
 from gateway.lanes import Lanes
 from gateway.metrics import Metrics
+from gateway.outbox import Outbox
 from gateway.queue import Queues
-from gateway.routing import aside, chat_session
+from gateway.routing import chat_session, control_session
 from gateway.runners import build_runners
+from gateway.runtime import Runtime, Setup
 from gateway.store.archive import WEB_POKE
 from gateway.store.store import Store, StoreUnavailable
 from gateway.sweep import Sweep
-from gateway.turns import TurnService
+from gateway.turns import Turns
 from gateway.web import WebDoor
 
 DEDUPE_SECONDS = 7 * 24 * 3600
@@ -60,47 +61,32 @@ class Gateway:
         now: Callable[[], float] = time.time,
     ) -> None:
         self.config = config
-        self._now = now
         self._background: set[asyncio.Task[None]] = set()
-        self.metrics = Metrics()
-        self.store = store
-        self.channels = build_channels(config, store.archive, now)
-        self.providers = build_providers(config)
-        self.models = Models(self.providers, config.providers, config.models)
-        self.runners = build_runners(config, self.models, self.channels, environment, now)
-        queues = Queues(config.queue, self.channels, config.agents.list)
-        limits = config.limits
-        self.lanes = Lanes(
-            store=store,
-            turns=TurnService(
-                store=store,
-                runners=self.runners,
-                channels=self.channels,
-                queues=queues,
-                attachments=Attachments(archive=store.archive, bytes_max=limits.file_bytes, now=now),
-                reply_parts_max=limits.reply_parts,
-                pending_max=limits.pending_per_session,
-                draining=lambda: self.lanes.draining,
-                stop=lambda sid, before: self.lanes.stop(sid, before),
-                emit=emit,
-                metrics=self.metrics,
-                now=now,
+        channels = build_channels(config, store.archive, now)
+        providers = build_providers(config)
+        self.models = Models(providers, config.providers, config.models)
+        self.runtime = Runtime(
+            setup=Setup(
+                config=config,
+                channels=channels,
+                providers=providers,
+                runners=build_runners(config, self.models, channels, environment, now),
+                queues=Queues(config.queue, channels, config.agents.list),
             ),
-            send=PartSender(self.channels, give_up_seconds=limits.delivery_seconds, now=now, metrics=self.metrics).send,
-            parallel_turns=limits.parallel_turns,
-            pending_max=limits.pending_per_session,
-            history_turns=max(agent.history_turns for agent in config.agents.list),
-            turn_seconds=limits.turn_seconds,
-            metrics=self.metrics,
+            store=store,
+            control=Control(store),
+            metrics=Metrics(),
+            emit=emit,
             now=now,
         )
-        self.sweep = Sweep(store=store, lanes=self.lanes, metrics=self.metrics, now=now)
-        self._intake = Intake(config=config, queues=queues, lanes=self.lanes, now=now)
+        self.lanes = Lanes(self.runtime, turns=Turns(self.runtime), outbox=Outbox(self.runtime))
+        self.sweep = Sweep(self.runtime, self.lanes)
+        self._intake = Intake(self.runtime, self.lanes)
         door = Door(
             config=config.server,
-            channels=self.channels,
+            channels=channels,
             intake=self._intake,
-            metrics=self.metrics,
+            metrics=self.runtime.metrics,
             ready=self._amiss,
             now=now,
         )
@@ -113,28 +99,32 @@ class Gateway:
         """Take up what an earlier process left, and get ready in the background: identities, model clients.
 
         Raises StoreUnavailable where a shared database does not let this worker in."""
-        await self.store.start(self._poked)
+        await self.runtime.store.start(self._poked)
         taken_up = 0
         try:
             taken_up = await self.sweep.once()
         except StoreUnavailable as error:  # a full or busy disk: not ready, and the sweep goes on trying
             log.error("store_unavailable", error=repr(error))
         self._started = True
-        log.info("gateway_started", chats_taken_up=taken_up, channels=len(self.channels), agents=len(self.runners))
-        for channel in self.channels.values():
+        log.info(
+            "gateway_started",
+            chats_taken_up=taken_up,
+            channels=len(self.runtime.setup.channels),
+            agents=len(self.runtime.setup.runners),
+        )
+        for channel in self.runtime.setup.channels.values():
             self._spawn(self._learn_identity(channel))
             if isinstance(channel, Connected):
                 self._spawn(self._keep_connected(channel))
-        for provider in self.providers.values():
+        for provider in self.runtime.setup.providers.values():
             self._spawn(provider.warm_up())
         self._spawn(self._prune())
         self._spawn(self.sweep.run())
 
     async def drain(self) -> None:
         """Readiness turns red, running turns are laid down at a step border; deliveries are still stored."""
-        log.info(
-            "gateway_stopping", chats_at_work=len(self.lanes.at_work), grace_seconds=self.config.limits.grace_seconds
-        )
+        active, grace_seconds = len(self.runtime.control.lanes), self.config.limits.grace_seconds
+        log.info("gateway_stopping", chats_at_work=active, grace_seconds=grace_seconds)
         await self.lanes.drain(self.config.limits.grace_seconds)
         if self._web is not None:
             self._web.close()
@@ -144,17 +134,17 @@ class Gateway:
         for task in self._background:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
-        for runner in self.runners.values():
+        for runner in self.runtime.setup.runners.values():
             runner.close()
-        for provider in self.providers.values():
+        for provider in self.runtime.setup.providers.values():
             await provider.close()
-        for channel in self.channels.values():
+        for channel in self.runtime.setup.channels.values():
             await channel.close()
-        await self.store.close()
+        await self.runtime.store.close()
         log.info("gateway_stopped")
 
     def _web_door(self) -> WebDoor | None:
-        channel = self.channels.get((WebChannel.name, WebChannel.account))
+        channel = self.runtime.setup.channels.get((WebChannel.name, WebChannel.account))
         if not isinstance(channel, WebChannel):
             return None
         agents = self.config.agents.list
@@ -162,7 +152,7 @@ class Gateway:
         def sessions(chat: str, asked: Sequence[str]) -> Sequence[str]:
             known = sorted({*asked, *(it.id for it in agents)})
             main = [chat_session(it, channel.name, channel.account, chat) for it in known]
-            return [*main, *map(aside, main)]
+            return [*main, *map(control_session, main)]
 
         return WebDoor(
             channel,
@@ -170,33 +160,33 @@ class Gateway:
             limits=self.config.limits,
             sessions=sessions,
             stop=self._end_session,
-            now=self._now,
+            now=self.runtime.now,
         )
 
     async def _end_session(self, session: str) -> None:
         """Stop what runs there, at whichever worker, and wait for it to have ended, for a while."""
-        before = await self.store.archive.newest_turn(session) + 1
-        if await self.lanes.stop(session, before):
+        before = await self.runtime.store.archive.newest_turn(session) + 1
+        if await self.runtime.control.stop(session, before):
             with suppress(TimeoutError):
                 async with asyncio.timeout(STOP_SECONDS):
-                    while session in self.lanes.at_work or await self.store.stop(session, before):  # noqa: ASYNC110
+                    while session in self.runtime.control.lanes or await self.runtime.store.stop(session, before):  # noqa: ASYNC110
                         await asyncio.sleep(STOP_POLL_SECONDS)
 
     def _poked(self, what: str | None) -> None:
         """Another worker of the same database has something to tell: of a session, of any, or of the web chat."""
         if what != WEB_POKE:
-            self.lanes.poked(what)
-        elif isinstance(channel := self.channels.get((WebChannel.name, WebChannel.account)), WebChannel):
+            self.lanes.notified(what)
+        elif isinstance(channel := self.runtime.setup.channels.get((WebChannel.name, WebChannel.account)), WebChannel):
             channel.live.wake()
 
     async def _amiss(self) -> Mapping[str, str]:
         if not self._started:
             return {"start": "not started"}
-        if self.lanes.draining:
+        if self.runtime.control.draining:
             return {"drain": "stopping"}
         if not await self._takes_writes():
             return {"database": "takes no writes"}
-        if not self.store.held():
+        if not self.runtime.store.held():
             return {"lease": "not renewed in time"}
         if (waited := self.sweep.oldest_seconds) > self.config.limits.unanswered_seconds:
             return {"unanswered": f"the oldest message has waited {waited:.0f} s"}
@@ -208,7 +198,7 @@ class Gateway:
             self._probed = now
             try:
                 async with asyncio.timeout(PROBE_SECONDS):
-                    await self.store.probe()
+                    await self.runtime.store.probe()
                 self._writes = True
             except (StoreUnavailable, TimeoutError):
                 self._writes = False
@@ -246,12 +236,12 @@ class Gateway:
             outcome = f"ignored: {receipt.reason}"
         else:
             outcome = "answered"
-        self.metrics.delivery(channel.name, outcome)
+        self.runtime.metrics.delivery(channel.name, outcome)
 
     async def _prune(self) -> None:
         while True:
             try:
-                await self.store.prune(self._now() - DEDUPE_SECONDS)
+                await self.runtime.store.prune(self.runtime.now() - DEDUPE_SECONDS)
             except StoreUnavailable as error:
                 log.error("prune_failed", exc_info=error)
             await asyncio.sleep(PRUNE_EVERY_SECONDS)

@@ -1,17 +1,18 @@
 """From a verified message to a row in the inbox: who may speak, which agent answers, which chat it belongs to."""
 
-from collections.abc import Callable
+from collections.abc import Sequence
 
 import structlog
 
 from channels.access import refusal
 from channels.channel import Arrived, Channel, Keeping
-from gateway.config.root import Config
-from gateway.inbound import COMMANDS, Inbound, inbound_json
+from channels.message import MessageContext
+from gateway.commands import command_of
+from gateway.inbound import Inbound, inbound_json
 from gateway.lanes import Lanes
-from gateway.queue import Queues
-from gateway.routing import aside, route, session_key
-from gateway.store.store import Delivery
+from gateway.routing import control_session, route, session_key
+from gateway.runtime import Runtime
+from gateway.store.store import Acceptance, Delivery
 
 log = structlog.get_logger()
 
@@ -19,11 +20,9 @@ log = structlog.get_logger()
 class Intake:
     """Decides and stores. Nothing here talks to a platform."""
 
-    def __init__(self, *, config: Config, queues: Queues, lanes: Lanes, now: Callable[[], float]) -> None:
-        self._config = config
-        self._queues = queues
+    def __init__(self, runtime: Runtime, lanes: Lanes) -> None:
+        self._runtime = runtime
         self._lanes = lanes
-        self._now = now
 
     async def take(self, channel: Channel, arrived: Arrived) -> str:
         """What became of the message: `accepted`, `duplicate`, `overflow`, or `ignored: …` with the access rule.
@@ -35,24 +34,33 @@ class Intake:
         if reason := refusal(channel.access, context):
             log.info("message_not_admitted", reason=reason, sender=context.sender.id, chat=context.chat.id, **facts)
             return f"ignored: {reason}"
-        agent = arrived.agent or route(self._config.bindings, self._config.agents, context)
+        config = self._runtime.setup.config
+        agent = arrived.agent or route(config.bindings, config.agents, context)
         if isinstance(channel, Keeping):
             context = await channel.keep(context, agent)
-        sid = session_key(agent, context)
-        command = COMMANDS.get(context.text.strip().lower())
-        scope = f"{context.channel}:{context.account}:"
-        acceptance = await self._lanes.accept(
-            Delivery(
-                sid=aside(sid) if command else sid,
-                aside=aside(sid),
-                dedupe=tuple(scope + key for key in arrived.dedupe),
-                body=inbound_json.dump_json(Inbound(agent=agent, context=context, command=command)).decode(),
-                at=self._now(),
-                interrupts=command is None and self._queues.of(agent, context).mode == "interrupt",
-            )
-        )
+        acceptance = await self.accept(context, agent, dedupe=arrived.dedupe)
         outcome = "overflow" if acceptance.overflow else "accepted"
         if acceptance.turn is None:
             outcome = "duplicate"
-        log.info("message_" + outcome, turn=acceptance.turn, session=sid, **facts)
+        log.info("message_" + outcome, turn=acceptance.turn, session=session_key(agent, context), **facts)
         return outcome
+
+    async def accept(self, context: MessageContext, agent: str, *, dedupe: Sequence[str]) -> Acceptance:
+        """Store a message for an agent, whoever wrote it. `dedupe` are names of the message within its channel account.
+
+        Raises StoreUnavailable."""
+        sid = session_key(agent, context)
+        command, arguments = command_of(context.text) or (None, "")
+        inbound = Inbound(agent=agent, context=context, command=command, arguments=arguments)
+        scope = f"{context.channel}:{context.account}:"
+        interrupts = command is None and self._runtime.setup.queues.of(agent, context).mode == "interrupt"
+        return await self._lanes.accept(
+            Delivery(
+                sid=control_session(sid) if command else sid,
+                aside=control_session(sid),
+                dedupe=tuple(scope + key for key in dedupe),
+                body=inbound_json.dump_json(inbound).decode(),
+                at=self._runtime.now(),
+                interrupts=interrupts,
+            )
+        )

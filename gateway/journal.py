@@ -1,35 +1,38 @@
 """`agents.loop.Journal` on the store: a step is durable, and then it is seen whether the turn may go on.
 
-Every write tells how the chat stands, so a stop, a drain and messages to steer by cost no query of their own.
+Every write returns the state of the session, so a stop, a drain and messages to steer by cost no query of their own.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
 
 from agents.messages import AssistantMessage, Message, ToolResultMessage, UserMessage, message_json
 from channels.queue import QueueMode
-from gateway.lanes import WAITING_MAX, Drained, Stopped
-from gateway.store.store import Entry, Kind, Lease, Standing, Store, Waiting
+from gateway.control import Drained, Stopped
+from gateway.runtime import Runtime
+from gateway.store.store import Entry, Kind, Lease, Standing, Waiting
+
+STEERED_MAX = 20
+"""Waiting messages that one step of a turn takes in."""
 
 
 class TurnJournal:
-    """The journal of one turn. `tell` turns a message that waits into what the model reads of it."""
+    """The journal of one turn. `user_message` makes of a waiting message what the model reads."""
 
     def __init__(
         self,
-        store: Store,
+        runtime: Runtime,
         lease: Lease,
         turn: int,
         *,
         mode: QueueMode,
-        draining: Callable[[], bool],
-        tell: Callable[[Waiting], Awaitable[UserMessage]],
+        user_message: Callable[[Waiting], Awaitable[UserMessage]],
     ) -> None:
-        self._store = store
+        self._store = runtime.store
+        self._control = runtime.control
         self._lease = lease
         self._turn = turn
         self._mode = mode
-        self._draining = draining
-        self._tell = tell
+        self._user_message = user_message
         self._pending = 0
 
     async def begin(self, message: Message, *, joined: Sequence[int]) -> None:
@@ -39,7 +42,7 @@ class TurnJournal:
     async def append(self, message: AssistantMessage | ToolResultMessage) -> None:
         """Raises Fenced, Stopped or Drained."""
         self._judge(await self._store.append(self._lease, [entry(self._turn, message)]))
-        if self._draining():
+        if self._control.draining:
             await self._store.append(self._lease, [Entry(turn=self._turn, kind="drained", content="{}")])
             raise Drained
 
@@ -47,11 +50,11 @@ class TurnJournal:
         """What people wrote meanwhile, journaled as part of this turn; nothing in the other queue modes."""
         if self._mode != "steer" or self._pending <= 1:
             return ()
-        work = (await self._store.look(self._lease, history_turns=1, waiting_max=WAITING_MAX)).work
+        work = (await self._store.look(self._lease, history_turns=1, waiting_max=STEERED_MAX)).work
         waiting = [message for message in work.waiting if message.turn != self._turn] if work else []
         if not waiting:
             return ()
-        messages = [await self._tell(message) for message in waiting]
+        messages = [await self._user_message(message) for message in waiting]
         entries = [entry(self._turn, message, kind="steered") for message in messages]
         self._judge(await self._store.append(self._lease, entries, [message.turn for message in waiting]))
         return messages

@@ -17,7 +17,7 @@ _KEYS = uuid5(NAMESPACE_URL, "clawgate:outbox")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Parcel:
+class OutboxPayload:
     """One part and the channel account that carries it."""
 
     channel: str
@@ -25,7 +25,7 @@ class Parcel:
     part: Outbound
 
 
-parcel_json: TypeAdapter[Parcel] = TypeAdapter(Parcel)
+payload_json: TypeAdapter[OutboxPayload] = TypeAdapter(OutboxPayload)
 
 
 def idempotency_key(*names: str) -> str:
@@ -49,8 +49,8 @@ def reply_parts(
         if number and quotes_once:
             target = replace(target, reply_to=None)
         part = Outbound(target=target, text=text, files=files if number == len(texts) - 1 else ())
-        parcel = Parcel(channel=context.channel, account=context.account, part=part)
+        payload = OutboxPayload(channel=context.channel, account=context.account, part=part)
         names = (context.channel, context.account, context.chat.id, context.message_id)
         key = idempotency_key(purpose, *names, str(number))
-        parts.append(NewPart(key=key, payload=parcel_json.dump_json(parcel).decode()))
+        parts.append(NewPart(key=key, payload=payload_json.dump_json(payload).decode()))
     return parts

@@ -1,86 +1,181 @@
-"""One part from the outbox to its end: attempt after attempt, until it is sent or given up.
+"""The outbox: each reply part is attempted until it is sent or given up, and what came of it is stored.
 
-What has happened outside is written down however long the database is away. Nothing is sent for a chat that may be
-somebody else's by now.
+The four delivery errors decide: rate-limited and unreachable are attempted again with the same key, later and later;
+refused and gone are not. A send's outcome is recorded even if the database is away for long. Nothing is sent for a
+session that another worker may own by now.
 """
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import structlog
 
-from gateway.delivery import Begin, Delivered, GivenUp, Postponed, Report
-from gateway.metrics import Metrics
-from gateway.store.store import Fenced, Lease, Part, Store, StoreUnavailable
+from channels.channel import Channel, DeliveryError, Gone, RateLimited, Refused, Unreachable
+from gateway.outbound import payload_json
+from gateway.runtime import Runtime
+from gateway.store.store import Fenced, Lease, Part, StoreUnavailable
 
-UNWRITTEN_SECONDS = 0.25
-UNWRITTEN_SECONDS_MAX = 30.0
+BACKOFF_SECONDS_MAX = 60.0
+UNRECORDED_SECONDS = 0.25
+UNRECORDED_SECONDS_MAX = 30.0
 
 T = TypeVar("T")
 log = structlog.get_logger()
 
 
-class Outbox:
-    """`send` makes one attempt; `pause` sleeps, or raises where the gateway stops."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Delivered:
+    message_id: str
 
-    def __init__(
-        self,
-        *,
-        store: Store,
-        send: Callable[[Part], Awaitable[Report]],
-        pause: Callable[[float], Awaitable[None]],
-        metrics: Metrics,
-        now: Callable[[], float],
-    ) -> None:
-        self._store = store
-        self._send = send
-        self._pause = pause
-        self._metrics = metrics
-        self._now = now
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GivenUp:
+    reason: str
+    ambiguous: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Postponed:
+    """`ambiguous`: the attempt may have arrived all the same."""
+
+    seconds: float
+    ambiguous: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Begin:
+    """Nothing was sent yet: where the platform does not recognise a repetition, the start of an attempt is recorded first,
+    so that a process that dies in the middle leaves the part in doubt, and one that died before leaves none."""
+
+
+Report: TypeAlias = Delivered | GivenUp | Postponed | Begin
+
+
+class Outbox:
+    """`attempt` makes one attempt at one part; by default through the part's channel."""
+
+    def __init__(self, runtime: Runtime, *, attempt: Callable[[Part], Awaitable[Report]] | None = None) -> None:
+        self._runtime = runtime
+        self._store = runtime.store
+        self._attempt = attempt or Attempts(runtime).make
 
     async def deliver(self, lease: Lease, part: Part) -> bool:
-        """True where that was the chat's last work and it has been given back. Its later parts wait behind this one."""
+        """True where that was the session's last work and it was released. Its later parts wait behind this one."""
+        now = self._runtime.now
         while True:
-            if (wait := part.next_at - self._now()) > 0:
-                await self._pause(wait)
+            if (wait := part.next_at - now()) > 0:
+                await self._runtime.control.pause(wait)
             if not self._store.held():
-                raise StoreUnavailable("whose chat it is cannot be told just now: nothing is sent")
-            match await self._attempt(lease, part):
+                raise StoreUnavailable("the lease cannot be verified now: nothing is sent")
+            match await self._attempted(lease, part):
                 case Begin():
-                    mark = -self._now()
+                    mark = -now()
                     await self._store.begin(lease, part, mark)
                     part = replace(part, next_at=mark, begun=True)
                 case Delivered(message_id=message_id):
-                    return await self._written(partial(self._store.sent, lease, part, message_id))
+                    return await _recorded(partial(self._store.sent, lease, part, message_id))
                 case GivenUp(reason=reason):
-                    self._metrics.dead("part")
-                    return await self._written(partial(self._store.failed, lease, part, reason))
+                    self._runtime.metrics.dead("part")
+                    return await _recorded(partial(self._store.failed, lease, part, reason))
                 case Postponed(seconds=seconds, ambiguous=ambiguous):
-                    due = self._now() + seconds
+                    due = now() + seconds
                     await self._store.postpone(lease, part, due, ambiguous=ambiguous)
                     counted = part.ambiguous + ambiguous
                     part = replace(part, attempts=part.attempts + 1, ambiguous=counted, next_at=due, begun=False)
 
-    async def _attempt(self, lease: Lease, part: Part) -> Report:
-        """A send that is cut off by our own end may have arrived, and whoever takes the chat over must know."""
+    async def _attempted(self, lease: Lease, part: Part) -> Report:
+        """A send that our own end cuts off may have arrived, and whoever takes the session over must know."""
         try:
-            return await self._send(part)
+            return await self._attempt(part)
         except asyncio.CancelledError:
             with suppress(Fenced, StoreUnavailable):
-                await self._store.postpone(lease, part, min(part.next_at, self._now()), ambiguous=True)
+                await self._store.postpone(lease, part, min(part.next_at, self._runtime.now()), ambiguous=True)
             raise
 
-    async def _written(self, write: Callable[[], Awaitable[T]]) -> T:
-        """Else it would happen again."""
-        failures = 0
-        while True:
+
+class Attempts:
+    """Single attempts through the configured channel accounts. A part older than `limits.deliverySeconds` gets no other."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    async def make(self, part: Part) -> Report:
+        """Never raises for the platform's trouble."""
+        payload = payload_json.validate_json(part.payload)
+        channel = self._runtime.setup.channels.get((payload.channel, payload.account))
+        facts: dict[str, object] = {"channel": payload.channel, "account": payload.account}
+        facts |= {"turn": part.turn, "part": part.part}
+        report = self._beforehand(channel, part, facts)
+        if report is None and channel is not None:
             try:
-                return await write()
-            except StoreUnavailable as error:
-                failures += 1
-                log.error("outcome_unwritten", failures=failures, error=repr(error))
-                await asyncio.sleep(min(UNWRITTEN_SECONDS * 2.0 ** min(failures, 10), UNWRITTEN_SECONDS_MAX))
+                report = Delivered(message_id=await channel.send(payload.part, part.key))
+            except DeliveryError as error:
+                report = self._after(error, part, channel)
+                facts |= {"error": type(error).__name__, "code": error.code, "attempt": part.attempts + 1}
+        if report is None:
+            report = GivenUp(reason="the channel account is no longer configured")
+        self._log(report, payload.channel, facts)
+        return report
+
+    def _beforehand(self, channel: Channel | None, part: Part, facts: dict[str, object]) -> Report | None:
+        """What to do before an attempt, or instead of one: a process may have died in the middle of it."""
+        if channel is None:
+            return None
+        recognised = channel.capabilities.repeat_seconds > 0
+        in_doubt = part.ambiguous > 0 if recognised else part.next_at < 0 and not part.begun
+        if in_doubt and (not recognised or not part.attempts):
+            self._runtime.metrics.ambiguous(channel.name)
+        if in_doubt and not self._may_repeat(channel, part):
+            return GivenUp(reason="it may have arrived, and the platform would not recognise a repetition")
+        if in_doubt:
+            log.warning("part_repeated", **facts)
+        return None if recognised or part.begun else Begin()
+
+    def _after(self, error: DeliveryError, part: Part, channel: Channel) -> Report:
+        if isinstance(error, Refused | Gone):
+            return GivenUp(reason=str(error))
+        ambiguous = isinstance(error, Unreachable) and error.maybe_arrived
+        give_up_seconds = self._runtime.setup.limits.delivery_seconds
+        if self._runtime.now() - part.created >= give_up_seconds:
+            return GivenUp(reason=f"not delivered within {give_up_seconds:.0f} s: {error}", ambiguous=ambiguous)
+        if ambiguous and not self._may_repeat(channel, part):
+            return GivenUp(reason=f"it may have arrived: {error}", ambiguous=True)
+        if isinstance(error, RateLimited) and error.retry_after_seconds is not None:
+            return Postponed(seconds=error.retry_after_seconds)
+        backoff = min(2.0 ** min(part.attempts, 10), BACKOFF_SECONDS_MAX)
+        return Postponed(seconds=backoff * (0.75 + random.random() / 2), ambiguous=ambiguous)
+
+    def _may_repeat(self, channel: Channel, part: Part) -> bool:
+        age = self._runtime.now() - part.created
+        return channel.resend_ambiguous or age < channel.capabilities.repeat_seconds
+
+    def _log(self, report: Report, channel: str, facts: dict[str, object]) -> None:
+        match report:
+            case Begin():
+                return
+            case Delivered(message_id=message_id):
+                log.info("part_sent", message_id=message_id, **facts)
+            case Postponed(seconds=seconds, ambiguous=ambiguous):
+                log.warning("part_postponed", seconds=round(seconds, 1), may_have_arrived=ambiguous, **facts)
+            case GivenUp(reason=reason):
+                log.error("part_given_up", reason=reason, **facts)
+        self._runtime.metrics.part(channel, type(report).__name__.lower())
+        if not isinstance(report, Delivered) and report.ambiguous:
+            self._runtime.metrics.ambiguous(channel)
+
+
+async def _recorded(write: Callable[[], Awaitable[T]]) -> T:
+    """Retries until the outcome is stored; otherwise the part would be sent twice."""
+    failures = 0
+    while True:
+        try:
+            return await write()
+        except StoreUnavailable as error:
+            failures += 1
+            log.error("outcome_unrecorded", failures=failures, error=repr(error))
+            await asyncio.sleep(min(UNRECORDED_SECONDS * 2.0 ** min(failures, 10), UNRECORDED_SECONDS_MAX))

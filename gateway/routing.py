@@ -52,17 +52,19 @@ def chat_session(agent: str, *place: str) -> str:
     return ":".join(part.replace("%", "%25").replace(":", "%3A") for part in parts)
 
 
-_ASIDE = "aside:"
+_CONTROL = "aside:"
+"""As the rows of earlier versions have it."""
 
 
-def aside(session: str) -> str:
+def control_session(session: str) -> str:
     """The session beside a conversation: commands and notes, which never wait behind a turn."""
-    return _ASIDE + session
+    return _CONTROL + session
 
 
-def is_aside(session: str) -> bool:
-    return session.startswith(_ASIDE)
+def is_control(session: str) -> bool:
+    return session.startswith(_CONTROL)
 
 
-def main_session(aside_session: str) -> str:
-    return aside_session.removeprefix(_ASIDE)
+def conversation(session: str) -> str:
+    """The conversation that a control session belongs to."""
+    return session.removeprefix(_CONTROL)

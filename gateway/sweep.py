@@ -6,14 +6,14 @@ than one round of this for somebody to look at it.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 
 import structlog
 
 from gateway.lanes import Lanes
-from gateway.metrics import Metrics
-from gateway.store.store import Lease, Store, StoreUnavailable
+from gateway.runtime import Runtime
+from gateway.store.store import Lease, StoreUnavailable
 
 SHARED_SECONDS = 1.0
 ALONE_SECONDS = 5.0
@@ -25,24 +25,23 @@ log = structlog.get_logger()
 class Sweep:
     """Runs until it is cancelled. `oldest_seconds` is the age of the oldest message that nobody has answered."""
 
-    def __init__(self, *, store: Store, lanes: Lanes, metrics: Metrics, now: Callable[[], float]) -> None:
-        self._store = store
+    def __init__(self, runtime: Runtime, lanes: Lanes) -> None:
+        self._runtime = runtime
+        self._store = runtime.store
         self._lanes = lanes
-        self._metrics = metrics
-        self._now = now
         self._suspects: set[Lease] = set()
         self.oldest_seconds = 0.0
 
     async def once(self) -> int:
         """Claim as many chats as there is room for; how many that were. Raises StoreUnavailable."""
         self._lanes.wanted.clear()
-        if self._lanes.draining or self._lanes.room <= 0 or not self._store.held():
+        if self._runtime.control.draining or self._lanes.free_slots <= 0 or not self._store.held():
             return 0
-        leases = await self._store.claim(self._lanes.room)
+        leases = await self._store.claim(self._lanes.free_slots)
         for lease in leases:
             self._lanes.open(lease)
         if leases:
-            self._metrics.taken_over(len(leases))
+            self._runtime.metrics.taken_over(len(leases))
             log.info("chats_taken_over", count=len(leases))
         return len(leases)
 
@@ -70,8 +69,8 @@ class Sweep:
         self._reopen(sorted(forgotten & self._suspects, key=lambda lease: lease.sid))
         self._suspects = forgotten
         oldest = await self._store.oldest()
-        self.oldest_seconds = max(0.0, self._now() - oldest) if oldest is not None else 0.0
-        self._metrics.oldest(self.oldest_seconds)
+        self.oldest_seconds = max(0.0, self._runtime.now() - oldest) if oldest is not None else 0.0
+        self._runtime.metrics.oldest(self.oldest_seconds)
 
     def _reopen(self, leases: Sequence[Lease]) -> None:
         for lease in leases:

@@ -4,8 +4,8 @@ Every step is journaled before the next one; what a crash leaves behind is enoug
 is finished with a reply, a recorded silence, or a sentence that says what went wrong: never with nothing.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -16,188 +16,164 @@ from agents.runner import AgentRunner
 from agents.turn import Surface, Turn
 from channels.channel import Channel, Live, Progress
 from gateway.attachments import Attachments
+from gateway.commands import COMMANDS, CommandContext
+from gateway.control import Drained, Stopped
 from gateway.ending import Ending, ending_of
-from gateway.inbound import Inbound, inbound_json
+from gateway.inbound import Inbound, inbound_of
 from gateway.journal import TurnJournal, entry
-from gateway.lanes import Drained, Stopped
-from gateway.metrics import Metrics
 from gateway.outbound import reply_parts
-from gateway.queue import Queue, Queues
-from gateway.routing import is_aside, main_session
-from gateway.store.store import Entry, Fenced, Lease, Part, Store, StoreUnavailable, Waiting, Work
+from gateway.queue import Queue
+from gateway.routing import conversation, is_control
+from gateway.runtime import Runtime, Setup
+from gateway.store.store import Entry, Fenced, Lease, Part, StoreUnavailable, Waiting, Work
 from gateway.transcript import turns_of
 from gateway.watch import Watch
 
 ATTEMPTS_MAX = 3
 """A message whose turn has brought its process down this often is closed with an apology."""
 
-MORE = '"more":true'
-"""What the body of a message says that is a part of something; what people write has its quotes escaped."""
-
 log = structlog.get_logger()
 
 
-class TurnService:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Batch:
+    """The messages that one turn answers, oldest first: its setup, its lease, and its number, which is the last one's."""
+
+    setup: Setup
+    lease: Lease
+    work: Work
+    messages: Sequence[Waiting]
+
+    @property
+    def turn(self) -> int:
+        return self.messages[-1].turn
+
+    @property
+    def inbound(self) -> Inbound:
+        return inbound_of(self.messages[-1].body)
+
+    @property
+    def queue(self) -> Queue:
+        return self.setup.queues.of(self.inbound.agent, self.inbound.context)
+
+
+class Turns:
     """Runs the messages of every lane."""
 
-    def __init__(
-        self,
-        *,
-        store: Store,
-        runners: Mapping[str, AgentRunner],
-        channels: Mapping[tuple[str, str], Channel],
-        queues: Queues,
-        attachments: Attachments,
-        reply_parts_max: int,
-        pending_max: int,
-        draining: Callable[[], bool],
-        stop: Callable[[str, int], Awaitable[int]],
-        emit: Emit,
-        metrics: Metrics,
-        now: Callable[[], float],
-    ) -> None:
-        self._store = store
-        self._runners = runners
-        self._channels = channels
-        self._queues = queues
-        self._attachments = attachments
-        self._reply_parts_max = reply_parts_max
-        self._pending_max = pending_max
-        self._draining = draining
-        self._stop = stop
-        self._emit = emit
-        self._metrics = metrics
-        self._now = now
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._store = runtime.store
+        self._attachments = Attachments(runtime)
 
-    def wait_seconds(self, work: Work, *, came_during: bool) -> float:
+    def wait_seconds(self, work: Work, *, during_turn: bool) -> float:
         """What is collected during a turn waits until the chat has been quiet for a moment, and a part of something
         for the rest of it; a turn that has begun waits for nothing."""
-        if work.so_far or not (came_during or MORE in work.waiting[-1].body):
+        last = inbound_of(work.waiting[-1].body)
+        if work.so_far or not (during_turn or last.context.more):
             return 0.0
-        last = inbound_json.validate_json(work.waiting[-1].body)
-        queue, now = self._queues.of(last.agent, last.context), self._now()
+        queue, now = self._runtime.setup.queues.of(last.agent, last.context), self._runtime.now()
         hold = queue.hold(last.context, work.waiting, now)
-        return max(hold, queue.debounce(work.waiting, now)) if came_during else hold
+        return max(hold, queue.debounce(work.waiting, now)) if during_turn else hold
 
     async def run(self, lease: Lease, work: Work) -> Sequence[Part]:
         """Finish the work's first turn. Raises Fenced, Drained, Stopped or StoreUnavailable where it is not this run
         that does."""
-        inbound = inbound_json.validate_json(work.waiting[0].body)
-        queue = self._queues.of(inbound.agent, inbound.context)
         if stopped := _stopped(work):
             return await self._end_all(lease, stopped, Ending(outcome="stopped", text=None))
-        batch = work.waiting[:1] if is_aside(lease.sid) else self._batch(queue, work)
-        message = batch[-1]
-        inbound = inbound_json.validate_json(message.body)
+        batch = _batch(self._runtime.setup, lease, work)
+        inbound = batch.inbound
         with (
-            structlog.contextvars.bound_contextvars(turn=message.turn, session=lease.sid, agent=inbound.agent),
-            self._watch(lease, inbound) as watch,
+            structlog.contextvars.bound_contextvars(turn=batch.turn, session=lease.sid, agent=inbound.agent),
+            self._watch(batch) as watch,
         ):
-            began = self._now()
-            log.info("turn_started", attempt=message.attempts + 1, resumed=bool(work.so_far), messages=len(batch))
+            began = self._runtime.now()
+            attempt = batch.messages[-1].attempts + 1
+            log.info("turn_started", attempt=attempt, resumed=bool(work.so_far), messages=len(batch.messages))
             try:
-                ending = await self._ending(lease, work, batch, inbound, queue, watch.tell)
+                ending = await self._ending(batch, watch.tell)
             except (Fenced, Drained, Stopped, StoreUnavailable):
                 raise
             except Exception as error:  # the worker's edge: our own fault becomes a sentence to the user
                 log.error("turn_failed", exc_info=error)
                 text = sentences.internal_error(inbound.context.text)
                 ending = Ending(outcome="failed", reason="internal", text=text, dead=True)
-            parts = await self._finish(lease, message.turn, inbound, ending, began)
+            parts = await self._finish(lease, batch.turn, inbound, ending, began)
             watch.outcome = ending.outcome
             return parts
 
-    def _watch(self, lease: Lease, inbound: Inbound) -> Watch:
-        """Who is shown the turn while it runs: people, where the channel can."""
-        channel = (
-            None if is_aside(lease.sid) else self._channels.get((inbound.context.channel, inbound.context.account))
-        )
-        return Watch(channel if isinstance(channel, Live) else None, inbound.context, self._emit)
-
-    def _batch(self, queue: Queue, work: Work) -> Sequence[Waiting]:
-        """The messages of the next turn; the parts of one thing stay together in every mode."""
-        batch = queue.batch(work.waiting, begun=bool(work.so_far))
-        while len(batch) < len(work.waiting) and not work.so_far and _has_more(batch[-1]):
-            batch = work.waiting[: len(batch) + 1]
-        return batch
+    def _watch(self, batch: _Batch) -> Watch:
+        """Shows the turn while it runs to the people in its chat, where the channel can."""
+        context = batch.inbound.context
+        channel = batch.setup.channels.get((context.channel, context.account))
+        live = channel if isinstance(channel, Live) and not is_control(batch.lease.sid) else None
+        return Watch(live, context, self._runtime.emit)
 
     async def end_stopped(self, lease: Lease, work: Work) -> Sequence[Part]:
-        """What was begun ends here, silently: whoever stopped it has been told. What was not begun is looked at anew."""
+        """End what was begun, silently: the stop's own reply says so. What was not begun is loaded anew."""
         if not (begun := await self._begun(lease)):
             return []
         parts = await self._end_all(lease, [begun], Ending(outcome="stopped", text=None))
-        context = inbound_json.validate_json(begun.body).context
-        channel = self._channels.get((context.channel, context.account))
+        context = inbound_of(begun.body).context
+        channel = self._runtime.setup.channels.get((context.channel, context.account))
         if isinstance(channel, Live):
             channel.show(Progress(context=context, outcome="stopped"))
         return parts
 
     async def end_stuck(self, lease: Lease, work: Work) -> Sequence[Part]:
         message = await self._begun(lease) or work.waiting[0]
-        inbound = inbound_json.validate_json(message.body)
+        inbound = inbound_of(message.body)
         text = sentences.internal_error(inbound.context.text)
         ending = Ending(outcome="failed", reason="stuck", text=text, dead=True)
-        return await self._finish(lease, message.turn, inbound, ending, self._now())
+        return await self._finish(lease, message.turn, inbound, ending, self._runtime.now())
 
     async def _begun(self, lease: Lease) -> Waiting | None:
         """The message whose turn has begun, as the journal has it."""
         work = (await self._store.look(lease, history_turns=1, waiting_max=1)).work
         return work.waiting[0] if work is not None and work.so_far else None
 
-    async def _ending(
-        self, lease: Lease, work: Work, batch: Sequence[Waiting], inbound: Inbound, queue: Queue, emit: Emit
-    ) -> Ending:
-        context, message = inbound.context, batch[-1]
-        if is_aside(lease.sid):
-            return await self._aside(lease, message, inbound)
-        if max(waiting.attempts for waiting in batch) >= ATTEMPTS_MAX:
+    async def _ending(self, batch: _Batch, emit: Emit) -> Ending:
+        inbound = batch.inbound
+        context = inbound.context
+        if is_control(batch.lease.sid):
+            return await self._control(batch)
+        if max(waiting.attempts for waiting in batch.messages) >= ATTEMPTS_MAX:
             return Ending(outcome="failed", reason="attempts", text=sentences.gave_up(context.text), dead=True)
-        runner = self._runners.get(inbound.agent)
-        channel = self._channels.get((context.channel, context.account))
+        runner = batch.setup.runners.get(inbound.agent)
+        channel = batch.setup.channels.get((context.channel, context.account))
         if runner is None or channel is None:
             return Ending(outcome="failed", reason="not configured", text=sentences.unknown_agent(context.text))
-        late = queue.lateness(context, message.at, self._now())
+        queue = batch.queue
+        late = queue.lateness(context, batch.messages[-1].at, self._runtime.now())
         if late is not None and queue.stale == "drop":
             return Ending(outcome="stale", reason=f"{late:.0f} s late", text=None)
-        ending = await self._answer(lease, work, batch, inbound, channel, runner, queue, emit)
+        ending = await self._answer(batch, channel, runner, emit)
         if late is not None and queue.stale == "label" and ending.text is not None:
             return replace(ending, text=f"{sentences.late(late, context.text)}\n\n{ending.text}")
         return ending
 
-    async def _answer(
-        self,
-        lease: Lease,
-        work: Work,
-        batch: Sequence[Waiting],
-        inbound: Inbound,
-        channel: Channel,
-        runner: AgentRunner,
-        queue: Queue,
-        emit: Emit,
-    ) -> Ending:
-        turn_number, context = batch[-1].turn, inbound.context
+    async def _answer(self, batch: _Batch, channel: Channel, runner: AgentRunner, emit: Emit) -> Ending:
+        context = batch.inbound.context
         journal = TurnJournal(
-            self._store,
-            lease,
-            turn_number,
-            mode=queue.mode,
-            draining=self._draining,
-            tell=self._teller(runner, channel),
+            self._runtime,
+            batch.lease,
+            batch.turn,
+            mode=batch.queue.mode,
+            user_message=self._steering(runner, channel),
         )
-        told = [message_json.validate_json(row.content) for row in work.so_far if row.kind != "drained"]
-        if not told:
-            earlier = [inbound_json.validate_json(message.body).context for message in batch[:-1]]
-            contexts = [await channel.enrich(said) for said in (*earlier, context)]
+        work = batch.work
+        journaled = [message_json.validate_json(row.content) for row in work.so_far if row.kind != "drained"]
+        if not journaled:
+            contexts = [await channel.enrich(inbound_of(message.body).context) for message in batch.messages]
             context = contexts[-1]
-            came = [await self._attachments.receive(runner, channel, said) for said in contexts]
-            told = [runner.user_message(*contexts, received=came)]
-            await journal.begin(told[0], joined=[message.turn for message in batch[:-1]])
-        user, *journaled = told
+            received = [await self._attachments.receive(runner, channel, it) for it in contexts]
+            journaled = [runner.user_message(*contexts, received=received)]
+            await journal.begin(journaled[0], joined=[message.turn for message in batch.messages[:-1]])
+        user, *so_far = journaled
         if not isinstance(user, UserMessage):
             raise TypeError("a transcript's turn begins with its user message")
         turn = Turn(
             context=context,
-            session=lease.sid,
+            session=batch.lease.sid,
             surface=Surface(
                 channel=channel.name,
                 capabilities=channel.capabilities.names,
@@ -205,58 +181,60 @@ class TurnService:
             ),
             history=turns_of(work.history),
             user=user,
-            so_far=journaled,
+            so_far=so_far,
             interrupted=bool(work.so_far) and work.so_far[-1].kind != "drained",
         )
-        answer = await runner.run(turn, journal=journal, emit=emit)
-        ending = ending_of(answer.outcome, context.text)
+        outcome, spent = await runner.run(turn, journal=journal, emit=emit)
+        ending = ending_of(outcome, context.text)
         if ending.media and ending.text is not None:
             files, note = await self._attachments.send(runner, channel, ending.media, context.text)
             ending = replace(ending, text=f"{ending.text}\n\n{note}".strip() if note else ending.text, files=files)
-        return replace(ending, spent=answer.spent)
+        return replace(ending, spent=spent)
 
-    def _teller(self, runner: AgentRunner, channel: Channel) -> Callable[[Waiting], Awaitable[UserMessage]]:
-        async def tell(message: Waiting) -> UserMessage:
-            context = await channel.enrich(inbound_json.validate_json(message.body).context)
+    def _steering(self, runner: AgentRunner, channel: Channel) -> Callable[[Waiting], Awaitable[UserMessage]]:
+        async def user_message(message: Waiting) -> UserMessage:
+            context = await channel.enrich(inbound_of(message.body).context)
             return runner.user_message(context, received=[await self._attachments.receive(runner, channel, context)])
 
-        return tell
+        return user_message
 
-    async def _aside(self, lease: Lease, message: Waiting, inbound: Inbound) -> Ending:
-        """What is said beside the conversation: the answer to a command, and the note that there is too much to do."""
+    async def _control(self, batch: _Batch) -> Ending:
+        """The answer to a command, or the note that too many messages wait."""
+        inbound = batch.inbound
         text = inbound.context.text
         if inbound.command is None:
-            return Ending(outcome="too-many", text=sentences.too_many(text, self._pending_max))
-        concerned = await self._stop(main_session(lease.sid), message.turn)
-        return Ending(outcome=inbound.command, text=sentences.stopped(concerned, text))
+            return Ending(outcome="too-many", text=sentences.too_many(text, batch.setup.limits.pending_per_session))
+        context = CommandContext(
+            runtime=self._runtime,
+            session=conversation(batch.lease.sid),
+            turn=batch.turn,
+            message=inbound.context,
+        )
+        return Ending(outcome=inbound.command, text=await COMMANDS[inbound.command].run(context, inbound.arguments))
 
     async def _end_all(self, lease: Lease, messages: Sequence[Waiting], ending: Ending) -> Sequence[Part]:
         for message in messages:
-            inbound = inbound_json.validate_json(message.body)
-            await self._finish(lease, message.turn, inbound, ending, self._now())
+            await self._finish(lease, message.turn, inbound_of(message.body), ending, self._runtime.now())
         return []
 
     async def _finish(self, lease: Lease, turn: int, inbound: Inbound, ending: Ending, began: float) -> Sequence[Part]:
-        texts: list[str] = []
-        channel = self._channels.get((inbound.context.channel, inbound.context.account))
-        if ending.text is not None and channel is not None:
-            texts = channel.split(ending.text)
-        if len(texts) > self._reply_parts_max:
-            texts = [*texts[: self._reply_parts_max - 1], sentences.cut_short(inbound.context.text)]
+        context, metrics = inbound.context, self._runtime.metrics
+        channel = self._runtime.setup.channels.get((context.channel, context.account))
+        texts = self._texts(channel, ending.text, context.text)
         final = Entry(turn=turn, kind="final", content=ending.record(len(texts)))
         entries = [entry(turn, ending.message), final] if ending.message else [final]
-        purpose = "aside" if is_aside(lease.sid) else "reply"
+        purpose = "aside" if is_control(lease.sid) else "reply"
         if inbound.replays:
             purpose = f"{purpose} {inbound.replays}"
         once = channel is not None and channel.capabilities.quotes_once
-        parts = reply_parts(inbound.context, texts, files=ending.files, purpose=purpose, quotes_once=once)
-        queued = await self._store.finish(lease, entries, parts, at=self._now(), dead=ending.dead)
-        seconds = self._now() - began
-        self._metrics.turn(inbound.agent, ending.outcome, seconds)
+        parts = reply_parts(context, texts, files=ending.files, purpose=purpose, quotes_once=once)
+        queued = await self._store.finish(lease, entries, parts, at=self._runtime.now(), dead=ending.dead)
+        seconds = self._runtime.now() - began
+        metrics.turn(inbound.agent, ending.outcome, seconds)
         for spent in ending.spent:
-            self._metrics.spent(spent.model, spent.usage, spent.cost)
+            metrics.spent(spent.model, spent.usage, spent.cost)
         if ending.dead:
-            self._metrics.dead("message")
+            metrics.dead("message")
         log.info(
             "turn_finished",
             turn=turn,
@@ -267,9 +245,23 @@ class TurnService:
         )
         return queued
 
+    def _texts(self, channel: Channel | None, text: str | None, request: str) -> list[str]:
+        """The reply in parts that its channel can carry; of too many the first ones and a note."""
+        if text is None or channel is None:
+            return []
+        texts, parts_max = channel.split(text), self._runtime.setup.limits.reply_parts
+        return texts if len(texts) <= parts_max else [*texts[: parts_max - 1], sentences.cut_short(request)]
 
-def _has_more(message: Waiting) -> bool:
-    return MORE in message.body and inbound_json.validate_json(message.body).context.more
+
+def _batch(setup: Setup, lease: Lease, work: Work) -> _Batch:
+    """The messages of the next turn; the parts of one thing stay together in every queue mode."""
+    if is_control(lease.sid):
+        return _Batch(setup=setup, lease=lease, work=work, messages=work.waiting[:1])
+    first = inbound_of(work.waiting[0].body)
+    messages = setup.queues.of(first.agent, first.context).batch(work.waiting, begun=bool(work.so_far))
+    while len(messages) < len(work.waiting) and not work.so_far and inbound_of(messages[-1].body).context.more:
+        messages = work.waiting[: len(messages) + 1]
+    return _Batch(setup=setup, lease=lease, work=work, messages=messages)
 
 
 def _stopped(work: Work) -> Sequence[Waiting]:

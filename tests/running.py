@@ -79,7 +79,7 @@ class Running:
 
     async def idle(self) -> None:
         """Wait until no lane has anything left to do."""
-        await self.until(lambda: not self.gateway.lanes._tasks)
+        await self.until(lambda: not self.gateway.runtime.control.lanes)
 
     async def until(self, condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(REPLY_SECONDS):

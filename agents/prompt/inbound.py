@@ -42,12 +42,12 @@ def body(context: MessageContext, message_chars: int, note: str = "") -> str:
     the gateway's own `note` on what came with it."""
     text = context.text[:message_chars]
     name = speaker(capped(_name(context.sender), NAME_CHARS_MAX)) or speaker(context.sender.id) or "unknown"
-    said = harmless(f"{name}: {harmless(text) if text.strip() else _wordless(context.attachments)}")
+    shown = harmless(f"{name}: {harmless(text) if text.strip() else _wordless(context.attachments)}")
     if len(context.text) > message_chars:
-        said += f"\n(The gateway cut this message here: {len(context.text) - message_chars:,} more characters.)"
+        shown += f"\n(The gateway cut this message here: {len(context.text) - message_chars:,} more characters.)"
     if note:
-        said += f"\n{note}"
-    return f"[message_id: {_tag(context.message_id)}]\n{said}"
+        shown += f"\n{note}"
+    return f"[message_id: {_tag(context.message_id)}]\n{shown}"
 
 
 def timestamp(moment: datetime) -> str:

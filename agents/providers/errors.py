@@ -70,11 +70,11 @@ def kind_of_status(status: int) -> ErrorKind:
 def failure(kind: ErrorKind, summary: str, headers: Mapping[str, str], now: float) -> ModelError:
     """The error of one refusal. `headers` have a say in whether and when to try again (`x-should-retry` overrides the
     kind); `now` is wall time in seconds, for a Retry-After that names a date."""
-    told = headers.get("x-should-retry", "").lower()
+    should_retry = headers.get("x-should-retry", "").lower()
     return ModelError(
         kind=kind,
         summary=summary,
-        retryable=told == "true" or (told != "false" and kind in RETRYABLE),
+        retryable=should_retry == "true" or (should_retry != "false" and kind in RETRYABLE),
         retry_after_seconds=retry_after(headers, now),
     )
 

@@ -81,19 +81,19 @@ def _table() -> tuple[tuple[str, ModelFacts], ...]:
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     written: dict[str, dict[str, Any]] = yaml.load(_TABLE.read_bytes(), Loader=loader)
-    return tuple((name, _facts(told)) for names, told in written.items() for name in names.split("|"))
+    return tuple((name, _facts(record)) for names, record in written.items() for name in names.split("|"))
 
 
-def _facts(told: dict[str, Any]) -> ModelFacts:
+def _facts(record: dict[str, Any]) -> ModelFacts:
     # YAML 1.1 reads `off` as false.
-    levels: tuple[Level, ...] = tuple("off" if level is False else level for level in told.get("thinking", ()))
+    levels: tuple[Level, ...] = tuple("off" if level is False else level for level in record.get("thinking", ()))
     return ModelFacts(
-        window=told["window"],
-        max_output=told["maxOutput"],
-        vision=told.get("vision", False),
+        window=record["window"],
+        max_output=record["maxOutput"],
+        vision=record.get("vision", False),
         thinking=levels,
-        thinking_style=told.get("thinkingStyle"),
-        forced_tool=told.get("forcedTool", True),
-        prefill=told.get("prefill", False),
-        tools=told.get("tools", True),
+        thinking_style=record.get("thinkingStyle"),
+        forced_tool=record.get("forcedTool", True),
+        prefill=record.get("prefill", False),
+        tools=record.get("tools", True),
     )

@@ -90,12 +90,12 @@ def _post(content: Mapping[str, Any], names: Names) -> Content:
         paragraphs.append(f"**{title}**")
     rows = content.get("content")
     for row in rows if isinstance(rows, list) else ():
-        said = []
+        texts = []
         for node in row if isinstance(row, list) else ():
             if isinstance(node, dict):
-                said.append(_node(node, names))
+                texts.append(_node(node, names))
                 attachments += _node_attachments(node)
-        paragraphs.append("".join(said))
+        paragraphs.append("".join(texts))
     return Content(text=resolve("\n".join(paragraphs), names), attachments=tuple(attachments))
 
 

@@ -77,8 +77,8 @@ def _message(
         return Ignored(kind=MESSAGE, reason="own message")
     names, mentioned = _mentions(message.get("mentions"), bot)
     kind = message.get("message_type")
-    said = content.read(kind if isinstance(kind, str) else "", message.get("content"), names)
-    if said is None:
+    parsed = content.read(kind if isinstance(kind, str) else "", message.get("content"), names)
+    if parsed is None:
         return Ignored(kind=MESSAGE, reason="empty")
     thread, parent = _optional_id(message, "thread_id"), _optional_id(message, "parent_id")
     context = MessageContext(
@@ -87,8 +87,8 @@ def _message(
         chat=Chat(id=chat_id, kind="direct" if direct else "group", thread=thread),
         message_id=message_id,
         sender=Sender(id=sender_id, is_bot=sender.get("sender_type", "user") != "user"),
-        text=said.text,
-        attachments=files.of_message(message_id, said.attachments),
+        text=parsed.text,
+        attachments=files.of_message(message_id, parsed.attachments),
         sent_at=_moment(message.get("create_time")) or _moment(header.get("create_time")) or now,
         mentioned=mentioned,
         reply_to=Quote(message_id=parent) if parent else None,

@@ -79,9 +79,9 @@ class People:
             for mention in item.get("mentions") or ()
             if isinstance(mention, dict)
         }
-        said = content.read(str(item.get("msg_type", "")), raw, names)
+        parsed = content.read(str(item.get("msg_type", "")), raw, names)
         by = sender.get("id") if isinstance(sender, dict) and isinstance(sender.get("id"), str) else None
-        return Quote(message_id=quote_.message_id, text=said.text if said else None, sender=by)
+        return Quote(message_id=quote_.message_id, text=parsed.text if parsed else None, sender=by)
 
     async def _name(self, open_id: str) -> str | None:
         path = f"/open-apis/contact/v3/users/{quote(open_id, safe='')}"

@@ -1,4 +1,4 @@
-"""From a message to what a person said: text as plain Markdown, and whether it was said to the bot. Pure.
+"""From a message to what a person words: text as plain Markdown, and whether it was words to the bot. Pure.
 
 Telegram marks up text by entities, whose offsets count UTF-16 units. They alone tell a mention from a word that looks
 like one. The bot's own mention goes, and so does its name behind a command; links keep their address and code its fence.
@@ -18,7 +18,7 @@ MORE_UNITS_MIN = 4_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Me:
-    """The bot: `username` is None until Telegram has said it. `commands` are those of its menu."""
+    """The bot: `username` is None until Telegram has words it. `commands` are those of its menu."""
 
     id: int
     username: str | None = None
@@ -40,7 +40,7 @@ class _Entity:
     kind: str
     start: int
     end: int
-    said: str
+    text: str
     wire: Mapping[str, Any]
 
 
@@ -49,16 +49,16 @@ def read(message: Mapping[str, Any], me: Me) -> Content | None:
     marked = _Marked(message)
     entities = list(marked.entities())
     mentioned = any(_is_mine(entity, me) or _is_menu_command(entity, me) for entity in entities)
-    said = marked.rewritten(entities, me) or marked.text
-    if not said and (blocks := mapping(message, "rich_message")):
-        said, mentioned = _rich(blocks, me)
+    words = marked.rewritten(entities, me) or marked.text
+    if not words and (blocks := mapping(message, "rich_message")):
+        words, mentioned = _rich(blocks, me)
     attached = media.attachments(message)
-    said = clean(said).strip() or media.words(message)
-    if not said and not attached:
+    words = clean(words).strip() or media.words(message)
+    if not words and not attached:
         return None
     author = origin(message, "forward_origin")
     return Content(
-        text=f"[forwarded from {author}]\n{said}" if author else said,
+        text=f"[forwarded from {author}]\n{words}" if author else words,
         attachments=attached,
         mentioned=mentioned,
         for_another=any(_is_for_another(entity, me) for entity in entities),
@@ -68,8 +68,8 @@ def read(message: Mapping[str, Any], me: Me) -> Content | None:
 
 def quoted(message: Mapping[str, Any]) -> str | None:
     """The words of a message that another one answers."""
-    said = _Marked(message).text or rich.flatten(mapping(message, "rich_message"), lambda node: False)
-    return clean(said).strip() or media.words(message) or None
+    words = _Marked(message).text or rich.flatten(mapping(message, "rich_message"), lambda node: False)
+    return clean(words).strip() or media.words(message) or None
 
 
 def origin(message: Mapping[str, Any], key: str) -> str | None:
@@ -100,25 +100,25 @@ class _Marked:
             if start is None or length is None or start < 0 or length <= 0 or start + length > self.units:
                 continue
             end = start + length
-            yield _Entity(kind=text(wire, "type"), start=start, end=end, said=self._cut(start, end), wire=wire)
+            yield _Entity(kind=text(wire, "type"), start=start, end=end, text=self._cut(start, end), wire=wire)
 
     def rewritten(self, entities: list[_Entity], me: Me) -> str:
-        said, at = "", 0
+        rewritten, at = "", 0
         for entity in entities:
             if entity.start < at or (instead := _instead(entity, me)) is None:
                 continue
-            said += self._cut(at, entity.start)
+            rewritten += self._cut(at, entity.start)
             at = entity.end
             if entity.kind == "pre":
-                said = said + "\n" if said and not said.endswith("\n") else said
+                rewritten = rewritten + "\n" if rewritten and not rewritten.endswith("\n") else rewritten
                 instead += "" if self._cut(at, at + 1) in ("", "\n") else "\n"
             if not instead:  # a mention takes a blank with it
                 if self._cut(at, at + 1) == " ":
                     at += 1
                 else:
-                    said = said.removesuffix(" ")
-            said += instead
-        return (said + self._cut(at, self.units)).strip()
+                    rewritten = rewritten.removesuffix(" ")
+            rewritten += instead
+        return (rewritten + self._cut(at, self.units)).strip()
 
     def _cut(self, start: int, end: int) -> str:
         return self._raw[2 * start : 2 * end].decode("utf-16-le", errors="surrogatepass")
@@ -130,12 +130,12 @@ def _instead(entity: _Entity, me: Me) -> str | None:
         case "mention" | "text_mention" if _is_mine(entity, me):
             return ""
         case "bot_command" if _is_mine(entity, me):
-            return entity.said.partition("@")[0]
-        case "text_link" if (url := text(entity.wire, "url")) and url != entity.said:
-            return f"[{entity.said}]({url})"
+            return entity.text.partition("@")[0]
+        case "text_link" if (url := text(entity.wire, "url")) and url != entity.text:
+            return f"[{entity.text}]({url})"
         case "pre":
-            fence = "```" if "```" not in entity.said else "````"
-            body = entity.said.removesuffix("\n")
+            fence = "```" if "```" not in entity.text else "````"
+            body = entity.text.removesuffix("\n")
             return f"{fence}{text(entity.wire, 'language')}\n{body}\n{fence}"
         case _:
             return None
@@ -144,26 +144,26 @@ def _instead(entity: _Entity, me: Me) -> str | None:
 def _is_mine(entity: _Entity, me: Me) -> bool:
     match entity.kind:
         case "mention":
-            return _is_my_name(entity.said.removeprefix("@"), me)
+            return _is_my_name(entity.text.removeprefix("@"), me)
         case "text_mention":
             return number(mapping(entity.wire, "user"), "id") == me.id
         case "bot_command":
-            return _is_my_name(entity.said.partition("@")[2], me)
+            return _is_my_name(entity.text.partition("@")[2], me)
         case _:
             return False
 
 
-def _is_my_name(said: str, me: Me) -> bool:
-    return me.username is not None and said.lower() == me.username.lower()
+def _is_my_name(username: str, me: Me) -> bool:
+    return me.username is not None and username.lower() == me.username.lower()
 
 
 def _is_menu_command(entity: _Entity, me: Me) -> bool:
     """Clients leave the bot's name out where it is the only bot. Any other bare command may be for another bot."""
-    return entity.kind == "bot_command" and entity.start == 0 and entity.said.lower().removeprefix("/") in me.commands
+    return entity.kind == "bot_command" and entity.start == 0 and entity.text.lower().removeprefix("/") in me.commands
 
 
 def _is_for_another(entity: _Entity, me: Me) -> bool:
-    named = entity.kind == "bot_command" and entity.start == 0 and "@" in entity.said
+    named = entity.kind == "bot_command" and entity.start == 0 and "@" in entity.text
     return named and me.username is not None and not _is_mine(entity, me)
 
 
@@ -172,7 +172,7 @@ def _rich(blocks: Mapping[str, Any], me: Me) -> tuple[str, bool]:
 
     def mine(node: Mapping[str, Any]) -> bool:
         nonlocal mentioned
-        entity = _Entity(kind=text(node, "type"), start=1, end=1, said=text(node, "text"), wire=node)
+        entity = _Entity(kind=text(node, "type"), start=1, end=1, text=text(node, "text"), wire=node)
         found = entity.kind != "bot_command" and _is_mine(entity, me)
         mentioned = mentioned or found
         return found

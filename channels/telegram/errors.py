@@ -54,8 +54,8 @@ class MethodError(Exception):
         self.status = number(answer, "error_code") or status
         self.description = text(answer, "description")
         self.migrated_to = number(parameters, "migrate_to_chat_id")
-        told = number(parameters, "retry_after")
-        self.error = self._error(retry_after if told is None else float(told))
+        seconds = number(parameters, "retry_after")
+        self.error = self._error(retry_after if seconds is None else float(seconds))
         super().__init__(str(self.error))
 
     @property
@@ -88,13 +88,13 @@ class MethodError(Exception):
 
     def _error(self, retry_after: float | None) -> DeliveryError:
         """Its text is ours: Telegram's may quote what was sent."""
-        code, said = str(self.status), self.description.lower()
+        code, description = str(self.status), self.description.lower()
         if self.status == 429:
             wait = None if retry_after is None else min(max(retry_after, 0.0), RETRY_SECONDS_MAX)
             return RateLimited("Telegram asks to slow down", code=code, retry_after_seconds=wait)
         if self.status >= 500 or self.is_conflict:
             return Unreachable(f"Telegram is busy (HTTP {code})", code=code)
-        if self.status == 403 or any(part in said for part in _GONE):
+        if self.status == 403 or any(part in description for part in _GONE):
             return Gone(f"the chat, topic or person is out of reach ({code})", code=code)
-        hint = _STATUS_HINTS.get(self.status) or next((_HINTS[part] for part in _HINTS if part in said), None)
+        hint = _STATUS_HINTS.get(self.status) or next((_HINTS[part] for part in _HINTS if part in description), None)
         return Refused(f"Telegram refused it ({code}): {hint or 'the log line telegram_error says why'}", code=code)

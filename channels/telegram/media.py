@@ -21,8 +21,8 @@ def attachments(message: Mapping[str, Any]) -> tuple[Attachment, ...]:
         media = _media(message, key)
         if handle := text(media, "file_id"):
             name = clean(text(media, "file_name") or text(media, "title")).strip() or None
-            told = text(media, "mime_type")
-            media_type = told if _MEDIA_TYPE.fullmatch(told) else None
+            mime_type = text(media, "mime_type")
+            media_type = mime_type if _MEDIA_TYPE.fullmatch(mime_type) else None
             found.append(Attachment(kind=kind, key=clean(handle), name=name, type=media_type))
     return tuple(found)
 

@@ -92,12 +92,12 @@ class _Paragraph:
 
     def _end_link(self) -> None:
         address, mark = self._links.pop()
-        said, shown = self._page.since(mark).strip(), normalizeLinkText(address)
-        if not said:
+        label, shown = self._page.since(mark).strip(), normalizeLinkText(address)
+        if not label:
             self._page.write(shown)
         if is_clickable(address):
             self._page.close("a")
-        elif said and shown and said != shown:
+        elif label and shown and label != shown:
             self._page.write(f" ({shown})")
 
 

@@ -12,7 +12,7 @@ import structlog
 from channels.channel import DeliveryError, Receipt, Unreachable
 from channels.telegram.api import TelegramApi
 from channels.telegram.errors import MethodError
-from channels.telegram.timing import Timing, meaning, told
+from channels.telegram.timing import Timing, meaning, requested_wait
 from channels.telegram.updates import ALLOWED_UPDATES
 from channels.telegram.wire import number
 
@@ -126,7 +126,7 @@ class Polling:
             who = _WEBHOOK if "webhook" in error.description.lower() else _ANOTHER
             say("telegram_conflict", account=self._account, reason=who, failures=failures, seconds=round(wait, 1))
         else:
-            wait = told(reason) or timing.backoff(failures)
+            wait = requested_wait(reason) or timing.backoff(failures)
             log.warning("telegram_poll_failed", account=self._account, reason=str(reason), seconds=round(wait, 1))
             if isinstance(reason, Unreachable):
                 await self._api.renew()

@@ -12,7 +12,7 @@ import structlog
 from channels.channel import DeliveryError, Unreachable
 from channels.telegram.api import TelegramApi
 from channels.telegram.errors import MethodError
-from channels.telegram.timing import Timing, meaning, told
+from channels.telegram.timing import Timing, meaning, requested_wait
 from channels.telegram.updates import ALLOWED_UPDATES
 from channels.telegram.wire import number, text
 
@@ -45,7 +45,7 @@ class Registration:
                 failures, wait = 0, self._timing.watch_seconds
             except (MethodError, DeliveryError) as error:
                 failures, reason = failures + 1, meaning(error)
-                wait = told(reason) or self._timing.backoff(failures)
+                wait = requested_wait(reason) or self._timing.backoff(failures)
                 shown = error.shown if isinstance(error, MethodError) else str(reason)
                 log.error("telegram_webhook_failed", account=self._account, reason=shown, seconds=round(wait, 1))
             await self._timing.sleep(wait)
@@ -60,13 +60,13 @@ class Registration:
 
     def _report(self, info: Mapping[str, Any]) -> None:
         """Log a failure that is new."""
-        at, said = number(info, "last_error_date"), text(info, "last_error_message")
+        at, reason = number(info, "last_error_date"), text(info, "last_error_message")
         if at is None or at == self._reported:
             return
         self._reported = at
-        self._refused = self._refused or "401" in said
+        self._refused = self._refused or "401" in reason
         waiting = number(info, "pending_update_count")
-        log.warning("telegram_webhook_error", account=self._account, reason=said[:200], at=at, waiting=waiting)
+        log.warning("telegram_webhook_error", account=self._account, reason=reason[:200], at=at, waiting=waiting)
 
     async def _set(self, before: str, url: str) -> None:
         if before and before != url:
@@ -78,5 +78,5 @@ class Registration:
 
 
 def _is_set(info: Mapping[str, Any], url: str) -> bool:
-    asked = info.get("allowed_updates")
-    return text(info, "url") == url and isinstance(asked, list) and set(map(str, asked)) == set(ALLOWED_UPDATES)
+    updates = info.get("allowed_updates")
+    return text(info, "url") == url and isinstance(updates, list) and set(map(str, updates)) == set(ALLOWED_UPDATES)

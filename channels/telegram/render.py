@@ -65,7 +65,7 @@ class _Writing:
     _open: list[Style] = field(default_factory=list)
     _bare_link: Style | None = None
     """A link that is not one any more, and what it says so far."""
-    _said: str = ""
+    _bare_label: str = ""
 
     def write(self, run: Run) -> None:
         self._end_bare_link(run)
@@ -77,7 +77,7 @@ class _Writing:
         for style in run.styles[kept:]:
             self._begin(style)
         if self._bare_link:
-            self._said += run.text
+            self._bare_label += run.text
         self._append(run.text)
 
     def _begin(self, style: Style) -> None:
@@ -92,9 +92,9 @@ class _Writing:
         link = self._bare_link
         if link is None or link in run.styles:
             return
-        address, said = normalizeLinkText(link.value), self._said.strip()
-        self._bare_link, self._said = None, ""
-        if said not in (address, address.removeprefix("mailto:")):
+        address, label = normalizeLinkText(link.value), self._bare_label.strip()
+        self._bare_link, self._bare_label = None, ""
+        if label not in (address, address.removeprefix("mailto:")):
             self._append(f" ({address})")
 
     def _append(self, text: str) -> None:

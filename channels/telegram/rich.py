@@ -26,16 +26,16 @@ def _blocks(blocks: list[Mapping[str, Any]], mentions: Mentions, depth: int) -> 
 
 
 def _block(block: Mapping[str, Any], mentions: Mentions, depth: int) -> list[str]:
-    said = _text(block.get("text"), mentions, depth)
+    words = _text(block.get("text"), mentions, depth)
     inside = _blocks(mappings(block, "blocks"), mentions, depth)
     match block.get("type"):
         case "heading":
-            return ["#" * min(max(number(block, "size") or 1, 1), 6) + " " + said]
+            return ["#" * min(max(number(block, "size") or 1, 1), 6) + " " + words]
         case "pre":
-            fence = "```" if "```" not in said else "````"
-            return [f"{fence}{text(block, 'language')}", said, fence]
+            fence = "```" if "```" not in words else "````"
+            return [f"{fence}{text(block, 'language')}", words, fence]
         case "blockquote" | "expandable_blockquote" | "pullquote":
-            return [f"> {line}" for part in (said, *inside) if part for line in part.split("\n")]
+            return [f"> {line}" for part in (words, *inside) if part for line in part.split("\n")]
         case "list":
             return [line for item in mappings(block, "items") for line in _item(item, mentions, depth)]
         case "table":
@@ -47,7 +47,7 @@ def _block(block: Mapping[str, Any], mentions: Mentions, depth: int) -> list[str
         case "photo" | "video" | "audio" | "animation" | "document" | "voice_note" | "map" as kind:
             return [f"[{kind.replace('_', ' ')}]"]
         case _:
-            return [line for line in (said, *inside) if line]
+            return [line for line in (words, *inside) if line]
 
 
 def _item(item: Mapping[str, Any], mentions: Mentions, depth: int) -> list[str]:

@@ -44,7 +44,7 @@ class Timing:
             except (MethodError, DeliveryError) as caught:
                 error = meaning(caught)
             failures += 1
-            wait = told(error) or self.backoff(failures)
+            wait = requested_wait(error) or self.backoff(failures)
             log.error(what, account=account, reason=str(error), failures=failures, seconds=round(wait, 1))
             await self.sleep(wait)
 
@@ -53,6 +53,6 @@ def meaning(error: MethodError | DeliveryError) -> DeliveryError:
     return error.error if isinstance(error, MethodError) else error
 
 
-def told(error: DeliveryError) -> float | None:
+def requested_wait(error: DeliveryError) -> float | None:
     """For how long Telegram asks to wait."""
     return error.retry_after_seconds if isinstance(error, RateLimited) else None

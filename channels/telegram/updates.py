@@ -68,21 +68,21 @@ def receipt(update: Mapping[str, Any], *, account: str, me: Me, now: datetime) -
     place = _chat(chat, message)
     if place.kind == "group" and me.username is None:
         raise NotReady("the bot's own name is not known yet, so a mention cannot be told from another")
-    said = content.read(message, me)
-    if said is None or said.for_another:
-        return Ignored(kind=_MESSAGE, reason="nothing said" if said is None else "for another bot")
+    parsed = content.read(message, me)
+    if parsed is None or parsed.for_another:
+        return Ignored(kind=_MESSAGE, reason="nothing said" if parsed is None else "for another bot")
     context = MessageContext(
         channel="telegram",
         account=account,
         chat=place,
         message_id=str(message_id),
         sender=sender,
-        text=said.text,
-        attachments=said.attachments,
+        text=parsed.text,
+        attachments=parsed.attachments,
         sent_at=_moment(message) or now,
-        mentioned=said.mentioned or _answers_me(message, me),
+        mentioned=parsed.mentioned or _answers_me(message, me),
         reply_to=_quote(message),
-        more=said.more,
+        more=parsed.more,
     )
     return Arrived(context=context, dedupe=(f"update:{update_id}", f"message:{place.id}:{message_id}"))
 
@@ -142,8 +142,8 @@ def _quote(message: Mapping[str, Any]) -> Quote | None:
     answered = _answered(message)
     if (answered_id := number(answered, "message_id")) is not None:
         sender = _sender(answered)
-        said = part or content.quoted(answered)
-        return Quote(message_id=str(answered_id), text=said, sender=sender.name or sender.id if sender else None)
+        quoted = part or content.quoted(answered)
+        return Quote(message_id=str(answered_id), text=quoted, sender=sender.name or sender.id if sender else None)
     elsewhere = mapping(message, "external_reply")
     if not elsewhere:
         return None

@@ -12,7 +12,7 @@ from sqlalchemy import NullPool, create_engine, select
 from sqlalchemy.exc import OperationalError
 
 from gateway.config.root import DatabaseConfig
-from gateway.outbound import parcel_json
+from gateway.outbound import payload_json
 from gateway.store.letters import dead_letters
 from gateway.store.tables import OutboxStatus, outbox
 from tests.chaos.ledger import ANSWER, Doubt
@@ -35,7 +35,7 @@ class Books:
         given_up = {row.id for row in rows if row.status == OutboxStatus.FAILED}
         told = {letter.number for letter in dead_letters(self._config) if letter.ambiguous} if given_up else set()
         for row in rows:
-            part = parcel_json.validate_json(row.payload).part
+            part = payload_json.validate_json(row.payload).part
             found = ANSWER.search(part.text)
             take, number, parts = (int(found[n]) for n in (2, 3, 4)) if found else (0, 1, 1)
             yield Doubt(

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from gateway.delivery import Begin, Delivered, GivenUp, Postponed, Report
-from gateway.lanes import Drained, Lanes, Stopped
-from gateway.metrics import Metrics
+from gateway.control import Drained, Stopped
+from gateway.lanes import Lanes
+from gateway.limits import LimitsConfig
+from gateway.outbox import Begin, Delivered, GivenUp, Outbox, Postponed, Report
 from gateway.store.sqlite import SqliteStore
 from gateway.store.store import Delivery, Entry, Fenced, Lease, NewPart, Part, StoreUnavailable, Work
 from gateway.sweep import Sweep
+from tests.gateway.runtimes import runtime
 
 RunTurn = Callable[[Lease, Work], Awaitable[Sequence[Part]]]
 
@@ -28,26 +30,21 @@ class House:
         self.sent: list[str] = []
         self.reports: dict[str, list[Report]] = {}
         self.turn: RunTurn = self.answer
+        self.attempt: Callable[[Part], Awaitable[Report]] = self.send
         self.clock = 0.0
+        limits = LimitsConfig(parallelTurns=parallel_turns, pendingPerSession=pending_max, turnSeconds=turn_seconds)
+        self.runtime = runtime(self.store, now=lambda: self.clock, limits=limits, channels={})
         self.lanes = Lanes(
-            store=self.store,
-            turns=self,
-            send=self.send,
-            parallel_turns=parallel_turns,
-            pending_max=pending_max,
-            history_turns=10,
-            turn_seconds=turn_seconds,
-            metrics=Metrics(),
-            now=lambda: self.clock,
+            self.runtime, turns=self, outbox=Outbox(self.runtime, attempt=lambda part: self.attempt(part))
         )
-        self.sweep = Sweep(store=self.store, lanes=self.lanes, metrics=Metrics(), now=lambda: self.clock)
+        self.sweep = Sweep(self.runtime, self.lanes)
 
     async def say(self, chat: str, text: str, *, interrupts: bool = False, at: float = 1.0) -> int | None:
         dedupe = (f"{chat}:{text}",)
         message = Delivery(sid=chat, aside=f"aside:{chat}", dedupe=dedupe, body=text, at=at, interrupts=interrupts)
         return (await self.lanes.accept(message)).turn
 
-    def wait_seconds(self, work: Work, *, came_during: bool) -> float:
+    def wait_seconds(self, work: Work, *, during_turn: bool) -> float:
         return 0.0
 
     async def run(self, lease: Lease, work: Work) -> Sequence[Part]:
@@ -83,8 +80,8 @@ class House:
         return report
 
     async def settle(self) -> None:
-        while self.lanes._tasks:
-            await asyncio.wait(set(self.lanes._tasks))
+        while self.runtime.control.lanes:
+            await asyncio.sleep(0.001)
 
 
 @asynccontextmanager
@@ -172,7 +169,7 @@ async def test_a_stop_lays_a_turn_down_and_the_next_start_takes_it_up(tmp_path: 
 
         async def laid_down(lease: Lease, work: Work) -> Sequence[Part]:
             at_work.set()
-            while not h.lanes.draining:
+            while not h.runtime.control.draining:
                 await asyncio.sleep(0)
             raise Drained
 
@@ -221,7 +218,7 @@ async def test_a_send_that_the_end_of_the_process_cuts_off_is_in_doubt_for_the_n
             await asyncio.Event().wait()
             raise AssertionError
 
-        h.lanes._outbox._send = cut_off
+        h.attempt = cut_off
         h.clock = 5.0
         await h.say("a", "a0")
         await under_way.wait()
@@ -258,7 +255,7 @@ async def test_a_stop_ends_the_running_turn_and_what_waits_behind_it_and_nothing
         await h.say("a", "a1")
         await at_work.wait()
         h.turn = h.answer
-        assert await h.lanes.stop("a", 3) == 2
+        assert await h.runtime.control.stop("a", 3) == 2
         await h.say("b", "b0")
         await h.say("a", "a2")
         await h.settle()
@@ -321,7 +318,7 @@ async def test_a_chat_that_is_ours_and_has_no_lane_gets_one(tmp_path: Path) -> N
         message = Delivery(sid="a", aside="aside:a", dedupe=("a:a0",), body="a0", at=0.0)
         await h.store.accept(message, pending_max=9, claim=True)
         await h.sweep._audit()
-        assert not h.lanes._tasks
+        assert not h.runtime.control.lanes
         await h.sweep._audit()
         await h.settle()
         assert h.sent == ["re a0"]
@@ -359,12 +356,12 @@ def endless() -> tuple[RunTurn, asyncio.Event]:
     return turn, at_work
 
 
-async def test_what_came_during_a_turn_is_waited_for_and_what_came_after_it_is_not(tmp_path: Path) -> None:
+async def test_what_during_turn_a_turn_is_waited_for_and_what_came_after_it_is_not(tmp_path: Path) -> None:
     async with house(tmp_path) as h:
         waited: list[str] = []
 
-        def wait_seconds(work: Work, *, came_during: bool) -> float:
-            if came_during:
+        def wait_seconds(work: Work, *, during_turn: bool) -> float:
+            if during_turn:
                 waited.append(work.waiting[0].body)
             return 0.0
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from channels.message import Chat, MessageContext, Sender, Target
-from gateway.outbound import parcel_json, reply_parts
+from gateway.outbound import payload_json, reply_parts
 
 
 def asked(**changes: Any) -> MessageContext:
@@ -35,13 +35,13 @@ def test_a_part_has_the_same_key_whenever_it_is_made_and_no_two_share_one() -> N
 
 def test_a_part_is_a_reply_to_the_message_in_its_chat_and_topic() -> None:
     (part,) = reply_parts(asked(), ["one"])
-    parcel = parcel_json.validate_json(part.payload)
-    assert parcel.part.target == Target(chat="oc_1", thread="omt_1", reply_to="om_1")
-    assert (parcel.channel, parcel.account, parcel.part.text) == ("feishu", "default", "one")
+    payload = payload_json.validate_json(part.payload)
+    assert payload.part.target == Target(chat="oc_1", thread="omt_1", reply_to="om_1")
+    assert (payload.channel, payload.account, payload.part.text) == ("feishu", "default", "one")
 
 
 def test_where_a_platform_shows_the_question_with_each_part_only_the_first_is_a_reply() -> None:
     parts = reply_parts(asked(), ["one", "two", "three"], quotes_once=True)
-    told = [parcel_json.validate_json(part.payload).part.target for part in parts]
+    told = [payload_json.validate_json(part.payload).part.target for part in parts]
     assert [target.reply_to for target in told] == ["om_1", None, None]
     assert {(target.chat, target.thread) for target in told} == {("oc_1", "omt_1")}

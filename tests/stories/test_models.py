@@ -155,7 +155,7 @@ async def test_what_a_turn_takes_is_stored_with_it_and_counted(tmp_path: Path) -
         assert final["requests"] == 2
         assert final["tokens"] == {"input": 2000, "cache_read": 4000, "cache_write": 0, "output": 200, "reasoning": 0}
         assert final["cost"] == 2 * (0.003 + 0.0006 + 0.0015)
-        told = house.gateway.metrics.render().decode()
+        told = house.gateway.runtime.metrics.render().decode()
         assert 'clawgate_model_tokens_total{kind="cache_read",model="anthropic/claude-sonnet-4-6"} 4000.0' in told
         assert 'clawgate_model_requests_total{model="anthropic/claude-sonnet-4-6"} 2.0' in told
 

@@ -272,7 +272,7 @@ async def test_a_chat_that_the_platform_slows_down_delays_no_other(tmp_path: Pat
     async with running(tmp_path, script=lambda _: says("here")) as house:
         house.feishu.fail_next("/reply", times=1, status=400, code=230020)
         await house.say("slow", chat=ALICE_CHAT)
-        await house.until(lambda: "postponed" in house.gateway.metrics.render().decode())
+        await house.until(lambda: "postponed" in house.gateway.runtime.metrics.render().decode())
         await house.say("quick", sender=BOB, chat=BOB_CHAT)
         assert await house.replies(2) == ["here", "here"]
         assert [message.chat_id for message in house.feishu.messages] == [BOB_CHAT, ALICE_CHAT]
@@ -288,4 +288,4 @@ async def test_a_message_that_waits_too_long_turns_readiness_red_and_stands_in_t
             while (answer := await client.get(f"{house.url}/readyz")).status_code == 200:
                 await asyncio.sleep(0.1)
         assert "unanswered" in answer.json()["amiss"]
-        assert "clawgate_oldest_unanswered_seconds 0.0" not in house.gateway.metrics.render().decode()
+        assert "clawgate_oldest_unanswered_seconds 0.0" not in house.gateway.runtime.metrics.render().decode()

@@ -128,7 +128,7 @@ async def test_a_message_that_comes_late_follows_the_policy(
         event = house.feishu.text_event("hello", sender=ALICE, chat=ALICE_CHAT)
         event["event"]["message"]["create_time"] = str(int((time.time() - 7200) * 1000))
         assert (await house.push(event)).status_code == 200
-        await house.until(lambda: not house.gateway.lanes._tasks)
+        await house.until(lambda: not house.gateway.runtime.control.lanes)
         assert expected([message.text for message in house.feishu.messages])
         assert len(house.anthropic.requests) == asked_count
 

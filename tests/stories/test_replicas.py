@@ -101,7 +101,7 @@ async def test_a_replica_that_lost_its_lease_sends_nothing_and_the_other_does(
     async with two(tmp_path, postgres, [SLOW, says("again")]) as (one, other):
         await other.say("hello")
         await asked(one, 1)
-        owner = other.gateway.store
+        owner = other.gateway.runtime.store
         monkeypatch.setattr(owner._presence, "held", lambda: False)  # type: ignore[attr-defined]
         address = owner._conninfo  # type: ignore[attr-defined]
         with psycopg.connect(address, autocommit=True) as connection:
@@ -110,5 +110,5 @@ async def test_a_replica_that_lost_its_lease_sends_nothing_and_the_other_does(
         assert len(await one.replies(1)) == 1
         await one.idle()
         assert len(one.feishu.messages) == 1
-        await other.until(lambda: "clawgate_fenced_total 1.0" in other.gateway.metrics.render().decode())
+        await other.until(lambda: "clawgate_fenced_total 1.0" in other.gateway.runtime.metrics.render().decode())
         assert len(one.feishu.messages) == 1

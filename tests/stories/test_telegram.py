@@ -193,7 +193,10 @@ async def test_a_send_that_may_have_arrived_is_counted_and_not_repeated(tmp_path
         await it.happens(it.telegram.text_update("are you there?", chat=alice))
         await it.house.until(lambda: any(sent.text == "surely" for sent in it.telegram.messages))
         assert [sent.text for sent in it.telegram.messages] == ["perhaps", "surely"]
-        assert 'clawgate_send_ambiguous_total{channel="telegram"} 1.0' in it.house.gateway.metrics.render().decode()
+        assert (
+            'clawgate_send_ambiguous_total{channel="telegram"} 1.0'
+            in it.house.gateway.runtime.metrics.render().decode()
+        )
 
         await it.house.idle()
         (letter,) = dead_letters(it.house.gateway.config.database)
@@ -274,7 +277,7 @@ async def test_while_it_is_answering_the_chat_shows_that_it_types_and_then_no_lo
         assert {(seen.chat_id, seen.thread, seen.action) for seen in it.telegram.actions} == {(forum, topic, "typing")}
         assert (reply.chat_id, reply.thread) == (forum, topic)
         await it.house.idle()
-        channel = it.house.gateway.channels["telegram", "default"]
+        channel = it.house.gateway.runtime.setup.channels["telegram", "default"]
         assert isinstance(channel, TelegramChannel)
         assert channel._activity._tasks == {}
 

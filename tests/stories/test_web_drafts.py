@@ -118,7 +118,7 @@ async def test_what_a_tool_is_given_is_shown_short_and_on_one_line(tmp_path: Pat
 async def test_a_page_that_reads_nothing_is_let_go_and_the_others_are_told_everything(tmp_path: Path) -> None:
     async with running(tmp_path, feishu=WEB) as house, opened(house.url) as page:
         place = urlsplit(house.url)
-        channel = house.gateway.channels["web", "default"]
+        channel = house.gateway.runtime.setup.channels["web", "default"]
         live = channel.live  # type: ignore[attr-defined]
         known = set(live._watchers)
         with socket.create_connection((place.hostname or "", place.port or 0)) as slow:

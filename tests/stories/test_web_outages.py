@@ -40,7 +40,7 @@ async def test_a_database_that_is_gone_is_a_503_with_a_sentence_on_every_route(t
     async with running(tmp_path, feishu=WEB) as house, opened(house.url, watching=False) as page:
         await page.say("hello")
         await house.idle()
-        for pool in (house.gateway.store._reader, house.gateway.store._writer):  # type: ignore[attr-defined]
+        for pool in (house.gateway.runtime.store._reader, house.gateway.runtime.store._writer):  # type: ignore[attr-defined]
             await pool.call(lambda connection: connection.exec_driver_sql("PRAGMA query_only=ON"))
         with closing(sqlite3.connect(tmp_path / "data" / "clawgate.db", timeout=10)) as database:
             for table in ("web_message", "web_conversation", "file"):
@@ -143,7 +143,7 @@ async def test_what_is_erased_at_one_replica_stops_at_the_other_and_leaves_nothi
         await asked(one, 1)
         assert (await here.http.delete(f"/api/chats/{CHAT}")).status_code == 204
         await other.idle()
-        with psycopg.connect(one.gateway.store._conninfo) as database:  # type: ignore[attr-defined]
+        with psycopg.connect(one.gateway.runtime.store._conninfo) as database:  # type: ignore[attr-defined]
             for table in ("inbox", "outbox", "transcript", "web_message", "web_conversation", "file"):
                 rows = database.execute(f"SELECT * FROM {table}").fetchall()
                 assert secret not in str(rows), table

@@ -11,9 +11,9 @@ from typing import Any, TypeAlias
 from agents.messages import AssistantMessage, Message, Opaque, Text, Thinking, ToolCall, ToolResultMessage, UserMessage
 from agents.providers.anthropic.thinking import thinking_members
 from agents.providers.choice import settled
-from agents.providers.ids import wire_id, wire_name
 from agents.providers.provider import ModelRequest, OneTool, System
 from agents.providers.wellformed import well_formed, well_formed_json
+from agents.providers.wire_ids import wire_id, wire_name
 from tools.tool import Image, ToolSpec
 
 API = "anthropic-messages"

@@ -10,12 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agents.messages import ToolCall
 from agents.providers.arguments import parse_arguments
-from agents.providers.chat.places import Places
-from agents.providers.growing import Growing
-from agents.providers.ids import CallIds
-from agents.providers.provider import ToolCallDelta, ToolCallEnd, ToolCallStart
+from agents.providers.draft import Block, Draft
+from agents.providers.provider import ModelEvent
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,90 +27,71 @@ class _Piece:
 
 @dataclass(kw_only=True, slots=True)
 class _Call:
-    """A call under way. `wire_id` is the server's, `id` the one that it has from us."""
+    """A call under way; `key` is its block's in the draft, `vendor_id` and `index` are the server's."""
 
     key: str
-    place: int
+    block: Block
     index: int | None
-    wire_id: str = ""
+    vendor_id: str = ""
     name: str = ""
-    id: str = ""
-    body: Growing = field(default_factory=Growing)
-    unshown: str = ""
-    started: bool = False
 
     @property
     def complete(self) -> bool:
         """Whether its arguments are a whole object already."""
-        raw = self.body.raw
+        raw = self.block.body.raw
         return raw.rstrip().endswith("}") and parse_arguments(raw) is not None
 
 
 @dataclass(slots=True)
 class Calls:
-    made: dict[str, ToolCall] = field(default_factory=dict)
-    """The calls that are whole, by the name of their part."""
-    _calls: list[_Call] = field(default_factory=list)
-    _ids: CallIds = field(default_factory=CallIds)
+    """The calls of `draft`."""
 
-    def add(
-        self, pieces: Sequence[object], places: Places, answer: str | None
-    ) -> Iterator[ToolCallStart | ToolCallDelta]:
-        """The pieces of one delta. `answer` is the id of the answer, of which a missing id is made."""
+    draft: Draft
+    _calls: list[_Call] = field(default_factory=list)
+
+    def add(self, pieces: Sequence[object]) -> Iterator[ModelEvent]:
+        """The pieces of one delta."""
         here: list[_Call] = []
-        for told in pieces:
-            piece = _read(told)
+        for value in pieces:
+            piece = _read(value)
             if not (piece.id or piece.name or piece.arguments):
                 continue
-            call = self._known(piece, here) or self._new(piece, places)
+            call = self._known(piece, here) or self._new(piece)
             here.append(call)
-            if call.key not in self.made:
-                yield from self._extend(call, piece, answer)
+            if call.block.call is None:
+                yield from self._extend(call, piece)
 
-    def close(self, answer: str | None) -> Iterator[ToolCallStart | ToolCallDelta | ToolCallEnd]:
+    def close(self) -> Iterator[ModelEvent]:
         """Nothing more is to come."""
         for call in self._calls:
-            if call.key in self.made:
-                continue
-            yield from self._start(call, answer)
-            raw = call.body.text
-            made = ToolCall(id=call.id, name=call.name, arguments=parse_arguments(raw), arguments_raw=raw)
-            self.made[call.key] = made
-            yield ToolCallEnd(index=call.place, call=made)
+            if call.block.call is None:
+                yield from self.draft.start(call.key, vendor_id=call.vendor_id, name=call.name)
+                yield from self.draft.close(call.key)
 
     def _known(self, piece: _Piece, here: Sequence[_Call]) -> _Call | None:
         """The call that the piece continues."""
         if piece.index is not None:
             same = [call for call in self._calls if call.index == piece.index]
         else:
-            same = [call for call in self._calls if piece.id and call.wire_id == piece.id]
+            same = [call for call in self._calls if piece.id and call.vendor_id == piece.id]
             same = same or ([] if piece.id and piece.name else self._calls[-1:])
         if not same or (piece.name and _another(same[-1], piece, here)):
             return None
         return same[-1]
 
-    def _new(self, piece: _Piece, places: Places) -> _Call:
+    def _new(self, piece: _Piece) -> _Call:
         key = f"call {len(self._calls)}"
-        call = _Call(key=key, place=places.of(key), index=piece.index)
+        call = _Call(key=key, block=self.draft.open(key, "call"), index=piece.index)
         self._calls.append(call)
         return call
 
-    def _extend(self, call: _Call, piece: _Piece, answer: str | None) -> Iterator[ToolCallStart | ToolCallDelta]:
-        call.wire_id = call.wire_id or piece.id
+    def _extend(self, call: _Call, piece: _Piece) -> Iterator[ModelEvent]:
+        """A call is shown as soon as its name is known."""
+        call.vendor_id = call.vendor_id or piece.id
         call.name = call.name or piece.name
-        call.unshown += call.body.add(piece.arguments)
+        yield from self.draft.add(call.key, piece.arguments)
         if call.name:
-            yield from self._start(call, answer)
-
-    def _start(self, call: _Call, answer: str | None) -> Iterator[ToolCallStart | ToolCallDelta]:
-        """Tell of it, with what it has said so far: not before its name is known."""
-        if not call.started:
-            call.started = True
-            call.id = self._ids.unique(call.wire_id, answer=answer, place=call.place)
-            yield ToolCallStart(index=call.place, id=call.id, name=call.name)
-        if call.unshown:
-            yield ToolCallDelta(index=call.place, text=call.unshown)
-            call.unshown = ""
+            yield from self.draft.start(call.key, vendor_id=call.vendor_id, name=call.name)
 
 
 def _another(call: _Call, piece: _Piece, here: Sequence[_Call]) -> bool:
@@ -121,13 +99,13 @@ def _another(call: _Call, piece: _Piece, here: Sequence[_Call]) -> bool:
     return (
         any(call is other for other in here)
         or (bool(call.name) and piece.name != call.name)
-        or (bool(piece.id and call.wire_id) and piece.id != call.wire_id)
+        or (bool(piece.id and call.vendor_id) and piece.id != call.vendor_id)
         or (piece.arguments.lstrip().startswith("{") and call.complete)
     )
 
 
-def _read(told: object) -> _Piece:
-    piece: dict[str, Any] = told if isinstance(told, dict) else {}
+def _read(value: object) -> _Piece:
+    piece: dict[str, Any] = value if isinstance(value, dict) else {}
     function = piece.get("function")
     function = function if isinstance(function, dict) else {}
     index, call_id, name = piece.get("index"), piece.get("id"), function.get("name")
@@ -139,8 +117,8 @@ def _read(told: object) -> _Piece:
     )
 
 
-def _arguments(told: object) -> str:
+def _arguments(value: object) -> str:
     """A string of JSON, or as some servers send them the value itself."""
-    if told is None or isinstance(told, str):
-        return told or ""
-    return json.dumps(told, ensure_ascii=False)
+    if value is None or isinstance(value, str):
+        return value or ""
+    return json.dumps(value, ensure_ascii=False)

@@ -12,9 +12,9 @@ from typing import Any, TypeAlias
 from agents.messages import AssistantMessage, Text, ToolCall, ToolResultMessage, UserMessage
 from agents.providers.chat.thinking import replayed
 from agents.providers.chat.vendor import Vendor
-from agents.providers.ids import wire_id, wire_name
 from agents.providers.provider import ModelRequest, System
 from agents.providers.wellformed import well_formed
+from agents.providers.wire_ids import wire_id, wire_name
 from tools.tool import Image
 
 Object: TypeAlias = dict[str, Any]
@@ -37,8 +37,8 @@ def conversation(request: ModelRequest, vendor: Vendor) -> list[Object]:
                 pictures.extend(_images(message))
                 continue
             case UserMessage():
-                said = [_user_part(part) for part in _with_metadata(message)]
-                _append_user(wire, [*_from_tools(pictures), *said])
+                parts = [_user_part(part) for part in _with_metadata(message)]
+                _append_user(wire, [*_from_tools(pictures), *parts])
             case AssistantMessage():
                 _append_user(wire, _from_tools(pictures))
                 wire.extend(_assistant(message, vendor))
@@ -60,9 +60,9 @@ def _with_metadata(message: UserMessage) -> list[Text | Image]:
     first = next((n for n, part in enumerate(parts) if isinstance(part, Text)), None)
     if first is None:
         return [Text(text=message.metadata), *parts]
-    told = parts[first]
-    assert isinstance(told, Text)
-    return [*parts[:first], Text(text=f"{message.metadata}\n\n{told.text}"), *parts[first + 1 :]]
+    first_text = parts[first]
+    assert isinstance(first_text, Text)
+    return [*parts[:first], Text(text=f"{message.metadata}\n\n{first_text.text}"), *parts[first + 1 :]]
 
 
 def _user_part(part: Text | Image) -> Object:
@@ -91,10 +91,10 @@ def _assistant(message: AssistantMessage, vendor: Vendor) -> list[Object]:
     calls = [_call(call, vendor) for call in message.calls]
     if not texts and not calls:
         return []
-    said: Object = {"role": "assistant", "content": "\n\n".join(texts) if texts else vendor.call_content}
+    wire_message: Object = {"role": "assistant", "content": "\n\n".join(texts) if texts else vendor.call_content}
     if calls:
-        said["tool_calls"] = calls
-    return [said | replayed(message, vendor)]
+        wire_message["tool_calls"] = calls
+    return [wire_message | replayed(message, vendor)]
 
 
 def _call(call: ToolCall, vendor: Vendor) -> Object:
@@ -132,18 +132,18 @@ def _plain(text: str, *, failed: bool) -> str:
 
 
 def _as_json(text: str, *, failed: bool) -> str:
-    told = _object(text)
-    if told and (not failed or told.get("ok") is False or "error" in told):
+    result = _object(text)
+    if result and (not failed or result.get("ok") is False or "error" in result):
         return text
     return json.dumps({"error": text or _SILENT_FAILURE} if failed else {"output": text}, ensure_ascii=False)
 
 
 def _object(text: str) -> dict[str, Any]:
     try:
-        told = json.loads(text)
+        result = json.loads(text)
     except (ValueError, RecursionError):
         return {}
-    return told if isinstance(told, dict) else {}
+    return result if isinstance(result, dict) else {}
 
 
 def _images(message: ToolResultMessage) -> list[Image]:

@@ -18,9 +18,9 @@ from agents.providers.chat.thinking import may_think, thinking_members
 from agents.providers.chat.vendor import Vendor
 from agents.providers.chat.vendors import for_model
 from agents.providers.choice import settled
-from agents.providers.ids import wire_name
 from agents.providers.provider import ModelRequest, OneTool
 from agents.providers.wellformed import well_formed
+from agents.providers.wire_ids import wire_name
 from tools.tool import ToolSpec
 
 Body: TypeAlias = dict[str, Any]
@@ -59,8 +59,8 @@ def _with_choice(members: Body, choice: str | OneTool, vendor: Vendor) -> Body:
     """`auto` is the default wherever there are tools, and not said unless the vendor wants to hear it."""
     if isinstance(choice, OneTool):
         return members | {"tool_choice": {"type": "function", "function": {"name": choice.name}}}
-    said = vendor.always_choice if choice == "auto" else choice in vendor.choices
-    return members | {"tool_choice": choice} if said else members
+    explicit = vendor.always_choice if choice == "auto" else choice in vendor.choices
+    return members | {"tool_choice": choice} if explicit else members
 
 
 def _choice(request: ModelRequest, vendor: Vendor) -> str | OneTool:

@@ -33,10 +33,10 @@ def thinking_members(request: ModelRequest, vendor: Vendor, *, armed: bool) -> d
     if armed and unarmed and level != "off" and "off" in request.facts.thinking:
         _tell_unarmed(request.model)
         level = "off"
-    return {} if level is None else _asked(level, request, vendor)
+    return {} if level is None else _requested(level, request, vendor)
 
 
-def _asked(level: Level, request: ModelRequest, vendor: Vendor) -> dict[str, Any]:
+def _requested(level: Level, request: ModelRequest, vendor: Vendor) -> dict[str, Any]:
     on = level != "off"
     switch = {"type": "enabled" if on else "disabled"}
     match vendor.thinking:
@@ -92,8 +92,8 @@ def replayed(message: AssistantMessage, vendor: Vendor) -> dict[str, Any]:
 
 
 def _text(own: Sequence[Thinking]) -> str:
-    told = (part.wire.data if part.wire and isinstance(part.wire.data, str) else part.text for part in own)
-    return well_formed("".join(told))
+    texts = (part.wire.data if part.wire and isinstance(part.wire.data, str) else part.text for part in own)
+    return well_formed("".join(texts))
 
 
 def _field(own: Sequence[Thinking], vendor: Vendor) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agents.messages import AssistantMessage, Message, Text, ToolCall, ToolResultMessage, UserMessage
-from agents.providers.demo.words import Said, closing, script_source
+from agents.providers.demo.words import CallMade, closing, script_source
 from agents.providers.provider import ModelRequest, OneTool
 
 STEPS_MAX = 4
@@ -38,27 +38,29 @@ class Call:
 
 def next_step(request: ModelRequest) -> Call | str:
     """The call to make, or the words that end the turn."""
-    asked = _asked(request.messages)
-    chinese = bool(_CJK.search(asked))
+    text = _last_request(request.messages)
+    chinese = bool(_CJK.search(text))
     done = _done(request.messages)
     if len(done) < STEPS_MAX:
-        for name, arguments in _plan(request, asked, chinese=chinese):
+        for name, arguments in _plan(request, text, chinese=chinese):
             if name not in {call.name for call, _ in done}:
                 return Call(id=_new_id(request.messages), name=name, arguments=arguments)
-    said = [Said(tool=call.name, arguments=call.arguments or {}, result=_text(result)) for call, result in done]
+    done_calls = [
+        CallMade(tool=call.name, arguments=call.arguments or {}, result=_text(result)) for call, result in done
+    ]
     failed = {call.name for call, result in done if result is None or result.is_error}
-    attached = _written(said, failed) if _MEDIA_OFFERED.search(request.system.stable) else None
-    return closing(asked, said, failed, chinese=chinese, attached=attached)
+    attached = _written(done_calls, failed) if _MEDIA_OFFERED.search(request.system.stable) else None
+    return closing(text, done_calls, failed, chinese=chinese, attached=attached)
 
 
-def _plan(request: ModelRequest, asked: str, *, chinese: bool) -> list[tuple[str, dict[str, Any]]]:
+def _plan(request: ModelRequest, text: str, *, chinese: bool) -> list[tuple[str, dict[str, Any]]]:
     """The calls of this turn, in order, as far as the tools on offer go."""
     offered = {tool.name for tool in request.tools} if request.tool_choice != "none" else set()
-    wants_script = bool(_WANTS_SCRIPT.search(asked))
+    wants_script = bool(_WANTS_SCRIPT.search(text))
     plan: list[tuple[str, dict[str, Any]]] = []
-    if location := _skill_for(request.system.stable, asked, wants_script=wants_script):
+    if location := _skill_for(request.system.stable, text, wants_script=wants_script):
         plan.append(("read", {"file_path": location}))
-    if wants_script or _WANTS_LISTING.search(asked) or _forced(request) in ("ls", "any"):
+    if wants_script or _WANTS_LISTING.search(text) or _forced(request) in ("ls", "any"):
         plan.append(("ls", {"path": "."}))
     if wants_script or _forced(request) == "write":
         name = _free_name(request.messages)
@@ -66,9 +68,9 @@ def _plan(request: ModelRequest, asked: str, *, chinese: bool) -> list[tuple[str
     return [step for step in plan if step[0] in offered]
 
 
-def _written(said: Sequence[Said], failed: Collection[str]) -> str | None:
+def _written(done_calls: Sequence[CallMade], failed: Collection[str]) -> str | None:
     """The file that this turn has made. Another model may have made the calls: then its name may be anything."""
-    paths = [one.arguments.get("file_path") for one in said if one.tool == "write" and one.tool not in failed]
+    paths = [one.arguments.get("file_path") for one in done_calls if one.tool == "write" and one.tool not in failed]
     return next((path for path in paths if isinstance(path, str) and re.fullmatch(r"\S.*", path)), None)
 
 
@@ -78,14 +80,14 @@ def _forced(request: ModelRequest) -> str:
     return "any" if request.tool_choice == "required" else ""
 
 
-def _skill_for(prompt: str, asked: str, *, wants_script: bool) -> str | None:
+def _skill_for(prompt: str, text: str, *, wants_script: bool) -> str | None:
     """The location of the skill whose name or description shares most with what was asked; None where none does."""
     best: tuple[int, str] | None = None
     for skill in _SKILL.findall(prompt):
         name, description, location = (_element(skill, tag) for tag in ("name", "description", "location"))
         words = {word for word in re.findall(r"[a-z]{4,}", f"{name} {description}".lower()) if word in name.lower()}
-        score = sum(bool(re.search(rf"\b{word}\b", asked.lower())) for word in words)
-        score += sum(pair in description for pair in {asked[at : at + 2] for at in range(len(asked))} if _is_cjk(pair))
+        score = sum(bool(re.search(rf"\b{word}\b", text.lower())) for word in words)
+        score += sum(pair in description for pair in {text[at : at + 2] for at in range(len(text))} if _is_cjk(pair))
         score += 2 if wants_script and "script" in name else 0
         if location and score >= 2 and (best is None or score > best[0]):
             best = (score, location)
@@ -114,7 +116,7 @@ def _free_name(messages: Sequence[Message]) -> str:
     return next((name for name in names if name not in taken), f"clawgate_demo_{SCRIPT_NAME}.py")
 
 
-def _asked(messages: Sequence[Message]) -> str:
+def _last_request(messages: Sequence[Message]) -> str:
     """What the person said last, without the gateway's line above it and their name before it."""
     for message in reversed(messages):
         if isinstance(message, UserMessage):

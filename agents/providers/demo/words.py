@@ -19,7 +19,7 @@ REAL_MODEL_ZH = (
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Said:
+class CallMade:
     """A call of this turn and what its tool answered."""
 
     tool: str
@@ -27,12 +27,14 @@ class Said:
     result: str
 
 
-def closing(asked: str, said: Sequence[Said], failed: Collection[str], *, chinese: bool, attached: str | None) -> str:
+def closing(
+    text: str, calls: Sequence[CallMade], failed: Collection[str], *, chinese: bool, attached: str | None
+) -> str:
     """The final words of a turn. `failed` names the tools that did not succeed, `attached` a file to send along."""
-    lines = [_opening(_echo(asked), chinese=chinese)]
-    if said:
+    lines = [_opening(_echo(text), chinese=chinese)]
+    if calls:
         lines.append("我实际调用了这些工具:" if chinese else "I really used these tools:")
-        lines.append("\n".join(_report(one, one.tool in failed, chinese=chinese) for one in said))
+        lines.append("\n".join(_report(one, one.tool in failed, chinese=chinese) for one in calls))
     lines.append(REAL_MODEL_ZH if chinese else REAL_MODEL)
     if attached is not None:
         lines.append(f"MEDIA:{attached}")
@@ -45,14 +47,14 @@ def _opening(echo: str, *, chinese: bool) -> str:
     return f"I am demo/guide, the scripted demo model that ships with Clawgate, not a real AI. You said: “{echo}”"
 
 
-def _report(said: Said, failed: bool, *, chinese: bool) -> str:
-    target = str(next(iter(said.arguments.values()), ""))
-    result = _one_line(said.result, RESULT_CHARS_MAX) or ("(没有内容)" if chinese else "(nothing)")
-    if said.tool == "read" and not failed:
-        count = len(said.result)
+def _report(calls: CallMade, failed: bool, *, chinese: bool) -> str:
+    target = str(next(iter(calls.arguments.values()), ""))
+    result = _one_line(calls.result, RESULT_CHARS_MAX) or ("(没有内容)" if chinese else "(nothing)")
+    if calls.tool == "read" and not failed:
+        count = len(calls.result)
         return f"- `read` {target}: {'已读取' if chinese else 'read'} {count} {'个字符' if chinese else 'characters'}"
     outcome = ("失败:" if chinese else "failed: ") if failed else ""
-    return f"- `{said.tool}` {target}: {outcome}{result}"
+    return f"- `{calls.tool}` {target}: {outcome}{result}"
 
 
 def _echo(text: str) -> str:

@@ -38,8 +38,10 @@ def from_status(status: int, body: object, headers: Mapping[str, str], now: floa
     """A refusal with an HTTP status. `now` is wall time in seconds."""
     error = error_of(body[0] if isinstance(body, list) and body else body)
     summary = f"status={status} type={word(error.get('status'))}"
-    told = failure(_kind(status, error), summary, headers, now)
-    return told if told.retry_after_seconds is not None else replace(told, retry_after_seconds=_retry_delay(error))
+    failed = failure(_kind(status, error), summary, headers, now)
+    return (
+        failed if failed.retry_after_seconds is not None else replace(failed, retry_after_seconds=_retry_delay(error))
+    )
 
 
 def from_event(event: object) -> ModelError:
@@ -47,8 +49,8 @@ def from_event(event: object) -> ModelError:
     error = error_of(event)
     name, code = error.get("status"), error.get("code")
     status = code if isinstance(code, int) and 400 <= code < 600 else _CODES.get(str(name), 500)
-    told = failure(_kind(status, error), f"status=200 type={word(name)}", {}, 0.0)
-    return replace(told, retry_after_seconds=_retry_delay(error))
+    failed = failure(_kind(status, error), f"status=200 type={word(name)}", {}, 0.0)
+    return replace(failed, retry_after_seconds=_retry_delay(error))
 
 
 def _kind(status: int, error: Mapping[str, Any]) -> ErrorKind:

@@ -24,9 +24,9 @@ from agents.providers.choice import settled
 from agents.providers.gemini.models import PLACEHOLDER_SIGNATURE, SPOKEN_IMAGES, signs
 from agents.providers.gemini.schema import parameters
 from agents.providers.gemini.thinking import thinking_config
-from agents.providers.ids import wire_id, wire_name
 from agents.providers.provider import ModelRequest, OneTool
 from agents.providers.wellformed import well_formed, well_formed_json
+from agents.providers.wire_ids import wire_id, wire_name
 from tools.tool import ToolSpec
 
 API = "google-gemini"

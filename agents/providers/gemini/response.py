@@ -6,38 +6,19 @@ members and parts are passed over. Nothing here knows a socket.
 """
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Iterator
 from typing import Any
 
-from agents.messages import (
-    AssistantMessage,
-    AssistantPart,
-    ErrorKind,
-    ModelError,
-    Opaque,
-    StopReason,
-    Text,
-    Thinking,
-    ToolCall,
-    Usage,
-    Wire,
-)
-from agents.providers.arguments import parse_arguments
+from agents.messages import AssistantMessage, ErrorKind, ModelError, StopReason, Usage
+from agents.providers.draft import Draft, Payload
 from agents.providers.errors import RETRYABLE, AttemptFailed, BadStream, word
 from agents.providers.gemini.errors import from_event
 from agents.providers.gemini.request import API
-from agents.providers.growing import Growing
-from agents.providers.ids import CallIds
-from agents.providers.models import family_of
-from agents.providers.provider import ModelEvent, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallEnd, ToolCallStart
+from agents.providers.provider import ModelEvent
 from agents.providers.usage import count
-from agents.providers.wellformed import well_formed
-
-ANSWER_CHARS_MAX = 8_000_000
-"""No model writes this much; a server that does is broken."""
 
 _STOP_REASONS: dict[str, StopReason] = {
+    "STOP": "end_turn",
     "MAX_TOKENS": "max_tokens",
     "SAFETY": "refusal",
     "PROHIBITED_CONTENT": "refusal",
@@ -69,37 +50,25 @@ def finish_reason(chunk: dict[str, Any]) -> str:
     return reason if isinstance(reason, str) and reason != "FINISH_REASON_UNSPECIFIED" else ""
 
 
-@dataclass(slots=True)
-class _Words:
-    """A text or a thought under way; once signed it is complete."""
-
-    thought: bool
-    signature: str
-    body: Growing = field(default_factory=Growing)
-
-
-@dataclass(slots=True)
 class Assembly:
     """One answer in the making."""
 
-    provider: str
-    model: str
-    timestamp: float
-    response_id: str | None = None
-    _parts: list[_Words | ToolCall | Opaque] = field(default_factory=list)
-    _call_ids: CallIds = field(default_factory=CallIds)
-    _finish: str = ""
-    _blocked: bool = False
-    _usage: dict[str, Any] = field(default_factory=dict)
-    _chars: int = 0
+    def __init__(self, *, provider: str, model: str, timestamp: float) -> None:
+        self._draft = Draft(api=API, provider=provider, model=model, timestamp=timestamp)
+        self._open: tuple[Hashable, bool] | None = None
+        """The unsigned text that goes on, and whether it is a thought; a signed one is complete."""
+        self._finish_reason = ""
+        self._blocked = False
+        self._usage: dict[str, Any] = {}
 
     def feed(self, event: dict[str, Any]) -> Iterator[ModelEvent]:
-        """Take one chunk. Raises BadStream, and AttemptFailed for an error that is told."""
+        """Take one chunk. Raises BadStream, and AttemptFailed for an error that it reports."""
         if event.get("error") is not None:
             raise AttemptFailed(from_event(event))
-        self.response_id = _text(event, "responseId") or self.response_id
-        usage = event.get("usageMetadata")
-        self._usage |= usage if isinstance(usage, dict) else {}
+        self._draft.response_id = _text(event, "responseId") or self._draft.response_id
+        if isinstance(usage := event.get("usageMetadata"), dict) and usage:
+            self._usage |= usage
+            self._draft.usage = _usage(self._usage)
         feedback = event.get("promptFeedback")
         self._blocked = self._blocked or (isinstance(feedback, dict) and bool(feedback.get("blockReason")))
         content = _candidate(event).get("content")
@@ -108,118 +77,73 @@ class Assembly:
             if not isinstance(part, dict):
                 raise BadStream("a part is not an object")
             yield from self._take(part)
-        self._finish = finish_reason(event) or self._finish
+        self._finish_reason = finish_reason(event) or self._finish_reason
 
     def _take(self, part: dict[str, Any]) -> Iterator[ModelEvent]:
         signature = _text(part, "thoughtSignature")
-        self._grow(len(signature))
+        self._draft.count(len(signature))
         if isinstance(part.get("functionCall"), dict):
             yield from self._call(part["functionCall"], signature)
         elif known := next((name for name in part if name in _KEPT), ""):
-            self._grow(len(json.dumps(part)))
-            self._parts.append(Opaque(wire=self._wire(known, part)))
+            self._draft.count(len(json.dumps(part)))
+            self._keep(known, part)
         elif text := _text(part, "text"):
-            yield from self._words(text, signature, thought=part.get("thought") is True)
+            yield from self._write(text, signature, thought=part.get("thought") is True)
         elif signature:
             # Signed emptiness is kept apart from Text, of which an empty one is never sent to anybody.
-            empty = {"text": "", "thoughtSignature": signature}
-            self._parts.append(Opaque(wire=self._wire("empty_text", empty)))
+            self._keep("empty_text", {"text": "", "thoughtSignature": signature})
 
-    def _words(self, text: str, signature: str, *, thought: bool) -> Iterator[ModelEvent]:
-        self._grow(len(text))
-        words = self._parts[-1] if self._parts else None
-        joins = isinstance(words, _Words) and words.thought == thought and not words.signature and not signature
-        if not isinstance(words, _Words) or not joins:
-            words = _Words(thought=thought, signature=signature)
-            self._parts.append(words)
-        index = len(self._parts) - 1
-        if shown := words.body.add(text):
-            yield ThinkingDelta(index=index, text=shown) if thought else TextDelta(index=index, text=shown)
+    def _keep(self, kind: str, data: dict[str, Any]) -> None:
+        self._open = None
+        self._draft.open(object(), "opaque", lambda _: (kind, data))
 
-    def _call(self, told: dict[str, Any], signature: str) -> Iterator[ModelEvent]:
-        index = len(self._parts)
-        args = told.get("args")
+    def _write(self, text: str, signature: str, *, thought: bool) -> Iterator[ModelEvent]:
+        if signature or self._open is None or self._open[1] != thought:
+            self._open = object(), thought
+            self._draft.open(self._open[0], "thinking" if thought else "text", lambda _: _signed(signature))
+        key, _ = self._open
+        if signature:
+            self._open = None
+        yield from self._draft.add(key, text)
+
+    def _call(self, call: dict[str, Any], signature: str) -> Iterator[ModelEvent]:
+        args = call.get("args")
         raw = args if isinstance(args, str) else json.dumps({} if args is None else args, ensure_ascii=False)
-        self._grow(len(raw))
-        call = ToolCall(
-            id=self._call_ids.unique(_text(told, "id"), answer=self.response_id, place=index),
-            name=_text(told, "name"),
-            arguments=parse_arguments(raw),
-            arguments_raw=well_formed(raw),
-            wire=self._wire("thought_signature", signature) if signature else None,
-        )
-        self._parts.append(call)
-        yield ToolCallStart(index=index, id=call.id, name=call.name)
-        if call.arguments_raw:
-            yield ToolCallDelta(index=index, text=call.arguments_raw)
-        yield ToolCallEnd(index=index, call=call)
-
-    def _grow(self, chars: int) -> None:
-        self._chars += chars
-        if self._chars > ANSWER_CHARS_MAX:
-            raise BadStream("the answer has no end")
+        key, self._open = object(), None
+        self._draft.open(key, "call", lambda _: _signed(signature))
+        yield from self._draft.start(key, vendor_id=_text(call, "id"), name=_text(call, "name"))
+        yield from self._draft.add(key, raw)
+        yield from self._draft.close(key)
 
     def finish(self) -> AssistantMessage:
         """The whole answer. Raises BadStream where its end never came, AttemptFailed where the model broke off."""
-        if not self._finish and self._blocked:
-            return self._message((), "refusal")
-        if not self._finish:
+        if not self._finish_reason and self._blocked:
+            return self._draft.message((), "refusal")
+        if not self._finish_reason:
             raise BadStream("the stream ended without finishReason")
-        if kind := _FAILURES.get(self._finish):
-            summary = f"status=200 finish={word(self._finish)}"
+        if kind := _FAILURES.get(self._finish_reason):
+            summary = f"status=200 finish={word(self._finish_reason)}"
             raise AttemptFailed(ModelError(kind=kind, summary=summary, retryable=kind in RETRYABLE))
-        parts = tuple(self._part(part) for part in self._parts)
-        calls = any(isinstance(part, ToolCall) for part in parts)
-        reason = _STOP_REASONS.get(self._finish)
-        if reason is None and calls and self._finish != "STOP":
-            raise BadStream("calls, and an unknown reason to stop")  # never run what may have been cut or refused
-        return self._message(parts, reason or ("tool_use" if calls else "end_turn"))
+        return self._draft.finished(_STOP_REASONS.get(self._finish_reason))
 
     def failed(self, error: ModelError, reason: StopReason = "error") -> AssistantMessage:
-        """What was said before it broke, without calls and thinking, for neither is sure to be whole."""
-        words = (part for part in self._parts if isinstance(part, _Words) and not part.thought)
-        return self._message(
-            tuple(Text(text=said.body.text) for said in words if said.body.text.strip()), reason, error
-        )
-
-    def _message(
-        self, parts: tuple[AssistantPart, ...], reason: StopReason, error: ModelError | None = None
-    ) -> AssistantMessage:
-        return AssistantMessage(
-            content=parts,
-            provider=self.provider,
-            model=self.model,
-            api=API,
-            stop_reason=reason,
-            usage=_usage(self._usage),
-            error=error,
-            response_id=self.response_id,
-            timestamp=self.timestamp,
-        )
-
-    def _part(self, part: _Words | ToolCall | Opaque) -> AssistantPart:
-        if not isinstance(part, _Words):
-            return part
-        wire = self._wire("thought_signature", part.signature) if part.signature else None
-        if part.thought:
-            return Thinking(text=part.body.text, wire=wire)
-        return Text(text=part.body.text, wire=wire)
-
-    def _wire(self, kind: str, data: Any) -> Wire:
-        return Wire(api=API, family=family_of(self.model), kind=kind, data=data)
+        return self._draft.failed(error, reason)
 
 
-def _usage(told: dict[str, Any]) -> Usage:
+def _signed(signature: str) -> Payload:
+    return ("thought_signature", signature) if signature else None
+
+
+def _usage(usage: dict[str, Any]) -> Usage:
     """Gemini counts the cached part into the prompt, and thoughts apart from the answer."""
-    cached = count(told.get("cachedContentTokenCount"))
-    prompt = count(told.get("promptTokenCount")) + count(told.get("toolUsePromptTokenCount"))
-    thoughts = count(told.get("thoughtsTokenCount"))
+    cached = count(usage.get("cachedContentTokenCount"))
+    prompt = count(usage.get("promptTokenCount")) + count(usage.get("toolUsePromptTokenCount"))
+    thoughts = count(usage.get("thoughtsTokenCount"))
     return Usage(
         input=max(0, prompt - cached),
         cache_read=cached,
-        output=count(told.get("candidatesTokenCount")) + thoughts,
+        output=count(usage.get("candidatesTokenCount")) + thoughts,
         reasoning=thoughts,
-        estimated=not told,
     )
 
 

@@ -41,8 +41,8 @@ def from_status(status: int, body: object, headers: Mapping[str, str], now: floa
 
 def from_event(event: Mapping[str, Any]) -> ModelError | None:
     """An error that is told in the middle of a stream that began with 200; None where it is none."""
-    told = event.get("object") == "error" or isinstance(event.get("error"), dict | str)
-    if not told and not ("detail" in event and "choices" not in event):
+    reported = event.get("object") == "error" or isinstance(event.get("error"), dict | str)
+    if not reported and not ("detail" in event and "choices" not in event):
         return None
     error = _error_of(event)
     kind = _kind_of_words(error) or "server"
@@ -76,8 +76,8 @@ def _kind(status: int, error: Mapping[str, Any]) -> ErrorKind:
 
 
 def _kind_of_words(error: Mapping[str, Any]) -> ErrorKind | None:
-    told = f"{error.get('type')} {error.get('code')}".lower()
-    return next((kind for part, kind in _BY_WORD if part in told), None)
+    words = f"{error.get('type')} {error.get('code')}".lower()
+    return next((kind for part, kind in _BY_WORD if part in words), None)
 
 
 def _text_of(error: Mapping[str, Any]) -> str:

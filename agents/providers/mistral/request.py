@@ -11,10 +11,10 @@ from typing import Any, TypeAlias
 
 from agents.messages import AssistantMessage, Message, Text, Thinking, ToolCall, ToolResultMessage, UserMessage
 from agents.providers.choice import settled
-from agents.providers.ids import wire_name
 from agents.providers.mistral.call_ids import fitting_ids
 from agents.providers.provider import ModelRequest, OneTool, System
 from agents.providers.wellformed import well_formed
+from agents.providers.wire_ids import wire_name
 from tools.tool import Image, ToolSpec
 
 API = "mistral"

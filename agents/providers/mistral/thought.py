@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from agents.providers.growing import Growing
+from agents.providers.draft import Payload
 from agents.providers.wellformed import well_formed_json
 
 
@@ -18,26 +18,22 @@ class Thought:
 
     items: list[dict[str, Any]] = field(default_factory=list)
     beside: dict[str, Any] = field(default_factory=dict)
-    body: Growing = field(default_factory=Growing)
 
     @property
     def closed(self) -> bool:
         return self.beside.get("closed") is True
 
     @property
-    def empty(self) -> bool:
-        return not self.items and not self.beside
-
-    @property
-    def data(self) -> dict[str, Any]:
-        """The chunk as one."""
-        data: dict[str, Any] = well_formed_json({"type": "thinking", "thinking": self.items, **self.beside})
-        return data
+    def payload(self) -> Payload:
+        """The chunk as one; None where nothing of it arrived."""
+        if not self.items and not self.beside:
+            return None
+        return "thinking", well_formed_json({"type": "thinking", "thinking": self.items, **self.beside})
 
     def add(self, piece: dict[str, Any]) -> Iterator[str]:
-        """Take one piece of the chunk; what of its text may be shown."""
-        told = {key: value for key, value in piece.items() if key not in ("type", "thinking") and value is not None}
-        self.beside |= told
+        """Take one piece of the chunk; yields its texts."""
+        members = {key: value for key, value in piece.items() if key not in ("type", "thinking") and value is not None}
+        self.beside |= members
         thinking = piece.get("thinking")
         for item in _items(thinking):
             text = item.get("text") if item.get("type") == "text" else None
@@ -45,7 +41,7 @@ class Thought:
                 self.items.append(item)
             elif text:
                 self._join(text, item)
-                yield self.body.add(text)
+                yield text
 
     def _join(self, text: str, item: dict[str, Any]) -> None:
         last = self.items[-1] if self.items else None

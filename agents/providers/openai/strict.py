@@ -60,8 +60,8 @@ def _derived(schema: object, *, depth: int) -> dict[str, Any]:
 
 
 def _types(schema: Mapping[str, Any]) -> list[str]:
-    told = schema.get("type")
-    types = [told] if isinstance(told, str) else told
+    declared = schema.get("type")
+    types = [declared] if isinstance(declared, str) else declared
     if not isinstance(types, list) or not types:
         raise _DoesNotFit
     if not all(isinstance(name, str) and name in _SAID_OF for name in types):

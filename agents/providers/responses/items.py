@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 from agents.messages import AssistantPart, Opaque, Text, Thinking, ToolCall, Wire
 from agents.providers.arguments import parse_arguments
-from agents.providers.growing import Growing
+from agents.providers.draft import TextBuffer
 from agents.providers.wellformed import well_formed, well_formed_json
 
 PartKind: TypeAlias = Literal["text", "refusal", "summary", "reasoning", "arguments"]
@@ -37,29 +37,29 @@ class ItemUnderWay:
     call_id: str = ""
     sealed: str | None = None
     call: ToolCall | None = None
-    parts: dict[tuple[PartKind, int], Growing] = field(default_factory=dict)
+    parts: dict[tuple[PartKind, int], TextBuffer] = field(default_factory=dict)
 
     @property
     def type(self) -> str:
         return string(self.start, "type")
 
     def streamed(self, kind: PartKind) -> list[str]:
-        return [part.text for (its_kind, _), part in sorted(self.parts.items()) if its_kind == kind]
+        return [part.text for (part_kind, _), part in sorted(self.parts.items()) if part_kind == kind]
 
     @property
     def text(self) -> str:
-        return "".join(_told(self.end, "text") or self.streamed("text"))
+        return "".join(_final_texts(self.end, "text") or self.streamed("text"))
 
     @property
     def refuses(self) -> bool:
-        return bool(_told(self.end, "refusal")) or any(kind == "refusal" for kind, _ in self.parts)
+        return bool(_final_texts(self.end, "refusal")) or any(kind == "refusal" for kind, _ in self.parts)
 
     def finished_call(self, *, cut: bool) -> ToolCall:
         """The call as it stands. One that was cut has no arguments unless what came of them is an object."""
         end = self.end or {}
-        told = told_arguments(end)
-        told = self.sealed if told is None else told
-        raw = "".join(self.streamed("arguments")) if told is None else well_formed(told)
+        whole = final_arguments(end)
+        whole = self.sealed if whole is None else whole
+        raw = "".join(self.streamed("arguments")) if whole is None else well_formed(whole)
         cut = cut or end.get("status") == "incomplete"
         return ToolCall(
             id=self.call_id,
@@ -91,7 +91,7 @@ class ItemUnderWay:
     def _kept_thinking(self, api: str, family: str) -> Thinking:
         """Only an item that is whole and carries its encrypted content may be sent again."""
         end = self.end or {}
-        texts = _told(end, "summary") or _told(end, "reasoning")
+        texts = _final_texts(end, "summary") or _final_texts(end, "reasoning")
         texts = texts or self.streamed("summary") or self.streamed("reasoning")
         whole = bool(string(end, "encrypted_content")) and end.get("status") != "incomplete"
         sendable = whole and well_formed_json(end) is end
@@ -107,11 +107,11 @@ def final_parts(item: Mapping[str, Any]) -> Iterator[tuple[PartKind, int, str]]:
         kind = _KINDS.get(string(part, "type"))
         if kind is not None:
             yield kind, index, string(part, "refusal" if kind == "refusal" else "text")
-    if (arguments := told_arguments(item)) is not None:
+    if (arguments := final_arguments(item)) is not None:
         yield "arguments", 0, arguments
 
 
-def told_arguments(item: Mapping[str, Any]) -> str | None:
+def final_arguments(item: Mapping[str, Any]) -> str | None:
     arguments = item.get("arguments")
     if isinstance(arguments, dict):  # compatible servers may send the object itself
         return json.dumps(arguments, ensure_ascii=False)
@@ -123,8 +123,8 @@ def string(value: Mapping[str, Any], key: str) -> str:
     return text if isinstance(text, str) else ""
 
 
-def _told(end: Mapping[str, Any] | None, kind: PartKind) -> list[str]:
-    return [well_formed(text) for its_kind, _, text in final_parts(end or {}) if its_kind == kind and text]
+def _final_texts(end: Mapping[str, Any] | None, kind: PartKind) -> list[str]:
+    return [well_formed(text) for part_kind, _, text in final_parts(end or {}) if part_kind == kind and text]
 
 
 def _objects(item: Mapping[str, Any], key: str) -> list[dict[str, Any]]:

@@ -6,22 +6,18 @@ of an end. Unknown events, members and parts are passed over, for the protocol g
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
-from agents.messages import AssistantMessage, AssistantPart, ModelError, StopReason, Text, Usage
+from agents.messages import AssistantMessage, ModelError, StopReason, Text, Usage
+from agents.providers.draft import Draft, TextBuffer
 from agents.providers.errors import BadStream
-from agents.providers.growing import Growing
-from agents.providers.ids import CallIds
 from agents.providers.models import family_of
 from agents.providers.provider import ModelEvent, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallEnd, ToolCallStart
 from agents.providers.responses.errors import failure_of
-from agents.providers.responses.items import OWNERS, ItemUnderWay, PartKind, final_parts, string, told_arguments
+from agents.providers.responses.items import OWNERS, ItemUnderWay, PartKind, final_arguments, final_parts, string
 from agents.providers.responses.request import API
 from agents.providers.usage import count
 
-ANSWER_CHARS_MAX = 8_000_000
-"""No model writes this much; a server that does is broken."""
 ENDS = frozenset({"response.completed", "response.incomplete", "response.failed"})
 
 _DELTAS: dict[str, tuple[PartKind, str]] = {
@@ -34,24 +30,18 @@ _DELTAS: dict[str, tuple[PartKind, str]] = {
 _INCOMPLETE: dict[str, StopReason] = {"max_output_tokens": "max_tokens", "content_filter": "content_filter"}
 
 
-@dataclass(slots=True)
 class Assembly:
     """One answer in the making."""
 
-    provider: str
-    model: str
-    timestamp: float
-    whole: bool = False
-    response_id: str | None = None
-    _items: dict[int, ItemUnderWay] = field(default_factory=dict)
-    _places: dict[str, int] = field(default_factory=dict)
-    _call_ids: CallIds = field(default_factory=CallIds)
-    _incomplete: str | None = None
-    _usage: Any = None
-    _chars: int = 0
+    def __init__(self, *, provider: str, model: str, timestamp: float) -> None:
+        self._draft = Draft(api=API, provider=provider, model=model, timestamp=timestamp)
+        self._items: dict[int, ItemUnderWay] = {}
+        self._places: dict[str, int] = {}
+        self._incomplete: str | None = None
+        self._ended = False
 
     def feed(self, event: dict[str, Any]) -> Iterator[ModelEvent]:
-        """Take one event. Raises BadStream, or AttemptFailed for a failure that is told."""
+        """Take one event. Raises BadStream, or AttemptFailed for a failure that it reports."""
         match event.get("type"):
             case "response.created":
                 self._note(_dict(event, "response"))
@@ -76,8 +66,9 @@ class Assembly:
                 pass
 
     def _note(self, response: dict[str, Any]) -> None:
-        self.response_id = string(response, "id") or self.response_id
-        self._usage = response.get("usage") or self._usage
+        self._draft.response_id = string(response, "id") or self._draft.response_id
+        if isinstance(usage := response.get("usage"), dict) and usage:
+            self._draft.usage = _usage(usage)
 
     def _open(self, place: int, start: dict[str, Any]) -> Iterator[ModelEvent]:
         if place in self._items:
@@ -85,7 +76,7 @@ class Assembly:
         item = self._items[place] = ItemUnderWay(start=start)
         self._places[string(start, "id")] = place
         if item.type == "function_call":
-            item.call_id = self._call_ids.unique(string(start, "call_id"), answer=self.response_id, place=place)
+            item.call_id = self._draft.unique_id(string(start, "call_id"), place)
             yield ToolCallStart(index=place, id=item.call_id, name=string(start, "name"))
 
     def _extend(self, event: dict[str, Any], kind: PartKind, part: int, piece: str) -> Iterator[ModelEvent]:
@@ -97,7 +88,7 @@ class Assembly:
     def _seal(self, event: dict[str, Any]) -> Iterator[ModelEvent]:
         place = self._place(event)
         item = self._items[place]
-        item.sealed = told_arguments(event) or ""
+        item.sealed = final_arguments(event) or ""
         yield from self._catch_up(place, item, "arguments", 0, item.sealed)
 
     def _close(self, place: int, end: dict[str, Any]) -> Iterator[ModelEvent]:
@@ -125,7 +116,7 @@ class Assembly:
         if not completed:
             details = response.get("incomplete_details")
             self._incomplete = string(details, "reason") if isinstance(details, dict) else ""
-        self.whole = True
+        self._ended = True
 
     def _finish_call(self, place: int, item: ItemUnderWay, *, cut: bool) -> Iterator[ModelEvent]:
         if item.type == "function_call" and item.call is None:
@@ -139,12 +130,10 @@ class Assembly:
             yield from self._show(place, item, kind, part, whole[len(before) :])
 
     def _show(self, place: int, item: ItemUnderWay, kind: PartKind, part: int, piece: str) -> Iterator[ModelEvent]:
-        self._chars += len(piece)
-        if self._chars > ANSWER_CHARS_MAX:
-            raise BadStream("the answer has no end")
+        self._draft.count(len(piece))
         follows = any(before.raw for before in item.parts.values())
         begins = (kind, part) not in item.parts
-        shown = item.parts.setdefault((kind, part), Growing()).add(piece)
+        shown = item.parts.setdefault((kind, part), TextBuffer()).add(piece)
         if not shown:
             return
         match kind:
@@ -167,11 +156,11 @@ class Assembly:
 
     def finish(self) -> AssistantMessage:
         """The whole answer. Raises BadStream where the end never came."""
-        if not self.whole:
+        if not self._ended:
             raise BadStream("the stream ended without response.completed")
-        family = family_of(self.model)
-        parts = tuple(part for _, item in sorted(self._items.items()) for part in item.kept(API, family))
-        return self._message(parts, self._reason())
+        family = family_of(self._draft.model)
+        parts = [part for _, item in sorted(self._items.items()) for part in item.kept(API, family)]
+        return self._draft.message(parts, self._reason())
 
     def _reason(self) -> StopReason:
         if any(item.refuses for item in self._items.values()):
@@ -182,29 +171,12 @@ class Assembly:
 
     def failed(self, error: ModelError, reason: StopReason = "error") -> AssistantMessage:
         """What was said before it broke, without calls and thinking, for neither is sure to be whole."""
-        texts = (Text(text=item.text) for _, item in sorted(self._items.items()) if item.type == "message")
-        return self._message(tuple(part for part in texts if part.text.strip()), reason, error)
-
-    def _message(
-        self, parts: tuple[AssistantPart, ...], reason: StopReason, error: ModelError | None = None
-    ) -> AssistantMessage:
-        return AssistantMessage(
-            content=parts,
-            provider=self.provider,
-            model=self.model,
-            api=API,
-            stop_reason=reason,
-            usage=_usage(self._usage),
-            error=error,
-            response_id=self.response_id,
-            timestamp=self.timestamp,
-        )
+        texts = [Text(text=item.text) for _, item in sorted(self._items.items()) if item.type == "message"]
+        return self._draft.message([part for part in texts if part.text.strip()], reason, error)
 
 
-def _usage(usage: object) -> Usage:
+def _usage(usage: dict[str, Any]) -> Usage:
     """OpenAI's input is the sum; ours is what neither came from the cache nor went into it."""
-    if not isinstance(usage, dict):
-        return Usage(estimated=True)
     into, out = usage.get("input_tokens_details"), usage.get("output_tokens_details")
     read = count(into.get("cached_tokens")) if isinstance(into, dict) else 0
     written = count(into.get("cache_write_tokens")) if isinstance(into, dict) else 0

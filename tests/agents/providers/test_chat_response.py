@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.messages import AssistantMessage, StopReason, Text, Thinking, Usage
-from agents.providers.chat.response import ANSWER_CHARS_MAX, API, Assembly
+from agents.providers.chat.response import API, Assembly
 from agents.providers.chat.vendors import VENDORS
+from agents.providers.draft import ANSWER_CHARS_MAX
 from agents.providers.errors import AttemptFailed, BadStream
 from agents.providers.provider import (
     Done,

@@ -99,7 +99,7 @@ def test_calls_without_an_id_or_with_anothers_get_one_of_their_own() -> None:
         ({"args": '{"a": '}, '{"a": ', None),
         ({"args": [1]}, "[1]", None),
         ({"args": {"a": float("nan")}}, '{"a": NaN}', None),
-        ({"args": {"a": "\ud83d"}}, '{"a": "\ufffd"}', None),
+        ({"args": {"a": "\ud83d"}}, '{"a": "\ufffd"}', {"a": "\ufffd"}),
     ],
 )
 def test_arguments_of_any_form(told: dict[str, Any], raw: str, arguments: dict[str, Any] | None) -> None:

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.messages import AssistantMessage, ModelError, StopReason, Text, Thinking, ToolCall, Usage
+from agents.providers.draft import ANSWER_CHARS_MAX
 from agents.providers.errors import AttemptFailed, BadStream
-from agents.providers.mistral.response import ANSWER_CHARS_MAX, Assembly
+from agents.providers.mistral.response import Assembly
 from agents.providers.provider import ModelEvent, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallEnd, ToolCallStart
 from tests.emulators.models.mistral.script import thinking_chunk
 

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.messages import AssistantMessage, ErrorKind, Opaque, StopReason, Text, Thinking, Usage, Wire
+from agents.providers.draft import ANSWER_CHARS_MAX
 from agents.providers.errors import AttemptFailed, BadStream
 from agents.providers.provider import ModelEvent, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallEnd, ToolCallStart
-from agents.providers.responses import response as response_module
 from agents.providers.responses.response import Assembly
 
 MODEL = "gpt-5.5"
@@ -356,7 +356,7 @@ def test_without_the_end_event_there_is_no_answer() -> None:
 
 def test_an_answer_without_an_end_is_stopped() -> None:
     with pytest.raises(BadStream, match="no end"):
-        assemble(opened(MESSAGE), said("x" * response_module.ANSWER_CHARS_MAX), said("x"))
+        assemble(opened(MESSAGE), said("x" * ANSWER_CHARS_MAX), said("x"))
 
 
 def test_two_halves_of_an_emoji_in_two_events_are_one_emoji() -> None:

@@ -10,7 +10,7 @@ from sqlalchemy import create_engine, text
 from channels.channel import ToolUse
 from channels.message import File
 from channels.web.archive import Archive, Said, Words
-from gateway.routing import aside
+from gateway.routing import control_session
 from gateway.store.store import Store
 from tests.gateway.store.chats import finish, leased, opened
 
@@ -182,13 +182,13 @@ async def test_erasing_takes_messages_files_transcripts_and_finished_work_along_
         mine, sent = [await archive.put(file, 1.0) for _ in range(2)]
         await archive.keep(chat, "m_1", words("hello", files=(mine,)), 1.0)
         await archive.answer(chat, "key", words("hi", files=(sent,)), 2.0)
-        for sid in (f"agent:helper:web:default:{chat}", aside(f"agent:helper:web:default:{chat}")):
+        for sid in (f"agent:helper:web:default:{chat}", control_session(f"agent:helper:web:default:{chat}")):
             lease = await leased(store, 1, sid=sid)
             for part in await finish(store, lease, f"reply of {sid}"):
                 await store.sent(lease, part, "id")
     loose = await archive.put(file, 3.0)
 
-    assert await archive.erase(CHAT, [SESSION, aside(SESSION)])
+    assert await archive.erase(CHAT, [SESSION, control_session(SESSION)])
 
     like = f"LIKE '%{CHAT}%'"
     assert count(database_url, "web_conversation", f"id {like}") == 0

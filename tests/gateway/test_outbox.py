@@ -7,13 +7,14 @@ import pytest
 
 from channels.channel import Capabilities, DeliveryError, Gone, RateLimited, Refused, Unreachable
 from channels.message import Outbound, Target
-from gateway.delivery import Begin, Delivered, GivenUp, PartSender, Postponed, Report
-from gateway.metrics import Metrics
-from gateway.outbound import Parcel, parcel_json
+from gateway.limits import LimitsConfig
+from gateway.outbound import OutboxPayload, payload_json
+from gateway.outbox import Attempts, Begin, Delivered, GivenUp, Postponed, Report
 from gateway.store.store import Part
+from tests.gateway.runtimes import runtime
 
-PAYLOAD = parcel_json.dump_json(
-    Parcel(channel="x", account="default", part=Outbound(target=Target(chat="c"), text="hi"))
+PAYLOAD = payload_json.dump_json(
+    OutboxPayload(channel="x", account="default", part=Outbound(target=Target(chat="c"), text="hi"))
 ).decode()
 PART = Part(
     id=1,
@@ -48,13 +49,14 @@ class Line:
         return "om"
 
 
-async def report(
+async def attempt(
     error: DeliveryError | None, *, part: Part = PART, repeat: float = 0.0, resend: bool = True, now: float = 1_000.0
 ) -> tuple[Report, Line, str]:
-    line, metrics = Line(error, repeat_seconds=repeat, resend=resend), Metrics()
-    channels: Any = {("x", "default"): line}
-    sender = PartSender(channels, give_up_seconds=10_000, now=lambda: now, metrics=metrics)
-    return await sender.send(part), line, metrics.render().decode()
+    line = Line(error, repeat_seconds=repeat, resend=resend)
+    limits = LimitsConfig(deliverySeconds=10_000)
+    store: Any = None  # an attempt stores nothing
+    shared = runtime(store, now=lambda: now, limits=limits, channels={("x", "default"): line})
+    return await Attempts(shared).make(part), line, shared.metrics.render().decode()
 
 
 @pytest.mark.parametrize(
@@ -69,28 +71,28 @@ async def report(
     ],
 )
 async def test_each_way_to_fail_has_its_consequence(error: DeliveryError | None, expected: type) -> None:
-    told, _, _ = await report(error)
-    assert isinstance(told, expected)
+    result, _, _ = await attempt(error)
+    assert isinstance(result, expected)
     if isinstance(error, RateLimited):
-        assert told == Postponed(seconds=7)
+        assert result == Postponed(seconds=7)
 
 
 async def test_a_send_that_may_have_arrived_is_counted_and_one_that_cannot_have_is_not() -> None:
-    told, _, metrics = await report(MAYBE)
-    assert isinstance(told, Postponed)
-    assert told.ambiguous
+    result, _, metrics = await attempt(MAYBE)
+    assert isinstance(result, Postponed)
+    assert result.ambiguous
     assert 'clawgate_send_ambiguous_total{channel="x"} 1.0' in metrics
-    told, _, metrics = await report(SURELY_NOT)
-    assert isinstance(told, Postponed)
-    assert not told.ambiguous
+    result, _, metrics = await attempt(SURELY_NOT)
+    assert isinstance(result, Postponed)
+    assert not result.ambiguous
     assert "send_ambiguous_total{" not in metrics
 
 
 async def test_where_config_says_so_it_is_repeated_only_where_the_platform_recognises_it() -> None:
-    told, _, _ = await report(MAYBE, resend=False)
-    assert isinstance(told, GivenUp)
-    told, _, _ = await report(MAYBE, resend=False, repeat=3_600)
-    assert isinstance(told, Postponed)
+    result, _, _ = await attempt(MAYBE, resend=False)
+    assert isinstance(result, GivenUp)
+    result, _, _ = await attempt(MAYBE, resend=False, repeat=3_600)
+    assert isinstance(result, Postponed)
 
 
 COUNTED = 'clawgate_send_ambiguous_total{channel="x"} 1.0'
@@ -98,42 +100,42 @@ COUNTED = 'clawgate_send_ambiguous_total{channel="x"} 1.0'
 
 async def test_where_a_repetition_is_recognised_what_a_dead_process_was_about_to_send_is_repeated_and_counted() -> None:
     doubtful = replace(PART, ambiguous=1, next_at=0.0, begun=False)
-    told, line, metrics = await report(None, part=doubtful, repeat=3_600)
-    assert (told, line.sent) == (Delivered(message_id="om"), 1)
+    result, line, metrics = await attempt(None, part=doubtful, repeat=3_600)
+    assert (result, line.sent) == (Delivered(message_id="om"), 1)
     assert COUNTED in metrics
     hours_later = 1_000.0 + 7_200
-    told, line, metrics = await report(None, part=doubtful, resend=False, repeat=3_600, now=hours_later)
-    assert (isinstance(told, GivenUp), line.sent) == (True, 0)
+    result, line, metrics = await attempt(None, part=doubtful, resend=False, repeat=3_600, now=hours_later)
+    assert (isinstance(result, GivenUp), line.sent) == (True, 0)
     assert COUNTED in metrics
-    told, line, _ = await report(None, part=doubtful, repeat=3_600, now=hours_later)
+    result, line, _ = await attempt(None, part=doubtful, repeat=3_600, now=hours_later)
     assert line.sent == 1
 
 
 async def test_where_it_is_not_an_attempt_is_put_on_record_before_it_is_made() -> None:
-    told, line, metrics = await report(None, part=replace(PART, next_at=0.0, begun=False))
-    assert (told, line.sent) == (Begin(), 0)
+    result, line, metrics = await attempt(None, part=replace(PART, next_at=0.0, begun=False))
+    assert (result, line.sent) == (Begin(), 0)
     assert "clawgate_reply_parts_total{" not in metrics
 
 
 @pytest.mark.parametrize("resend", [True, False])
 async def test_what_a_dead_process_had_not_begun_is_in_no_doubt(resend: bool) -> None:
     unsent = replace(PART, ambiguous=1, next_at=0.0, begun=False)
-    told, _, metrics = await report(None, part=unsent, resend=resend)
-    assert told == Begin()
+    result, _, metrics = await attempt(None, part=unsent, resend=resend)
+    assert result == Begin()
     assert COUNTED not in metrics
 
 
 async def test_what_it_had_begun_is_counted_and_given_up_or_repeated_as_the_config_says() -> None:
     begun = replace(PART, ambiguous=1, next_at=-1_000.0, begun=False)
-    told, line, metrics = await report(None, part=begun, resend=False)
-    assert (isinstance(told, GivenUp), line.sent) == (True, 0)
+    result, line, metrics = await attempt(None, part=begun, resend=False)
+    assert (isinstance(result, GivenUp), line.sent) == (True, 0)
     assert COUNTED in metrics
-    told, _, metrics = await report(None, part=begun, resend=True)
-    assert told == Begin()
+    result, _, metrics = await attempt(None, part=begun, resend=True)
+    assert result == Begin()
     assert COUNTED in metrics
 
 
 async def test_after_the_last_chance_it_is_a_dead_letter() -> None:
-    told, _, _ = await report(MAYBE, now=1_000.0 + 10_001)
-    assert isinstance(told, GivenUp)
-    assert told.ambiguous
+    result, _, _ = await attempt(MAYBE, now=1_000.0 + 10_001)
+    assert isinstance(result, GivenUp)
+    assert result.ambiguous

@@ -1,0 +1,211 @@
+"""One answer while it streams: blocks in order, our events out, one final message. The same for every wire.
+
+A wire translates its events into text, thinking, call and opaque blocks; what is shown, capped, joined and kept is decided
+here. Nothing here knows a vendor.
+"""
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from agents.messages import (
+    AssistantMessage,
+    AssistantPart,
+    ModelError,
+    Opaque,
+    StopReason,
+    Text,
+    Thinking,
+    ToolCall,
+    Usage,
+    Wire,
+)
+from agents.providers.arguments import parse_arguments
+from agents.providers.errors import BadStream
+from agents.providers.models import family_of
+from agents.providers.provider import ModelEvent, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallEnd, ToolCallStart
+from agents.providers.wellformed import split_half, well_formed
+
+ANSWER_CHARS_MAX = 8_000_000
+"""No model writes this much; a server that does is broken."""
+
+BlockKind: TypeAlias = Literal["text", "thinking", "call", "opaque"]
+Payload: TypeAlias = tuple[str, Any] | None
+"""What a vendor wants back of a block, by the kind that its wire knows; None where it wants nothing."""
+
+
+@dataclass(slots=True)
+class TextBuffer:
+    """A text that arrives in pieces. `raw` is what arrived; half an emoji at its end is not shown before its other half."""
+
+    raw: str = ""
+    _held: str = ""
+
+    def add(self, piece: str) -> str:
+        """Take more, and return what may be shown of it, which may be nothing."""
+        self.raw += piece
+        shown, self._held = split_half(self._held + piece)
+        return well_formed(shown)
+
+    @property
+    def text(self) -> str:
+        return well_formed(self.raw)
+
+
+@dataclass(slots=True)
+class Block:
+    """A part of the answer. `payload` makes of the block's whole text what the vendor wants back. A call is not shown
+    before it is `started`, since its name may follow its first arguments."""
+
+    index: int
+    kind: BlockKind
+    payload: Callable[[str], Payload]
+    body: TextBuffer = field(default_factory=TextBuffer)
+    call_id: str = ""
+    name: str = ""
+    started: bool = False
+    unshown: str = ""
+    call: ToolCall | None = None
+
+
+def no_payload(_: str) -> Payload:
+    return None
+
+
+@dataclass(slots=True)
+class Draft:
+    """`blocks` by a key of the wire's choice."""
+
+    api: str
+    provider: str
+    model: str
+    timestamp: float
+    response_id: str | None = None
+    usage: Usage = field(default_factory=lambda: Usage(estimated=True))
+    blocks: dict[Hashable, Block] = field(default_factory=dict)
+    _call_ids: set[str] = field(default_factory=set)
+    _chars: int = 0
+
+    def open(
+        self,
+        key: Hashable,
+        kind: BlockKind,
+        payload: Callable[[str], Payload] = no_payload,
+        *,
+        index: int | None = None,
+    ) -> Block:
+        """A new block, at the end unless the wire says where. Raises BadStream where `key` has one."""
+        if key in self.blocks:
+            raise BadStream("a block was opened twice")
+        block = self.blocks[key] = Block(len(self.blocks) if index is None else index, kind, payload)
+        return block
+
+    def start(self, key: Hashable, *, vendor_id: str, name: str) -> Iterator[ModelEvent]:
+        """The call `key` is known by name; what it holds already is shown."""
+        block = self.blocks[key]
+        if not block.started:
+            block.started, block.name = True, name
+            block.call_id = self.unique_id(vendor_id, block.index)
+            yield ToolCallStart(index=block.index, id=block.call_id, name=name)
+        if block.unshown:
+            yield ToolCallDelta(index=block.index, text=block.unshown)
+            block.unshown = ""
+
+    def add(self, key: Hashable, piece: str) -> Iterator[ModelEvent]:
+        """Raises BadStream where `key` has no block, or the answer has no end."""
+        block = self.blocks.get(key)
+        if block is None:
+            raise BadStream("a delta belongs to no block")
+        self.count(len(piece))
+        if not (shown := block.body.add(piece)):
+            return
+        match block.kind:
+            case "text":
+                yield TextDelta(index=block.index, text=shown)
+            case "thinking":
+                yield ThinkingDelta(index=block.index, text=shown)
+            case "call" if block.started:
+                yield ToolCallDelta(index=block.index, text=shown)
+            case "call":
+                block.unshown += shown
+
+    def close(self, key: Hashable, *, arguments: str | None = None) -> Iterator[ModelEvent]:
+        """A call is whole; `arguments` where they are not what was streamed. Nothing for other blocks and closed calls."""
+        block = self.blocks.get(key)
+        if block is None or block.kind != "call" or block.call is not None:
+            return
+        raw = block.body.text if arguments is None else well_formed(arguments)
+        block.call = ToolCall(
+            id=block.call_id,
+            name=block.name,
+            arguments=parse_arguments(raw),
+            arguments_raw=raw,
+            wire=self._wire(block.payload(raw)),
+        )
+        yield ToolCallEnd(index=block.index, call=block.call)
+
+    def count(self, chars: int) -> None:
+        """Raises BadStream where an answer has no end."""
+        self._chars += chars
+        if self._chars > ANSWER_CHARS_MAX:
+            raise BadStream("the answer has no end")
+
+    def unique_id(self, vendor_id: str, index: int) -> str:
+        """The vendor's id of a call at its first use, else one made of it; without one, one made of the answer's id. Calls
+        are paired by id, so none may share one or be without."""
+        call_id = vendor_id or f"call_{self.response_id or 'x'}_{index}"
+        if call_id in self._call_ids:
+            call_id = f"{call_id}_{index}"
+        self._call_ids.add(call_id)
+        return call_id
+
+    def finished(self, reason: StopReason | None) -> AssistantMessage:
+        """The whole answer; `reason` is None for one that nobody knows. Raises BadStream: what may have been cut or
+        refused is never run."""
+        parts = [part for block in self._in_order() for part in self._part(block)]
+        calls = any(isinstance(part, ToolCall) for part in parts)
+        if reason is None and calls:
+            raise BadStream("calls, and an unknown reason to stop")
+        if reason in (None, "end_turn", "tool_use"):
+            reason = "tool_use" if calls else "end_turn"
+        return self.message(parts, reason)
+
+    def failed(self, error: ModelError, reason: StopReason = "error") -> AssistantMessage:
+        """The text before it broke, without calls and thinking, for neither is sure to be whole."""
+        texts = [Text(text=block.body.text) for block in self._in_order() if block.kind == "text"]
+        return self.message([part for part in texts if part.text.strip()], reason, error)
+
+    def message(
+        self, parts: Sequence[AssistantPart], reason: StopReason, error: ModelError | None = None
+    ) -> AssistantMessage:
+        return AssistantMessage(
+            content=tuple(parts),
+            provider=self.provider,
+            model=self.model,
+            api=self.api,
+            stop_reason=reason,
+            usage=self.usage,
+            error=error,
+            response_id=self.response_id,
+            timestamp=self.timestamp,
+        )
+
+    def _in_order(self) -> list[Block]:
+        return sorted(self.blocks.values(), key=lambda block: block.index)
+
+    def _part(self, block: Block) -> Iterator[AssistantPart]:
+        text = block.body.text
+        match block.kind:
+            case "text" if text:
+                yield Text(text=text, wire=self._wire(block.payload(text)))
+            case "thinking":
+                wire = self._wire(block.payload(text))
+                if wire is not None or text:
+                    yield Thinking(text=text, wire=wire)
+            case "call" if block.call is not None:
+                yield block.call
+            case "opaque" if (wire := self._wire(block.payload(text))) is not None:
+                yield Opaque(wire=wire)
+
+    def _wire(self, payload: Payload) -> Wire | None:
+        return Wire(api=self.api, family=family_of(self.model), kind=payload[0], data=payload[1]) if payload else None

@@ -1,0 +1,77 @@
+"""Control of running turns: the end of the process and a person's stop reach them here, whoever runs them.
+
+A drain lets each turn come to its next step border; a stop is a mark in the database, which cancels the turn at once
+where it runs in this process and is seen by its next journal write anywhere else.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from gateway.store.store import Fenced, Lease, Part, Store, StoreUnavailable
+
+
+class Drained(Exception):
+    """The gateway is stopping: the turn ends at a step border and goes on after the next start."""
+
+
+class Stopped(Exception):
+    """Somebody stopped the turn: it ends here, without a reply."""
+
+
+@dataclass(eq=False, slots=True)
+class Lane:
+    """One session that this process works for. `turn` is the task of its running turn, `number` that turn's; `ended` is
+    when its last turn ended, 0 before the first. `awaiting_slot` until it has had one or something to send: it counts
+    against the free slots meanwhile."""
+
+    lease: Lease
+    turn: asyncio.Task[Sequence[Part]] | None = None
+    number: int = 0
+    stopping: bool = False
+    ended: float = 0.0
+    awaiting_slot: bool = True
+
+
+class Control:
+    """`lanes` are the sessions that this process works for, by session id."""
+
+    def __init__(self, store: Store) -> None:
+        self.lanes: dict[str, Lane] = {}
+        self._store = store
+        self._draining = asyncio.Event()
+
+    @property
+    def draining(self) -> bool:
+        return self._draining.is_set()
+
+    def drain(self) -> None:
+        """From here on nothing new begins."""
+        self._draining.set()
+
+    async def pause(self, seconds: float) -> None:
+        """Sleep. Raises Drained as soon as the gateway stops."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._draining.wait()
+            raise Drained
+
+    async def stop(self, sid: str, before: int) -> int:
+        """Stop every turn of a session below `before`, wherever it runs; returns how many messages that concerns."""
+        concerned = await self._store.stop(sid, before)
+        if concerned:
+            await self.apply_stop(sid)
+        return concerned
+
+    async def apply_stop(self, sid: str) -> None:
+        """Cancel the running turn of a session if it is marked as stopped; another worker is notified of its own."""
+        lane = self.lanes.get(sid)
+        if lane is None:
+            await self._store.poke(sid)
+            return
+        with suppress(Fenced, StoreUnavailable):  # then the turn's next journal write notices
+            standing = await self._store.standing(lane.lease)
+            if lane.turn is not None and standing.stopped > lane.number:
+                lane.stopping = True
+                lane.turn.cancel()

@@ -1,0 +1,29 @@
+"""A runtime for what runs below the gateway: on a given store, with a config of one agent and the given limits."""
+
+from collections.abc import Callable
+from typing import Any
+
+from agents.config import AgentConfig
+from agents.events import silent
+from gateway.config.root import AgentsConfig, Config
+from gateway.control import Control
+from gateway.limits import LimitsConfig
+from gateway.metrics import Metrics
+from gateway.queue import Queues
+from gateway.runtime import Runtime, Setup
+from gateway.store.store import Store
+
+
+def runtime(
+    store: Store, *, now: Callable[[], float], limits: LimitsConfig, channels: dict[tuple[str, str], Any]
+) -> Runtime:
+    config = Config(agents=AgentsConfig(list=(AgentConfig(id="helper"),)), limits=limits)
+    queues = Queues(config.queue, channels, config.agents.list)
+    return Runtime(
+        setup=Setup(config=config, channels=channels, providers={}, runners={}, queues=queues),
+        store=store,
+        control=Control(store),
+        metrics=Metrics(),
+        emit=silent,
+        now=now,
+    )
