@@ -11,6 +11,7 @@ from agents.messages import Usage
 from agents.providers.chat.emulator import ChatEmulator
 from agents.providers.emulation.script import Fault, Think, Turn, calls, says
 from agents.providers.emulation.server import Reply, Script
+from agents.providers.gemini.emulator import GeminiEmulator
 from gateway.loopback import serve_on_loopback
 from tests.agents.providers.requests import PIXEL
 from tests.running import Running, running
@@ -180,6 +181,24 @@ async def test_an_agent_whose_model_must_call_a_tool_is_told_so_where_the_vendor
         assert "tool_choice" not in body
         assert "Begin with a tool call whenever you are asked something" in body["messages"][0]["content"]
         assert other.requests[0].refusal is None
+
+
+async def test_a_refusal_whose_body_stalls_is_explained_by_its_status(tmp_path: Path) -> None:
+    emulator = GeminiEmulator([Fault(status=403, then="stall")])
+    async with serve_on_loopback(emulator.app) as url:
+        block = f'  google: {{ apiKey: k, baseUrl: "{url}", idleSeconds: 0.2, firstByteSeconds: 5 }}'
+        agents = OTHER_MODEL.replace("other/some-model", "google/gemini-3-flash")
+        async with running(tmp_path, agents=agents, providers=block) as house:
+            await house.say("hello")
+            assert "access was refused" in (await house.replies(1))[0]
+
+
+async def test_japanese_is_answered_in_one_language_whatever_failed(tmp_path: Path) -> None:
+    script: list[Reply] = [Fault(status=400), says(""), says(""), Fault(status=400), says(""), says("")]
+    async with running(tmp_path, script=script) as house:
+        for number, text in enumerate(("おはよう", "おはよう", "今日はどうですか", "今日はどうですか"), start=1):
+            await house.say(text)
+            assert (await house.replies(number))[-1].isascii()
 
 
 async def test_a_picture_is_seen_by_a_model_that_sees_and_told_to_one_that_does_not(tmp_path: Path) -> None:
