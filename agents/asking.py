@@ -12,14 +12,14 @@ from dataclasses import dataclass, replace
 import structlog
 
 from agents.config import AgentConfig
-from agents.events import Emit, ModelAsked, ModelStreamed
+from agents.events import Emit, ModelAsked, ModelRetried, ModelStreamed
 from agents.history import fitting, plain
 from agents.messages import AssistantMessage, Message, Usage
 from agents.model import Model, Models
 from agents.pictures import IMAGES_MAX
 from agents.providers.models import nearest
-from agents.providers.provider import Done, ModelEvent, ModelRequest, OneTool, System, ToolChoice
-from agents.providers.retry import complete
+from agents.providers.provider import Done, ModelRequest, OneTool, System, ToolChoice
+from agents.providers.retry import Notice, Retrying, complete
 from agents.providers.textcalls.answer import DONE_WELL
 from agents.repair import repair
 from agents.tokens import bound, bound_of, request_tokens, tokens
@@ -122,7 +122,10 @@ class Asking:
         (provider, request), *others = [(model.provider, requests[model.reference]) for model in self._models]
         self._emit(ModelAsked(round=number, provider=provider.name, request=request))
 
-        def watch(event: ModelEvent) -> None:
+        def watch(event: Notice) -> None:
+            if isinstance(event, Retrying):
+                self._emit(ModelRetried(round=number, error=event.error))
+                return
             if isinstance(event, Done):
                 self._count(event.message, requests)
             self._emit(ModelStreamed(round=number, event=event))
@@ -131,6 +134,7 @@ class Asking:
             provider,
             request,
             deadline=self._deadline,
+            config=self._shared.retry,
             fallbacks=others,
             health=self._shared.health,
             emit=watch,

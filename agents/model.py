@@ -15,6 +15,7 @@ from agents.providers.config import ModelConfig, ProviderConfig, api_of
 from agents.providers.health import Health
 from agents.providers.models import ModelFacts, Prices, facts_of, family_of
 from agents.providers.provider import Provider
+from agents.providers.retry import RetryConfig
 from agents.providers.textcalls.prompted import PromptedTools
 from agents.providers.textcalls.repaired import RepairedCalls
 from agents.tokens import Calibration
@@ -68,7 +69,9 @@ class Models:
         providers: Mapping[str, Provider],
         provider_configs: Mapping[str, ProviderConfig],
         model_configs: Mapping[str, ModelConfig],
+        retry: RetryConfig = RetryConfig(),  # noqa: B008 - frozen
     ) -> None:
+        self.retry = retry
         self.health = Health()
         self.calibration = Calibration()
         self._providers = providers

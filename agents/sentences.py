@@ -7,7 +7,7 @@ those.
 import re
 from typing import Literal, NamedTuple, TypeAlias, assert_never
 
-from agents.messages import ErrorKind
+from agents.messages import ErrorKind, ModelError
 from agents.outcome import Answered, Declined, Limit, LimitReached, ModelFailed, Outcome
 
 Language: TypeAlias = Literal["en", "zh"]
@@ -42,6 +42,11 @@ def failure(outcome: Outcome, text: str) -> str:
             return _EMPTY.for_(text)
         case _:
             assert_never(outcome)
+
+
+def retrying(error: ModelError, text: str) -> str:
+    """Shown while the model is asked again."""
+    return (_RETRYING if error.kind in ("rate_limited", "overloaded", "server") else _CONNECTING).for_(text)
 
 
 def cut_short(text: str) -> str:
@@ -98,6 +103,8 @@ _LATE = _Sentence(
     "(抱歉回复迟了:这是对 {amount} {zh}前一条消息的回答。)",
 )
 _DECLINED = _Sentence("The model declined to answer this.", "模型拒绝回答这个问题。")
+_RETRYING = _Sentence("The model is busy right now; I am asking again.", "模型现在很繁忙,正在重试。")
+_CONNECTING = _Sentence("The connection to the model broke; I am asking again.", "与模型的连接中断,正在重试。")
 _EMPTY = _Sentence(
     "I have no answer to that. Please put it another way.",
     "我没有得到可用的回答,请换个说法再试一次。",

@@ -66,7 +66,7 @@ class Gateway:
         self.store = store
         self.channels = build_channels(config, store.archive, now)
         self.providers = build_providers(config)
-        self.models = Models(self.providers, config.providers, config.models)
+        self.models = Models(self.providers, config.providers, config.models, config.retry)
         self.runners = build_runners(config, self.models, self.channels, environment, now)
         queues = Queues(config.queue, self.channels, config.agents.list)
         limits = config.limits
