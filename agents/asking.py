@@ -12,14 +12,15 @@ from dataclasses import dataclass, replace
 import structlog
 
 from agents.config import AgentConfig
-from agents.events import Emit, ModelAsked, ModelStreamed
+from agents.events import Emit, ModelAsked, ModelRetried, ModelStreamed
 from agents.history import fitting, plain
 from agents.messages import AssistantMessage, Message, Usage
 from agents.model import Model, Models
 from agents.pictures import IMAGES_MAX
 from agents.providers.models import nearest
-from agents.providers.provider import Done, ModelEvent, ModelRequest, OneTool, System, ToolChoice
-from agents.providers.retry import complete
+from agents.providers.provider import Done, ModelRequest, OneTool, System, ToolChoice
+from agents.providers.retry import Notice, Retrying, complete
+from agents.providers.textcalls.answer import DONE_WELL
 from agents.repair import repair
 from agents.tokens import bound, bound_of, request_tokens, tokens
 from tools.tool import ToolSpec
@@ -78,13 +79,15 @@ class Asking:
     async def ask(self, messages: Sequence[Message], number: int) -> AssistantMessage:
         """The model's answer; where it refuses the request as it is, the answer to another form of it."""
         answer = await self._ask(messages, number)
-        while answer.error is not None and self._changed(answer):
+        while self._changed(answer, number):
             answer = await self._ask(messages, number)
         return answer
 
-    def _changed(self, answer: AssistantMessage) -> bool:
-        """Whether the request can be put in a way that has not been tried yet."""
+    def _changed(self, answer: AssistantMessage, number: int) -> bool:
+        """Whether the request is to be put in a way that has not been tried yet."""
         match answer.error and answer.error.kind:
+            case None:
+                return self._ignored_tools(answer, number)
             case "too_large" if self._history and not self._shrunk:
                 self._shrunk = True
                 log.warning("history_shrunk", turns=len(self._history))
@@ -95,16 +98,34 @@ class Asking:
                 log.warning("thinking_dropped", model=answer.model)
                 return True
             case "no_tools" if self._tools:
-                return self._model_of(answer).takes_no_tools()
+                return self._model_of(answer).takes_no_tools("its server refused them")
             case _:
                 return False
+
+    def _ignored_tools(self, answer: AssistantMessage, number: int) -> bool:
+        """Whether it spoke where it had to call, and may do so for want of tools: then they are offered by prompt."""
+        model = self._model_of(answer)
+        if answer.calls:
+            model.may_ignore_tools = False
+        if not model.may_ignore_tools or not answer.text.strip() or answer.stop_reason not in DONE_WELL:
+            return False
+        match self._tool_choice(number):
+            case "auto" | "none":
+                return False
+            case OneTool(name=name) if name not in {tool.name for tool in self._tools}:
+                return False
+            case _:
+                return model.takes_no_tools("it answered in words although a call was required")
 
     async def _ask(self, messages: Sequence[Message], number: int) -> AssistantMessage:
         requests = {model.reference: self._request(model, messages, number) for model in self._models}
         (provider, request), *others = [(model.provider, requests[model.reference]) for model in self._models]
         self._emit(ModelAsked(round=number, provider=provider.name, request=request))
 
-        def watch(event: ModelEvent) -> None:
+        def watch(event: Notice) -> None:
+            if isinstance(event, Retrying):
+                self._emit(ModelRetried(round=number, error=event.error))
+                return
             if isinstance(event, Done):
                 self._count(event.message, requests)
             self._emit(ModelStreamed(round=number, event=event))
@@ -113,6 +134,7 @@ class Asking:
             provider,
             request,
             deadline=self._deadline,
+            config=self._shared.retry,
             fallbacks=others,
             health=self._shared.health,
             emit=watch,

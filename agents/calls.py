@@ -1,17 +1,15 @@
 """Calls without an answer: which ones a history leaves open, and the refusal of one that was not run."""
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 
 from agents.messages import AssistantMessage, Message, ToolCall, ToolResultMessage
-from tools.tool import Text, ToolResult
+from tools.tool import Text, ToolResult, error_body
 
 
 def refusal(code: str, message: str, *, retryable: bool) -> ToolResult:
     """A structured error result, as the toolbox gives them, for a call that was not run."""
-    body = {"ok": False, "error_code": code, "message": message, "retryable": retryable}
-    return ToolResult(content=(Text(text=json.dumps(body, ensure_ascii=False)),), is_error=True)
+    return ToolResult(content=(Text(text=error_body(code, message, retryable=retryable)),), is_error=True)
 
 
 def unanswered(messages: Sequence[Message]) -> tuple[AssistantMessage | None, list[ToolCall]]:

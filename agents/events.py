@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from agents.messages import AssistantMessage, ToolCall, ToolResultMessage
+from agents.messages import AssistantMessage, ModelError, ToolCall, ToolResultMessage
 from agents.providers.provider import ModelEvent, ModelRequest, System
 from agents.turn import Turn
 
@@ -37,6 +37,14 @@ class ModelStreamed:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class ModelRetried:
+    """The attempt failed with `error`; after a pause the model is asked again."""
+
+    round: int
+    error: ModelError
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ModelAnswered:
     round: int
     message: AssistantMessage
@@ -52,7 +60,9 @@ class ToolFinished:
     result: ToolResultMessage
 
 
-TurnEvent: TypeAlias = TurnStarted | ModelAsked | ModelStreamed | ModelAnswered | ToolStarted | ToolFinished
+TurnEvent: TypeAlias = (
+    TurnStarted | ModelAsked | ModelStreamed | ModelRetried | ModelAnswered | ToolStarted | ToolFinished
+)
 Emit: TypeAlias = Callable[[TurnEvent], None]
 
 

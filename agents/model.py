@@ -10,10 +10,12 @@ from dataclasses import replace
 import structlog
 
 from agents.messages import Usage
-from agents.providers.config import ModelConfig, ProviderConfig
+from agents.providers.chat.vendors import for_model, vendor_for
+from agents.providers.config import ModelConfig, ProviderConfig, api_of
 from agents.providers.health import Health
 from agents.providers.models import ModelFacts, Prices, facts_of, family_of
 from agents.providers.provider import Provider
+from agents.providers.retry import RetryConfig
 from agents.providers.textcalls.prompted import PromptedTools
 from agents.providers.textcalls.repaired import RepairedCalls
 from agents.tokens import Calibration
@@ -22,9 +24,13 @@ log = structlog.get_logger()
 
 
 class Model:
-    def __init__(self, provider: Provider, name: str, facts: ModelFacts, *, by_prompt: bool) -> None:
+    def __init__(
+        self, provider: Provider, name: str, facts: ModelFacts, *, by_prompt: bool, may_ignore_tools: bool = False
+    ) -> None:
         self.name = name
         self.facts = facts
+        self.may_ignore_tools = may_ignore_tools
+        """Its server may drop tools without a word, and no call has proved the contrary yet."""
         self._provider = provider
         self._asked: Provider = PromptedTools(provider) if by_prompt else RepairedCalls(provider)
 
@@ -41,11 +47,12 @@ class Model:
         """To be asked, with its tools offered in the way this model takes them."""
         return self._asked
 
-    def takes_no_tools(self) -> bool:
-        """The model refused them. True where they can be offered by prompt instead, which is what happens from now on."""
+    def takes_no_tools(self, reason: str) -> bool:
+        """True where they can be offered by prompt instead, which is what happens from now on."""
         if isinstance(self._asked, PromptedTools):
             return False
-        log.warning("tools_by_prompt", model=self.reference, hint="set toolCalling: prompt to spare the first refusal")
+        hint = "set toolCalling: prompt to spare the first request"
+        log.warning("tools_by_prompt", model=self.reference, reason=reason, hint=hint)
         self._asked = PromptedTools(self._provider)
         return True
 
@@ -62,7 +69,9 @@ class Models:
         providers: Mapping[str, Provider],
         provider_configs: Mapping[str, ProviderConfig],
         model_configs: Mapping[str, ModelConfig],
+        retry: RetryConfig = RetryConfig(),  # noqa: B008 - frozen
     ) -> None:
+        self.retry = retry
         self.health = Health()
         self.calibration = Calibration()
         self._providers = providers
@@ -87,7 +96,19 @@ class Models:
         by_prompt = written.tool_calling == "prompt" or not facts.tools
         if told.tool_calling is not None:
             by_prompt = told.tool_calling == "prompt"
-        return Model(self._providers[provider], name, facts, by_prompt=by_prompt)
+        return Model(
+            self._providers[provider],
+            name,
+            facts,
+            by_prompt=by_prompt,
+            may_ignore_tools=facts.forced_tool and _may_ignore_tools(provider, written, name),
+        )
+
+
+def _may_ignore_tools(provider: str, config: ProviderConfig, model: str) -> bool:
+    if api_of(provider, config) != "openai-chat":
+        return False
+    return for_model(vendor_for(provider, config.base_url, config.dialect), model).may_ignore_tools
 
 
 def _over(facts: ModelFacts, told: ModelConfig) -> ModelFacts:

@@ -5,7 +5,6 @@ back as the same object. What only one wire minds (its ids, names, roles) is set
 The order of the steps matters: each may rely on what the ones before it promise.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -24,14 +23,13 @@ from agents.messages import (
 )
 from agents.pictures import IMAGES_MAX, with_fitting_pictures
 from agents.providers.wellformed import well_formed, well_formed_json
+from tools.tool import error_body
 
 _LASTING = frozenset({("openai-responses", "phase"), ("google-gemini", "thought_signature")})
 """Payloads that are not bound to what stood before them, by api and kind: Gemini wants its signatures back for as long
 as the history holds them, and OpenAI the phase of what was said."""
 
-_INTERRUPTED = json.dumps(
-    {"ok": False, "error_code": "INTERRUPTED", "message": "the call did not finish", "retryable": True}
-)
+_INTERRUPTED = error_body("INTERRUPTED", "the call did not finish", retryable=True)
 
 
 def repair(messages: Sequence[Message], *, api: str, family: str, images_max: int = IMAGES_MAX) -> Sequence[Message]:

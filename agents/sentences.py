@@ -1,16 +1,24 @@
 """What the user reads when a turn does not end in the model's own words: short, calm, and in the user's language.
 
-Chinese where the message that is answered holds Chinese characters, else English. Never a provider's text, a path or an
-internal name: the log has those. What went wrong with the model itself is worded in `agents.providers.sentences`.
+Every sentence and the choice of its language are here. Never a provider's text, a path or an internal name: the log has
+those.
 """
 
 import re
-from typing import NamedTuple, assert_never
+from typing import Literal, NamedTuple, TypeAlias, assert_never
 
+from agents.messages import ErrorKind, ModelError
 from agents.outcome import Answered, Declined, Limit, LimitReached, ModelFailed, Outcome
-from agents.providers.sentences import sentence
 
-_CHINESE = re.compile("[㐀-鿿]")
+Language: TypeAlias = Literal["en", "zh"]
+
+_HAN = re.compile("[〇㐀-䶿一-鿿豈-﫿\U00020000-\U0003ffff]")
+_KANA_OR_HANGUL = re.compile("[ぁ-ゖァ-ヺㇰ-ㇿｦ-ﾝᄀ-ᇿ㄰-㆏가-힣]")
+
+
+def language_of(text: str) -> Language:
+    """Chinese where it is written in Chinese characters and in no letters of Japanese or Korean; else English."""
+    return "zh" if _HAN.search(text) and not _KANA_OR_HANGUL.search(text) else "en"
 
 
 class _Sentence(NamedTuple):
@@ -18,22 +26,27 @@ class _Sentence(NamedTuple):
     zh: str
 
     def for_(self, text: str) -> str:
-        return self.zh if _CHINESE.search(text) else self.en
+        return self.zh if language_of(text) == "zh" else self.en
 
 
 def failure(outcome: Outcome, text: str) -> str:
     """Why there is no answer to `text`."""
     match outcome:
         case ModelFailed(error=error):
-            return sentence(error, text)
+            return _ERRORS[error.kind].for_(text)
         case LimitReached(limit=limit):
             return _LIMITS[limit].for_(text)
         case Declined():
-            return sentence("refusal", text)
+            return _DECLINED.for_(text)
         case Answered():
             return _EMPTY.for_(text)
         case _:
             assert_never(outcome)
+
+
+def retrying(error: ModelError, text: str) -> str:
+    """Shown while the model is asked again."""
+    return (_RETRYING if error.kind in ("rate_limited", "overloaded", "server") else _CONNECTING).for_(text)
 
 
 def cut_short(text: str) -> str:
@@ -89,6 +102,9 @@ _LATE = _Sentence(
     "(Sorry for the delay: this answers a message from {amount} {en} ago.)",
     "(抱歉回复迟了:这是对 {amount} {zh}前一条消息的回答。)",
 )
+_DECLINED = _Sentence("The model declined to answer this.", "模型拒绝回答这个问题。")
+_RETRYING = _Sentence("The model is busy right now; I am asking again.", "模型现在很繁忙,正在重试。")
+_CONNECTING = _Sentence("The connection to the model broke; I am asking again.", "与模型的连接中断,正在重试。")
 _EMPTY = _Sentence(
     "I have no answer to that. Please put it another way.",
     "我没有得到可用的回答,请换个说法再试一次。",
@@ -124,10 +140,66 @@ _LIMITS: dict[Limit, _Sentence] = {
         "I stopped: the same step kept failing. Tell me how to go on, or ask in another way.",
         "我先停在这里:同一步骤反复失败。请告诉我如何继续,或换个说法。",
     ),
-    "pauses": _Sentence(sentence("pause"), sentence("pause", "停")),
+    "pauses": _Sentence(
+        "The model needed too many pauses for this. Please try again with a smaller task.",
+        "模型处理这个任务停顿太多次,请把任务拆小一些再试。",
+    ),
     "empty": _EMPTY,
     "cut": _Sentence(
         "The answer did not fit into the model's length limit. Please ask for it in smaller pieces.",
         "回答超出了模型的长度上限,请拆成更小的部分来问。",
+    ),
+}
+_NOT_ACCEPTED = _Sentence(
+    "The model did not accept this request. Please try to say it differently.",
+    "模型没有接受这次请求,请换一种说法再试。",
+)
+_ERRORS: dict[ErrorKind, _Sentence] = {
+    "auth": _Sentence(
+        "I can't reach my model: its access was refused. Please tell whoever runs this bot.",
+        "我暂时无法使用模型:访问被拒绝,请告知机器人管理员。",
+    ),
+    "billing": _Sentence(
+        "I can't reach my model: its account needs attention. Please tell whoever runs this bot.",
+        "我暂时无法使用模型:模型账户需要处理,请告知机器人管理员。",
+    ),
+    "invalid": _NOT_ACCEPTED,
+    "stale_thinking": _NOT_ACCEPTED,
+    "no_tools": _NOT_ACCEPTED,
+    "not_found": _Sentence(
+        "The model chosen for me does not exist. Please tell whoever runs this bot.",
+        "为我配置的模型不存在,请告知机器人管理员。",
+    ),
+    "too_large": _Sentence(
+        "This conversation is too long for the model. Please send a shorter message or start a new chat.",
+        "这段对话超出了模型的长度限制,请缩短消息或开始新的对话。",
+    ),
+    "rate_limited": _Sentence(
+        "The model is getting too many requests. Please try again in a few minutes.",
+        "模型的请求太多了,请过几分钟再试。",
+    ),
+    "overloaded": _Sentence(
+        "The model is overloaded right now. Please try again in a few minutes.",
+        "模型现在很繁忙,请过几分钟再试。",
+    ),
+    "server": _Sentence(
+        "The model's service has a problem. Please try again in a few minutes.",
+        "模型服务出现故障,请过几分钟再试。",
+    ),
+    "network": _Sentence(
+        "I could not connect to the model. Please try again in a moment.",
+        "我连接不上模型,请稍后再试。",
+    ),
+    "timeout": _Sentence(
+        "The model took too long to answer. Please try again, perhaps with a smaller task.",
+        "模型回答超时,请再试一次,或把任务拆小一些。",
+    ),
+    "incomplete": _Sentence(
+        "The model's answer broke off on the way. Please try again.",
+        "模型的回答中途中断了,请再试一次。",
+    ),
+    "unconfigured": _Sentence(
+        "No model is set up for me yet. Please tell whoever runs this bot.",
+        "我还没有配置可用的模型,请告知机器人管理员。",
     ),
 }

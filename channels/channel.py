@@ -237,12 +237,13 @@ class ToolUse:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Progress:
     """How far the answer to `context` is. `text` is what it says so far; it may still be taken back, until the reply is
-    sent. `outcome` is None while the turn runs; it may say `interrupted` first and `stopped` then: only then
-    there will be no other answer."""
+    sent. `note` is a sentence on what keeps the turn waiting, empty while it goes on. `outcome` is None while the turn
+    runs; it may say `interrupted` first and `stopped` then: only then there will be no other answer."""
 
     context: MessageContext
     text: str = ""
     tools: tuple[ToolUse, ...] = ()
+    note: str = ""
     outcome: str | None = None
 
 

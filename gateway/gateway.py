@@ -64,7 +64,7 @@ class Gateway:
         self._background: set[asyncio.Task[None]] = set()
         channels = build_channels(config, store.archive, now)
         providers = build_providers(config)
-        self.models = Models(providers, config.providers, config.models)
+        self.models = Models(providers, config.providers, config.models, config.retry)
         self.runtime = Runtime(
             setup=Setup(
                 config=config,

@@ -15,6 +15,7 @@ from agents.events import (
     Emit,
     ModelAnswered,
     ModelAsked,
+    ModelRetried,
     ModelStreamed,
     ToolFinished,
     ToolStarted,
@@ -24,6 +25,7 @@ from agents.events import (
 from agents.messages import AssistantMessage, Message, ToolCall, ToolResultMessage
 from agents.prompt.reply import draft
 from agents.providers.provider import Done, TextDelta
+from agents.sentences import retrying
 from channels.channel import Live, Progress, ToolUse
 from channels.message import MessageContext
 
@@ -49,6 +51,7 @@ class Watch:
         """Of an answer that is being continued: what it has said already."""
         self._text: list[str] = []
         self._tools: dict[str, ToolUse] = {}
+        self._note = ""
         self._timer: asyncio.TimerHandle | None = None
         self._pause = SHOW_SECONDS
 
@@ -69,6 +72,7 @@ class Watch:
                 self._text.clear()
                 self._soon()
             case ModelStreamed(event=TextDelta(text=text)):
+                self._note = ""
                 self._text.append(text)
                 self._soon()
             case ModelStreamed(event=Done(message=message)) if message.error is not None:
@@ -76,11 +80,14 @@ class Watch:
                 self._soon()
             case ModelStreamed():
                 pass
+            case ModelRetried(error=error):
+                self._note = retrying(error, self._context.text)
+                self._show()
             case ModelAnswered(message=message) if _is_cut(message):
                 self._before += message.text
                 self._text.clear()
             case ModelAnswered():
-                pass
+                self._note = ""
             case ToolStarted(call=call):
                 self._tools[call.id] = ToolUse(id=call.id, name=call.name, about=_about(call), state="running")
                 self._show()
@@ -121,7 +128,8 @@ class Watch:
         try:
             text = draft(self._before + "".join(self._text))
             tools = tuple(self._tools.values())
-            self._channel.show(Progress(context=self._context, text=text, tools=tools, outcome=outcome))
+            note = "" if outcome else self._note
+            self._channel.show(Progress(context=self._context, text=text, tools=tools, note=note, outcome=outcome))
         except Exception as error:
             log.error("progress_not_shown", exc_info=error)
         self._pause = max(SHOW_SECONDS, (time.perf_counter() - began) / SHOW_SHARE)

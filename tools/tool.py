@@ -5,6 +5,7 @@ made) and what a crash in the middle of it would mean; `Toolbox` checks, runs an
 the model can act on. Approval and policy are not here.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Protocol, TypeAlias
@@ -62,6 +63,13 @@ class ToolError(Exception):
         self.message = message
         self.retryable = retryable
         self.details = details
+
+
+def error_body(code: str, message: str, *, retryable: bool) -> str:
+    """What a model reads of a failed call: `error` for models that know OpenAI's form, the other members for all."""
+    sentence = f"{code.replace('_', ' ').capitalize()}: {message}"
+    body = {"ok": False, "error": sentence, "error_code": code, "message": message, "retryable": retryable}
+    return json.dumps(body, ensure_ascii=False)
 
 
 class Messenger(Protocol):

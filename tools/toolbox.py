@@ -5,7 +5,6 @@ it is answered with a structured error the model can act on.
 """
 
 import asyncio
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,7 +14,7 @@ from pydantic import ValidationError
 from tools.catalog import build_tools
 from tools.config import AgentToolsConfig, ExecConfig
 from tools.schema import input_schema, without_nulls
-from tools.tool import Call, Effect, Messenger, Text, Tool, ToolError, ToolResult, ToolSpec
+from tools.tool import Call, Effect, Messenger, Text, Tool, ToolError, ToolResult, ToolSpec, error_body
 from tools.workspace import Workspace
 
 MISTAKES_MAX = 20
@@ -97,8 +96,8 @@ _schemas: dict[type, Mapping[str, Any]] = {}
 
 def failed(error: ToolError) -> ToolResult:
     """The error as the model reads it."""
-    body = {"ok": False, "error_code": error.code, "message": error.message, "retryable": error.retryable}
-    return ToolResult(content=(Text(text=json.dumps(body, ensure_ascii=False)),), details=error.details, is_error=True)
+    body = error_body(error.code, error.message, retryable=error.retryable)
+    return ToolResult(content=(Text(text=body),), details=error.details, is_error=True)
 
 
 def _sentence(error: Any) -> str:

@@ -6,13 +6,13 @@ would carry the key to wherever it points.
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
 from agents.providers.config import ProviderConfig
-from agents.providers.errors import BadStream
+from agents.providers.errors import BadStream, Refused
 
 END = "[DONE]"
 CONNECT_SECONDS = 5.0
@@ -20,6 +20,10 @@ CONNECTIONS_MAX = 1000
 IDLE_CONNECTIONS_MAX = 100
 DRAIN_SECONDS = 0.25
 """How long a body may take to end after the answer's last event; read to its end, the connection can be used again."""
+
+REFUSAL_BYTES_MAX = 256 * 1024
+REFUSAL_SECONDS = 5.0
+"""How much of a refusal's body is read, and for how long: its status says the most."""
 
 
 def is_local(url: str) -> bool:
@@ -29,7 +33,8 @@ def is_local(url: str) -> bool:
 
 
 def settings(config: ProviderConfig, base_url: str, library: Any) -> dict[str, Any]:
-    """The keyword arguments for an `AsyncClient` of `library`: `httpx`, or the `httpx2` of the SDKs."""
+    """The keyword arguments for an `AsyncClient` of `library`: `httpx`, or the `httpx2` of the SDKs. The client raises
+    Refused for every answer that is no success; an SDK wraps that into an exception of its own."""
     total = config.timeout_seconds
     return {
         "timeout": library.Timeout(total, connect=min(CONNECT_SECONDS, total)),
@@ -37,7 +42,29 @@ def settings(config: ProviderConfig, base_url: str, library: Any) -> dict[str, A
         "trust_env": not is_local(base_url),
         "verify": not (is_local(base_url) and base_url.startswith("http://")),  # no certificates are loaded for nothing
         "follow_redirects": False,
+        "event_hooks": {"response": [_refuser(min(REFUSAL_SECONDS, config.idle_seconds / 2))]},
     }
+
+
+def _refuser(seconds: float) -> Callable[[Any], Awaitable[None]]:
+    async def refuse(response: Any) -> None:
+        if not response.is_success:
+            raise Refused(response.status_code, await _refusal(response, seconds), response.headers)
+
+    return refuse
+
+
+async def _refusal(response: Any, seconds: float) -> object:
+    """The parsed body; None where it is too long, stalls, breaks off or is no JSON."""
+    body = b""
+    with suppress(Exception):
+        async with asyncio.timeout(seconds):
+            async for chunk in response.aiter_bytes():
+                body += chunk
+                if len(body) > REFUSAL_BYTES_MAX:
+                    return None
+        return json.loads(body)
+    return None
 
 
 def must_be_events(headers: Mapping[str, str]) -> None:

@@ -1,45 +1,87 @@
 """Asking until there is an answer: the one retry policy, and the step to the next model.
 
-At most four attempts with full jitter, a server's Retry-After obeyed up to a minute, never past the deadline. Every
-attempt ends with a `Done` to `emit`; one whose message carries an error voids the deltas since the `Done` before it,
-and the last one is the answer. The SDK's own retries are off: they would multiply ours and sleep unseen.
+Pauses double, with jitter above a floor of half the pause; a server's Retry-After raises the floor. Asking goes on for
+`retry.maxSeconds` from the first failure, never past the deadline. Every attempt ends with a `Done` to `emit`; one whose
+message carries an error voids the deltas since the `Done` before it, and the last one is the answer. The SDK's own
+retries are off: they would multiply ours and sleep unseen.
 """
 
 import asyncio
+import itertools
 import random as randomness
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import Annotated, TypeAlias
 
 import structlog
+from pydantic import BaseModel, Field
+from pydantic.alias_generators import to_camel
 
 from agents.messages import AssistantMessage, ErrorKind, ModelError
 from agents.providers.health import Health
 from agents.providers.provider import Done, ModelEvent, ModelRequest, Provider
 
-ATTEMPTS_MAX = 4
-BUSY_ATTEMPTS_MAX = 2
-"""Where a fallback stands ready: so often an overloaded model is asked before it."""
-BACKOFF_SECONDS = 1.0
-BACKOFF_CAP_SECONDS = 30.0
-RETRY_AFTER_MAX_SECONDS = 60.0
+ATTEMPTS_BEFORE_FALLBACK = 2
+"""How often a model in trouble is asked where another one stands ready."""
+PAUSE_MAX_SECONDS = 30.0
+QUICK_SHARE = 0.25
+"""Of the pause, where nobody was too busy to answer: a broken connection is mostly good again at once."""
 
-_BUSY: frozenset[ErrorKind] = frozenset({"overloaded", "server"})
+_BUSY: frozenset[ErrorKind] = frozenset({"rate_limited", "overloaded", "server"})
 _OUR_FAULT: frozenset[ErrorKind] = frozenset({"invalid", "too_large", "stale_thinking", "no_tools"})
 """Another model would get the same request: these are answered by changing it, not by asking elsewhere."""
 
 log = structlog.get_logger()
 
 
+class RetryConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+    """What happens where a model is overloaded, cannot be reached or breaks off."""
+
+    max_seconds: Annotated[float, Field(ge=0)] = 30
+    """For how long one request is repeated, from its first failure on: so long a person still waits. A server that asks
+    for a longer pause is not asked again; 0 repeats nothing."""
+    pause_seconds: Annotated[float, Field(gt=0, le=30)] = 1
+    """The first pause at most, where a server is overloaded; a quarter of it where a connection broke. Each further pause
+    is twice as long, up to 30 seconds."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Retrying:
+    """A pause has begun; the model is asked again after it."""
+
+    error: ModelError
+
+
+Notice: TypeAlias = ModelEvent | Retrying
+
+
+@dataclass(kw_only=True, slots=True)
 class _Asking:
     """The circumstances of one `complete`."""
 
+    config: RetryConfig
     deadline: float
     sleep: Callable[[float], Awaitable[None]]
     random: Callable[[], float]
     clock: Callable[[], float]
-    emit: Callable[[ModelEvent], None]
+    emit: Callable[[Notice], None]
+    until: float | None = None
+    """When to give up; known from the first failure on."""
+
+    def pause(self, error: ModelError, attempt: int) -> float | None:
+        """Seconds until the next attempt; None where a person would not wait so long."""
+        now = self.clock()
+        if self.until is None:
+            self.until = now + self.config.max_seconds
+        if error.retry_after_seconds == 0:  # there is another key
+            seconds = 0.0
+        else:
+            first = self.config.pause_seconds * (1 if error.kind in _BUSY else QUICK_SHARE)
+            half = min(PAUSE_MAX_SECONDS, first * 2 ** (attempt - 1)) / 2
+            floor = max(half, error.retry_after_seconds or 0.0)
+            seconds = max(floor, min(floor + self.random() * half, self.until - now))
+        return seconds if now + seconds <= self.until and now + seconds < self.deadline else None
 
 
 async def complete(
@@ -47,25 +89,25 @@ async def complete(
     request: ModelRequest,
     *,
     deadline: float,
+    config: RetryConfig = RetryConfig(),  # noqa: B008 - frozen
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     random: Callable[[], float] = randomness.random,
     clock: Callable[[], float] = time.monotonic,
-    emit: Callable[[ModelEvent], None] | None = None,
+    emit: Callable[[Notice], None] | None = None,
     fallbacks: Sequence[tuple[Provider, ModelRequest]] = (),
     health: Health | None = None,
 ) -> AssistantMessage:
     """The final message, good or an error; raises nothing but CancelledError.
 
-    `deadline` is a moment of `clock`, in seconds. `fallbacks` are asked in order once a model is busy twice, or cannot
+    `deadline` is a moment of `clock`, in seconds. `fallbacks` are asked in order once a model has failed twice, or cannot
     be used at all; each brings a request repaired for it. What rests by `health` is passed over while another is awake.
     """
-    asking = _Asking(deadline=deadline, sleep=sleep, random=random, clock=clock, emit=emit or _unseen)
+    asking = _Asking(config=config, deadline=deadline, sleep=sleep, random=random, clock=clock, emit=emit or _unseen)
     health = health or Health(clock=clock)
     candidates = [(provider, request), *fallbacks]
     awake = [(it, its) for it, its in candidates if not health.rests(it.name, its.model)] or candidates
     for (asked, its_request), after in zip(awake, [*awake[1:], None], strict=True):
-        patience = BUSY_ATTEMPTS_MAX if after else ATTEMPTS_MAX
-        message = await _insist(asked, its_request, asking, busy_max=patience)
+        message = await _insist(asked, its_request, asking, attempts_max=ATTEMPTS_BEFORE_FALLBACK if after else None)
         error = message.error
         if error is None:
             health.answered(asked.name, its_request.model)
@@ -78,17 +120,17 @@ async def complete(
     raise AssertionError("the loop returns at the last candidate")
 
 
-async def _insist(provider: Provider, request: ModelRequest, asking: _Asking, *, busy_max: int) -> AssistantMessage:
+async def _insist(
+    provider: Provider, request: ModelRequest, asking: _Asking, *, attempts_max: int | None
+) -> AssistantMessage:
     """One model, asked until it answers or the error is one to give up on."""
-    busy = 0
-    for attempt in range(1, ATTEMPTS_MAX + 1):
+    for attempt in itertools.count(1):
         message = await _attempt(provider, request, asking)
         error = message.error
-        if error is None or not error.retryable or attempt == ATTEMPTS_MAX:
+        if error is None or not error.retryable or attempt == attempts_max:
             return message
-        busy += error.kind in _BUSY
-        seconds = _pause(error, attempt, asking.random)
-        if busy == busy_max or seconds is None or asking.clock() + seconds >= asking.deadline:
+        seconds = asking.pause(error, attempt)
+        if seconds is None:
             return message
         log.warning(
             "model_retry",
@@ -99,15 +141,9 @@ async def _insist(provider: Provider, request: ModelRequest, asking: _Asking, *,
             summary=error.summary,
             wait_seconds=round(seconds, 3),
         )
+        asking.emit(Retrying(error=error))
         await asking.sleep(seconds)
-    raise AssertionError("the loop returns on its last attempt")
-
-
-def _pause(error: ModelError, attempt: int, random: Callable[[], float]) -> float | None:
-    """Seconds until the next attempt; None where the server asks for more than a person would wait."""
-    if error.retry_after_seconds is not None:
-        return error.retry_after_seconds if error.retry_after_seconds <= RETRY_AFTER_MAX_SECONDS else None
-    return float(random() * min(BACKOFF_CAP_SECONDS, BACKOFF_SECONDS * 2 ** (attempt - 1)))
+    raise AssertionError("the loop has no end")
 
 
 async def _attempt(provider: Provider, request: ModelRequest, asking: _Asking) -> AssistantMessage:
@@ -150,5 +186,5 @@ def _failed(provider: Provider, request: ModelRequest, kind: ErrorKind, summary:
     )
 
 
-def _unseen(event: ModelEvent) -> None:
+def _unseen(event: Notice) -> None:
     """Nobody is watching."""

@@ -28,6 +28,7 @@ class _Turn:
     text: str = ""
     blocks: list[str] = field(default_factory=list)
     tools: tuple[ToolUse, ...] = ()
+    note: str = ""
     outcome: str | None = None
     drawn: str = ""
     """The text that `blocks` show."""
@@ -104,8 +105,9 @@ class LiveTurns:
             turn = self._turns[key] = _Turn()
             changed = True
         else:
-            changed = (turn.tools, turn.outcome) != (progress.tools or turn.tools, progress.outcome)
-        turn.tools, turn.outcome = progress.tools or turn.tools, progress.outcome
+            before = (turn.tools, turn.note, turn.outcome)
+            changed = before != (progress.tools or turn.tools, progress.note, progress.outcome)
+        turn.tools, turn.note, turn.outcome = progress.tools or turn.tools, progress.note, progress.outcome
         if changed:
             self._tell(_turn_event(key, turn))
         if progress.outcome is not None:
@@ -158,7 +160,7 @@ class LiveTurns:
 
 def _turn_event(key: Key, turn: _Turn) -> bytes:
     facts = {"chat": key[0], "message": key[1], "running": turn.outcome is None, "outcome": turn.outcome}
-    return event("turn", facts | {"tools": [tool_view(tool) for tool in turn.tools]})
+    return event("turn", facts | {"note": turn.note, "tools": [tool_view(tool) for tool in turn.tools]})
 
 
 def _draft_event(key: Key, at: int, drawn: list[str]) -> bytes:

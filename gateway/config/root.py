@@ -12,6 +12,7 @@ from pydantic.alias_generators import to_camel
 
 from agents.config import AgentConfig, AgentDefaults
 from agents.providers.config import IMPLIED, ModelConfig, ProviderConfig
+from agents.providers.retry import RetryConfig
 from channels.queue import QueueConfig
 from gateway.config.channels import ChannelsConfig
 from gateway.config.server import ServerConfig
@@ -141,6 +142,8 @@ class Config(BaseModel, extra="forbid", strict=True, frozen=True, alias_generato
     """Where skills come from."""
     queue: QueueConfig = QueueConfig()
     """What becomes of messages that arrive while an earlier one is being answered, and of late ones, everywhere."""
+    retry: RetryConfig = RetryConfig()
+    """What happens where a model is overloaded, cannot be reached or breaks off."""
     limits: LimitsConfig = LimitsConfig()
     """Every limit of a turn and a chat."""
 

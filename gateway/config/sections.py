@@ -15,6 +15,7 @@ from pydantic import BaseModel
 
 from agents.config import AgentConfig, AgentDefaults
 from agents.providers.config import ModelConfig, ProviderConfig
+from agents.providers.retry import RetryConfig
 from channels.queue import QueueConfig
 from gateway.config.channels import ChannelsConfig
 from gateway.config.explain import unknown_key
@@ -64,6 +65,7 @@ class Sections:
     tools: ToolsConfig
     skills: SkillsConfig
     queue: QueueConfig
+    retry: RetryConfig
     limits: LimitsConfig
 
     def config(self) -> Config:
@@ -80,6 +82,7 @@ class Sections:
             tools=self.tools,
             skills=self.skills,
             queue=self.queue,
+            retry=self.retry,
             limits=self.limits,
         )
 
@@ -112,6 +115,7 @@ def read_sections(
             update={"directories": tuple(resolved(name, folder, home) for name in skills.directories)}
         ),
         queue=reader.section("queue", QueueConfig),
+        retry=reader.section("retry", RetryConfig),
         limits=reader.section("limits", LimitsConfig),
     )
 

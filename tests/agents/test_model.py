@@ -52,6 +52,6 @@ def test_a_cost_needs_prices() -> None:
 
 def test_a_model_that_has_refused_tools_is_not_offered_them_twice() -> None:
     model = models().get("p/some")
-    assert model.takes_no_tools()
+    assert model.takes_no_tools("refused")
     assert isinstance(model.provider, PromptedTools)
-    assert not model.takes_no_tools()
+    assert not model.takes_no_tools("refused")

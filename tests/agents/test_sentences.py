@@ -32,3 +32,34 @@ def test_every_failure_is_one_short_sentence_in_the_users_language(outcome: Outc
 def test_too_many_says_how_many() -> None:
     assert "7" in sentences.too_many("hello", 7)
     assert "7" in sentences.too_many("你好", 7)
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        ("帮我写脚本", "zh"),
+        ("write 脚本", "zh"),
+        ("𠮷", "zh"),
+        ("write a script", "en"),
+        ("", "en"),
+        ("。、!", "en"),
+        ("おはよう", "en"),
+        ("今日はどうですか", "en"),
+        ("ｶﾀｶﾅ", "en"),
+        ("大韓民國 만세", "en"),
+    ],
+)
+def test_the_language_of_an_answer_is_chinese_for_chinese_and_english_for_everything_else(
+    text: str, language: sentences.Language
+) -> None:
+    assert sentences.language_of(text) == language
+    for kind in get_args(ErrorKind):
+        failed = ModelFailed(error=ModelError(kind=kind, summary="", retryable=False))
+        assert sentences.failure(failed, text).isascii() == (language == "en")
+    assert sentences.internal_error(text).isascii() == (language == "en")
+
+
+def test_the_operators_errors_name_the_operator() -> None:
+    for kind in ("auth", "billing", "not_found", "unconfigured"):
+        failed = ModelFailed(error=ModelError(kind=kind, summary="", retryable=False))
+        assert "管理员" in sentences.failure(failed, "你好")

@@ -7,9 +7,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+from structlog.testing import capture_logs
+
 from agents.messages import Usage
 from tests.agents.providers.requests import PIXEL
 from tests.emulators.models.chat.emulator import ChatEmulator
+from tests.emulators.models.gemini.emulator import GeminiEmulator
 from tests.emulators.models.script import Fault, Think, Turn, calls, says
 from tests.emulators.models.server import Reply, Script
 from tests.loopback import serve_on_loopback
@@ -180,6 +184,74 @@ async def test_an_agent_whose_model_must_call_a_tool_is_told_so_where_the_vendor
         assert "tool_choice" not in body
         assert "Begin with a tool call whenever you are asked something" in body["messages"][0]["content"]
         assert other.requests[0].refusal is None
+
+
+async def test_a_refusal_whose_body_stalls_is_explained_by_its_status(tmp_path: Path) -> None:
+    emulator = GeminiEmulator([Fault(status=403, then="stall")])
+    async with serve_on_loopback(emulator.app) as url:
+        block = f'  google: {{ apiKey: k, baseUrl: "{url}", idleSeconds: 0.2, firstByteSeconds: 5 }}'
+        agents = OTHER_MODEL.replace("other/some-model", "google/gemini-3-flash")
+        async with running(tmp_path, agents=agents, providers=block) as house:
+            await house.say("hello")
+            assert "access was refused" in (await house.replies(1))[0]
+
+
+async def test_japanese_is_answered_in_one_language_whatever_failed(tmp_path: Path) -> None:
+    script: list[Reply] = [Fault(status=400), says(""), says(""), Fault(status=400), says(""), says("")]
+    async with running(tmp_path, script=script) as house:
+        for number, text in enumerate(("おはよう", "おはよう", "今日はどうですか", "今日はどうですか"), start=1):
+            await house.say(text)
+            assert (await house.replies(number))[-1].isascii()
+
+
+CALL = '<tool_call>{"name": "write", "arguments": {"file_path": "e.txt", "content": "five"}}</tool_call>'
+MUST_CALL = OTHER_MODEL.replace("tools:", "toolChoice: required\n      tools:")
+
+
+@pytest.mark.parametrize(("vendor", "model"), [("generic", "some-model"), ("clawdbot", "house-model")])
+async def test_a_model_that_answers_in_words_although_it_must_call_gets_its_tools_by_prompt_from_then_on(
+    tmp_path: Path, vendor: str, model: str
+) -> None:
+    script = [says("I would write it."), says(CALL), says("by prompt"), says("in words")]
+    agents = MUST_CALL.replace("some-model", model)
+    async with two(tmp_path, other=script, vendor=vendor, agents=agents) as (house, other):
+        with capture_logs() as logs:
+            await house.say("write a file")
+            assert await house.replies(1) == ["by prompt"]
+        assert (house.workspace() / "e.txt").read_text() == "five"
+        assert [line["model"] for line in logs if line["event"] == "tools_by_prompt"] == [f"other/{model}"]
+        await house.say("and now?")
+        assert await house.replies(2) == ["by prompt", "in words"]
+        assert ["tools" in received.body for received in other.requests] == [True, False, False, False]
+        assert [received.refusal for received in other.requests] == [None] * 4
+
+
+async def test_a_model_that_has_called_a_tool_before_may_answer_in_words(tmp_path: Path) -> None:
+    script = [calls(("ls", {})), says("empty"), says("I need no tool.")]
+    async with two(tmp_path, other=script, agents=MUST_CALL) as (house, other):
+        await house.say("look")
+        await house.replies(1)
+        await house.say("thanks")
+        assert await house.replies(2) == ["empty", "I need no tool."]
+        assert ["tools" in received.body for received in other.requests] == [True] * 3
+
+
+async def test_a_failed_call_is_told_to_the_model_in_one_sentence_and_in_members(tmp_path: Path) -> None:
+    agents = OTHER_MODEL.replace("some-model", "clawdbot-3.5-tools")
+    async with two(tmp_path, other=[calls(("read", {})), says("sorry")], vendor="clawdbot", agents=agents) as (
+        house,
+        other,
+    ):
+        await house.say("read it")
+        await house.replies(1)
+        result = other.requests[1].body["messages"][-1]
+        assert json.loads(result["content"]) == {
+            "ok": False,
+            "error": "Invalid argument: 'file_path' is required",
+            "error_code": "INVALID_ARGUMENT",
+            "message": "'file_path' is required",
+            "retryable": False,
+        }
 
 
 async def test_a_picture_is_seen_by_a_model_that_sees_and_told_to_one_that_does_not(tmp_path: Path) -> None:

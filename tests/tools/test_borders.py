@@ -80,10 +80,10 @@ async def test_thousands_of_mistakes_are_a_short_answer(at: Bench) -> None:
     assert "and 981 more mistakes" in json.loads(answer)["message"]
 
 
-async def test_an_error_has_exactly_four_keys(at: Bench) -> None:
+async def test_an_error_has_exactly_five_keys(at: Bench) -> None:
     (at.root / "file").write_text("aa aa")
     answer = json.loads(said(await at.call("edit", file_path="file", old_text="aa", new_text="b")))
-    assert list(answer) == ["ok", "error_code", "message", "retryable"]
+    assert list(answer) == ["ok", "error", "error_code", "message", "retryable"]
 
 
 async def test_the_other_control_characters_do_not_reach_the_model_either(at: Bench) -> None:

@@ -15,7 +15,7 @@ from agents.providers.anthropic.errors import from_event, from_status, output_bl
 from agents.providers.anthropic.request import API, wire_request
 from agents.providers.anthropic.response import Assembly
 from agents.providers.config import ProviderConfig
-from agents.providers.errors import AttemptFailed, BadStream
+from agents.providers.errors import AttemptFailed, BadStream, Refused
 from agents.providers.http import drain, must_be_events, settings
 from agents.providers.network import network_failure
 from agents.providers.provider import ModelRequest
@@ -75,13 +75,11 @@ class AnthropicWire:
         import httpx2
 
         match error:
-            case anthropic.APIStatusError():
-                told = from_status(error.status_code, error.body, error.response.headers, now)
-                blocked = output_blocked(error.status_code, error.body)
-                return AttemptFailed(told, "content_filter" if blocked else "error")
-            case anthropic.APITimeoutError() | anthropic.APIConnectionError():
-                cause = error.__cause__
-                return network_failure(cause if isinstance(cause, Exception) else error, httpx2)
+            case Refused(status=status, body=body, headers=headers):
+                blocked = output_blocked(status, body)
+                return AttemptFailed(from_status(status, body, headers, now), "content_filter" if blocked else "error")
+            case anthropic.APIConnectionError(__cause__=Exception() as cause):
+                return self.explain(cause, now)
             case _:
                 return network_failure(error, httpx2)
 

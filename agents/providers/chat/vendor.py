@@ -61,6 +61,9 @@ class Vendor:
     always_choice: bool = False
     """Wants tool_choice with every request that has tools."""
 
+    may_ignore_tools: bool = False
+    """Some of its models take no tools and answer in words without saying so."""
+
     call_content: Literal[""] | None = None
     """The content of a message that only calls."""
     json_arguments: bool = False

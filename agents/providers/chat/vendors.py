@@ -128,6 +128,7 @@ _VLLM = Vendor(
     base_url="http://127.0.0.1:8000/v1",
     keyless=True,
     inline_defs=True,
+    may_ignore_tools=True,
     thinking="template",
     call_content="",
     json_arguments=True,
@@ -141,6 +142,7 @@ _LMSTUDIO = Vendor(
     base_url="http://127.0.0.1:1234/v1",
     keyless=True,
     inline_defs=True,
+    may_ignore_tools=True,
     call_content="",
     json_arguments=True,
     finish_optional=True,
@@ -152,9 +154,10 @@ _CLAWDBOT = Vendor(
     stream_options=False,
     choices=frozenset({"none", "named"}),
     always_choice=True,
+    may_ignore_tools=True,
     json_results=True,
 )
-_GENERIC = Vendor(name="generic", finish_optional=True)
+_GENERIC = Vendor(name="generic", may_ignore_tools=True, finish_optional=True)
 
 VENDORS: dict[str, Vendor] = {
     vendor.name: vendor

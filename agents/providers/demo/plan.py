@@ -12,6 +12,7 @@ from typing import Any
 from agents.messages import AssistantMessage, Message, Text, ToolCall, ToolResultMessage, UserMessage
 from agents.providers.demo.words import CallMade, closing, script_source
 from agents.providers.provider import ModelRequest, OneTool
+from agents.sentences import language_of
 
 STEPS_MAX = 4
 SCRIPT_NAME = "list_files"
@@ -39,7 +40,7 @@ class Call:
 def next_step(request: ModelRequest) -> Call | str:
     """The call to make, or the words that end the turn."""
     text = _last_request(request.messages)
-    chinese = bool(_CJK.search(text))
+    chinese = language_of(text) == "zh"
     done = _done(request.messages)
     if len(done) < STEPS_MAX:
         for name, arguments in _plan(request, text, chinese=chinese):

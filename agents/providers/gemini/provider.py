@@ -5,7 +5,6 @@ second and 40 MiB. The client is imported and built at the first need, in a thre
 """
 
 import asyncio
-import json
 import re
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import suppress
@@ -23,11 +22,9 @@ from agents.providers.network import network_failure
 from agents.providers.provider import ModelRequest
 
 if TYPE_CHECKING:
-    from httpx import AsyncClient, Response
+    from httpx import AsyncClient
 
 BASE_URL = "https://generativelanguage.googleapis.com"
-REFUSAL_BYTES_MAX = 256 * 1024
-"""More than this of a refusal is not read."""
 
 
 class GeminiWire:
@@ -50,8 +47,6 @@ class GeminiWire:
         url = f"{self._base_url}/{quote(resource(request.model))}:streamGenerateContent"
         body, headers = wire_request(request), {"x-goog-api-key": key}
         async with client.stream("POST", url, params={"alt": "sse"}, headers=headers, json=body) as response:
-            if response.status_code != 200:
-                raise Refused(response.status_code, await _refusal(response), response.headers)
             must_be_events(response.headers)
             raw = server_sent(response.aiter_bytes())
             async for data in raw:
@@ -94,20 +89,6 @@ def _build_client(config: ProviderConfig, url: str) -> "AsyncClient":
     import httpx
 
     return httpx.AsyncClient(headers=config.headers, **settings(config, url, httpx))
-
-
-async def _refusal(response: "Response") -> object:
-    """The JSON of a refusal; None where it is none."""
-    body = b""
-    async for chunk in response.aiter_bytes():
-        body += chunk
-        if len(body) > REFUSAL_BYTES_MAX:
-            return None
-    try:
-        parsed: object = json.loads(body)
-    except (ValueError, RecursionError):
-        return None
-    return parsed
 
 
 async def _afterwards(raw: AsyncIterator[str], seconds: float) -> list[dict[str, Any]]:

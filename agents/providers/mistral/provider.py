@@ -5,7 +5,6 @@ is ours. The client is built at the first need, in a thread, because reading the
 """
 
 import asyncio
-import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -20,12 +19,9 @@ from agents.providers.network import network_failure
 from agents.providers.provider import ModelRequest
 
 if TYPE_CHECKING:
-    from httpx import AsyncClient, Response
+    from httpx import AsyncClient
 
 BASE_URL = "https://api.mistral.ai"
-REFUSAL_BYTES_MAX = 64 * 1024
-REFUSAL_SECONDS = 5.0
-"""How much of a refusal is read, and how long; its status says the most."""
 
 
 class MistralWire:
@@ -49,8 +45,6 @@ class MistralWire:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         url = f"{self._base_url}/v1/chat/completions"
         async with client.stream("POST", url, json=body, headers=headers) as response:
-            if response.status_code != 200:
-                raise Refused(response.status_code, await _refusal(response), response.headers)
             must_be_events(response.headers)
             raw = server_sent(response.aiter_bytes())
             async for data in raw:
@@ -89,19 +83,6 @@ def _build_client(config: ProviderConfig, base_url: str) -> "AsyncClient":
 
     headers = {"Accept": "text/event-stream"} | config.headers
     return httpx.AsyncClient(headers=headers, **settings(config, base_url, httpx))
-
-
-async def _refusal(response: "Response") -> object:
-    """The parsed body of a refusal; None where it is too long, breaks off or is no JSON."""
-    body = b""
-    with suppress(Exception):
-        async with asyncio.timeout(REFUSAL_SECONDS):
-            async for chunk in response.aiter_bytes():
-                body += chunk
-                if len(body) > REFUSAL_BYTES_MAX:
-                    return None
-        return json.loads(body)
-    return None
 
 
 def _finishes(event: dict[str, Any]) -> bool:

@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from agents.providers.config import ProviderConfig
-from agents.providers.errors import AttemptFailed, error_of
+from agents.providers.errors import AttemptFailed, Refused, error_of
 from agents.providers.http import END, drain, event_of, must_be_events, server_sent, settings
 from agents.providers.network import network_failure
 from agents.providers.openai.errors import from_status, output_blocked
@@ -42,8 +42,8 @@ class OpenAIClient:
         """The events of one answer, parsed; an empty one for every other sign of life.
 
         Ends with `[DONE]`, which is told as an event of that type, behind the event that `last` says is one, or with
-        the body. An error told in the stream, or in its place, is an event like any other. Raises the SDK's exceptions
-        (`explain` knows them) and BadStream.
+        the body. An error told in the stream, or in its place, is an event like any other. Raises BadStream,
+        and what `explain` knows: Refused, mostly as the cause of an exception of the SDK's.
         """
         client = await self._ready()
         headers = {"Authorization": f"Bearer {key}"} if key else {}
@@ -65,18 +65,17 @@ class OpenAIClient:
                     return
 
     def explain(self, error: Exception, now: float) -> AttemptFailed | None:
-        """What the SDK's exceptions mean; None for those that are not its own."""
+        """What a refusal and the SDK's exceptions mean; None for any other."""
         import httpx2
         import openai
 
         match error:
-            case openai.APIStatusError():
-                told = from_status(error.status_code, error.body, error.response.headers, now)
-                blocked = output_blocked(error.status_code, error.body)
-                return AttemptFailed(told, "content_filter" if blocked else "error")
+            case Refused(status=status, body=body, headers=headers):
+                blocked = output_blocked(status, body)
+                return AttemptFailed(from_status(status, body, headers, now), "content_filter" if blocked else "error")
             case openai.APIConnectionError():
                 cause = error.__cause__
-                known = network_failure(cause, httpx2) if isinstance(cause, Exception) else None
+                known = self.explain(cause, now) if isinstance(cause, Exception) else None
                 return known or network_failure(httpx2.NetworkError(type(error).__name__), httpx2)
             case _:
                 return network_failure(error, httpx2)

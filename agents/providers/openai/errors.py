@@ -44,8 +44,8 @@ _BY_TYPE: dict[str, ErrorKind] = {
 
 
 def from_status(status: int, body: object, headers: Mapping[str, str], now: float) -> ModelError:
-    """A refusal with an HTTP status. `body` is the parsed JSON with or without its `error` member around it, for the
-    SDK takes it off; `now` is wall time in seconds."""
+    """A refusal with an HTTP status. `body` is the parsed JSON, with or without an `error` member around it; `now` is
+    wall time in seconds."""
     error = error_of(body) or (body if isinstance(body, dict) else {})
     kind = _kind(status, error)
     request_id = headers.get("x-request-id")

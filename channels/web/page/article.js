@@ -100,7 +100,12 @@ function showAnswer(article, entry, acts) {
   tools.replaceChildren(...toolList(used, { open: draft, before: tools.firstElementChild }));
   showBlocks(prose, blocks, { growing: draft });
   files.replaceChildren(...(draft || !entry.row.files.length ? [] : [fileList(entry.row.files)]));
-  foot.replaceChildren(...(draft ? [] : [copyButton(entry.row.text), time(entry.row.at)]));
+  foot.replaceChildren(...(draft ? noteOf(entry.turn) : [copyButton(entry.row.text), time(entry.row.at)]));
+}
+
+/** What keeps the answer waiting, such as a model that is asked again. */
+function noteOf({ note }) {
+  return note ? [element("span", { class: "state", role: "status" }, note)] : [];
 }
 
 function contentOf(entry, acts) {

@@ -12,7 +12,7 @@ from agents.providers.catalog import build_provider
 from agents.providers.config import ProviderConfig
 from agents.providers.health import Health
 from agents.providers.provider import Done, ModelEvent, ModelRequest, TextDelta
-from agents.providers.retry import complete
+from agents.providers.retry import Notice, RetryConfig, Retrying, complete
 from tests.agents.providers.requests import asking
 from tests.emulators.models.anthropic.emulator import AnthropicEmulator
 from tests.emulators.models.script import HTML_200, Fault, says
@@ -65,12 +65,14 @@ class Clock:
         *fallbacks: Scripted,
         seconds: float = 600,
         chance: float = 1.0,
-        seen: list[ModelEvent] | None = None,
+        seen: list[Notice] | None = None,
+        config: RetryConfig = RetryConfig(),  # noqa: B008 - frozen
     ) -> AssistantMessage:
         return await complete(
             provider,
             asking(),
             deadline=self.now + seconds,
+            config=config,
             sleep=self.sleep,
             random=lambda: chance,
             clock=lambda: self.now,
@@ -84,23 +86,70 @@ def error(kind: ErrorKind, retryable: bool = True, after: float | None = None) -
 
 
 async def test_trouble_that_passes_is_not_noticed() -> None:
-    clock, provider = Clock(), Scripted([error("overloaded"), error("network"), error("incomplete")])
+    clock, provider = Clock(), Scripted([error("overloaded"), error("server"), error("rate_limited")])
     message = await clock.ask(provider)
     assert message.text == "scripted 4"
     assert clock.slept == [1, 2, 4]
 
 
-async def test_after_four_attempts_the_error_is_the_answer() -> None:
-    clock, provider = Clock(), Scripted([error("timeout")] * 9)
-    message = await clock.ask(provider)
-    assert message.error == error("timeout")
-    assert provider.asked == 4
-
-
-async def test_the_pause_is_full_jitter() -> None:
+async def test_a_broken_connection_is_tried_again_sooner() -> None:
     clock = Clock()
-    await clock.ask(Scripted([error("server"), error("server")]), chance=0.25)
-    assert clock.slept == [0.25, 0.5]
+    await clock.ask(Scripted([error("network"), error("incomplete"), error("timeout")]))
+    assert clock.slept == [0.25, 0.5, 1]
+
+
+@pytest.mark.parametrize("chance", [0.0, 0.5, 1.0])
+async def test_a_model_that_stays_busy_is_asked_for_the_whole_time_and_not_longer(chance: float) -> None:
+    clock, provider = Clock(), Scripted([error("overloaded")] * 99)
+    message = await clock.ask(provider, chance=chance)
+    assert message.error == error("overloaded")
+    assert provider.asked >= 6
+    assert 15 <= sum(clock.slept) <= 30
+
+
+async def test_each_pause_is_drawn_above_the_longest_of_the_one_before() -> None:
+    least, most = Clock(), Clock()
+    await least.ask(Scripted([error("server")] * 4), chance=0.0)
+    await most.ask(Scripted([error("server")] * 4), chance=1.0)
+    assert (least.slept, most.slept) == ([0.5, 1, 2, 4], [1, 2, 4, 8])
+
+
+async def test_no_pause_is_longer_than_half_a_minute() -> None:
+    clock = Clock()
+    await clock.ask(Scripted([error("server")] * 99), config=RetryConfig.model_validate({"maxSeconds": 1e6}))
+    assert max(clock.slept) == 30
+    assert 560 < sum(clock.slept) < 600
+
+
+async def test_the_time_counts_from_the_first_failure() -> None:
+    class Slow(Scripted):
+        async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+            clock.now += 40
+            async for event in Scripted.stream(self, request):
+                yield event
+
+    clock, provider = Clock(), Slow([error("incomplete")] * 9)
+    await clock.ask(provider)
+    assert provider.asked == 2
+
+
+async def test_models_in_line_share_the_time_and_each_is_asked() -> None:
+    clock = Clock()
+    first, second = Scripted([error("overloaded", after=30.0)] * 9), Scripted([error("overloaded")] * 9)
+    await clock.ask(first, second)
+    assert (first.asked, second.asked, clock.slept) == (2, 1, [30])
+
+
+async def test_another_key_is_tried_at_once_even_where_nothing_is_repeated() -> None:
+    clock, provider = Clock(), Scripted([error("auth", after=0.0)])
+    message = await clock.ask(provider, config=RetryConfig.model_validate({"maxSeconds": 0.0}))
+    assert (message.text, clock.slept) == ("scripted 2", [0])
+
+
+async def test_whoever_watches_is_told_of_every_pause() -> None:
+    seen: list[Notice] = []
+    await Clock().ask(Scripted([error("server"), error("network")]), seen=seen)
+    assert [event.error.kind for event in seen if isinstance(event, Retrying)] == ["server", "network"]
 
 
 @pytest.mark.parametrize("kind", ["auth", "billing", "invalid", "not_found", "too_large", "unconfigured"])
@@ -110,8 +159,8 @@ async def test_what_will_not_pass_is_not_repeated(kind: ErrorKind) -> None:
     assert (provider.asked, clock.slept) == (1, [])
 
 
-@pytest.mark.parametrize(("after", "slept"), [(0.5, [0.5]), (60.0, [60.0]), (60.1, []), (3600.0, [])])
-async def test_retry_after_is_obeyed_to_the_second_or_not_at_all(after: float, slept: list[float]) -> None:
+@pytest.mark.parametrize(("after", "slept"), [(0.25, [1]), (7.0, [7.5]), (30.0, [30]), (30.1, []), (3600.0, [])])
+async def test_retry_after_is_a_floor_and_no_longer_than_a_person_waits(after: float, slept: list[float]) -> None:
     clock, provider = Clock(), Scripted([error("rate_limited", after=after)])
     message = await clock.ask(provider)
     assert clock.slept == slept
@@ -134,19 +183,19 @@ async def test_a_deadline_that_has_passed_asks_nobody() -> None:
 
 
 async def test_the_deltas_of_a_failed_attempt_are_voided_by_its_done() -> None:
-    seen: list[ModelEvent] = []
+    seen: list[Notice] = []
     message = await Clock().ask(Scripted([error("server")]), seen=seen)
     kinds = [type(event).__name__ for event in seen]
-    assert kinds == ["TextDelta", "Done", "TextDelta", "Done"]
-    failed, last = seen[1], seen[3]
+    assert kinds == ["TextDelta", "Done", "Retrying", "TextDelta", "Done"]
+    failed, last = seen[1], seen[4]
     assert isinstance(failed, Done)
     assert isinstance(last, Done)
     assert failed.message.error is not None
     assert last.message is message
 
 
-@pytest.mark.parametrize("kind", ["overloaded", "server"])
-async def test_a_busy_model_is_asked_twice_then_the_fallback(kind: ErrorKind) -> None:
+@pytest.mark.parametrize("kind", ["overloaded", "server", "rate_limited", "network"])
+async def test_a_model_in_trouble_is_asked_twice_then_the_fallback(kind: ErrorKind) -> None:
     first, second = Scripted([error(kind)] * 9), Scripted([], name="second")
     message = await Clock().ask(first, second)
     assert (message.text, first.asked) == ("second 1", 2)
@@ -166,7 +215,7 @@ async def test_a_request_that_is_at_fault_is_not_asked_elsewhere(kind: ErrorKind
     assert (message.error, second.asked) == (error(kind, retryable=False), 0)
 
 
-async def test_the_last_fallback_is_given_every_attempt() -> None:
+async def test_the_last_fallback_is_given_the_rest_of_the_time() -> None:
     busy = [error("overloaded")] * 9
     first, second, third = Scripted(busy), Scripted(busy), Scripted(busy[:3], name="third")
     message = await Clock().ask(first, second, third)
@@ -200,7 +249,7 @@ async def test_a_stream_that_hangs_ends_at_the_deadline() -> None:
             yield TextDelta(index=0, text="a")
             await asyncio.Event().wait()
 
-    seen: list[ModelEvent] = []
+    seen: list[Notice] = []
     now = asyncio.get_running_loop().time()
     message = await complete(
         Hanging([]), asking(), deadline=now + 0.05, clock=asyncio.get_running_loop().time, emit=seen.append
@@ -222,7 +271,7 @@ async def test_a_bad_quarter_of_an_hour_at_anthropic() -> None:
         )
         await provider.close()
     assert message.text == "at last"
-    assert clock.slept == [1, 2, 2]
+    assert clock.slept == [1, 0.5, 4]
     assert len(emulator.requests) == 4
 
 

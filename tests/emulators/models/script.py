@@ -79,6 +79,8 @@ class Fault:
     headers: Mapping[str, str] = field(default_factory=dict)
     body: str | None = None
     content_type: str = "application/json"
+    then: Literal["end", "reset", "stall"] = "end"
+    """What befalls the second half of its body."""
 
 
 HTML_200 = Fault(status=200, body="<!doctype html><title>Sign in</title>", content_type="text/html")

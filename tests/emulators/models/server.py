@@ -137,10 +137,26 @@ class ModelEmulator:
 
     def _faulty(self, fault: Fault, number: int) -> Response:
         headers = self._face.headers(number) | dict(fault.headers)
-        if fault.body is not None:
-            return Response(fault.body, fault.status, headers, media_type=fault.content_type)
-        told = self._face.error(fault.status, fault.type, fault.message, fault.code, None)
-        return JSONResponse(told, fault.status, headers)
+        body: str | bytes | None = fault.body
+        if body is None:
+            body = bytes(JSONResponse(self._face.error(fault.status, fault.type, fault.message, fault.code, None)).body)
+        response = Response(body, fault.status, headers, media_type=fault.content_type)
+        return response if fault.then == "end" else _Half(response, stalls=fault.then == "stall")
+
+
+class _Half(Response):
+    """The first half of a body; then silence, or a return before its end, which resets the connection."""
+
+    def __init__(self, whole: Response, *, stalls: bool) -> None:
+        super().__init__(whole.body, whole.status_code, dict(whole.headers))
+        self._stalls = stalls
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        half = bytes(self.body)[: len(self.body) // 2]
+        await send({"type": "http.response.body", "body": half, "more_body": True})
+        if self._stalls:
+            await _gone(receive, None)
 
 
 class _Stream(Response):

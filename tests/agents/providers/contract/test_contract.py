@@ -241,6 +241,16 @@ async def test_faults_end_the_stream_as_errors_of_their_kind(subject: Subject) -
 
 
 @ANY
+@pytest.mark.parametrize("then", ["stall", "reset"])
+async def test_a_refusal_whose_body_never_ends_is_reported_by_its_status(subject: Subject, then: Any) -> None:
+    fault = Fault(status=429, headers={"retry-after": "7"}, then=then)
+    async with subject.connected(fault, config={"idleSeconds": 0.2}) as (_, provider):
+        _, message = await collect(provider, ask(subject))
+    assert message.error is not None
+    assert (message.error.kind, message.error.retry_after_seconds) == ("rate_limited", 7.0)
+
+
+@ANY
 async def test_an_overloaded_server_is_told_apart(subject: Subject) -> None:
     async with subject.connected(Fault(status=subject.busy_status)) as (_, provider):
         _, message = await collect(provider, ask(subject))

@@ -1,0 +1,39 @@
+"""A model that is overloaded or cut off for a while: the gateway goes on asking, and says so to whoever watches."""
+
+from pathlib import Path
+
+from tests.emulators.models.script import Fault, says
+from tests.emulators.models.server import Reply
+from tests.running import running
+from tests.web_page import WEB, opened
+
+BUSY = Fault(status=529, type="overloaded_error")
+SOON = "retry: { pauseSeconds: 0.01 }"
+
+
+async def test_an_overload_that_lasts_longer_than_four_requests_is_waited_out(tmp_path: Path) -> None:
+    script: list[Reply] = [*[BUSY] * 4, Fault(status=503), Fault(status=429), says("at last")]
+    async with running(tmp_path, script=script, more=SOON) as house:
+        await house.say("hello")
+        assert await house.replies(1) == ["at last"]
+        assert len(house.anthropic.requests) == 7
+
+
+async def test_the_time_of_waiting_is_the_operators_and_then_the_user_is_told(tmp_path: Path) -> None:
+    async with running(tmp_path, script=[BUSY, says("too late")], more="retry: { maxSeconds: 0 }") as house:
+        await house.say("hello")
+        assert "overloaded right now" in (await house.replies(1))[0]
+        assert len(house.anthropic.requests) == 1
+
+
+async def test_a_page_says_that_the_model_is_asked_again_until_it_answers(tmp_path: Path) -> None:
+    more = "retry: { pauseSeconds: 0.3 }"
+    async with (
+        running(tmp_path, script=[BUSY, says("here")], feishu=WEB, more=more) as house,
+        opened(house.url) as page,
+    ):
+        await page.say("你好")
+        assert await page.answers(1) == ["here"]
+        notes = [turn["note"] for turn in page.named("turn")]
+        assert [note for note in notes if note] == ["模型现在很繁忙,正在重试。"]
+        assert notes[-1] == ""
