@@ -8,8 +8,9 @@ from agents.providers.chat.provider import ChatWire
 from agents.providers.chat.vendors import vendor_for
 from agents.providers.config import Api, ProviderConfig, api_of
 from agents.providers.demo.provider import DemoProvider
-from agents.providers.gemini.provider import GeminiWire
-from agents.providers.mistral.provider import MistralWire
+from agents.providers.gemini.provider import GEMINI
+from agents.providers.json_wire import JsonWire
+from agents.providers.mistral.provider import MISTRAL
 from agents.providers.network import NetworkProvider, Wire
 from agents.providers.provider import Provider
 from agents.providers.responses.provider import ResponsesWire
@@ -18,8 +19,8 @@ _WIRES: dict[Api, Callable[[str, ProviderConfig], Wire]] = {
     "anthropic-messages": lambda name, config: AnthropicWire(config),
     "openai-responses": lambda name, config: ResponsesWire(config),
     "openai-chat": lambda name, config: ChatWire(name, config, vendor_for(name, config.base_url, config.dialect)),
-    "google-gemini": lambda name, config: GeminiWire(config),
-    "mistral": lambda name, config: MistralWire(config),
+    "google-gemini": lambda name, config: JsonWire(GEMINI, config),
+    "mistral": lambda name, config: JsonWire(MISTRAL, config),
 }
 
 

@@ -11,7 +11,8 @@ import pytest
 
 from agents.messages import ErrorKind, Message, Text, Thinking, Usage, message_json
 from agents.providers.config import ProviderConfig
-from agents.providers.gemini.provider import BASE_URL, GeminiWire, base_url
+from agents.providers.gemini.provider import BASE_URL, GEMINI, base_url
+from agents.providers.json_wire import JsonWire
 from agents.providers.network import NetworkProvider
 from agents.providers.provider import (
     ModelRequest,
@@ -39,7 +40,7 @@ Connect: TypeAlias = Callable[..., AbstractAsyncContextManager[tuple[GeminiEmula
 
 def built(**told: Any) -> NetworkProvider:
     config = ProviderConfig.model_validate(told)
-    return NetworkProvider("google", config, GeminiWire(config), now=lambda: NOW)
+    return NetworkProvider("google", config, JsonWire(GEMINI, config), now=lambda: NOW)
 
 
 def ask(*messages: Any, **options: Any) -> ModelRequest:

@@ -26,7 +26,8 @@ from agents.messages import (
     message_json,
 )
 from agents.providers.config import ProviderConfig
-from agents.providers.mistral.provider import MistralWire
+from agents.providers.json_wire import JsonWire
+from agents.providers.mistral.provider import MISTRAL
 from agents.providers.models import family_of
 from agents.providers.network import NetworkProvider
 from agents.providers.provider import TextDelta, ThinkingDelta, ToolCallDelta, ToolCallEnd, ToolCallStart
@@ -51,7 +52,7 @@ def asking(*messages: Message, **told: Any) -> Any:
 
 def provider_at(url: str, **config: Any) -> NetworkProvider:
     settings = ProviderConfig.model_validate({"apiKey": "sk-test", "baseUrl": url} | config)
-    return NetworkProvider("mistral", settings, MistralWire(settings), now=lambda: NOW)
+    return NetworkProvider("mistral", settings, JsonWire(MISTRAL, settings), now=lambda: NOW)
 
 
 @pytest.fixture
@@ -168,13 +169,13 @@ async def test_thinking_that_was_touched_is_refused_and_known_as_such(connect: C
 
 async def test_nothing_is_sent_without_a_key_but_to_this_machine() -> None:
     settings = ProviderConfig.model_validate({"apiKey": " \n"})
-    provider = NetworkProvider("mistral", settings, MistralWire(settings))
+    provider = NetworkProvider("mistral", settings, JsonWire(MISTRAL, settings))
     await provider.warm_up()
     pieces, message = await collect(provider, asking())
     assert (pieces, message.stop_reason) == ([], "error")
     assert message.error is not None
     assert (message.error.kind, message.error.retryable) == ("unconfigured", False)
-    assert [MistralWire(ProviderConfig.model_validate({"baseUrl": url})).keyless for url in _HOSTS] == [
+    assert [JsonWire(MISTRAL, ProviderConfig.model_validate({"baseUrl": url})).keyless for url in _HOSTS] == [
         *_HOSTS.values()
     ]
 

@@ -1,0 +1,109 @@
+"""A wire without an SDK: one JSON body goes out over httpx, server-sent events come back.
+
+An SDK would add little more than names, and cost a second and tens of megabytes. What a vendor wants is one `Dialect`. The
+client is built at the first need, in a thread, because reading the machine's certificates takes time.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from agents.messages import ModelError
+from agents.providers.config import ProviderConfig
+from agents.providers.errors import AttemptFailed, Refused
+from agents.providers.http import DRAIN_SECONDS, END, event_of, is_local, must_be_events, server_sent, settings
+from agents.providers.network import Assembly, network_failure
+from agents.providers.provider import ModelRequest
+
+if TYPE_CHECKING:
+    from httpx import AsyncClient
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Dialect:
+    """What is a vendor's own. `finishes`: the event ends the answer; `late` is what counts of an event behind that one,
+    which is mostly the usage. `local_keyless`: a server on this machine needs no key."""
+
+    api: str
+    base_url: Callable[[ProviderConfig], str]
+    path: Callable[[ModelRequest], str]
+    body: Callable[[ModelRequest], dict[str, Any]]
+    key_header: Callable[[str], tuple[str, str]]
+    assembly: Callable[..., Assembly]
+    finishes: Callable[[dict[str, Any]], bool]
+    late: Callable[[dict[str, Any]], dict[str, Any]]
+    from_status: Callable[[int, object, Mapping[str, str], float], ModelError]
+    headers: Mapping[str, str] = field(default_factory=dict)
+    local_keyless: bool = False
+
+
+class JsonWire:
+    """`dialect`, as a `Wire`."""
+
+    def __init__(self, dialect: Dialect, config: ProviderConfig) -> None:
+        self.api = dialect.api
+        self._dialect = dialect
+        self._config = config
+        self._base_url = dialect.base_url(config)
+        self._client: AsyncClient | None = None
+        self._building = asyncio.Lock()
+        self.keyless = dialect.local_keyless and is_local(self._base_url)
+
+    def assembly(self, request: ModelRequest, *, provider: str, timestamp: float) -> Assembly:
+        return self._dialect.assembly(provider=provider, model=request.model, timestamp=timestamp)
+
+    async def events(self, request: ModelRequest, key: str) -> AsyncGenerator[dict[str, Any], None]:
+        client = await self._ready()
+        headers = dict([self._dialect.key_header(key)]) if key else {}
+        url = self._base_url + self._dialect.path(request)
+        async with client.stream("POST", url, json=self._dialect.body(request), headers=headers) as response:
+            must_be_events(response.headers)
+            raw = server_sent(response.aiter_bytes())
+            async for data in raw:
+                if data.strip() == END:
+                    return
+                event = event_of(data)
+                yield event
+                if event and self._dialect.finishes(event):
+                    for late in await self._late(raw):
+                        yield late
+                    return
+
+    async def _late(self, raw: AsyncIterator[str]) -> list[dict[str, Any]]:
+        """What still arrives behind the end of the answer. The answer is whole, so neither silence nor an error matters any
+        more; read to its end, the connection can be used again."""
+        events: list[dict[str, Any]] = []
+        with suppress(Exception):
+            async with asyncio.timeout(min(DRAIN_SECONDS, self._config.idle_seconds / 2)):
+                async for data in raw:
+                    events.append(self._dialect.late(event_of(data)))  # noqa: PERF401 - kept also where it breaks off
+        return events
+
+    def explain(self, error: Exception, now: float) -> AttemptFailed | None:
+        import httpx
+
+        if isinstance(error, Refused):
+            return AttemptFailed(self._dialect.from_status(error.status, error.body, error.headers, now))
+        return network_failure(error, httpx)
+
+    async def warm_up(self) -> None:
+        await self._ready()
+
+    async def close(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
+
+    async def _ready(self) -> "AsyncClient":
+        async with self._building:
+            if self._client is None:
+                self._client = await asyncio.to_thread(self._build)
+            return self._client
+
+    def _build(self) -> "AsyncClient":
+        import httpx
+
+        headers = {**self._dialect.headers, **self._config.headers}
+        return httpx.AsyncClient(headers=headers, **settings(self._config, self._base_url, httpx))
