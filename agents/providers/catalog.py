@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable
 
 from agents.providers.anthropic.provider import AnthropicWire
-from agents.providers.chat.provider import ChatWire
 from agents.providers.chat.vendors import vendor_for
 from agents.providers.config import Api, ProviderConfig, api_of
 from agents.providers.demo.provider import DemoProvider
@@ -12,8 +11,8 @@ from agents.providers.gemini.provider import GEMINI
 from agents.providers.json_wire import JsonWire
 from agents.providers.mistral.provider import MISTRAL
 from agents.providers.network import NetworkProvider, Wire
+from agents.providers.openai.provider import ChatWire, ResponsesWire
 from agents.providers.provider import Provider
-from agents.providers.responses.provider import ResponsesWire
 
 _WIRES: dict[Api, Callable[[str, ProviderConfig], Wire]] = {
     "anthropic-messages": lambda name, config: AnthropicWire(config),

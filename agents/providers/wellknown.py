@@ -6,8 +6,7 @@ and so is the choice; a vendor of the Chat wire says both facts in its own recor
 
 from dataclasses import dataclass
 
-from agents.providers.chat.vendor import Vendor
-from agents.providers.chat.vendors import VENDORS
+from agents.providers.chat.vendors import VENDORS, Vendor
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from agents.providers.anthropic.errors import from_event, from_status, output_blocked
 from agents.providers.anthropic.request import API, wire_request
-from agents.providers.anthropic.response import Assembly
+from agents.providers.anthropic.response import AnthropicAssembly
 from agents.providers.config import ProviderConfig
 from agents.providers.errors import AttemptFailed, BadStream, Refused
 from agents.providers.http import drain, must_be_events, settings
@@ -49,8 +49,8 @@ class AnthropicWire:
         self._client: AsyncAnthropic | None = None
         self._building = asyncio.Lock()
 
-    def assembly(self, request: ModelRequest, *, provider: str, timestamp: float) -> Assembly:
-        return Assembly(provider=provider, model=request.model, timestamp=timestamp)
+    def assembly(self, request: ModelRequest, *, provider: str, timestamp: float) -> AnthropicAssembly:
+        return AnthropicAssembly(provider=provider, model=request.model, timestamp=timestamp)
 
     async def events(self, request: ModelRequest, key: str) -> AsyncGenerator[dict[str, Any], None]:
         client = await self._ready()

@@ -28,7 +28,7 @@ _STOP_REASONS: dict[str, StopReason] = {
 }
 
 
-class Assembly:
+class AnthropicAssembly:
     """One answer in the making."""
 
     def __init__(self, *, provider: str, model: str, timestamp: float) -> None:

@@ -2,36 +2,35 @@
 repaired.
 
 What differs from vendor to vendor is asked of its record. Text is sent as a string, never as a list with one part:
-servers of text-only models refuse lists. The messages themselves are built in `conversation`.
+servers of text-only models refuse lists.
 """
 
 import hashlib
-from collections.abc import Sequence
+import json
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import structlog
 
-from agents.messages import AssistantMessage
-from agents.providers.chat.conversation import Object, conversation
-from agents.providers.chat.schemas import parameters
-from agents.providers.chat.thinking import may_think, thinking_members
-from agents.providers.chat.vendor import Vendor
-from agents.providers.chat.vendors import for_model
+from agents.messages import AssistantMessage, Text, ToolCall, ToolResultMessage, UserMessage
+from agents.providers.chat.thinking import may_think, replayed, thinking_members
+from agents.providers.chat.vendors import Vendor, for_model
 from agents.providers.choice import settled
-from agents.providers.provider import ModelRequest, OneTool
+from agents.providers.provider import ModelRequest, OneTool, System
 from agents.providers.wellformed import well_formed
-from agents.providers.wire_ids import wire_name
-from tools.tool import ToolSpec
+from agents.providers.wire_ids import wire_id, wire_name
+from tools.tool import Image, ToolSpec
 
-Body: TypeAlias = dict[str, Any]
+Object: TypeAlias = dict[str, Any]
 
 log = structlog.get_logger()
 
 
-def wire_request(request: ModelRequest, vendor: Vendor) -> Body:
+def wire_request(request: ModelRequest, vendor: Vendor) -> Object:
     """The body of `POST /chat/completions`."""
     vendor = for_model(vendor, request.model)
-    body: Body = {"model": request.model, "messages": conversation(request, vendor), "stream": True}
+    body: Object = {"model": request.model, "messages": conversation(request, vendor), "stream": True}
     if vendor.stream_options:
         body["stream_options"] = {"include_usage": True}
     facts = request.facts
@@ -42,7 +41,7 @@ def wire_request(request: ModelRequest, vendor: Vendor) -> Body:
     return body | thinking_members(request, vendor, armed="tools" in body)
 
 
-def _tool_members(request: ModelRequest, vendor: Vendor) -> Body:
+def _tool_members(request: ModelRequest, vendor: Vendor) -> Object:
     """`tools` and `tool_choice`. A history with calls always has some tool declared."""
     called = [call.name for it in request.messages if isinstance(it, AssistantMessage) for call in it.calls]
     if not request.tools:
@@ -55,7 +54,7 @@ def _tool_members(request: ModelRequest, vendor: Vendor) -> Body:
     return _with_choice({"tools": _tools(request.tools, vendor)}, choice, vendor)
 
 
-def _with_choice(members: Body, choice: str | OneTool, vendor: Vendor) -> Body:
+def _with_choice(members: Object, choice: str | OneTool, vendor: Vendor) -> Object:
     """`auto` is the default wherever there are tools, and not said unless the vendor wants to hear it."""
     if isinstance(choice, OneTool):
         return members | {"tool_choice": {"type": "function", "function": {"name": choice.name}}}
@@ -98,3 +97,174 @@ def _forgotten(name: str) -> Object:
 
 def _cut(text: str, chars_max: int | None) -> str:
     return text if chars_max is None or len(text) <= chars_max else text[: chars_max - 1] + "…"
+
+
+_DEFINITIONS = ("$defs", "definitions")
+
+
+def parameters(schema: Mapping[str, Any], *, inline_defs: bool) -> dict[str, Any]:
+    whole: dict[str, Any] = _inlined(dict(schema), schema, ()) if inline_defs else dict(schema)
+    return whole | {
+        "type": "object",
+        "properties": whole.get("properties") or {},
+        "required": whole.get("required") or [],
+    }
+
+
+def _inlined(value: Any, root: Mapping[str, Any], above: tuple[str, ...]) -> Any:
+    """`above`: the references that led here; one that comes back to itself is left open."""
+    if isinstance(value, list):
+        return [_inlined(item, root, above) for item in value]
+    if not isinstance(value, dict):
+        return value
+    here = {key: member for key, member in value.items() if key != "$ref" and not _defines(key, member)}
+    reference = value.get("$ref")
+    found = _found(reference, root) if isinstance(reference, str) and reference not in above else None
+    inner = {key: _inlined(member, root, above) for key, member in here.items()}
+    if found is None:
+        return inner
+    return _inlined(found, root, (*above, str(reference))) | inner
+
+
+def _defines(key: str, member: Any) -> bool:
+    """A block of definitions, and not a property of that name."""
+    return key in _DEFINITIONS and isinstance(member, dict) and "type" not in member
+
+
+def _found(reference: str, root: Mapping[str, Any]) -> dict[str, Any] | None:
+    at: Any = root
+    for step in reference.removeprefix("#").strip("/").split("/"):
+        name = step.replace("~1", "/").replace("~0", "~")
+        at = at.get(name) if isinstance(at, Mapping) and name else None
+    return dict(at) if isinstance(at, Mapping) else None
+
+
+_SHOWN_BELOW = "(the picture follows in the next user message)"
+_FROM_TOOLS = "Pictures from the tool results above:"
+_SILENT_FAILURE = "the tool failed and gave no reason"
+
+
+def conversation(request: ModelRequest, vendor: Vendor) -> list[Object]:
+    """`messages`, with the system prompt as the first."""
+    wire: list[Object] = []
+    if system := _system(request.system):
+        wire.append({"role": "system", "content": system})
+    pictures: list[Image] = []
+    for message in request.messages:
+        match message:
+            case ToolResultMessage():
+                wire.append(_result(message, vendor))
+                pictures.extend(_images(message))
+                continue
+            case UserMessage():
+                parts = [_user_part(part) for part in _with_metadata(message)]
+                _append_user(wire, [*_from_tools(pictures), *parts])
+            case AssistantMessage():
+                _append_user(wire, _from_tools(pictures))
+                wire.extend(_assistant(message, vendor))
+        pictures = []
+    _append_user(wire, _from_tools(pictures))
+    return wire
+
+
+def _system(system: System) -> str:
+    halves = (system.stable, system.volatile)
+    return "\n\n".join(well_formed(half) for half in halves if half.strip())
+
+
+def _with_metadata(message: UserMessage) -> list[Text | Image]:
+    """The inbound metadata stands before the first text, in the same text."""
+    parts = [part for part in message.content if isinstance(part, Image) or part.text.strip()]
+    if not message.metadata.strip():
+        return parts
+    first = next((n for n, part in enumerate(parts) if isinstance(part, Text)), None)
+    if first is None:
+        return [Text(text=message.metadata), *parts]
+    first_text = parts[first]
+    assert isinstance(first_text, Text)
+    return [*parts[:first], Text(text=f"{message.metadata}\n\n{first_text.text}"), *parts[first + 1 :]]
+
+
+def _user_part(part: Text | Image) -> Object:
+    if isinstance(part, Image):
+        return {"type": "image_url", "image_url": {"url": f"data:{part.media_type};base64,{part.data}"}}
+    return {"type": "text", "text": well_formed(part.text)}
+
+
+def _from_tools(pictures: Sequence[Image]) -> list[Object]:
+    return [{"type": "text", "text": _FROM_TOOLS}, *map(_user_part, pictures)] if pictures else []
+
+
+def _append_user(wire: list[Object], parts: Sequence[Object]) -> None:
+    """As one message with that of a person before it."""
+    if not parts:
+        return
+    before = wire.pop()["content"] if wire and wire[-1]["role"] == "user" else []
+    whole = [*([{"type": "text", "text": before}] if isinstance(before, str) else before), *parts]
+    plain = all(part["type"] == "text" for part in whole)
+    wire.append({"role": "user", "content": "\n\n".join(part["text"] for part in whole) if plain else whole})
+
+
+def _assistant(message: AssistantMessage, vendor: Vendor) -> list[Object]:
+    """One message, or none where it says nothing that this wire has a place for."""
+    texts = [well_formed(part.text) for part in message.content if isinstance(part, Text) and part.text.strip()]
+    calls = [_call(call, vendor) for call in message.calls]
+    if not texts and not calls:
+        return []
+    wire_message: Object = {"role": "assistant", "content": "\n\n".join(texts) if texts else vendor.call_content}
+    if calls:
+        wire_message["tool_calls"] = calls
+    return [wire_message | replayed(message, vendor)]
+
+
+def _call(call: ToolCall, vendor: Vendor) -> Object:
+    function = {"name": wire_name(call.name), "arguments": _arguments(call, vendor)}
+    return {"id": _id(call.id, vendor), "type": "function", "function": function}
+
+
+def _arguments(call: ToolCall, vendor: Vendor) -> str:
+    """The model's own string, byte for byte, wherever it may be sent."""
+    if call.arguments is None and vendor.json_arguments:
+        return "{}"
+    if call.arguments_raw.strip():
+        return well_formed(call.arguments_raw)
+    return json.dumps(call.arguments or {}, ensure_ascii=False)
+
+
+def _id(call_id: str, vendor: Vendor) -> str:
+    return call_id if re.fullmatch(vendor.ids, call_id) else wire_id(call_id, chars_max=0)
+
+
+def _result(message: ToolResultMessage, vendor: Vendor) -> Object:
+    """Text only. The wire has no flag for a failure, so the text says it."""
+    texts = [well_formed(part.text) for part in message.content if isinstance(part, Text) and part.text.strip()]
+    if _images(message):
+        texts.append(_SHOWN_BELOW)
+    text = "\n\n".join(texts)
+    content = _as_json(text, failed=message.is_error) if vendor.json_results else _plain(text, failed=message.is_error)
+    return {"role": "tool", "tool_call_id": _id(message.call_id, vendor), "content": content}
+
+
+def _plain(text: str, *, failed: bool) -> str:
+    if failed and _object(text).get("ok") is not False:
+        return f"Error: {text or _SILENT_FAILURE}"
+    return text or "(no output)"
+
+
+def _as_json(text: str, *, failed: bool) -> str:
+    result = _object(text)
+    if result and (not failed or result.get("ok") is False or "error" in result):
+        return text
+    return json.dumps({"error": text or _SILENT_FAILURE} if failed else {"output": text}, ensure_ascii=False)
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        result = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return result if isinstance(result, dict) else {}
+
+
+def _images(message: ToolResultMessage) -> list[Image]:
+    return [part for part in message.content if isinstance(part, Image)]

@@ -4,20 +4,131 @@ A finish reason is the proof of an end, or `[DONE]` for the vendors that send no
 this wire differ in every detail of it, so what a chunk lacks or says twice is borne; calls are told apart in `calls`.
 """
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from agents.messages import AssistantMessage, ModelError, StopReason
-from agents.providers.chat.calls import Calls
-from agents.providers.chat.details import merge
-from agents.providers.chat.thinking import DETAILS
-from agents.providers.chat.usage import usage_of
-from agents.providers.chat.vendor import Vendor
-from agents.providers.draft import Draft, Payload
+from agents.messages import AssistantMessage, ModelError, StopReason, Usage
+from agents.providers.arguments import parse_arguments
+from agents.providers.chat.thinking import DETAILS, merge
+from agents.providers.chat.vendors import Vendor
+from agents.providers.draft import Block, Draft, Payload
 from agents.providers.errors import AttemptFailed, BadStream, word
 from agents.providers.http import END
 from agents.providers.openai.errors import from_event
 from agents.providers.provider import ModelEvent
+from agents.providers.usage import count
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Piece:
+    """What one delta says of a call; what it does not say is empty."""
+
+    index: int | None
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(kw_only=True, slots=True)
+class _Call:
+    """A call under way; `key` is its block's in the draft, `vendor_id` and `index` are the server's."""
+
+    key: str
+    block: Block
+    index: int | None
+    vendor_id: str = ""
+    name: str = ""
+
+    @property
+    def complete(self) -> bool:
+        """Whether its arguments are a whole object already."""
+        raw = self.block.body.raw
+        return raw.rstrip().endswith("}") and parse_arguments(raw) is not None
+
+
+@dataclass(slots=True)
+class Calls:
+    """The calls of `draft`."""
+
+    draft: Draft
+    _calls: list[_Call] = field(default_factory=list)
+
+    def add(self, pieces: Sequence[object]) -> Iterator[ModelEvent]:
+        """The pieces of one delta."""
+        here: list[_Call] = []
+        for value in pieces:
+            piece = _read(value)
+            if not (piece.id or piece.name or piece.arguments):
+                continue
+            call = self._known(piece, here) or self._new(piece)
+            here.append(call)
+            if call.block.call is None:
+                yield from self._extend(call, piece)
+
+    def close(self) -> Iterator[ModelEvent]:
+        """Nothing more is to come."""
+        for call in self._calls:
+            if call.block.call is None:
+                yield from self.draft.start(call.key, vendor_id=call.vendor_id, name=call.name)
+                yield from self.draft.close(call.key)
+
+    def _known(self, piece: _Piece, here: Sequence[_Call]) -> _Call | None:
+        """The call that the piece continues."""
+        if piece.index is not None:
+            same = [call for call in self._calls if call.index == piece.index]
+        else:
+            same = [call for call in self._calls if piece.id and call.vendor_id == piece.id]
+            same = same or ([] if piece.id and piece.name else self._calls[-1:])
+        if not same or (piece.name and _another(same[-1], piece, here)):
+            return None
+        return same[-1]
+
+    def _new(self, piece: _Piece) -> _Call:
+        key = f"call {len(self._calls)}"
+        call = _Call(key=key, block=self.draft.open(key, "call"), index=piece.index)
+        self._calls.append(call)
+        return call
+
+    def _extend(self, call: _Call, piece: _Piece) -> Iterator[ModelEvent]:
+        """A call is shown as soon as its name is known."""
+        call.vendor_id = call.vendor_id or piece.id
+        call.name = call.name or piece.name
+        yield from self.draft.add(call.key, piece.arguments)
+        if call.name:
+            yield from self.draft.start(call.key, vendor_id=call.vendor_id, name=call.name)
+
+
+def _another(call: _Call, piece: _Piece, here: Sequence[_Call]) -> bool:
+    """Whether a piece that brings a name opens a call of its own, though it could belong to `call`."""
+    return (
+        any(call is other for other in here)
+        or (bool(call.name) and piece.name != call.name)
+        or (bool(piece.id and call.vendor_id) and piece.id != call.vendor_id)
+        or (piece.arguments.lstrip().startswith("{") and call.complete)
+    )
+
+
+def _read(value: object) -> _Piece:
+    piece: dict[str, Any] = value if isinstance(value, dict) else {}
+    function = piece.get("function")
+    function = function if isinstance(function, dict) else {}
+    index, call_id, name = piece.get("index"), piece.get("id"), function.get("name")
+    return _Piece(
+        index=index if isinstance(index, int) and not isinstance(index, bool) else None,
+        id=call_id if isinstance(call_id, str) else "",
+        name=name if isinstance(name, str) else "",
+        arguments=_arguments(function.get("arguments")),
+    )
+
+
+def _arguments(value: object) -> str:
+    """A string of JSON, or as some servers send them the value itself."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    return json.dumps(value, ensure_ascii=False)
+
 
 API = "openai-chat"
 
@@ -31,7 +142,7 @@ _STOP_REASONS: dict[str, StopReason] = {
 }
 
 
-class Assembly:
+class ChatAssembly:
     """One answer in the making. The wire has no order of parts: they stand in the order in which they began."""
 
     def __init__(self, *, provider: str, model: str, timestamp: float, vendor: Vendor) -> None:
@@ -138,3 +249,28 @@ def _object(value: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 def _text(value: Mapping[str, Any], key: str) -> str:
     text = value.get(key)
     return text if isinstance(text, str) else ""
+
+
+def usage_of(usage: Mapping[str, Any]) -> Usage:
+    """`usage` is the last `usage` that came: each one replaces those before it. Empty where none came."""
+    if not usage:
+        return Usage(estimated=True)
+    prompt, completion = _details(usage, "prompt_tokens_details"), _details(usage, "completion_tokens_details")
+    read = (
+        count(prompt.get("cached_tokens"))
+        or count(usage.get("prompt_cache_hit_tokens"))  # DeepSeek
+        or count(usage.get("cached_tokens"))  # Moonshot
+    )
+    write = count(prompt.get("cache_write_tokens"))
+    return Usage(
+        input=max(0, count(usage.get("prompt_tokens")) - read - write),
+        cache_read=read,
+        cache_write=write,
+        output=count(usage.get("completion_tokens")),
+        reasoning=count(completion.get("reasoning_tokens")),
+    )
+
+
+def _details(usage: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    details = usage.get(key)
+    return details if isinstance(details, dict) else {}

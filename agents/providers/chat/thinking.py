@@ -11,7 +11,7 @@ from typing import Any, assert_never
 import structlog
 
 from agents.messages import AssistantMessage, Thinking
-from agents.providers.chat.vendor import Vendor
+from agents.providers.chat.vendors import Vendor
 from agents.providers.models import Level
 from agents.providers.provider import ModelRequest
 from agents.providers.wellformed import well_formed, well_formed_json
@@ -107,3 +107,36 @@ def _tell_unarmed(model: str) -> None:
     """Once a model: it would be said with every request."""
     reason = "this wire refuses tools while the model reasons; the api openai-responses does not"
     log.warning("thinking_left_out", model=model, reason=reason)
+
+
+_GROWING = ("text", "summary", "data")
+
+
+def merge(entries: list[dict[str, Any]], pieces: Sequence[object]) -> str:
+    """Add what one delta brings. Returns its text for people, which may be none."""
+    shown = ""
+    for piece in pieces:
+        if not isinstance(piece, dict):
+            continue
+        shown += next((piece[name] for name in ("text", "summary") if isinstance(piece.get(name), str)), "")
+        entry = next((entry for entry in reversed(entries) if _same(entry, piece)), None)
+        if entry is None:
+            entries.append(dict(piece))
+        else:
+            _extend(entry, piece)
+    return shown
+
+
+def _same(entry: dict[str, Any], piece: dict[str, Any]) -> bool:
+    """Entries without a number are whole."""
+    return piece.get("index") is not None and all(entry.get(key) == piece.get(key) for key in ("index", "type"))
+
+
+def _extend(entry: dict[str, Any], piece: dict[str, Any]) -> None:
+    for key, value in piece.items():
+        if key in _GROWING and isinstance(value, str) and isinstance(entry.get(key), str):
+            entry[key] += value
+        elif value is not None:
+            entry[key] = value
+        else:
+            entry.setdefault(key, None)

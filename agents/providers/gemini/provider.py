@@ -5,10 +5,8 @@ from typing import Any
 from urllib.parse import quote
 
 from agents.providers.config import ProviderConfig
-from agents.providers.gemini.errors import from_status
-from agents.providers.gemini.models import resource
-from agents.providers.gemini.request import API, wire_request
-from agents.providers.gemini.response import Assembly, finish_reason
+from agents.providers.gemini.request import API, resource, wire_request
+from agents.providers.gemini.response import GeminiAssembly, finish_reason, from_status
 from agents.providers.json_wire import Dialect
 
 BASE_URL = "https://generativelanguage.googleapis.com"
@@ -30,7 +28,7 @@ GEMINI = Dialect(
     path=lambda request: f"/{quote(resource(request.model))}:streamGenerateContent?alt=sse",
     body=wire_request,
     key_header=lambda key: ("x-goog-api-key", key),
-    assembly=Assembly,
+    assembly=GeminiAssembly,
     finishes=lambda event: bool(finish_reason(event)),
     late=_late,
     from_status=from_status,

@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
+import structlog
+
 from agents.messages import (
     AssistantMessage,
     Message,
@@ -21,9 +23,8 @@ from agents.messages import (
     UserPart,
 )
 from agents.providers.choice import settled
-from agents.providers.gemini.models import PLACEHOLDER_SIGNATURE, SPOKEN_IMAGES, signs
 from agents.providers.gemini.schema import parameters
-from agents.providers.gemini.thinking import thinking_config
+from agents.providers.models import Level
 from agents.providers.provider import ModelRequest, OneTool
 from agents.providers.wellformed import well_formed, well_formed_json
 from agents.providers.wire_ids import wire_id, wire_name
@@ -191,3 +192,67 @@ def _called(messages: Sequence[Message]) -> Mapping[str, None]:
     """The names that the history calls, each once and in order."""
     calls = (call for message in messages if isinstance(message, AssistantMessage) for call in message.calls)
     return dict.fromkeys(called_name(call.name) for call in calls)
+
+
+PLACEHOLDER_SIGNATURE = "skip_thought_signature_validator"
+"""What a call may carry in place of its own signature, where another model made it or it is long past."""
+
+SPOKEN_IMAGES = frozenset({"image/png", "image/jpeg", "image/webp", "image/heic", "image/heif"})
+"""What Gemini takes as a picture; GIF is not among them."""
+
+
+def signs(model: str) -> bool:
+    """Whether the first call of each step must have a signature; those models also take pictures in results."""
+    return re.match(r"gemini-(?![12](?:\.|-|$))", _bare(model)) is not None
+
+
+def always_thinks(model: str) -> bool:
+    """2.5 Pro takes a small budget for thinking, but not none."""
+    return _bare(model).startswith("gemini-2.5-pro")
+
+
+def resource(model: str) -> str:
+    """The model as the path names it: `models/…`, or `tunedModels/…` as it was given."""
+    return model if model.startswith(("models/", "tunedModels/")) else f"models/{model}"
+
+
+def _bare(model: str) -> str:
+    return model.rpartition("/")[2]
+
+
+BUDGET_MIN = 512
+"""In tokens: 2.5 Flash-Lite takes no less, the others do."""
+BUDGET_MAX = 24_576
+"""In tokens: 2.5 Flash takes no more, 2.5 Pro would."""
+LEAST_OF_PRO = 128
+"""2.5 Pro's own minimum; it refuses to think not at all."""
+
+_SHARES: dict[Level, float] = {"minimal": 0.1, "low": 0.2, "medium": 0.4, "high": 0.6, "xhigh": 0.7, "max": 0.8}
+_LEVELS: dict[Level, str] = {
+    "off": "MINIMAL",  # the least there is: a level can not be none
+    "minimal": "MINIMAL",
+    "low": "LOW",
+    "medium": "MEDIUM",
+    "high": "HIGH",
+    "xhigh": "XHIGH",
+    "max": "XHIGH",
+}
+
+log = structlog.get_logger()
+
+
+def thinking_config(request: ModelRequest, max_tokens: int) -> dict[str, Any]:
+    """The member `thinkingConfig`; empty where the model decides."""
+    level = request.thinking
+    if level is None:
+        return {}
+    if request.facts.thinking_style != "budget":
+        shown = {} if level == "off" else {"includeThoughts": True}
+        return {"thinkingLevel": _LEVELS[level]} | shown
+    if level == "off":
+        return {"thinkingBudget": LEAST_OF_PRO if always_thinks(request.model) else 0}
+    budget = min(BUDGET_MAX, max(BUDGET_MIN, int(max_tokens * _SHARES[level])))
+    if budget >= max_tokens:
+        log.info("thinking_left_out", model=request.model, wanted=level, reason="maxTokens leaves no room for it")
+        return {}
+    return {"thinkingBudget": budget, "includeThoughts": True}

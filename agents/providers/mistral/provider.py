@@ -4,9 +4,8 @@ from typing import Any
 
 from agents.providers.config import ProviderConfig
 from agents.providers.json_wire import Dialect
-from agents.providers.mistral.errors import from_status
 from agents.providers.mistral.request import API, wire_request
-from agents.providers.mistral.response import Assembly
+from agents.providers.mistral.response import MistralAssembly, from_status
 from agents.providers.provider import ModelRequest
 
 BASE_URL = "https://api.mistral.ai"
@@ -37,7 +36,7 @@ MISTRAL = Dialect(
     path=lambda request: "/v1/chat/completions",
     body=_body,
     key_header=lambda key: ("Authorization", f"Bearer {key}"),
-    assembly=Assembly,
+    assembly=MistralAssembly,
     finishes=_finishes,
     late=_late,
     from_status=from_status,

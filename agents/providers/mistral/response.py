@@ -6,18 +6,69 @@ shape is known to do otherwise (arguments as an object, calls in pieces, an id "
 """
 
 import json
-from collections.abc import Hashable, Iterator
+import re
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from agents.messages import AssistantMessage, ModelError, StopReason, Usage
+from agents.messages import AssistantMessage, ErrorKind, ModelError, StopReason, Usage
 from agents.providers.arguments import parse_arguments
-from agents.providers.draft import Draft
-from agents.providers.errors import RETRYABLE, AttemptFailed, BadStream
-from agents.providers.mistral.errors import from_event
+from agents.providers.draft import Draft, Payload
+from agents.providers.errors import RETRYABLE, AttemptFailed, BadStream, failure, kind_of_status, overflows, word
 from agents.providers.mistral.request import API
-from agents.providers.mistral.thought import Thought
 from agents.providers.provider import ModelEvent
 from agents.providers.usage import count
+from agents.providers.wellformed import well_formed_json
+
+
+@dataclass(slots=True)
+class Thought:
+    """`items` is the chunk's `thinking`; `beside` are its other members, such as `signature`."""
+
+    items: list[dict[str, Any]] = field(default_factory=list)
+    beside: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def closed(self) -> bool:
+        return self.beside.get("closed") is True
+
+    @property
+    def payload(self) -> Payload:
+        """The chunk as one; None where nothing of it arrived."""
+        if not self.items and not self.beside:
+            return None
+        return "thinking", well_formed_json({"type": "thinking", "thinking": self.items, **self.beside})
+
+    def add(self, piece: dict[str, Any]) -> Iterator[str]:
+        """Take one piece of the chunk; yields its texts."""
+        members = {key: value for key, value in piece.items() if key not in ("type", "thinking") and value is not None}
+        self.beside |= members
+        thinking = piece.get("thinking")
+        for item in _items(thinking):
+            text = item.get("text") if item.get("type") == "text" else None
+            if not isinstance(text, str):
+                self.items.append(item)
+            elif text:
+                self._join(text, item)
+                yield text
+
+    def _join(self, text: str, item: dict[str, Any]) -> None:
+        last = self.items[-1] if self.items else None
+        if last is not None and _plain(last) and _plain(item):
+            last["text"] += text
+        else:
+            self.items.append(dict(item))
+
+
+def _plain(item: dict[str, Any]) -> bool:
+    return item.keys() == {"type", "text"} and item["type"] == "text" and isinstance(item["text"], str)
+
+
+def _items(thinking: object) -> list[dict[str, Any]]:
+    if isinstance(thinking, str):  # not documented, but the reading is plain
+        return [{"type": "text", "text": thinking}]
+    return [item for item in thinking if isinstance(item, dict)] if isinstance(thinking, list) else []
+
 
 _STOP_REASONS: dict[str, StopReason] = {
     "stop": "end_turn",
@@ -29,7 +80,7 @@ _STOP_REASONS: dict[str, StopReason] = {
 }
 
 
-class Assembly:
+class MistralAssembly:
     """One answer in the making."""
 
     def __init__(self, *, provider: str, model: str, timestamp: float) -> None:
@@ -144,3 +195,93 @@ def _dicts(value: object) -> list[dict[str, Any]]:
 def _text(value: dict[str, Any], key: str) -> str:
     text = value.get(key)
     return text if isinstance(text, str) else ""
+
+
+_BY_WORD: tuple[tuple[str, ErrorKind], ...] = (
+    ("credit", "billing"),
+    ("billing", "billing"),
+    ("quota", "billing"),
+    ("rate_limit", "rate_limited"),
+    ("overload", "overloaded"),
+    ("capacity", "overloaded"),
+    ("auth", "auth"),
+    ("permission", "auth"),
+    ("invalid_model", "not_found"),
+    ("not_found", "not_found"),
+    ("invalid", "invalid"),
+    ("timeout", "timeout"),
+)
+"""Parts of a `type` or `code`, the first that fits: for errors that are told inside a stream, without a status."""
+_STALE_THINKING = re.compile(r"thinking chunk|thinking signature|`signature`", re.IGNORECASE)
+_TEXT_CHARS_MAX = 2000
+
+
+def from_status(status: int, body: object, headers: Mapping[str, str], now: float) -> ModelError:
+    """A refusal with an HTTP status. `now` is wall time in seconds."""
+    error = _error_of(body)
+    request_id = headers.get("mistral-correlation-id") or headers.get("x-request-id")
+    summary = f"{_summary(status, error)} request_id={word(request_id)}"
+    return failure(_kind(status, error), summary, headers, now)
+
+
+def from_event(event: Mapping[str, Any]) -> ModelError | None:
+    """An error that is told in the middle of a stream that began with 200; None where it is none."""
+    reported = event.get("object") == "error" or isinstance(event.get("error"), dict | str)
+    if not reported and not ("detail" in event and "choices" not in event):
+        return None
+    error = _error_of(event)
+    kind = _kind_of_words(error) or "server"
+    if kind == "invalid":
+        kind = _kind(400, error)
+    return ModelError(kind=kind, summary=_summary(200, error), retryable=kind in RETRYABLE)
+
+
+def _error_of(body: object) -> Mapping[str, Any]:
+    if not isinstance(body, dict):
+        return {}
+    inner = body.get("error")
+    if isinstance(inner, dict):
+        return inner
+    return {"message": inner} if isinstance(inner, str) else body
+
+
+def _kind(status: int, error: Mapping[str, Any]) -> ErrorKind:
+    if status in (400, 402, 403, 429) and _kind_of_words(error) == "billing":
+        return "billing"
+    if status not in (400, 413, 422):
+        return kind_of_status(status)
+    text = _text_of(error)
+    if overflows(text):
+        return "too_large"
+    if _STALE_THINKING.search(text) or _about_thinking(error.get("detail")):
+        return "stale_thinking"
+    if _kind_of_words(error) == "not_found":
+        return "not_found"
+    return kind_of_status(status)
+
+
+def _kind_of_words(error: Mapping[str, Any]) -> ErrorKind | None:
+    words = f"{error.get('type')} {error.get('code')}".lower()
+    return next((kind for part, kind in _BY_WORD if part in words), None)
+
+
+def _text_of(error: Mapping[str, Any]) -> str:
+    """The prose of a refusal, wherever it is: `message` may be text, or an object with `detail`."""
+    message = error.get("message", error.get("detail"))
+    if isinstance(message, dict):
+        message = message.get("detail")
+    if isinstance(message, list):
+        message = "; ".join(str(item.get("msg")) for item in message if isinstance(item, dict))
+    return message[:_TEXT_CHARS_MAX] if isinstance(message, str) else ""
+
+
+def _about_thinking(detail: object) -> bool:
+    """Whether the validator points at a thinking chunk."""
+    places = [item.get("loc") for item in detail if isinstance(item, dict)] if isinstance(detail, list) else []
+    return any(isinstance(place, list) and "thinking" in place for place in places)
+
+
+def _summary(status: int, error: Mapping[str, Any]) -> str:
+    code = error.get("code")
+    code = str(code) if isinstance(code, int) else code
+    return f"status={status} type={word(error.get('type'))} code={word(code)}"

@@ -5,15 +5,15 @@ of an end. Unknown events, members and parts are passed over, for the protocol g
 `BadStream`. Nothing here knows a socket.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, TypeGuard
 
 from agents.messages import AssistantMessage, ModelError, StopReason, Text, Usage
 from agents.providers.draft import Draft, TextBuffer
-from agents.providers.errors import BadStream
+from agents.providers.errors import AttemptFailed, BadStream, error_of
 from agents.providers.models import family_of
+from agents.providers.openai.errors import from_event
 from agents.providers.provider import ModelEvent, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallEnd, ToolCallStart
-from agents.providers.responses.errors import failure_of
 from agents.providers.responses.items import OWNERS, ItemUnderWay, PartKind, final_arguments, final_parts, string
 from agents.providers.responses.request import API
 from agents.providers.usage import count
@@ -30,7 +30,7 @@ _DELTAS: dict[str, tuple[PartKind, str]] = {
 _INCOMPLETE: dict[str, StopReason] = {"max_output_tokens": "max_tokens", "content_filter": "content_filter"}
 
 
-class Assembly:
+class ResponsesAssembly:
     """One answer in the making."""
 
     def __init__(self, *, provider: str, model: str, timestamp: float) -> None:
@@ -209,3 +209,37 @@ def _number(value: object) -> int:
 
 def _is_index(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+_NOT_TAKEN = frozenset(
+    {
+        "invalid_prompt",
+        "data_residency_mismatch",
+        "invalid_image",
+        "invalid_image_format",
+        "invalid_base64_image",
+        "invalid_image_url",
+        "invalid_image_mode",
+        "image_too_large",
+        "image_too_small",
+        "image_parse_error",
+        "image_file_too_large",
+        "unsupported_image_media_type",
+        "empty_image_file",
+        "failed_to_download_image",
+        "image_file_not_found",
+    }
+)
+
+
+def failure_of(event: Mapping[str, Any]) -> AttemptFailed:
+    """`event` is a `response.failed`, or an `error`, flat or with its `error` inside."""
+    response = event.get("response")
+    error = error_of(response if isinstance(response, dict) else event)
+    if not error and event.get("type") == "error":
+        error = event
+    code = str(error.get("code"))
+    blocked = code.endswith("_policy") or "policy_violation" in code
+    if blocked or code in _NOT_TAKEN:
+        error = {**error, "type": "invalid_request_error"}
+    return AttemptFailed(from_event(error), "content_filter" if blocked else "error")

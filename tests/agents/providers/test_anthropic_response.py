@@ -7,14 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.messages import AssistantMessage
-from agents.providers.anthropic.response import Assembly
+from agents.providers.anthropic.response import AnthropicAssembly
 from agents.providers.arguments import parse_arguments
 from agents.providers.errors import BadStream
 from agents.providers.provider import ModelEvent, TextDelta
 
 
 def assemble(*events: dict[str, Any], stop: str = "end_turn") -> tuple[list[ModelEvent], AssistantMessage]:
-    assembly = Assembly(provider="anthropic", model="claude-sonnet-4-6", timestamp=0.0)
+    assembly = AnthropicAssembly(provider="anthropic", model="claude-sonnet-4-6", timestamp=0.0)
     end: list[dict[str, Any]] = [{"type": "message_delta", "delta": {"stop_reason": stop}}, {"type": "message_stop"}]
     pieces = [piece for event in [*events, *end] for piece in assembly.feed(event)]
     return pieces, assembly.finish()
@@ -115,7 +115,7 @@ def test_what_is_plainly_broken_is_no_answer(event: dict[str, Any]) -> None:
 
 
 def test_without_the_end_event_there_is_no_answer() -> None:
-    assembly = Assembly(provider="anthropic", model="claude-sonnet-4-6", timestamp=0.0)
+    assembly = AnthropicAssembly(provider="anthropic", model="claude-sonnet-4-6", timestamp=0.0)
     list(assembly.feed(opened({"type": "text", "text": "looks whole"})))
     with pytest.raises(BadStream, match="message_stop"):
         assembly.finish()

@@ -10,12 +10,12 @@ from typing import Any, TypeAlias
 import pytest
 
 from agents.messages import ErrorKind, StopReason, Text, Thinking, Usage, message_json
-from agents.providers.chat.provider import ChatWire
 from agents.providers.chat.response import API
 from agents.providers.chat.vendors import VENDORS
 from agents.providers.config import ProviderConfig
 from agents.providers.models import family_of
 from agents.providers.network import NetworkProvider
+from agents.providers.openai.provider import ChatWire
 from agents.providers.provider import ModelRequest, TextDelta, ThinkingDelta, ToolCallEnd, ToolCallStart
 from agents.repair import repair
 from tests.agents.providers.requests import asking, collect, result, user

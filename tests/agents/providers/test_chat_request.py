@@ -12,9 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.messages import AssistantMessage, Message, Text, Thinking, ToolCall, ToolResultMessage, UserMessage, Wire
-from agents.providers.chat.request import wire_request
+from agents.providers.chat.request import parameters, wire_request
 from agents.providers.chat.response import API
-from agents.providers.chat.schemas import parameters
 from agents.providers.chat.vendors import VENDORS, for_model
 from agents.providers.models import Level, family_of
 from agents.providers.provider import ModelRequest, OneTool, System, ToolChoice

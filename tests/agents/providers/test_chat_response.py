@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.messages import AssistantMessage, StopReason, Text, Thinking, Usage
-from agents.providers.chat.response import API, Assembly
+from agents.providers.chat.response import API, ChatAssembly
 from agents.providers.chat.vendors import VENDORS
 from agents.providers.draft import ANSWER_CHARS_MAX
 from agents.providers.errors import AttemptFailed, BadStream
@@ -27,8 +27,8 @@ from agents.providers.provider import (
 DONE = {"type": "[DONE]"}
 
 
-def assembly(vendor: str = "generic") -> Assembly:
-    return Assembly(provider="p", model="m", timestamp=1.0, vendor=VENDORS[vendor])
+def assembly(vendor: str = "generic") -> ChatAssembly:
+    return ChatAssembly(provider="p", model="m", timestamp=1.0, vendor=VENDORS[vendor])
 
 
 def chunk(finish: str | None = None, /, **delta: Any) -> dict[str, Any]:

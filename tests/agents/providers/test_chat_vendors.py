@@ -5,9 +5,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from agents.providers.chat.provider import ChatWire
 from agents.providers.chat.vendors import VENDORS, for_model, vendor_for
 from agents.providers.config import ProviderConfig
+from agents.providers.openai.provider import ChatWire
 from tests.emulators.models.chat.habits import HABITS
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.providers.gemini.models import PLACEHOLDER_SIGNATURE
+from agents.providers.gemini.request import PLACEHOLDER_SIGNATURE
 from tests.agents.providers.requests import PIXEL
 from tests.emulators.models.gemini.emulator import GeminiEmulator
 from tests.emulators.models.gemini.rules import check_body, check_call, check_key, parse_body

@@ -22,8 +22,7 @@ from agents.messages import (
     UserMessage,
     Wire,
 )
-from agents.providers.gemini.models import PLACEHOLDER_SIGNATURE
-from agents.providers.gemini.request import API, wire_request
+from agents.providers.gemini.request import API, PLACEHOLDER_SIGNATURE, wire_request
 from agents.providers.models import Level, ModelFacts
 from agents.providers.provider import ModelRequest, OneTool, System, ToolChoice
 from agents.providers.wellformed import well_formed_json

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from agents.messages import AssistantMessage, ErrorKind, Message, Opaque, StopReason, Text, Thinking, Usage
 from agents.providers.errors import AttemptFailed, BadStream
 from agents.providers.gemini.request import API, wire_request
-from agents.providers.gemini.response import Assembly
+from agents.providers.gemini.response import GeminiAssembly
 from agents.providers.provider import ModelEvent, TextDelta, ThinkingDelta
 from agents.repair import repair
 from tests.agents.providers.requests import asking, result, user
@@ -23,7 +23,7 @@ MODEL = "gemini-3.1-pro-preview"
 
 
 def assemble(*events: dict[str, Any]) -> tuple[list[ModelEvent], AssistantMessage]:
-    assembly = Assembly(provider="google", model=MODEL, timestamp=0.0)
+    assembly = GeminiAssembly(provider="google", model=MODEL, timestamp=0.0)
     pieces = [piece for event in events for piece in assembly.feed(event)]
     return pieces, assembly.finish()
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from agents.messages import ErrorKind
-from agents.providers.mistral.errors import from_event, from_status
+from agents.providers.mistral.response import from_event, from_status
 
 
 def error(message: Any, type_: str | None = None, code: object = None) -> dict[str, Any]:

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.messages import AssistantMessage, AssistantPart, Message, Text, Thinking, ToolCall, UserMessage, Wire
-from agents.providers.mistral.call_ids import fitting_ids
-from agents.providers.mistral.request import API, wire_request
+from agents.providers.mistral.request import API, fitting_ids, wire_request
 from agents.providers.models import family_of
 from agents.providers.provider import ModelRequest, OneTool, System, ToolChoice
 from agents.repair import repair

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from agents.messages import AssistantMessage, ModelError, StopReason, Text, Thinking, ToolCall, Usage
 from agents.providers.draft import ANSWER_CHARS_MAX
 from agents.providers.errors import AttemptFailed, BadStream
-from agents.providers.mistral.response import Assembly
+from agents.providers.mistral.response import MistralAssembly
 from agents.providers.provider import ModelEvent, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallEnd, ToolCallStart
 from tests.emulators.models.mistral.script import thinking_chunk
 
@@ -38,7 +38,7 @@ CALLED = delta("tool_calls")
 
 
 def put_together(*chunks: dict[str, Any]) -> tuple[list[ModelEvent], AssistantMessage]:
-    assembly = Assembly(provider="mistral", model=MODEL, timestamp=1.0)
+    assembly = MistralAssembly(provider="mistral", model=MODEL, timestamp=1.0)
     pieces = [piece for chunk in chunks for piece in assembly.feed(chunk)]
     return pieces, assembly.finish()
 
@@ -264,7 +264,7 @@ def test_an_error_in_the_stream_is_the_error(told: dict[str, Any]) -> None:
 
 
 def test_of_a_failed_answer_only_the_text_is_kept() -> None:
-    assembly = Assembly(provider="mistral", model=MODEL, timestamp=1.0)
+    assembly = MistralAssembly(provider="mistral", model=MODEL, timestamp=1.0)
     for chunk in (delta(content=[thinks("hm")]), delta(content="Half"), made("{}", **_A)):
         list(assembly.feed(chunk))
     error = ModelError(kind="network", summary="", retryable=True)

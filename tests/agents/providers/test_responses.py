@@ -12,8 +12,8 @@ import pytest
 from agents.messages import ErrorKind, Message, StopReason, Text, Thinking, Usage, Wire
 from agents.providers.config import ProviderConfig
 from agents.providers.network import NetworkProvider
+from agents.providers.openai.provider import ResponsesWire
 from agents.providers.provider import ModelRequest, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallEnd, ToolCallStart
-from agents.providers.responses.provider import ResponsesWire
 from agents.repair import repair
 from tests.agents.providers.requests import PIXEL, collect, result, user
 from tests.agents.providers.requests import asking as asking_any

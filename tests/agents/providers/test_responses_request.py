@@ -23,7 +23,7 @@ from agents.messages import (
 from agents.providers.models import Level, ModelFacts, facts_of
 from agents.providers.provider import ModelRequest, OneTool, System, ToolChoice
 from agents.providers.responses.request import API, wire_request
-from agents.providers.responses.response import Assembly
+from agents.providers.responses.response import ResponsesAssembly
 from agents.providers.wire_ids import wire_id
 from agents.repair import repair
 from tests.agents.histories import broken_histories
@@ -384,7 +384,7 @@ steps = st.builds(
 def test_whatever_is_said_goes_back_as_it_was_said(turn: Turn) -> None:
     """Through the stream, our own message, the repair, and out again; but for ids of items and what is a default."""
     events = events_of(turn, 1, wire(asking()), 1)
-    made = Assembly(provider="openai", model=MODEL, timestamp=0.0)
+    made = ResponsesAssembly(provider="openai", model=MODEL, timestamp=0.0)
     for event in events:
         list(made.feed(json.loads(json.dumps(event))))
     message = made.finish()

@@ -10,13 +10,13 @@ from agents.messages import AssistantMessage, ErrorKind, Opaque, StopReason, Tex
 from agents.providers.draft import ANSWER_CHARS_MAX
 from agents.providers.errors import AttemptFailed, BadStream
 from agents.providers.provider import ModelEvent, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallEnd, ToolCallStart
-from agents.providers.responses.response import Assembly
+from agents.providers.responses.response import ResponsesAssembly
 
 MODEL = "gpt-5.5"
 
 
-def assembly() -> Assembly:
-    return Assembly(provider="openai", model=MODEL, timestamp=0.0)
+def assembly() -> ResponsesAssembly:
+    return ResponsesAssembly(provider="openai", model=MODEL, timestamp=0.0)
 
 
 def assemble(*events: dict[str, Any], end: dict[str, Any] | None = None) -> tuple[list[ModelEvent], AssistantMessage]:

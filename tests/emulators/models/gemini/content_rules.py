@@ -6,7 +6,7 @@ Pure; raises `Refusal` with the server's status and wording, as far as they are 
 
 from typing import Any
 
-from agents.providers.gemini.models import signs
+from agents.providers.gemini.request import signs
 from tests.emulators.models.gemini.part_rules import check_part
 from tests.emulators.models.gemini.refusals import closed, listed, refuse, unset
 

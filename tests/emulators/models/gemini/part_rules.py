@@ -7,7 +7,7 @@ real one refuses it. How contents must follow each other is in `content_rules`.
 import re
 from typing import Any
 
-from agents.providers.gemini.models import SPOKEN_IMAGES, signs
+from agents.providers.gemini.request import SPOKEN_IMAGES, signs
 from tests.emulators.models.gemini.refusals import closed, flag, listed, refuse, snake, struct, text, unset
 from tests.emulators.models.gemini.signature import decoded, is_own, is_placeholder
 

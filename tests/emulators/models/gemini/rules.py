@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 import orjson
 
-from agents.providers.gemini.models import always_thinks, signs
+from agents.providers.gemini.request import always_thinks, signs
 from agents.providers.models import facts_of
 from tests.emulators.models.gemini.content_rules import check_contents
 from tests.emulators.models.gemini.part_rules import check_name

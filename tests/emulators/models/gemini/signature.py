@@ -10,7 +10,7 @@ import hashlib
 import json
 from typing import Any
 
-from agents.providers.gemini.models import PLACEHOLDER_SIGNATURE
+from agents.providers.gemini.request import PLACEHOLDER_SIGNATURE
 
 
 def signed(part: dict[str, Any]) -> dict[str, Any]:

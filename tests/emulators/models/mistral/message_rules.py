@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from agents.providers.mistral.call_ids import fits
+from agents.providers.mistral.request import fits
 from tests.emulators.models.mistral.chunk_rules import Place, check_content, closed, invalid, refuse, text_at
 
 _MEMBERS = {
