@@ -13,6 +13,7 @@ from pathlib import Path
 
 from gateway.config.checks import check
 from gateway.config.expand import expand
+from gateway.config.explain import not_a_mapping
 from gateway.config.folders import check_folders
 from gateway.config.keys import Auto, settle
 from gateway.config.problems import ConfigErrors, Findings, Key, Position
@@ -103,7 +104,7 @@ def _read(path: Path, findings: Findings) -> Document | None:
         return Document(data={}, marks=document.marks, plain=document.plain)
     if not isinstance(document.data, dict):
         findings.locate(document.marks)
-        findings.add((), "expected keys and values, such as agents:")
+        findings.add((), not_a_mapping(document.data, "expected keys and values, such as agents:"))
         return None
     return document
 

@@ -69,6 +69,7 @@ class Findings:
         self._file = file
         self._marks: Mapping[Key, Mark] = {}
         self._found: set[Problem] = set()
+        self._blamed: set[tuple[Position, str]] = set()
         self._broken: set[Key] = set()
         self._hidden: set[str] = set()
         self._names: Mapping[Key, tuple[str, ...]] = {}
@@ -87,21 +88,27 @@ class Findings:
             message = message.replace(value, "***")
         self._found.add(Problem(self._file, position.line, position.column, shown(key), " ".join(message.split())))
 
-    def add(self, key: Key, message: str, *, on: Literal["key", "value"] = "value") -> None:
+    def add(self, key: Key, message: str, *, on: Literal["key", "value"] = "value", path: Key | None = None) -> None:
         """A problem of this key: with its value, or with the key itself. A key that is not there belongs to the
-        mapping that lacks it."""
+        mapping that lacks it. `path` is shown in its place, where the key holds more than a name."""
+        path = key if path is None else path
         if any(key[:length] in self._broken for length in range(len(key) + 1)):
             return
         while key and isinstance(key[-1], int) and key not in self._marks:
-            key = key[:-1]  # an entry of a list that the model made of a single value
+            path = key = key[:-1]  # an entry of a list that the model made of a single value
         there = next((key[:length] for length in range(len(key), -1, -1) if key[:length] in self._marks), None)
         if there is None:
-            self.at(Position(1, 1), key, message)
+            self.at(Position(1, 1), path, message)
             return
         if on == "value" and key in self._names:
             message += f" (the value comes from {' and '.join(self._names[key])} in the environment)"
         mark = self._marks[there]
-        self.at(mark.key if on == "key" and there == key and mark.key is not None else mark.value, key, message)
+        place = mark.key if on == "key" and there == key and mark.key is not None else mark.value
+        if there == key:
+            if (place, message) in self._blamed:
+                return  # the same words, used again through an alias
+            self._blamed.add((place, message))
+        self.at(place, path, message)
 
     def hide(self, value: str) -> None:
         """This came from outside the file: strike it out of messages, wherever a section might quote it."""
