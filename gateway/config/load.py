@@ -79,7 +79,10 @@ def load(path: Path, env: Mapping[str, str], *, root: type[Config] = Config) -> 
     config = sections.config()
     return Loaded(
         config=config,
-        warnings=(*expanded.warnings, *warnings(config, document.data, path, settled.names, settled.auto)),
+        warnings=(
+            *expanded.warnings,
+            *warnings(config, sections.agents, document.data, path, settled.names, settled.auto),
+        ),
         file=path,
         skills=_skills(config, catalog),
         names=settled.names,
