@@ -32,7 +32,7 @@ _INDENTATION = "this does not fit what stands above — give all keys of one blo
 _WIDE = "full-width punctuation — write {} as it is in English"
 _DASH = "a space is missing behind the dash — write - and the entry"
 
-_KEY_AND_VALUE = re.compile(r"(?P<key>[\w.-]+)\s*(?P<colon>：|:(?=[^\s/]))\s*(?P<value>.*)", re.S)
+_KEY_AND_VALUE = re.compile(r"(?P<key>[^\W\d][\w.-]*)\s*(?P<colon>：|:(?=[^\s/]))\s*(?P<value>.*)", re.S)
 _REPAIRS = tuple(
     (re.compile(pattern), repair, message)
     for pattern, repair, message in (

@@ -21,6 +21,7 @@ from gateway.config.root import Config
 from gateway.config.sections import Sections, read_sections
 from gateway.config.warnings import warnings
 from gateway.config.yaml import BYTES_MAX, Document, parse
+from gateway.redaction import redacted
 from skills.catalog import Skill, SkillCatalog, visible
 
 SHIPPED_SKILLS = Path(__file__).resolve().parents[2] / "skills"
@@ -77,12 +78,10 @@ def load(path: Path, env: Mapping[str, str], *, root: type[Config] = Config) -> 
     if findings.problems:
         raise ConfigErrors(findings.problems)
     config = sections.config()
+    advice = warnings(config, sections.agents, document.data, path, settled.names, settled.auto)
     return Loaded(
         config=config,
-        warnings=(
-            *expanded.warnings,
-            *warnings(config, sections.agents, document.data, path, settled.names, settled.auto),
-        ),
+        warnings=tuple(map(redacted, (*expanded.warnings, *advice))),
         file=path,
         skills=_skills(config, catalog),
         names=settled.names,
