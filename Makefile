@@ -49,23 +49,34 @@ lock: .venv/.dev           ## after a change of dependencies in pyproject.toml
 clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
+# $(1): where. Debian makes the folder and then finds no pip in itself: nothing half-made stays.
+venv = $(PYTHON) -m venv --clear $(1) || { rm -rf $(1); echo "This Python cannot make an environment with pip. On Debian or\
+ Ubuntu: apt install python3-venv. Then type make again." >&2; exit 1; }
+
+# $(1): the lock. Where pip was interrupted, or is missing, the environment is made anew: a half-written package would
+# count as installed.
+install = if test -e .venv/.installing || ! $(BIN)/python -m pip --version >/dev/null 2>&1; then $(call venv,.venv); fi; \
+	touch .venv/.installing; \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(1); code=$$?; \
+	rm -f .venv/.installing; exit $$code
+
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Clawgate needs Python 3.11 or newer: make PYTHON=/path/to/python3.11")'
-	@$(PYTHON) -m venv .venv
+	@$(call venv,.venv)
 
-.venv/.run: requirements.txt | .venv/bin/python
+.venv/.run: requirements.txt .venv/bin/python
 	@echo "Installing what Clawgate needs into .venv (once) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.txt
+	@$(call install,requirements.txt)
 	@touch $@
 
-.venv/.dev: requirements-dev.txt requirements.txt | .venv/bin/python
+.venv/.dev: requirements-dev.txt requirements.txt .venv/bin/python
 	@echo "Installing what the tests need into .venv (once) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt
+	@$(call install,requirements-dev.txt)
 	@touch $@ .venv/.run
 
 # What judges us from outside and wants other versions than ours.
 .venv/.judges: requirements-judges.txt | .venv/bin/python
 	@echo "Installing the judges into .venv/judges (once) ..."
-	@$(PYTHON) -m venv --clear .venv/judges
+	@$(call venv,.venv/judges)
 	@.venv/judges/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-judges.txt
 	@touch $@

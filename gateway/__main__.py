@@ -1,20 +1,39 @@
-"""`python -m gateway`: the guard first, then the command line."""
+"""`python -m gateway`: the guards first, then the command line.
+
+Any Python can read this file, however old it is and with nothing installed, so that it can say what to type.
+"""
 
 import sys
-from pathlib import Path
-
-from gateway.guard import foreign_packages
 
 
-def main() -> None:
+def main():  # type: () -> None
+    if sys.version_info < (3, 11):  # noqa: UP036 - somebody else's python3 comes here, too
+        stop("Clawgate needs Python 3.11 or newer, and this is " + sys.version.split()[0] + what_to_type())
+    from pathlib import Path
+
+    from gateway.guard import PACKAGES, foreign_packages
+
     root = Path(__file__).resolve().parent.parent
-    if foreign := foreign_packages(root):
-        sys.stderr.write("\n".join(foreign) + "\n")
-        sys.stderr.write(f"Start Clawgate from its own folder: cd {root} && python -m gateway\n")
-        sys.exit(1)
-    from gateway.cli import app  # after the guard: it imports everything else
+    foreign = foreign_packages(root)
+    if foreign:
+        stop("\n".join(foreign) + "\nStart Clawgate from its own folder: cd " + str(root) + " && make run")
+    try:
+        from gateway.cli import app  # after the guards: it imports everything else
 
-    app()
+        app()
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] in PACKAGES:
+            raise
+        stop(sys.executable + " lacks what Clawgate needs (" + str(error) + ")" + what_to_type())
+
+
+def what_to_type():  # type: () -> str
+    return (": type make run, or .venv/bin/python -m gateway " + " ".join(sys.argv[1:])).rstrip()
+
+
+def stop(message):  # type: (str) -> None
+    sys.stderr.write(message + "\n")
+    sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -19,17 +19,10 @@ import orjson
 import structlog
 from pydantic import BaseModel, SecretStr
 
-REDACTED = "***"
+from gateway.redaction import REDACTED, SHAPES
+
 SECRET_CHARS_MIN = 6
 LINE_CHARS_MAX = 8_192
-_PATTERNS = (
-    r"bot\d+:[A-Za-z0-9_-]{20,}",
-    r"\bsk-[A-Za-z0-9_-]{16,}",
-    r"\bt-[A-Za-z0-9_.-]{24,}",
-    r"(?i:bearer)\s+[A-Za-z0-9._~+/=-]{8,}",
-    r"\bAKIA[0-9A-Z]{16}\b",
-    r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?-----END [A-Z ]*PRIVATE KEY-----",
-)
 
 
 def configure(
@@ -110,7 +103,7 @@ class _Line:
     def __init__(self, output: Literal["json", "console"], secrets: Iterable[str]) -> None:
         self._render = _json if output == "json" else structlog.dev.ConsoleRenderer(colors=False)
         forms = {form for secret in secrets for form in _forms(secret)}
-        self._hidden = re.compile("|".join([*map(re.escape, sorted(forms, key=len, reverse=True)), *_PATTERNS]), re.S)
+        self._hidden = re.compile("|".join([*map(re.escape, sorted(forms, key=len, reverse=True)), *SHAPES]), re.S)
 
     def __call__(self, logger: Any, name: str, event: MutableMapping[str, Any]) -> str:
         line = self._struck(str(self._render(logger, name, {key: self._clean(event[key]) for key in event})))

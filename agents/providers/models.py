@@ -60,6 +60,11 @@ def facts_of(model: str) -> ModelFacts:
     return UNKNOWN
 
 
+def known_names() -> list[str]:
+    """Names that the shipped table has, as one would write them: of a pattern, what stands before its asterisk."""
+    return [name for pattern, _ in _table() if "*" not in (name := pattern.removesuffix("*")) and name[-1].isalnum()]
+
+
 def family_of(model: str) -> str:
     """The model without its date: what made a thinking block is who may get it back."""
     return re.sub(r"(?:[-@]20\d{6}|-20\d\d-\d\d-\d\d|-latest)$", "", model)

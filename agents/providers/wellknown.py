@@ -5,8 +5,10 @@ and so is the choice; a vendor of the Chat wire says both facts in its own recor
 """
 
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from agents.providers.chat.vendors import VENDORS, Vendor
+from agents.providers.models import known_names
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -16,6 +18,8 @@ class WellKnown:
     names: tuple[str, ...]
     variables: tuple[str, ...]
     """Where the key usually is: the first that is set counts."""
+    hosts: tuple[str, ...] = ()
+    """Where the vendor itself answers, subdomains included; any other address may offer any model."""
     default_model: str = ""
     """Without the provider; empty where no model is the obvious one, and `auto` passes the vendor over."""
 
@@ -25,16 +29,31 @@ class WellKnown:
 
 
 def _of(vendor: Vendor) -> WellKnown:
-    return WellKnown(names=vendor.names, variables=(vendor.key_env,), default_model=vendor.default_model)
+    return WellKnown(
+        names=vendor.names, variables=(vendor.key_env,), hosts=vendor.hosts, default_model=vendor.default_model
+    )
 
 
 WELL_KNOWN: tuple[WellKnown, ...] = (
-    WellKnown(names=("anthropic",), variables=("ANTHROPIC_API_KEY",), default_model="claude-sonnet-4-6"),
+    WellKnown(
+        names=("anthropic",),
+        variables=("ANTHROPIC_API_KEY",),
+        hosts=("api.anthropic.com",),
+        default_model="claude-sonnet-4-6",
+    ),
     _of(VENDORS["openai"]),
     WellKnown(
-        names=("google", "gemini"), variables=("GEMINI_API_KEY", "GOOGLE_API_KEY"), default_model="gemini-3-flash"
+        names=("google", "gemini"),
+        variables=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+        hosts=("generativelanguage.googleapis.com",),
+        default_model="gemini-3-flash",
     ),
-    WellKnown(names=("mistral",), variables=("MISTRAL_API_KEY",), default_model="mistral-large-latest"),
+    WellKnown(
+        names=("mistral",),
+        variables=("MISTRAL_API_KEY",),
+        hosts=("api.mistral.ai",),
+        default_model="mistral-large-latest",
+    ),
     *(_of(vendor) for vendor in VENDORS.values() if vendor.key_env and vendor.name != "openai"),
 )
 
@@ -42,3 +61,19 @@ WELL_KNOWN: tuple[WellKnown, ...] = (
 def well_known(name: str) -> WellKnown | None:
     """The vendor that a provider of this name stands for."""
     return next((vendor for vendor in WELL_KNOWN if name in vendor.names), None)
+
+
+def known_models() -> list[str]:
+    """Names of models that a person may have meant."""
+    return [*(vendor.default_model for vendor in WELL_KNOWN if vendor.default_model), *known_names()]
+
+
+def serves_own_models(name: str, base_url: str | None) -> bool:
+    """Whether a provider is a vendor's own service, whose models `models.yaml` should know: by its address where it has
+    one, else by its name. A vendor without a default model has no models of its own."""
+    if base_url is None:
+        vendor = well_known(name)
+    else:
+        host = urlsplit(base_url).hostname or ""
+        vendor = next((it for it in WELL_KNOWN if any(f".{host}".endswith(f".{own}") for own in it.hosts)), None)
+    return vendor is not None and bool(vendor.default_model)

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from gateway.config.problems import Findings, Key, shown
-from gateway.config.yaml import Document, resolve
+from gateway.config.scalars import resolve
+from gateway.config.yaml import Document
 
 FILE_BYTES_MAX = 65_536
 

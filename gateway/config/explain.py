@@ -7,7 +7,8 @@ from typing import Any, get_args
 from pydantic import BaseModel
 
 from agents.config import AgentId, ModelName
-from gateway.config.problems import Key, suggestion
+from gateway.config.faults import colon_slip
+from gateway.config.problems import Findings, Key, suggestion
 from gateway.config.shape import known_keys
 
 _PATTERNS = {
@@ -47,12 +48,10 @@ _LIMITS: Mapping[str, Callable[[dict[str, Any]], str]] = {
 }
 
 
-def explain(error: Mapping[str, Any], root: type[BaseModel], key: Key) -> str:
-    """One sentence for one of pydantic's errors, found at `key` of the file."""
+def explain(error: Mapping[str, Any]) -> str:
+    """One sentence for one of pydantic's errors."""
     kind = error["type"]
     limits = error.get("ctx", {})
-    if kind == "extra_forbidden":
-        return unknown_key(root, key)
     if kind == "missing":
         return "missing"
     if kind == "value_error":
@@ -61,14 +60,28 @@ def explain(error: Mapping[str, Any], root: type[BaseModel], key: Key) -> str:
         return _one_of(error["input"], str(limits["expected"]))
     if kind in _LIMITS:
         return _LIMITS[kind](limits)
+    if kind in ("model_type", "dict_type"):
+        return not_a_mapping(error["input"], f"expected {_EXPECTED[kind]}, got {_kind(error['input'])}")
     if kind in _EXPECTED:
         return f"expected {_EXPECTED[kind]}, got {_kind(error['input'])}{_hint(kind, error['input'])}"
     return f"not usable here ({kind})"
 
 
-def unknown_key(root: type[BaseModel], key: Key) -> str:
-    """For a key that the model at its place does not have."""
-    return "unknown key" + suggestion(str(key[-1]), known_keys(root, key[:-1]))
+def unknown_key(root: type[BaseModel], key: Key, findings: Findings) -> None:
+    """Report a key that the model at its place does not have. Behind a colon in it stands what was meant as its value."""
+    name = str(key[-1])
+    if slip := colon_slip(name):
+        findings.add(key, slip.message, on="key", path=(*key[:-1], slip.key))
+    elif name != name.lstrip():
+        findings.add(key, "the space before the key is a wide or special one — indent with plain spaces", on="key")
+    else:
+        findings.add(key, "unknown key" + suggestion(name, known_keys(root, key[:-1])), on="key")
+
+
+def not_a_mapping(value: object, otherwise: str) -> str:
+    """For a value that should have been a mapping: a lone key and value become a text where the colon is wrong."""
+    slip = colon_slip(value) if isinstance(value, str) else None
+    return slip.message if slip else otherwise
 
 
 def _one_of(value: object, expected: str) -> str:

@@ -1,27 +1,140 @@
-"""What is wrong with a file that is no YAML: the parser's complaint, traced back to where the person went astray.
+"""What is wrong with a file that is no YAML: the parser's complaint, traced back to the slip that caused it.
 
-The parser stops where it can go on no longer, which is often a line or ten behind the slip. Here stand the usual slips,
-each with its place and its fix; what is none of them is told in the parser's words, without what it quotes of the file.
+The parser stops where it cannot go on, which is often a line or ten behind the slip. So the usual slips are looked for
+above that place, and the one is blamed whose repair lets the parser go on. What is none of them is reported in the
+parser's words, without what it quotes of the file.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import yaml
 
 from gateway.config.problems import Position
 
+CANDIDATES_MAX = 12
+"""Lines that are tried as the slip behind one complaint."""
+SLIPS_MAX = 20
+"""Slips that are looked for in one file."""
+CHARS_MAX = 65_536
+"""A longer file is not searched for slips: each trial reads it again."""
+
 _COLON = 'a colon is not expected here — check the indentation, and put text that holds ": " in quotes'
 _NO_COLON = "a colon is missing behind the key — write key: value"
+_TIGHT = "a space is missing behind the colon — write key: value"
 _FULL_WIDTH = "a full-width colon (：) — write a plain one and a space, key: value"
 _OPEN_QUOTE = "a quotation mark opens here and never closes"
 _INDENTATION = "this does not fit what stands above — give all keys of one block the same indentation"
 
+_WIDE = "full-width punctuation — write {} as it is in English"
+_DASH = "a space is missing behind the dash — write - and the entry"
 
-def fault(error: yaml.MarkedYAMLError, text: str) -> tuple[Position | None, str]:
-    """Where it is and what to do; no place where the parser knows none."""
-    lines = text.splitlines()
+_KEY_AND_VALUE = re.compile(r"(?P<key>[^\W\d][\w.-]*)\s*(?P<colon>：|:(?=[^\s/]))\s*(?P<value>.*)", re.S)
+_REPAIRS = tuple(
+    (re.compile(pattern), repair, message)
+    for pattern, repair, message in (
+        (r"(\s*(?:- +)*)(?P<at>[\w.-]+)\s*：\s*(.*)", r"\1\2: \3", _FULL_WIDTH),
+        (r"(\s*(?:- +)*)(?P<at>[\w.-]+):(?=[^\s/])(.*)", r"\1\2: \3", _TIGHT),
+        (r"(\s*(?:- +)*)(?P<at>[A-Za-z][\w-]*) +([^\s#:：][^:：#]*(?:\s#.*)?)", r"\1\2: \3", _NO_COLON),
+        (r"(\s*)(?P<at>-)(?=[A-Za-z])(.*)", r"\1- \3", _DASH),
+        (r"""([^#"]*:\s+)(?P<at>")([^"]*)""", r'\1\2\3"', _OPEN_QUOTE),
+        (r"""([^#']*:\s+)(?P<at>')([^']*)""", r"\1\2\3'", _OPEN_QUOTE),
+    )
+)
+"""How a line looks that has a slip, and how it was probably meant. The slip stands at `at`."""
+_PLAIN = str.maketrans("，｛｝［］“”‘’", ",{}[]\"\"''")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Slip:
+    """A line that looks wrong, and how it was probably meant."""
+
+    place: Position
+    message: str
+    line: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ColonSlip:
+    """A text that was meant as a key and its value, and what is wrong with it."""
+
+    key: str
+    value: str
+    message: str
+
+
+def colon_slip(text: str) -> ColonSlip | None:
+    """The slip, where a plain text looks like one."""
+    if found := _KEY_AND_VALUE.fullmatch(text):
+        message = _FULL_WIDTH if found["colon"] == "：" else _TIGHT
+        return ColonSlip(key=found["key"], value=found["value"], message=message)
+    return None
+
+
+def faults(error: yaml.MarkedYAMLError, text: str) -> Iterator[tuple[Position | None, str]]:
+    """Each fault with its place and what to do; no place where the parser knows none."""
+    for _ in range(SLIPS_MAX):
+        stop = error.problem_mark or error.context_mark
+        repaired = _repaired(text, _position(stop)) if stop is not None and len(text) <= CHARS_MAX else None
+        if repaired is None:
+            yield _classified(error)
+            return
+        slips, text = repaired
+        yield from ((slip.place, slip.message) for slip in slips)
+        following = _error_of(text)
+        if following is None:
+            return
+        error = following
+
+
+def _repaired(text: str, stop: Position) -> tuple[Sequence[_Slip], str] | None:
+    """The slips before the place where the parser stopped whose repair lets it get beyond, and the text without them.
+    One slip is more likely than several in a row."""
+    lines = text.splitlines(keepends=True)
+    before = ((number, lines[number - 1]) for number in range(min(stop.line, len(lines)), 0, -1))
+    slips = list(islice((slip for number, line in before if (slip := _slip(line, number))), CANDIDATES_MAX))
+    for chosen in [*([slip] for slip in slips), *(slips[:count] for count in range(2, len(slips) + 1))]:
+        trial = list(lines)
+        for slip in chosen:
+            trial[slip.place.line - 1] = slip.line
+        error = _error_of("".join(trial), until=stop.line)
+        if error is None or ((mark := error.problem_mark) is not None and _position(mark) > stop):
+            return chosen[::-1], "".join(trial)
+    return None
+
+
+def _slip(line: str, number: int) -> _Slip | None:
+    body = line.rstrip()
+    ending = line[len(body) :]
+    for pattern, repair, message in _REPAIRS:
+        if found := pattern.fullmatch(body):
+            place = Position(number, found.start("at") + 1)
+            return _Slip(place=place, message=message, line=found.expand(repair) + ending)
+    if wide := [column for column, char in enumerate(body, start=1) if ord(char) in _PLAIN]:
+        message = _WIDE.format(body[wide[0] - 1])
+        return _Slip(place=Position(number, wide[0]), message=message, line=body.translate(_PLAIN) + ending)
+    return None
+
+
+def _error_of(text: str, until: int | None = None) -> yaml.MarkedYAMLError | None:
+    """The parser's complaint about a text; None where it has none up to and with the line `until`."""
+    try:
+        events: Iterator[Any] = yaml.parse(text, Loader=yaml.SafeLoader)
+        for event in events:
+            if until is not None and event.start_mark.line >= until:
+                return None
+    except yaml.MarkedYAMLError as error:
+        return error
+    except (yaml.YAMLError, ValueError, OverflowError, RecursionError):
+        return None
+    return None
+
+
+def _classified(error: yaml.MarkedYAMLError) -> tuple[Position | None, str]:
+    """What the parser's complaint alone says."""
     problem, context = error.problem or "cannot be read", error.context or ""
     mark = error.problem_mark or error.context_mark
     place = None if mark is None else _position(mark)
@@ -36,36 +149,16 @@ def fault(error: yaml.MarkedYAMLError, text: str) -> tuple[Position | None, str]
     if place is None:
         return None, f"{context}: {problem}" if context else problem
     if problem.startswith("mapping values are not allowed"):
-        return _colonless(lines, place.line) or (place, _COLON)
+        return place, _COLON
     if context in ("while parsing a flow mapping", "while parsing a flow sequence"):
         closing = "}" if "mapping" in context else "]"
-        told = f"what opens here is not closed with {closing} before line {place.line}, or lacks a comma"
-        return _position(error.context_mark), told
+        message = f"what opens here is not closed with {closing} before line {place.line}, or lacks a comma"
+        return _position(error.context_mark), message
+    if "could not find expected ':'" in problem:
+        return _position(error.context_mark), _NO_COLON
     if "expected <block end>" in problem:
-        first = error.context_mark.line if error.context_mark is not None else 0
-        return _odd_quote(lines, first, place.line) or _colonless(lines, place.line) or (place, _INDENTATION)
+        return place, _INDENTATION
     return place, f"{context}: {problem}" if context else problem
-
-
-def _colonless(lines: Sequence[str], before: int) -> tuple[Position, str] | None:
-    """The line above, where it was meant as a key and a value: the parser took both lines for one text."""
-    for number in range(before - 1, 0, -1):
-        line = lines[number - 1]
-        if (words := line.split("#")[0].strip()) and ":" not in words and not words.startswith("-"):
-            place = Position(number, len(line) - len(line.lstrip()) + 1)
-            return place, _FULL_WIDTH if "：" in words else _NO_COLON
-        if words:
-            return None
-    return None
-
-
-def _odd_quote(lines: Sequence[str], first: int, last: int) -> tuple[Position, str] | None:
-    """A quotation mark that was forgotten, where a later one has closed it."""
-    for number in range(first, min(last, len(lines))):
-        for quote in ('"', "'"):
-            if re.search(rf":\s+{quote}", lines[number]) and lines[number].count(quote) == 1:
-                return Position(number + 1, lines[number].index(quote) + 1), _OPEN_QUOTE
-    return None
 
 
 def _position(mark: Any) -> Position:

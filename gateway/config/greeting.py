@@ -11,6 +11,7 @@ from gateway.config.channels import Account, Kind, configured
 from gateway.config.load import Loaded
 from gateway.config.report import bracketed, missing, models, real_model
 from gateway.config.server import ServerConfig
+from gateway.redaction import redacted
 from gateway.version import VERSION
 
 AGENTS_MAX = 4
@@ -22,13 +23,14 @@ _LABEL_CHARS = 10
 def greeting(loaded: Loaded) -> list[str]:
     """One line a fact. `loaded` has the host and the port that are really listened on."""
     server = loaded.config.server
-    return [
+    lines = [
         f"Clawgate {VERSION} listens on http://{bracketed(server.host)}:{server.port}",
         *_channels(loaded),
         *_agents(loaded),
         _line("stop", "Ctrl-C"),
         *(f"warning: {warning}" for warning in loaded.warnings),
     ]
+    return list(map(redacted, lines))
 
 
 def _channels(loaded: Loaded) -> Iterator[str]:

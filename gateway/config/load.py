@@ -13,6 +13,7 @@ from pathlib import Path
 
 from gateway.config.checks import check
 from gateway.config.expand import expand
+from gateway.config.explain import not_a_mapping
 from gateway.config.folders import check_folders
 from gateway.config.keys import Auto, settle
 from gateway.config.problems import ConfigErrors, Findings, Key, Position
@@ -20,6 +21,7 @@ from gateway.config.root import Config
 from gateway.config.sections import Sections, read_sections
 from gateway.config.warnings import warnings
 from gateway.config.yaml import BYTES_MAX, Document, parse
+from gateway.redaction import redacted
 from skills.catalog import Skill, SkillCatalog, visible
 
 SHIPPED_SKILLS = Path(__file__).resolve().parents[2] / "skills"
@@ -76,9 +78,10 @@ def load(path: Path, env: Mapping[str, str], *, root: type[Config] = Config) -> 
     if findings.problems:
         raise ConfigErrors(findings.problems)
     config = sections.config()
+    advice = warnings(config, sections.agents, document.data, path, settled.names, settled.auto)
     return Loaded(
         config=config,
-        warnings=(*expanded.warnings, *warnings(config, document.data, path, settled.names, settled.auto)),
+        warnings=tuple(map(redacted, (*expanded.warnings, *advice))),
         file=path,
         skills=_skills(config, catalog),
         names=settled.names,
@@ -103,7 +106,7 @@ def _read(path: Path, findings: Findings) -> Document | None:
         return Document(data={}, marks=document.marks, plain=document.plain)
     if not isinstance(document.data, dict):
         findings.locate(document.marks)
-        findings.add((), "expected keys and values, such as agents:")
+        findings.add((), not_a_mapping(document.data, "expected keys and values, such as agents:"))
         return None
     return document
 

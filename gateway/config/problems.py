@@ -1,8 +1,8 @@
 """What is wrong with a config file: one line each, with the place, the key and the fix.
 
 Positions are those of the file as a person sees it in an editor, lines and columns from 1. A value of the file or of
-the environment is never part of a message, since it may be a secret; names that a person wrote as keys and lists of
-what would have been right are. Finding the problems is the business of the other modules here.
+the environment is never part of a message, since it may be a secret; names that a person wrote as keys are, where they
+do not look like one, and so are lists of what would have been right. The other modules here find the problems.
 """
 
 import difflib
@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from gateway.redaction import REDACTED, redacted
 
 PROBLEMS_MAX = 100
 """More than these help nobody; one further line says how many were left out."""
@@ -69,6 +71,7 @@ class Findings:
         self._file = file
         self._marks: Mapping[Key, Mark] = {}
         self._found: set[Problem] = set()
+        self._blamed: set[tuple[Position, str]] = set()
         self._broken: set[Key] = set()
         self._hidden: set[str] = set()
         self._names: Mapping[Key, tuple[str, ...]] = {}
@@ -84,24 +87,31 @@ class Findings:
     def at(self, position: Position, key: Key, message: str) -> None:
         """A problem at this very place."""
         for value in self._hidden:
-            message = message.replace(value, "***")
-        self._found.add(Problem(self._file, position.line, position.column, shown(key), " ".join(message.split())))
+            message = message.replace(value, REDACTED)
+        line = redacted(" ".join(message.split()))
+        self._found.add(Problem(self._file, position.line, position.column, shown(key), line))
 
-    def add(self, key: Key, message: str, *, on: Literal["key", "value"] = "value") -> None:
+    def add(self, key: Key, message: str, *, on: Literal["key", "value"] = "value", path: Key | None = None) -> None:
         """A problem of this key: with its value, or with the key itself. A key that is not there belongs to the
-        mapping that lacks it."""
+        mapping that lacks it. `path` is shown in its place, where the key holds more than a name."""
+        path = key if path is None else path
         if any(key[:length] in self._broken for length in range(len(key) + 1)):
             return
         while key and isinstance(key[-1], int) and key not in self._marks:
-            key = key[:-1]  # an entry of a list that the model made of a single value
+            path = key = key[:-1]  # an entry of a list that the model made of a single value
         there = next((key[:length] for length in range(len(key), -1, -1) if key[:length] in self._marks), None)
         if there is None:
-            self.at(Position(1, 1), key, message)
+            self.at(Position(1, 1), path, message)
             return
         if on == "value" and key in self._names:
             message += f" (the value comes from {' and '.join(self._names[key])} in the environment)"
         mark = self._marks[there]
-        self.at(mark.key if on == "key" and there == key and mark.key is not None else mark.value, key, message)
+        place = mark.key if on == "key" and there == key and mark.key is not None else mark.value
+        if there == key:
+            if (place, message) in self._blamed:
+                return  # the same words, used again through an alias
+            self._blamed.add((place, message))
+        self.at(place, path, message)
 
     def hide(self, value: str) -> None:
         """This came from outside the file: strike it out of messages, wherever a section might quote it."""
@@ -127,17 +137,19 @@ def shown(key: Key) -> str:
     """`agents.list[0].name`; a key with odd characters is quoted, so that it stays on its line."""
     text = ""
     for part in key:
-        if isinstance(part, int):
-            text += f"[{part}]"
-        elif _PLAIN_KEY.fullmatch(part):
-            text += f".{part}" if text else part
+        name = part if isinstance(part, int) else redacted(part)
+        if isinstance(name, int):
+            text += f"[{name}]"
+        elif name == REDACTED or _PLAIN_KEY.fullmatch(name):
+            text += f".{name}" if text else name
         else:
-            text += f"[{quoted(part)}]"
+            text += f"[{quoted(name)}]"
     return text
 
 
 def quoted(name: str) -> str:
-    """A name that a person wrote, in quotes, on one line and not too long."""
+    """A name that a person wrote, in quotes, on one line and not too long; no secret in the place of a name."""
+    name = redacted(name)
     short = name if len(name) <= _KEY_CHARS_MAX else name[:_KEY_CHARS_MAX] + "…"
     return json.dumps(short, ensure_ascii=not short.isprintable())
 

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from gateway.config.explain import explain
+from gateway.config.explain import explain, unknown_key
 from gateway.config.problems import Findings, Key
 
 Model = TypeVar("Model")
@@ -69,7 +69,10 @@ class Reader:
 
     def _report(self, fault: "_Fault", origin: Origin) -> bool:
         key = origin(fault.place)
-        self._findings.add(key, explain(fault.error, self._root, key), on="key" if fault.on_key else "value")
+        if fault.kind == "extra_forbidden":
+            unknown_key(self._root, key, self._findings)
+        else:
+            self._findings.add(key, explain(fault.error), on="key" if fault.on_key else "value")
         self._findings.broken(key)
         return False
 
@@ -90,7 +93,7 @@ def _faults(error: ValidationError, data: Any) -> list[_Fault]:
         _Fault(
             place=_place(found, data),
             kind=found["type"],
-            on_key=found["type"] == "extra_forbidden" or "[key]" in found["loc"],
+            on_key="[key]" in found["loc"],
             error=found,
         )
         for found in error.errors(include_url=False)

@@ -34,8 +34,9 @@ In a value, `${NAME}` is the environment's NAME, `${NAME:-default}` has a defaul
 literal `${`. Keys are never expanded, and what comes in is not expanded again. Relative paths count from the folder of
 the config file.
 
-The file is strict YAML: `true` and `false` are the only booleans, `no`, `012` and `1:30` are text, and aliases,
-anchors, merge keys, tags and duplicate keys are refused.
+The file is strict YAML: `true` and `false` are the only booleans, `no`, `012` and `1:30` are text, and tags and duplicate
+keys are refused. Anchors (`&name`), aliases (`*name`) and merge keys (`<<: *name`) work, for at most 10,000 values in all;
+top-level keys that begin with `x-` are a place for anchors and mean nothing else.
 """
 
 _WORDS = {str: "text", int: "whole number", float: "number", bool: "true or false", SecretStr: "secret"}

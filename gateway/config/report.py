@@ -14,13 +14,14 @@ from gateway.config.load import Loaded
 from gateway.config.problems import Key
 from gateway.config.root import Config
 from gateway.config.warnings import advice
+from gateway.redaction import redacted
 from tools.catalog import NAMES
 from tools.policy import allowed
 
 
 def report(loaded: Loaded) -> list[str]:
     """One line a fact; those that ask for a step begin with `warning:` or name the step behind a dash."""
-    return [
+    lines = [
         *_server(loaded.config),
         *_channels(loaded),
         *_providers(loaded),
@@ -29,6 +30,7 @@ def report(loaded: Loaded) -> list[str]:
         *_demo(loaded),
         *(f"warning: {warning}" for warning in loaded.warnings),
     ]
+    return list(map(redacted, lines))
 
 
 def _server(config: Config) -> Iterator[str]:

@@ -29,6 +29,7 @@ def schema(documentation: Callable[[type[BaseModel]], dict[str, str]]) -> dict[s
         if name != "agents":
             description = property_.pop("description", None)
             made["properties"][name] = {"anyOf": [property_, {"type": "null"}], "description": description}
+    made["patternProperties"] = {"^x-": {"description": "A place for anchors; ignored otherwise."}}
     return made
 
 

@@ -18,7 +18,7 @@ from agents.providers.config import ModelConfig, ProviderConfig
 from agents.providers.retry import RetryConfig
 from channels.queue import QueueConfig
 from gateway.config.channels import ChannelsConfig
-from gateway.config.explain import unknown_key
+from gateway.config.explain import not_a_mapping, unknown_key
 from gateway.config.problems import Findings, Key
 from gateway.config.reader import Reader, beneath
 from gateway.config.root import (
@@ -93,8 +93,8 @@ def read_sections(
     """Read every section of `root`. Paths count from `folder`, `~` is `home`."""
     reader = _SectionReader(data, Reader(root, texts, findings), findings)
     for name in data:
-        if name not in fields_of(root):
-            findings.add((name,), unknown_key(root, (name,)), on="key")
+        if name not in fields_of(root) and not name.startswith("x-"):  # a place for anchors
+            unknown_key(root, (name,), findings)
     channels: type[ChannelsConfig] = type(root.model_fields["channels"].default)
     database = reader.section("database", DatabaseConfig)
     skills = reader.section("skills", SkillsConfig)
@@ -172,11 +172,11 @@ class _SectionReader:
         data = self.data.get("agents")
         if not isinstance(data, dict):
             wrong = "missing" if data is None else "expected a mapping"
-            self.findings.add(("agents",), f"{wrong} — {_EXAMPLE}")
+            self.findings.add(("agents",), not_a_mapping(data, f"{wrong} — {_EXAMPLE}"))
             return AgentDefaults(), []
         for name in data:
             if name not in fields_of(AgentsConfig):
-                self.findings.add(("agents", name), unknown_key(Config, ("agents", name)), on="key")
+                unknown_key(Config, ("agents", name), self.findings)
         base = {} if data.get("defaults") is None else data["defaults"]
         defaults = self.reader.read(AgentDefaults, base, beneath("agents", "defaults"))
         entries = self._list(("agents", "list"), data.get("list"))
@@ -188,7 +188,8 @@ class _SectionReader:
     def _agent(self, index: int, entry: Any, base: Any) -> Agent | None:
         own: Key = ("agents", "list", index)
         if not isinstance(entry, dict):
-            self.findings.add(own, "expected a mapping with at least an id, such as { id: assistant }")
+            expected = "expected a mapping with at least an id, such as { id: assistant }"
+            self.findings.add(own, not_a_mapping(entry, expected))
             return None
         inherited = base if isinstance(base, dict) else {}
         inherited = {name: value for name, value in inherited.items() if name in fields_of(AgentDefaults)}

@@ -4,17 +4,20 @@ Every line names the key and the next step; none holds a value that could be a s
 """
 
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from agents.config import AgentConfig
 from agents.providers.catalog import needs_key
+from agents.providers.models import facts_of
+from agents.providers.wellknown import known_models, serves_own_models
 from channels.web.admission import is_loopback
 from gateway.config.channels import configured
 from gateway.config.keys import DEMO, Auto
-from gateway.config.problems import Key, shown
+from gateway.config.problems import Key, quoted, shown, suggestion
 from gateway.config.root import Config
+from gateway.config.sections import Agent
 from gateway.config.shape import secret_keys
 from gateway.routing import specificity
 from tools.catalog import NAMES
@@ -23,11 +26,18 @@ from tools.policy import allowed
 
 
 def warnings(
-    config: Config, written: Any, file: Path, names: Mapping[Key, tuple[str, ...]], auto: Auto
+    config: Config,
+    agents: Sequence[Agent],
+    written: Any,
+    file: Path,
+    names: Mapping[Key, tuple[str, ...]],
+    auto: Auto,
 ) -> Iterator[str]:
-    """One line each. `written` is the data before expansion, `names` the environment names behind its values."""
+    """One line each. `agents` say where their values were written; `written` is the data before expansion, `names` the
+    environment names behind its values."""
     yield from _channels(config, names)
     yield from _providers(config, names)
+    yield from dict.fromkeys(line for agent in agents for line in _models(config, agent))
     yield from _auto(auto, names)
     for agent in config.agents.list:
         yield from _exec(config, agent)
@@ -60,6 +70,19 @@ def _providers(config: Config, names: Mapping[Key, tuple[str, ...]]) -> Iterator
         key = ("providers", name, "apiKey")
         users = ", ".join(a.id for a in config.agents.list if any(m.startswith(f"{name}/") for m in a.model))
         yield f"{shown(key)}: is empty, so {users} cannot answer with {name} — {advice(key, names)}"
+
+
+def _models(config: Config, agent: Agent) -> Iterator[str]:
+    """Models that neither the table nor the config knows, although their vendor's should be known: likely slips."""
+    for model in agent.config.model:
+        provider, _, name = model.partition("/")
+        if facts_of(name).known or {model, name} & config.models.keys():
+            continue
+        if serves_own_models(provider, config.provider(provider).base_url):
+            near = suggestion(name, known_models())
+            step = "a line under models: makes it known (docs/providers.md)"
+            what = f"unknown model {quoted(name)}{f'{near} Otherwise' if near else ' —'} {step}"
+            yield f"{shown(agent.origin(('model',)))}: {what}"
 
 
 def _auto(auto: Auto, names: Mapping[Key, tuple[str, ...]]) -> Iterator[str]:

@@ -20,6 +20,12 @@ from gateway.config.yaml import parse
         ("list:\n  - { a: x, b: { c: y }\n  - { a: z }\n", "2:5: what opens here is not closed with } before line 3"),
         ("a: [1, 2\nb: 3\n", "1:4: what opens here is not closed with ] before line 2"),
         ("a:\n\tb: 1\n", "2:1: a tab cannot indent YAML"),
+        ("list:\n  - id: a\n  -id: b\n", "3:3: a space is missing behind the dash"),
+        ("a: { b: x， c: y }\n", "1:10: full-width punctuation — write ， as it is in English"),
+        ("a: ｛ b: x ｝\n", "1:4: full-width punctuation — write ｛ as it is in English"),
+        ("a: { b: “x: y” }\n", "1:9: full-width punctuation — write “ as it is in English"),
+        ("a:\n  b\n  c: 1\n", "3:4: a colon is not expected here"),
+        ("a:\n  b: 1\n  c\n  d: 1\n", "3:3: a colon is missing behind the key"),
     ],
 )
 def test_each_slip_is_told_where_it_was_made_with_its_fix(text: str, told: str) -> None:

@@ -117,7 +117,7 @@ def test_many_agents_stay_on_one_screen(tmp_path: Path) -> None:
 
 
 def test_warnings_come_last_one_a_line(tmp_path: Path) -> None:
-    lines = said(tmp_path, "agents: { list: [ { id: a, model: [anthropic/x, qwen/y] } ] }\n")
+    lines = said(tmp_path, "agents: { list: [ { id: a, model: [anthropic/claude-sonnet-4-6, qwen/qwen3-max] } ] }\n")
     assert lines[-3] == "  stop       Ctrl-C"
     assert lines[-2:] == [
         f"warning: providers.{name}.apiKey: is empty, so a cannot answer with {name} — set {variable} in the environment"

@@ -9,12 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agents.providers.wellknown import WELL_KNOWN
 from gateway.config.load import load
 from gateway.config.root import Config
 from gateway.config.sections import merged
 from gateway.config.shape import all_models, fields_of
 from tests.gateway.config.writing import lines, loaded
 
+OPUS = "anthropic/claude-opus-5"
 AGENT = "agents: { list: [ { id: a } ] }\n"
 QUIET = "channels: { feishu: { appId: cli_1, appSecret: s, encryptKey: k, allowFrom: ['*'], groupAllowFrom: ['*'] } }\n"
 
@@ -172,16 +174,16 @@ def test_nothing_to_warn_about_in_a_tidy_config(tmp_path: Path) -> None:
     ("text", "warning"),
     [
         (
-            "agents: { list: [ { id: a, model: [demo/guide, anthropic/x] }, { id: b, model: anthropic/x } ] }\n",
+            f"agents: {{ list: [ {{ id: a, model: [demo/guide, {OPUS}] }}, {{ id: b, model: {OPUS} }} ] }}\n",
             "providers.anthropic.apiKey: is empty, so a, b cannot answer with anthropic — set ANTHROPIC_API_KEY in the "
             "environment",
         ),
         (
-            "providers: { anthropic: { apiKey: '' } }\nagents: { list: [ { id: a, model: anthropic/x } ] }\n",
+            "providers: { anthropic: { apiKey: '' } }\nagents: { list: [ { id: a, model: anthropic/claude-opus-5 } ] }\n",
             "providers.anthropic.apiKey: is empty, so a cannot answer with anthropic — set providers.anthropic.apiKey",
         ),
         (
-            "providers: { anthropic: { apiKey: '${MY_KEY:-}' } }\nagents: { list: [ { id: a, model: anthropic/x } ] }\n",
+            "providers: { anthropic: { apiKey: '${MY_KEY:-}' } }\n" + AGENT.replace("a }", f"a, model: {OPUS} }}"),
             "providers.anthropic.apiKey: is empty, so a cannot answer with anthropic — set MY_KEY in the environment",
         ),
         (
@@ -222,6 +224,54 @@ def test_what_works_but_deserves_a_look_is_a_warning(tmp_path: Path, text: str, 
     assert loaded(tmp_path, text).warnings == (warning,)
 
 
+@pytest.mark.parametrize(
+    ("model", "providers", "near"),
+    [
+        ("anthropic/claude-sonet-4-6", "", ' — did you mean "claude-sonnet-4-6"? Otherwise'),
+        ("openai/gpt5.5", "", ' — did you mean "gpt-5.5"? Otherwise'),
+        ("openai/gtp-5.5", "openai: { api: openai-chat, apiKey: k }", ' — did you mean "gpt-5.5"? Otherwise'),
+        ("kimi/kimi-k2-6", "", ' — did you mean "kimi-k2.6"? Otherwise'),
+        ("google/gemni-3-flash", "", ' — did you mean "gemini-3-flash"? Otherwise'),
+        ("deepseek/r7", "deepseek: { apiKey: k, baseUrl: 'https://api.deepseek.com/v1' }", " —"),
+        ("mine/deepseek-v9", "mine: { api: openai-chat, apiKey: k, baseUrl: 'https://api.deepseek.com/v1' }",
+         ' — did you mean "deepseek-v4-pro"? Otherwise'),
+    ],
+)  # fmt: skip
+def test_a_model_that_nobody_knows_is_a_warning_with_the_likely_one(
+    tmp_path: Path, model: str, providers: str, near: str
+) -> None:
+    (tmp_path / "config.yaml").touch(mode=0o600)
+    agents = f"{{ defaults: {{ model: {model} }}, list: [ {{ id: a }}, {{ id: b }} ] }}"
+    text = f"providers: {{ {providers} }}\nagents: {agents}\n"
+    env = {variable: "k" for vendor in WELL_KNOWN for variable in vendor.variables}
+    name = model.partition("/")[2]
+    step = "a line under models: makes it known (docs/providers.md)"
+    assert loaded(tmp_path, text, env).warnings == (f'agents.defaults.model: unknown model "{name}"{near} {step}',)
+    for known in (model, name):
+        assert loaded(tmp_path, f"{text}models: {{ {known}: {{ window: 64000 }} }}\n", env).warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("model", "providers"),
+    [
+        ("openrouter/some/model", ""),
+        ("ollama/gemma-of-mine", ""),
+        ("azure/my-deployment", "azure: { baseUrl: 'https://team.openai.azure.com/openai/v1' }"),
+        ("openai/my-deployment", "openai: { api: openai-chat, baseUrl: 'https://team.openai.azure.com/openai/v1' }"),
+        ("anthropic/claude-of-ours", "anthropic: { baseUrl: 'https://proxy.example.com' }"),
+        ("mine/some-model", "mine: { api: openai-chat, baseUrl: 'https://models.example.com/v1' }"),
+        ("anthropic/claude-sonnet-4-6-20260101", ""),
+        ("mistral/mistral-large-latest", ""),
+    ],
+)
+def test_models_of_services_that_may_have_any_and_known_ones_are_no_warning(
+    tmp_path: Path, model: str, providers: str
+) -> None:
+    text = f"providers: {{ {providers} }}\nagents: {{ list: [ {{ id: a, model: {model} }} ] }}\n"
+    env = {variable: "k" for vendor in WELL_KNOWN for variable in vendor.variables}
+    assert [line for line in loaded(tmp_path, text, env).warnings if "model" in line] == []
+
+
 def test_exec_that_is_denied_or_not_offered_needs_no_warning(tmp_path: Path) -> None:
     text = "agents: { list: [ { id: a, tools: { allow: [exec], exec: { mode: deny } } }, { id: b } ] }\n"
     assert loaded(tmp_path, text).warnings == ()
@@ -250,7 +300,23 @@ _keys = st.sampled_from(
     sorted({name for model in all_models(Config) for name in fields_of(model)} | {"anthropic", "b"})
 )
 _values = st.sampled_from(
-    [None, True, 0, 1, -1, 1.5, "", "a", "*", "${A}", "${B:-7}", "auto", "demo/guide", "anthropic/x", "x/y"]
+    [
+        None,
+        True,
+        0,
+        1,
+        -1,
+        1.5,
+        "",
+        "a",
+        "*",
+        "${A}",
+        "${B:-7}",
+        "auto",
+        "demo/guide",
+        "anthropic/claude-sonnet-4-6",
+        "x/y",
+    ]
 )
 _deep = _values | st.lists(_values, max_size=3) | st.dictionaries(_keys, _values, max_size=4)
 _data: st.SearchStrategy[Any] = _deep | st.lists(_deep, max_size=3) | st.dictionaries(_keys, _deep, max_size=4)

@@ -35,6 +35,10 @@ ONE_MISTAKE = {
         "agents: { defaults: { modle: x/y }, list: [ { id: a }, { id: b } ] }",
         '1:23: agents.defaults.modle: unknown key — did you mean "model"?',
     ),
+    "a wide space as indentation": (
+        f"{AGENT}server:\n　　port: 1\n",
+        '3:1: ["\\u3000\\u3000port"]: the space before the key is a wide or special one — indent with plain spaces',
+    ),
     "a key of agents that is none": (
         "agents: { lists: [], list: [ { id: a } ] }",
         '1:11: agents.lists: unknown key — did you mean "list"?',
@@ -322,7 +326,7 @@ def test_all_mistakes_come_at_once_in_the_order_of_the_file(tmp_path: Path) -> N
         "9:7: agents.list[1].id: missing",
         "10:19: agents.list[1].toolChoice: expected auto, none, required or a tool the agent has",
         "12:21: agents.list[2].systemPrompt: UNSET is not set in the environment",
-        "13:30: agents.list[2].tools.allow[0]: aliases (*…) are not allowed",
+        "13:30: agents.list[2].tools.allow[0]: no anchor (&…) of this name stands above",
         "13:48: agents.list[2].tools.deny: expected a list, got a number",
         "15:37: bindings[0].match.chat: expected a string, got a number",
         '16:39: bindings[1].match.channel: unknown channel "telegrom"',

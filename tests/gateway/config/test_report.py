@@ -41,12 +41,12 @@ def test_a_config_with_nothing_in_it_says_what_to_do_next(tmp_path: Path) -> Non
 def test_a_working_config_says_what_serves_where(tmp_path: Path) -> None:
     text = f"""\
     server: {{ host: "::1", port: 9, publicUrl: https://bot.example.com/ }}
-    providers: {{ anthropic: {{ apiKey: key }} }}
+    providers: {{ anthropic: {{ apiKey: key }}, openai: {{ apiKey: key }} }}
     channels: {{ feishu: {{ appId: cli_1, {KEYS}, accounts: {{ sales: {{ appId: cli_2, {KEYS} }} }} }} }}
     agents:
       list:
-        - {{ id: a, model: [anthropic/x, demo/guide], tools: {{ allow: [] }}, {SKILL} }}
-        - {{ id: b, model: anthropic/y, tools: {{ allow: ["*"], deny: [exec] }}, skills: {{ allow: [] }} }}
+        - {{ id: a, model: [openai/gpt-5.5, demo/guide], tools: {{ allow: [] }}, {SKILL} }}
+        - {{ id: b, model: anthropic/claude-opus-4-8, tools: {{ allow: ["*"], deny: [exec] }}, skills: {{ allow: [] }} }}
     """
     step = "enter it as the request URL in the developer console"
     assert said(tmp_path, text) == [
@@ -57,8 +57,9 @@ def test_a_working_config_says_what_serves_where(tmp_path: Path) -> None:
         "telegram: not configured — add botToken under channels.telegram; "
         "channels/telegram/README.md shows where to find it",
         "provider anthropic: key set",
-        "agent a: anthropic/x, then demo/guide; tools none; skills create-python-script; workspace data/workspaces/a",
-        "agent b: anthropic/y; tools read write edit ls message; skills none; workspace data/workspaces/b",
+        "provider openai: key set",
+        "agent a: openai/gpt-5.5, then demo/guide; tools none; skills create-python-script; workspace data/workspaces/a",
+        "agent b: anthropic/claude-opus-4-8; tools read write edit ls message; skills none; workspace data/workspaces/b",
     ]
 
 
@@ -132,5 +133,5 @@ def test_a_hidden_skill_says_what_it_needs(tmp_path: Path) -> None:
 
 
 def test_warnings_come_last(tmp_path: Path) -> None:
-    lines = said(tmp_path, "agents: { list: [ { id: a, model: anthropic/x } ] }\n")
+    lines = said(tmp_path, "agents: { list: [ { id: a, model: anthropic/claude-opus-5 } ] }\n")
     assert lines[-1].startswith("warning: providers.anthropic.apiKey: is empty, so a cannot answer with anthropic")

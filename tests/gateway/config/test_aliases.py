@@ -1,0 +1,165 @@
+"""Anchors, aliases and merge keys: what they mean, where their mistakes are blamed, and that they stay bounded."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gateway.config.problems import Mark, Position
+from tests.gateway.config.writing import lines, loaded, parsed
+
+
+@pytest.mark.parametrize(
+    ("text", "data"),
+    [
+        ("a: &x 1\nb: *x\n", {"a": 1, "b": 1}),
+        ("a: &x [1, { c: 2 }]\nb: [*x, *x]\n", {"a": [1, {"c": 2}], "b": [[1, {"c": 2}], [1, {"c": 2}]]}),
+        ("a: &x { c: &y 1, d: *y }\nb: *x\ne: *y\n", {"a": {"c": 1, "d": 1}, "b": {"c": 1, "d": 1}, "e": 1}),
+        ("a: &x 1\nb: &x 2\nc: *x\nd: [*x]\n", {"a": 1, "b": 2, "c": 2, "d": [2]}),
+        ("a: &x ''\nb: *x\n", {"a": "", "b": ""}),
+        ("a: &x '12'\nb: *x\n", {"a": "12", "b": "12"}),
+        ("a: &x {}\n", {"a": {}}),
+        # merge keys: what is written wins, wherever; of several sources the first
+        ("a: &x { c: 1, d: 2 }\nb: { <<: *x, d: 3 }\n", {"a": {"c": 1, "d": 2}, "b": {"c": 1, "d": 3}}),
+        ("a: &x { c: 1, d: 2 }\nb: { d: 3, <<: *x }\n", {"a": {"c": 1, "d": 2}, "b": {"c": 1, "d": 3}}),
+        ("a: &x { c: 1 }\ny: &y { c: 2, d: 2 }\nb: { <<: [*x, *y] }\n",
+         {"a": {"c": 1}, "y": {"c": 2, "d": 2}, "b": {"c": 1, "d": 2}}),
+        ("b: { <<: { c: 1, d: [2] }, c: 3 }\n", {"b": {"c": 3, "d": [2]}}),
+        ("a: &x { c: 1 }\ny: &y { <<: *x, d: 2 }\nb: { <<: *y, e: 3 }\nf: *y\n",
+         {"a": {"c": 1}, "y": {"c": 1, "d": 2}, "b": {"c": 1, "d": 2, "e": 3}, "f": {"c": 1, "d": 2}}),
+        ("a: &x { c: { p: 1 } }\nb: { <<: *x, c: { q: 2 } }\n", {"a": {"c": {"p": 1}}, "b": {"c": {"q": 2}}}),
+        ("a: &x\n  c: 1\nb:\n  <<: *x\n  d: 2\ne:\n  - <<: *x\n    f: 3\n",
+         {"a": {"c": 1}, "b": {"c": 1, "d": 2}, "e": [{"c": 1, "f": 3}]}),
+        ("b: { <<: [] }\n", {"b": {}}),
+        ("b: { '<<': 1 }\n", {"b": {"<<": 1}}),
+    ],
+)  # fmt: skip
+def test_an_alias_means_what_its_anchor_says(text: str, data: object) -> None:
+    document, complaints = parsed(text)
+    assert complaints == []
+    assert document is not None
+    assert document.data == data
+
+
+def test_nothing_is_shared_between_an_anchor_and_its_aliases() -> None:
+    document, _ = parsed("a: &x { c: [1] }\nb: *x\nd: { <<: *x }\n")
+    assert document is not None
+    data = document.data
+    assert len({id(data[name]["c"]) for name in "abd"}) == 3
+
+
+def test_the_values_of_an_alias_stand_where_they_were_written() -> None:
+    document, _ = parsed("a: &x { c: y }\nb: *x\nd:\n  <<: *x\n")
+    assert document is not None
+    assert document.marks["b",] == Mark(key=Position(2, 1), value=Position(1, 4))
+    assert document.marks["b", "c"] == document.marks["d", "c"] == Mark(key=Position(1, 9), value=Position(1, 12))
+    assert document.plain == {("a", "c"), ("b", "c"), ("d", "c")}
+
+
+NO_ANCHOR = "no anchor (&…) of this name stands above — put text that begins with * in quotes"
+UNUSED = "no alias (*…) refers to this anchor (&…) — put text that begins with & in quotes"
+MERGES = "<< takes a mapping or a list of mappings, such as *name"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a: *x\nb: &x 1\n", [f"1:4: a: {NO_ANCHOR}", f"2:4: b: {UNUSED}"]),
+        ("a: &x [*x]\n", [f"1:8: a[0]: {NO_ANCHOR}"]),
+        ("a: &x { <<: *x }\n", [f'1:13: a["<<"]: {NO_ANCHOR}']),
+        ("a: &x\nb: 1\n", ["1:4: a: an anchor (&…) without a value — put text that begins with & in quotes"]),
+        ("a: &b-c-d\nb: *b-c-d\n", ["1:4: a: an anchor (&…) without a value — put text that begins with & in quotes"]),
+        ("a: &x y\n*x : 1\n", ["2:1: an alias (*…) cannot be a key — put text that begins with * in quotes",
+                               f"1:4: a: {UNUSED}"]),
+        ("a: &x 1\nb: { <<: *x }\n", [f'2:6: b["<<"]: {MERGES}']),
+        ("a: &x 1\nb: { <<: [*x] }\n", [f'2:6: b["<<"]: {MERGES}']),
+        ("b: { <<: }\n", [f'1:6: b["<<"]: {MERGES}']),
+        ("b: { <<: {}, <<: {} }\n", ['1:14: b["<<"]: duplicate key — it stands in line 1 already']),
+        ("a: &x { c: !own 1 }\nb: *x\nd: { <<: *x }\n",
+         ["1:12: a.c: tags (!…) are not allowed — put text that begins with ! in quotes"]),
+        ("a: &x { c: 1, c: 2 }\nb: *x\n", ["1:15: a.c: duplicate key — it stands in line 1 already"]),
+        ("a: &x " + "[" * 40 + "]" * 40 + "\nb: " + "[" * 40 + "*x" + "]" * 40,
+         ["2:44: nested deeper than 64 levels"]),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_followed_is_one_line_at_its_place(text: str, expected: list[str]) -> None:
+    assert sorted(parsed(text)[1]) == sorted(f"config.yaml:{line}" for line in expected)
+
+
+def test_an_alias_bomb_is_stopped_with_a_sentence_and_costs_nothing() -> None:
+    for item in ("*N", "{ <<: *N, k: *N }"):
+        bomb = "a0: &a0 { x: 1, y: 2 }\n"
+        for n in range(1, 30):
+            items = ", ".join([item.replace("N", f"a{n - 1}")] * 9)
+            bomb += f"a{n}: &a{n} {{ k: [{items}] }}\n"
+        document, complaints = parsed(bomb)
+        assert document is None
+        (complaint,) = complaints
+        assert complaint.endswith("the aliases of the file stand for more than 10,000 values — write fewer")
+
+
+def test_merging_one_mapping_many_times_is_bounded_too() -> None:
+    text = "a: &a { " + ", ".join(f"k{n}: 1" for n in range(900)) + " }\nb: [" + "{ <<: *a }, " * 100 + "]\n"
+    document, complaints = parsed(text)
+    assert document is None
+    assert [line.partition(": ")[2] for line in complaints] == [
+        "the aliases of the file stand for more than 10,000 values — write fewer"
+    ]
+
+
+def test_many_aliases_of_small_values_are_fine() -> None:
+    document, complaints = parsed("a: &a x\nb: [" + "*a, " * 9_999 + "]\n")
+    assert complaints == []
+    assert document is not None
+    assert len(json.dumps(document.data)) > 40_000
+
+
+def test_agents_share_what_an_anchor_names(tmp_path: Path) -> None:
+    text = """\
+    x-tools: &reading
+      allow: [read, ls]
+      message: { targets: ["feishu:oc_1"] }
+    agents:
+      list:
+        - &first
+          id: first
+          model: &model demo/guide
+          tools: *reading
+        - id: second
+          model: [*model]
+          tools: { <<: *reading, deny: [ls] }
+        - <<: *first
+          id: third
+    """
+    agents = loaded(tmp_path, text).config.agents.list
+    assert [agent.id for agent in agents] == ["first", "second", "third"]
+    assert [agent.model for agent in agents] == [("demo/guide",)] * 3
+    assert [agent.tools.allow for agent in agents] == [("read", "ls")] * 3
+    assert [agent.tools.deny for agent in agents] == [(), ("ls",), ()]
+    assert [agent.tools.message.targets for agent in agents] == [("feishu:oc_1",)] * 3
+
+
+def test_a_mistake_behind_an_alias_is_blamed_once_where_it_was_written(tmp_path: Path) -> None:
+    text = """\
+    agents:
+      list:
+        - id: a
+          tools: &tools
+            alow: [read]
+            deny: [raed]
+            message: { targets: ["${UNSET}"] }
+        - { id: b, tools: *tools }
+        - { id: c, tools: { <<: *tools } }
+    """
+    assert lines(tmp_path, text) == [
+        'config.yaml:5:9: agents.list[0].tools.alow: unknown key — did you mean "allow"?',
+        'config.yaml:6:16: agents.list[0].tools.deny[0]: unknown tool "raed" — did you mean "read"?',
+        "config.yaml:7:30: agents.list[0].tools.message.targets[0]: UNSET is not set in the environment — set it, or write "
+        "${UNSET:-} if it may be empty",
+    ]
+
+
+def test_what_begins_with_x_is_a_place_for_anchors_and_nothing_else(tmp_path: Path) -> None:
+    agent = "agents: { list: [ { id: a } ] }\n"
+    assert lines(tmp_path, f"x-mine: {{ any: [thing] }}\n{agent}") == []
+    assert lines(tmp_path, f"{agent}logging: {{ x-mine: 1 }}\n") != []

@@ -1,0 +1,111 @@
+"""`python -m gateway check` as a person meets it: what is pasted from the documents, and what is pasted by mistake."""
+
+import re
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from agents.providers.wellknown import WELL_KNOWN
+from gateway.config.channels import KINDS
+from gateway.config.root import Config
+from gateway.config.shape import known_keys
+from tests.gateway.config.writing import parsed
+from tests.stories.test_process import ROOT, ask
+
+PAGES = sorted([*ROOT.glob("README*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("channels/*/README.md")])
+VALUES = {
+    "CLAWGATE_PUBLIC_URL": "https://bot.example.com",
+    "CLAWGATE_MODEL": "anthropic/claude-sonnet-4-6",
+    "FEISHU_APP_ID": "cli_0123456789abcdef",
+    "TELEGRAM_BOT_TOKEN": "7000000001:AAExampleExampleExampleExampleExamp1",
+}
+"""What is more than any text."""
+DUMMY = "a-dummy-of-24-characters"
+KEYS = {variable: DUMMY for vendor in WELL_KNOWN for variable in vendor.variables}
+
+
+def snippets(page: Path) -> list[str]:
+    """Every block of YAML, without the indentation of the list that it stands in."""
+    found = re.findall(r"^( *)```ya?ml\n(.*?)^\1```", page.read_text(encoding="utf-8"), re.M | re.S)
+    return [textwrap.dedent(text) for _, text in found]
+
+
+def data_of(text: str) -> Any:
+    document, complaints = parsed(text)
+    assert complaints == []
+    assert document is not None
+    return document.data
+
+
+def pasted(config: Any, text: str, page: Path) -> Any:
+    """The config with a snippet put where it belongs: at the top, or among the keys of the page's channel."""
+    snippet, channel = data_of(text), page.parent.name
+    if channel in KINDS and snippet.keys() <= set(known_keys(Config, ("channels", channel))):
+        snippet = {"channels": {channel: snippet}}
+    return joined(config, snippet)
+
+
+def joined(there: Any, new: Any) -> Any:
+    if isinstance(there, dict) and isinstance(new, dict):
+        return there | {key: joined(there.get(key), value) for key, value in new.items()}
+    if isinstance(there, list) and isinstance(new, list):
+        return there + [item for item in new if item not in there]
+    return new
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if snippets(page)], ids=lambda page: str(page.relative_to(ROOT))
+)
+async def test_what_is_pasted_from_a_page_needs_no_mending_and_no_warning(tmp_path: Path, page: Path) -> None:
+    """One snippet after the other; a channel's page leads to whom to let in only at its end."""
+    text, file = page.read_text(encoding="utf-8"), tmp_path / "config.yaml"
+    exported = [name for line in re.findall(r"export (.+)", text) for name in re.findall(r"([A-Z0-9_]+)=", line)]
+    others = tuple(f"{name.upper()}_" for name in KINDS if f"{name}:" not in "".join(snippets(page)))
+    named = {name for name in (*exported, *re.findall(r"\$\{([A-Z0-9_]+)\}", text)) if not name.startswith(others)}
+    env = KEYS | {name: VALUES.get(name, DUMMY) for name in named}
+    config = data_of((ROOT / "config.yaml").read_text(encoding="utf-8"))
+    for number, snippet in enumerate(snippets(page), start=1):
+        config = pasted(config, snippet, page)
+        file.write_text(yaml.safe_dump(config, allow_unicode=True), encoding="utf-8")
+        if page.parent.name in KINDS and number < len(snippets(page)):
+            continue
+        code, output = await ask("check", "--config", str(file), more=env)
+        assert (code, re.findall(r"^warning: .*", output, re.M)) == (0, []), f"snippet {number}: {output}"
+
+
+@pytest.mark.parametrize("command", ["check", "serve"])
+async def test_a_key_that_was_pasted_in_a_wrong_place_is_not_shown_but_found(tmp_path: Path, command: str) -> None:
+    file = tmp_path / "config.yaml"
+    pasted = [
+        "sk-ant-api03-canary91827canary",
+        "7000000001:AAcanary91827canary91827canary91827",
+        "c4N91aR827yQ5w3E1r7T9y2U",
+    ]
+    text = "agents:\n  list:\n    - id: a\n" + "".join(f"      {key}: x\n" for key in pasted)
+    file.write_text(text, encoding="utf-8")
+    code, output = await ask(command, "--config", str(file))
+    assert code == 1
+    places = [line.removeprefix(f"{file}:").split(" — ")[0] for line in output.splitlines()]
+    assert places == [f"{line}:7: agents.list[0].***: unknown key" for line in (4, 5, 6)]
+
+
+async def test_a_wide_colon_is_one_line_with_its_place(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(
+        "agents:\n  list:\n    - id: a\n      name：Clawgate\n      # 名称\n\n      thinking: low\n", encoding="utf-8"
+    )
+    code, output = await ask("check", "--config", str(file))
+    assert (code, output) == (1, f"{file}:4:7: a full-width colon (：) — write a plain one and a space, key: value\n")
+
+
+def test_the_pages_that_have_snippets_are_found() -> None:
+    counts = {str(page.relative_to(ROOT)): len(snippets(page)) for page in PAGES if snippets(page)}
+    assert counts["README.md"] == counts["README.zh-CN.md"] >= 4
+    assert {
+        "docs/add-an-agent.md",
+        "docs/providers.md",
+        *(f"channels/{name}/README.md" for name in KINDS),
+    } <= counts.keys()
