@@ -68,8 +68,10 @@ class Process:
 
 
 @asynccontextmanager
-async def started(config: Path, env: Mapping[str, str] = SECRETS) -> AsyncIterator[Process]:
+async def started(config: Path, env: Mapping[str, str] = SECRETS, *, shell: str = "") -> AsyncIterator[Process]:
+    """`shell` is done before it: a umask, a limit."""
     process = await asyncio.create_subprocess_exec(
+        "sh", "-c", f'{shell or ":"}; exec "$@"', "sh",
         sys.executable, "-m", "gateway", "serve", "--config", str(config), "--port", "0",
         cwd=ROOT,
         env={"PATH": os.environ["PATH"], "HOME": str(config.parent), "UNRELATED": "canary-unrelated-91827", **env},
