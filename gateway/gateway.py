@@ -19,6 +19,7 @@ from channels.web.channel import WebChannel
 from gateway.commands import MENU
 from gateway.config.channels import Ground, configured
 from gateway.config.root import Config
+from gateway.connections import Connections
 from gateway.control import Control
 from gateway.door import Door, build_app
 from gateway.intake import Intake
@@ -49,7 +50,8 @@ log = structlog.get_logger()
 
 
 class Gateway:
-    """One running gateway on an opened store, which it closes. `app` is what a server serves between `start` and `close`."""
+    """One running gateway on an opened store, which it closes. `app` is what a server serves between `start` and `close`,
+    over `connections`."""
 
     def __init__(
         self,
@@ -90,6 +92,7 @@ class Gateway:
             ready=self._amiss,
             now=now,
         )
+        self.connections = Connections(config.server, self.runtime.metrics)
         self._web = self._web_door()
         self.app: FastAPI = build_app(door, self._web, config.server)
         self._started = False

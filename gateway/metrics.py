@@ -18,6 +18,12 @@ class Metrics:
             ["channel", "outcome"],
             registry=self._registry,
         )
+        self._refused = Counter(
+            "clawgate_connections_refused",
+            "Connections ended for what they sent, did not send, or for their number.",
+            ["reason"],
+            registry=self._registry,
+        )
         self._turns = Counter(
             "clawgate_turns", "Turns by how they ended.", ["agent", "outcome"], registry=self._registry
         )
@@ -58,6 +64,9 @@ class Metrics:
     def delivery(self, channel: str, outcome: str) -> None:
         """`accepted`, `duplicate`, `answered`, `unavailable`, or `ignored: …`, `rejected: …` with the reason."""
         self._deliveries.labels(channel, outcome).inc()
+
+    def refused(self, reason: str) -> None:
+        self._refused.labels(reason).inc()
 
     def turn(self, agent: str, outcome: str, seconds: float) -> None:
         self._turns.labels(agent, outcome).inc()

@@ -31,7 +31,7 @@ class Peers:
         client = scope.get("client")
         address = client[0] if client else ""
         secure = scope.get("scheme") == "https"
-        if not self._is_trusted(address):
+        if not self.trusts(address):
             return Peer(address=address, secure=secure)
         forwarded = [value for name, value in scope["headers"] if name == b"x-forwarded-for"]
         protocols = [value for name, value in scope["headers"] if name == b"x-forwarded-proto"]
@@ -48,11 +48,12 @@ class Peers:
                 nearest = str(ipaddress.ip_address(hop.strip("[]")))
             except ValueError:
                 return nearest
-            if not self._is_trusted(nearest):
+            if not self.trusts(nearest):
                 return nearest
         return nearest
 
-    def _is_trusted(self, address: str) -> bool:
+    def trusts(self, address: str) -> bool:
+        """Whether it is a proxy's."""
         if not self._trusted:
             return False
         try:

@@ -2,23 +2,37 @@
 
 The first SIGTERM or SIGINT turns readiness red at once and lets running turns come to a step border; only then the port
 closes: until that moment deliveries are still stored, for the next start. A second signal, a second later, exits hard.
-A graceful stop exits with 0.
+A graceful stop exits with 0. Connections get the files that turns and the database leave them.
 """
 
 import asyncio
 import contextlib
 import os
+import resource
 import signal
 import socket
 import time
 from collections.abc import Iterator
+from typing import Any, cast
 
+import structlog
 import uvicorn
 
+from gateway.config.root import Config
 from gateway.gateway import Gateway
 
 SAME_SIGNAL_SECONDS = 1.0
 """A supervisor that signals `make` and us means it once."""
+BACKLOG = 2048
+"""Connections that the system takes for us while we are at something else; it hands them over in one go."""
+FILES_MAX = 1 << 20
+"""Where the system knows no limit."""
+FILES_KEPT = 64
+"""For the log, the database, the channels' clients and what the interpreter opens."""
+FILES_PER_TURN = 4
+"""The connection to a model, and the pipes of a command."""
+
+log = structlog.get_logger()
 
 
 class AddressInUse(Exception):
@@ -37,7 +51,7 @@ def listen(host: str, port: int) -> socket.socket:
     """Raises AddressInUse with what the system says."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        listener = socket.create_server((host, port), family=family, backlog=2048)
+        listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return listener
     except OSError as error:
@@ -47,6 +61,12 @@ def listen(host: str, port: int) -> socket.socket:
 
 async def serve(gateway: Gateway, listener: socket.socket) -> None:
     """Serve until a signal comes."""
+    files = raise_files()
+    backlog = min(BACKLOG, files // 8)
+    room = connections_of(files - backlog, gateway.config)
+    if room < gateway.connections.maximum:
+        log.warning("connections_limited", maximum=room, configured=gateway.connections.maximum, files=files)
+        gateway.connections.maximum = room
     config = uvicorn.Config(
         gateway.app,
         log_config=None,
@@ -54,7 +74,9 @@ async def serve(gateway: Gateway, listener: socket.socket) -> None:
         server_header=False,
         lifespan="off",
         timeout_graceful_shutdown=5,
+        http=cast(Any, gateway.connections.protocol),
         ws="none",
+        backlog=backlog,
         proxy_headers=False,
     )
     server = Server(config)
@@ -83,6 +105,21 @@ async def serve(gateway: Gateway, listener: socket.socket) -> None:
     await serving
     signalled.cancel()
     await gateway.close()
+
+
+def raise_files() -> int:
+    """How many files the process may have open: as many as the system lets it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        soft = hard
+    return soft if soft != resource.RLIM_INFINITY else FILES_MAX
+
+
+def connections_of(files: int, config: Config) -> int:
+    """How many of them connections may take; a quarter in any case."""
+    kept = FILES_KEPT + FILES_PER_TURN * config.limits.parallel_turns + config.database.connections
+    return max(files // 4, files - kept)
 
 
 def run(gateway: Gateway, listener: socket.socket) -> None:

@@ -158,7 +158,7 @@ async def running(
         gateway = Gateway(loaded, SECRETS, store=open_store(loaded.database), emit=events.append)
         await gateway.start()
         try:
-            async with serve_on_loopback(gateway.app) as url:
+            async with serve_on_loopback(gateway.app, http=gateway.connections.protocol) as url:
                 yield Running(folder, emulator, anthropic, gateway, url, events)
                 await gateway.drain()
         finally:

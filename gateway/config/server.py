@@ -29,6 +29,23 @@ class ServerConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_ge
     """The largest request body that is read."""
     body_timeout_seconds: Annotated[float, Field(gt=0)] = 10
     """How long a request body may take to arrive."""
+    max_url_bytes: Annotated[int, Field(ge=256, le=65_535)] = 8_192
+    """The longest address of a request, with its query; a longer one is answered with 414."""
+    max_header_field_bytes: Annotated[int, Field(ge=256)] = 16_384
+    """The largest header field of a request, name and value; beyond this and the next two the answer is 431."""
+    max_header_bytes: Annotated[int, Field(ge=1024)] = 65_536
+    """The header of a request in all, its address included."""
+    max_header_fields: Annotated[int, Field(ge=10)] = 100
+    """The number of header fields of a request."""
+    connection_timeout_seconds: Annotated[float, Field(gt=0)] = 20
+    """How long a connection may keep the server waiting, from its beginning or its last answer on: for the whole header of
+    a request, for the rest of a body that nobody reads any more, or for taking something of an answer."""
+    max_connections: Annotated[int, Field(ge=10)] = 1_000
+    """Open connections in all; fewer where the system allows the process fewer files. Beyond that the one that has owed
+    a request for longest makes room; where all are being answered, the new one gets a 503."""
+    max_connections_per_address: Annotated[int, Field(ge=1)] = 200
+    """Open connections of one address, of one /64 network in IPv6; those of `trustedProxies` are counted by the address
+    that each request is from, while it is answered."""
     allowed_hosts: tuple[str, ...] = ()
     """Host names the server answers to, without port; `*.example.com` for all below one. Empty means any."""
 

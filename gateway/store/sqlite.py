@@ -36,7 +36,8 @@ class SqliteStore:
     def __init__(self, path: Path) -> None:
         self._worker = uuid4().hex
         try:
-            path.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
+            # Where we are root, commands run as somebody else, who passes through to a workspace and sees nothing here.
+            path.parent.mkdir(mode=0o711 if os.geteuid() == 0 else 0o700, parents=True, exist_ok=True)
             self._lock = _lock(path.with_name(path.name + ".lock"))
         except OSError as error:
             raise DatabaseUnusable(f"{path}: {error.strerror}. {DatabaseUnusable.__doc__}") from error
@@ -44,9 +45,9 @@ class SqliteStore:
         event.listen(engine, "connect", _configure)
         self._engine = engine
         try:
+            _make_private(path)
             with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
                 migrate(connection, begin="BEGIN IMMEDIATE")
-            path.chmod(0o600)
         except (SQLAlchemyError, OSError) as error:
             self._let_go()
             reason = getattr(error, "orig", None) or error
@@ -146,6 +147,14 @@ def _configure(connection: Any, _: Any) -> None:
     connection.isolation_level = None
     for pragma in PRAGMAS:
         connection.execute(f"PRAGMA {pragma}").close()
+
+
+def _make_private(path: Path) -> None:
+    """Before anything is in it: SQLite gives the files beside it the mode of the database."""
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    for file in (path, *(Path(f"{path.resolve()}{ending}") for ending in ("-wal", "-shm", ".lock"))):
+        with contextlib.suppress(FileNotFoundError):
+            file.chmod(0o600)
 
 
 def _lock(path: Path) -> Any:

@@ -68,7 +68,7 @@ async def stage(
         gateway = Gateway(loaded, {}, store=store, emit=lambda event: note(event, layers))
         await gateway.start()
         try:
-            async with serve_on_loopback(gateway.app) as url:
+            async with serve_on_loopback(gateway.app, http=gateway.connections.protocol) as url:
                 yield url, platform.emulator, model
                 await gateway.drain()
         finally:

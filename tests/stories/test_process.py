@@ -68,8 +68,10 @@ class Process:
 
 
 @asynccontextmanager
-async def started(config: Path, env: Mapping[str, str] = SECRETS) -> AsyncIterator[Process]:
+async def started(config: Path, env: Mapping[str, str] = SECRETS, *, shell: str = "") -> AsyncIterator[Process]:
+    """`shell` is done before it: a umask, a limit."""
     process = await asyncio.create_subprocess_exec(
+        "sh", "-c", f'{shell or ":"}; exec "$@"', "sh",
         sys.executable, "-m", "gateway", "serve", "--config", str(config), "--port", "0",
         cwd=ROOT,
         env={"PATH": os.environ["PATH"], "HOME": str(config.parent), "UNRELATED": "canary-unrelated-91827", **env},
@@ -273,6 +275,24 @@ async def test_a_second_gateway_on_the_same_database_says_so_and_stops(tmp_path:
         assert code == 1
         assert "database.url" in output
         assert "Traceback" not in output
+
+
+async def test_on_the_first_run_and_on_any_other_its_files_are_for_their_owner_only(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+
+    def modes() -> dict[str, int]:
+        return {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir() if path.is_file()}
+
+    private = dict.fromkeys(("clawgate.db", "clawgate.db-wal", "clawgate.db-shm", "clawgate.db.lock"), 0o600)
+    async with platforms(tmp_path) as (_, _, config):
+        async with started(config, shell="umask 022") as run:
+            assert modes() == private
+            assert folder.stat().st_mode & 0o066 == 0
+            await run.end(signal.SIGKILL)
+        for path in folder.iterdir():
+            path.chmod(path.stat().st_mode | 0o044)
+        async with started(config, shell="umask 022"):
+            assert modes() == private
 
 
 async def test_a_foreign_package_of_our_name_is_noticed(tmp_path: Path) -> None:

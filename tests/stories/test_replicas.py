@@ -34,7 +34,7 @@ async def two(
         gateway = Gateway(config, SECRETS, store=open_store(config.database))
         await gateway.start()
         try:
-            async with serve_on_loopback(gateway.app) as url:
+            async with serve_on_loopback(gateway.app, http=gateway.connections.protocol) as url:
                 yield [first, replace(first, gateway=gateway, url=url)]
                 await gateway.drain()
         finally:

@@ -1,6 +1,8 @@
 """What is SQLite's alone: one file, one process, group commit."""
 
 import asyncio
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,8 @@ from gateway.store.sqlite import DatabaseInUse, SqliteStore
 from gateway.store.store import Acceptance, StoreUnavailable
 from gateway.store.writer import Writer
 from tests.gateway.store.chats import accept, opened
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 async def test_one_bad_operation_does_not_take_its_group_with_it(tmp_path: Path) -> None:
@@ -43,6 +47,30 @@ async def test_the_database_is_readable_by_its_owner_only(tmp_path: Path) -> Non
     async with opened(f"sqlite:///{tmp_path}/data/clawgate.db"):
         assert (tmp_path / "data" / "clawgate.db").stat().st_mode & 0o077 == 0
         assert (tmp_path / "data").stat().st_mode & 0o066 == 0  # others may pass through to a workspace, not look
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from sqlalchemy import event
+from sqlalchemy.engine import Engine
+from gateway.store.sqlite import SqliteStore
+
+@event.listens_for(Engine, "before_cursor_execute")
+def end(connection, cursor, statement, *more):
+    if statement.startswith("CREATE"):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+os.umask(0)
+SqliteStore(Path(sys.argv[1]))
+"""
+
+
+def test_its_files_are_private_before_anything_is_in_them(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", KILLED, tmp_path / "clawgate.db"], cwd=ROOT, check=False)
+    names = {path.name for path in tmp_path.iterdir()}
+    assert {"clawgate.db", "clawgate.db-wal", "clawgate.db-shm"} <= names
+    assert [path.name for path in tmp_path.iterdir() if path.stat().st_mode & 0o077] == []
 
 
 @pytest.mark.parametrize("spoil", ["a folder in its place", "not a database", "a file in the folder's place"])

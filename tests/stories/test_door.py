@@ -1,0 +1,371 @@
+"""What a stranger can do to the door with bytes alone: headers without end, connections that say nothing, answers that
+nobody takes. Each is asked over a real socket; behind it the gateway goes on."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.emulators.models.script import says
+from tests.running import Running, running
+from tests.stories.test_process import platforms, started
+from tests.stories.test_process import say as say_to
+from tests.web_page import WEB, Page
+
+WAIT_SECONDS = 20.0
+HOST = b"host: 127.0.0.1\r\n"
+SOON = "server: { connectionTimeoutSeconds: 0.5 }"
+
+
+@dataclass
+class Line:
+    """A connection to the door, byte by byte."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    async def send(self, *data: bytes) -> None:
+        """Each piece on its way by itself."""
+        for piece in data:
+            self.writer.write(piece)
+            await self.writer.drain()
+
+    async def answer(self) -> tuple[int, str]:
+        """The next answer's status and text."""
+        async with asyncio.timeout(WAIT_SECONDS):
+            head = (await self.reader.readuntil(b"\r\n\r\n")).decode()
+            length = next(int(line.split(": ")[1]) for line in head.lower().splitlines() if "content-length" in line)
+            return int(head.split()[1]), (await self.reader.readexactly(length)).decode()
+
+    async def rest(self) -> bytes:
+        """All until the door closes it."""
+        async with asyncio.timeout(WAIT_SECONDS):
+            with suppress(ConnectionResetError):
+                return await self.reader.read()
+            return b""
+
+    async def ask(self, path: str = "/healthz") -> tuple[int, str]:
+        await self.send(b"GET %b HTTP/1.1\r\n%b\r\n" % (path.encode(), HOST))
+        return await self.answer()
+
+
+@asynccontextmanager
+async def line(url: str, address: str = "127.0.0.1") -> AsyncIterator[Line]:
+    host, port = url.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port), local_addr=(address, 0))
+    try:
+        yield Line(reader, writer)
+    finally:
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+
+
+@pytest.fixture
+async def house(tmp_path: Path) -> AsyncIterator[Running]:
+    async with running(tmp_path, script=lambda _: says("here"), feishu=WEB) as house:
+        yield house
+
+
+FIELD = b"x-field: " + b"a" * (16_384 - len(b"x-field"))
+MANY = b"".join(b"x-%d: a\r\n" % number for number in range(98))
+WIDE = b"".join(b"x-%d: %b\r\n" % (number, b"a" * 14_000) for number in range(5))
+BEYOND = [
+    ("a field", b"/healthz", FIELD + b"a\r\n", 431, "maxHeaderFieldBytes"),
+    ("a name", b"/healthz", b"a" * 16_385 + b": x\r\n", 431, "maxHeaderFieldBytes"),
+    ("many", b"/healthz", MANY + b"a: b\r\nb: c\r\n", 431, "maxHeaderFields"),
+    ("in all", b"/healthz", WIDE, 431, "maxHeaderBytes"),
+    ("an address", b"/" + b"a" * 8_192, b"", 414, "maxUrlBytes"),
+    ("a query", b"/healthz?" + b"a" * 8_192, b"", 414, "maxUrlBytes"),
+    ("a webhook", b"/webhooks/feishu/default", FIELD + b"a\r\n", 431, "maxHeaderFieldBytes"),
+    ("the web chat", b"/api/chats", FIELD + b"a\r\n", 431, "maxHeaderFieldBytes"),
+]
+
+
+async def test_a_header_within_the_caps_is_taken(house: Running) -> None:
+    async with line(house.url) as it:
+        for path, fields in ((b"/healthz", FIELD + b"\r\n"), (b"/healthz", MANY), (b"/healthz?" + b"a" * 8_182, b"")):
+            await it.send(b"GET %b HTTP/1.1\r\n%b%b\r\n" % (path, HOST, fields))
+            assert (await it.answer())[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "status", "key"), [case[1:] for case in BEYOND], ids=[it[0] for it in BEYOND]
+)
+async def test_a_header_beyond_a_cap_is_refused_with_a_sentence_and_the_connection_closed(
+    house: Running, path: bytes, fields: bytes, status: int, key: str
+) -> None:
+    whole = b"GET %b HTTP/1.1\r\n%b%b\r\n" % (path, HOST, fields)
+    for pieces in ([whole], [whole[at : at + 1_000] for at in range(0, len(whole), 1_000)]):
+        async with line(house.url) as it:
+            await it.send(*pieces)
+            answered, text = await it.answer()
+            assert (answered, key in text) == (status, True)
+            assert await it.rest() == b""
+    async with line(house.url) as it:
+        assert (await it.ask())[0] == 200
+
+
+POST = b"POST /webhooks/feishu/default HTTP/1.1\r\n"
+CHUNKED = POST + b"transfer-encoding: chunked\r\n\r\n"
+FLOODS = {
+    "one value": (POST + b"x: ", b"a" * 4_096, 431),
+    "one name": (POST, b"a" * 4_096, 431),
+    "small fields": (POST, b"a:b\r\n" * 100, 431),
+    "an address": (b"POST /", b"a" * 4_096, 414),
+    "empty lines": (b"", b"\r\n" * 1_000, 431),
+    "the size of a chunk": (CHUNKED + b"1;", b"a" * 4_096, 431),
+    "trailers": (CHUNKED + b"0\r\n", b"a:b\r\n" * 100, 431),
+    "one trailer": (CHUNKED + b"0\r\nx: ", b"a" * 4_096, 431),
+}
+
+
+@pytest.mark.parametrize("flood", FLOODS)
+async def test_a_header_without_end_is_ended_by_the_door(house: Running, flood: str) -> None:
+    beginning, more, status = FLOODS[flood]
+    async with line(house.url) as it:
+        await it.send(beginning)
+        answering = asyncio.create_task(it.answer())
+        with suppress(ConnectionError):
+            for _ in range(1_000):
+                await it.send(more)
+        assert (await answering)[0] == status
+
+
+async def test_a_header_in_the_smallest_pieces_is_one_like_any_other(house: Running) -> None:
+    whole = b"GET /healthz HTTP/1.1\r\nhost: x\r\nx-field: some value\r\n\r\n"
+    async with line(house.url) as it:
+        await it.send(*(whole[at : at + 1] for at in range(len(whole))))
+        assert (await it.answer())[0] == 200
+        await it.send(*(whole[at : at + 2] for at in range(0, len(whole), 2)))
+        assert (await it.answer())[0] == 200
+
+
+async def test_trailers_are_refused_and_reach_nobody(house: Running) -> None:
+    chunked = b"POST /webhooks/feishu/default HTTP/1.1\r\n%btransfer-encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n" % HOST
+    async with line(house.url) as it:
+        await it.send(chunked + b"x-lark-signature: forged\r\n\r\n")
+        status, text = await it.answer()
+        assert (status, "trailers" in text) == (431, True)
+        assert await it.rest() == b""
+
+
+async def test_a_chunked_body_with_extensions_is_read(house: Running) -> None:
+    body = (
+        b"POST /webhooks/feishu/default HTTP/1.1\r\n%btransfer-encoding: chunked\r\n\r\n2;a=b\r\n{}\r\n0\r\n\r\n" % HOST
+    )
+    async with line(house.url) as it:
+        await it.send(body)
+        assert (await it.answer())[0] == 400
+        assert (await it.ask())[0] == 200
+
+
+async def test_whoever_asks_before_he_sends_is_told_to_go_on(house: Running) -> None:
+    async with line(house.url) as it:
+        await it.send(
+            b"POST /webhooks/feishu/default HTTP/1.1\r\n%bexpect: 100-continue\r\ncontent-length: 2\r\n\r\n" % HOST
+        )
+        assert b"100 Continue" in await it.reader.readuntil(b"\r\n\r\n")
+        await it.send(b"{}")
+        assert (await it.answer())[0] == 400
+    async with line(house.url) as it:
+        await it.send(b"POST / HTTP/1.1\r\n%bexpect: 100-continue\r\n%ba\r\n\r\n" % (HOST, FIELD))
+        assert (await it.answer())[0] == 431
+
+
+async def test_requests_in_a_row_are_answered_in_a_row_and_a_refusal_is_never_an_earlier_ones_answer(
+    house: Running,
+) -> None:
+    one = b"GET /healthz HTTP/1.1\r\n%b\r\n" % HOST
+    async with line(house.url) as it:
+        await it.send(one * 3 + b"GET /healthz HTTP/1.1\r\n%b\r\n" % (FIELD + b"a\r\n"))
+        answered = (await it.rest()).count(b"HTTP/1.1 ")
+        assert answered == 3
+    async with line(house.url) as it:
+        await it.send(one * 2_000)
+        assert 0 < (await it.rest()).count(b"HTTP/1.1 200") < 100
+
+
+async def test_what_is_no_http_gets_a_400_and_an_upgrade_a_plain_answer_which_is_the_last(house: Running) -> None:
+    async with line(house.url) as it:
+        await it.send(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")
+        assert (await it.answer())[0] == 400
+    async with line(house.url) as it:
+        await it.send(b"GET /healthz HTTP/1.1\r\n%bconnection: upgrade\r\nupgrade: websocket\r\n\r\nxxxx" % HOST)
+        assert (await it.answer())[0] == 200
+        assert await it.rest() == b""
+
+
+SILENCES = {
+    "nothing": b"",
+    "half a line": b"GET /hea",
+    "half a header": b"GET /healthz HTTP/1.1\r\nhost: x\r\nx: ",
+    "empty lines": b"\r\n\r\n",
+    "a body that is not asked for": b"GET /healthz HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\nx",
+}
+
+
+@pytest.mark.parametrize("silence", SILENCES)
+async def test_a_connection_without_a_whole_request_is_closed(tmp_path: Path, silence: str) -> None:
+    async with running(tmp_path, more=SOON) as house, line(house.url) as it:
+        await it.send(SILENCES[silence])
+        received = await it.rest()
+        assert (b"408" in received) == silence.startswith("half")
+
+
+async def test_a_body_that_nobody_reads_does_not_keep_a_connection_however_it_drips(tmp_path: Path) -> None:
+    async with running(tmp_path, more=SOON) as house, line(house.url) as it:
+        await it.send(b"GET /healthz HTTP/1.1\r\n%bcontent-length: 1000000\r\n\r\n" % HOST)
+        assert (await it.answer())[0] == 200
+        ended = asyncio.create_task(it.rest())
+        async with asyncio.timeout(WAIT_SECONDS):
+            with suppress(ConnectionError):
+                while not ended.done():
+                    await it.send(b"x")
+                    await asyncio.sleep(0.05)
+        assert await ended == b""
+
+
+async def test_whoever_takes_nothing_of_an_answer_is_cut_off(tmp_path: Path) -> None:
+    async with running(tmp_path, more=SOON, feishu=WEB) as house, line(house.url) as it:
+        it.reader._transport.pause_reading()  # type: ignore[attr-defined]
+
+        async def ask_on() -> None:
+            while True:
+                await it.send(b"GET /web/words.js HTTP/1.1\r\n%b\r\n" % HOST)
+                await asyncio.sleep(0.002)
+
+        with pytest.raises(ConnectionError):
+            await asyncio.wait_for(ask_on(), WAIT_SECONDS)
+
+
+async def test_a_slow_upload_and_an_open_stream_outlast_the_deadline(tmp_path: Path) -> None:
+    async with running(tmp_path, more=SOON, feishu=WEB, script=[says("here")]) as house, line(house.url) as upload:
+        page = Page(house.url)
+        async with page.watching():
+            await upload.send(
+                b"POST /api/files?name=a.txt HTTP/1.1\r\n%bx-clawgate: 1\r\ncontent-length: 4\r\n\r\n" % HOST
+            )
+            for piece in (b"s", b"l", b"o"):
+                await upload.send(piece)
+                async with line(house.url) as silent:  # lives for as long as a connection may owe us a request
+                    await silent.rest()
+            await upload.send(b"w")
+            assert (await upload.answer())[0] == 200
+            await page.say("hello")
+            assert await page.answers(1) == ["here"]
+        await page.http.aclose()
+
+
+async def held(stack: AsyncExitStack, url: str, count: int, address: str) -> list[Line]:
+    """Connections that say nothing."""
+    return [await stack.enter_async_context(line(url, address)) for _ in range(count)]
+
+
+async def test_connections_of_one_address_have_a_cap_and_nobody_else_notices(tmp_path: Path) -> None:
+    async with running(tmp_path, more="server: { maxConnectionsPerAddress: 5 }") as house, AsyncExitStack() as stack:
+        silent = await held(stack, house.url, 5, "127.0.0.2")
+        async with line(house.url, "127.0.0.2") as sixth:
+            status, text = await sixth.answer()
+            assert (status, "maxConnectionsPerAddress" in text) == (503, True)
+            assert await sixth.rest() == b""
+        async with line(house.url, "127.0.0.3") as other:
+            assert (await other.ask())[0] == 200
+        assert (await silent[0].ask())[0] == 200
+        silent[1].writer.write_eof()
+        await silent[1].rest()
+        async with line(house.url, "127.0.0.2") as again:
+            assert (await again.ask())[0] == 200
+
+
+async def test_where_all_connections_are_taken_the_one_that_has_been_silent_for_longest_makes_room(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path, more="server: { maxConnections: 10 }") as house, AsyncExitStack() as stack:
+        silent = [*await held(stack, house.url, 5, "127.0.0.2"), *await held(stack, house.url, 5, "127.0.0.3")]
+        assert (await silent[0].ask())[0] == 200
+        async with line(house.url) as it:
+            assert (await it.ask())[0] == 200
+            assert await silent[1].rest() == b""
+            for each in (silent[0], *silent[2:]):
+                assert (await each.ask())[0] == 200
+
+
+async def test_where_all_connections_are_being_answered_the_next_one_is_turned_away(tmp_path: Path) -> None:
+    async with running(tmp_path, more="server: { maxConnections: 10 }", feishu=WEB) as house, AsyncExitStack() as stack:
+        streams = await held(stack, house.url, 10, "127.0.0.1")
+        for stream in streams:
+            await stream.send(b"GET /api/events HTTP/1.1\r\n%b\r\n" % HOST)
+            assert b" 200 " in await stream.reader.readuntil(b"event: hello")
+        async with line(house.url) as it:
+            status, text = await it.answer()
+            assert (status, "maxConnections" in text) == (503, True)
+        streams[0].writer.close()
+        await house.until(lambda: len(house.gateway.connections._open) == 9)
+        async with line(house.url) as it:
+            assert (await it.ask())[0] == 200
+
+
+SLOW_BODY = b"POST /webhooks/feishu/default HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 2\r\n"
+PROXIES = [
+    ("1.1.1.1", "1.1.1.1", "2.2.2.2"),
+    ("6.6.6.6, 1.1.1.1", "7.7.7.7, 1.1.1.1", "1.1.1.1, 2.2.2.2"),
+    ("2001:db8:0:1::1", "2001:db8:0:1:ffff::9", "2001:db8:0:2::1"),
+]
+
+
+@pytest.mark.parametrize(("chain", "same", "other"), PROXIES)
+async def test_behind_a_trusted_proxy_requests_are_counted_by_the_address_they_are_from(
+    tmp_path: Path, chain: str, same: str, other: str
+) -> None:
+    more = "server: { trustedProxies: [127.0.0.1], maxConnectionsPerAddress: 2 }"
+    async with running(tmp_path, more=more) as house, AsyncExitStack() as stack:
+        proxy = await held(stack, house.url, 5, "127.0.0.1")
+        for each in proxy[:2]:
+            await each.send(SLOW_BODY + b"x-forwarded-for: %b\r\n\r\n" % chain.encode())
+            assert b"100 Continue" in await each.reader.readuntil(b"\r\n\r\n")
+
+        async def ask(chain: str) -> int:
+            await proxy[2].send(b"GET /healthz HTTP/1.1\r\n%bx-forwarded-for: %b\r\n\r\n" % (HOST, chain.encode()))
+            return (await proxy[2].answer())[0]
+
+        assert [await ask(same), await ask(other), await ask("")] == [503, 200, 200]
+        await proxy[0].send(b"{}")
+        assert (await proxy[0].answer())[0] == 400
+        assert await ask(same) == 200
+
+
+async def test_the_soft_limit_of_files_is_raised_to_the_hard_one(tmp_path: Path) -> None:
+    async with platforms(tmp_path) as (_, _, config), started(config, shell="ulimit -n 900; ulimit -Sn 300") as run:
+        limits = Path(f"/proc/{run.process.pid}/limits").read_text(encoding="utf-8")
+        assert re.search(r"^Max open files +900 +900 ", limits, re.M)
+
+
+async def test_with_few_files_silent_connections_leave_enough_for_messages_and_their_answers(tmp_path: Path) -> None:
+    async with platforms(tmp_path) as (feishu, anthropic, config), AsyncExitStack() as stack:
+        anthropic.script = [says("here")]
+        async with started(config, shell="ulimit -n 256") as run:
+            for address in ("127.0.0.2", "127.0.0.3"):
+                await held(stack, run.url, 180, address)
+            await say_to(run, feishu, "hello")
+            (reply,) = await feishu.sent(1)
+            assert reply.text == "here"
+            await run.wrote("connections_refused")
+
+
+async def test_what_was_refused_is_counted_and_logged_once_a_while(tmp_path: Path) -> None:
+    async with running(tmp_path, more="server: { adminToken: canary-admin-token-91827 }") as house:
+        for _ in range(3):
+            async with line(house.url) as it:
+                await it.send(b"nonsense\r\n\r\n")
+                assert (await it.answer())[0] == 400
+        async with httpx.AsyncClient(
+            trust_env=False, headers={"authorization": "Bearer canary-admin-token-91827"}
+        ) as http:
+            counted = (await http.get(f"{house.url}/metrics")).text
+        assert 'clawgate_connections_refused_total{reason="malformed"} 3.0' in counted
