@@ -1,4 +1,4 @@
-"""Calls without an answer: which ones a history leaves open, and the refusal of one that was not run."""
+"""Calls without a result: which ones a history leaves open, and what stands in place of the result."""
 
 import json
 from collections import Counter
@@ -10,8 +10,27 @@ from tools.tool import Text, ToolResult
 
 def refusal(code: str, message: str, *, retryable: bool) -> ToolResult:
     """A structured error result, as the toolbox gives them, for a call that was not run."""
+    return ToolResult(content=(Text(text=_body(code, message, retryable=retryable)),), is_error=True)
+
+
+def interrupted_result() -> ToolResult:
+    return ToolResult(content=(Text(text=substitute(begun=True)),), is_error=True)
+
+
+def substitute(*, begun: bool) -> str:
+    """What stands in place of the result that a stop, a deadline or a restart has prevented.
+
+    Nobody knows how far a call that had `begun` got; calls run in order, so those behind it did not run.
+    """
+    if begun:
+        message = "the call was interrupted, so it may have run; check before repeating it"
+        return _body("INTERRUPTED", message, retryable=False)
+    return _body("INTERRUPTED", "the turn ended before this call, so it was not run", retryable=True)
+
+
+def _body(code: str, message: str, *, retryable: bool) -> str:
     body = {"ok": False, "error_code": code, "message": message, "retryable": retryable}
-    return ToolResult(content=(Text(text=json.dumps(body, ensure_ascii=False)),), is_error=True)
+    return json.dumps(body, ensure_ascii=False)
 
 
 def unanswered(messages: Sequence[Message]) -> tuple[AssistantMessage | None, list[ToolCall]]:

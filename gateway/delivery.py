@@ -113,7 +113,7 @@ class PartSender:
             self._metrics.ambiguous(str(facts["channel"]))
 
     def _may_repeat(self, channel: Channel, part: Part) -> bool:
-        return channel.resend_ambiguous or self._now() - part.created < channel.capabilities.repeat_seconds
+        return may_repeat(channel, self._now() - part.created)
 
     def _after(self, error: DeliveryError, part: Part, channel: Channel) -> Report:
         if isinstance(error, Refused | Gone):
@@ -129,3 +129,8 @@ class PartSender:
             return Postponed(seconds=told)
         backoff = min(2.0 ** min(part.attempts, 10), BACKOFF_SECONDS_MAX)
         return Postponed(seconds=backoff * (0.75 + random.random() / 2), ambiguous=ambiguous)
+
+
+def may_repeat(channel: Channel, age_seconds: float) -> bool:
+    """Whether a send that may have arrived, so long ago, is tried again under the same key."""
+    return channel.resend_ambiguous or age_seconds < channel.capabilities.repeat_seconds

@@ -50,7 +50,9 @@ class Toolbox:
             return failed(error)
         except Exception as error:  # a tool's bug is a result too: the turn goes on, the log has the place
             log.error("tool_failed", tool=name[:64], exc_info=error)
-            return failed(ToolError("TOOL_FAILED", "the tool broke down; try another way"))
+            return failed(
+                ToolError("TOOL_FAILED", "the tool broke down, perhaps in mid-work; check, and try another way")
+            )
 
     def _checked(self, tool: Tool, arguments: Mapping[str, Any] | None, raw: str) -> Any:
         if len(raw.encode(errors="replace")) > self._argument_bytes_max:

@@ -125,6 +125,7 @@ async def test_a_message_goes_to_the_current_chat_and_topic_under_the_calls_own_
         "thread": "omt_1",
         "text": "hi",
         "key": "key-1",
+        "begun_at": None,
     }
 
 
