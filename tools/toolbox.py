@@ -78,10 +78,17 @@ def build_toolbox(
     workspace: Workspace,
     messenger: Messenger,
     argument_bytes_max: int,
+    result_chars: int,
 ) -> Toolbox:
-    """The agent's toolbox. `exec_config` is the effective one, `exec_slots` are shared by all turns of the agent."""
+    """The agent's toolbox. `exec_config` is the effective one, `exec_slots` are shared by all turns of the agent,
+    `result_chars` is how much of one result the agent's models are shown."""
     tools = build_tools(
-        config=config, exec_config=exec_config, exec_slots=exec_slots, workspace=workspace, messenger=messenger
+        config=config,
+        exec_config=exec_config,
+        exec_slots=exec_slots,
+        workspace=workspace,
+        messenger=messenger,
+        result_chars=result_chars,
     )
     return Toolbox(tools, argument_bytes_max=argument_bytes_max)
 
