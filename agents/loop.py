@@ -13,7 +13,7 @@ from typing import Protocol, TypeAlias, assert_never
 
 import structlog
 
-from agents.calls import refusal, unanswered
+from agents.calls import interrupted_result, refusal, unanswered
 from agents.events import Emit, ModelAnswered, ToolFinished, ToolStarted
 from agents.messages import (
     AssistantMessage,
@@ -206,11 +206,9 @@ class ToolLoop:
         if not interrupted or all(self._toolbox.effect(call.name) == "safe" for call in calls):
             return await self._run_calls(calls)
         first, *others = calls
-        if self._toolbox.effect(first.name) == "once":
-            message = "interrupted by a restart, so it may have run; check before repeating it"
-            await self._answer(first, refusal("INTERRUPTED", message, retryable=False))
-            return await self._run_calls(others)
-        return await self._run_calls(calls)
+        once = self._toolbox.effect(first.name) == "once"
+        await self._answer(first, interrupted_result() if once else await self._run_call(first, asked.timestamp))
+        return await self._run_calls(others)
 
     async def _run_calls(self, calls: Sequence[ToolCall]) -> Outcome | None:
         """In order; side by side only where every one of them merely reads. Results are journaled in call order."""
@@ -224,13 +222,13 @@ class ToolLoop:
         repeated = max(self._failures.values(), default=0)
         return LimitReached(limit="repeating") if repeated >= self._limits.identical_failures else None
 
-    async def _run_call(self, call: ToolCall) -> ToolResult:
+    async def _run_call(self, call: ToolCall, begun_at: float | None = None) -> ToolResult:
         self._calls_made += 1
         if self._calls_made > self._limits.tool_calls:
             message = f"this turn's {self._limits.tool_calls} tool calls are used up; answer with what you have"
             return refusal("TOOL_CALLS_EXHAUSTED", message, retryable=False)
         self._emit(ToolStarted(call=call))
-        circumstances = Call(id=call.id, key=self._key(call), message=self._context)
+        circumstances = Call(id=call.id, key=self._key(call), message=self._context, begun_at=begun_at)
         return await self._toolbox.call(call.name, call.arguments, call.arguments_raw, circumstances)
 
     def _key(self, call: ToolCall) -> str:

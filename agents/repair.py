@@ -8,6 +8,7 @@ The order of the steps matters: each may rely on what the ones before it promise
 from collections.abc import Sequence
 from dataclasses import replace
 
+from agents.calls import substitute
 from agents.messages import (
     AssistantMessage,
     AssistantPart,
@@ -23,13 +24,10 @@ from agents.messages import (
 )
 from agents.pictures import IMAGES_MAX, with_fitting_pictures
 from agents.providers.wellformed import well_formed, well_formed_json
-from tools.tool import error_body
 
 _LASTING = frozenset({("openai-responses", "phase"), ("google-gemini", "thought_signature")})
 """Payloads that are not bound to what stood before them, by api and kind: Gemini wants its signatures back for as long
 as the history holds them, and OpenAI the phase of what was said."""
-
-_INTERRUPTED = error_body("INTERRUPTED", "the call did not finish", retryable=True)
 
 
 def repair(messages: Sequence[Message], *, api: str, family: str, images_max: int = IMAGES_MAX) -> Sequence[Message]:
@@ -153,9 +151,13 @@ def _paired(messages: list[Message]) -> list[Message]:
             continue
         parts: list[AssistantPart] = []
         results: list[ToolResultMessage] = []
+        missing = False
         for place, part in enumerate(message.content):
             if isinstance(part, ToolCall):
-                result = answers.get((number, place)) or _interrupted(part, message.timestamp)
+                result = answers.get((number, place))
+                if result is None:
+                    result = _interrupted(part, message.timestamp, begun=not missing)
+                    missing = True
                 call_id = _unused(part.id, used, taken)
                 used.add(call_id)
                 part = part if part.id == call_id else replace(part, id=call_id)
@@ -197,8 +199,8 @@ def _unused(call_id: str, used: set[str], taken: set[str]) -> str:
     return name
 
 
-def _interrupted(call: ToolCall, timestamp: float) -> ToolResultMessage:
-    text = Text(text=_INTERRUPTED)
+def _interrupted(call: ToolCall, timestamp: float, *, begun: bool) -> ToolResultMessage:
+    text = Text(text=substitute(begun=begun))
     return ToolResultMessage(call_id=call.id, tool=call.name, content=(text,), is_error=True, timestamp=timestamp)
 
 

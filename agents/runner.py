@@ -78,6 +78,8 @@ class AgentRunner:
         """The last facts of a session and their prompt: mostly the next turn's as well."""
         self._shared = models
         self._models = [models.get(reference) for reference in config.model]
+        windows = [config.context_window or model.facts.window for model in self._models]
+        self._result_chars = min(map(result_limit_chars, windows))
         self._reads_files = any(name in ("read", "exec") for name in allowed(config.tools, NAMES))
 
     def user_message(self, *contexts: MessageContext, received: Sequence[Received] = ()) -> UserMessage:
@@ -128,7 +130,7 @@ class AgentRunner:
                 continuations=self._limits.continuations,
                 tool_calls=self._limits.tool_calls,
                 identical_failures=self._limits.identical_failures,
-                result_chars=min(map(result_limit_chars, self._windows())),
+                result_chars=self._result_chars,
             ),
             emit=emit,
             now=self._now,
@@ -139,10 +141,6 @@ class AgentRunner:
         except TimeoutError:
             outcome = LimitReached(limit="turn-time")
         return outcome, (*_spent(turn.so_far), *asking.spent)
-
-    def _windows(self) -> list[int]:
-        """Of each model, unless the agent's own says otherwise."""
-        return [self._config.context_window or model.facts.window for model in self._models]
 
     def close(self) -> None:
         self._workspace.close()
@@ -170,6 +168,7 @@ class AgentRunner:
             ),
             messenger=self._messenger,
             argument_bytes_max=self._limits.tool_argument_bytes,
+            result_chars=self._result_chars,
         )
 
     def _facts(self, turn: Turn, toolbox: Toolbox, skills: Sequence[Skill]) -> PromptFacts:

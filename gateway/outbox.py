@@ -151,8 +151,7 @@ class Attempts:
         return Postponed(seconds=backoff * (0.75 + random.random() / 2), ambiguous=ambiguous)
 
     def _may_repeat(self, channel: Channel, part: Part) -> bool:
-        age = self._runtime.now() - part.created
-        return channel.resend_ambiguous or age < channel.capabilities.repeat_seconds
+        return may_repeat(channel, self._runtime.now() - part.created)
 
     def _log(self, report: Report, channel: str, facts: dict[str, object]) -> None:
         match report:
@@ -167,6 +166,11 @@ class Attempts:
         self._runtime.metrics.part(channel, type(report).__name__.lower())
         if not isinstance(report, Delivered) and report.ambiguous:
             self._runtime.metrics.ambiguous(channel)
+
+
+def may_repeat(channel: Channel, age_seconds: float) -> bool:
+    """Whether a send that may have arrived, so long ago, is made again under the same key."""
+    return channel.resend_ambiguous or age_seconds < channel.capabilities.repeat_seconds
 
 
 async def _recorded(write: Callable[[], Awaitable[T]]) -> T:

@@ -29,7 +29,7 @@ def build_runners(
         which=shutil.which,
         platform=sys.platform,
     )
-    messenger = ChannelMessenger(channels)
+    messenger = ChannelMessenger(channels, now=now)
     limits = config.limits
     return {
         agent.id: AgentRunner(

@@ -25,10 +25,11 @@ class _Parts:
     workspace: Workspace
     messenger: Messenger
     exec_slots: asyncio.Semaphore
+    result_chars: int
 
 
 _BUILDERS: dict[str, Callable[[_Parts], Tool]] = {
-    "read": lambda parts: Read(parts.workspace),
+    "read": lambda parts: Read(parts.workspace, parts.result_chars),
     "write": lambda parts: Write(parts.workspace),
     "edit": lambda parts: Edit(parts.workspace),
     "ls": lambda parts: Ls(parts.workspace),
@@ -45,9 +46,15 @@ def build_tools(
     exec_slots: asyncio.Semaphore,
     workspace: Workspace,
     messenger: Messenger,
+    result_chars: int,
 ) -> list[Tool]:
     """The tools that the agent's policy allows, in catalogue order."""
     parts = _Parts(
-        config=config, exec_config=exec_config, workspace=workspace, messenger=messenger, exec_slots=exec_slots
+        config=config,
+        exec_config=exec_config,
+        workspace=workspace,
+        messenger=messenger,
+        exec_slots=exec_slots,
+        result_chars=result_chars,
     )
     return [_BUILDERS[name](parts) for name in allowed(config, NAMES)]

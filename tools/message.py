@@ -49,6 +49,7 @@ class Message:
             thread=here.chat.thread if is_here else None,
             text=arguments.message,
             key=call.key,
+            begun_at=call.begun_at,
         )
         where = "this chat" if is_here else f"{channel}:{chat}"
         return ToolResult(

@@ -75,11 +75,14 @@ def error_body(code: str, message: str, *, retryable: bool) -> str:
 class Messenger(Protocol):
     """How a tool sends to a chat; the gateway supplies it."""
 
-    async def send(self, *, channel: str, account: str, chat: str, thread: str | None, text: str, key: str) -> str:
+    async def send(
+        self, *, channel: str, account: str, chat: str, thread: str | None, text: str, key: str, begun_at: float | None
+    ) -> str:
         """Send `text` at once, split as the channel needs, and return the platform's id of the first part.
 
         Raises `ToolError` where the channel is unknown or the platform did not take it. The same `key` never makes
-        a second message where the platform dedupes.
+        a second message where the platform dedupes; elsewhere a send that an earlier run may have done, at `begun_at`,
+        is not repeated.
         """
 
 
@@ -91,6 +94,8 @@ class Call:
     key: str
     message: MessageContext
     """The message that the running turn answers."""
+    begun_at: float | None = None
+    """When an earlier run of this call began, which a restart cut short; None where this is the first."""
 
 
 class Tool(Protocol):

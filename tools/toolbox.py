@@ -49,7 +49,9 @@ class Toolbox:
             return failed(error)
         except Exception as error:  # a tool's bug is a result too: the turn goes on, the log has the place
             log.error("tool_failed", tool=name[:64], exc_info=error)
-            return failed(ToolError("TOOL_FAILED", "the tool broke down; try another way"))
+            return failed(
+                ToolError("TOOL_FAILED", "the tool broke down, perhaps in mid-work; check, and try another way")
+            )
 
     def _checked(self, tool: Tool, arguments: Mapping[str, Any] | None, raw: str) -> Any:
         if len(raw.encode(errors="replace")) > self._argument_bytes_max:
@@ -75,10 +77,17 @@ def build_toolbox(
     workspace: Workspace,
     messenger: Messenger,
     argument_bytes_max: int,
+    result_chars: int,
 ) -> Toolbox:
-    """The agent's toolbox. `exec_config` is the effective one, `exec_slots` are shared by all turns of the agent."""
+    """The agent's toolbox. `exec_config` is the effective one, `exec_slots` are shared by all turns of the agent,
+    `result_chars` is how much of one result the agent's models are shown."""
     tools = build_tools(
-        config=config, exec_config=exec_config, exec_slots=exec_slots, workspace=workspace, messenger=messenger
+        config=config,
+        exec_config=exec_config,
+        exec_slots=exec_slots,
+        workspace=workspace,
+        messenger=messenger,
+        result_chars=result_chars,
     )
     return Toolbox(tools, argument_bytes_max=argument_bytes_max)
 

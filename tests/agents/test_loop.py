@@ -307,6 +307,7 @@ async def test_a_repeated_call_carries_the_same_key(make: Callable[..., Run]) ->
     await first.go()
     await again.go([wanted], interrupted=True)
     assert {part["key"] for part in first.at.outbox.sent} == {"turn:c7"}
+    assert [part["begun_at"] for part in first.at.outbox.sent] == [None, wanted.timestamp]
     assert len(first.at.outbox.sent) == 2
 
 

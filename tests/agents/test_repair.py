@@ -140,8 +140,16 @@ def test_6_and_7_orphans_and_doubles_are_dropped() -> None:
 def test_8_a_call_nobody_answered_is_answered() -> None:
     history = repaired(user("a"), assistant(call("1"), call("2")), result("2"), user("b"))
     assert interrupted(history[2])
+    assert '"retryable": false' in said(history[2])
     assert history[3] == result("2")
     assert history[4] == user("b")
+
+
+def test_8_of_several_open_calls_only_the_first_may_have_run() -> None:
+    history = repaired(user("a"), assistant(call("1"), call("2"), call("3")), result("1"), user("b"))
+    assert history[2] == result("1")
+    assert "may have run" in said(history[3])
+    assert "was not run" in said(history[4])
 
 
 def test_9_and_10_results_move_behind_their_calls_in_call_order() -> None:

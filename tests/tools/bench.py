@@ -83,6 +83,7 @@ def bench(
     mounts: Mapping[str, Path] | None = None,
     exec_: Mapping[str, Any] | None = None,
     targets: list[str] | None = None,
+    result_chars: int = 64_000,
 ) -> Bench:
     outbox = Outbox()
     workspace = Workspace(root=folder / "workspace")
@@ -95,5 +96,6 @@ def bench(
         workspace=workspace.mounting(mounts or {}),
         messenger=outbox,
         argument_bytes_max=65_536,
+        result_chars=result_chars,
     )
     return Bench(folder / "workspace", toolbox, outbox, workspace)

@@ -2,6 +2,7 @@
 
 import base64
 import os
+import re
 import tracemalloc
 from pathlib import Path
 
@@ -54,7 +55,7 @@ async def test_a_long_file_comes_in_pages_that_say_where_to_go_on(at: Bench) -> 
     (at.root / "long.txt").write_text("".join(f"line {number}\n" for number in range(1, 101)))
     page = await at.text("read", file_path="long.txt", offset=11, limit=5)
     assert page.startswith("line 11\nline 12\nline 13\nline 14\nline 15\n")
-    assert "offset=16" in page
+    assert page.endswith("\n[lines 11 to 15 of a file of 792 bytes; 681 bytes were cut; go on with offset=16]")
     assert "offset" not in await at.text("read", file_path="long.txt", offset=99)
     assert "ends before line 200" in await at.text("read", file_path="long.txt", offset=200)
     (at.root / "empty").write_text("")
@@ -79,23 +80,65 @@ async def test_the_pages_of_a_file_are_the_file(at: Bench, lines: list[str], lim
     assert got == text
 
 
+@given(st.lists(st.text(alphabet="ab中\r", max_size=8), max_size=30), st.integers(1, 40))
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+async def test_the_last_lines_of_a_file_are_its_last_lines(at: Bench, lines: list[str], count: int) -> None:
+    text = "\n".join(lines)
+    (at.root / "file").write_bytes(text.encode())
+    expected = "".join(re.findall(r"[^\n]*\n|[^\n]+", text)[-count:])
+    assert await at.text("read", file_path="file", offset=-count) == (expected or "(empty file)")
+
+
+async def test_the_end_of_a_file_keeps_its_numbers_while_the_file_grows(tmp_path: Path) -> None:
+    at = bench(tmp_path, result_chars=1_000)
+    (at.root / "log").write_text("".join(f"line {number}\n" for number in range(1, 1_001)))
+    page = await at.text("read", file_path="log", offset=-200)
+    assert page.startswith("line 801\n")
+    with (at.root / "log").open("a") as file:
+        file.write("line 1001\n")
+    following = int(page.rpartition("offset=")[2].rstrip("]"))
+    assert (await at.text("read", file_path="log", offset=following)).startswith(f"line {following}\n")
+    at.workspace.close()
+
+
+@pytest.mark.parametrize("chars", [300, 5_000])
+async def test_a_line_longer_than_a_page_is_cut_and_the_next_one_is_read(tmp_path: Path, chars: int) -> None:
+    at = bench(tmp_path, result_chars=chars)
+    (at.root / "file").write_text("a\n" + "B" * 9_999 + "c\nd\n")
+    page = await at.text("read", file_path="file")
+    assert page.endswith("\n[lines 1 to 1 of a file of 10,005 bytes; 10,003 bytes were cut; go on with offset=2]")
+    page = await at.text("read", file_path="file", offset=2)
+    shown = page.count("B")
+    assert shown == chars - 200
+    assert page.startswith("B" * shown + f" [… {10_001 - shown:,} bytes of this line are not shown]\n\n[lines 2 to 2")
+    assert page.endswith("; 2 bytes were cut; go on with offset=3]")
+    assert len(page) <= chars
+    assert await at.text("read", file_path="file", offset=3) == "d\n"
+    page = await at.text("read", file_path="file", offset=-2)
+    assert page.startswith(f"[… {10_001 - shown:,} bytes of this line are not shown] B")
+    assert "Bc\n\n[lines 2 to 2" in page
+    at.workspace.close()
+
+
+@pytest.mark.parametrize("offset", [1, -1, -3])
 @pytest.mark.parametrize("kind", ["lines", "one endless line", "sparse"])
-async def test_a_huge_file_is_read_in_bounded_memory(at: Bench, kind: str) -> None:
+async def test_a_huge_file_is_read_in_bounded_memory(at: Bench, kind: str, offset: int) -> None:
     path = at.root / "huge"
     with path.open("wb") as file:
         if kind == "sparse":
-            file.write(b"head of a sparse file\n")
+            file.write(b"head of a sparse file\n" * 3_000)
             file.truncate(1 << 40)
         else:
             chunk = (b"x" * 99 + b"\n" if kind == "lines" else b"x" * 100) * 10_000
             for _ in range(100):
                 file.write(chunk)
     tracemalloc.start()
-    result = await at.call("read", file_path="huge")
+    result = await at.call("read", file_path="huge", offset=offset)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 4_000_000
-    assert len(said(result)) < 80_000
+    assert len(said(result)) <= 64_000
+    assert result.is_error == (kind == "sparse" and offset == -3)
 
 
 @pytest.mark.parametrize("name", ["picture.png", "picture.txt"])

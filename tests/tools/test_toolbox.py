@@ -72,7 +72,7 @@ def test_every_schema_is_in_the_form_that_all_providers_take(at: Bench) -> None:
         ("read", {}, "{}", "'file_path' is required"),
         ("read", {"file_path": "a", "x": 1}, "", "'x' is not an argument of this tool"),
         ("read", {"file_path": 7}, "", "'file_path': input should be a valid string"),
-        ("read", {"file_path": "a", "offset": 0}, "", "'offset': input should be greater than or equal to 1"),
+        ("read", {"file_path": "a", "offset": 0}, "", "'offset' is 0; the first line is 1, the last is -1"),
         ("read", None, "[1]", "the arguments must be one JSON object"),
         ("read", None, "{oops", "the arguments must be one JSON object"),
         ("message", {"action": "edit", "message": "x"}, "", "'action' must be 'send'"),
@@ -126,6 +126,7 @@ async def test_a_message_goes_to_the_current_chat_and_topic_under_the_calls_own_
         "thread": "omt_1",
         "text": "hi",
         "key": "key-1",
+        "begun_at": None,
     }
 
 
