@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 
 import structlog
 from fastapi import FastAPI
@@ -33,6 +34,7 @@ from gateway.store.store import Store, StoreUnavailable
 from gateway.sweep import Sweep
 from gateway.turns import TurnService
 from gateway.web import WebDoor
+from tools.uploads import forget
 
 DEDUPE_SECONDS = 7 * 24 * 3600
 PRUNE_EVERY_SECONDS = 3600
@@ -170,6 +172,7 @@ class Gateway:
             limits=self.config.limits,
             sessions=sessions,
             stop=self._end_session,
+            forget=partial(asyncio.to_thread, forget, Path(self.config.tools.files.uploads_dir)),
             now=self._now,
         )
 

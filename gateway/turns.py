@@ -182,14 +182,14 @@ class TurnService:
             turn_number,
             mode=queue.mode,
             draining=self._draining,
-            tell=self._teller(runner, channel),
+            tell=self._teller(runner, channel, lease.sid),
         )
         told = [message_json.validate_json(row.content) for row in work.so_far if row.kind != "drained"]
         if not told:
             earlier = [inbound_json.validate_json(message.body).context for message in batch[:-1]]
             contexts = [await channel.enrich(said) for said in (*earlier, context)]
             context = contexts[-1]
-            came = [await self._attachments.receive(runner, channel, said) for said in contexts]
+            came = [await self._attachments.receive(runner, channel, said, lease.sid) for said in contexts]
             told = [runner.user_message(*contexts, received=came)]
             await journal.begin(told[0], joined=[message.turn for message in batch[:-1]])
         user, *journaled = told
@@ -211,14 +211,17 @@ class TurnService:
         answer = await runner.run(turn, journal=journal, emit=emit)
         ending = ending_of(answer.outcome, context.text)
         if ending.media and ending.text is not None:
-            files, note = await self._attachments.send(runner, channel, ending.media, context.text)
+            files, note = await self._attachments.send(runner, channel, context, lease.sid, ending.media)
             ending = replace(ending, text=f"{ending.text}\n\n{note}".strip() if note else ending.text, files=files)
         return replace(ending, spent=answer.spent)
 
-    def _teller(self, runner: AgentRunner, channel: Channel) -> Callable[[Waiting], Awaitable[UserMessage]]:
+    def _teller(
+        self, runner: AgentRunner, channel: Channel, session: str
+    ) -> Callable[[Waiting], Awaitable[UserMessage]]:
         async def tell(message: Waiting) -> UserMessage:
             context = await channel.enrich(inbound_json.validate_json(message.body).context)
-            return runner.user_message(context, received=[await self._attachments.receive(runner, channel, context)])
+            received = await self._attachments.receive(runner, channel, context, session)
+            return runner.user_message(context, received=[received])
 
         return tell
 

@@ -21,7 +21,7 @@ class PromptFacts:
     skills: tuple[Skill, ...]
     workspace: str
     docs: str | None
-    """The folder of the gateway's documentation; None where none is shipped."""
+    """Where the agent can read the gateway's documentation; None where it cannot."""
     workspace_files: tuple[tuple[str, str], ...]
     """Name and text, as `WorkspaceFiles.read` gives them."""
     channel: str
@@ -37,6 +37,8 @@ class PromptFacts:
     """Whether a tool is allowed that looks at or changes the gateway itself."""
     exec_mode: ExecMode = "ask"
     """What the operator's policy does with a call of `exec`."""
+    approvals: bool = False
+    """Whether somebody can approve a call that waits for it; in this release nobody can."""
 
     def has(self, *names: str) -> bool:
         """Whether any of these tools is allowed."""
