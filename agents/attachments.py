@@ -113,7 +113,8 @@ def _saved(workspace: Workspace, path: str, file: File) -> str:
     try:
         return f"saved as ./{workspace.write(path, file.data)}"
     except ToolError as error:
-        log.warning("upload_not_saved", folder=str(workspace.uploads), code=error.code)
+        reason = error.__context__ or error
+        log.warning("upload_not_saved", folder=str(workspace.uploads), code=error.code, reason=repr(reason))
         return f"not saved: {error.code}"
 
 

@@ -65,13 +65,6 @@ def is_template(path: str) -> bool:
     return any(it in path for it in PLACEHOLDERS)
 
 
-def shared_part(path: str) -> Path:
-    """The folder that all workspaces of a template lie in; the workspace itself where there is one."""
-    parts = Path(path).parts
-    own = next((at for at, part in enumerate(parts) if is_template(part)), len(parts))
-    return Path(*parts[:own])
-
-
 def chat_name(context: MessageContext) -> str:
     return safe_name(context.channel, context.account, context.chat.id)
 

@@ -49,8 +49,8 @@ class FilesConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_gen
     """What the file tools may do, for every agent that does not say otherwise."""
 
     writable: Annotated[tuple[InstructionFile, ...], _Listed] = ()
-    """Instruction files that `write` and `edit` may change: `AGENTS.md`, `SOUL.md`, `IDENTITY.md`, `USER.md`, `TOOLS.md`. Who
-    may talk to the agent can then change what everybody's system prompt says. `MEMORY.md` is always writable."""
+    """Instruction files that `write` and `edit` may change, such as `AGENTS.md`: whoever may talk to the agent can then
+    change what everybody's system prompt says. `MEMORY.md` is always writable."""
     uploads_dir: str = "./data/uploads"
     """Where the files that people send are kept, a folder for each session, outside of every workspace; agents see their
     session's as `./uploads`. Relative to the config file's folder."""

@@ -37,8 +37,6 @@ class PromptFacts:
     """Whether a tool is allowed that looks at or changes the gateway itself."""
     exec_mode: ExecMode = "ask"
     """What the operator's policy does with a call of `exec`."""
-    approvals: bool = False
-    """Whether somebody can approve a call that waits for it; in this release nobody can."""
 
     def has(self, *names: str) -> bool:
         """Whether any of these tools is allowed."""

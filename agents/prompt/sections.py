@@ -47,10 +47,11 @@ def tool_call_style(facts: PromptFacts) -> str | None:
         "or when the user asks for it.",
         "- Where a tool does the job, use it; do not tell the user to run a command instead.",
     ]
-    if facts.approvals and facts.has("exec") and facts.exec_mode == "ask":
+    if facts.has("exec") and facts.exec_mode == "ask":
         lines += [
             "- When a call needs approval, show the whole command unchanged and send the user the exact `/approve …` line "
-            "that the tool result gives. Never run `/approve` through a tool: the decision is theirs.",
+            "that the tool result gives; where it gives none, nobody can approve here: say so. "
+            "Never run `/approve` through a tool: the decision is theirs.",
             "- An allow-once approval covers that one command. A changed or repeated command needs a new one.",
         ]
     if facts.tool_choice == "required":

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from agents.workspaces import PLACEHOLDERS, shared_part
+from agents.workspaces import PLACEHOLDERS
 from gateway.config.problems import Findings, quoted
 from gateway.config.sections import Agent, Sections
 from gateway.guard import PACKAGES
@@ -29,7 +29,6 @@ def check_folders(sections: Sections, config_file: Path, home: str, findings: Fi
     seen: list[tuple[Agent, Path]] = []
     for agent in sections.agents:
         workspace = Path(agent.config.workspace_dir)
-        shared = shared_part(agent.config.workspace_dir)
         key = agent.origin(("workspaceDir",))
         if odd := _odd_placeholder(workspace):
             findings.add(key, odd)
@@ -41,14 +40,14 @@ def check_folders(sections: Sections, config_file: Path, home: str, findings: Fi
             findings.add(key, "the workspace would hold the config file — choose a folder of its own")
         elif database and _within(database, workspace):
             findings.add(key, "the workspace would hold the database — choose a folder of its own")
-        elif _within(uploads, shared) or _within(shared, uploads):
+        elif _overlaps(uploads, workspace):
             findings.add(
                 key, "overlaps tools.files.uploadsDir, where the files that people send are kept — keep them apart"
             )
-        elif other := _neighbour(shared, seen):
+        elif other := _neighbour(workspace, seen):
             name = quoted(other.config.id)
             findings.add(key, f"overlaps the workspace of agent {name} — {{agent}} in the path keeps them apart")
-        seen.append((agent, shared))
+        seen.append((agent, workspace))
 
 
 def _odd_placeholder(workspace: Path) -> str | None:
@@ -79,4 +78,10 @@ def _within(path: Path, folder: Path) -> bool:
 
 
 def _neighbour(workspace: Path, seen: list[tuple[Agent, Path]]) -> Agent | None:
-    return next((agent for agent, other in seen if _within(workspace, other) or _within(other, workspace)), None)
+    return next((agent for agent, other in seen if _overlaps(workspace, other)), None)
+
+
+def _overlaps(one: Path, other: Path) -> bool:
+    """Whether they are, or one lies in the other; a placeholder may be any name."""
+    pairs = zip(one.parts, other.parts, strict=False)
+    return all(a == b or a in PLACEHOLDERS or b in PLACEHOLDERS for a, b in pairs)

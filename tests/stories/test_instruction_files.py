@@ -62,16 +62,14 @@ async def test_a_link_to_one_is_no_way_around_and_a_file_of_that_name_elsewhere_
         assert result == "Wrote project/AGENTS.md (1 bytes)"
 
 
-OWN = "{ files: { writable: [%s] } }"
-
-
 @pytest.mark.parametrize(
     ("everybody", "own", "opened"),
     [("AGENTS.md", None, "AGENTS.md"), ("", "AGENTS.md, SOUL.md", "SOUL.md"), ("AGENTS.md", "", None)],
 )
 async def test_the_operator_opens_one(tmp_path: Path, everybody: str, own: str | None, opened: str | None) -> None:
-    tools = "{ allow: [write]" + (", files: { writable: [%s] } }" % own if own is not None else " }")
-    agents = f"agents: {{ list: [ {{ id: helper, model: anthropic/claude-sonnet-4-6, tools: {tools} }} ] }}"
+    files = f", files: {{ writable: [{own}] }}" if own is not None else ""
+    tools = f"tools: {{ allow: [write]{files} }}"
+    agents = f"agents: {{ list: [ {{ id: helper, model: anthropic/claude-sonnet-4-6, {tools} }} ] }}"
     more = f"tools: {{ files: {{ writable: [{everybody}] }} }}"
     async with running(tmp_path, agents=agents, more=more) as house:
         written = await works(house, *[("write", {"file_path": it, "content": "noted"}) for it in FILES])

@@ -284,9 +284,14 @@ async def test_an_agent_that_cannot_read_is_named_no_documentation_to_read(tmp_p
         assert "## Documentation" not in prompt(house)
 
 
-@pytest.mark.parametrize("mode", ["ask", "allow", "deny"])
-async def test_approvals_are_not_spoken_of_while_nobody_can_give_one(tmp_path: Path, mode: str) -> None:
-    async with running(tmp_path, more=f"tools: {{ exec: {{ mode: {mode} }} }}") as house:
+@pytest.mark.parametrize(("tools", "mode"), [("read, write", "ask"), ("exec", "allow"), ("exec", "deny")])
+async def test_approvals_are_not_spoken_of_where_no_command_waits_for_one(
+    tmp_path: Path, tools: str, mode: str
+) -> None:
+    text = (
+        f"agents: {{ list: [ {{ id: helper, model: anthropic/claude-sonnet-4-6, tools: {{ allow: [{tools}] }} }} ] }}"
+    )
+    async with running(tmp_path, agents=text, more=f"tools: {{ exec: {{ mode: {mode} }} }}") as house:
         await works(house)
         assert "/approve" not in prompt(house)
         assert "allow-once" not in prompt(house)
