@@ -46,7 +46,8 @@ class Workspaces:
         """Where a message is answered."""
         path = self._template.replace("{chat}", chat_name(context)).replace("{sender}", sender_name(context))
         with self._lock:
-            place = self._open[path] = self._open.pop(path, None) or self._opened(path)
+            place = self._open.pop(path) if path in self._open else self._opened(path)
+            self._open[path] = place
             if len(self._open) > OPEN_MAX:
                 del self._open[next(iter(self._open))]  # who still works in it keeps it open
         return place

@@ -160,6 +160,7 @@ class Gateway:
         if not isinstance(channel, WebChannel):
             return None
         agents = self.config.agents.list
+        uploads = Path(self.config.tools.files.uploads_dir)
 
         def sessions(chat: str, asked: Sequence[str]) -> Sequence[str]:
             known = sorted({*asked, *(it.id for it in agents)})
@@ -172,7 +173,7 @@ class Gateway:
             limits=self.config.limits,
             sessions=sessions,
             stop=self._end_session,
-            forget=partial(asyncio.to_thread, forget, Path(self.config.tools.files.uploads_dir)),
+            forget=lambda session: asyncio.to_thread(forget, uploads, session),
             now=self._now,
         )
 

@@ -179,6 +179,11 @@ class WebDoor:
                 await self._stop(session)
                 await self._forget(session)  # while there is a conversation, and what fails here can be repeated
             there_was = await self._archive.erase(chat, sessions)
+        except OSError as error:
+            log.error("uploads_not_deleted", error=repr(error))
+            return problem(
+                500, "files-not-deleted", "Its files could not be deleted; the log says why. Then try again."
+            )
         finally:
             self._channel.leaving.discard(chat)
         if not there_was:

@@ -9,9 +9,9 @@ from tests.running import Running
 DONE = "done"
 
 
-async def works(house: Running, *wanted: tuple[str, Mapping[str, Any]], text: str = "go on", **who: str) -> list[str]:
+async def works(house: Running, *wanted: tuple[str, dict[str, Any]], text: str = "go on", **who: Any) -> list[str]:
     """Somebody writes, and the agent makes these calls, one after the other; what each of them gave."""
-    house.anthropic.script = [*map(calls, wanted), says(DONE)]
+    house.anthropic.script = [*(calls(it) for it in wanted), says(DONE)]
     answers = len(house.feishu.messages)
     await house.say(text, **who)
     await house.replies(answers + 1)

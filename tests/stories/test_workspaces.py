@@ -16,7 +16,7 @@ from tests.web_page import CHAT, WEB, opened
 SECRET = b"CANARY: Alice's salary"
 
 
-async def sends(house: Running, data: bytes = SECRET, name: str = "salary.csv", **who: str) -> str:
+async def sends(house: Running, data: bytes = SECRET, name: str = "salary.csv", **who: Any) -> str:
     """Somebody sends a file; the path that the model is told."""
     who = who or {"sender": ALICE, "chat": ALICE_CHAT}
     house.anthropic.script = [says(DONE)]
@@ -33,8 +33,8 @@ async def test_what_was_sent_is_there_in_later_turns_by_the_path_that_was_told_f
     tmp_path: Path,
 ) -> None:
     async with running(tmp_path, more=RUNS) as house:
-        for folder in (tmp_path / "data", tmp_path, *tmp_path.parents[:-2]):
-            folder.chmod(folder.stat().st_mode | 0o011)  # where the gateway is root, a command is not
+        for above in (tmp_path / "data", tmp_path, *tmp_path.parents[:-2]):
+            above.chmod(above.stat().st_mode | 0o011)  # where the gateway is root, a command is not
         path = await sends(house)
         assert path.startswith("./uploads/")
         assert path.endswith("/salary.csv")
@@ -154,6 +154,23 @@ async def test_a_conversation_that_is_deleted_takes_its_files_along_and_no_other
         assert sorted(kept(tmp_path)) == [f"of {CHAT}".encode(), f"of {CHAT}2".encode()]
         assert (await page.http.delete(f"/api/chats/{CHAT}")).status_code == 204
         assert kept(tmp_path) == [f"of {CHAT}2".encode()]
+
+
+async def test_a_conversation_whose_files_cannot_be_deleted_is_still_there_to_be_deleted_again(tmp_path: Path) -> None:
+    async with running(tmp_path, feishu=WEB) as house, opened(house.url) as page:
+        file = (await page.upload(b"x", "a.txt", "text/plain")).json()
+        await page.say("keep it", files=[file["id"]])
+        await page.answers(1)
+        await house.idle()
+        (session,) = (tmp_path / "data" / "uploads").iterdir()
+        session.rename(tmp_path / "aside")
+        session.touch()
+        answer = await page.http.delete(f"/api/chats/{CHAT}")
+        assert (answer.status_code, answer.json()["code"]) == (500, "files-not-deleted")
+        session.unlink()
+        (tmp_path / "aside").rename(session)
+        assert (await page.http.delete(f"/api/chats/{CHAT}")).status_code == 204
+        assert kept(tmp_path) == []
 
 
 async def test_what_people_send_is_for_the_owner_of_the_process_alone(tmp_path: Path) -> None:
