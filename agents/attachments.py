@@ -1,4 +1,5 @@
-"""Files between a chat and an agent: what came goes into the workspace, pictures before its eyes, and what it sends out.
+"""Files between a chat and an agent: what came goes into the session's uploads, pictures before its eyes, and what it
+sends out.
 
 What the gateway did with a file is a line of its own beneath the person's words, so that the model knows the path to
 read. File names are people's words: of them only what is harmless in a path and in a prompt is kept. What is a picture
@@ -13,13 +14,15 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import structlog
+
 from agents.pictures import IMAGE_CHARS_MAX
 from channels.message import PICTURES, UNKNOWN_TYPE, File
 from tools.read import image_type
 from tools.tool import Image, ToolError
+from tools.uploads import UPLOADS
 from tools.workspace import Workspace
 
-FOLDER = "uploads"
 NAME_CHARS_MAX = 80
 NAME_BYTES_MAX = 200
 """A file system takes 255, and two files of one name get numbers."""
@@ -28,6 +31,8 @@ ENDINGS = {"image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif", "imag
 """How a picture without an ending is called; what the machine knows of it differs."""
 
 _NOT_IN_NAMES = re.compile(r"[^\w.+-]+")
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,7 +62,7 @@ def receive(
         picture = _picture(file)
         name = _free(safe_name(file.name), taken)
         where = (
-            _saved(workspace, f"{FOLDER}/{_tag(message_id)}/{name}", file)
+            _saved(workspace, f"{UPLOADS}/{_tag(message_id)}/{name}", file)
             if keeps
             else "not saved: no tool reads files"
         )
@@ -108,6 +113,8 @@ def _saved(workspace: Workspace, path: str, file: File) -> str:
     try:
         return f"saved as ./{workspace.write(path, file.data)}"
     except ToolError as error:
+        reason = error.__context__ or error
+        log.warning("upload_not_saved", folder=str(workspace.uploads), code=error.code, reason=repr(reason))
         return f"not saved: {error.code}"
 
 

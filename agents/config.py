@@ -25,7 +25,8 @@ class AgentDefaults(BaseModel, extra="forbid", strict=True, frozen=True, alias_g
     system_prompt: str = ""
     """Your own instructions, word for word, in the section "Agent Instructions"."""
     workspace_dir: str = "./data/workspaces/{agent}"
-    """The folder the file tools work in; `{agent}` is the agent's id. Relative to the config file's folder."""
+    """The folder the file tools work in; `{agent}` is the agent's id. A folder `{chat}` or `{sender}` in the path gives each
+    chat or each person a workspace of its own, made at its first message. Relative to the config file's folder."""
     thinking: Level | None = None
     """How hard the model thinks: `off`, `minimal`, `low`, `medium`, `high`, `xhigh` or `max`; what a model does not take
     becomes the nearest that it does. Where unset, the model's own way."""

@@ -6,7 +6,8 @@ said is the outcome.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -22,22 +23,25 @@ from agents.outcome import LimitReached, Outcome
 from agents.prompt.facts import PromptFacts
 from agents.prompt.inbound import body, metadata_blocks
 from agents.prompt.system import build_system
-from agents.prompt.workspace_files import WorkspaceFiles
 from agents.providers.provider import System
 from agents.truncate import result_limit_chars
 from agents.turn import Turn
+from agents.workspaces import Place, Workspaces
 from channels.message import File, MessageContext
 from skills.catalog import Skill, SkillCatalog, visible
 from tools.catalog import NAMES
-from tools.config import ExecConfig
+from tools.config import ExecConfig, FilesConfig
 from tools.policy import allowed
 from tools.tool import Messenger, ToolError
 from tools.toolbox import Toolbox, build_toolbox
+from tools.uploads import folder_of
 from tools.workspace import Workspace
 
 GATEWAY_NAME = "Clawgate"
 PROMPTS_KEPT = 256
 DOCS_DIR = Path(__file__).resolve().parent.parent / "docs"
+DOCS = "docs"
+"""Where an agent reads them, unless its workspace has such a folder of its own."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,6 +65,7 @@ class AgentRunner:
         models: Models,
         catalog: SkillCatalog,
         exec_config: ExecConfig,
+        files_config: FilesConfig,
         messenger: Messenger,
         limits: RunnerLimits,
         now: Callable[[], float],
@@ -72,15 +77,17 @@ class AgentRunner:
         self._messenger = messenger
         self._limits = limits
         self._now = now
-        self._workspace = Workspace(root=Path(config.workspace_dir))
-        self._files = WorkspaceFiles(self._workspace.root)
+        self._workspaces = Workspaces(config.workspace_dir, writable=files_config.writable)
+        self._uploads = Path(files_config.uploads_dir)
         self._told: dict[str, tuple[PromptFacts, System]] = {}
         """The last facts of a session and their prompt: mostly the next turn's as well."""
         self._shared = models
         self._models = [models.get(reference) for reference in config.model]
         windows = [config.context_window or model.facts.window for model in self._models]
         self._result_chars = min(map(result_limit_chars, windows))
-        self._reads_files = any(name in ("read", "exec") for name in allowed(config.tools, NAMES))
+        tools = allowed(config.tools, NAMES)
+        self._reads_files = "read" in tools or "exec" in tools
+        self._shows_docs = "read" in tools and DOCS_DIR.is_dir()
 
     def user_message(self, *contexts: MessageContext, received: Sequence[Received] = ()) -> UserMessage:
         """What the model is told of messages that are answered together, oldest first: the metadata blocks apart, the
@@ -92,15 +99,18 @@ class AgentRunner:
                 content += [Text(text=body(context, self._limits.message_chars, came.note)), *came.pictures]
         return UserMessage(content=tuple(content), metadata=metadata_blocks(*contexts), timestamp=self._now())
 
-    def receive(self, context: MessageContext, files: Sequence[File], missing: Sequence[Missing]) -> Received:
+    def receive(
+        self, context: MessageContext, session: str, files: Sequence[File], missing: Sequence[Missing]
+    ) -> Received:
         """Take in the files that came with a message. Blocking."""
-        return receive(self._workspace, context.message_id, files, missing, keeps=self._reads_files)
+        workspace = self._serving(self._workspaces.of(context), session)
+        return receive(workspace, context.message_id, files, missing, keeps=self._reads_files)
 
-    def attachment(self, path: str, *, bytes_max: int) -> File:
-        """A file of the workspace that the agent wants to send. Raises ToolError. Blocking."""
+    def attachment(self, path: str, context: MessageContext, session: str, *, bytes_max: int) -> File:
+        """A file that the agent wants to send, of its workspace or the session's. Raises ToolError. Blocking."""
         if not self._reads_files:
             raise ToolError("NOT_ALLOWED", "this agent has no tool that reads files")
-        return attachment(self._workspace, path, bytes_max=bytes_max)
+        return attachment(self._serving(self._workspaces.of(context), session), path, bytes_max=bytes_max)
 
     async def run(self, turn: Turn, *, journal: Journal, emit: Emit) -> tuple[Outcome, tuple[Spent, ...]]:
         """Answer the message, or say which way it failed; with every request that it took. Raises only what the journal
@@ -143,13 +153,18 @@ class AgentRunner:
         return outcome, (*_spent(turn.so_far), *asking.spent)
 
     def close(self) -> None:
-        self._workspace.close()
+        self._workspaces.close()
 
     def _prepare(self, turn: Turn) -> tuple[Toolbox, System]:
         """What the turn may use and what it is told, as the folders are now. Blocking."""
-        skills = visible(self._catalog.scan(self._workspace.root), self._config.skills)
-        toolbox = self._toolbox(skills)
-        facts = self._facts(turn, toolbox, skills)
+        place = self._workspaces.of(turn.context)
+        skills = visible(self._catalog.scan(place.workspace.root), self._config.skills)
+        # The workspace's own skills are read beneath its descriptor; only the others need a mount.
+        mounts = {f"skills/{skill.name}": skill.directory for skill in skills if skill.source == "shared"}
+        if self._shows_docs and not os.path.lexists(place.workspace.root / DOCS):
+            mounts[DOCS] = DOCS_DIR
+        toolbox = self._toolbox(self._serving(place, turn.session, mounts))
+        facts = self._facts(turn, place, toolbox, skills, docs=f"./{DOCS}" if DOCS in mounts else None)
         known = self._told.get(turn.session)
         if known is None or known[0] != facts:
             if len(self._told) >= PROMPTS_KEPT:
@@ -157,21 +172,24 @@ class AgentRunner:
             known = self._told[turn.session] = facts, build_system(facts)
         return toolbox, known[1]
 
-    def _toolbox(self, skills: Sequence[Skill]) -> Toolbox:
+    def _serving(self, place: Place, session: str, mounts: Mapping[str, Path] | None = None) -> Workspace:
+        """The workspace as a session sees it."""
+        return place.workspace.serving(uploads=folder_of(self._uploads, session), mounts=mounts)
+
+    def _toolbox(self, workspace: Workspace) -> Toolbox:
         return build_toolbox(
             config=self._config.tools,
             exec_config=self._exec_config,
             exec_slots=self._exec_slots,
-            # The workspace's own skills are read beneath its descriptor; only the others need a mount.
-            workspace=self._workspace.mounting(
-                {f"skills/{skill.name}": skill.directory for skill in skills if skill.source == "shared"}
-            ),
+            workspace=workspace,
             messenger=self._messenger,
             argument_bytes_max=self._limits.tool_argument_bytes,
             result_chars=self._result_chars,
         )
 
-    def _facts(self, turn: Turn, toolbox: Toolbox, skills: Sequence[Skill]) -> PromptFacts:
+    def _facts(
+        self, turn: Turn, place: Place, toolbox: Toolbox, skills: Sequence[Skill], *, docs: str | None
+    ) -> PromptFacts:
         config = self._config
         return PromptFacts(
             gateway=GATEWAY_NAME,
@@ -180,9 +198,9 @@ class AgentRunner:
             system_prompt=config.system_prompt,
             tools=toolbox.specs,
             skills=tuple(skills),
-            workspace=str(self._workspace.root),
-            docs=str(DOCS_DIR) if DOCS_DIR.is_dir() else None,
-            workspace_files=self._files.read(turn.context.chat.kind),
+            workspace=str(place.workspace.root),
+            docs=docs,
+            workspace_files=place.files.read(turn.context.chat.kind),
             channel=turn.surface.channel,
             capabilities=turn.surface.capabilities,
             directives=turn.surface.directives,

@@ -1,4 +1,4 @@
-"""Files between a channel and an agent's workspace: fetched with a message before its turn, kept with a reply after it.
+"""Files between a channel and an agent: fetched with a message before its turn, kept with a reply after it.
 
 A file that cannot be had or sent never fails the turn: the model is told of the one, the person of the other.
 """
@@ -27,7 +27,7 @@ class Attachments:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
 
-    async def receive(self, runner: AgentRunner, channel: Channel, context: MessageContext) -> Received:
+    async def receive(self, runner: AgentRunner, channel: Channel, context: MessageContext, session: str) -> Received:
         """Fetch what came with a message and hand it to the agent."""
         if not context.attachments or not isinstance(channel, Fetching):
             return Received()
@@ -43,10 +43,10 @@ class Attachments:
                 missing.append(Missing(name=attachment.name or attachment.kind, reason=reason))
         reason = f"not fetched: of one message only {FILES_MAX} files are"
         missing += [Missing(name=it.name or it.kind, reason=reason) for it in context.attachments[FILES_MAX:]]
-        return await asyncio.to_thread(runner.receive, context, files, missing)
+        return await asyncio.to_thread(runner.receive, context, session, files, missing)
 
     async def send(
-        self, runner: AgentRunner, channel: Channel, wanted: Sequence[str], asked: str
+        self, runner: AgentRunner, channel: Channel, context: MessageContext, session: str, wanted: Sequence[str]
     ) -> tuple[tuple[StoredFile, ...], str]:
         """Keep the files that an answer names; and what the person is to be told of those that cannot be sent."""
         kept: list[StoredFile] = []
@@ -55,15 +55,14 @@ class Attachments:
             if path.startswith(("http://", "https://")):
                 told.append(f"<{path}>")
             elif len(kept) >= FILES_MAX or "media" not in channel.capabilities.directives:
-                told.append(sentences.not_attached(path, asked))
+                told.append(sentences.not_attached(path, context.text))
             else:
                 try:
-                    file = await asyncio.to_thread(
-                        runner.attachment, path, bytes_max=self._runtime.setup.limits.file_bytes
-                    )
+                    limit = self._runtime.setup.limits.file_bytes
+                    file = await asyncio.to_thread(runner.attachment, path, context, session, bytes_max=limit)
                 except ToolError as error:
                     log.warning("attachment_not_sent", code=error.code)
-                    told.append(sentences.not_attached(path, asked))
+                    told.append(sentences.not_attached(path, context.text))
                 else:
                     kept.append(await self._runtime.store.archive.put(file, self._runtime.now()))
         return tuple(kept), "\n".join(told)

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 
 import structlog
 from fastapi import FastAPI
@@ -35,6 +36,7 @@ from gateway.store.store import Store, StoreUnavailable
 from gateway.sweep import Sweep
 from gateway.turns import Turns
 from gateway.web import WebDoor
+from tools.uploads import forget
 
 DEDUPE_SECONDS = 7 * 24 * 3600
 PRUNE_EVERY_SECONDS = 3600
@@ -151,6 +153,7 @@ class Gateway:
         if not isinstance(channel, WebChannel):
             return None
         agents = self.config.agents.list
+        uploads = Path(self.config.tools.files.uploads_dir)
 
         def sessions(chat: str, asked: Sequence[str]) -> Sequence[str]:
             known = sorted({*asked, *(it.id for it in agents)})
@@ -163,6 +166,7 @@ class Gateway:
             limits=self.config.limits,
             sessions=sessions,
             stop=self._end_session,
+            forget=lambda session: asyncio.to_thread(forget, uploads, session),
             now=self.runtime.now,
         )
 

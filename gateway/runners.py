@@ -11,7 +11,7 @@ from channels.channel import Channel
 from gateway.config.root import Config
 from gateway.messenger import ChannelMessenger
 from skills.catalog import SkillCatalog
-from tools.config import effective_exec
+from tools.config import effective_exec, effective_files
 
 
 def build_runners(
@@ -37,6 +37,7 @@ def build_runners(
             models=models,
             catalog=catalog,
             exec_config=effective_exec(config.tools.exec, agent.tools),
+            files_config=effective_files(config.tools.files, agent.tools),
             messenger=messenger,
             limits=RunnerLimits(
                 rounds=limits.rounds,

@@ -158,14 +158,14 @@ class Turns:
             batch.lease,
             batch.turn,
             mode=batch.queue.mode,
-            user_message=self._steering(runner, channel),
+            user_message=self._steering(runner, channel, batch.lease.sid),
         )
         work = batch.work
         journaled = [message_json.validate_json(row.content) for row in work.so_far if row.kind != "drained"]
         if not journaled:
             contexts = [await channel.enrich(inbound_of(message.body).context) for message in batch.messages]
             context = contexts[-1]
-            received = [await self._attachments.receive(runner, channel, it) for it in contexts]
+            received = [await self._attachments.receive(runner, channel, it, batch.lease.sid) for it in contexts]
             journaled = [runner.user_message(*contexts, received=received)]
             await journal.begin(journaled[0], joined=[message.turn for message in batch.messages[:-1]])
         user, *so_far = journaled
@@ -187,14 +187,17 @@ class Turns:
         outcome, spent = await runner.run(turn, journal=journal, emit=emit)
         ending = ending_of(outcome, context.text)
         if ending.media and ending.text is not None:
-            files, note = await self._attachments.send(runner, channel, ending.media, context.text)
+            files, note = await self._attachments.send(runner, channel, context, batch.lease.sid, ending.media)
             ending = replace(ending, text=f"{ending.text}\n\n{note}".strip() if note else ending.text, files=files)
         return replace(ending, spent=spent)
 
-    def _steering(self, runner: AgentRunner, channel: Channel) -> Callable[[Waiting], Awaitable[UserMessage]]:
+    def _steering(
+        self, runner: AgentRunner, channel: Channel, session: str
+    ) -> Callable[[Waiting], Awaitable[UserMessage]]:
         async def user_message(message: Waiting) -> UserMessage:
             context = await channel.enrich(inbound_of(message.body).context)
-            return runner.user_message(context, received=[await self._attachments.receive(runner, channel, context)])
+            received = await self._attachments.receive(runner, channel, context, session)
+            return runner.user_message(context, received=[received])
 
         return user_message
 

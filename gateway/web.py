@@ -47,8 +47,8 @@ class _Title(BaseModel, extra="forbid", strict=True):
 
 
 class WebDoor:
-    """`stop` ends what runs in a session and returns when it has; `sessions` names all of a
-    conversation, where these agents were talked to."""
+    """`stop` ends what runs in a session and returns when it has, `forget` deletes the files it was sent; `sessions` names
+    all of a conversation, where these agents were talked to."""
 
     def __init__(
         self,
@@ -58,6 +58,7 @@ class WebDoor:
         limits: LimitsConfig,
         sessions: Callable[[str, Sequence[str]], Sequence[str]],
         stop: Callable[[str], Awaitable[None]],
+        forget: Callable[[str], Awaitable[None]],
         now: Callable[[], float],
     ) -> None:
         self._channel = channel
@@ -66,6 +67,7 @@ class WebDoor:
         self._limits = limits
         self._sessions = sessions
         self._stop = stop
+        self._forget = forget
         self._now = now
         self._files = _page_files()
 
@@ -175,7 +177,13 @@ class WebDoor:
         try:
             for session in sessions:
                 await self._stop(session)
+                await self._forget(session)  # while there is a conversation, and what fails here can be repeated
             there_was = await self._archive.erase(chat, sessions)
+        except OSError as error:
+            log.error("uploads_not_deleted", error=repr(error))
+            return problem(
+                500, "files-not-deleted", "Its files could not be deleted; the log says why. Then try again."
+            )
         finally:
             self._channel.leaving.discard(chat)
         if not there_was:

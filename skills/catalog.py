@@ -19,6 +19,8 @@ from skills.skill import Skill as Skill  # the catalogue is where others look fo
 LISTED_MAX = 150
 LISTED_CHARS_MAX = 30_000
 NAMES_IN_NOTICE_MAX = 20
+WORKSPACES_MAX = 256
+"""Workspaces whose skills are remembered; those of one more are read anew."""
 
 
 class SkillCatalog:
@@ -62,9 +64,11 @@ class SkillCatalog:
     def _roots(self, workspace: Path | None) -> Iterator[SkillRoot]:
         yield from self._shared
         if workspace is not None:
-            if workspace not in self._workspaces:
-                self._workspaces[workspace] = SkillRoot(workspace, "workspace", now_ns=self._now_ns)
-            yield self._workspaces[workspace]
+            root = self._workspaces.pop(workspace, None) or SkillRoot(workspace, "workspace", now_ns=self._now_ns)
+            self._workspaces[workspace] = root
+            if len(self._workspaces) > WORKSPACES_MAX:
+                del self._workspaces[next(iter(self._workspaces))]
+            yield root
 
     def _judged(self, skill: Skill) -> Skill:
         """The skill with what it lacks today; the same object where it lacks nothing."""

@@ -89,6 +89,11 @@ class Running:
     def workspace(self, agent: str = "helper") -> Path:
         return self.folder / "data" / "workspaces" / agent
 
+    def uploads(self) -> dict[str, bytes]:
+        """What people have sent, in whatever chat, by the path that the model is told."""
+        found = (self.folder / "data" / "uploads").glob("*/*/*")
+        return {f"./uploads/{path.parent.name}/{path.name}": path.read_bytes() for path in found}
+
 
 def config_text(
     *,

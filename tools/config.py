@@ -6,7 +6,9 @@ from pydantic import BaseModel, BeforeValidator, Field
 from pydantic.alias_generators import to_camel
 
 ExecMode: TypeAlias = Literal["deny", "ask", "allow"]
-Names = Annotated[tuple[str, ...], BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)]
+_Listed = BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)
+Names = Annotated[tuple[str, ...], _Listed]
+InstructionFile: TypeAlias = Literal["AGENTS.md", "SOUL.md", "IDENTITY.md", "USER.md", "TOOLS.md"]
 EXEC_SECONDS_MAX = 600
 
 
@@ -43,10 +45,29 @@ class MessageConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_g
     """Other chats, as `channel:chat` or `channel:account:chat`, for example `feishu:oc_0123456789abcdef`."""
 
 
+class FilesConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+    """What the file tools may do, for every agent that does not say otherwise."""
+
+    writable: Annotated[tuple[InstructionFile, ...], _Listed] = ()
+    """Instruction files that `write` and `edit` may change, such as `AGENTS.md`: whoever may talk to the agent can then
+    change what everybody's system prompt says. `MEMORY.md` is always writable."""
+    uploads_dir: str = "./data/uploads"
+    """Where the files that people send are kept, a folder for each session, outside of every workspace; agents see their
+    session's as `./uploads`. Relative to the config file's folder."""
+
+
+class AgentFilesConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+    """The same inside an agent: what is set here wins."""
+
+    writable: Annotated[tuple[InstructionFile, ...], _Listed] | None = None
+    """As `tools.files.writable`, for this agent."""
+
+
 class ToolsConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
     """The top-level `tools:` section."""
 
     exec: ExecConfig = ExecConfig()
+    files: FilesConfig = FilesConfig()
 
 
 class AgentToolsConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
@@ -57,9 +78,15 @@ class AgentToolsConfig(BaseModel, extra="forbid", strict=True, frozen=True, alia
     deny: Names = ()
     """Names to leave out; wins over `allow`."""
     exec: AgentExecConfig = AgentExecConfig()
+    files: AgentFilesConfig = AgentFilesConfig()
     message: MessageConfig = MessageConfig()
 
 
 def effective_exec(everybody: ExecConfig, agent: AgentToolsConfig) -> ExecConfig:
     """The agent's own settings over those for everybody."""
     return everybody.model_copy(update=agent.exec.model_dump(exclude_none=True))
+
+
+def effective_files(everybody: FilesConfig, agent: AgentToolsConfig) -> FilesConfig:
+    """The same for files."""
+    return everybody.model_copy(update=agent.files.model_dump(exclude_none=True))

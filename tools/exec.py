@@ -1,7 +1,7 @@
 """`exec`: a shell command in the workspace, where the config says so.
 
 The mode decides what a call gets: `deny` refuses, `ask` refuses while nobody can approve, `allow` runs. The command
-has a clean environment of six names, a time limit, an output cap and its own process group, and nothing of it outlives
+has a clean environment of a few names, a time limit, an output cap and its own process group, and nothing of it outlives
 the call. Where the gateway runs as root the command runs as the workspace's owner, who is never root.
 """
 
@@ -29,7 +29,8 @@ class Exec:
     summary: ClassVar[str] = "run a shell command in the workspace"
     description: ClassVar[str] = (
         "Run a shell command in the workspace and get its output (stdout and stderr together) and its exit code. "
-        "It has no terminal and no input, and what it leaves in the background is stopped when it ends."
+        "It has no terminal and no input, and what it leaves in the background is stopped when it ends. "
+        'Files that people sent lie in "$UPLOADS" for a command, not in ./uploads.'
     )
     effect: ClassVar[Effect] = "once"
     arguments: ClassVar[type[Arguments]] = ExecArguments
@@ -77,8 +78,10 @@ class Exec:
         return _result(finished, timeout)
 
     def _environment(self) -> dict[str, str]:
-        """These six names and nothing of the gateway's own environment."""
-        return {
+        """These names and nothing of the gateway's own environment."""
+        uploads = self._workspace.uploads
+        sent = {"UPLOADS": str(uploads)} if uploads is not None and uploads.is_dir() else {}
+        return sent | {
             "PATH": PATH,
             "HOME": str(self._workspace.root),
             "LANG": "C.UTF-8",

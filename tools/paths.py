@@ -2,11 +2,17 @@
 
 import os
 import re
+import unicodedata
+from collections.abc import Collection
 from pathlib import PurePosixPath
+from typing import get_args
 
+from tools.config import InstructionFile
 from tools.tool import ToolError
 
 PATH_BYTES_MAX = 4_096
+INSTRUCTION_FILES: tuple[str, ...] = get_args(InstructionFile)
+"""At the top of a workspace these are part of the system prompt: they are the operator's."""
 _SHELL_FILES = re.compile(
     r"\.(bashrc|bash_(profile|login|logout|aliases)|profile|zsh(rc|env)|zprofile|zlog(in|out)|m?kshrc|t?cshrc|log(in|out)|inputrc)"
 )
@@ -42,15 +48,29 @@ def relative(path: str, root: str) -> str:
     return "/".join(parts) or "."
 
 
-def is_protected(path: str) -> bool:
-    """Whether tools may not write there, whatever exists: what the gateway reads, and what others would run."""
-    parts = [part.casefold() for part in PurePosixPath(path).parts]
-    if parts[:1] == ["skills"]:
-        return True
-    return any(
-        part in (".git", ".gitmodules", ".ssh") or part.startswith(".env") or _SHELL_FILES.fullmatch(part)
-        for part in parts
-    )
+def protection(path: str, writable: Collection[str] = ()) -> str | None:
+    """Why tools may not write there, whatever exists: what the gateway reads, and what others would run. None where they
+    may. Of the instruction files those in `writable` are open."""
+    parts = [_plain(part) for part in PurePosixPath(path).parts]
+    for name in INSTRUCTION_FILES:
+        if parts[:1] == [_plain(name)] and name not in writable:
+            return (
+                f"{name} is part of your instructions, which only the operator changes: by hand, or after opening it to "
+                f"tools with tools.files.writable: [{name}]. Say so to the user; what you want to remember goes into "
+                "MEMORY.md"
+            )
+    if parts[:1] == ["skills"] or any(map(_is_run_by_others, parts)):
+        return f"{path!r} is protected: tools do not write there"
+    return None
+
+
+def _plain(part: str) -> str:
+    """As the most careless file system compares names."""
+    return unicodedata.normalize("NFKC", part).casefold().rstrip(". ")
+
+
+def _is_run_by_others(part: str) -> bool:
+    return part in (".git", ".gitmodules", ".ssh") or part.startswith(".env") or bool(_SHELL_FILES.fullmatch(part))
 
 
 def not_found(path: str) -> ToolError:

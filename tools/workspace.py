@@ -1,23 +1,25 @@
 """One agent's workspace: the only place its file tools can touch, held by a directory descriptor.
 
-Reads also reach the mounted skills, which lie elsewhere and are read-only. What is opened is looked at after it was
-opened: regular files only, with one name, on the workspace's own file system. Writing is atomic: a temporary name in
-the same folder, then a rename, so that a crash leaves the old file or the new one. Blocking; the tools run it off the
-event loop.
+Two things lie elsewhere and seem to be in it: `uploads`, which is the folder of the running session and of no other, and
+read-only mounts such as shared skills. What is opened is looked at after it was opened: regular files only, with one
+name, on the file system of their folder. Writing is atomic: a temporary name in the same folder, then a rename, so that
+a crash leaves the old file or the new one. Blocking; the tools run it off the event loop.
 """
 
 import errno
 import os
 import stat
-from collections.abc import Iterator, Mapping
+import weakref
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tools.beneath import open_beneath
-from tools.paths import is_protected, not_found, relative
+from tools.paths import not_found, protection, relative
 from tools.temporary import new_temporary, sweep
 from tools.tool import ToolError
+from tools.uploads import UPLOADS, make_folder
 
 NOBODY = 65_534
 """Whom a workspace is given to where the gateway runs as root: commands never do."""
@@ -44,11 +46,17 @@ class FileEntry:
 
 @dataclass(kw_only=True)
 class Workspace:
-    """`root` is made where it is missing, for its owner only. `mounts` maps `skills/NAME` to the folder of a skill."""
+    """`root` is made where it is missing, for its owner only. `mounts` maps paths in it, such as `skills/NAME`, to folders
+    that are read there; `uploads` is the folder of a session. Of the instruction files tools change those in `writable`.
+    """
 
     root: Path
     mounts: Mapping[str, Path] = field(default_factory=dict)
+    uploads: Path | None = None
+    writable: Collection[str] = ()
     _fd: int = field(default=-1, repr=False)
+    _owner: "Workspace | None" = field(default=None, repr=False)
+    """Whoever opened the descriptor: it stays open for as long as anybody uses it."""
 
     def __post_init__(self) -> None:
         self.root = Path(os.path.abspath(self.root))  # noqa: PTH100 - it removes `..`, as `relative` does
@@ -58,30 +66,29 @@ class Workspace:
             if os.geteuid() == 0 and os.fstat(self._fd).st_uid == 0:
                 with suppress(PermissionError):  # a root without that right: file tools work, commands are refused
                     os.chown(f"/proc/self/fd/{self._fd}", NOBODY, NOBODY)
+        self._closing = weakref.finalize(self, os.close, self._fd) if self._owner is None else None
 
     @property
     def fd(self) -> int:
         return self._fd
 
-    def mounting(self, mounts: Mapping[str, Path]) -> "Workspace":
-        """The same workspace, by the same descriptor, with these skills to read."""
-        return Workspace(root=self.root, mounts=mounts, _fd=self._fd)
+    def serving(self, *, uploads: Path | None = None, mounts: Mapping[str, Path] | None = None) -> "Workspace":
+        """The same workspace, by the same descriptor, as one session sees it."""
+        return replace(self, mounts=mounts or {}, uploads=uploads, _owner=self._owner or self)
 
     def close(self) -> None:
-        """Once, by whoever made the workspace; `mounting` shares the descriptor."""
-        if self._fd >= 0:
-            os.close(self._fd)
+        """Once, by whoever made the workspace; else it is closed when the last one lets go of it."""
+        if self._closing is not None:
+            self._closing()
             self._fd = -1
 
     @contextmanager
     def reading(self, path: str) -> Iterator[int]:
         """A descriptor of a regular file. Raises ToolError."""
-        name = relative(path, str(self.root))
         try:
-            fd = open_beneath(self._fd, name, _READ)
-            device = os.fstat(self._fd).st_dev
+            fd, device = self._open(self._name(path), _READ)
         except OSError as error:
-            fd, device = self._open_mounted(name, path, error)
+            raise _explained(error, path) from None
         try:
             _judge(fd, path, device)
             yield fd
@@ -94,18 +101,23 @@ class Workspace:
 
     def entries(self, path: str) -> list[FileEntry]:
         """What is in a folder, unsorted. Raises ToolError."""
-        name = relative(path, str(self.root))
+        name = self._name(path)
+        found = {it: FileEntry(name=it, is_folder=True) for it in self._elsewhere(name)}
         try:
-            fd = open_beneath(self._fd, name, _FOLDER)
+            fd, _ = self._open(name, _FOLDER)
+        except NotADirectoryError:
+            raise ToolError("NOT_A_FOLDER", f"{path!r} is not a folder; `read` reads files") from None
         except OSError as error:
-            if error.errno == errno.ENOTDIR:
-                raise ToolError("NOT_A_FOLDER", f"{path!r} is not a folder; `read` reads files") from None
-            fd, _ = self._open_mounted(name, path, error, _FOLDER)
+            if not found:
+                raise _explained(error, path) from None
+            return list(found.values())
         try:
-            with os.scandir(fd) as found:
-                return [FileEntry(name=e.name, is_folder=e.is_dir(follow_symlinks=False)) for e in found]
+            with os.scandir(fd) as entries:
+                own = [FileEntry(name=it.name, is_folder=it.is_dir(follow_symlinks=False)) for it in entries]
         finally:
             os.close(fd)
+        hidden = UPLOADS if name == "." and self.uploads is not None else None
+        return list(({it.name: it for it in own if it.name.casefold() != hidden} | found).values())
 
     def write(self, path: str, data: bytes, *, expected: Version | None = None) -> str:
         """Put `data` there, atomically, and make the folders on the way; the name relative to the workspace.
@@ -124,18 +136,55 @@ class Workspace:
             raise _explained(error, path) from None
         return name
 
+    def _name(self, path: str) -> str:
+        """The path relative to the workspace, `uploads` spelt so. Raises ToolError."""
+        if self.uploads is None:
+            return relative(path, str(self.root))
+        if path.startswith(f"{self.uploads}/"):  # as commands know it
+            path = UPLOADS + path.removeprefix(str(self.uploads))
+        head, slash, rest = relative(path, str(self.root)).partition("/")
+        return (UPLOADS if head.casefold() == UPLOADS else head) + slash + rest
+
     def _writable(self, path: str) -> str:
-        name = relative(path, str(self.root))
+        name = self._name(path)
         if name == ".":
             raise ToolError("INVALID_ARGUMENT", "that is the workspace itself; name a file in it")
-        if is_protected(name):
-            raise ToolError("PROTECTED", f"{name!r} is protected: tools do not write there")
+        if name == UPLOADS and self.uploads is not None:
+            raise ToolError("IS_A_FOLDER", f"{path!r} is a folder")
+        if reason := protection(name, self.writable):
+            raise ToolError("PROTECTED", reason)
         return name
+
+    def _open(self, name: str, flags: int) -> tuple[int, int]:
+        """A descriptor, and the device of the folder it was opened beneath. Raises OSError."""
+        if self.uploads is not None and (name == UPLOADS or name.startswith(f"{UPLOADS}/")):
+            return _open_in(self.uploads, name[len(UPLOADS) + 1 :], flags)
+        try:
+            return open_beneath(self._fd, name, flags), os.fstat(self._fd).st_dev
+        except FileNotFoundError:
+            prefix = next((it for it in self.mounts if name == it or name.startswith(f"{it}/")), None)
+            if prefix is None:
+                raise
+            return _open_in(self.mounts[prefix], name[len(prefix) + 1 :], flags)
+
+    def _elsewhere(self, folder: str) -> set[str]:
+        """What is in a folder although it lies elsewhere. Of the workspace itself only uploads are: the prompt names the
+        mounts, and a listing shows what is the workspace's own."""
+        if folder == ".":
+            return {UPLOADS} if self.uploads is not None and self.uploads.is_dir() else set()
+        inside = f"{folder}/"
+        return {it.removeprefix(inside).partition("/")[0] for it in self.mounts if it.startswith(inside)}
 
     def _folder(self, folder: str) -> int:
         """A descriptor of the folder, made if missing. No link is followed: it could lead to what is protected."""
-        current = open_beneath(self._fd, ".", _FOLDER)
-        for part in folder.split("/") if folder else ():
+        parts = folder.split("/") if folder else []
+        if self.uploads is not None and parts[:1] == [UPLOADS]:
+            del parts[0]
+            current = make_folder(self.uploads)
+            self._give(current)
+        else:
+            current = open_beneath(self._fd, ".", _FOLDER)
+        for part in parts:
             try:
                 with suppress(FileExistsError):
                     os.mkdir(part, 0o755, dir_fd=current)
@@ -194,19 +243,14 @@ class Workspace:
             return None
         return Version(inode=status.st_ino, mtime_ns=status.st_mtime_ns, size=status.st_size)
 
-    def _open_mounted(self, name: str, path: str, error: OSError, flags: int = _READ) -> tuple[int, int]:
-        """The workspace does not have it: perhaps a mounted skill does. A descriptor, and the skill's device."""
-        for prefix, folder in self.mounts.items():
-            if error.errno == errno.ENOENT and (name == prefix or name.startswith(prefix + "/")):
-                try:
-                    root = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-                    try:
-                        return open_beneath(root, name[len(prefix) + 1 :] or ".", flags), os.fstat(root).st_dev
-                    finally:
-                        os.close(root)
-                except OSError as inner:
-                    raise _explained(inner, path) from None
-        raise _explained(error, path) from None
+
+def _open_in(folder: Path, name: str, flags: int) -> tuple[int, int]:
+    """The same beneath another folder. Raises OSError."""
+    root = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        return open_beneath(root, name or ".", flags), os.fstat(root).st_dev
+    finally:
+        os.close(root)
 
 
 def _judge(fd: int, path: str, device: int) -> None:

@@ -18,7 +18,8 @@ class Write:
     name: ClassVar[str] = "write"
     summary: ClassVar[str] = "create a file, or replace a whole one"
     description: ClassVar[str] = (
-        "Create a file in the workspace or replace a whole one, atomically. For a change within a file use `edit`."
+        "Create a file in the workspace or replace a whole one, atomically. For a change within a file use `edit`. "
+        "AGENTS.md and the other instruction files are the operator's; what you want to remember goes into MEMORY.md."
     )
     effect: ClassVar[Effect] = (
         "keyed"  # the same content again is the same file; not `safe`, which may run side by side

@@ -21,7 +21,7 @@ class PromptFacts:
     skills: tuple[Skill, ...]
     workspace: str
     docs: str | None
-    """The folder of the gateway's documentation; None where none is shipped."""
+    """Where the agent can read the gateway's documentation; None where it cannot."""
     workspace_files: tuple[tuple[str, str], ...]
     """Name and text, as `WorkspaceFiles.read` gives them."""
     channel: str

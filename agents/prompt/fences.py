@@ -14,7 +14,7 @@ import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
 
-from agents.prompt.markers import HEADINGS, INBOUND
+from agents.prompt.markers import FILE_HEADINGS, HEADINGS, INBOUND
 
 _NEWLINES = "\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 _EXOTIC_NEWLINE = re.compile("\r(?!\n)|[\v\f\x1c\x1d\x1e\x85\u2028\u2029]")
@@ -159,7 +159,8 @@ _RULES = (
     _BOUNDARY,
     # ## Safety, also as `> **## Safety:**`; not "## Safety measures"
     re.compile(
-        rf"{_LEAD}#(#)(?:[^\w\\\n#]|_)*(?:{'|'.join(map(_heading, (*HEADINGS, INBOUND)))})(?={_BLANK}*(?:$|[^\w\s]|_))",
+        rf"{_LEAD}#(#)(?:[^\w\\\n#]|_)*(?:{'|'.join(map(_heading, (*HEADINGS, *FILE_HEADINGS, INBOUND)))})"
+        rf"(?={_BLANK}*(?:$|[^\w\s]|_))",
         re.MULTILINE,
     ),
     re.compile(rf"[(\[{{<]{_GAP}{{0,8}}(?:un)?trusted([^\w\\\n]{{0,3}})metadata"),

@@ -3,10 +3,14 @@
 Nothing here decides anything. A new section's heading is added here first, so that nobody can write it in a message.
 """
 
+from tools.paths import INSTRUCTION_FILES
+
 BOUNDARY = "<<<CACHE_BOUNDARY>>>"
 """Where the stable part of the system prompt ends. For people and programs that read it; no provider is sent it."""
 SILENT = "__SILENT__"
 """An answer that is exactly this is not sent."""
+MEMORY = "MEMORY.md"
+"""The one workspace file in the prompt that an agent may always write: its notes, shown as data."""
 INBOUND = "Inbound Context (trusted metadata)"
 """The heading over the one block of a user message that the gateway vouches for."""
 
@@ -27,3 +31,6 @@ HEADINGS = (
     "Runtime",
 )
 """The sections of the system prompt, in their order."""
+
+FILE_HEADINGS = (*INSTRUCTION_FILES, MEMORY)
+"""The workspace files in the prompt, each under its name."""

@@ -15,10 +15,11 @@ from pathlib import Path
 
 import structlog
 
+from agents.prompt.markers import FILE_HEADINGS, MEMORY
 from channels.message import ChatKind
 
-NAMES = ("AGENTS.md", "SOUL.md", "IDENTITY.md", "USER.md", "TOOLS.md", "MEMORY.md")
-PRIVATE = ("USER.md", "MEMORY.md")
+NAMES = FILE_HEADINGS
+PRIVATE = ("USER.md", MEMORY)
 """About one person: never shown where others read along."""
 FILE_CHARS_MAX = 20_000
 ALL_CHARS_MAX = 60_000

@@ -110,7 +110,7 @@ def read_sections(
         defaults=defaults,
         agents=tuple(_settled(agent, folder, home) for agent in agents),
         bindings=reader.bindings(),
-        tools=reader.section("tools", ToolsConfig),
+        tools=_settled_tools(reader.section("tools", ToolsConfig), folder, home),
         skills=skills.model_copy(
             update={"directories": tuple(resolved(name, folder, home) for name in skills.directories)}
         ),
@@ -131,6 +131,11 @@ def _settled_database(config: DatabaseConfig, folder: Path, home: str) -> Databa
     if config.path is None:
         return config
     return config.model_copy(update={"url": f"sqlite:///{resolved(config.path, folder, home)}"})
+
+
+def _settled_tools(config: ToolsConfig, folder: Path, home: str) -> ToolsConfig:
+    uploads = resolved(config.files.uploads_dir, folder, home)
+    return config.model_copy(update={"files": config.files.model_copy(update={"uploads_dir": uploads})})
 
 
 def _settled(agent: Agent, folder: Path, home: str) -> Agent:

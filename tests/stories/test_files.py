@@ -99,32 +99,26 @@ def shown(house: Running) -> tuple[str, list[str]]:
     return words, [part["source"]["media_type"] for part in parts if part["type"] == "image"]
 
 
-def uploads(house: Running) -> dict[str, bytes]:
-    """What is in the workspace's folder for files, by the path that the model is told."""
-    root = house.workspace()
-    return {f"./{path.relative_to(root)}": path.read_bytes() for path in root.glob("uploads/*/*")}
-
-
 @PLATFORMS
-async def test_a_photo_is_before_the_models_eyes_and_in_the_workspace(tmp_path: Path, platform: str) -> None:
+async def test_a_photo_is_before_the_models_eyes_and_among_the_uploads(tmp_path: Path, platform: str) -> None:
     async with room(tmp_path, platform, script=[says("a pixel")]) as it:
         await it.photo(PIXEL)
         assert await it.answers(1) == ["a pixel"]
         words, pictures = shown(it.house)
         assert pictures == ["image/png"]
-        ((path, data),) = uploads(it.house).items()
+        ((path, data),) = it.house.uploads().items()
         assert data == PIXEL
         assert path.endswith(".png")
         assert f"shown to you, saved as {path}" in words
 
 
 @PLATFORMS
-async def test_a_document_lands_in_the_workspace_and_the_model_is_told_where(tmp_path: Path, platform: str) -> None:
+async def test_a_document_lands_among_the_uploads_and_the_model_is_told_where(tmp_path: Path, platform: str) -> None:
     async with room(tmp_path, platform, script=[says("read")]) as it:
         await it.file(PDF, "报告 2026.pdf", media_type="application/pdf")
         await it.answers(1)
         words, pictures = shown(it.house)
-        ((path, data),) = uploads(it.house).items()
+        ((path, data),) = it.house.uploads().items()
         assert (data, pictures) == (PDF, [])
         assert path.endswith("/报告_2026.pdf")
         assert f"26 bytes, saved as {path}" in words
@@ -139,7 +133,7 @@ async def test_a_picture_is_known_by_its_bytes_whatever_is_said_of_it(tmp_path: 
         await it.file(b"<svg/>", "drawing.png", media_type="image/png")
         await it.answers(2)
         assert shown(it.house)[1] == []
-        assert sorted(path.rpartition("/")[2] for path in uploads(it.house)) == ["drawing.png", "scan.png"]
+        assert sorted(path.rpartition("/")[2] for path in it.house.uploads()) == ["drawing.png", "scan.png"]
 
 
 @PLATFORMS
@@ -151,7 +145,7 @@ async def test_a_file_over_our_limit_is_not_fetched_and_the_model_is_told(tmp_pa
         assert "big.bin, not fetched: larger than 1,000 bytes" in shown(it.house)[0]
         await it.file(bytes(1000), "small.bin")
         await it.answers(2)
-        assert [len(data) for data in uploads(it.house).values()] == [1000]
+        assert [len(data) for data in it.house.uploads().values()] == [1000]
 
 
 @PLATFORMS
@@ -169,7 +163,7 @@ async def test_a_download_that_fails_once_is_not_noticed(tmp_path: Path, platfor
         it.fail(503, times=1)
         await it.file(PDF, "a.pdf")
         await it.answers(1)
-        assert list(uploads(it.house).values()) == [PDF]
+        assert list(it.house.uploads().values()) == [PDF]
 
 
 @PLATFORMS
@@ -183,7 +177,7 @@ async def test_a_download_that_fails_is_told_and_shows_no_secret(
         assert await it.answers(1) == ["I did not get it"]
         words, _ = shown(it.house)
         assert "a.pdf, could not be fetched" in words
-        assert uploads(it.house) == {}
+        assert it.house.uploads() == {}
         secrets = [*SECRETS.values(), *([it.bot.telegram.token] if isinstance(it, TelegramRoom) else [])]
     logged = "".join(capsys.readouterr())
     assert "attachment_not_fetched" in logged
@@ -197,7 +191,7 @@ async def test_an_album_is_one_turn_with_all_its_pictures(tmp_path: Path) -> Non
         words, pictures = shown(it.house)
         assert "what is this?" in words
         assert pictures == ["image/png"] * 3
-        assert len(uploads(it.house)) == 3
+        assert len(it.house.uploads()) == 3
 
 
 async def test_a_feishu_post_brings_its_words_and_its_picture(tmp_path: Path) -> None:
@@ -231,7 +225,7 @@ async def test_a_feishu_token_that_ended_meanwhile_costs_no_file(tmp_path: Path)
         house.feishu.fail_next("/contact/", code=41050)
         await house.push(house.feishu.file_event(PDF, name="a.pdf", sender=ALICE, chat=ALICE_CHAT))
         await house.replies(2)
-        assert list(uploads(house).values()) == [PDF]
+        assert list(house.uploads().values()) == [PDF]
 
 
 async def test_a_feishu_sticker_is_named_and_not_asked_for(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def bench(
         config=config,
         exec_config=exec_config,
         exec_slots=asyncio.Semaphore(exec_config.parallel),
-        workspace=workspace.mounting(mounts or {}),
+        workspace=workspace.serving(mounts=mounts),
         messenger=outbox,
         argument_bytes_max=65_536,
         result_chars=result_chars,

@@ -160,6 +160,14 @@ def test_switched_off_commands_are_named_as_such() -> None:
     assert build_system(replace(off, tools=SIX[:4])).stable == build_system(replace(FULL, tools=SIX[:4])).stable
 
 
+@pytest.mark.parametrize(
+    "change", [{"exec_mode": "deny"}, {"exec_mode": "allow"}, {"tools": tools("read", "write", "message")}]
+)
+def test_approvals_are_spoken_of_only_where_a_command_may_need_one(change: dict[str, Any]) -> None:
+    assert "`/approve …`" in build_system(FULL).stable
+    assert "approve" not in build_system(replace(FULL, **change)).stable
+
+
 def test_the_runtime_is_one_line() -> None:
     line = "agent=coder | session=coder:feishu:default:oc_1 | channel=feishu | capabilities=markdown,threads | thinking=off"
     assert section(build_system(FULL).volatile, "Runtime") == line

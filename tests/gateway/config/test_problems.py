@@ -247,6 +247,29 @@ ONE_MISTAKE = {
         "agents: { list: [ { id: a, workspaceDir: ./w/a }, { id: b, workspaceDir: ./w } ] }",
         f"1:74: agents.list[1].workspaceDir: {OVERLAP}",
     ),
+    "workspaces of chats around another": (
+        "agents: { list: [ { id: a, workspaceDir: './w/{chat}' }, { id: b, workspaceDir: ./w/b } ] }",
+        f"1:81: agents.list[1].workspaceDir: {OVERLAP}",
+    ),
+    "a chat that is half a folder": (
+        "agents: { list: [ { id: a, workspaceDir: './w/x-{chat}' } ] }",
+        "1:42: agents.list[0].workspaceDir: {chat} and {sender} are each a folder of their own, such as "
+        "./data/workspaces/{agent}/{chat}",
+    ),
+    "a placeholder that there is not": (
+        "agents: { list: [ { id: a, workspaceDir: './w/{user}' } ] }",
+        "1:42: agents.list[0].workspaceDir: only {agent}, {chat} and {sender} are replaced",
+    ),
+    "a workspace with what people send in it": (
+        "tools: { files: { uploadsDir: ./w/sent } }\nagents: { list: [ { id: a, workspaceDir: ./w } ] }",
+        "2:42: agents.list[0].workspaceDir: overlaps tools.files.uploadsDir, where the files that people send are kept — "
+        "keep them apart",
+    ),
+    "an instruction file that is none": (
+        f"{AGENT}tools: {{ files: {{ writable: [AGENT.md] }} }}\n",
+        "2:30: tools.files.writable[0]: expected AGENTS.md or SOUL.md or IDENTITY.md or USER.md or TOOLS.md — did you mean "
+        '"AGENTS.md"?',
+    ),
     "a workspace in the gateway's own code": (
         f"agents: {{ list: [ {{ id: a, workspaceDir: '{CODE / 'skills'}' }} ] }}",
         "1:42: agents.list[0].workspaceDir: the workspace would hold Clawgate's own code — choose a folder of its own",

@@ -1,0 +1,88 @@
+"""Where an agent works: in one folder for all its chats, or in one for each chat or each person.
+
+`{chat}` and `{sender}` in `workspaceDir` stand for a folder that is made when somebody first needs it. Ids become names
+such that no two share one, on any file system.
+"""
+
+import re
+import threading
+from collections.abc import Collection
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from agents.prompt.workspace_files import WorkspaceFiles
+from channels.message import MessageContext
+from tools.workspace import Workspace
+
+PLACEHOLDERS = ("{chat}", "{sender}")
+OPEN_MAX = 64
+"""Workspaces of one agent that are kept open; one that is needed again is opened again."""
+NAME_CHARS_MAX = 200
+_ODD = re.compile(rb"[^a-z0-9_-]")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Place:
+    """A workspace, and its documents for the prompt."""
+
+    workspace: Workspace
+    files: WorkspaceFiles
+
+
+class Workspaces:
+    """Those of one agent. Blocking; safe to use from several threads."""
+
+    def __init__(self, template: str, *, writable: Collection[str]) -> None:
+        """The one workspace that all share is opened at once, as long as its folder is surely the one that was meant."""
+        self._template = template
+        self._writable = writable
+        self._open: dict[str, Place] = {}
+        self._lock = threading.Lock()
+        if not is_template(template):
+            self._open[template] = self._opened(template)
+
+    def of(self, context: MessageContext) -> Place:
+        """Where a message is answered."""
+        path = self._template.replace("{chat}", chat_name(context)).replace("{sender}", sender_name(context))
+        with self._lock:
+            place = self._open.pop(path) if path in self._open else self._opened(path)
+            self._open[path] = place
+            if len(self._open) > OPEN_MAX:
+                del self._open[next(iter(self._open))]  # who still works in it keeps it open
+        return place
+
+    def close(self) -> None:
+        for place in self._open.values():
+            place.workspace.close()
+        self._open.clear()
+
+    def _opened(self, path: str) -> Place:
+        workspace = Workspace(root=Path(path), writable=self._writable)
+        return Place(workspace=workspace, files=WorkspaceFiles(workspace.root))
+
+
+def is_template(path: str) -> bool:
+    return any(it in path for it in PLACEHOLDERS)
+
+
+def chat_name(context: MessageContext) -> str:
+    return safe_name(context.channel, context.account, context.chat.id)
+
+
+def sender_name(context: MessageContext) -> str:
+    """A person in a group is somebody else than in his own chat: there others read along, and give him words to say."""
+    chat = (context.account, context.chat.id) if context.chat.kind == "group" else ()
+    return safe_name(context.channel, context.sender.id, *chat)
+
+
+def safe_name(*ids: str) -> str:
+    """A folder's name: what is neither lower case, digit, `_` nor `-` is written as `=` and two hex digits a byte."""
+    name = ".".join(_ODD.sub(_escaped, it.encode(errors="surrogatepass")).decode() for it in ids)
+    if len(name) <= NAME_CHARS_MAX:
+        return name
+    return f"{name[:100]}=={sha256(name.encode()).hexdigest()}"
+
+
+def _escaped(found: re.Match[bytes]) -> bytes:
+    return b"=%02x" % found[0][0]

@@ -1,0 +1,314 @@
+"""Several people and one agent: what each of them sends stays in his chat, and where each has a workspace of his own."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.emulators.models.script import says
+from tests.running import ALICE, ALICE_CHAT, BOB, BOB_CHAT, GROUP, Running, running
+from tests.stories.at_work import DONE, prompt, spoken, works
+from tests.stories.test_queue import RUNS
+from tests.web_page import CHAT, WEB, opened
+
+SECRET = b"CANARY: Alice's salary"
+
+
+async def sends(house: Running, data: bytes = SECRET, name: str = "salary.csv", **who: Any) -> str:
+    """Somebody sends a file; the path that the model is told."""
+    who = who or {"sender": ALICE, "chat": ALICE_CHAT}
+    house.anthropic.script = [says(DONE)]
+    answers = len(house.feishu.messages)
+    await house.push(house.feishu.file_event(data, name=name, **who))
+    await house.replies(answers + 1)
+    await house.idle()
+    found = re.search(r"saved as (\S+?)[;.]\)?$", spoken(house), re.MULTILINE)
+    assert found, spoken(house)
+    return found[1]
+
+
+async def test_what_was_sent_is_there_in_later_turns_by_the_path_that_was_told_for_tools_and_commands(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path, more=RUNS) as house:
+        for above in (tmp_path / "data", tmp_path, *tmp_path.parents[:-2]):
+            above.chmod(above.stat().st_mode | 0o011)  # where the gateway is root, a command is not
+        path = await sends(house)
+        assert path.startswith("./uploads/")
+        assert path.endswith("/salary.csv")
+        folder = path.rpartition("/")[0]
+        read, uploads, inner, top, command, absolute = await works(
+            house,
+            ("read", {"file_path": path}),
+            ("ls", {"path": "uploads"}),
+            ("ls", {"path": folder}),
+            ("ls", {}),
+            ("exec", {"command": f'cat "$UPLOADS"/{path.removeprefix("./uploads/")}; echo; echo "$UPLOADS"'}),
+            ("read", {"file_path": str(house.workspace() / path)}),
+        )
+        assert read == absolute == SECRET.decode()
+        assert uploads == f"{folder.rpartition('/')[2]}/"
+        assert inner == "salary.csv"
+        assert "uploads/" in top.split("\n")
+        content, place = command.split("\n")
+        assert content == SECRET.decode()
+        by_command, edited, written, sent = await works(
+            house,
+            ("read", {"file_path": f"{place}/{path.removeprefix('./uploads/')}"}),
+            ("edit", {"file_path": path, "old_text": "salary", "new_text": "wages"}),
+            ("write", {"file_path": "uploads/mine.txt", "content": "x"}),
+            ("read", {"file_path": path}),
+        )
+        assert by_command == SECRET.decode()
+        assert edited.startswith(f"Edited {path.removeprefix('./')} ")
+        assert written == "Wrote uploads/mine.txt (1 bytes)"
+        assert sent == "CANARY: Alice's wages"
+
+
+async def test_nobody_else_lists_reads_changes_or_sends_it(tmp_path: Path) -> None:
+    async with running(tmp_path, more=RUNS, feishu=WEB) as house, opened(house.url) as page:
+        path = await sends(house)
+        folder = path.rpartition("/")[0]
+        bob = {"sender": BOB, "chat": BOB_CHAT}
+        results = await works(
+            house,
+            ("ls", {"path": "uploads"}),
+            ("ls", {"path": folder}),
+            ("ls", {}),
+            ("read", {"file_path": path}),
+            ("read", {"file_path": str(house.workspace() / path)}),
+            ("read", {"file_path": f"UPLOADS/{path.removeprefix('./uploads/')}"}),
+            ("edit", {"file_path": path, "old_text": "salary", "new_text": "x"}),
+            ("exec", {"command": "pwd; find -L . ; cat uploads/*/*; env"}),
+            **bob,
+        )
+        refused = [json.loads(results[at])["error_code"] for at in (0, 1, 3, 4, 5, 6)]
+        assert refused == ["NOT_FOUND"] * 6
+        assert results[2] == "(empty folder)"
+        assert "CANARY" not in results[7]
+        assert "salary" not in results[7]
+        theirs = await sends(house, b"Bob's", **bob)
+        (listed,) = await works(house, ("ls", {"path": "./uploads"}), **bob)
+        assert listed == f"{theirs.split('/')[2]}/"
+        house.anthropic.script = [says(f"Here.\nMEDIA:{path}")]
+        await page.say("send me what Alice sent")
+        (answer,) = await page.answers(1)
+        assert "could not be attached" in answer
+        assert page.said()[0]["files"] == []
+        house.anthropic.script = []
+        await works(house, text="is it mine?")
+        (mine,) = await works(house, ("read", {"file_path": path}))
+        assert mine == SECRET.decode()
+
+
+async def test_a_picture_of_another_is_not_seen_either_and_a_group_has_files_of_its_own(tmp_path: Path) -> None:
+    async with running(tmp_path) as house:
+        path = await sends(house, sender=ALICE, chat=ALICE_CHAT)
+        group: dict[str, Any] = {"sender": ALICE, "chat": GROUP, "chat_type": "group", "mention_bot": True}
+        (read,) = await works(house, ("read", {"file_path": path}), **group)
+        assert '"NOT_FOUND"' in read
+
+
+async def test_what_was_sent_before_uploads_belonged_to_sessions_is_shown_to_nobody(tmp_path: Path) -> None:
+    async with running(tmp_path) as house:
+        old = house.workspace() / "uploads" / "a11ce0000001"
+        old.mkdir(parents=True)
+        (old / "salary.csv").write_bytes(SECRET)
+        (house.workspace() / "link").symlink_to("uploads")
+        results = await works(
+            house,
+            ("ls", {"path": "uploads"}),
+            ("read", {"file_path": "uploads/a11ce0000001/salary.csv"}),
+            ("read", {"file_path": "Uploads/a11ce0000001/salary.csv"}),
+            ("ls", {}),
+        )
+        assert "CANARY" not in "".join(results)
+        assert "uploads/" not in results[3].split("\n")
+        path = await sends(house, b"new", "new.txt")
+        listed, read = await works(house, ("ls", {"path": "uploads"}), ("read", {"file_path": path}))
+        assert (listed, read) == (f"{path.split('/')[2]}/", "new")
+
+
+async def test_what_was_sent_outlives_a_restart(tmp_path: Path) -> None:
+    async with running(tmp_path) as house:
+        path = await sends(house)
+    async with running(tmp_path) as house:
+        (read,) = await works(house, ("read", {"file_path": path}))
+        assert read == SECRET.decode()
+
+
+def kept(folder: Path) -> list[bytes]:
+    """What lies in any session's folder."""
+    return [path.read_bytes() for path in (folder / "data" / "uploads").rglob("*") if path.is_file()]
+
+
+async def test_a_conversation_that_is_deleted_takes_its_files_along_and_no_others(tmp_path: Path) -> None:
+    async with running(tmp_path, feishu=WEB) as house, opened(house.url) as page:
+        for number, chat in enumerate((CHAT, f"{CHAT}2"), 1):
+            file = (await page.upload(f"of {chat}".encode(), "a.txt", "text/plain")).json()
+            await page.say("keep it", chat=chat, files=[file["id"]])
+            await page.answers(number)
+        await house.idle()
+        assert sorted(kept(tmp_path)) == [f"of {CHAT}".encode(), f"of {CHAT}2".encode()]
+        assert (await page.http.delete(f"/api/chats/{CHAT}")).status_code == 204
+        assert kept(tmp_path) == [f"of {CHAT}2".encode()]
+
+
+async def test_a_conversation_whose_files_cannot_be_deleted_is_still_there_to_be_deleted_again(tmp_path: Path) -> None:
+    async with running(tmp_path, feishu=WEB) as house, opened(house.url) as page:
+        file = (await page.upload(b"x", "a.txt", "text/plain")).json()
+        await page.say("keep it", files=[file["id"]])
+        await page.answers(1)
+        await house.idle()
+        (session,) = (tmp_path / "data" / "uploads").iterdir()
+        session.rename(tmp_path / "aside")
+        session.touch()
+        answer = await page.http.delete(f"/api/chats/{CHAT}")
+        assert (answer.status_code, answer.json()["code"]) == (500, "files-not-deleted")
+        session.unlink()
+        (tmp_path / "aside").rename(session)
+        assert (await page.http.delete(f"/api/chats/{CHAT}")).status_code == 204
+        assert kept(tmp_path) == []
+
+
+async def test_what_people_send_is_for_the_owner_of_the_process_alone(tmp_path: Path) -> None:
+    async with running(tmp_path) as house:
+        await sends(house)
+        base = tmp_path / "data" / "uploads"
+        assert base.stat().st_mode & 0o066 == 0
+        (session,) = base.iterdir()
+        assert session.stat().st_mode & 0o077 == 0
+
+
+TOOLS = "tools: { allow: [read, write, ls, exec] }"
+
+
+def agents(place: str) -> str:
+    model = "model: anthropic/claude-sonnet-4-6"
+    return f"agents: {{ list: [ {{ id: helper, {model}, workspaceDir: './data/workspaces/{place}', {TOOLS} }} ] }}"
+
+
+@pytest.mark.parametrize("place", ["{agent}/{chat}", "{agent}/{sender}", "{chat}/{agent}", "x/{chat}/{sender}"])
+async def test_each_chat_or_person_may_have_a_workspace_of_its_own(tmp_path: Path, place: str) -> None:
+    async with running(tmp_path, agents=agents(place), more=RUNS) as house:
+        bob = {"sender": BOB, "chat": BOB_CHAT}
+        await works(house, ("write", {"file_path": "mine.txt", "content": "CANARY"}))
+        (made,) = [path.parent for path in (tmp_path / "data" / "workspaces").rglob("mine.txt")]
+        assert made.stat().st_mode & 0o777 == 0o700
+        assert f"Your working directory is {made}\n" in prompt(house)
+        listed, read, absolute, beside, command = await works(
+            house,
+            ("ls", {}),
+            ("read", {"file_path": "mine.txt"}),
+            ("read", {"file_path": str(made / "mine.txt")}),
+            ("read", {"file_path": f"../{made.name}/mine.txt"}),
+            ("exec", {"command": "ls"}),
+            **bob,
+        )
+        assert listed == "(empty folder)"
+        assert command == "(no output)"
+        assert [json.loads(it)["error_code"] for it in (read, absolute, beside)] == ["NOT_FOUND"] * 3
+        (made / "AGENTS.md").write_text("Alice's instructions")
+        (made / "skills" / "hers").mkdir(parents=True)
+        (made / "skills" / "hers" / "SKILL.md").write_text("# Hers\nA skill of hers.\n")
+        read, command = await works(house, ("read", {"file_path": "mine.txt"}), ("exec", {"command": "cat mine.txt"}))
+        assert read == command == "CANARY"
+        assert "Alice's instructions" in prompt(house)
+        assert "./skills/hers/SKILL.md" in prompt(house)
+        await works(house, **bob)
+        assert "Alice's" not in prompt(house)
+        assert "skills/hers" not in prompt(house)
+        await sends(house)
+        assert [path.name for path in made.iterdir() if path.name == "uploads"] == []
+
+
+async def test_a_persons_workspace_is_not_the_one_of_the_same_person_in_a_group(tmp_path: Path) -> None:
+    async with running(tmp_path, agents=agents("{agent}/{sender}")) as house:
+        await works(house, ("write", {"file_path": "mine.txt", "content": "CANARY"}))
+        group: dict[str, Any] = {"sender": ALICE, "chat": GROUP, "chat_type": "group", "mention_bot": True}
+        (listed,) = await works(house, ("ls", {}), **group)
+        assert listed == "(empty folder)"
+
+
+async def test_no_more_workspaces_are_held_open_than_their_number_and_all_go_on_working(tmp_path: Path) -> None:
+    async with running(tmp_path, agents=agents("{agent}/{chat}")) as house:
+        for number in range(70):
+            who = {"sender": ALICE, "chat": f"oc_{number:032x}"}
+            await works(house, ("write", {"file_path": "mine.txt", "content": f"{number}"}), **who)
+        held = [it for it in open_folders() if "/workspaces/" in it]
+        assert len(held) <= 64
+        for number in (0, 69):
+            (read,) = await works(house, ("read", {"file_path": "mine.txt"}), sender=ALICE, chat=f"oc_{number:032x}")
+            assert read == f"{number}"
+    assert [it for it in open_folders() if "/workspaces/" in it] == []
+
+
+def open_folders() -> list[str]:
+    return [str(it.resolve()) for it in Path("/proc/self/fd").iterdir() if it.is_symlink()]
+
+
+async def test_ls_shows_the_shared_skills_that_read_reads_beside_the_workspaces_own(tmp_path: Path) -> None:
+    async with running(tmp_path) as house:
+        own = house.workspace() / "skills" / "mine"
+        own.mkdir(parents=True)
+        (own / "SKILL.md").write_text("# Mine\nMy own.\n")
+        listed, shared, mine = await works(
+            house,
+            ("ls", {"path": "./skills"}),
+            ("ls", {"path": "skills/create-python-script"}),
+            ("ls", {"path": "skills/mine/"}),
+        )
+        assert listed == "create-python-script/\nmine/\ntranslate/\nweekly-report/"
+        assert shared == mine == "SKILL.md"
+
+
+async def test_ls_shows_them_where_the_workspace_has_none_and_hides_what_the_agent_may_not_use(tmp_path: Path) -> None:
+    deny = "agents: { list: [ { id: helper, model: anthropic/claude-sonnet-4-6, skills: { deny: ['*'] } } ] }"
+    async with running(tmp_path) as house:
+        (listed,) = await works(house, ("ls", {"path": "skills"}))
+        assert listed == "create-python-script/\ntranslate/\nweekly-report/"
+    async with running(tmp_path, agents=deny) as house:
+        (listed,) = await works(house, ("ls", {"path": "skills"}))
+        assert '"NOT_FOUND"' in listed
+
+
+async def test_the_documentation_that_the_prompt_names_is_there_to_read(tmp_path: Path) -> None:
+    async with running(tmp_path) as house:
+        await works(house)
+        found = re.search(r"documentation of \S+ itself lies in (\S+)\n", prompt(house))
+        assert found
+        listed, page, written = await works(
+            house,
+            ("ls", {"path": found[1]}),
+            ("read", {"file_path": f"{found[1]}/config.md", "limit": 3}),
+            ("write", {"file_path": "docs/plan.md", "content": "ours"}),
+        )
+        assert "config.md" in listed.split("\n")
+        assert page.startswith("# ")
+        assert written.startswith("Wrote docs/plan.md")
+        listed, page = await works(house, ("ls", {"path": "docs"}), ("read", {"file_path": "docs/config.md"}))
+        assert listed == "plan.md"
+        assert '"NOT_FOUND"' in page
+        assert "## Documentation" not in prompt(house)
+
+
+async def test_an_agent_that_cannot_read_is_named_no_documentation_to_read(tmp_path: Path) -> None:
+    text = "agents: { list: [ { id: helper, model: anthropic/claude-sonnet-4-6, tools: { allow: [message] } } ] }"
+    async with running(tmp_path, agents=text) as house:
+        await works(house)
+        assert "## Documentation" not in prompt(house)
+
+
+@pytest.mark.parametrize(("tools", "mode"), [("read, write", "ask"), ("exec", "allow"), ("exec", "deny")])
+async def test_approvals_are_not_spoken_of_where_no_command_waits_for_one(
+    tmp_path: Path, tools: str, mode: str
+) -> None:
+    text = (
+        f"agents: {{ list: [ {{ id: helper, model: anthropic/claude-sonnet-4-6, tools: {{ allow: [{tools}] }} }} ] }}"
+    )
+    async with running(tmp_path, agents=text, more=f"tools: {{ exec: {{ mode: {mode} }} }}") as house:
+        await works(house)
+        assert "/approve" not in prompt(house)
+        assert "allow-once" not in prompt(house)
