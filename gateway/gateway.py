@@ -133,7 +133,10 @@ class Gateway:
     async def drain(self) -> None:
         """Readiness turns red, running turns are laid down at a step border; deliveries are still stored."""
         log.info(
-            "gateway_stopping", chats_at_work=len(self.lanes.at_work), grace_seconds=self.config.limits.grace_seconds
+            "gateway_stopping",
+            chats_at_work=len(self.lanes.at_work),
+            grace_seconds=self.config.limits.grace_seconds,
+            hint="a second signal stops at once",
         )
         await self.lanes.drain(self.config.limits.grace_seconds)
         if self._web is not None:

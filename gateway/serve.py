@@ -10,6 +10,7 @@ import contextlib
 import os
 import signal
 import socket
+import sys
 import time
 from collections.abc import Iterator
 
@@ -19,6 +20,8 @@ from gateway.gateway import Gateway
 
 SAME_SIGNAL_SECONDS = 1.0
 """A supervisor that signals `make` and us means it once."""
+STOPPING = "\nStopping: running turns end at their next step, after at most {:g} seconds. Ctrl-C again stops at once.\n"
+"""For whoever sits at the terminal; the log has a line of its own."""
 
 
 class AddressInUse(Exception):
@@ -62,7 +65,7 @@ async def serve(gateway: Gateway, listener: socket.socket) -> None:
 
     signalled_at = 0.0
 
-    def on_signal() -> None:
+    def on_signal(number: int) -> None:
         nonlocal signalled_at
         if stopping.is_set():
             if time.monotonic() - signalled_at > SAME_SIGNAL_SECONDS:
@@ -70,9 +73,11 @@ async def serve(gateway: Gateway, listener: socket.socket) -> None:
             return
         signalled_at = time.monotonic()
         stopping.set()
+        if number == signal.SIGINT and sys.stderr.isatty():
+            sys.stderr.write(STOPPING.format(gateway.config.limits.grace_seconds))
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, on_signal)
+        asyncio.get_running_loop().add_signal_handler(number, on_signal, number)
 
     await gateway.start()
     serving = asyncio.create_task(server.serve(sockets=[listener]))
