@@ -129,7 +129,8 @@ class Gateway:
     async def drain(self) -> None:
         """Readiness turns red, running turns are laid down at a step border; deliveries are still stored."""
         active, grace_seconds = len(self.runtime.control.lanes), self.config.limits.grace_seconds
-        log.info("gateway_stopping", chats_at_work=active, grace_seconds=grace_seconds)
+        hint = "a second signal stops at once"
+        log.info("gateway_stopping", chats_at_work=active, grace_seconds=grace_seconds, hint=hint)
         await self.lanes.drain(self.config.limits.grace_seconds)
         if self._web is not None:
             self._web.close()

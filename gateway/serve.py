@@ -11,6 +11,7 @@ import os
 import resource
 import signal
 import socket
+import sys
 import time
 from collections.abc import Iterator
 from typing import Any, cast
@@ -31,6 +32,8 @@ FILES_KEPT = 64
 """For the log, the database, the channels' clients and what the interpreter opens."""
 FILES_PER_TURN = 4
 """The connection to a model, and the pipes of a command."""
+STOPPING = "\nStopping: running turns end at their next step, after at most {:g} seconds. Ctrl-C again stops at once.\n"
+"""For whoever sits at the terminal; the log has a line of its own."""
 
 log = structlog.get_logger()
 
@@ -84,7 +87,7 @@ async def serve(gateway: Gateway, listener: socket.socket) -> None:
 
     signalled_at = 0.0
 
-    def on_signal() -> None:
+    def on_signal(number: int) -> None:
         nonlocal signalled_at
         if stopping.is_set():
             if time.monotonic() - signalled_at > SAME_SIGNAL_SECONDS:
@@ -92,9 +95,11 @@ async def serve(gateway: Gateway, listener: socket.socket) -> None:
             return
         signalled_at = time.monotonic()
         stopping.set()
+        if number == signal.SIGINT and sys.stderr.isatty():
+            sys.stderr.write(STOPPING.format(gateway.config.limits.grace_seconds))
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, on_signal)
+        asyncio.get_running_loop().add_signal_handler(number, on_signal, number)
 
     await gateway.start()
     serving = asyncio.create_task(server.serve(sockets=[listener]))
