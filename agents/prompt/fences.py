@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from agents.prompt.markers import HEADINGS, INBOUND
+from agents.prompt.workspace_files import NAMES
 
 _NEWLINES = "\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 _EXOTIC_NEWLINE = re.compile("\r(?!\n)|[\v\f\x1c\x1d\x1e\x85\u2028\u2029]")
@@ -154,12 +155,13 @@ def _heading(name: str) -> str:
     return rf"{_GAP}*".join(re.findall(r"\w+", name.casefold()))
 
 
+_PRINTED = "|".join(map(_heading, (*HEADINGS, *NAMES, INBOUND)))
 _BOUNDARY = re.compile(rf"<<{_BLANK}*cache({_GAP}{{0,3}})boundary{_BLANK}*>>")
 _RULES = (
     _BOUNDARY,
     # ## Safety, also as `> **## Safety:**`; not "## Safety measures"
     re.compile(
-        rf"{_LEAD}#(#)(?:[^\w\\\n#]|_)*(?:{'|'.join(map(_heading, (*HEADINGS, INBOUND)))})(?={_BLANK}*(?:$|[^\w\s]|_))",
+        rf"{_LEAD}#(#)(?:[^\w\\\n#]|_)*(?:{_PRINTED})(?={_BLANK}*(?:$|[^\w\s]|_))",
         re.MULTILINE,
     ),
     re.compile(rf"[(\[{{<]{_GAP}{{0,8}}(?:un)?trusted([^\w\\\n]{{0,3}})metadata"),

@@ -9,6 +9,8 @@ SILENT = "__SILENT__"
 """An answer that is exactly this is not sent."""
 INBOUND = "Inbound Context (trusted metadata)"
 """The heading over the one block of a user message that the gateway vouches for."""
+TOOL_CALLS = "Tool Calls"
+"""The heading over the tools of a model that is told of them in its prompt."""
 
 HEADINGS = (
     "Tooling",
@@ -25,5 +27,6 @@ HEADINGS = (
     "Silent Replies",
     "Messaging",
     "Runtime",
+    TOOL_CALLS,
 )
-"""The sections of the system prompt, in their order."""
+"""The sections of the system prompt, in their order; the last stands there only where tools are told of by prompt."""
