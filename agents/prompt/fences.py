@@ -154,13 +154,13 @@ def _heading(name: str) -> str:
     return rf"{_GAP}*".join(re.findall(r"\w+", name.casefold()))
 
 
+_PRINTED = "|".join(map(_heading, (*HEADINGS, *FILE_HEADINGS, INBOUND)))
 _BOUNDARY = re.compile(rf"<<{_BLANK}*cache({_GAP}{{0,3}})boundary{_BLANK}*>>")
 _RULES = (
     _BOUNDARY,
     # ## Safety, also as `> **## Safety:**`; not "## Safety measures"
     re.compile(
-        rf"{_LEAD}#(#)(?:[^\w\\\n#]|_)*(?:{'|'.join(map(_heading, (*HEADINGS, *FILE_HEADINGS, INBOUND)))})"
-        rf"(?={_BLANK}*(?:$|[^\w\s]|_))",
+        rf"{_LEAD}#(#)(?:[^\w\\\n#]|_)*(?:{_PRINTED})(?={_BLANK}*(?:$|[^\w\s]|_))",
         re.MULTILINE,
     ),
     re.compile(rf"[(\[{{<]{_GAP}{{0,8}}(?:un)?trusted([^\w\\\n]{{0,3}})metadata"),

@@ -13,6 +13,8 @@ MEMORY = "MEMORY.md"
 """The one workspace file in the prompt that an agent may always write: its notes, shown as data."""
 INBOUND = "Inbound Context (trusted metadata)"
 """The heading over the one block of a user message that the gateway vouches for."""
+TOOL_CALLS = "Tool Calls"
+"""The heading over the tools of a model that is told of them in its prompt."""
 
 HEADINGS = (
     "Tooling",
@@ -29,8 +31,9 @@ HEADINGS = (
     "Silent Replies",
     "Messaging",
     "Runtime",
+    TOOL_CALLS,
 )
-"""The sections of the system prompt, in their order."""
+"""The sections of the system prompt, in their order; the last stands there only where tools are told of by prompt."""
 
 FILE_HEADINGS = (*INSTRUCTION_FILES, MEMORY)
 """The workspace files in the prompt, each under its name."""

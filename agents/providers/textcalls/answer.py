@@ -1,110 +1,156 @@
-"""One answer as it comes: first what is thought, then what is said, and in the end the message made of both.
+"""A finished answer read as a whole: its thoughts, its words, and the calls that are made of its text. Pure.
 
-Two kinds of wrapper differ in what they let pass and in which cuts are calls: that is their `Said`.
+Two kinds of wrapper differ in which stretches are taken out of the words and in which of those are calls: their `Style`.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol
 
-from agents.messages import AssistantMessage, AssistantPart, StopReason, Thinking, ToolCall
+from agents.messages import AssistantMessage, AssistantPart, StopReason, Text, Thinking, ToolCall
 from agents.providers.provider import ModelRequest
 from agents.providers.textcalls.grammar import WrittenCall
-from agents.providers.textcalls.identity import new_ids
+from agents.providers.textcalls.preview import Preview
 from agents.providers.textcalls.thinking import Thoughts
-from agents.providers.textcalls.visible import Cut, Shown, assemble
 
 DONE_WELL: frozenset[StopReason] = frozenset({"end_turn", "stop_sequence", "tool_use"})
 """With calls, these mean tool use. Any other reason to stop says more than that calls were made, so it stays."""
 _BROKEN: frozenset[StopReason] = frozenset({"error", "aborted"})
 
 
-class Said(Protocol):
-    """What follows the thoughts, from some place of the answer on."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cut:
+    """A stretch of the words that is not shown, and the calls that are made of it."""
 
-    @property
-    def cuts(self) -> Sequence[Cut]:
-        """What was not shown, in order; complete after `finish`."""
-
-    def feed(self, piece: str) -> Iterator[Shown]: ...
-
-    def finish(self, message: AssistantMessage) -> Iterator[Shown]:
-        """What is left to show, now that the provider's own final message is known."""
-
-    def calls(self, cut: Cut) -> Sequence[WrittenCall]:
-        """The calls to be made in place of this cut."""
+    start: int
+    end: int
+    calls: Sequence[WrittenCall] = ()
 
 
-class Everything:
-    """Said, and shown as it is."""
+class Style(Protocol):
+    def preview(self) -> Preview | None:
+        """None where every word may be shown as it comes."""
 
-    def __init__(self, start: int) -> None:
-        self.cuts: Sequence[Cut] = ()
-        self._at = start
-
-    def feed(self, piece: str) -> Iterator[Shown]:
-        yield Shown(start=self._at, text=piece)
-        self._at += len(piece)
-
-    def finish(self, message: AssistantMessage) -> Iterator[Shown]:
-        return iter(())
-
-    def calls(self, cut: Cut) -> Sequence[WrittenCall]:
-        return ()
+    def cuts(self, words: str, message: AssistantMessage) -> Sequence[Cut]:
+        """In order. `words` is the text of `message` without its thoughts."""
 
 
-class Answer:
-    """Thoughts are given as plain strings, what is said as `Shown`."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reading:
+    """`message` is the very object that was read where nothing changed. `kept` are the places of its words in the text
+    that was read, `thoughts` what stood before them."""
 
-    def __init__(self, request: ModelRequest, new_said: Callable[[int], Said]) -> None:
-        self._request = request
-        self._thoughts = Thoughts()
-        self._new_said = new_said
-        self._said: Said | None = None
-
-    def feed(self, piece: str) -> Iterator[Shown | str]:
-        yield from self._pass(*self._thoughts.feed(piece))
-
-    def finish(self, message: AssistantMessage) -> Iterator[Shown | str]:
-        yield from self._pass(*self._thoughts.finish())
-        if self._said is not None:
-            yield from self._said.finish(message)
-
-    def _pass(self, thought: str, said: str) -> Iterator[Shown | str]:
-        if thought:
-            yield thought
-        if said:
-            if self._said is None:
-                self._said = self._new_said(self._thoughts.end)
-            yield from self._said.feed(said)
-
-    def message(self, message: AssistantMessage) -> AssistantMessage:
-        """The final message, after `finish`; the same object where nothing changed."""
-        cuts = [*self._thought(), *(self._said.cuts if self._said is not None else ())]
-        if not cuts:
-            return message
-        ids = new_ids(self._request, message)
-        made = 0
-
-        def parts_of(cut: Cut) -> tuple[AssistantPart, ...]:
-            nonlocal made
-            if message.stop_reason in _BROKEN or cut.kind == "space":
-                return ()
-            if cut.kind == "thoughts":
-                return (Thinking(text=cut.text),) if cut.text else ()
-            written = self._said.calls(cut) if self._said is not None else ()
-            calls = tuple(_call(next(ids), call) for call in written)
-            made += len(calls)
-            return calls
-
-        content = assemble(message.content, cuts, parts_of)
-        reason = "tool_use" if made and message.stop_reason in DONE_WELL else message.stop_reason
-        return replace(message, content=content, stop_reason=reason)
-
-    def _thought(self) -> Iterator[Cut]:
-        if self._thoughts.end:
-            yield Cut(start=0, end=self._thoughts.end, kind="thoughts", text=self._thoughts.text)
+    message: AssistantMessage
+    kept: Sequence[tuple[int, int]]
+    thoughts: str
 
 
-def _call(call_id: str, call: WrittenCall) -> ToolCall:
-    return ToolCall(id=call_id, name=call.name, arguments=call.arguments, arguments_raw=call.raw)
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Edit:
+    start: int
+    end: int
+    parts: tuple[AssistantPart, ...] = ()
+
+
+def read(message: AssistantMessage, request: ModelRequest, style: Style) -> Reading:
+    thoughts = Thoughts()
+    text = message.text
+    words = thoughts.feed(text)[1] + thoughts.finish()[1]
+    cuts = _with_blanks(words, style.cuts(words, message))
+    edits = [_thought(thoughts, message)] if thoughts.end else []
+    edits += _called(cuts, thoughts.end, message, new_ids(request, message))
+    kept = _between(edits, len(text))
+    if not edits:
+        return Reading(message=message, kept=kept, thoughts="")
+    made = any(isinstance(part, ToolCall) for edit in edits for part in edit.parts)
+    reason = "tool_use" if made and message.stop_reason in DONE_WELL else message.stop_reason
+    content = tuple(_assembled(message.content, edits))
+    return Reading(message=replace(message, content=content, stop_reason=reason), kept=kept, thoughts=thoughts.text)
+
+
+def new_ids(request: ModelRequest, answer: AssistantMessage) -> Iterator[str]:
+    """Ids for calls that came without one, in order: the same for the same answer, and never one that the history has."""
+    earlier = [call.id for it in request.messages if isinstance(it, AssistantMessage) for call in it.calls]
+    taken = {*earlier, *(call.id for call in answer.calls)}
+    seed = f"{answer.response_id or answer.timestamp}:{len(earlier)}"
+    position = 0
+    while True:
+        call_id = "call_" + hashlib.sha256(f"{seed}:{position}".encode()).hexdigest()[:8]
+        position += 1
+        if call_id not in taken:
+            taken.add(call_id)
+            yield call_id
+
+
+def _thought(thoughts: Thoughts, message: AssistantMessage) -> _Edit:
+    shown = bool(thoughts.text) and message.stop_reason not in _BROKEN
+    return _Edit(start=0, end=thoughts.end, parts=(Thinking(text=thoughts.text),) if shown else ())
+
+
+def _called(cuts: Sequence[Cut], offset: int, message: AssistantMessage, ids: Iterator[str]) -> Iterator[_Edit]:
+    for cut in cuts:
+        calls = () if message.stop_reason in _BROKEN else cut.calls
+        parts = tuple(
+            ToolCall(id=next(ids), name=call.name, arguments=call.arguments, arguments_raw=call.raw) for call in calls
+        )
+        yield _Edit(start=offset + cut.start, end=offset + cut.end, parts=parts)
+
+
+def _with_blanks(words: str, cuts: Sequence[Cut]) -> list[Cut]:
+    """With the blank space that would gape where they stood, and where nothing is said before or behind them."""
+    widened: list[Cut] = []
+    at, last = 0, " "
+    for number, cut in enumerate(cuts):
+        before = words[at : cut.start]
+        start = cut.start if before.strip() else at
+        last = before[-1] if before.strip() else last
+        rest = words[cut.end : cuts[number + 1].start if number + 1 < len(cuts) else len(words)]
+        goes = last.isspace() or not rest.strip()
+        at = cut.end + (len(rest) - len(rest.lstrip()) if goes else 0)
+        widened.append(replace(cut, start=start, end=at))
+    return widened
+
+
+def _between(edits: Sequence[_Edit], end: int) -> list[tuple[int, int]]:
+    starts = [0, *(edit.end for edit in edits)]
+    ends = [*(edit.start for edit in edits), end]
+    return [(a, b) for a, b in zip(starts, ends, strict=True) if a < b]
+
+
+def _assembled(content: Sequence[AssistantPart], edits: Sequence[_Edit]) -> Iterator[AssistantPart]:
+    """The message's parts after the edits, whose places count through all its texts. Untouched parts stay as they are;
+    a text that lost something lost its `wire` too, for that belongs to the whole."""
+    waiting = list(reversed(edits))
+    start = 0
+    for part in content:
+        if not isinstance(part, Text):
+            yield part
+            continue
+        end = start + len(part.text)
+        if not waiting or waiting[-1].start >= end:
+            yield part
+        else:
+            yield from _pieces(part, start, waiting)
+        start = end
+
+
+def _pieces(part: Text, start: int, waiting: list[_Edit]) -> Iterator[AssistantPart]:
+    """One text cut up. What reaches into the next text stays waiting, with nothing left to put in its place."""
+    end = start + len(part.text)
+    kept: list[str] = []
+    at = start
+    while waiting and waiting[-1].start < end:
+        edit = waiting.pop()
+        kept.append(part.text[at - start : edit.start - start])
+        if edit.parts and any(kept):
+            yield replace(part, text="".join(kept), wire=None)
+            kept = []
+        yield from edit.parts
+        at = edit.end
+        if edit.end > end:
+            waiting.append(_Edit(start=end, end=edit.end))
+            at = end
+    kept.append(part.text[at - start :])
+    if any(kept):
+        yield replace(part, text="".join(kept), wire=None)

@@ -1,6 +1,6 @@
 """What a call that was written as text says: text of a known form in, names and arguments out. Pure.
 
-Where such text begins and ends in a stream is in `forms`; whether a call may become a real one is for the wrappers.
+Where such text begins and ends is in `forms`; whether a call may become a real one is for the wrappers.
 Broken JSON is never mended by guessing: it stays a call without arguments, and its text is kept for the answer. Only
 what has one reading is tolerated: a fence around the JSON, raw line breaks in its strings, arguments encoded twice.
 """
@@ -30,14 +30,14 @@ NAME_CHARS_MAX = 120
 NAMELESS = "tool_call"
 """What a call is called whose name cannot be read; no tool is, so it is answered with the names there are."""
 
-MARKER = re.compile(r"\[tool:[ \t]*(?P<name>[^\]\r\n]{1,120})\]\s*(?=\{)")
+MARKER = re.compile(r"\[tool:[ \t]{0,16}(?P<name>[^\]\r\n]{1,120})\]\s{0,64}(?=\{)")
 BLOCK = re.compile(r"\[(?P<name>[^\]\r\n]{1,120})\][ \t]*\r?\n\s*(?=\{)")
 HARMONY = re.compile(
-    r"<\|channel\|>commentary to=(?:functions\.)?(?P<name>[^\s<]{1,120})(?:(?!<\|message\|>).){0,160}<\|message\|>\s*(?=\{)",
-    re.DOTALL,
+    r"<\|channel\|>commentary to=(?:functions\.)?(?P<name>[^\s<]{1,120})(?:(?!<\|(?:message|channel)\|>).){0,160}"
+    r"<\|message\|>\s{0,32}(?=\{)"
 )
 FUNCTION = re.compile(r"<function=(?P<name>[^>\s]{1,120})>")
-TOOL_CALLS = re.compile(r"\[TOOL_CALLS\]\s*(?=[\[{])")
+TOOL_CALLS = re.compile(r"\[TOOL_CALLS\]\s{0,64}(?=[\[{])")
 
 _PARAMETER = re.compile(r"<parameter=([^>\s]+)>(.*?)</parameter>(?=\s*(?:<parameter=|</function>|\Z))", re.DOTALL)
 _FENCED = re.compile(r"\s*```[\w-]*[ \t]*\r?\n?(.*?)\s*```\s*", re.DOTALL)
@@ -57,7 +57,7 @@ def written_calls(kind: FormKind, text: str, tools: Mapping[str, ToolSpec]) -> t
     """The calls in `text`, one stretch of the form `kind`. `tools` tells of which type a tagged parameter is."""
     match kind:
         case "tool_call":
-            return tuple(_payload(text.removeprefix("<tool_call>").removesuffix("</tool_call>"), tools))
+            return tuple(_payload(_unclosed(text).removeprefix("<tool_call>"), tools))
         case "marker":
             return _headed(MARKER, text)
         case "block":
@@ -65,7 +65,7 @@ def written_calls(kind: FormKind, text: str, tools: Mapping[str, ToolSpec]) -> t
         case "harmony":
             return _headed(HARMONY, text)
         case "function":
-            return tuple(_functions(text, tools)) or (_broken(text),)
+            return tuple(_functions(_unclosed(text), tools)) or (_broken(text),)
         case "tool_calls":
             return tuple(_payload(text.removeprefix("[TOOL_CALLS]"), tools))
         case "bare":
@@ -76,6 +76,18 @@ def written_calls(kind: FormKind, text: str, tools: Mapping[str, ToolSpec]) -> t
             assert_never(kind)
 
 
+def names_a_tool(payload: str) -> bool:
+    """Of what stands behind a tag and cannot be read as a whole."""
+    return bool(_NAME.search(payload) or FUNCTION.match(payload))
+
+
+def _unclosed(text: str) -> str:
+    text = text.rstrip()
+    while text.endswith("</tool_call>"):
+        text = text.removesuffix("</tool_call>").rstrip()
+    return text
+
+
 def _payload(payload: str, tools: Mapping[str, ToolSpec]) -> Iterator[WrittenCall]:
     """One call as an object, several as a list, or a function tag, as some coders write it between these tags."""
     fenced = _FENCED.fullmatch(payload)
@@ -84,7 +96,7 @@ def _payload(payload: str, tools: Mapping[str, ToolSpec]) -> Iterator[WrittenCal
         yield from tuple(_functions(payload, tools)) or (_broken(payload),)
         return
     try:
-        value = _DECODER.decode(payload)
+        value = DECODER.decode(payload)
     except (ValueError, RecursionError):
         yield _broken(payload)
         return
@@ -107,7 +119,7 @@ def _named(name: str, given: object, raw: str) -> WrittenCall:
     """Small models encode an object twice; everything a tool takes is an object, so a second look is no guess."""
     if isinstance(given, str):
         try:
-            given = _DECODER.decode(given) if given.strip() else {}
+            given = DECODER.decode(given) if given.strip() else {}
         except (ValueError, RecursionError):
             given = None
     elif given is None:
@@ -128,7 +140,7 @@ def _headed(header: re.Pattern[str], text: str) -> tuple[WrittenCall, ...]:
     if head is None:
         return (_broken(text),)
     try:
-        value, _ = _DECODER.raw_decode(text, head.end())
+        value, _ = DECODER.raw_decode(text, head.end())
     except (ValueError, RecursionError):
         return (WrittenCall(name=head["name"].strip(), arguments=None, raw=well_formed(text)),)
     return (_named(head["name"].strip(), value, text),)
@@ -157,7 +169,7 @@ def _typed(value: str, schema: object) -> object:
     if not isinstance(schema, Mapping) or schema.get("type") in (None, "string"):
         return value
     try:
-        return _DECODER.decode(value.strip())
+        return DECODER.decode(value.strip())
     except (ValueError, RecursionError):
         return value
 
@@ -165,7 +177,7 @@ def _typed(value: str, schema: object) -> object:
 def _bare(text: str) -> Iterator[WrittenCall]:
     """JSON that stands alone is a call only where it is nothing else: exactly a name and arguments."""
     try:
-        value = _DECODER.decode(text)
+        value = DECODER.decode(text)
     except (ValueError, RecursionError):
         return
     members = value if isinstance(value, list) else [value]
@@ -183,5 +195,5 @@ def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is not JSON")
 
 
-_DECODER = json.JSONDecoder(strict=False, parse_constant=_refuse)
+DECODER = json.JSONDecoder(strict=False, parse_constant=_refuse)
 """Not strict: a raw line break in a string has one reading only, and small models write files that way."""

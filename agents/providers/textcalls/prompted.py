@@ -5,19 +5,21 @@ read is passed on as one without arguments, so that the toolbox answers it; afte
 but such calls no tool is offered any more, and the model must finish in words.
 """
 
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 
 from agents.messages import AssistantMessage, Message, Thinking, ToolCall, UserMessage
 from agents.providers.provider import ModelEvent, ModelRequest, Provider
-from agents.providers.textcalls.answer import Answer, Said
+from agents.providers.textcalls.answer import Cut
 from agents.providers.textcalls.forms import prompted_forms
-from agents.providers.textcalls.grammar import WrittenCall, written_calls
+from agents.providers.textcalls.grammar import written_calls
+from agents.providers.textcalls.preview import Preview
 from agents.providers.textcalls.request import Offer, translated
 from agents.providers.textcalls.rewriting import rewritten
-from agents.providers.textcalls.scanner import Scanner
-from agents.providers.textcalls.visible import Cut, Shown, Visible
 
 MISTAKES_MAX = 2
+
+_FORMS = prompted_forms()
+_INVENTED = "<tool_response"
 
 
 class PromptedTools:
@@ -36,11 +38,7 @@ class PromptedTools:
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         offer = _offer(request)
-
-        def said(start: int) -> Said:
-            return _Said(request, offer, start)
-
-        return rewritten(self._inner.stream(translated(request, offer)), lambda: Answer(request, said))
+        return rewritten(self._inner.stream(translated(request, offer)), request, _Style(request, offer))
 
     async def warm_up(self) -> None:
         await self._inner.warm_up()
@@ -49,25 +47,28 @@ class PromptedTools:
         await self._inner.close()
 
 
-class _Said:
-    """Tags are never shown; they are calls where tools were offered."""
+class _Style:
+    """Calls are made where tools were offered, and are never shown. What follows the first of them as its result was
+    invented, and so is all behind that."""
 
-    def __init__(self, request: ModelRequest, offer: Offer, start: int) -> None:
-        self._tools = {tool.name: tool for tool in request.tools} if offer == "tools" else {}
-        self._visible = Visible(Scanner(prompted_forms(), quoting="fences"), start=start)
+    def __init__(self, request: ModelRequest, offer: Offer) -> None:
+        self._offered = offer == "tools"
+        self._tools = {tool.name: tool for tool in request.tools}
 
-    @property
-    def cuts(self) -> Sequence[Cut]:
-        return self._visible.cuts
+    def preview(self) -> Preview:
+        return Preview(_FORMS)
 
-    def feed(self, piece: str) -> Iterator[Shown]:
-        return self._visible.feed(piece)
-
-    def finish(self, message: AssistantMessage) -> Iterator[Shown]:
-        return self._visible.finish()
-
-    def calls(self, cut: Cut) -> Sequence[WrittenCall]:
-        return written_calls("tool_call", cut.text, self._tools) if self._tools and cut.kind == "tool_call" else ()
+    def cuts(self, words: str, message: AssistantMessage) -> Sequence[Cut]:
+        cuts: list[Cut] = []
+        for found in _FORMS.among_words(words, in_spans=True):
+            if cuts and (invented := words.find(_INVENTED, cuts[-1].end, found.start)) >= 0:
+                return [*cuts, Cut(start=invented, end=len(words))]
+            calls = written_calls(found.kind, found.text, self._tools)
+            if found.kind == "never" or any(self._offered or call.arguments is not None for call in calls):
+                cuts.append(Cut(start=found.start, end=found.end, calls=calls if self._offered else ()))
+        if cuts and (invented := words.find(_INVENTED, cuts[-1].end)) >= 0:
+            cuts.append(Cut(start=invented, end=len(words)))
+        return cuts
 
 
 def _offer(request: ModelRequest) -> Offer:

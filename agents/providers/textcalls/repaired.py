@@ -4,17 +4,20 @@ An answer that is nothing but calls of offered tools becomes those calls; nothin
 about calls. What is unmistakably call text but cannot be made a call is kept from people. The request is not touched.
 """
 
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 
 from agents.messages import AssistantMessage
 from agents.providers.provider import ModelEvent, ModelRequest, Provider
-from agents.providers.textcalls.answer import DONE_WELL, Answer, Everything, Said
-from agents.providers.textcalls.forms import bare_forms, tag_forms
-from agents.providers.textcalls.gate import PAYLOAD_BYTES_MAX, Gate
-from agents.providers.textcalls.grammar import NAME_CHARS_MAX, WrittenCall, written_calls
+from agents.providers.textcalls.answer import DONE_WELL, Cut
+from agents.providers.textcalls.forms import all_forms, tag_forms
+from agents.providers.textcalls.grammar import NAME_CHARS_MAX, written_calls
+from agents.providers.textcalls.preview import Preview
 from agents.providers.textcalls.rewriting import rewritten
-from agents.providers.textcalls.scanner import Marked, Scanner
-from agents.providers.textcalls.visible import Cut, Shown, Visible
+
+PAYLOAD_BYTES_MAX = 256_000
+"""A longer answer is no call."""
+
+_TAGS = tag_forms()
 
 
 class RepairedCalls:
@@ -32,10 +35,7 @@ class RepairedCalls:
         return self._inner.api
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        def said(start: int) -> Said:
-            return _Said(request, start) if request.tools else Everything(start)
-
-        return rewritten(self._inner.stream(request), lambda: Answer(request, said))
+        return rewritten(self._inner.stream(request), request, _Style(request) if request.tools else _Words())
 
     async def warm_up(self) -> None:
         await self._inner.warm_up()
@@ -44,43 +44,39 @@ class RepairedCalls:
         await self._inner.close()
 
 
-class _Said:
-    """First the gate; once it is open, what is visible."""
-
-    def __init__(self, request: ModelRequest, start: int) -> None:
+class _Style:
+    def __init__(self, request: ModelRequest) -> None:
         self._request = request
         self._tools = {tool.name: tool for tool in request.tools if len(tool.name) <= NAME_CHARS_MAX}
-        tags, bare = tag_forms(), bare_forms(self._tools)
-        self._gate = Gate(Scanner((*tags, *bare), quoting="fences and spans"), self._qualifies, start=start)
-        self._visible = Visible(Scanner(tags, quoting="fences and spans"), start=start)
+        self._alone = all_forms(tuple(self._tools))
 
-    @property
-    def cuts(self) -> Sequence[Cut]:
-        return self._gate.cuts or self._visible.cuts
+    def preview(self) -> Preview:
+        return Preview(_TAGS, self._alone)
 
-    def feed(self, piece: str) -> Iterator[Shown]:
-        passed = piece if self._gate.is_open else self._gate.feed(piece)
-        if passed:
-            yield from self._visible.feed(passed)
+    def cuts(self, words: str, message: AssistantMessage) -> Sequence[Cut]:
+        if made := self._calls_alone(words, message):
+            return made
+        return [Cut(start=found.start, end=found.end) for found in _TAGS.among_words(words, in_spans=False)]
 
-    def finish(self, message: AssistantMessage) -> Iterator[Shown]:
-        if not self._gate.is_open:
-            may_call = not message.calls and message.stop_reason in DONE_WELL and self._request.tool_choice != "none"
-            yield from self._visible.feed(self._gate.finish(may_call=may_call))
-        yield from self._visible.finish()
-
-    def calls(self, cut: Cut) -> Sequence[WrittenCall]:
-        return self._written(cut) if self._gate.cuts else ()
-
-    def _qualifies(self, marked: Marked) -> bool:
-        if len(marked.text) > PAYLOAD_BYTES_MAX or len(marked.text.encode(errors="replace")) > PAYLOAD_BYTES_MAX:
-            return False
-        calls = self._written(marked)
-        return bool(calls) and all(call.name in self._tools and call.arguments is not None for call in calls)
-
-    def _written(self, stretch: Marked | Cut) -> Sequence[WrittenCall]:
-        match stretch.kind:
-            case "space" | "thoughts":
+    def _calls_alone(self, words: str, message: AssistantMessage) -> Sequence[Cut]:
+        may_call = not message.calls and message.stop_reason in DONE_WELL and self._request.tool_choice != "none"
+        stretches = self._alone.alone(words) if may_call else []
+        if stretches and len(words.encode(errors="replace")) > PAYLOAD_BYTES_MAX:
+            return ()
+        cuts: list[Cut] = []
+        for found in stretches:
+            calls = written_calls(found.kind, found.text, self._tools)
+            if not calls or any(call.name not in self._tools or call.arguments is None for call in calls):
                 return ()
-            case kind:
-                return written_calls(kind, stretch.text, self._tools)
+            cuts.append(Cut(start=found.start, end=found.end, calls=calls))
+        return cuts
+
+
+class _Words:
+    """Without tools nothing is a call."""
+
+    def preview(self) -> None:
+        return None
+
+    def cuts(self, words: str, message: AssistantMessage) -> Sequence[Cut]:
+        return ()

@@ -21,12 +21,12 @@ from agents.messages import (
     UserMessage,
     UserPart,
 )
+from agents.prompt.markers import TOOL_CALLS
 from agents.providers.provider import ModelRequest, OneTool, System
 from tools.tool import Image, ToolSpec
 
 Offer: TypeAlias = Literal["tools", "not now", "they do not work", "no tools"]
 
-_HEADING = "## Tool Calls"
 _RULES = """\
 You call a tool by writing the call. To call, answer with nothing but the call, in this form:
 <tool_call>{"name": "ls", "arguments": {"path": "/tmp"}}</tool_call>
@@ -66,11 +66,11 @@ def _section(request: ModelRequest, offer: Offer) -> str:
     match offer:
         case "tools":
             tools = "\n\n".join(_described(tool) for tool in request.tools)
-            return "\n\n".join(part for part in (f"{_HEADING}\n{_RULES}", _demand(request), tools) if part)
+            return "\n\n".join(part for part in (f"## {TOOL_CALLS}\n{_RULES}", _demand(request), tools) if part)
         case "not now" | "no tools":
-            return f"{_HEADING}\n{_NOT_NOW}"
+            return f"## {TOOL_CALLS}\n{_NOT_NOW}"
         case "they do not work":
-            return f"{_HEADING}\n{_NOT_WORKING}"
+            return f"## {TOOL_CALLS}\n{_NOT_WORKING}"
         case _:
             assert_never(offer)
 
@@ -87,7 +87,7 @@ def _demand(request: ModelRequest) -> str:
 
 def _described(tool: ToolSpec) -> str:
     schema = json.dumps(dict(tool.input_schema), ensure_ascii=False, sort_keys=True)
-    return f"### {tool.name}\n{tool.description or tool.summary}\nSchema of `arguments`: {schema}"
+    return f"Tool: {tool.name}\n{tool.description or tool.summary}\nSchema of `arguments`: {schema}"
 
 
 def _alternating(messages: Sequence[Message]) -> Iterator[Message]:

@@ -1,44 +1,45 @@
-"""A provider's stream with its text rewritten on the way: text passes through an `Answer`, all else as it came.
+"""A provider's stream with its text rewritten on the way: a preview of the words as they come, all else as it came.
 
-The final message is made from the same answer, so what was shown and what is kept agree. Calls that were found in the
-text are told of right before `Done`, for only then is it known whether the answer went well, and what its id is.
+The final message is read as a whole when it is there, and what it says beyond the preview follows, so what was shown and
+what is kept agree. Calls that were found in the text are reported right before `Done`.
 """
 
 from bisect import bisect_right
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from dataclasses import dataclass, field, replace
 
 from agents.messages import AssistantMessage
 from agents.providers.provider import (
     Done,
     ModelEvent,
+    ModelRequest,
     TextDelta,
     ThinkingDelta,
     ToolCallDelta,
     ToolCallEnd,
     ToolCallStart,
 )
-from agents.providers.textcalls.answer import Answer
-from agents.providers.textcalls.visible import Shown
+from agents.providers.textcalls.answer import Reading, Style, read
+from agents.providers.textcalls.thinking import Thoughts
 
 
 async def rewritten(
-    events: AsyncIterator[ModelEvent], new_answer: Callable[[], Answer]
+    events: AsyncIterator[ModelEvent], request: ModelRequest, style: Style
 ) -> AsyncGenerator[ModelEvent, None]:
-    writer = _Writer(answer=new_answer())
+    writer = _Writer(style)
     try:
         async for event in events:
             match event:
                 case TextDelta():
                     for piece in writer.text(event):
                         yield piece
-                case Done():
-                    for piece in writer.rest(event.message):
+                case Done(message=message):
+                    reading = read(message, request, style)
+                    for piece in writer.rest(message, reading):
                         yield piece
-                    message = writer.message(event.message, new_answer)
-                    for piece in writer.calls(event.message, message):
+                    for piece in writer.calls(message, reading.message):
                         yield piece
-                    yield event if message is event.message else Done(message=message)
+                    yield event if reading.message is message else Done(message=reading.message)
                 case _:
                     index = writer.indices.of(event.index)
                     yield event if index == event.index else replace(event, index=index)
@@ -68,16 +69,20 @@ class _Indices:
         return self._highest
 
 
-@dataclass(slots=True)
 class _Writer:
-    answer: Answer
-    indices: _Indices = field(default_factory=_Indices)
-    _pieces: list[str] = field(default_factory=list)
-    _starts: list[int] = field(default_factory=list)
-    _texts: list[int] = field(default_factory=list)
-    """Where in the answer each of the provider's texts starts, and its index."""
-    _chars: int = 0
-    _thoughts: int | None = None
+    """The words of one stream. Places count the characters of all its texts."""
+
+    def __init__(self, style: Style) -> None:
+        self.indices = _Indices()
+        self._thoughts = Thoughts()
+        self._preview = style.preview()
+        self._pieces: list[str] = []
+        self._starts: list[int] = []
+        self._texts: list[int] = []
+        """Where each of the provider's texts starts, and its index."""
+        self._chars = 0
+        self._shown = 0
+        self._thought_index: int | None = None
 
     def text(self, event: TextDelta) -> Iterator[ModelEvent]:
         if not self._texts or self._texts[-1] != event.index:
@@ -85,26 +90,24 @@ class _Writer:
             self._starts.append(self._chars)
         self._pieces.append(event.text)
         self._chars += len(event.text)
-        for piece in self._events(self.answer.feed(event.text)):
-            yield event if piece == event else piece
+        thought, words = self._thoughts.feed(event.text)
+        yield from self._thinking(thought)
+        if words:
+            released = self._preview.feed(words) if self._preview else words
+            for piece in self._words(max(self._shown, self._thoughts.end), released):
+                yield event if piece == event else piece
 
-    def rest(self, message: AssistantMessage) -> Iterator[ModelEvent]:
-        """What the message has and no delta brought, then what was held back. Nothing where the two disagree."""
-        came, text = "".join(self._pieces), message.text
-        if text.startswith(came):
-            if text != came:
-                yield from self.text(TextDelta(index=self._texts[-1] if self._texts else 0, text=text[len(came) :]))
-            yield from self._events(self.answer.finish(message))
-
-    def message(self, message: AssistantMessage, new_answer: Callable[[], Answer]) -> AssistantMessage:
-        text = message.text
-        if "".join(self._pieces) != text:  # deltas of a failed attempt are void, so its message alone counts
-            self.answer = new_answer()
-            for _ in self.answer.feed(text):
-                pass
-            for _ in self.answer.finish(message):
-                pass
-        return self.answer.message(message)
+    def rest(self, message: AssistantMessage, reading: Reading) -> Iterator[ModelEvent]:
+        """What the preview has not shown. Nothing where the message and its deltas disagree: a failed attempt's are void."""
+        received, text = "".join(self._pieces), message.text
+        if not text.startswith(received):
+            return
+        if text != received:
+            yield from self.text(TextDelta(index=self._texts[-1] if self._texts else 0, text=text[len(received) :]))
+        yield from self._thinking(self._thoughts.finish()[0])
+        for start, end in reading.kept:
+            start = max(start, self._shown)
+            yield from self._words(start, text[start:end])
 
     def calls(self, before: AssistantMessage, after: AssistantMessage) -> Iterator[ModelEvent]:
         native = {call.id for call in before.calls}
@@ -115,21 +118,17 @@ class _Writer:
                 yield ToolCallDelta(index=index, text=call.arguments_raw)
                 yield ToolCallEnd(index=index, call=call)
 
-    def _events(self, pieces: Iterable[Shown | str]) -> Iterator[ModelEvent]:
-        for piece in pieces:
-            if isinstance(piece, str):
-                if self._thoughts is None:
-                    self._thoughts = self.indices.new()
-                yield ThinkingDelta(index=self._thoughts, text=piece)
-            else:
-                yield from self._shown(piece)
+    def _thinking(self, thought: str) -> Iterator[ModelEvent]:
+        if thought:
+            if self._thought_index is None:
+                self._thought_index = self.indices.new()
+            yield ThinkingDelta(index=self._thought_index, text=thought)
 
-    def _shown(self, shown: Shown) -> Iterator[ModelEvent]:
-        """Held text may be from more than one of the provider's texts: each keeps its index."""
-        at, end = shown.start, shown.start + len(shown.text)
+    def _words(self, start: int, text: str) -> Iterator[ModelEvent]:
+        """They may be from more than one of the provider's texts: each keeps its index."""
+        at, end = start, start + len(text)
         while at < end:
             number = bisect_right(self._starts, at) - 1
             until = min(end, self._starts[number + 1]) if number + 1 < len(self._starts) else end
-            text = shown.text[at - shown.start : until - shown.start]
-            yield TextDelta(index=self.indices.of(self._texts[number]), text=text)
-            at = until
+            yield TextDelta(index=self.indices.of(self._texts[number]), text=text[at - start : until - start])
+            at = self._shown = until

@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from tests.agents.prompt.reader import NEWLINES, SECTIONS
+from tests.agents.prompt.reader import FILES, NEWLINES, SECTIONS
 
 INVISIBLE = [
     "\u200b",
@@ -33,7 +33,7 @@ WHOLE = [
     "<tool_call>",
     "```json",
     '{"schema": "clawgate.inbound_meta.v1"}',
-    *(f"## {name}" for name in SECTIONS),
+    *(f"## {name}" for name in (*SECTIONS, *FILES)),
 ]
 PARTS = [
     "#",
@@ -92,7 +92,7 @@ texts = st.lists(pieces, max_size=14).map("".join)
 @st.composite
 def disguised(draw: st.DrawFn) -> str:
     """One of our own lines, its case changed, with invisible characters in it and marks before it."""
-    line = draw(st.sampled_from(WHOLE[:13] + [f"## {name}" for name in SECTIONS]))
+    line = draw(st.sampled_from(WHOLE[:13] + [f"## {name}" for name in (*SECTIONS, *FILES)]))
     line = draw(st.sampled_from([line, line.upper(), line.lower(), line.swapcase()]))
     for at in sorted(draw(st.lists(st.integers(0, len(line)), max_size=4)), reverse=True):
         line = line[:at] + draw(st.sampled_from(INVISIBLE[:9])) + line[at:]

@@ -27,7 +27,9 @@ SECTIONS = [
     "Silent Replies",
     "Messaging",
     "Runtime",
+    "Tool Calls",
 ]
+FILES = ["AGENTS.md", "SOUL.md", "IDENTITY.md", "USER.md", "TOOLS.md", "MEMORY.md"]
 
 
 def lines_of(text: str) -> list[str]:
@@ -49,7 +51,7 @@ def readings(line: str) -> set[str]:
     line = seen(line)
     found = set()
     heading = re.match(r"#{2,6}\s*(.*?)[\s#:*_]*$", line)
-    if heading and heading[1] in [name.casefold() for name in SECTIONS]:
+    if heading and heading[1] in [name.casefold() for name in (*SECTIONS, *FILES)]:
         found.add("section")
     if heading and heading[1].startswith("inbound context"):
         found.add("inbound")

@@ -70,7 +70,7 @@ def section(text: str, heading: str) -> str:
 def test_a_full_prompt_has_every_section_in_order_and_two_below_the_boundary() -> None:
     system = build_system(FULL)
     assert headings(system.stable) == SECTIONS[:12]
-    assert headings(system.volatile) == SECTIONS[12:]
+    assert headings(system.volatile) == SECTIONS[12:14]
     assert list(HEADINGS) == SECTIONS
     assert system.stable.startswith("You are 代码助手, ")
     assert "Clawgate" in system.stable.split("\n")[0]

@@ -143,4 +143,37 @@ _FRAGMENTS = (
 texts = st.lists(st.sampled_from(_FRAGMENTS), max_size=14).map("".join)
 """Answers made of everything that means something to a scanner, in any order."""
 
+mentions = st.lists(
+    st.sampled_from(
+        (
+            "<tool_call>",
+            "</tool_call>",
+            "`<tool_call>`",
+            "<tool_response>",
+            "`</tool_response>`",
+            "<function=ls>",
+            "<invoke ",
+            "`<tool_call>{…}</tool_call>`",
+            "<tool_call>oops</tool_call>",
+            "[tool:ls]",
+            "[TOOL_CALLS]",
+            "<function_calls>",
+            "<",
+            "<|channel|>commentary to=ls",
+            "<tool_ca",
+            "\n```\n<tool_call>{}\n```\n",
+            '`<tool_call>{"name": "ls"}</tool_call>`',
+            "你好 🙂",
+            '"',
+            "\\",
+            "}",
+            "]",
+            "\n\n",
+        ),
+    ),
+    min_size=1,
+    max_size=9,
+).map(lambda parts: "".join(f"So {part}" for part in parts) + " it is.")
+"""Answers that speak of calls and make none."""
+
 chunkings = st.lists(st.integers(1, 9), min_size=1, max_size=6)

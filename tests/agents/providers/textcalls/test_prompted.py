@@ -12,7 +12,7 @@ from agents.messages import AssistantMessage, Message, ModelError, StopReason, T
 from agents.providers.provider import Done, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallEnd, ToolCallStart
 from agents.providers.textcalls.prompted import PromptedTools
 from tests.agents.providers.requests import READ, asking, assistant, call, collect, result, user
-from tests.agents.providers.textcalls.scripted import Scripted, asked, chunkings, says, shown, texts, told
+from tests.agents.providers.textcalls.scripted import Scripted, asked, chunkings, mentions, says, shown, texts, told
 
 LS_TMP = '<tool_call>{"name": "ls", "arguments": {"path": "/tmp"}}</tool_call>'
 TMP = ("ls", {"path": "/tmp"})
@@ -68,16 +68,33 @@ async def test_words_are_shown_as_they_come() -> None:
         ('<tool_call>[{"name": "ls"}, {"name": "read"}]</tool_call>', [("ls", {}), ("read", {})]),
         ('<tool_call>{"name": "rm", "arguments": {}}</tool_call>', [("rm", {})]),
         ('<tool_call>{"name": "ls", "argu', [("ls", None)]),
-        ("<tool_call>oops</tool_call>", [("tool_call", None)]),
+        ('<tool_call>{"arguments": {}}</tool_call>', [("tool_call", None)]),
+        ("<tool_call>oops</tool_call>", ["<tool_call>oops</tool_call>"]),
+        ('<tool_call>{"name": …}</tool_call>', ['<tool_call>{"name": …}</tool_call>']),
         (f'{LS_TMP}\n<tool_response>{{"name": "ls", "content": "x"}}</tool_response>\nThere is x.', [TMP]),
-        ("Hi</tool_call> you", ["Hi you"]),
+        (f"{LS_TMP}\n</tool_call>\n", [TMP]),
+        (f"{LS_TMP} <tool_response>x {LS_TMP}", [TMP]),
+        ('So: <tool_response>{"name": "ls"}', ["So: "]),
+        ("Hi</tool_call> you", ["Hi</tool_call> you"]),
+        (f"`{LS_TMP}`", ["`", TMP, "`"]),
+        (f"Write `{LS_TMP}` to look", [f"Write `{LS_TMP}` to look"]),
+        (f"A lone ` here {LS_TMP}", ["A lone ` here ", TMP]),
+        (f"A lone ` here {LS_TMP}\n`", ["A lone ` here ", TMP, "`"]),
+        (f"```\n{LS_TMP}\n```\n{LS_TMP}", [f"```\n{LS_TMP}\n```\n", TMP]),
+        (f"````\n```\n{LS_TMP}\n````", [f"````\n```\n{LS_TMP}\n````"]),
+        (f"```{LS_TMP}```", [f"```{LS_TMP}```"]),
+        (f"    ```\n{LS_TMP}", ["    ```\n", TMP]),
+        (f"~~~xml\n{LS_TMP}\n~~~", [f"~~~xml\n{LS_TMP}\n~~~"]),
+        ('<tool_call>{"name": "w}</tool_call> later', ['<tool_call>{"name": "w}</tool_call> later']),
+        (f"<tool_call><function=ls></tool_call>\n{LS_TMP}", [("ls", None), TMP]),
+        ('<tool_call>{"name": "w", oops}</tool_call> later', [("w", None), "later"]),
         (f"<think>I need ls</think>\n\n{LS_TMP}", ["(I need ls)", TMP]),
         ("<think>Hm</think>\n\nHello", ["(Hm)", "Hello"]),
         ("<think>Hm, so", ["(Hm, so)"]),
         (f"<think>{LS_TMP}</think>no", [f"({LS_TMP})", "no"]),
         (f"```xml\n{LS_TMP}\n```", [f"```xml\n{LS_TMP}\n```"]),
         ("Write <tool", ["Write <tool"]),
-        ("Write <tool_ca", ["Write "]),
+        ("Write <tool_ca", ["Write <tool_ca"]),
         ("  ", ["  "]),
     ],
 )
@@ -189,7 +206,7 @@ async def test_an_id_that_the_history_has_is_not_given_again() -> None:
 async def test_after_two_mistakes_in_a_row_the_model_must_use_words(history: list[Message], offered: bool) -> None:
     inner = says(f"I tried. {LS_TMP}")
     _, message = await asked(PromptedTools(inner), asking(*history))
-    assert ("### ls" in inner.asked[0].system.stable) is offered
+    assert ("Tool: ls" in inner.asked[0].system.stable) is offered
     assert ("do not work now" in inner.asked[0].system.stable) is not offered
     assert told(message) == (["I tried. ", TMP] if offered else ["I tried. "])
 
@@ -216,15 +233,26 @@ async def test_a_stream_that_is_left_early_is_closed() -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(texts, chunkings, st.sampled_from(["end_turn", "max_tokens", "error"]))
-async def test_chunking_never_changes_the_outcome_and_no_tag_is_ever_seen(
-    text: str, pieces: list[int], reason: StopReason
-) -> None:
+async def test_chunking_never_changes_the_outcome(text: str, pieces: list[int], reason: StopReason) -> None:
     _, whole = await collect(PromptedTools(says(text, stop_reason=reason)), asking())
     events, message = await asked(PromptedTools(says(text, pieces, reason)), asking())
     assert message == whole
     assert shown(events) == message.text
-    if "```" not in text and "~~~" not in text:
-        assert not re.search("</?tool_", message.text)
+
+
+@settings(max_examples=200, deadline=None)
+@given(mentions, chunkings)
+async def test_words_about_calls_pass_whole(text: str, pieces: list[int]) -> None:
+    inner = says(text, pieces)
+    events, message = await asked(PromptedTools(inner), asking())
+    assert (told(message), shown(events)) == ([text], text)
+
+
+@settings(max_examples=200, deadline=None)
+@given(mentions, chunkings)
+async def test_a_call_behind_words_about_calls_is_made(words: str, pieces: list[int]) -> None:
+    _, message = await asked(PromptedTools(says(f"{words}\n\n{LS_TMP}", pieces)), asking())
+    assert told(message) == [f"{words}\n\n", TMP]
 
 
 @settings(deadline=None)

@@ -14,7 +14,6 @@ from agents.providers.provider import OneTool, System, ToolChoice
 from agents.providers.textcalls.forms import prompted_forms
 from agents.providers.textcalls.grammar import written_calls
 from agents.providers.textcalls.request import Offer, translated
-from agents.providers.textcalls.scanner import Scanner
 from agents.repair import repair
 from tests.agents.histories import broken_histories
 from tests.agents.providers.requests import LS, PIXEL, READ, asking, assistant, call, result, user
@@ -39,10 +38,10 @@ def test_the_prompt_describes_each_tool_and_the_rule() -> None:
         "- Never write a <tool_response> yourself: it would be invented.\n"
         "- When you need no tool, answer in words, without these tags.\n\n"
         "This time your answer must begin with a tool call.\n\n"
-        "### ls\nList a folder.\n"
+        "Tool: ls\nList a folder.\n"
         'Schema of `arguments`: {"additionalProperties": false, "properties": {"path": {"description": "The folder.", '
         '"type": "string"}}, "required": [], "type": "object"}\n\n'
-        "### read\nRead a file.\n"
+        "Tool: read\nRead a file.\n"
         'Schema of `arguments`: {"additionalProperties": false, "properties": {"path": {"description": "The folder.", '
         '"type": "string"}}, "required": [], "type": "object"}'
     )
@@ -61,7 +60,7 @@ def test_a_forced_tool_is_one_sentence_more(choice: ToolChoice, demand: str | No
     plain = translated(asking(), "tools").system.stable
     stable = translated(asking(tool_choice=choice), "tools").system.stable
     extra = "" if demand is None else f"This time your answer {demand}\n\n"
-    assert stable == plain.replace("### ls", f"{extra}### ls")
+    assert stable == plain.replace("Tool: ls", f"{extra}Tool: ls")
 
 
 @pytest.mark.parametrize(
@@ -73,7 +72,7 @@ def test_tools_that_may_not_be_called_are_not_described(offer: Offer, sentence: 
     assert sent.tools == ()
     assert sentence in sent.system.stable
     assert "<tool_call>" not in sent.system.stable
-    assert "### ls" not in sent.system.stable
+    assert "Tool: ls" not in sent.system.stable
 
 
 def test_equal_tools_make_equal_bytes_whatever_the_order_of_their_schemas() -> None:
@@ -84,7 +83,7 @@ def test_equal_tools_make_equal_bytes_whatever_the_order_of_their_schemas() -> N
 
 def test_the_words_of_a_tool_stay_readable_in_any_language() -> None:
     tool = ToolSpec(name="天气", summary="", description="查询天气。", input_schema={"title": "城市"})
-    assert '### 天气\n查询天气。\nSchema of `arguments`: {"title": "城市"}' in translated(
+    assert 'Tool: 天气\n查询天气。\nSchema of `arguments`: {"title": "城市"}' in translated(
         asking(tools=[tool]), "tools"
     ).system.stable  # fmt: skip
 
@@ -230,10 +229,9 @@ def test_what_is_told_of_a_call_is_read_as_the_same_call(arguments: dict[str, st
     made = ToolCall(id="c1", name="ls", arguments=arguments, arguments_raw="")
     sent = translated(asking(user("q"), assistant(made), result("c1")), "tools")
     (text,) = texts_of(sent.messages[1])
-    scanner = Scanner(prompted_forms(), quoting="fences")
-    (marked,) = [*scanner.feed(text), *scanner.finish()]
-    (read,) = written_calls("tool_call", marked.text, {})
-    assert (marked.text, read.name) == (text, "ls")
+    (found,) = prompted_forms().among_words(text, in_spans=True)
+    (read,) = written_calls("tool_call", found.text, {})
+    assert (found.text, read.name) == (text, "ls")
     assert read.arguments == arguments
 
 

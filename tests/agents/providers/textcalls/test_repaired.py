@@ -11,7 +11,17 @@ from agents.messages import AssistantPart, ModelError, StopReason, Text, Thinkin
 from agents.providers.provider import Done, OneTool, TextDelta, ThinkingDelta, ToolChoice
 from agents.providers.textcalls.repaired import RepairedCalls
 from tests.agents.providers.requests import LS, READ, asking, call, collect
-from tests.agents.providers.textcalls.scripted import Scripted, asked, chunkings, cut, says, shown, texts, told
+from tests.agents.providers.textcalls.scripted import (
+    Scripted,
+    asked,
+    chunkings,
+    cut,
+    mentions,
+    says,
+    shown,
+    texts,
+    told,
+)
 
 TAGGED = '<tool_call>{"name": "ls", "arguments": {"path": "/tmp"}}</tool_call>'
 BARE = '{"name": "ls", "arguments": {"path": "/tmp"}}'
@@ -85,10 +95,23 @@ async def test_json_among_words_is_ordinary_text(before: str, form: str, after: 
     [
         (TAGGED.replace('"ls"', '"rm"'), []),
         ('<tool_call>{"name": "ls", "arguments": {"path', []),
-        ("<tool_call>oops</tool_call>", []),
+        ("<tool_call>oops</tool_call>", ["<tool_call>oops</tool_call>"]),
         (TAGGED + TAGGED.replace('"ls"', '"rm"'), []),
         ('[tool:rm] {"path": "/"}', []),
-        ("<tool_ca", []),
+        ("<tool_ca", ["<tool_ca"]),
+        (f"say `{TAGGED}` here", [f"say `{TAGGED}` here"]),
+        (f"say ``{TAGGED}`` here {TAGGED}", [f"say ``{TAGGED}`` here "]),
+        (f"a lone ` then {TAGGED}\n`", ["a lone ` then `"]),
+        ("if (a <function", ["if (a <function"]),
+        ("std::<function = 3", ["std::<function = 3"]),
+        ("use [tool:hammer] for this", ["use [tool:hammer] for this"]),
+        ('so [tool:ls] {"path": "a\\"}b"} c', ["so c"]),
+        ('so [tool:ls] {"path": } c', ["so c"]),
+        ("so [tool:ls]\n{", ["so "]),
+        ("so [tool:ls] {} [link]", ["so [link]"]),
+        ("so [TOOL_CALLS] b", ["so [TOOL_CALLS] b"]),
+        ("a<function=w><parameter=c>a</function>b</parameter></function>.", ["a."]),
+        ("<function=ls>{}</function>\n</tool_call> so", ["so"]),
         ('<function_calls>\n<invoke name="ls">x</invoke>\n</function_calls>', []),
         ('Now <invoke name="ls"><parameter name="path">/tmp</parameter></invoke> so', ["Now so"]),
         ('Now <function_calls><invoke name="ls">', ["Now "]),
@@ -142,11 +165,23 @@ async def test_a_call_of_a_quarter_megabyte_is_the_largest(chars: int, made: boo
         assert (bool(message.calls), message.text) == (made, "")
 
 
-async def test_json_that_is_too_large_for_a_call_is_shown_while_it_comes() -> None:
+async def test_json_that_is_too_large_for_a_call_is_shown() -> None:
     text = '{"name": "ls", "arguments": {"path": "' + "中" * 300_000
-    events, message = await asked(RepairedCalls(says(text, [50_000])), asking())
+    _, message = await asked(RepairedCalls(says(text, [50_000])), asking())
     assert message.text == text
-    assert len(events) > 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["I found it", "a > b", "a lone ` and <b", '{"ok": true', "[docs](", "[x] done", '{"title": "', "x <tool_call> y"],
+)
+async def test_what_cannot_become_a_call_is_shown_while_it_comes(text: str) -> None:
+    text += " and more" * 60
+    inner = says(text, [1])
+    async for event in RepairedCalls(inner).stream(asking()):
+        if isinstance(event, TextDelta):
+            break
+    assert len(inner.said) < len(text)
 
 
 async def test_a_name_too_long_to_be_a_tools_makes_no_call() -> None:
@@ -233,17 +268,23 @@ async def test_words_are_shown_while_they_come() -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(texts, chunkings, st.sampled_from(["end_turn", "max_tokens", "error"]), st.integers(0, 40))
-async def test_chunking_never_changes_the_outcome_and_no_tag_is_ever_seen(
-    text: str, pieces: list[int], reason: StopReason, at: int
-) -> None:
+async def test_chunking_never_changes_the_outcome(text: str, pieces: list[int], reason: StopReason, at: int) -> None:
     parts = [Text(text=half) for half in (text[:at], text[at:]) if half]
     _, whole = await collect(RepairedCalls(Scripted(parts, (), reason)), asking())
     events, message = await asked(RepairedCalls(Scripted(parts, pieces, reason)), asking())
     assert message == whole
     assert shown(events) == message.text
-    if "`" not in text and "~" not in text:
-        tags = r"</?tool_call|<function[=_]|<invoke |\[TOOL_CALLS|commentary to=|\[tool:ls\]\s*\{"
-        assert not re.search(tags, message.text)
+
+
+@settings(max_examples=200, deadline=None)
+@given(mentions, chunkings, st.sampled_from([TAGGED, *TAGS[2:]]))
+async def test_words_about_calls_pass_whole_and_a_call_among_them_is_not_seen(
+    words: str, pieces: list[int], form: str
+) -> None:
+    _, message = await asked(RepairedCalls(says(words, pieces)), asking())
+    assert told(message) == [words]
+    _, message = await asked(RepairedCalls(says(f"{words}\n\n{form}", pieces)), asking())
+    assert told(message) == [f"{words}\n\n"]
 
 
 @settings(max_examples=200, deadline=None)
