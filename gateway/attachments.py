@@ -50,19 +50,19 @@ class Attachments:
     ) -> tuple[tuple[StoredFile, ...], str]:
         """Keep the files that an answer names; and what the person is to be told of those that cannot be sent."""
         kept: list[StoredFile] = []
-        told: list[str] = []
+        lines: list[str] = []
         for path in wanted:
             if path.startswith(("http://", "https://")):
-                told.append(f"<{path}>")
+                lines.append(f"<{path}>")
             elif len(kept) >= FILES_MAX or "media" not in channel.capabilities.directives:
-                told.append(sentences.not_attached(path, context.text))
+                lines.append(sentences.not_attached(path, context.text))
             else:
                 try:
                     limit = self._runtime.setup.limits.file_bytes
                     file = await asyncio.to_thread(runner.attachment, path, context, session, bytes_max=limit)
                 except ToolError as error:
                     log.warning("attachment_not_sent", code=error.code)
-                    told.append(sentences.not_attached(path, context.text))
+                    lines.append(sentences.not_attached(path, context.text))
                 else:
                     kept.append(await self._runtime.store.archive.put(file, self._runtime.now()))
-        return tuple(kept), "\n".join(told)
+        return tuple(kept), "\n".join(lines)

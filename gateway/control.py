@@ -68,10 +68,10 @@ class Control:
         """Cancel the running turn of a session if it is marked as stopped; another worker is notified of its own."""
         lane = self.lanes.get(sid)
         if lane is None:
-            await self._store.poke(sid)
+            await self._store.notify(sid)
             return
         with suppress(Fenced, StoreUnavailable):  # then the turn's next journal write notices
-            standing = await self._store.standing(lane.lease)
+            standing = await self._store.session_state(lane.lease)
             if lane.turn is not None and standing.stopped > lane.number:
                 lane.stopping = True
                 lane.turn.cancel()

@@ -45,13 +45,13 @@ class Ending:
             name: sum(getattr(usage, name) for usage in usages)
             for name in ("input", "cache_read", "cache_write", "output", "reasoning")
         }
-        told: dict[str, Any] = {"requests": len(usages), "tokens": tokens}
+        bill: dict[str, Any] = {"requests": len(usages), "tokens": tokens}
         if any(usage.estimated for usage in usages):
-            told["estimated"] = True
-        return told | ({"cost": round(sum(costs), 6)} if costs else {})
+            bill["estimated"] = True
+        return bill | ({"cost": round(sum(costs), 6)} if costs else {})
 
 
-def ending_of(outcome: Outcome, asked: str) -> Ending:
+def ending_of(outcome: Outcome, request: str) -> Ending:
     """What the user sees of an outcome."""
     match outcome:
         case Answered(message=message, cut=cut):
@@ -59,20 +59,22 @@ def ending_of(outcome: Outcome, asked: str) -> Ending:
                 return Ending(outcome="silent", text=None, message=message)
             files = tuple(media(outcome.text))
             if not text.strip() and not files:
-                return Ending(outcome="failed", reason="empty", text=sentences.failure(outcome, asked), message=message)
+                return Ending(
+                    outcome="failed", reason="empty", text=sentences.failure(outcome, request), message=message
+                )
             return Ending(
                 outcome="replied",
                 reason="cut" if cut else "",
-                text=f"{text}\n\n{sentences.cut_short(asked)}" if cut else text,
+                text=f"{text}\n\n{sentences.cut_short(request)}" if cut else text,
                 message=message,
                 media=files,
             )
         case Declined():
-            return Ending(outcome="declined", text=sentences.failure(outcome, asked))
+            return Ending(outcome="declined", text=sentences.failure(outcome, request))
         case ModelFailed(error=error, model=model):
             log.error("model_failed", model=model, kind=error.kind, summary=error.summary)
-            return Ending(outcome="failed", reason=error.kind, text=sentences.failure(outcome, asked))
+            return Ending(outcome="failed", reason=error.kind, text=sentences.failure(outcome, request))
         case LimitReached(limit=limit):
-            return Ending(outcome="failed", reason=limit, text=sentences.failure(outcome, asked))
+            return Ending(outcome="failed", reason=limit, text=sentences.failure(outcome, request))
         case _:
             assert_never(outcome)

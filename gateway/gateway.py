@@ -31,7 +31,7 @@ from gateway.queue import Queues
 from gateway.routing import chat_session, control_session
 from gateway.runners import build_runners
 from gateway.runtime import Runtime, Setup
-from gateway.store.archive import WEB_POKE
+from gateway.store.archive import WEB_NOTICE
 from gateway.store.store import Store, StoreUnavailable
 from gateway.sweep import Sweep
 from gateway.turns import Turns
@@ -104,7 +104,7 @@ class Gateway:
         """Take up what an earlier process left, and get ready in the background: identities, model clients.
 
         Raises StoreUnavailable where a shared database does not let this worker in."""
-        await self.runtime.store.start(self._poked)
+        await self.runtime.store.start(self._notified)
         taken_up = 0
         try:
             taken_up = await self.sweep.once()
@@ -156,8 +156,8 @@ class Gateway:
         agents = self.config.agents.list
         uploads = Path(self.config.tools.files.uploads_dir)
 
-        def sessions(chat: str, asked: Sequence[str]) -> Sequence[str]:
-            known = sorted({*asked, *(it.id for it in agents)})
+        def sessions(chat: str, known_agents: Sequence[str]) -> Sequence[str]:
+            known = sorted({*known_agents, *(it.id for it in agents)})
             main = [chat_session(it, channel.name, channel.account, chat) for it in known]
             return [*main, *map(control_session, main)]
 
@@ -180,9 +180,9 @@ class Gateway:
                     while session in self.runtime.control.lanes or await self.runtime.store.stop(session, before):  # noqa: ASYNC110
                         await asyncio.sleep(STOP_POLL_SECONDS)
 
-    def _poked(self, what: str | None) -> None:
+    def _notified(self, what: str | None) -> None:
         """Another worker of the same database has something to tell: of a session, of any, or of the web chat."""
-        if what != WEB_POKE:
+        if what != WEB_NOTICE:
             self.lanes.notified(what)
         elif isinstance(channel := self.runtime.setup.channels.get((WebChannel.name, WebChannel.account)), WebChannel):
             channel.live.wake()
@@ -194,7 +194,7 @@ class Gateway:
             return {"drain": "stopping"}
         if not await self._takes_writes():
             return {"database": "takes no writes"}
-        if not self.runtime.store.held():
+        if not self.runtime.store.lease_valid():
             return {"lease": "not renewed in time"}
         if (waited := self.sweep.oldest_seconds) > self.config.limits.unanswered_seconds:
             return {"unanswered": f"the oldest message has waited {waited:.0f} s"}

@@ -9,7 +9,7 @@ from agents.messages import AssistantMessage, Message, ToolResultMessage, UserMe
 from channels.queue import QueueMode
 from gateway.control import Drained, Stopped
 from gateway.runtime import Runtime
-from gateway.store.store import Entry, Kind, Lease, Standing, Waiting
+from gateway.store.store import Entry, Kind, Lease, SessionState, Waiting
 
 STEERED_MAX = 20
 """Waiting messages that one step of a turn takes in."""
@@ -50,7 +50,7 @@ class TurnJournal:
         """What people wrote meanwhile, journaled as part of this turn; nothing in the other queue modes."""
         if self._mode != "steer" or self._pending <= 1:
             return ()
-        work = (await self._store.look(self._lease, history_turns=1, waiting_max=STEERED_MAX)).work
+        work = (await self._store.load(self._lease, history_turns=1, waiting_max=STEERED_MAX)).work
         waiting = [message for message in work.waiting if message.turn != self._turn] if work else []
         if not waiting:
             return ()
@@ -59,7 +59,7 @@ class TurnJournal:
         self._judge(await self._store.append(self._lease, entries, [message.turn for message in waiting]))
         return messages
 
-    def _judge(self, standing: Standing) -> None:
+    def _judge(self, standing: SessionState) -> None:
         self._pending = standing.pending
         if standing.stopped > self._turn:
             raise Stopped

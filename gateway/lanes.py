@@ -78,13 +78,13 @@ class Lanes:
     async def _accept(self, delivery: Delivery) -> Acceptance:
         """Where several replicas share the work, one that cannot begin at once leaves the session to the others."""
         shared, draining = self._store.shared, self._control.draining
-        claim = not draining and (not shared or (self.free_slots > 0 and self._store.held()))
+        claim = not draining and (not shared or (self.free_slots > 0 and self._store.lease_valid()))
         pending_max = self._runtime.setup.limits.pending_per_session
         acceptance = await self._store.accept(delivery, pending_max=pending_max, claim=claim)
         if acceptance.lease is not None:
             self.open(acceptance.lease)
         elif shared and self._control.draining and acceptance.turn is not None:
-            await self._store.poke(None)
+            await self._store.notify(None)
         if delivery.interrupts and acceptance.turn is not None:
             await self._control.apply_stop(delivery.sid)
         return acceptance
@@ -112,7 +112,7 @@ class Lanes:
                 log.warning("turns_cancelled_at_shutdown", count=len(late))
                 await asyncio.wait(late, timeout=OVERDUE_SECONDS)
         with suppress(StoreUnavailable):
-            await self._store.poke(None)
+            await self._store.notify(None)
 
     def has(self, lease: Lease) -> bool:
         lane = self._control.lanes.get(lease.sid)
@@ -138,7 +138,7 @@ class Lanes:
             log.warning("lane_fenced", session=lane.lease.sid, epoch=lane.lease.epoch)
         except (Drained, asyncio.CancelledError):
             with suppress(StoreUnavailable):
-                await self._store.hand_over(lane.lease)
+                await self._store.release_for_takeover(lane.lease)
         finally:
             self._settle(lane)
             if self._control.lanes.get(lane.lease.sid) is lane:
@@ -162,7 +162,7 @@ class Lanes:
 
     async def _serve(self, lane: Lane, crashes: int) -> bool:
         """Send what is queued, then run one turn and send its reply; True where the session was released."""
-        view = await self._store.look(lane.lease, history_turns=self._history_turns(), waiting_max=WAITING_MAX)
+        view = await self._store.load(lane.lease, history_turns=self._history_turns(), waiting_max=WAITING_MAX)
         if view.parts:
             self._settle(lane)
         for part in view.parts:

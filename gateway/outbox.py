@@ -70,7 +70,7 @@ class Outbox:
         while True:
             if (wait := part.next_at - now()) > 0:
                 await self._runtime.control.pause(wait)
-            if not self._store.held():
+            if not self._store.lease_valid():
                 raise StoreUnavailable("the lease cannot be verified now: nothing is sent")
             match await self._attempted(lease, part):
                 case Begin():

@@ -35,7 +35,7 @@ class Sweep:
     async def once(self) -> int:
         """Claim as many chats as there is room for; how many that were. Raises StoreUnavailable."""
         self._lanes.wanted.clear()
-        if self._runtime.control.draining or self._lanes.free_slots <= 0 or not self._store.held():
+        if self._runtime.control.draining or self._lanes.free_slots <= 0 or not self._store.lease_valid():
             return 0
         leases = await self._store.claim(self._lanes.free_slots)
         for lease in leases:
@@ -65,7 +65,7 @@ class Sweep:
 
     async def _audit(self) -> None:
         """A chat that is ours by the database and has no lane twice in a row has been forgotten: it gets one."""
-        forgotten = {lease for lease in await self._store.owned() if not self._lanes.has(lease)}
+        forgotten = {lease for lease in await self._store.leased() if not self._lanes.has(lease)}
         self._reopen(sorted(forgotten & self._suspects, key=lambda lease: lease.sid))
         self._suspects = forgotten
         oldest = await self._store.oldest()

@@ -128,7 +128,7 @@ class Turns:
 
     async def _begun(self, lease: Lease) -> Waiting | None:
         """The message whose turn has begun, as the journal has it."""
-        work = (await self._store.look(lease, history_turns=1, waiting_max=1)).work
+        work = (await self._store.load(lease, history_turns=1, waiting_max=1)).work
         return work.waiting[0] if work is not None and work.so_far else None
 
     async def _ending(self, batch: _Batch, emit: Emit) -> Ending:

@@ -42,7 +42,7 @@ class Watch:
     channel that shows it, events are only passed on to `emit`."""
 
     def __init__(self, channel: Live | None, context: MessageContext, emit: Emit) -> None:
-        self.tell: Emit = emit if channel is None else self._told
+        self.tell: Emit = emit if channel is None else self._follow
         self.outcome = "interrupted"
         self._channel = channel
         self._context = context
@@ -62,7 +62,7 @@ class Watch:
         """A turn that ends here without an outcome goes on elsewhere, or somebody has stopped it: that is not known yet."""
         self._show(self.outcome)
 
-    def _told(self, event: TurnEvent) -> None:
+    def _follow(self, event: TurnEvent) -> None:
         self._emit(event)
         match event:
             case TurnStarted(turn=turn):

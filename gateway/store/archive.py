@@ -16,10 +16,10 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from channels.message import File, StoredFile
 from channels.web.archive import Conversation, Said, Words
-from gateway.store.store import POKE_CHANNEL
+from gateway.store.store import NOTIFY_CHANNEL
 from gateway.store.tables import InboxStatus, conversation, file, inbox, outbox, said, transcript
 
-WEB_POKE = "web"
+WEB_NOTICE = "web"
 """What replicas tell each other where something was said; no session has this name."""
 CONVERSATIONS_MAX = 500
 TITLE_CHARS = 60
@@ -135,7 +135,9 @@ def _say(connection: Connection, chat: str, key: str, author: str, words: Words,
         connection.execute(update(conversation).where(conversation.c.id == chat).values(at=at))
         connection.execute(update(file).where(file.c.id.in_([it.id for it in words.files])).values(chat=chat))
         if _is_shared(connection):
-            connection.execute(text("SELECT pg_notify(:channel, :what)"), {"channel": POKE_CHANNEL, "what": WEB_POKE})
+            connection.execute(
+                text("SELECT pg_notify(:channel, :what)"), {"channel": NOTIFY_CHANNEL, "what": WEB_NOTICE}
+            )
 
 
 def _erase(connection: Connection, chat: str, sessions: Sequence[str]) -> bool:

@@ -25,7 +25,7 @@ from gateway.store.archive import DatabaseArchive
 from gateway.store.migrate import DatabaseUnusable, migrate
 from gateway.store.presence import KEEPALIVE, Presence
 from gateway.store.store import (
-    POKE_CHANNEL,
+    NOTIFY_CHANNEL,
     Acceptance,
     Delivery,
     Entry,
@@ -33,7 +33,7 @@ from gateway.store.store import (
     Lease,
     NewPart,
     Part,
-    Standing,
+    SessionState,
     StoreUnavailable,
     View,
     Waiting,
@@ -82,7 +82,7 @@ class PostgresStore:
     def shared(self) -> bool:
         return True
 
-    async def start(self, on_poke: Callable[[str | None], None]) -> None:
+    async def start(self, on_notify: Callable[[str | None], None]) -> None:
         loop = asyncio.get_running_loop()
         self._pool = AsyncConnectionPool(
             self._conninfo,
@@ -95,16 +95,16 @@ class PostgresStore:
         )
         await self._pool.open()
 
-        def poke(sid: str | None) -> None:
+        def notify(sid: str | None) -> None:
             if not loop.is_closed():
-                loop.call_soon_threadsafe(on_poke, sid)
+                loop.call_soon_threadsafe(on_notify, sid)
 
-        self._presence = Presence(self._conninfo, self._worker, lease_seconds=self._lease_seconds, on_poke=poke)
+        self._presence = Presence(self._conninfo, self._worker, lease_seconds=self._lease_seconds, on_notify=notify)
         if not await asyncio.to_thread(self._presence.wait, START_SECONDS):
             raise StoreUnavailable("the worker could not be announced")
 
-    def held(self) -> bool:
-        return self._presence is not None and self._presence.held()
+    def lease_valid(self) -> bool:
+        return self._presence is not None and self._presence.lease_valid()
 
     async def accept(self, delivery: Delivery, *, pending_max: int, claim: bool) -> Acceptance:
         """Messages of one chat pass one after the other: their order is that of their arrival, not of the pool."""
@@ -134,11 +134,11 @@ class PostgresStore:
         rows = await self._rows(sql.CLAIM, {"owner": self._worker, "limit": limit})
         return [Lease(sid=row["id"], epoch=row["epoch"]) for row in rows]
 
-    async def owned(self) -> Sequence[Lease]:
+    async def leased(self) -> Sequence[Lease]:
         rows = await self._rows(sql.OWNED, {"owner": self._worker})
         return [Lease(sid=row["id"], epoch=row["epoch"]) for row in rows]
 
-    async def look(self, lease: Lease, *, history_turns: int, waiting_max: int) -> View:
+    async def load(self, lease: Lease, *, history_turns: int, waiting_max: int) -> View:
         names = _owned(lease) | {"skip": history_turns - 1, "waiting_max": waiting_max}
         async with self._connection() as connection, connection.pipeline():
             queued = await connection.execute(sql.QUEUED, names)
@@ -159,21 +159,21 @@ class PostgresStore:
         )
         return View(parts=parts, work=work)
 
-    async def append(self, lease: Lease, entries: Sequence[Entry], joined: Sequence[int] = ()) -> Standing:
+    async def append(self, lease: Lease, entries: Sequence[Entry], joined: Sequence[int] = ()) -> SessionState:
         if joined:
-            row = await self._one(sql.JOIN, _told(lease, entries) | {"joined": list(joined)})
+            row = await self._one(sql.JOIN, _journaled(lease, entries) | {"joined": list(joined)})
         else:
-            row = await self._one(sql.APPEND, _told(lease, entries))
+            row = await self._one(sql.APPEND, _journaled(lease, entries))
         if row is None:
             raise Fenced
-        return Standing(**row)
+        return SessionState(**row)
 
     async def finish(
         self, lease: Lease, entries: Sequence[Entry], parts: Sequence[NewPart], *, at: float, dead: bool = False
     ) -> Sequence[Part]:
         rows = await self._rows(
             sql.FINISH,
-            _told(lease, entries)
+            _journaled(lease, entries)
             | {
                 "status": int(InboxStatus.DEAD if dead else InboxStatus.DONE),
                 "keys": [part.key for part in parts],
@@ -204,7 +204,7 @@ class PostgresStore:
     async def release(self, lease: Lease) -> bool:
         return await self._one(sql.RELEASE, _owned(lease) | {"part": 0}) is not None
 
-    async def hand_over(self, lease: Lease) -> None:
+    async def release_for_takeover(self, lease: Lease) -> None:
         await self._rows(sql.HAND_OVER, _owned(lease))
 
     async def renew(self, lease: Lease) -> Lease:
@@ -213,18 +213,18 @@ class PostgresStore:
             raise Fenced
         return Lease(sid=lease.sid, epoch=row["epoch"])
 
-    async def standing(self, lease: Lease) -> Standing:
+    async def session_state(self, lease: Lease) -> SessionState:
         row = await self._one(sql.STANDING, _owned(lease))
         if row is None:
             raise Fenced
-        return Standing(**row)
+        return SessionState(**row)
 
     async def stop(self, sid: str, before: int) -> int:
         row = await self._one(sql.STOP, {"sid": sid, "before": before})
         return int(row["concerned"]) if row else 0
 
-    async def poke(self, sid: str | None) -> None:
-        await self._rows(sql.POKE, {"channel": POKE_CHANNEL, "sid": sid or ""})
+    async def notify(self, sid: str | None) -> None:
+        await self._rows(sql.NOTIFY, {"channel": NOTIFY_CHANNEL, "sid": sid or ""})
 
     async def oldest(self) -> float | None:
         row = await self._one(sql.OLDEST, {})
@@ -276,7 +276,7 @@ def _owned(lease: Lease) -> dict[str, object]:
     return {"sid": lease.sid, "epoch": lease.epoch}
 
 
-def _told(lease: Lease, entries: Sequence[Entry]) -> dict[str, object]:
+def _journaled(lease: Lease, entries: Sequence[Entry]) -> dict[str, object]:
     return _owned(lease) | {
         "turn": entries[-1].turn,
         "kinds": [entry.kind for entry in entries],

@@ -88,8 +88,8 @@ WHERE w.turn IS NOT NULL AND t.sid = %(sid)s AND t.seq >= COALESCE((
 ORDER BY t.seq
 """
 
-_TOLD = """
-s AS ({held}),
+_JOURNALED = """
+s AS ({owned}),
 n AS (SELECT COALESCE(max(seq), 0) AS seq FROM transcript WHERE sid = %(sid)s),
 t AS (
     INSERT INTO transcript (sid, seq, turn, kind, content)
@@ -98,11 +98,11 @@ t AS (
 )
 """
 APPEND = f"""
-WITH {_TOLD.format(held="SELECT id, pending, stopped FROM session WHERE id = %(sid)s AND epoch = %(epoch)s FOR UPDATE")}
+WITH {_JOURNALED.format(owned="SELECT id, pending, stopped FROM session WHERE id = %(sid)s AND epoch = %(epoch)s FOR UPDATE")}
 SELECT pending, stopped FROM s
 """
 JOIN = f"""
-WITH {_TOLD.format(held="SELECT id, pending, stopped FROM session WHERE id = %(sid)s AND epoch = %(epoch)s FOR UPDATE")},
+WITH {_JOURNALED.format(owned="SELECT id, pending, stopped FROM session WHERE id = %(sid)s AND epoch = %(epoch)s FOR UPDATE")},
 j AS (
     UPDATE inbox SET status = 1, turn = %(turn)s FROM s
     WHERE inbox.id = ANY(%(joined)s) AND inbox.sid = s.id AND inbox.status = 0 RETURNING inbox.id
@@ -114,7 +114,7 @@ _COUNTED_DOWN = """
     UPDATE session SET pending = pending - 1 WHERE id = %(sid)s AND epoch = %(epoch)s RETURNING id
 """
 FINISH = f"""
-WITH {_TOLD.format(held=_COUNTED_DOWN)},
+WITH {_JOURNALED.format(owned=_COUNTED_DOWN)},
 i AS (UPDATE inbox SET status = %(status)s FROM s WHERE inbox.id = %(turn)s),
 o AS (
     INSERT INTO outbox (sid, turn, part, key, payload, status, attempts, ambiguous, next_at, created)
@@ -149,7 +149,7 @@ STOP = """
 WITH s AS (UPDATE session SET stopped = GREATEST(stopped, %(before)s) WHERE id = %(sid)s)
 SELECT count(*) AS concerned FROM inbox WHERE sid = %(sid)s AND id < %(before)s AND status = 0
 """
-POKE = "SELECT pg_notify(%(channel)s, %(sid)s)"
+NOTIFY = "SELECT pg_notify(%(channel)s, %(sid)s)"
 OLDEST = """
 SELECT LEAST((SELECT min(at) FROM inbox WHERE status = 0), (SELECT min(created) FROM outbox WHERE status = 0)) AS at
 """

@@ -1,4 +1,4 @@
-"""Being alive, for everybody to see: a worker's row, its advisory lock and its ear for pokes.
+"""Being alive, for everybody to see: a worker's row, its advisory lock and its ear for notices.
 
 It lives on a connection and a thread of its own: on the event loop a blocking tool would starve it, and a healthy
 worker would be taken for dead. A process that dies drops its lock with its connection, and its chats are taken over
@@ -16,7 +16,7 @@ from typing import Any
 import psycopg
 import structlog
 
-from gateway.store.store import POKE_CHANNEL
+from gateway.store.store import NOTIFY_CHANNEL
 
 BEATS_PER_LEASE = 3
 RECONNECT_SECONDS = 1.0
@@ -31,15 +31,15 @@ log = structlog.get_logger()
 
 
 class Presence:
-    """Announces `worker` until it is closed. `on_poke` is called on its thread with a session, or None for all."""
+    """Announces `worker` until it is closed. `on_notify` is called on its thread with a session, or None for all."""
 
     def __init__(
-        self, conninfo: str, worker: str, *, lease_seconds: float, on_poke: Callable[[str | None], None]
+        self, conninfo: str, worker: str, *, lease_seconds: float, on_notify: Callable[[str | None], None]
     ) -> None:
         self._conninfo = conninfo
         self._worker = worker
         self._lease_seconds = lease_seconds
-        self._on_poke = on_poke
+        self._on_notify = on_notify
         self._renewed = 0.0
         self._closing = threading.Event()
         self._announced = threading.Event()
@@ -50,7 +50,7 @@ class Presence:
         """Until the worker is announced; False where that takes too long."""
         return self._announced.wait(seconds)
 
-    def held(self) -> bool:
+    def lease_valid(self) -> bool:
         """Whether the last renewal is young enough that nobody can have taken our chats. Also true of a thawed process:
         the monotonic clock went on while it was frozen."""
         return time.monotonic() - self._renewed < self._lease_seconds
@@ -78,19 +78,19 @@ class Presence:
             " ON CONFLICT (id) DO UPDATE SET lock_key = excluded.lock_key, expires = excluded.expires",
             [self._worker, lock_key, self._lease_seconds],
         )
-        connection.execute(f"LISTEN {POKE_CHANNEL}")
+        connection.execute(f"LISTEN {NOTIFY_CHANNEL}")
         self._renewed = time.monotonic()
         self._announced.set()
-        self._on_poke(None)
+        self._on_notify(None)
 
     def _beat(self, connection: psycopg.Connection) -> None:
         every = self._lease_seconds / BEATS_PER_LEASE
         while not self._closing.is_set():
             due = time.monotonic() + every
             while (left := due - time.monotonic()) > 0 and not self._closing.is_set():
-                # Short waits, so that a close is noticed; a poke ends them at once.
+                # Short waits, so that a close is noticed; a notice ends them at once.
                 for note in connection.notifies(timeout=min(left, 0.2), stop_after=1):
-                    self._on_poke(note.payload or None)
+                    self._on_notify(note.payload or None)
             began = time.monotonic()
             renewed = connection.execute(
                 "UPDATE worker SET expires = clock_timestamp() + %s * interval '1 second' WHERE id = %s",

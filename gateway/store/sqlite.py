@@ -20,7 +20,7 @@ from channels.web.archive import Archive
 from gateway.store import sqlite_operations as operations
 from gateway.store.archive import DatabaseArchive
 from gateway.store.migrate import DatabaseUnusable, migrate
-from gateway.store.store import Acceptance, Delivery, Entry, Lease, NewPart, Part, Standing, View
+from gateway.store.store import Acceptance, Delivery, Entry, Lease, NewPart, Part, SessionState, View
 from gateway.store.writer import Writer
 
 PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=5000", "wal_autocheckpoint=4000")
@@ -67,10 +67,10 @@ class SqliteStore:
     def archive(self) -> Archive:
         return self._archive
 
-    async def start(self, on_poke: Callable[[str | None], None]) -> None:
-        """Nobody else is on this file: there is nobody to announce to, and nobody who pokes."""
+    async def start(self, on_notify: Callable[[str | None], None]) -> None:
+        """Nobody else is on this file: there is nobody to announce to, and nobody who notifies."""
 
-    def held(self) -> bool:
+    def lease_valid(self) -> bool:
         return True
 
     async def accept(self, delivery: Delivery, *, pending_max: int, claim: bool) -> Acceptance:
@@ -79,13 +79,13 @@ class SqliteStore:
     async def claim(self, limit: int) -> Sequence[Lease]:
         return await self._writer.call(lambda c: operations.claim(c, self._worker, limit))
 
-    async def owned(self) -> Sequence[Lease]:
-        return await self._reader.call(lambda c: operations.owned(c, self._worker))
+    async def leased(self) -> Sequence[Lease]:
+        return await self._reader.call(lambda c: operations.leased(c, self._worker))
 
-    async def look(self, lease: Lease, *, history_turns: int, waiting_max: int) -> View:
-        return await self._reader.call(lambda c: operations.look(c, lease, history_turns, waiting_max))
+    async def load(self, lease: Lease, *, history_turns: int, waiting_max: int) -> View:
+        return await self._reader.call(lambda c: operations.load(c, lease, history_turns, waiting_max))
 
-    async def append(self, lease: Lease, entries: Sequence[Entry], joined: Sequence[int] = ()) -> Standing:
+    async def append(self, lease: Lease, entries: Sequence[Entry], joined: Sequence[int] = ()) -> SessionState:
         return await self._writer.call(lambda c: operations.append(c, lease, entries, joined))
 
     async def finish(
@@ -108,19 +108,19 @@ class SqliteStore:
     async def release(self, lease: Lease) -> bool:
         return await self._writer.call(lambda c: operations.release(c, lease))
 
-    async def hand_over(self, lease: Lease) -> None:
-        await self._writer.call(lambda c: operations.hand_over(c, lease))
+    async def release_for_takeover(self, lease: Lease) -> None:
+        await self._writer.call(lambda c: operations.release_for_takeover(c, lease))
 
     async def renew(self, lease: Lease) -> Lease:
         return await self._writer.call(lambda c: operations.renew(c, lease))
 
-    async def standing(self, lease: Lease) -> Standing:
-        return await self._reader.call(lambda c: operations.standing(c, lease))
+    async def session_state(self, lease: Lease) -> SessionState:
+        return await self._reader.call(lambda c: operations.session_state(c, lease))
 
     async def stop(self, sid: str, before: int) -> int:
         return await self._writer.call(lambda c: operations.stop(c, sid, before))
 
-    async def poke(self, sid: str | None) -> None:
+    async def notify(self, sid: str | None) -> None:
         """There are no other workers."""
 
     async def oldest(self) -> float | None:

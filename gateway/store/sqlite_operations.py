@@ -18,7 +18,7 @@ from gateway.store.store import (
     Lease,
     NewPart,
     Part,
-    Standing,
+    SessionState,
     View,
     Waiting,
     Work,
@@ -44,7 +44,7 @@ def accept(connection: Connection, me: str, delivery: Delivery, pending_max: int
         return Acceptance(turn=turn, lease=lease)
     connection.execute(sql.COUNT_DOWN, {"b_sid": delivery.sid})
     if delivery.sid == delivery.aside or connection.scalar(
-        sql.TOLD, {"b_sid": delivery.sid, "b_aside": delivery.aside}
+        sql.NOTED, {"b_sid": delivery.sid, "b_aside": delivery.aside}
     ):
         connection.execute(sql.CLOSE_MESSAGE, {"b_turn": turn, "b_to": InboxStatus.OVERFLOW})
         return Acceptance(turn=turn, overflow=True)
@@ -72,20 +72,20 @@ def claim(connection: Connection, me: str, limit: int) -> Sequence[Lease]:
     return leases
 
 
-def owned(connection: Connection, me: str) -> Sequence[Lease]:
+def leased(connection: Connection, me: str) -> Sequence[Lease]:
     rows = connection.execute(select(session.c.id, session.c.epoch).where(session.c.owner == me))
     return [Lease(sid=sid, epoch=epoch) for sid, epoch in rows]
 
 
-def look(connection: Connection, lease: Lease, history_turns: int, waiting_max: int) -> View:
+def load(connection: Connection, lease: Lease, history_turns: int, waiting_max: int) -> View:
     parts = [Part(**row._mapping) for row in connection.execute(sql.QUEUED, _owned(lease))]
     rows = connection.execute(sql.WAITING, _owned(lease) | {"b_limit": waiting_max}).all()
     if not rows:
         return View(parts=parts, work=None)
     first = rows[0].turn
     since = connection.scalar(sql.HISTORY_START, {"b_sid": lease.sid, "b_turn": first, "b_skip": history_turns - 1})
-    told = connection.execute(sql.ENTRIES, {"b_sid": lease.sid, "b_since": since or 0})
-    entries = [Entry(turn=turn, kind=kind, content=content) for turn, kind, content in told]
+    transcript = connection.execute(sql.ENTRIES, {"b_sid": lease.sid, "b_since": since or 0})
+    entries = [Entry(turn=turn, kind=kind, content=content) for turn, kind, content in transcript]
     work = Work(
         waiting=[Waiting(turn=row.turn, body=row.body, at=row.at, attempts=row.attempts) for row in rows],
         stopped=rows[0].stopped,
@@ -96,7 +96,7 @@ def look(connection: Connection, lease: Lease, history_turns: int, waiting_max: 
     return View(parts=parts, work=work)
 
 
-def append(connection: Connection, lease: Lease, entries: Sequence[Entry], joined: Sequence[int] = ()) -> Standing:
+def append(connection: Connection, lease: Lease, entries: Sequence[Entry], joined: Sequence[int] = ()) -> SessionState:
     standing = _standing(connection, lease)
     for entry in entries:
         row = {"b_turn": entry.turn, "b_kind": entry.kind, "b_content": entry.content, "b_sid": lease.sid}
@@ -105,18 +105,18 @@ def append(connection: Connection, lease: Lease, entries: Sequence[Entry], joine
         rows = [{"b_turn": turn, "b_joins": entries[-1].turn} for turn in joined]
         connection.execute(sql.JOIN, rows)
         connection.execute(sql.COUNT_DOWN_BY, {"b_sid": lease.sid, "b_by": len(joined)})
-    return Standing(pending=standing.pending - len(joined), stopped=standing.stopped)
+    return SessionState(pending=standing.pending - len(joined), stopped=standing.stopped)
 
 
-def standing(connection: Connection, lease: Lease) -> Standing:
+def session_state(connection: Connection, lease: Lease) -> SessionState:
     return _standing(connection, lease)
 
 
-def _standing(connection: Connection, lease: Lease) -> Standing:
+def _standing(connection: Connection, lease: Lease) -> SessionState:
     row = connection.execute(sql.STANDING, _owned(lease)).first()
     if row is None:
         raise Fenced
-    return Standing(pending=row.pending, stopped=row.stopped)
+    return SessionState(pending=row.pending, stopped=row.stopped)
 
 
 def finish(
@@ -159,7 +159,7 @@ def release(connection: Connection, lease: Lease) -> bool:
     return connection.execute(sql.RELEASE, _owned(lease)).first() is not None
 
 
-def hand_over(connection: Connection, lease: Lease) -> None:
+def release_for_takeover(connection: Connection, lease: Lease) -> None:
     connection.execute(update(session).where(sql.OWNED).values(owner=None), _owned(lease))
 
 

@@ -33,7 +33,7 @@ COUNT_MESSAGE = _new_session.on_conflict_do_update(
 ).returning(session.c.owner, session.c.epoch, session.c.pending)
 _noted = inbox.alias()
 _oldest_waiting = select(func.min(inbox.c.id)).where(_is_waiting).scalar_subquery()
-TOLD = select(exists(select(_noted.c.id).where(_noted.c.sid == bindparam("b_aside"), _noted.c.id > _oldest_waiting)))
+NOTED = select(exists(select(_noted.c.id).where(_noted.c.sid == bindparam("b_aside"), _noted.c.id > _oldest_waiting)))
 """Whether there has been a note since the message came that is still the chat's oldest."""
 
 CLAIMABLE = (

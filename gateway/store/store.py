@@ -10,7 +10,7 @@ from typing import Literal, Protocol, TypeAlias
 
 from channels.web.archive import Archive
 
-POKE_CHANNEL = "clawgate"
+NOTIFY_CHANNEL = "clawgate"
 """Where the workers of a shared database wake each other."""
 
 Kind: TypeAlias = Literal["user", "steered", "assistant", "toolResult", "drained", "final"]
@@ -125,7 +125,7 @@ class View:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Standing:
+class SessionState:
     """How a chat stands at a write: messages accepted and not finished, and the turn below which all is stopped."""
 
     pending: int
@@ -141,10 +141,10 @@ class Store(Protocol):
     def archive(self) -> Archive:
         """The memory of the web chat, in the same database."""
 
-    async def start(self, on_poke: Callable[[str | None], None]) -> None:
-        """Announce this worker. `on_poke` is called on this loop: look at the chat of that session, or at all."""
+    async def start(self, on_notify: Callable[[str | None], None]) -> None:
+        """Announce this worker. `on_notify` is called on this loop: look at the chat of that session, or at all."""
 
-    def held(self) -> bool:
+    def lease_valid(self) -> bool:
         """Whether this worker's claim on its chats can still be trusted, from memory: nothing is sent where not."""
 
     async def accept(self, delivery: Delivery, *, pending_max: int, claim: bool) -> Acceptance:
@@ -155,13 +155,13 @@ class Store(Protocol):
     async def claim(self, limit: int) -> Sequence[Lease]:
         """Take at most `limit` chats that have work and no living owner, counting the turns that a crash cut off."""
 
-    async def owned(self) -> Sequence[Lease]:
+    async def leased(self) -> Sequence[Lease]:
         """The chats that this worker owns, as the database has it."""
 
-    async def look(self, lease: Lease, *, history_turns: int, waiting_max: int) -> View:
+    async def load(self, lease: Lease, *, history_turns: int, waiting_max: int) -> View:
         """What there is to do for the chat, with at most `history_turns` (at least 1) turns before it."""
 
-    async def append(self, lease: Lease, entries: Sequence[Entry], joined: Sequence[int] = ()) -> Standing:
+    async def append(self, lease: Lease, entries: Sequence[Entry], joined: Sequence[int] = ()) -> SessionState:
         """Journal a step, and let the messages `joined` be answered by its turn. Raises Fenced."""
 
     async def finish(
@@ -187,19 +187,19 @@ class Store(Protocol):
     async def release(self, lease: Lease) -> bool:
         """Give the chat back unless more work has come in; True where it is released."""
 
-    async def hand_over(self, lease: Lease) -> None:
+    async def release_for_takeover(self, lease: Lease) -> None:
         """Give the chat back with its work, for whoever claims next."""
 
     async def renew(self, lease: Lease) -> Lease:
         """The chat under a new epoch, so that whoever still writes under the old one is fenced. Raises Fenced."""
 
-    async def standing(self, lease: Lease) -> Standing:
+    async def session_state(self, lease: Lease) -> SessionState:
         """How the chat stands. Raises Fenced."""
 
     async def stop(self, sid: str, before: int) -> int:
         """Stop every turn of the chat below `before`; how many messages that concerns."""
 
-    async def poke(self, sid: str | None) -> None:
+    async def notify(self, sid: str | None) -> None:
         """Ask the other workers to look at a chat, or at all."""
 
     async def oldest(self) -> float | None:

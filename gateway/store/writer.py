@@ -85,7 +85,7 @@ class Writer:
             _roll_back(connection)
             if len(group) > 1:
                 return False
-            group[0][1].set_exception(_told(error))
+            group[0][1].set_exception(_unavailable(error))
             return True
         for (_, future), result in zip(group, results, strict=True):
             future.set_result(result)
@@ -99,9 +99,9 @@ def _roll_back(connection: Connection) -> None:
         return
 
 
-def _told(error: Exception) -> Exception:
+def _unavailable(error: Exception) -> Exception:
     if isinstance(error, Fenced):
         return error
-    told = StoreUnavailable(f"{type(error).__name__}: {getattr(error, 'orig', None) or ''}".strip(": "))
-    told.__cause__ = error
-    return told
+    unavailable = StoreUnavailable(f"{type(error).__name__}: {getattr(error, 'orig', None) or ''}".strip(": "))
+    unavailable.__cause__ = error
+    return unavailable

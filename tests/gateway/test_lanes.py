@@ -225,7 +225,7 @@ async def test_a_send_that_the_end_of_the_process_cuts_off_is_in_doubt_for_the_n
         await h.lanes.drain(0.01)
     async with house(tmp_path) as h:
         (lease,) = await h.store.claim(1)
-        (part,) = (await h.store.look(lease, history_turns=1, waiting_max=1)).parts
+        (part,) = (await h.store.load(lease, history_turns=1, waiting_max=1)).parts
         assert (part.attempts, part.ambiguous, part.next_at < 0) == (1, 1, not recognised)
 
 

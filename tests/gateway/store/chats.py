@@ -45,7 +45,7 @@ async def leased(store: Store, number: int = 1, *, sid: str = "chat") -> Lease:
 
 
 async def look(store: Store, lease: Lease, *, history_turns: int = 10) -> View:
-    return await store.look(lease, history_turns=history_turns, waiting_max=20)
+    return await store.load(lease, history_turns=history_turns, waiting_max=20)
 
 
 async def work_of(store: Store, lease: Lease, *, history_turns: int = 10) -> Work:

@@ -8,7 +8,7 @@ import pytest
 
 from channels.web.archive import Words
 from gateway.config.root import DatabaseConfig
-from gateway.store.archive import WEB_POKE
+from gateway.store.archive import WEB_NOTICE
 from gateway.store.opening import open_store
 from gateway.store.store import StoreUnavailable
 from tests.gateway.store.chats import opened
@@ -84,7 +84,7 @@ async def test_what_one_replica_keeps_wakes_the_other_and_what_was_known_wakes_n
 
     async def notices() -> list[str | None]:
         """Up to the one we ask for ourselves."""
-        await other.poke("marker")
+        await other.notify("marker")
         told: list[str | None] = []
         async with asyncio.timeout(SECONDS):
             while (notice := await heard.get()) != "marker":
@@ -94,9 +94,9 @@ async def test_what_one_replica_keeps_wakes_the_other_and_what_was_known_wakes_n
     try:
         await notices()
         await other.archive.keep("c_one_one", "m_1", words("hello"), 1.0)
-        assert await notices() == [WEB_POKE]
+        assert await notices() == [WEB_NOTICE]
         await other.archive.answer("c_one_one", "key", words("hi"), 2.0)
-        assert await notices() == [WEB_POKE]
+        assert await notices() == [WEB_NOTICE]
         await other.archive.keep("c_one_one", "m_1", words("hello"), 3.0)
         await other.archive.answer("c_one_one", "key", words("hi"), 3.0)
         assert await notices() == []

@@ -33,7 +33,7 @@ async def test_a_living_workers_chats_are_left_alone(url: str) -> None:
         lease = await leased(one)
         assert await other.claim(10) == []
         assert await one.claim(10) == []
-        assert await one.owned() == [lease]
+        assert await one.leased() == [lease]
 
 
 async def test_a_worker_that_gives_no_sign_is_taken_over_when_its_lease_ends(url: str) -> None:
@@ -44,7 +44,7 @@ async def test_a_worker_that_gives_no_sign_is_taken_over_when_its_lease_ends(url
         (lease,) = await other.claim(10)
         assert lease.epoch == old.epoch + 1
         assert (await work_of(other, lease)).waiting[0].attempts == 1
-        assert await one.owned() == []
+        assert await one.leased() == []
 
 
 async def test_a_worker_whose_connection_falls_is_taken_over_at_once(url: str) -> None:
@@ -69,7 +69,7 @@ async def test_a_worker_that_was_buried_and_comes_back_is_announced_anew(url: st
             while await count(url) < 1:
                 await asyncio.sleep(0.05)
         await leased(one)
-        assert one.held()
+        assert one.lease_valid()
         assert other.shared
 
 
@@ -88,12 +88,12 @@ async def test_a_dead_workers_row_is_removed_when_nothing_names_it(url: str) -> 
         assert await count(url) == 1
 
 
-async def test_a_poke_reaches_the_others_with_its_session(url: str) -> None:
+async def test_a_notice_reaches_the_others_with_its_session(url: str) -> None:
     heard: asyncio.Queue[str | None] = asyncio.Queue()
     one, other = (open_store(DatabaseConfig(url=url)) for _ in range(2))
     await one.start(heard.put_nowait)
     await other.start(lambda _: None)
-    await other.poke("agent:a:chat")
+    await other.notify("agent:a:chat")
     async with asyncio.timeout(SECONDS):
         while await heard.get() != "agent:a:chat":
             pass

@@ -52,7 +52,7 @@ async def test_a_message_accepted_without_a_claim_waits_for_whoever_sweeps(store
     assert (await accept(store, 1, claim=False)).lease is None
     (lease,) = await store.claim(10)
     assert (await work_of(store, lease)).waiting[0].attempts == 0
-    assert await store.owned() == [lease]
+    assert await store.leased() == [lease]
 
 
 async def test_a_sweep_takes_no_more_than_it_was_asked_to(store: Store) -> None:
@@ -120,14 +120,14 @@ async def test_whoever_lost_the_chat_can_write_nothing_and_sees_nothing(store: S
     with pytest.raises(Fenced):
         await store.finish(old, step(turn, "final"), [], at=1.0)
     with pytest.raises(Fenced):
-        await store.standing(old)
+        await store.session_state(old)
     with pytest.raises(Fenced):
         await store.renew(old)
     assert not await store.release(old)
-    await store.hand_over(old)
+    await store.release_for_takeover(old)
     assert (await look(store, old)).work is None
     assert (await work_of(store, lease)).so_far == []
-    assert await store.owned() == [lease]
+    assert await store.leased() == [lease]
 
 
 async def test_history_is_whole_turns_and_no_more_than_asked_for(store: Store) -> None:
@@ -174,7 +174,7 @@ async def test_a_stop_is_seen_at_the_next_write(store: Store) -> None:
     assert (await store.append(lease, step(turn, "user"))).stopped == 0
     assert await store.stop("chat", turn + 5) == 1
     assert (await store.append(lease, step(turn))).stopped == turn + 5
-    assert (await store.standing(lease)).stopped == turn + 5
+    assert (await store.session_state(lease)).stopped == turn + 5
     work = await work_of(store, lease)
     assert (work.stopped, work.superseded) == (turn + 5, False)
     assert await store.stop("nobody", 9) == 0
@@ -204,7 +204,7 @@ async def test_a_turn_that_was_handed_over_counts_no_attempt(database_url: str) 
     async with opened(database_url) as store:
         lease = await leased(store)
         await store.append(lease, step((await work_of(store, lease)).waiting[0].turn, "user"))
-        await store.hand_over(lease)
+        await store.release_for_takeover(lease)
     async with opened(database_url) as store:
         (lease,) = await store.claim(10)
         assert (await work_of(store, lease)).waiting[0].attempts == 0
