@@ -51,7 +51,9 @@ def settle(
 ) -> Settled:
     """`names` are those the file mentions. What cannot be used goes to `findings`."""
     settling = _Settling(env, findings, dict(names))
-    blocks = {name: settling.with_key(name, told, ("providers", name)) for name, told in sections.providers.items()}
+    blocks = {
+        name: settling.with_key(name, told, ("providers", name)) for name, told in sections.config.providers.items()
+    }
     model = _first(blocks, env) or DEMO
     agents = tuple(_chosen(agent, model, findings) for agent in sections.agents)
     passed_over = tuple(_passed_over(blocks, env))
@@ -66,7 +68,8 @@ def settle(
     )
     providers = blocks | settling.without_block(agents, blocks)
     defaults = sections.defaults.model_copy(update={"model": _without_auto(sections.defaults.model, model)})
-    settled = replace(sections, providers=providers, agents=agents, defaults=defaults)
+    config = sections.config.model_copy(update={"providers": providers})
+    settled = replace(sections, config=config, agents=agents, defaults=defaults)
     return Settled(sections=settled, auto=auto, variables=settling.variables, names=settling.names)
 
 
