@@ -86,19 +86,19 @@ def _table() -> tuple[tuple[str, ModelFacts], ...]:
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     written: dict[str, dict[str, Any]] = yaml.load(_TABLE.read_bytes(), Loader=loader)
-    return tuple((name, _facts(entry)) for names, entry in written.items() for name in names.split("|"))
+    return tuple((name, _facts(record)) for names, record in written.items() for name in names.split("|"))
 
 
-def _facts(entry: dict[str, Any]) -> ModelFacts:
+def _facts(record: dict[str, Any]) -> ModelFacts:
     # YAML 1.1 reads `off` as false.
-    levels: tuple[Level, ...] = tuple("off" if level is False else level for level in entry.get("thinking", ()))
+    levels: tuple[Level, ...] = tuple("off" if level is False else level for level in record.get("thinking", ()))
     return ModelFacts(
-        window=entry["window"],
-        max_output=entry["maxOutput"],
-        vision=entry.get("vision", False),
+        window=record["window"],
+        max_output=record["maxOutput"],
+        vision=record.get("vision", False),
         thinking=levels,
-        thinking_style=entry.get("thinkingStyle"),
-        forced_tool=entry.get("forcedTool", True),
-        prefill=entry.get("prefill", False),
-        tools=entry.get("tools", True),
+        thinking_style=record.get("thinkingStyle"),
+        forced_tool=record.get("forcedTool", True),
+        prefill=record.get("prefill", False),
+        tools=record.get("tools", True),
     )
