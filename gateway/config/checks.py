@@ -24,10 +24,10 @@ def check(sections: Sections, skills: Mapping[str, Iterable[str]], findings: Fin
         _names(agent, "skills", skills.get(agent.config.id, ()), findings)
         _tool_choice(agent, findings)
         _models(agent, sections, findings)
-        _targets(agent, sections.channels, findings)
+        _targets(agent, sections.config.channels, findings)
     _providers(sections, findings)
     _bindings(sections, findings)
-    _accounts(sections.channels, findings)
+    _accounts(sections.config.channels, findings)
 
 
 def _ids(agents: tuple[Agent, ...], findings: Findings) -> None:
@@ -66,7 +66,7 @@ def _tool_choice(agent: Agent, findings: Findings) -> None:
 
 
 def _models(agent: Agent, sections: Sections, findings: Findings) -> None:
-    known = sorted({*IMPLIED, *sections.providers})
+    known = sorted({*IMPLIED, *sections.config.providers})
     for index, model in enumerate(agent.config.model):
         provider = model.partition("/")[0]
         if provider not in known:
@@ -90,7 +90,7 @@ def _targets(agent: Agent, channels: ChannelsConfig, findings: Findings) -> None
 
 
 def _providers(sections: Sections, findings: Findings) -> None:
-    for name, config in sections.providers.items():
+    for name, config in sections.config.providers.items():
         key = ("providers", name)
         if "/" in name or not name.strip():
             findings.add(key, "a provider's name stands before the slash of provider/model and holds none", on="key")
@@ -104,8 +104,8 @@ def _providers(sections: Sections, findings: Findings) -> None:
 def _bindings(sections: Sections, findings: Findings) -> None:
     agents = [agent.config.id for agent in sections.agents if agent.sound]
     every_id_known = all(agent.sound for agent in sections.agents) and bool(agents)
-    channels = account_names(sections.channels)
-    for index, binding in sections.bindings:
+    channels = account_names(sections.config.channels)
+    for index, binding in zip(sections.bindings, sections.config.bindings, strict=True):
         here: Key = ("bindings", index)
         if every_id_known and binding.agent not in agents:
             what = f"unknown agent {quoted(binding.agent)}{suggestion(binding.agent, agents)}"

@@ -24,8 +24,8 @@ _CODE = Path(__file__).resolve().parents[2]
 def check_folders(sections: Sections, config_file: Path, home: str, findings: Findings) -> None:
     """Report every workspace that cannot be one."""
     folders = {config_file.parent.resolve(), config_file.resolve().parent}
-    database = Path(sections.database.path) if sections.database.path else None
-    uploads = Path(sections.tools.files.uploads_dir)
+    database = Path(sections.config.database.path) if sections.config.database.path else None
+    uploads = Path(sections.config.tools.files.uploads_dir)
     seen: list[tuple[Agent, Path]] = []
     for agent in sections.agents:
         workspace = Path(agent.config.workspace_dir)

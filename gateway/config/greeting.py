@@ -41,8 +41,8 @@ def _channels(loaded: Loaded) -> Iterator[str]:
 
 
 def _account(account: Account, server: ServerConfig) -> str:
-    told = account.kind.arrives(account.config, account.name, server)
-    return told if account.name == "default" else f"{account.name}: {told}"
+    arrival = account.kind.arrives(account.config, account.name, server)
+    return arrival if account.name == "default" else f"{account.name}: {arrival}"
 
 
 def _off(kind: Kind, loaded: Loaded) -> str:

@@ -17,14 +17,14 @@ from gateway.config.sections import Agent, Sections
 
 DEMO = "demo/guide"
 OFFERED = ("anthropic", "openai", "deepseek")
-"""Whose variables a newcomer is told; all of them stand in docs/providers.md."""
+"""Whose variables a newcomer is offered; all of them stand in docs/providers.md."""
 
 _ALONE = "auto is one model, chosen at the start, and stands alone — a fallback list names its models"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Auto:
-    """What `auto` came to, and why. `agents` are those that said it."""
+    """The model that `auto` is, and why. `agents` are those that have it."""
 
     model: str
     because: str
@@ -51,7 +51,9 @@ def settle(
 ) -> Settled:
     """`names` are those the file mentions. What cannot be used goes to `findings`."""
     settling = _Settling(env, findings, dict(names))
-    blocks = {name: settling.with_key(name, told, ("providers", name)) for name, told in sections.providers.items()}
+    blocks = {
+        name: settling.with_key(name, block, ("providers", name)) for name, block in sections.config.providers.items()
+    }
     model = _first(blocks, env) or DEMO
     agents = tuple(_chosen(agent, model, findings) for agent in sections.agents)
     passed_over = tuple(_passed_over(blocks, env))
@@ -66,7 +68,8 @@ def settle(
     )
     providers = blocks | settling.without_block(agents, blocks)
     defaults = sections.defaults.model_copy(update={"model": _without_auto(sections.defaults.model, model)})
-    settled = replace(sections, providers=providers, agents=agents, defaults=defaults)
+    config = sections.config.model_copy(update={"providers": providers})
+    settled = replace(sections, config=config, agents=agents, defaults=defaults)
     return Settled(sections=settled, auto=auto, variables=settling.variables, names=settling.names)
 
 
@@ -77,22 +80,22 @@ class _Settling:
     names: dict[Key, tuple[str, ...]]
     variables: dict[str, str] = field(default_factory=dict)
 
-    def with_key(self, name: str, told: ProviderConfig, place: Key) -> ProviderConfig:
+    def with_key(self, name: str, block: ProviderConfig, place: Key) -> ProviderConfig:
         """With the key of the usual variable, where the block has none and does not say that it has none."""
         vendor = well_known(name)
-        if vendor is None or told.model_fields_set & {"api_key", "api_keys"}:
-            return told
+        if vendor is None or block.model_fields_set & {"api_key", "api_keys"}:
+            return block
         self.names["providers", name, "apiKey"] = vendor.variables[:1]
         variable = _set(vendor.variables, self.env)
         if variable is None:
-            return told
+            return block
         key = self.env[variable].strip()
         self.findings.hide(key)
         if not can_be_sent(key):
             self.findings.add(place, f"{variable} in the environment: {NOT_A_KEY}")
-            return told
+            return block
         self.variables[name] = variable
-        return told.model_copy(update={"api_key": SecretStr(key)})
+        return block.model_copy(update={"api_key": SecretStr(key)})
 
     def without_block(
         self, agents: tuple[Agent, ...], blocks: Mapping[str, ProviderConfig]
@@ -103,16 +106,16 @@ class _Settling:
             for index, model in enumerate(agent.config.model):
                 name = model.partition("/")[0]
                 if name not in blocks and name not in found:
-                    told = self.with_key(name, ProviderConfig(), agent.origin(("model", index)))
-                    found |= {name: told} if told.keys else {}
+                    block = self.with_key(name, ProviderConfig(), agent.origin(("model", index)))
+                    found |= {name: block} if block.keys else {}
         return found
 
 
 def _first(blocks: Mapping[str, ProviderConfig], env: Mapping[str, str]) -> str | None:
     """The default model of the first provider with a key: as the file is written, then in our own order."""
-    for name, told in blocks.items():
+    for name, block in blocks.items():
         vendor = well_known(name)
-        if vendor is not None and vendor.default_model and told.keys:
+        if vendor is not None and vendor.default_model and block.keys:
             return vendor.model_of(name)
     for vendor in WELL_KNOWN:
         if vendor.default_model and not blocks.keys() & set(vendor.names) and _set(vendor.variables, env):
@@ -151,9 +154,9 @@ def _settable(blocks: Mapping[str, ProviderConfig], names: Mapping[Key, tuple[st
 
 
 def _passed_over(blocks: Mapping[str, ProviderConfig], env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    for name, told in blocks.items():
+    for name, block in blocks.items():
         vendor = well_known(name)
-        if told.keys and (vendor is None or not vendor.default_model):
+        if block.keys and (vendor is None or not vendor.default_model):
             yield f"providers.{name} has a key", name
     chosen_of = {variable for vendor in WELL_KNOWN if vendor.default_model for variable in vendor.variables}
     for vendor in WELL_KNOWN:

@@ -77,7 +77,7 @@ def load(path: Path, env: Mapping[str, str], *, root: type[Config] = Config) -> 
     check_folders(sections, path, home, findings)
     if findings.problems:
         raise ConfigErrors(findings.problems)
-    config = sections.config()
+    config = sections.whole()
     advice = warnings(config, sections.agents, document.data, path, settled.names, settled.auto)
     return Loaded(
         config=config,
@@ -113,7 +113,7 @@ def _read(path: Path, findings: Findings) -> Document | None:
 
 def _catalog(sections: Sections, env: Mapping[str, str]) -> SkillCatalog:
     return SkillCatalog(
-        roots=[SHIPPED_SKILLS, *map(Path, sections.skills.directories)],
+        roots=[SHIPPED_SKILLS, *map(Path, sections.config.skills.directories)],
         env=env,
         which=partial(shutil.which, path=env.get("PATH")),
         platform=sys.platform,

@@ -69,8 +69,8 @@ def missing(kind: Kind, loaded: Loaded) -> str:
 def _providers(loaded: Loaded) -> Iterator[str]:
     config = loaded.config
     used = {model.partition("/")[0] for agent in config.agents.list for model in agent.model}
-    unused = {name: told for name, told in config.providers.items() if name not in used}
-    idle = sorted(name for name, told in unused.items() if not told.keys and needs_key(name, told))
+    unused = {name: block for name, block in config.providers.items() if name not in used}
+    idle = sorted(name for name, block in unused.items() if not block.keys and needs_key(name, block))
     for name in sorted({*config.providers, *used} - {*idle}):
         provider = config.provider(name)
         if (provider.api or name) == "demo":
@@ -91,8 +91,8 @@ def _providers(loaded: Loaded) -> Iterator[str]:
 def _agent(agent: AgentConfig, loaded: Loaded) -> str:
     tools = " ".join(allowed(agent.tools, NAMES)) or "none"
     skills = " ".join(skill.name for skill in loaded.skills[agent.id].usable) or "none"
-    asked, workspace = models(agent, loaded), _short(agent.workspace_dir)
-    return f"agent {agent.id}: {asked}; tools {tools}; skills {skills}; workspace {workspace}"
+    answering, workspace = models(agent, loaded), _short(agent.workspace_dir)
+    return f"agent {agent.id}: {answering}; tools {tools}; skills {skills}; workspace {workspace}"
 
 
 def models(agent: AgentConfig, loaded: Loaded) -> str:

@@ -1,40 +1,24 @@
 """The sections of one config file, each read for itself: what is sound stands here, what is not is in the findings.
 
-`agents.defaults` are merged into each agent before it is read, and every mistake is still reported where it was
-written. Relative paths are counted from the config file's folder here, so that nobody later depends on the working
-directory.
+Which sections there are is the root model's affair alone. `agents.defaults` are merged into each agent before it is read,
+and every mistake is still reported where it was written. Relative paths are counted from the config file's folder here,
+so that nobody later depends on the working directory.
 """
 
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, cast
 
-from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 from agents.config import AgentConfig, AgentDefaults
-from agents.providers.config import ModelConfig, ProviderConfig
-from agents.providers.retry import RetryConfig
-from channels.queue import QueueConfig
-from gateway.config.channels import ChannelsConfig
 from gateway.config.explain import not_a_mapping, unknown_key
 from gateway.config.problems import Findings, Key
 from gateway.config.reader import Reader, beneath
-from gateway.config.root import (
-    AgentsConfig,
-    BindingConfig,
-    Config,
-    DatabaseConfig,
-    LoggingConfig,
-)
-from gateway.config.server import ServerConfig
+from gateway.config.root import AgentsConfig, BindingConfig, Config
 from gateway.config.shape import fields_of
-from gateway.limits import LimitsConfig
-from skills.config import SkillsConfig
-from tools.config import ToolsConfig
-
-Section = TypeVar("Section", bound=BaseModel)
 
 _EXAMPLE = "add at least one agent: agents: { list: [ { id: assistant } ] }"
 
@@ -50,41 +34,18 @@ class Agent:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sections:
-    """Everything readable of a file. `bindings` go with their index in the file."""
+    """Everything readable of a file. `config` is the root without its agents, which may be none yet; `bindings` has the
+    index in the file of each binding of it."""
 
-    root: type[Config]
-    server: ServerConfig
-    database: DatabaseConfig
-    logging: LoggingConfig
-    providers: dict[str, ProviderConfig]
-    models: dict[str, ModelConfig]
-    channels: ChannelsConfig
+    config: Config
     defaults: AgentDefaults
     agents: tuple[Agent, ...]
-    bindings: tuple[tuple[int, BindingConfig], ...]
-    tools: ToolsConfig
-    skills: SkillsConfig
-    queue: QueueConfig
-    retry: RetryConfig
-    limits: LimitsConfig
+    bindings: tuple[int, ...]
 
-    def config(self) -> Config:
-        """The whole, once nothing is wrong with it."""
-        return self.root(
-            server=self.server,
-            database=self.database,
-            logging=self.logging,
-            providers=self.providers,
-            models=self.models,
-            channels=self.channels,
-            agents=AgentsConfig(defaults=self.defaults, list=tuple(agent.config for agent in self.agents)),
-            bindings=tuple(binding for _, binding in self.bindings),
-            tools=self.tools,
-            skills=self.skills,
-            queue=self.queue,
-            retry=self.retry,
-            limits=self.limits,
-        )
+    def whole(self) -> Config:
+        """The root with its agents, once nothing is wrong with it."""
+        agents = AgentsConfig(defaults=self.defaults, list=tuple(agent.config for agent in self.agents))
+        return self.config.model_copy(update={"agents": agents})
 
 
 def read_sections(
@@ -92,31 +53,23 @@ def read_sections(
 ) -> Sections:
     """Read every section of `root`. Paths count from `folder`, `~` is `home`."""
     reader = _SectionReader(data, Reader(root, texts, findings), findings)
+    fields = fields_of(root)
     for name in data:
-        if name not in fields_of(root) and not name.startswith("x-"):  # a place for anchors
+        if name not in fields and not name.startswith("x-"):  # a place for anchors
             unknown_key(root, (name,), findings)
-    channels: type[ChannelsConfig] = type(root.model_fields["channels"].default)
-    database = reader.section("database", DatabaseConfig)
-    skills = reader.section("skills", SkillsConfig)
+    sections = {name: reader.section(name, fields[name]) for name in fields.keys() - {"agents", "bindings"}}
+    bindings = dict(reader.bindings())
+    config = root.model_construct(**sections, bindings=tuple(bindings.values()))
     defaults, agents = reader.agents()
+
+    def resolve(path: str) -> str:
+        return resolved(path, folder, home)
+
     return Sections(
-        root=root,
-        server=reader.section("server", ServerConfig),
-        database=_settled_database(database, folder, home),
-        logging=reader.section("logging", LoggingConfig),
-        providers=reader.named("providers", ProviderConfig),
-        models=reader.named("models", ModelConfig),
-        channels=reader.section("channels", channels),
+        config=_settled(config, resolve),
         defaults=defaults,
-        agents=tuple(_settled(agent, folder, home) for agent in agents),
-        bindings=reader.bindings(),
-        tools=_settled_tools(reader.section("tools", ToolsConfig), folder, home),
-        skills=skills.model_copy(
-            update={"directories": tuple(resolved(name, folder, home) for name in skills.directories)}
-        ),
-        queue=reader.section("queue", QueueConfig),
-        retry=reader.section("retry", RetryConfig),
-        limits=reader.section("limits", LimitsConfig),
+        agents=tuple(_settled_agent(agent, resolve) for agent in agents),
+        bindings=tuple(bindings),
     )
 
 
@@ -127,22 +80,23 @@ def resolved(path: str, folder: Path, home: str) -> str:
     return os.path.realpath(folder / path)
 
 
-def _settled_database(config: DatabaseConfig, folder: Path, home: str) -> DatabaseConfig:
-    if config.path is None:
-        return config
-    return config.model_copy(update={"url": f"sqlite:///{resolved(config.path, folder, home)}"})
+def _settled(config: Config, resolve: Callable[[str], str]) -> Config:
+    """With every path absolute."""
+    file = config.database.path
+    database = {} if file is None else {"url": f"sqlite:///{resolve(file)}"}
+    skills = {"directories": tuple(map(resolve, config.skills.directories))}
+    files = config.tools.files.model_copy(update={"uploads_dir": resolve(config.tools.files.uploads_dir)})
+    changes = {
+        "database": config.database.model_copy(update=database),
+        "skills": config.skills.model_copy(update=skills),
+        "tools": config.tools.model_copy(update={"files": files}),
+    }
+    return config.model_copy(update=changes)
 
 
-def _settled_tools(config: ToolsConfig, folder: Path, home: str) -> ToolsConfig:
-    uploads = resolved(config.files.uploads_dir, folder, home)
-    return config.model_copy(update={"files": config.files.model_copy(update={"uploads_dir": uploads})})
-
-
-def _settled(agent: Agent, folder: Path, home: str) -> Agent:
-    workspace = resolved(agent.config.workspace_dir.replace("{agent}", agent.config.id), folder, home)
-    return Agent(
-        config=agent.config.model_copy(update={"workspace_dir": workspace}), origin=agent.origin, sound=agent.sound
-    )
+def _settled_agent(agent: Agent, resolve: Callable[[str], str]) -> Agent:
+    workspace = resolve(agent.config.workspace_dir.replace("{agent}", agent.config.id))
+    return replace(agent, config=agent.config.model_copy(update={"workspace_dir": workspace}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,26 +105,18 @@ class _SectionReader:
     reader: Reader
     findings: Findings
 
-    def section(self, name: str, model: type[Section]) -> Section:
-        """One section; its defaults where it is missing or nothing of it can be read."""
-        data = self.data.get(name)
-        read = None if data is None else self.reader.read(model, data, beneath(name))
-        return model() if read is None else read
+    def section(self, name: str, field: FieldInfo) -> Any:
+        """One section; its default where it is missing or nothing of it can be read."""
+        data, kind = self.data.get(name), cast("type[Any]", field.annotation)
+        read = None if data is None else self.reader.read(kind, data, beneath(name))
+        return field.get_default(call_default_factory=True) if read is None else read
 
-    def named(self, name: str, model: type[Section]) -> dict[str, Section]:
-        """A section of blocks under names of the user's own."""
-        data = self.data.get(name)
-        if data is None:
-            return {}
-        return self.reader.read(dict[str, model], data, beneath(name)) or {}  # type: ignore[valid-type]
-
-    def bindings(self) -> tuple[tuple[int, BindingConfig], ...]:
-        found = []
+    def bindings(self) -> Iterator[tuple[int, BindingConfig]]:
+        """Each by itself: one that cannot be read takes no other along."""
         for index, data in enumerate(self._list(("bindings",), self.data.get("bindings"))):
             binding = self.reader.read(BindingConfig, data, beneath("bindings", index))
             if binding is not None:
-                found.append((index, binding))
-        return tuple(found)
+                yield index, binding
 
     def agents(self) -> tuple[AgentDefaults, list[Agent]]:
         """The defaults, and the agents they are merged into."""

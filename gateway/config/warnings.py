@@ -54,8 +54,8 @@ def _channels(config: Config, names: Mapping[Key, tuple[str, ...]]) -> Iterator[
     for account in configured(config.channels):
         yield from (f"{shown(account.key)}: {warning}" for warning in account.kind.warnings(account.config))
         if getattr(account.config, "mode", "") == "polling" and config.database.path is None:
-            told = "polling and several replicas do not go together: run one, or set mode: webhook"
-            yield f"{shown(account.key)}: {told}"
+            message = "polling and several replicas do not go together: run one, or set mode: webhook"
+            yield f"{shown(account.key)}: {message}"
     feishu = config.channels.feishu
     if feishu is None or not feishu.enabled or any(it.kind.name == "feishu" for it in configured(config.channels)):
         return

@@ -88,7 +88,7 @@ WHERE w.turn IS NOT NULL AND t.sid = %(sid)s AND t.seq >= COALESCE((
 ORDER BY t.seq
 """
 
-_JOURNALED = """
+_STEPS = """
 s AS ({owned}),
 n AS (SELECT COALESCE(max(seq), 0) AS seq FROM transcript WHERE sid = %(sid)s),
 t AS (
@@ -98,11 +98,11 @@ t AS (
 )
 """
 APPEND = f"""
-WITH {_JOURNALED.format(owned="SELECT id, pending, stopped FROM session WHERE id = %(sid)s AND epoch = %(epoch)s FOR UPDATE")}
+WITH {_STEPS.format(owned="SELECT id, pending, stopped FROM session WHERE id = %(sid)s AND epoch = %(epoch)s FOR UPDATE")}
 SELECT pending, stopped FROM s
 """
 JOIN = f"""
-WITH {_JOURNALED.format(owned="SELECT id, pending, stopped FROM session WHERE id = %(sid)s AND epoch = %(epoch)s FOR UPDATE")},
+WITH {_STEPS.format(owned="SELECT id, pending, stopped FROM session WHERE id = %(sid)s AND epoch = %(epoch)s FOR UPDATE")},
 j AS (
     UPDATE inbox SET status = 1, turn = %(turn)s FROM s
     WHERE inbox.id = ANY(%(joined)s) AND inbox.sid = s.id AND inbox.status = 0 RETURNING inbox.id
@@ -114,7 +114,7 @@ _COUNTED_DOWN = """
     UPDATE session SET pending = pending - 1 WHERE id = %(sid)s AND epoch = %(epoch)s RETURNING id
 """
 FINISH = f"""
-WITH {_JOURNALED.format(owned=_COUNTED_DOWN)},
+WITH {_STEPS.format(owned=_COUNTED_DOWN)},
 i AS (UPDATE inbox SET status = %(status)s FROM s WHERE inbox.id = %(turn)s),
 o AS (
     INSERT INTO outbox (sid, turn, part, key, payload, status, attempts, ambiguous, next_at, created)

@@ -7,7 +7,7 @@ from gateway.config.yaml import parse
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("server:\n  host 127.0.0.1\n  port: 1\n", "2:3: a colon is missing behind the key"),
         ("server:\n  host 127.0.0.1 # mine: here\n\n  # port\n  port: 1\n", "2:3: a colon is missing behind the key"),
@@ -28,8 +28,8 @@ from gateway.config.yaml import parse
         ("a:\n  b: 1\n  c\n  d: 1\n", "3:3: a colon is missing behind the key"),
     ],
 )
-def test_each_slip_is_told_where_it_was_made_with_its_fix(text: str, told: str) -> None:
+def test_each_slip_is_told_where_it_was_made_with_its_fix(text: str, expected: str) -> None:
     findings = Findings("config.yaml")
     assert parse(text.encode(), findings) is None
     (problem,) = findings.problems
-    assert str(problem).removeprefix("config.yaml:").startswith(told)
+    assert str(problem).removeprefix("config.yaml:").startswith(expected)

@@ -15,7 +15,7 @@ TOKEN = "7000000001:" + "A" * 35
 KEYS = "appSecret: s, encryptKey: k, allowFrom: ['*'], groupAllowFrom: ['*']"
 
 
-def said(folder: Path, text: str, env: dict[str, str] | None = None) -> list[str]:
+def printed(folder: Path, text: str, env: dict[str, str] | None = None) -> list[str]:
     (folder / "config.yaml").touch(mode=0o600)
     return greeting(loaded(folder, text, env).listening("127.0.0.1", 4711))
 
@@ -47,7 +47,7 @@ def test_the_shipped_config_says_on_one_screen_what_is_missing() -> None:
     ],
 )
 def test_each_channel_has_a_line(tmp_path: Path, text: str, line: str) -> None:
-    assert f"  {line}" in said(tmp_path, f"{text}\nagents: {{ list: [ {{ id: a }} ] }}\n")
+    assert f"  {line}" in printed(tmp_path, f"{text}\nagents: {{ list: [ {{ id: a }} ] }}\n")
 
 
 @pytest.mark.parametrize(
@@ -91,33 +91,35 @@ def test_the_web_chat_says_where_to_open_it_and_with_what(tmp_path: Path, host: 
 def test_each_agent_has_a_line_with_its_model_and_why(
     tmp_path: Path, agent: str, env: dict[str, str], line: str
 ) -> None:
-    assert f"  agent      {line}" in said(tmp_path, f"agents: {{ list: [ {{ {agent} }} ] }}\n", env)
+    assert f"  agent      {line}" in printed(tmp_path, f"agents: {{ list: [ {{ {agent} }} ] }}\n", env)
 
 
 @pytest.mark.parametrize(
-    ("providers", "told"),
+    ("providers", "expected"),
     [
         ("", "set ANTHROPIC_API_KEY, OPENAI_API_KEY or DEEPSEEK_API_KEY for a real model"),
         ("openai: { apiKey: '${MINE:-}' }", "set ANTHROPIC_API_KEY, MINE or DEEPSEEK_API_KEY for a real model"),
         ("openai: { apiKey: '' }, anthropic: {}", "set ANTHROPIC_API_KEY or DEEPSEEK_API_KEY for a real model"),
     ],
 )
-def test_only_variables_that_would_help_are_named(tmp_path: Path, providers: str, told: str) -> None:
-    (line,) = [line for line in said(tmp_path, f"providers: {{ {providers} }}\nagents: {{ list: [ {{ id: a }} ] }}\n")
+def test_only_variables_that_would_help_are_named(tmp_path: Path, providers: str, expected: str) -> None:
+    (line,) = [line for line in printed(tmp_path, f"providers: {{ {providers} }}\nagents: {{ list: [ {{ id: a }} ] }}\n")
                if "a script" in line]  # fmt: skip
-    assert line.endswith(f"; {told}")
+    assert line.endswith(f"; {expected}")
 
 
 def test_many_agents_stay_on_one_screen(tmp_path: Path) -> None:
     for count, expected in ((4, 4), (5, 4), (50, 4)):
         agents = ", ".join(f"{{ id: a{number}, model: demo/guide }}" for number in range(count))
-        lines = [line for line in said(tmp_path, f"agents: {{ list: [ {agents} ] }}\n") if line.startswith("  agent")]
+        lines = [
+            line for line in printed(tmp_path, f"agents: {{ list: [ {agents} ] }}\n") if line.startswith("  agent")
+        ]
         assert len(lines) == expected
     assert lines[-1] == "  agents     47 more: python -m gateway check"
 
 
 def test_warnings_come_last_one_a_line(tmp_path: Path) -> None:
-    lines = said(tmp_path, "agents: { list: [ { id: a, model: [anthropic/claude-sonnet-4-6, qwen/qwen3-max] } ] }\n")
+    lines = printed(tmp_path, "agents: { list: [ { id: a, model: [anthropic/claude-sonnet-4-6, qwen/qwen3-max] } ] }\n")
     assert lines[-3] == "  stop       Ctrl-C"
     assert lines[-2:] == [
         f"warning: providers.{name}.apiKey: is empty, so a cannot answer with {name} — set {variable} in the environment"
@@ -126,7 +128,7 @@ def test_warnings_come_last_one_a_line(tmp_path: Path) -> None:
 
 
 def test_no_secret_is_said(tmp_path: Path) -> None:
-    lines = said(tmp_path, "agents: { list: [ { id: a } ] }\n", {"QWEN": "x", "DASHSCOPE_API_KEY": "canary-1234567"})
+    lines = printed(tmp_path, "agents: { list: [ { id: a } ] }\n", {"QWEN": "x", "DASHSCOPE_API_KEY": "canary-1234567"})
     assert "canary" not in "\n".join(lines)
 
 

@@ -83,7 +83,7 @@ def test_a_provider_that_an_agent_names_has_its_usual_key_without_a_block(tmp_pa
     text = "agents: { list: [ { id: a, model: deepseek/deepseek-chat }, { id: b, model: [openai/x, kimi/y] } ] }\n"
     env = {"DEEPSEEK_API_KEY": "sk-1", "MOONSHOT_API_KEY": "sk-2", "MISTRAL_API_KEY": "sk-3"}
     found = loaded(tmp_path, text, env)
-    assert {name: told.keys for name, told in found.config.providers.items()} == {
+    assert {name: block.keys for name, block in found.config.providers.items()} == {
         "deepseek": ("sk-1",),
         "kimi": ("sk-2",),
     }
@@ -168,7 +168,7 @@ def test_a_key_that_tells_no_model_is_not_passed_over_in_silence(
 def test_the_page_has_every_vendor_with_its_variables_and_its_model_in_the_order_of_auto() -> None:
     section = PAGE.partition("## A key is enough")[2].partition("\n## ")[0]
     rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| ") and "`" in line]
-    told = [
+    vendors = [
         (
             " or ".join(f"`{variable}`" for variable in vendor.variables),
             ", ".join(f"`{name}`" for name in vendor.names),
@@ -176,7 +176,7 @@ def test_the_page_has_every_vendor_with_its_variables_and_its_model_in_the_order
         )
         for vendor in WELL_KNOWN
     ]
-    with_one, without = [row for row in told if "none" not in row[2]], [row for row in told if "none" in row[2]]
+    with_one, without = [row for row in vendors if "none" not in row[2]], [row for row in vendors if "none" in row[2]]
     assert [tuple(row) for row in rows] == with_one + without
 
 

@@ -381,7 +381,7 @@ def test_odd_keys_stay_on_their_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "known", "said"),
+    ("wrong", "known", "expected"),
     [
         ("nmae", ["id", "name"], ' — did you mean "name"?'),
         ("max_tokens", ["maxTokens"], ' — did you mean "maxTokens"?'),
@@ -391,5 +391,5 @@ def test_odd_keys_stay_on_their_line() -> None:
         ("zzz", [f"n{n}" for n in range(21)], ""),
     ],
 )
-def test_near_misses_are_explained(wrong: str, known: list[str], said: str) -> None:
-    assert suggestion(wrong, known) == said
+def test_near_misses_are_explained(wrong: str, known: list[str], expected: str) -> None:
+    assert suggestion(wrong, known) == expected

@@ -19,13 +19,13 @@ GUIDE = (
 )
 
 
-def said(folder: Path, text: str, env: dict[str, str] | None = None) -> list[str]:
+def printed(folder: Path, text: str, env: dict[str, str] | None = None) -> list[str]:
     (folder / "config.yaml").touch(mode=0o600)
     return [line.replace(f"{folder}/", "") for line in report(loaded(folder, text, env))]
 
 
 def test_a_config_with_nothing_in_it_says_what_to_do_next(tmp_path: Path) -> None:
-    assert said(tmp_path, AGENT) == [
+    assert printed(tmp_path, AGENT) == [
         "server: http://127.0.0.1:8080, no publicUrl, database data/clawgate.db",
         WEB_OFF,
         "feishu: not configured — add appId, appSecret and encryptKey under channels.feishu; "
@@ -49,7 +49,7 @@ def test_a_working_config_says_what_serves_where(tmp_path: Path) -> None:
         - {{ id: b, model: anthropic/claude-opus-4-8, tools: {{ allow: ["*"], deny: [exec] }}, skills: {{ allow: [] }} }}
     """
     step = "enter it as the request URL in the developer console"
-    assert said(tmp_path, text) == [
+    assert printed(tmp_path, text) == [
         "server: http://[::1]:9, https://bot.example.com, database data/clawgate.db",
         WEB_OFF,
         f"feishu default: app cli_1, webhook https://bot.example.com/webhooks/feishu/default — {step}",
@@ -109,11 +109,11 @@ def test_a_working_config_says_what_serves_where(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_missing_names_the_next_step(tmp_path: Path, text: str, line: str) -> None:
-    assert line in said(tmp_path, text + SCRIPTED)
+    assert line in printed(tmp_path, text + SCRIPTED)
 
 
 def test_a_key_from_the_environment_is_named_by_its_variable_and_the_choice_by_its_reason(tmp_path: Path) -> None:
-    lines = said(tmp_path, AGENT, {"DEEPSEEK_API_KEY": "sk-1"})
+    lines = printed(tmp_path, AGENT, {"DEEPSEEK_API_KEY": "sk-1"})
     assert "provider deepseek: key set (DEEPSEEK_API_KEY)" in lines
     assert [line.partition(";")[0] for line in lines if line.startswith("agent ")] == [
         "agent a: deepseek/deepseek-v4-pro (auto: DEEPSEEK_API_KEY is set)"
@@ -125,7 +125,7 @@ def test_a_hidden_skill_says_what_it_needs(tmp_path: Path) -> None:
     skill.mkdir(parents=True)
     (skill / "SKILL.md").write_text("---\nrequires: { bins: [no-such-program], env: [NO_SUCH] }\n---\n# Deploy\nNow.\n")
     text = "skills: { directories: [more] }\nagents: { list: [ { id: a } ] }\n"
-    without, with_it = said(tmp_path, text), said(tmp_path, text, {"NO_SUCH": "1"})
+    without, with_it = printed(tmp_path, text), printed(tmp_path, text, {"NO_SUCH": "1"})
     (line,) = [line for line in without if line.startswith("skill deploy: hidden — it needs ")]
     assert "no-such-program" in line
     assert "NO_SUCH" in line
@@ -133,5 +133,5 @@ def test_a_hidden_skill_says_what_it_needs(tmp_path: Path) -> None:
 
 
 def test_warnings_come_last(tmp_path: Path) -> None:
-    lines = said(tmp_path, "agents: { list: [ { id: a, model: anthropic/claude-opus-5 } ] }\n")
+    lines = printed(tmp_path, "agents: { list: [ { id: a, model: anthropic/claude-opus-5 } ] }\n")
     assert lines[-1].startswith("warning: providers.anthropic.apiKey: is empty, so a cannot answer with anthropic")

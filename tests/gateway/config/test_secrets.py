@@ -61,9 +61,9 @@ def test_no_problem_shows_a_secret(tmp_path: Path, text: str) -> None:
     file.write_text(text.replace("INLINE", CANARY), encoding="utf-8")
     with pytest.raises(ConfigErrors) as raised:
         load(file, ENV)
-    said = str(raised.value) + repr(raised.value.problems)
+    shown = str(raised.value) + repr(raised.value.problems)
     assert raised.value.problems
-    assert CANARY not in said
+    assert CANARY not in shown
 
 
 def test_neither_warnings_nor_report_show_a_secret(tmp_path: Path) -> None:
