@@ -1,4 +1,4 @@
-"""Whether an agent serves several people, as far as a config tells: by routing what could arrive, as it would be.
+"""Agents that serve several people from one workspace, as far as a config tells: by routing what could arrive.
 
 The web chat is the operator's own and does not count. One person and one group may well be he and his team.
 """
@@ -6,16 +6,33 @@ The web chat is the operator's own and does not count. One person and one group 
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
+from agents.workspaces import is_template
 from channels.access import AccessConfig, refusal
 from channels.message import Chat, ChatKind, MessageContext, Sender
 from gateway.config.channels import Account, configured
 from gateway.config.root import Config
 from gateway.routing import route
+from tools.catalog import NAMES
+from tools.config import effective_exec
+from tools.policy import allowed
 
 ANYBODY = "*"
 
 
-def serves_several(config: Config, agent: str) -> bool:
+def shared_workspaces(config: Config) -> Iterator[str]:
+    """A warning for each: one member can have the agent leave there what it reads for another."""
+    for agent in config.agents.list:
+        runs = effective_exec(config.tools.exec, agent.tools).mode == "allow"
+        changing = [it for it in allowed(agent.tools, NAMES) if it in ("write", "edit") or (it == "exec" and runs)]
+        if changing and not is_template(agent.workspace_dir) and _serves_several(config, agent.id):
+            yield (
+                f"agent {agent.id}: everybody it serves shares one workspace, and can have it read and change what others "
+                f"left there — end workspaceDir with /{{chat}} or /{{sender}}, or take {' and '.join(changing)} out of "
+                "tools.allow"
+            )
+
+
+def _serves_several(config: Config, agent: str) -> bool:
     """Two people, two groups, or whoever comes."""
     people: set[tuple[str, str]] = set()
     groups: set[tuple[str, str]] = set()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from agents.config import AgentConfig
 from agents.providers.catalog import needs_key
+from gateway.config.audience import shared_workspaces
 from gateway.config.channels import Kind, configured
 from gateway.config.keys import DEMO
 from gateway.config.load import Loaded
@@ -28,7 +29,7 @@ def report(loaded: Loaded) -> list[str]:
         *(_agent(agent, loaded) for agent in loaded.config.agents.list),
         *_hidden_skills(loaded),
         *_demo(loaded),
-        *(f"warning: {warning}" for warning in loaded.warnings),
+        *(f"warning: {warning}" for warning in (*loaded.warnings, *shared_workspaces(loaded.config))),
     ]
     return list(map(redacted, lines))
 

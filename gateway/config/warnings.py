@@ -12,9 +12,7 @@ from agents.config import AgentConfig
 from agents.providers.catalog import needs_key
 from agents.providers.models import facts_of
 from agents.providers.wellknown import known_models, serves_own_models
-from agents.workspaces import is_template
 from channels.web.admission import is_loopback
-from gateway.config.audience import serves_several
 from gateway.config.channels import configured
 from gateway.config.keys import DEMO, Auto
 from gateway.config.problems import Key, quoted, shown, suggestion
@@ -43,7 +41,6 @@ def warnings(
     yield from _auto(auto, names)
     for agent in config.agents.list:
         yield from _exec(config, agent)
-        yield from _shared_workspace(config, agent)
     yield from _skills(config)
     yield from _bindings(config)
     yield from _server(config)
@@ -107,17 +104,6 @@ def _exec(config: Config, agent: AgentConfig) -> Iterator[str]:
         yield (
             f"agent {agent.id}: exec refuses every command, since approvals are not in this release — "
             "set tools.exec.mode: allow to run them, or leave exec out of tools.allow"
-        )
-
-
-def _shared_workspace(config: Config, agent: AgentConfig) -> Iterator[str]:
-    """One member could leave there what another's agent reads, and read what it wrote for another."""
-    runs = effective_exec(config.tools.exec, agent.tools).mode == "allow"
-    changing = [it for it in allowed(agent.tools, NAMES) if it in ("write", "edit") or (it == "exec" and runs)]
-    if changing and not is_template(agent.workspace_dir) and serves_several(config, agent.id):
-        yield (
-            f"agent {agent.id}: everybody it serves shares one workspace, and can have it read and change what others left "
-            f"there — end workspaceDir with /{{chat}} or /{{sender}}, or take {' and '.join(changing)} out of tools.allow"
         )
 
 

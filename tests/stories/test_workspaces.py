@@ -2,6 +2,8 @@
 
 import json
 import re
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +31,20 @@ async def sends(house: Running, data: bytes = SECRET, name: str = "salary.csv", 
     return found[1]
 
 
+@pytest.fixture
+def passable() -> Iterator[Path]:
+    """A folder that commands may pass through: where the gateway is root, they are somebody else."""
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "data").mkdir()
+        for path in (Path(folder), Path(folder) / "data"):
+            path.chmod(0o711)
+        yield Path(folder)
+
+
 async def test_what_was_sent_is_there_in_later_turns_by_the_path_that_was_told_for_tools_and_commands(
-    tmp_path: Path,
+    passable: Path,
 ) -> None:
-    async with running(tmp_path, more=RUNS) as house:
-        for above in (tmp_path / "data", tmp_path, *tmp_path.parents[:-2]):
-            above.chmod(above.stat().st_mode | 0o011)  # where the gateway is root, a command is not
+    async with running(passable, more=RUNS) as house:
         path = await sends(house)
         assert path.startswith("./uploads/")
         assert path.endswith("/salary.csv")
@@ -116,7 +126,6 @@ async def test_what_was_sent_before_uploads_belonged_to_sessions_is_shown_to_nob
         old = house.workspace() / "uploads" / "a11ce0000001"
         old.mkdir(parents=True)
         (old / "salary.csv").write_bytes(SECRET)
-        (house.workspace() / "link").symlink_to("uploads")
         results = await works(
             house,
             ("ls", {"path": "uploads"}),

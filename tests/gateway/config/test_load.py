@@ -274,66 +274,6 @@ def test_models_of_services_that_may_have_any_and_known_ones_are_no_warning(
     assert [line for line in loaded(tmp_path, text, env).warnings if "model" in line] == []
 
 
-BOT = "botToken: '7000000001:AAExampleExampleExampleExampleExamp1'"
-OTHER = BOT.replace("01:", "02:")
-WRITES = "agents: { list: [ { id: a, tools: { allow: [read, write] } } ] }\n"
-SHARED = (
-    "agent a: everybody it serves shares one workspace, and can have it read and change what others left there — "
-    "end workspaceDir with /{chat} or /{sender}, or take write out of tools.allow"
-)
-
-
-def about_sharing(folder: Path, access: str, agents: str = WRITES) -> list[str]:
-    text = f"channels: {{ web: {{}}, telegram: {{ {BOT}, {access} }} }}\n{agents}"
-    return [warning for warning in loaded(folder, text).warnings if "shares one workspace" in warning]
-
-
-@pytest.mark.parametrize(
-    "access",
-    [
-        "allowFrom: ['1', '2']",
-        "allowFrom: ['*']",
-        "dmPolicy: open",
-        "groupPolicy: open",
-        "groupAllowFrom: ['-1', '-2']",
-        f"allowFrom: ['1'], accounts: {{ b: {{ {OTHER}, allowFrom: ['2'] }} }}",
-    ],
-)
-def test_people_who_share_a_workspace_that_is_written_to_are_a_warning(tmp_path: Path, access: str) -> None:
-    assert about_sharing(tmp_path, access) == [SHARED]
-    for place in ("{agent}/{chat}", "{agent}/{sender}"):
-        apart = WRITES.replace("id: a,", f"id: a, workspaceDir: './w/{place}',")
-        assert about_sharing(tmp_path, access, apart) == []
-    assert about_sharing(tmp_path, access, WRITES.replace(", write", ", exec")) == []
-    runs = WRITES.replace("[read, write]", "[read, exec], exec: { mode: allow }")
-    assert about_sharing(tmp_path, access, runs) == [SHARED.replace("write", "exec")]
-    assert about_sharing(tmp_path, access, AGENT) == []
-
-
-@pytest.mark.parametrize(
-    "access",
-    [
-        "allowFrom: []",
-        "allowFrom: ['1'], groupAllowFrom: ['-1']",
-        "allowFrom: ['1', '2'], dmPolicy: disabled",
-        "groupAllowFrom: ['-1', '-2'], groupPolicy: disabled",
-    ],
-)
-def test_one_person_and_his_group_share_nothing_that_deserves_a_warning(tmp_path: Path, access: str) -> None:
-    assert about_sharing(tmp_path, access) == []
-
-
-def test_who_shares_is_told_by_the_bindings(tmp_path: Path) -> None:
-    two = WRITES.replace("] }\n", ", { id: b, tools: { allow: [write] } } ] }\n")
-    bound = f"{two}bindings: [ {{ agent: b, match: {{ sender: '2' }} }} ]\n"
-    assert about_sharing(tmp_path, "allowFrom: ['1', '2']", bound) == []
-    assert about_sharing(tmp_path, "allowFrom: ['1', '2', '3']", bound) == [SHARED]
-    everything = f"{two}bindings: [ {{ agent: b, match: {{ channel: telegram }} }} ]\n"
-    assert about_sharing(tmp_path, "dmPolicy: open", everything) == [SHARED.replace("agent a", "agent b")]
-    one_group = f"{two}bindings: [ {{ agent: b, match: {{ chat: '-1' }} }} ]\n"
-    assert about_sharing(tmp_path, "groupPolicy: open, dmPolicy: disabled", one_group) == [SHARED]
-
-
 def test_exec_that_is_denied_or_not_offered_needs_no_warning(tmp_path: Path) -> None:
     text = "agents: { list: [ { id: a, tools: { allow: [exec], exec: { mode: deny } } }, { id: b } ] }\n"
     assert loaded(tmp_path, text).warnings == ()

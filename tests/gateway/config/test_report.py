@@ -1,5 +1,6 @@
 """What `check` says: what is configured, what is missing, and the next step."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -135,3 +136,74 @@ def test_a_hidden_skill_says_what_it_needs(tmp_path: Path) -> None:
 def test_warnings_come_last(tmp_path: Path) -> None:
     lines = printed(tmp_path, "agents: { list: [ { id: a, model: anthropic/claude-opus-5 } ] }\n")
     assert lines[-1].startswith("warning: providers.anthropic.apiKey: is empty, so a cannot answer with anthropic")
+
+
+BOT = "botToken: '7000000001:AAExampleExampleExampleExampleExamp1'"
+OTHER = BOT.replace("01:", "02:")
+WRITES = "agents: { list: [ { id: a, tools: { allow: [read, write] } } ] }\n"
+SHARED = (
+    "agent a: everybody it serves shares one workspace, and can have it read and change what others left there — "
+    "end workspaceDir with /{chat} or /{sender}, or take write out of tools.allow"
+)
+
+
+def about_sharing(folder: Path, access: str, agents: str = WRITES) -> list[str]:
+    text = f"channels: {{ web: {{}}, telegram: {{ {BOT}, {access} }} }}\n{agents}"
+    return [line.removeprefix("warning: ") for line in said(folder, text) if "shares one workspace" in line]
+
+
+@pytest.mark.parametrize(
+    "access",
+    [
+        "allowFrom: ['1', '2']",
+        "allowFrom: ['*']",
+        "dmPolicy: open",
+        "groupPolicy: open",
+        "groupAllowFrom: ['-1', '-2']",
+        f"allowFrom: ['1'], accounts: {{ b: {{ {OTHER}, allowFrom: ['2'] }} }}",
+    ],
+)
+def test_people_who_share_a_workspace_that_is_written_to_are_a_warning(tmp_path: Path, access: str) -> None:
+    assert about_sharing(tmp_path, access) == [SHARED]
+    for place in ("{agent}/{chat}", "{agent}/{sender}"):
+        apart = WRITES.replace("id: a,", f"id: a, workspaceDir: './w/{place}',")
+        assert about_sharing(tmp_path, access, apart) == []
+    assert about_sharing(tmp_path, access, WRITES.replace(", write", ", exec")) == []
+    runs = WRITES.replace("[read, write]", "[read, exec], exec: { mode: allow }")
+    assert about_sharing(tmp_path, access, runs) == [SHARED.replace("write", "exec")]
+    assert about_sharing(tmp_path, access, WRITES.replace(", write", "")) == []
+
+
+@pytest.mark.parametrize(
+    "access",
+    [
+        "allowFrom: []",
+        "allowFrom: ['1'], groupAllowFrom: ['-1']",
+        "allowFrom: ['1', '2'], dmPolicy: disabled",
+        "groupAllowFrom: ['-1', '-2'], groupPolicy: disabled",
+    ],
+)
+def test_one_person_and_his_group_share_nothing_that_deserves_a_warning(tmp_path: Path, access: str) -> None:
+    assert about_sharing(tmp_path, access) == []
+
+
+def test_who_shares_is_told_by_the_bindings(tmp_path: Path) -> None:
+    two = WRITES.replace("] }\n", ", { id: b, tools: { allow: [write] } } ] }\n")
+    bound = f"{two}bindings: [ {{ agent: b, match: {{ sender: '2' }} }} ]\n"
+    assert about_sharing(tmp_path, "allowFrom: ['1', '2']", bound) == []
+    assert about_sharing(tmp_path, "allowFrom: ['1', '2', '3']", bound) == [SHARED]
+    everything = f"{two}bindings: [ {{ agent: b, match: {{ channel: telegram }} }} ]\n"
+    assert about_sharing(tmp_path, "dmPolicy: open", everything) == [SHARED.replace("agent a", "agent b")]
+    one_group = f"{two}bindings: [ {{ agent: b, match: {{ chat: '-1' }} }} ]\n"
+    assert about_sharing(tmp_path, "groupPolicy: open, dmPolicy: disabled", one_group) == [SHARED]
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/add-an-agent.md", "channels/feishu/README.md"])
+def test_neither_the_shipped_config_nor_what_a_page_shows_warns_of_people_who_share(tmp_path: Path, page: str) -> None:
+    root = Path(__file__).resolve().parents[3]
+    text = (root / "config.yaml").read_text(encoding="utf-8")
+    shown = dict(re.findall(r"^ *(allowFrom|groupAllowFrom): (\[[^\]]*\])", (root / page).read_text("utf-8"), re.M))
+    for key, value in shown.items():
+        text = re.sub(rf"\b{key}: \[\]", f"{key}: {value}", text, count=1)
+    env = {"FEISHU_APP_ID": "cli_1", "FEISHU_APP_SECRET": "s", "FEISHU_ENCRYPT_KEY": "k"}
+    assert [line for line in said(tmp_path, text, env) if "shares one workspace" in line] == []
