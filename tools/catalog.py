@@ -33,7 +33,7 @@ _BUILDERS: dict[str, Callable[[_Parts], Tool]] = {
     "write": lambda parts: Write(parts.workspace),
     "edit": lambda parts: Edit(parts.workspace),
     "ls": lambda parts: Ls(parts.workspace),
-    "exec": lambda parts: Exec(parts.workspace, parts.exec_config, parts.exec_slots),
+    "exec": lambda parts: Exec(parts.workspace, parts.exec_config, parts.exec_slots, parts.result_chars),
     "message": lambda parts: Message(parts.messenger, parts.config.message),
 }
 NAMES: tuple[str, ...] = tuple(_BUILDERS)

@@ -20,7 +20,14 @@ class ExecConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_gene
     timeout_seconds: Annotated[float, Field(gt=0, le=EXEC_SECONDS_MAX)] = 60
     """How long one command may run; the model can ask for less, and for more up to 600."""
     output_bytes: Annotated[int, Field(ge=1024)] = 1_048_576
-    """How much of a command's output is kept, its beginning and its end; a command that writes 16 MiB is stopped."""
+    """How much of a command's output is kept to be shown, its beginning and its end; a command whose output is longer
+    than 16 MiB is stopped."""
+    written_bytes: Annotated[int, Field(ge=1_048_576)] = 1_073_741_824
+    """What one command may add to the workspace and its temporary folder before it is stopped; a file, even an empty one,
+    counts 4 KiB more than its content."""
+    free_bytes: Annotated[int, Field(ge=0)] = 536_870_912
+    """What a command must leave free on the workspace's disk, so that the database can still grow. One that goes below is
+    stopped, and one that begins below can delete files and write none."""
     parallel: Annotated[int, Field(ge=1)] = 4
     """Commands of one agent that run at the same time; one more is told to wait."""
 
@@ -34,6 +41,10 @@ class AgentExecConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias
     """As `tools.exec.timeoutSeconds`, for this agent."""
     output_bytes: Annotated[int, Field(ge=1024)] | None = None
     """As `tools.exec.outputBytes`, for this agent."""
+    written_bytes: Annotated[int, Field(ge=1_048_576)] | None = None
+    """As `tools.exec.writtenBytes`, for this agent."""
+    free_bytes: Annotated[int, Field(ge=0)] | None = None
+    """As `tools.exec.freeBytes`, for this agent."""
     parallel: Annotated[int, Field(ge=1)] | None = None
     """As `tools.exec.parallel`, for this agent."""
 

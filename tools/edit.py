@@ -46,20 +46,28 @@ class Edit:
             text = data.decode()
         except UnicodeDecodeError:
             raise ToolError("NOT_TEXT", f"{path!r} is not UTF-8 text") from None
-        changed = replaced(text, arguments.old_text, arguments.new_text)
+        changed, first, last = replaced(text, arguments.old_text, arguments.new_text)
         try:
             new_data = changed.encode()
         except UnicodeEncodeError:
             raise ToolError("INVALID_ARGUMENT", "'new_text' holds half a character; write it whole") from None
         name = self._workspace.write(path, new_data, expected=version)
+        lines = (
+            f"line {first}"
+            if first == last
+            else f"lines {first}-{last}"
+            if first < last
+            else f"deleted at line {first}"
+        )
         return ToolResult(
-            content=(Text(text=f"Edited {name} ({len(new_data)} bytes)"),),
-            details={"bytesWritten": len(new_data), "path": name},
+            content=(Text(text=f"Edited {name} ({lines}, {len(new_data)} bytes)"),),
+            details={"bytesWritten": len(new_data), "path": name, "firstLine": first, "lastLine": last},
         )
 
 
-def replaced(text: str, old: str, new: str) -> str:
-    """`text` with its one `old` replaced. A model writes `\\n`; in a CRLF file it means CRLF. Raises ToolError."""
+def replaced(text: str, old: str, new: str) -> tuple[str, int, int]:
+    """`text` with its one `old` replaced, and the first and the last line of what took its place; where nothing did, the
+    last is before the first. A model writes `\\n`; in a CRLF file it means CRLF. Raises ToolError."""
     if not old:
         raise ToolError("INVALID_ARGUMENT", "'old_text' is empty; name the passage to replace")
     if old == new:
@@ -73,7 +81,8 @@ def replaced(text: str, old: str, new: str) -> str:
         raise ToolError("MANY_MATCHES", f"'old_text' occurs {found} times; give more of its surroundings", found=found)
     if "\r\n" in text and "\r\n" in old:
         new = new.replace("\r\n", "\n").replace("\n", "\r\n")
-    return text.replace(old, new)
+    first = text.count("\n", 0, text.index(old)) + 1
+    return text.replace(old, new), first, first + new[:-1].count("\n") if new else first - 1
 
 
 def _count(text: str, old: str) -> int:

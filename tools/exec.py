@@ -1,18 +1,21 @@
 """`exec`: a shell command in the workspace, where the config says so.
 
 The mode decides what a call gets: `deny` refuses, `ask` refuses while nobody can approve, `allow` runs. The command
-has a clean environment of a few names, a time limit, an output cap and its own process group, and nothing of it outlives
-the call. Where the gateway runs as root the command runs as the workspace's owner, who is never root.
+has a clean environment of a few names, a temporary folder of its own, and limits on its time, its output and what it
+writes; nothing of it outlives the call. Where the gateway runs as root the command runs as the workspace's owner, who is
+never root.
 """
 
 import asyncio
 import os
+import signal
 from typing import ClassVar, assert_never
 
 from pydantic import Field
 
 from tools.config import EXEC_SECONDS_MAX, ExecConfig
-from tools.process import OUTPUT_BYTES_MAX, Finished, run
+from tools.output import OUTPUT_BYTES_MAX
+from tools.process import Bounds, Finished, run
 from tools.tool import Arguments, Call, Effect, Text, ToolError, ToolResult
 from tools.workspace import NOBODY, Workspace
 
@@ -29,17 +32,18 @@ class Exec:
     summary: ClassVar[str] = "run a shell command in the workspace"
     description: ClassVar[str] = (
         "Run a shell command in the workspace and get its output (stdout and stderr together) and its exit code. "
-        "It has no terminal and no input, and what it leaves in the background is stopped when it ends. "
+        "It has no terminal and no input. When it ends, what it left in the background is stopped and $TMPDIR is emptied. "
         'Files that people sent lie in "$UPLOADS" for a command, not in ./uploads.'
     )
     effect: ClassVar[Effect] = "once"
     arguments: ClassVar[type[Arguments]] = ExecArguments
 
-    def __init__(self, workspace: Workspace, config: ExecConfig, slots: asyncio.Semaphore) -> None:
+    def __init__(self, workspace: Workspace, config: ExecConfig, slots: asyncio.Semaphore, result_chars: int) -> None:
         """`slots` are the agent's, over all its turns."""
         self._workspace = workspace
         self._config = config
         self._slots = slots
+        self._result_chars = result_chars
 
     async def run(self, arguments: ExecArguments, call: Call) -> ToolResult:
         """Raises ToolError."""
@@ -70,12 +74,16 @@ class Exec:
                     folder=self._workspace.fd,
                     owner=self._owner(),
                     environment=self._environment(),
-                    timeout_seconds=timeout,
-                    keep_bytes=self._config.output_bytes,
+                    bounds=Bounds(
+                        seconds=timeout,
+                        keep_bytes=min(self._config.output_bytes, 8 * self._result_chars),
+                        written_bytes=self._config.written_bytes,
+                        free_bytes=self._config.free_bytes,
+                    ),
                 )
             except (OSError, ValueError) as error:
                 raise ToolError("EXEC_FAILED", f"the command could not be started ({type(error).__name__})") from error
-        return _result(finished, timeout)
+        return await asyncio.to_thread(self._result, finished, timeout)
 
     def _environment(self) -> dict[str, str]:
         """These names and nothing of the gateway's own environment."""
@@ -97,30 +105,37 @@ class Exec:
         status = os.fstat(self._workspace.fd)
         return status.st_uid or NOBODY, status.st_gid or NOBODY  # neither is ever root
 
+    def _result(self, finished: Finished, seconds: float) -> ToolResult:
+        note, details = self._note(finished, seconds), {"exitCode": finished.code, "timedOut": finished.limit == "time"}
+        text = finished.output.shown(self._result_chars - len(note) - 1).rstrip("\n")
+        is_error = finished.limit is not None or finished.code != 0
+        return ToolResult(content=(Text(text=f"{text}\n{note}".lstrip("\n")),), details=details, is_error=is_error)
 
-def _result(finished: Finished, timeout_seconds: float) -> ToolResult:
-    head, tail = (_printable(part) for part in (finished.head, finished.tail))
-    gap = f"\n[… {finished.cut_bytes} bytes of output are left out here …]\n" if finished.cut_bytes else ""
-    details = {"exitCode": finished.code, "timedOut": finished.timed_out}
-    if finished.flooded:
-        code, ended = "EXEC_OUTPUT_LIMIT", f"stopped: it wrote more than {OUTPUT_BYTES_MAX} bytes"
-    elif finished.timed_out:
-        code, ended = "EXEC_TIMEOUT", f"stopped after {timeout_seconds:g} seconds"
-    elif finished.code < 0:
-        code, ended = "", f"ended by signal {-finished.code}"
-    else:
-        code, ended = "", f"exit code {finished.code}" if finished.code else ""
-    note = f"[{code + ': ' if code else ''}{ended}]" if ended else ""
-    text = "\n".join(filter(None, ((head + gap + tail).rstrip("\n"), note))) or "(no output)"
-    return ToolResult(content=(Text(text=text),), details=details, is_error=bool(code) or finished.code != 0)
+    def _note(self, finished: Finished, seconds: float) -> str:
+        """How it ended."""
+        free = f"less than {self._config.free_bytes:,} bytes are left on the disk"
+        match finished.limit:
+            case None:
+                stopped = ""
+            case "time":
+                stopped = f"EXEC_TIMEOUT: stopped after {seconds:g} seconds; "
+            case "output":
+                stopped = f"EXEC_OUTPUT_LIMIT: stopped: its output is longer than {OUTPUT_BYTES_MAX:,} bytes; "
+            case "written":
+                written = f"{self._config.written_bytes:,} bytes"
+                stopped = f"EXEC_DISK_LIMIT: stopped: it put more than {written} into the workspace and $TMPDIR; "
+            case "free":
+                stopped = f"EXEC_DISK_LIMIT: stopped: {free}; "
+            case _:
+                assert_never(finished.limit)
+        ended = f": ended by {_signal(finished.signal)}" if finished.signal else ""
+        read_only = f"; it could write nothing to files: {free}" if finished.read_only else ""
+        return f"[{stopped}exit code {finished.code}{ended}{read_only}]"
 
 
-def _printable(raw: bytes) -> str:
-    """Text without NUL and control characters, which would reach prompts, chats and terminals."""
-    text = raw.decode("utf-8", errors="replace").replace("\r\n", "\n")
-    return "".join(f"\\x{ord(char):02x}" if _is_control(char) else char for char in text)
-
-
-def _is_control(char: str) -> bool:
-    """Both sets of them: what terminals take from U+0080 on, they also take for the start of a sequence."""
-    return (char < " " and char not in "\n\t") or "\x7f" <= char <= "\x9f"
+def _signal(number: int) -> str:
+    """Its number and, where it has one, its name."""
+    try:
+        return f"signal {number} ({signal.Signals(number).name})"
+    except ValueError:
+        return f"signal {number}"

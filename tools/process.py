@@ -10,74 +10,71 @@ import asyncio
 import contextlib
 import ctypes
 import os
+import re
 import signal
 import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, TypeAlias
+
+from tools.output import OUTPUT_BYTES_MAX, Output
 
 KILL_AFTER_SECONDS = 2.0
 DRAIN_SECONDS = 0.5
 GONE_SECONDS_MAX = 8.0
 """How long a supervisor may take to end; its own patience with what will not die is shorter."""
-OUTPUT_BYTES_MAX = 16 * 1024 * 1024
 _SUPERVISOR = Path(__file__).with_name("supervisor.py")
 _PR_SET_DUMPABLE = 4
+_CODE = re.compile(rb"-?\d+|!")
+
+
+Limit: TypeAlias = Literal["time", "output", "written", "free"]
+_LIMITS: dict[str, Limit] = {"W": "written", "F": "free"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Bounds:
+    """`written_bytes` is what a command may add to the workspace and its temporary folder, `free_bytes` what it must
+    leave on the workspace's disk; `keep_bytes` is how much of its output is kept."""
+
+    seconds: float
+    keep_bytes: int
+    written_bytes: int
+    free_bytes: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finished:
-    """`code` is negative where a signal ended it. `cut_bytes` is what is missing between `head` and `tail`."""
+    """`signal` is 0 where none ended it; `limit` is what it was stopped for. `read_only`: the disk was too full to let it
+    write at all."""
 
+    signal: int
     code: int
-    head: bytes
-    tail: bytes
-    cut_bytes: int
-    timed_out: bool
-    flooded: bool
-
-
-class Output:
-    """Keeps the beginning and the end of a stream."""
-
-    def __init__(self, keep_bytes: int) -> None:
-        self._half = keep_bytes // 2
-        self._head = bytearray()
-        self._tail = bytearray()
-        self.total = 0
-
-    def feed(self, data: bytes) -> None:
-        self.total += len(data)
-        room = self._half - len(self._head)
-        self._head += data[:room]
-        self._tail += data[max(room, 0) :]
-        if len(self._tail) > 2 * self._half:
-            del self._tail[: -self._half]
-
-    def parts(self) -> tuple[bytes, bytes, int]:
-        """Head, tail, and how many bytes are missing between them."""
-        tail = bytes(self._tail[-self._half :])
-        return bytes(self._head), tail, self.total - len(self._head) - len(tail)
+    output: Output
+    limit: Limit | None
+    read_only: bool
 
 
 async def run(
-    command: str, *, folder: int, owner: tuple[int, int] | None, environment: Mapping[str, str],
-    timeout_seconds: float, keep_bytes: int,
-) -> Finished:  # fmt: skip
+    command: str, *, folder: int, owner: tuple[int, int] | None, environment: Mapping[str, str], bounds: Bounds
+) -> Finished:
     """Run `command` in the folder of that descriptor, as `owner` (uid, gid) where that is not None. Raises OSError."""
-    supervised = _Supervised(command, folder, owner, environment, timeout_seconds)
+    supervised = _Supervised(command, folder, owner, environment, bounds)
     try:
-        return await supervised.attend(Output(keep_bytes), timeout_seconds)
+        return await supervised.attend(Output(bounds.keep_bytes), bounds.seconds)
     finally:
-        supervised.end()
+        # Where `attend` was cut short, everything the command started dies from here on; nobody waits for it on the loop.
+        supervised.let_go()
+        await asyncio.shield(asyncio.to_thread(supervised.end))
 
 
 class _Supervised:
     """The supervisor's process, with the three pipes to it."""
 
     def __init__(
-        self, command: str, folder: int, owner: tuple[int, int] | None, environment: Mapping[str, str], seconds: float
+        self, command: str, folder: int, owner: tuple[int, int] | None, environment: Mapping[str, str], bounds: Bounds
     ) -> None:
         _hide()
         self._wishes: int | None
@@ -86,7 +83,8 @@ class _Supervised:
             theirs.callback(os.close, control)
             self._status, status = os.pipe2(os.O_CLOEXEC)
             theirs.callback(os.close, status)
-            numbers = (control, status, folder, *(owner or (-1, -1)), int(seconds))
+            limits = (int(bounds.seconds), bounds.written_bytes, bounds.free_bytes)
+            numbers = (control, status, folder, *(owner or (-1, -1)), *limits)
             try:
                 self._process = subprocess.Popen(
                     [sys.executable, "-I", "-S", str(_SUPERVISOR), *map(str, numbers), command],
@@ -108,10 +106,12 @@ class _Supervised:
     async def attend(self, output: Output, timeout_seconds: float) -> Finished:
         """Raises OSError where the command could not be started."""
         loop = asyncio.get_running_loop()
-        exited, ended, flooded, gone = asyncio.Event(), asyncio.Event(), asyncio.Event(), asyncio.Event()
-        pipe, status, said = self._stdout.fileno(), self._status, bytearray()
+        exited, ended, stopped, gone = asyncio.Event(), asyncio.Event(), asyncio.Event(), asyncio.Event()
+        pipe, status, report = self._stdout.fileno(), self._status, bytearray()
+        limit: Limit | None = None
 
         def read() -> None:
+            nonlocal limit
             with contextlib.suppress(BlockingIOError):
                 data = os.read(pipe, 65_536)
                 output.feed(data)
@@ -119,39 +119,44 @@ class _Supervised:
                     loop.remove_reader(pipe)
                     ended.set()
                 elif output.total > OUTPUT_BYTES_MAX:
-                    flooded.set()
+                    limit = limit or "output"
+                    stopped.set()
 
         def listen() -> None:
+            nonlocal limit
             text = os.read(status, 32)
-            said.extend(text)
-            exited.set()
+            report.extend(text)
+            if letter := _LIMITS.keys() & text.decode():
+                limit = limit or _LIMITS[letter.pop()]
+                stopped.set()
+            if not text or _CODE.search(report):
+                exited.set()
             if not text:
                 loop.remove_reader(status)
                 gone.set()
 
         loop.add_reader(status, listen)
         loop.add_reader(pipe, read)
-        timed_out = False
         try:
-            if not await _first(timeout_seconds, exited, flooded):
-                timed_out = True
+            if not await _first(timeout_seconds, exited, stopped):
+                limit = limit or "time"
                 self._ask_to_end()
-                await _first(KILL_AFTER_SECONDS, exited, flooded)
+                await _first(KILL_AFTER_SECONDS, exited, stopped)
             if exited.is_set():
                 # What the command left in the background holds the pipe open: it does not hold us.
-                await _first(DRAIN_SECONDS, ended, flooded)
-            self._let_go()
+                await _first(DRAIN_SECONDS, ended, stopped)
+            self.let_go()
             await _first(GONE_SECONDS_MAX, gone)
         finally:
             loop.remove_reader(status)
             loop.remove_reader(pipe)
-        head, tail, cut = output.parts()
-        code = _exit_code(bytes(said))
-        return Finished(code=code, head=head, tail=tail, cut_bytes=cut, timed_out=timed_out, flooded=flooded.is_set())
+        code = _exit_code(bytes(report))
+        ended_by = -code if code < 0 else 0
+        shell_code = 128 + ended_by if ended_by else code
+        return Finished(signal=ended_by, code=shell_code, output=output, limit=limit, read_only=b"L" in report)
 
     def end(self) -> None:
-        """Where `attend` was cut short, everything the command started dies here, in milliseconds."""
-        self._let_go()
+        """Wait until nothing of it is left. Blocking, mostly for milliseconds."""
         try:
             self._process.wait(GONE_SECONDS_MAX)
         except subprocess.TimeoutExpired:
@@ -165,18 +170,19 @@ class _Supervised:
             with contextlib.suppress(BrokenPipeError):
                 os.write(self._wishes, b"T")
 
-    def _let_go(self) -> None:
+    def let_go(self) -> None:
         if self._wishes is not None:
             os.close(self._wishes)
             self._wishes = None
             self._process.send_signal(signal.SIGCONT)  # where a command could stop it, it did not end it
 
 
-def _exit_code(said: bytes) -> int:
-    """What the supervisor said; killed where it said nothing. Raises OSError."""
-    if said.startswith(b"!"):
+def _exit_code(report: bytes) -> int:
+    """What the supervisor reported; killed where it reported none. Raises OSError."""
+    if b"!" in report:
         raise OSError("the command could not become the workspace's owner, or there is no /bin/sh")
-    return int(said) if said else -9
+    code = _CODE.search(report)
+    return int(code[0]) if code else -9
 
 
 async def _first(seconds: float, *events: asyncio.Event) -> bool:

@@ -5,13 +5,16 @@ command; the gateway need adopt nobody's orphans and guess at none. It sets the 
 command cannot yet undo them. Run as a script by an isolated interpreter (`-I -S`), it imports nothing of ours and holds
 nothing of the gateway's environment. It decides nothing: the gateway keeps the time and reads the output.
 
-    supervisor.py CONTROL STATUS FOLDER UID GID SECONDS COMMAND
+    supervisor.py CONTROL STATUS FOLDER UID GID SECONDS WRITTEN FREE COMMAND
 
-CONTROL, STATUS and FOLDER are descriptors, UID and GID are -1 for our own. A byte on CONTROL asks the command to end;
+CONTROL, STATUS and FOLDER are descriptors, UID and GID are -1 for our own; WRITTEN is how many bytes the command may add
+to FOLDER and its temporary folder, FREE how many it must leave on the disk. A byte on CONTROL asks the command to end;
 its end of file, which the gateway's death brings as well, ends everything. STATUS gets the exit code as text, or `!`
-where the command could not be started; its end of file says that nobody is left.
+where the command could not be started; besides, `W` or `F` where it went beyond WRITTEN or FREE, and `L` where the disk
+was too full from the start. Its end of file says that nobody is left.
 """
 
+import _thread
 import contextlib
 import ctypes
 import os
@@ -28,6 +31,12 @@ MEMORY_BYTES_MAX = 2 * 1024**3
 """Of what a process writes to, not of its address space: runtimes reserve far more of that than they use."""
 CPU_SECONDS_EXTRA = 10
 KILL_SECONDS_MAX = 5.0
+LOOK_SECONDS = 0.1
+"""How often what the command has written is looked at, and the longest time that its end waits for a last look."""
+LOOK_SHARE = 0.1
+"""Of the time, at most, goes into looking: a large workspace is looked at less often."""
+ENTRY_BYTES = 4096
+"""What a file counts on top of its content, so that empty ones have an end, too."""
 _PR_SET_NO_NEW_PRIVS = 38
 _PR_SET_CHILD_SUBREAPER = 36
 _SYS_LANDLOCK_CREATE_RULESET = 444
@@ -37,7 +46,7 @@ _LANDLOCK_SCOPE_SIGNAL = 2
 
 def main(arguments: list[str]) -> None:
     *numbers, command = arguments
-    control, status, folder, uid, gid, seconds = map(int, numbers)
+    control, status, folder, uid, gid, seconds, written_max, free_min = map(int, numbers)
     for fd in (control, status, folder):  # ours, not the command's
         os.set_inheritable(fd, False)
     prctl = ctypes.CDLL(None, use_errno=True).prctl
@@ -45,24 +54,54 @@ def main(arguments: list[str]) -> None:
     woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
+    os.fchdir(folder)
+    temporary = make_temporary(uid, gid)
+    is_full = free_bytes() < free_min
     shell = os.fork()
     if shell == 0:
         prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-        become(command, folder, uid, gid, seconds, status)
+        become(command, uid, gid, limits(seconds, 0 if is_full else FILE_BYTES_MAX, own_user=uid < 0), status)
+    written = Written(temporary, written_max)
+    _thread.start_new_thread(written.watch, (status,))
+    if is_full:
+        os.write(status, b"L")
+    else:
+        _thread.start_new_thread(watch_free, (free_min, status))
     nowhere = os.open(os.devnull, os.O_RDWR)
     for output in (1, 2):  # else the pipe would not end before we do
         os.dup2(nowhere, output)
-    supervise(shell, control, status, woken)
+    supervise(shell, control, status, woken, written)
     kill_everybody()
+    remove(temporary)
 
 
-def become(command: str, folder: int, uid: int, gid: int, seconds: int, status: int) -> None:
+def make_temporary(uid: int, gid: int) -> str:
+    """A folder for what this command alone puts into TMPDIR; where none can be made, what the environment says stays."""
+    folder = f"{os.environ.get('TMPDIR', '/tmp')}/clawgate-{os.urandom(8).hex()}"
+    with contextlib.suppress(OSError):
+        os.mkdir(folder, 0o700)  # noqa: PTH102 - pathlib would double the start-up time
+        if uid >= 0:
+            os.chown(folder, uid, gid)
+        os.environ["TMPDIR"] = folder
+    return folder
+
+
+def remove(folder: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        try:
+            os.rmdir(folder)  # noqa: PTH106 - as above
+        except OSError:
+            import shutil  # only here, where something was left: it takes longer than all of our start
+
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def become(command: str, uid: int, gid: int, limits: list[tuple[int, int]], status: int) -> None:
     """The command, from here on. Never returns."""
     try:
         os.setsid()
-        os.fchdir(folder)
         os.umask(0o022)
-        for limit, value in limits(seconds, own_user=uid < 0):
+        for limit, value in limits:
             hard = resource.getrlimit(limit)[1]
             most = value if hard == resource.RLIM_INFINITY else min(value, hard)
             resource.setrlimit(limit, (most, most))
@@ -94,11 +133,11 @@ def keep_to_itself() -> None:
         os.close(fd)
 
 
-def limits(seconds: int, *, own_user: bool) -> list[tuple[int, int]]:
+def limits(seconds: int, file_bytes: int, *, own_user: bool) -> list[tuple[int, int]]:
     kept = [
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_NOFILE, FILES_MAX),
-        (resource.RLIMIT_FSIZE, FILE_BYTES_MAX),
+        (resource.RLIMIT_FSIZE, file_bytes),
         (resource.RLIMIT_CPU, seconds + CPU_SECONDS_EXTRA),
         (resource.RLIMIT_DATA, MEMORY_BYTES_MAX),
     ]
@@ -106,7 +145,64 @@ def limits(seconds: int, *, own_user: bool) -> list[tuple[int, int]]:
     return kept if own_user else [*kept, (resource.RLIMIT_NPROC, PROCESSES_MAX)]
 
 
-def supervise(shell: int, control: int, status: int, woken: int) -> None:
+class Written:
+    """What the command adds to the workspace, which is the working folder, and to its own temporary one."""
+
+    def __init__(self, temporary: str, bytes_max: int) -> None:
+        self._folders = (".", temporary)
+        self._bytes_max = bytes_max
+        self._at_start: int | None = None
+        self._seconds = 0.0
+
+    def watch(self, status: int) -> None:
+        """Until it is too much."""
+        while not self._exceeded():
+            time.sleep(max(LOOK_SECONDS, self._seconds * (1 / LOOK_SHARE - 1)))
+        os.write(status, b"W")
+
+    def look_again(self, status: int) -> None:
+        """A last time, where that is quick."""
+        if self._at_start is not None and self._seconds < LOOK_SECONDS and self._exceeded():
+            os.write(status, b"W")
+
+    def _exceeded(self) -> bool:
+        began = time.monotonic()
+        stored = sum(map(stored_bytes, self._folders))
+        self._seconds = time.monotonic() - began
+        if self._at_start is None:
+            self._at_start = stored
+        return stored - self._at_start > self._bytes_max
+
+
+def stored_bytes(folder: str) -> int:
+    """What all below a folder takes on the disk. A file of several names counts once, if all of them are here."""
+    total, pending = 0, [folder]
+    while pending:
+        with contextlib.suppress(OSError), os.scandir(pending.pop()) as entries:
+            for entry in entries:
+                with contextlib.suppress(OSError):
+                    found = entry.stat(follow_symlinks=False)
+                    if entry.is_dir(follow_symlinks=False):
+                        pending.append(entry.path)
+                        total += ENTRY_BYTES
+                    else:
+                        total += ENTRY_BYTES + found.st_blocks * 512 // max(1, found.st_nlink)
+    return total
+
+
+def watch_free(bytes_min: int, status: int) -> None:
+    """Until less than that is free on the workspace's disk."""
+    while free_bytes() >= bytes_min:
+        time.sleep(LOOK_SECONDS / 4)
+    os.write(status, b"F")
+
+
+def free_bytes() -> int:
+    disk = os.statvfs(".")
+    return disk.f_bavail * disk.f_frsize
+
+
+def supervise(shell: int, control: int, status: int, woken: int, written: Written) -> None:
     """Until the gateway lets go: pass on its wish to end, say how the shell ended, bury the dead."""
     while True:
         readable, _, _ = select.select([control, woken], [], [])
@@ -115,6 +211,7 @@ def supervise(shell: int, control: int, status: int, woken: int) -> None:
             for pid, code in buried():
                 if pid == shell:
                     shell = 0
+                    written.look_again(status)
                     os.write(status, str(code).encode())
         if control in readable:
             if not os.read(control, 1):

@@ -45,6 +45,12 @@ class Bench:
         assert not result.is_error, said(result)
         return said(result)
 
+    async def output(self, command: str) -> str:
+        """What a command that works writes."""
+        *lines, ended = (await self.text("exec", command=command)).splitlines()
+        assert ended == "[exit code 0]"
+        return "\n".join(lines)
+
     async def code(self, tool: str, /, **arguments: Any) -> str:
         """The error code of a call that does not."""
         result = await self.call(tool, **arguments)

@@ -87,7 +87,7 @@ async def test_an_error_has_exactly_five_keys(at: Bench) -> None:
 
 
 async def test_the_other_control_characters_do_not_reach_the_model_either(at: Bench) -> None:
-    assert await at.text("exec", command="printf '\\302\\2332J'") == "\\x9b2J"
+    assert await at.output("printf '\\302\\2332J'") == "\\x9b2J"
 
 
 async def test_a_command_that_begins_with_a_dash_is_a_command(at: Bench) -> None:

@@ -29,8 +29,8 @@ def running(mark: str) -> list[str]:
 
 async def test_a_command_runs_in_the_workspace_and_gives_its_output_and_exit_code(at: Bench) -> None:
     await at.text("write", file_path="a.txt", content="one\n")
-    assert await at.text("exec", command="cat a.txt; echo two >&2") == "one\ntwo"
-    assert await at.text("exec", command="true") == "(no output)"
+    assert await at.output("cat a.txt; echo two >&2") == "one\ntwo"
+    assert await at.text("exec", command="true") == "[exit code 0]"
     failed = await at.call("exec", command="echo why; exit 3")
     assert failed.is_error
     assert said(failed) == "why\n[exit code 3]"
@@ -38,29 +38,29 @@ async def test_a_command_runs_in_the_workspace_and_gives_its_output_and_exit_cod
 
 
 async def test_files_of_commands_and_of_tools_can_be_shared_both_ways(at: Bench) -> None:
-    await at.text("exec", command="mkdir made; echo hi > made/by-command")
+    await at.output("mkdir made; echo hi > made/by-command")
     assert await at.text("read", file_path="made/by-command") == "hi\n"
     await at.text("edit", file_path="made/by-command", old_text="hi", new_text="ho")
     await at.text("write", file_path="made/by-tool", content="x")
-    assert await at.text("exec", command="echo y >> made/by-tool; cat made/by-command made/by-tool") == "ho\nxy"
+    assert await at.output("echo y >> made/by-tool; cat made/by-command made/by-tool") == "ho\nxy"
 
 
 async def test_the_environment_is_six_names_and_holds_nothing_of_ours(
     at: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "canary-91827")
-    environment = dict(line.split("=", 1) for line in (await at.text("exec", command="/usr/bin/env")).splitlines())
+    environment = dict(line.split("=", 1) for line in (await at.output("/usr/bin/env")).splitlines())
     assert set(environment) - {"PWD", "_", "SHLVL", "OLDPWD"} == {"PATH", "HOME", "LANG", "TERM", "TMPDIR", "TZ"}
     result = await at.call("exec", command="cat /proc/self/environ /proc/$PPID/environ 2>/dev/null | tr '\\0' '\\n'")
     assert "canary" not in said(result)
 
 
 async def test_a_command_never_runs_as_root(at: Bench) -> None:
-    assert await at.text("exec", command="id -u") != "0"
+    assert await at.output("id -u") != "0"
 
 
 async def test_it_has_no_input_and_no_terminal(at: Bench) -> None:
-    assert await at.text("exec", command="cat; test -t 0 || echo none") == "none"
+    assert await at.output("cat; test -t 0 || echo none") == "none"
 
 
 @pytest.mark.parametrize("command", ["NAP", "trap '' TERM; NAP & while :; do :; done", "kill -STOP $$; NAP"])
@@ -80,7 +80,7 @@ async def test_what_does_not_end_is_ended_with_all_it_started(at: Bench, command
     ],
 )
 async def test_what_is_left_in_the_background_does_not_hold_the_call_and_does_not_stay(at: Bench, command: str) -> None:
-    assert await at.text("exec", command=command.replace("NAP", NAP)) == "done"
+    assert await at.output(command.replace("NAP", NAP)) == "done"
     assert running(NAP) == []
 
 
@@ -98,7 +98,7 @@ async def test_endless_output_is_stopped_and_its_two_ends_are_kept(tmp_path: Pat
     at = bench(tmp_path, exec_={"outputBytes": 2048})
     result = await at.call("exec", command="echo first; yes | head -c 100000; echo last")
     assert said(result).startswith("first\n")
-    assert said(result).endswith("last")
+    assert said(result).endswith("last\n[exit code 0]")
     assert "bytes of output are left out" in said(result)
     assert len(said(result)) < 2300
     assert "EXEC_OUTPUT_LIMIT" in said(await at.call("exec", command="yes"))
@@ -106,7 +106,7 @@ async def test_endless_output_is_stopped_and_its_two_ends_are_kept(tmp_path: Pat
 
 
 async def test_control_characters_do_not_reach_the_model(at: Bench) -> None:
-    assert await at.text("exec", command=r"printf 'a\033[31mb\000c\177\tz'") == r"a\x1b[31mb\x00c\x7f" + "\tz"
+    assert await at.output(r"printf 'a\033[31mb\000c\177\tz'") == r"a\x1b[31mb\x00c\x7f" + "\tz"
 
 
 async def test_one_more_than_may_run_at_a_time_is_told_to_wait(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ async def test_one_more_than_may_run_at_a_time_is_told_to_wait(tmp_path: Path) -
         await asyncio.sleep(0.01)
     assert await at.code("exec", command="true") == "EXEC_BUSY"
     await slow
-    assert await at.text("exec", command="echo again") == "again"
+    assert await at.output("echo again") == "again"
     at.workspace.close()
 
 

@@ -149,7 +149,7 @@ SHARED = (
 
 def about_sharing(folder: Path, access: str, agents: str = WRITES) -> list[str]:
     text = f"channels: {{ web: {{}}, telegram: {{ {BOT}, {access} }} }}\n{agents}"
-    return [line.removeprefix("warning: ") for line in said(folder, text) if "shares one workspace" in line]
+    return [line.removeprefix("warning: ") for line in printed(folder, text) if "shares one workspace" in line]
 
 
 @pytest.mark.parametrize(
@@ -206,4 +206,4 @@ def test_neither_the_shipped_config_nor_what_a_page_shows_warns_of_people_who_sh
     for key, value in shown.items():
         text = re.sub(rf"\b{key}: \[\]", f"{key}: {value}", text, count=1)
     env = {"FEISHU_APP_ID": "cli_1", "FEISHU_APP_SECRET": "s", "FEISHU_ENCRYPT_KEY": "k"}
-    assert [line for line in said(tmp_path, text, env) if "shares one workspace" in line] == []
+    assert [line for line in printed(tmp_path, text, env) if "shares one workspace" in line] == []
