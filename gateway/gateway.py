@@ -252,6 +252,7 @@ class Gateway:
         while True:
             try:
                 await self.store.prune(self._now() - DEDUPE_SECONDS)
+                await self.store.archive.prune(self._now())
             except StoreUnavailable as error:
                 log.error("prune_failed", exc_info=error)
             await asyncio.sleep(PRUNE_EVERY_SECONDS)

@@ -10,6 +10,7 @@ import contextlib
 import os
 import signal
 import socket
+import sys
 import time
 from collections.abc import Iterator
 
@@ -17,6 +18,8 @@ import uvicorn
 
 from gateway.gateway import Gateway
 
+UNREAD_SECONDS = 60
+"""Whoever reads nothing of what it is sent for so long is disconnected by the kernel."""
 SAME_SIGNAL_SECONDS = 1.0
 """A supervisor that signals `make` and us means it once."""
 
@@ -39,6 +42,8 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         listener = socket.create_server((host, port), family=family, backlog=2048)
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if sys.platform == "linux":  # inherited by every connection
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREAD_SECONDS * 1000)
         return listener
     except OSError as error:
         reason = os.strerror(error.errno or 0)
