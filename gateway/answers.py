@@ -67,6 +67,7 @@ def answer_json(content: Mapping[str, Any]) -> Response:
     )
 
 
-def problem(status: int, code: str, told: str) -> Response:
+def problem(status: int, code: str, told: str, *, retry_seconds: int | None = None) -> Response:
     body = orjson.dumps({"error": told, "code": code})
-    return Response(body, status, HEADERS | {"cache-control": "no-store"}, media_type="application/json")
+    retry = {} if retry_seconds is None else {"retry-after": str(retry_seconds)}
+    return Response(body, status, HEADERS | {"cache-control": "no-store"} | retry, media_type="application/json")

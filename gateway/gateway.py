@@ -250,6 +250,7 @@ class Gateway:
         while True:
             try:
                 await self.runtime.store.prune(self.runtime.now() - DEDUPE_SECONDS)
+                await self.runtime.store.archive.prune(self.runtime.now())
             except StoreUnavailable as error:
                 log.error("prune_failed", exc_info=error)
             await asyncio.sleep(PRUNE_EVERY_SECONDS)

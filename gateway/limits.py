@@ -30,6 +30,11 @@ class LimitsConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_ge
     """The size of one call's arguments."""
     file_bytes: Count = 20_971_520
     """One file, to the agent or from it."""
+    uploads_bytes: Count = 209_715_200
+    """Files that were uploaded to the web chat and wait to be sent with a message, in all. One that is not sent within a
+    day is deleted."""
+    event_streams: Count = 100
+    """Pages of the web chat that are connected to one replica at the same time; one more is asked to try again."""
     reply_parts: Count = 20
     """Messages that one reply may be split into; the last says that it was cut."""
     delivery_seconds: Seconds = 600

@@ -22,6 +22,8 @@ import uvicorn
 from gateway.config.root import Config
 from gateway.gateway import Gateway
 
+UNREAD_SECONDS = 60
+"""Whoever reads nothing of what it is sent for so long is disconnected by the kernel."""
 SAME_SIGNAL_SECONDS = 1.0
 """A supervisor that signals `make` and us means it once."""
 BACKLOG = 2048
@@ -56,6 +58,8 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if sys.platform == "linux":  # inherited by every connection
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREAD_SECONDS * 1000)
         return listener
     except OSError as error:
         reason = os.strerror(error.errno or 0)

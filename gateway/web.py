@@ -6,12 +6,12 @@ Every answer says what a browser may do with it; every request but those for the
 
 import mimetypes
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
+import orjson
 import structlog
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel
@@ -19,20 +19,20 @@ from starlette.responses import StreamingResponse
 
 from agents.config import AgentConfig
 from channels.channel import Rejected
-from channels.message import PICTURES, UNKNOWN_TYPE, File, media_type
+from channels.message import PICTURES, StoredFile
 from channels.web.admission import COOKIE, SECURE_COOKIE, SESSION_SECONDS
 from channels.web.channel import FILES_MAX, WebChannel
-from channels.web.views import conversation_view, event, file_view, said_view
+from channels.web.rendered import fitting
+from channels.web.views import conversation_view, event, file_view
 from gateway.answers import HEADERS, answer_json, problem, read_json, told
-from gateway.body import Unreadable, read_body
+from gateway.body import Unreadable
 from gateway.limits import LimitsConfig
-from gateway.store.store import StoreUnavailable
-from tools.read import image_type
+from gateway.streams import EventStream
+from gateway.uploads import TooManyUploads, Uploads
 
 PAGE = Path(__file__).resolve().parent.parent / "channels" / "web" / "page"
 PAGE_MESSAGES = 50
-UPLOAD_SECONDS = 600.0
-NAME_CHARS_MAX = 200
+DOWNLOAD_PIECE_BYTES = 1_048_576
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 log = structlog.get_logger()
@@ -65,10 +65,10 @@ class WebDoor:
         self._archive = channel.archive
         self._agents = agents
         self._limits = limits
+        self._uploads = Uploads(channel.archive, limits=limits, now=now)
         self._sessions = sessions
         self._stop = stop
         self._forget = forget
-        self._now = now
         self._files = _page_files()
 
     def router(self) -> APIRouter:
@@ -84,6 +84,7 @@ class WebDoor:
             ("DELETE", "/api/chats/{chat}", self.erase),
             ("POST", "/api/files", self.upload),
             ("GET", "/api/files/{key}", self.download),
+            ("DELETE", "/api/files/{key}", self.discard),
             ("GET", "/api/events", self.events),
         ):
             router.add_api_route(path, told(route), methods=[method])
@@ -101,7 +102,7 @@ class WebDoor:
 
     def _file(self, request: Request, name: str) -> Response:
         if name not in self._files:
-            return problem(404, "no-such-file", "There is no such file.")
+            return _no_such_file()
         body, tag = self._files[name]
         headers = HEADERS | {"etag": tag, "cache-control": "no-cache"}
         if request.headers.get("if-none-match") == tag:
@@ -155,10 +156,11 @@ class WebDoor:
         found = await self._archive.conversation(chat)
         if found is None:
             return _no_such_chat()
-        page = await self._archive.page(chat, before=_number(before), limit=PAGE_MESSAGES + 1)
-        shown = page[-PAGE_MESSAGES:]
+        newest = await self._archive.page(chat, before=_number(before), limit=PAGE_MESSAGES + 1)
+        numbers = fitting(newest[:PAGE_MESSAGES])
+        messages = [orjson.Fragment(it.json) for it in await self._channel.renderings.of(numbers[::-1])]
         view = conversation_view(found, running=self._channel.live.running(chat))
-        return answer_json({"chat": view, "messages": [said_view(it) for it in shown], "more": len(page) > len(shown)})
+        return answer_json({"chat": view, "messages": messages, "more": len(newest) > len(numbers)})
 
     async def rename(self, request: Request) -> Response:
         self._judge(request)
@@ -194,49 +196,50 @@ class WebDoor:
     async def upload(self, request: Request) -> Response:
         self._judge(request)
         try:
-            data = await read_body(request, bytes_max=self._limits.file_bytes, seconds=UPLOAD_SECONDS)
+            return answer_json(file_view(await self._uploads.take(request)))
+        except TooManyUploads:
+            limit = f"{self._limits.uploads_bytes / 1_048_576:.0f} MiB (limits.uploadsBytes)"
+            sentence = f"The files that wait to be sent fill the limit of {limit}. Send some of them, or remove them."
+            return problem(413, "too-many-uploads", f"{sentence} What is not sent within a day is deleted.")
         except Unreadable as unreadable:
             if unreadable.status != 413:
                 raise
-            told = f"The file is larger than {self._limits.file_bytes / 1_048_576:.0f} MiB (limits.fileBytes)."
-            return problem(413, "file-too-large", told)
-        name = _file_name(request.query_params.get("name", ""))
-        kind = _media_type(request.headers.get("content-type", ""), data)
-        kept = await self._archive.put(File(name=name or "file", type=kind, data=data), self._now())
-        return answer_json(file_view(kept))
+            sentence = f"The file is larger than {self._limits.file_bytes / 1_048_576:.0f} MiB (limits.fileBytes)."
+            return problem(413, "file-too-large", sentence)
+
+    async def discard(self, request: Request) -> Response:
+        """An upload that was not sent; what was sent goes with its conversation."""
+        self._judge(request)
+        if not await self._archive.discard(_named(request, "key")):
+            return _no_such_file()
+        return Response(status_code=204, headers=HEADERS)
 
     async def download(self, request: Request) -> Response:
         """Pictures may be shown, everything else is saved: a page that somebody uploaded must not become ours."""
         self._judge(request)
-        found = await self._archive.file(_named(request, "key"))
-        if found is None:
-            return problem(404, "no-such-file", "There is no such file.")
-        file, data = found
+        file = next(iter(await self._archive.files([_named(request, "key")])), None)
+        if file is None:
+            return _no_such_file()
         shown = file.type in PICTURES and "download" not in request.query_params
         disposition = f"{'inline' if shown else 'attachment'}; filename*=UTF-8''{quote(file.name, safe='')}"
         policy = {"content-security-policy": "default-src 'none'; sandbox"}
         headers = HEADERS | policy | {"content-disposition": disposition, "cache-control": "private, max-age=86400"}
-        return Response(data, headers=headers, media_type=file.type)
+        headers |= {"content-length": str(file.size)}
+        return StreamingResponse(self._pieces(file), headers=headers, media_type=file.type)
+
+    async def _pieces(self, file: StoredFile) -> AsyncIterator[bytes]:
+        """One at a time: of a file that is sent to somebody slow, no more is in memory."""
+        for at in range(0, file.size, DOWNLOAD_PIECE_BYTES):
+            yield await self._archive.piece(file.id, at, DOWNLOAD_PIECE_BYTES)
 
     async def events(self, request: Request) -> Response:
         self._judge(request)
         after = request.headers.get("last-event-id") or request.query_params.get("after", "")
-        headers = HEADERS | {"cache-control": "no-store", "x-accel-buffering": "no"}
-        events = self._channel.events(_number(after) or 0)
-        return StreamingResponse(_until_unavailable(events), headers=headers, media_type="text/event-stream")
+        return EventStream(self._channel, after=_number(after) or 0, pages_max=self._limits.event_streams)
 
     def _judge(self, request: Request) -> None:
         changes = request.method not in ("GET", "HEAD")
         self._channel.admission.judge(request.headers.items(), changes=changes)
-
-
-async def _until_unavailable(events: Any) -> Any:
-    """A stream that cannot be read on ends, and the page comes back."""
-    try:
-        async for notice in events:
-            yield notice
-    except StoreUnavailable as error:
-        log.warning("stream_ended", error=repr(error))
 
 
 def _set_cookie(request: Request, response: Response, value: str, seconds: int) -> None:
@@ -244,20 +247,6 @@ def _set_cookie(request: Request, response: Response, value: str, seconds: int) 
     secure = request.url.scheme == "https"
     name = SECURE_COOKIE if secure else COOKIE
     response.set_cookie(name, value, max_age=seconds, httponly=True, samesite="strict", secure=secure, path="/")
-
-
-def _media_type(told: str, data: bytes) -> str:
-    """What the bytes are where they are a picture; what was told otherwise, unless that is a lie about pictures."""
-    if picture := image_type(data[:64]):
-        return picture
-    kind = media_type(told)
-    return kind if kind not in PICTURES else UNKNOWN_TYPE
-
-
-def _file_name(told: str) -> str:
-    """What can be shown of it; of one without measure the beginning and the end."""
-    name = "".join(char for char in told if char.isprintable()).strip()
-    return name if len(name) <= NAME_CHARS_MAX else name[: NAME_CHARS_MAX // 2] + name[-NAME_CHARS_MAX // 2 :]
 
 
 def _named(request: Request, parameter: str) -> str:
@@ -268,6 +257,10 @@ def _named(request: Request, parameter: str) -> str:
 
 def _number(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 18 else None
+
+
+def _no_such_file() -> Response:
+    return problem(404, "no-such-file", "There is no such file.")
 
 
 def _no_such_chat() -> Response:

@@ -53,6 +53,8 @@ class Admission:
         """Let a request in. `changes`: it is not a mere GET. Raises Rejected with what the person is to do."""
         if changes:
             self.judge_origin(headers)
+        else:
+            self._judge_site(headers)
         if self._open_here and _is_here(headers):
             return
         if not self._token:
@@ -69,6 +71,13 @@ class Admission:
 
     def judge_origin(self, headers: Headers) -> None:
         """A request that changes something comes from our own page. Raises Rejected."""
+        self._judge_site(headers)
+        if _one(headers, PAGE_HEADER) is None:
+            raise Rejected("page header missing", status=403, told=f"The header {PAGE_HEADER}: 1 is missing.")
+
+    def _judge_site(self, headers: Headers) -> None:
+        """No page of another site asks for anything, as far as its browser says who asks: the answer would be kept from
+        it, the work would not be. Raises Rejected."""
         host, origin = _bare(_one(headers, "host") or ""), _one(headers, "origin")
         ours = origin is None or (bool(place := _place(origin)) and place in (host, self._public_host))
         if not ours or _one(headers, "sec-fetch-site") not in (None, "same-origin", "none"):
@@ -76,8 +85,6 @@ class Admission:
                 "The request comes from another site. Behind a proxy, pass the Host header on, or set server.publicUrl."
             )
             raise Rejected("cross-site", status=403, told=told)
-        if _one(headers, PAGE_HEADER) is None:
-            raise Rejected("page header missing", status=403, told=f"The header {PAGE_HEADER}: 1 is missing.")
 
     def check(self, token: str, *, address: str = "") -> None:
         """Raises Rejected for a wrong token, and for any where too many wrong ones have come from that address: whoever

@@ -45,6 +45,14 @@ class Said:
     at: float
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sized:
+    """A message that is not loaded: its number, and the size of its words."""
+
+    number: int
+    bytes: int
+
+
 class Archive(Protocol):
     """Every method is one commit and raises what the store raises where the database does not take it."""
 
@@ -72,20 +80,38 @@ class Archive(Protocol):
         """Forget a conversation: messages, files, and of its `sessions` the transcripts, the replies and the messages that
         wait for nothing any more. False where there is none."""
 
-    async def page(self, chat: str, *, before: int | None, limit: int) -> Sequence[Said]:
-        """The newest messages of a conversation, below number `before`; oldest first."""
+    async def page(self, chat: str, *, before: int | None, limit: int) -> Sequence[Sized]:
+        """The newest messages of a conversation, below number `before`; newest first."""
 
-    async def since(self, number: int, *, limit: int) -> Sequence[Said]:
+    async def since(self, number: int, *, limit: int) -> Sequence[Sized]:
         """Messages of all conversations above `number`, in order."""
+
+    async def said(self, numbers: Sequence[int]) -> Sequence[Said]:
+        """Those of the messages that there are, in order."""
 
     async def last(self) -> int:
         """The number of the newest message, 0 where there is none."""
 
     async def put(self, file: File, at: float) -> StoredFile:
-        """Keep a file. One that comes into no conversation within a day is thrown away."""
+        """Keep a file of an agent's. One that comes into no conversation within a day is thrown away."""
+
+    async def upload(self, file: File, at: float, *, bytes_max: int) -> StoredFile | None:
+        """Keep a person's file until it is sent, for a day. None where all that wait would be more than `bytes_max`."""
+
+    async def waiting_bytes(self) -> int:
+        """Of the uploads that are not sent."""
+
+    async def discard(self, key: str) -> bool:
+        """Forget an upload. False where it is not there, or sent."""
+
+    async def prune(self, at: float) -> None:
+        """Throw away what came into no conversation within a day."""
 
     async def file(self, key: str) -> tuple[StoredFile, bytes] | None:
         """The file whose id is `key`."""
+
+    async def piece(self, key: str, at: int, size: int) -> bytes:
+        """At most `size` bytes of it, from byte `at` on; nothing where it is gone."""
 
     async def files(self, keys: Sequence[str]) -> Sequence[StoredFile]:
         """Those of the files that there are, in their order."""

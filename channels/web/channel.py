@@ -31,15 +31,17 @@ from channels.queue import QueueConfig
 from channels.web.admission import Admission
 from channels.web.archive import Archive, Conversation, Words
 from channels.web.config import WebConfig
-from channels.web.live import LiveTurns
-from channels.web.views import ALIVE, conversation_view, event, said_view
+from channels.web.live import LiveTurns, Watcher
+from channels.web.rendered import Renderings, fitting
+from channels.web.views import ALIVE, conversation_view, event, written
 
 FILES_MAX = 10
 PERSON = Sender(id="user", name="User")
 """There is one person here: whoever may come in."""
 ALIVE_SECONDS = 15.0
 MISSED_MAX = 500
-"""Who has missed more loads the page anew."""
+MISSED_BYTES_MAX = 2 * 1_048_576
+"""Messages, and bytes of them: who has missed more loads the page anew."""
 
 _Id = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{8,64}$")]
 
@@ -77,6 +79,7 @@ class WebChannel:
         self.admission = admission
         self.archive = archive
         self.live = LiveTurns()
+        self.renderings = Renderings(archive)
         self.leaving: set[str] = set()
         """Conversations that are being erased."""
         self._keeping: set[asyncio.Task[None]] = set()
@@ -180,33 +183,39 @@ class WebChannel:
     def _told(self, conversation: Conversation) -> bytes:
         return event("chat", conversation_view(conversation, running=self.live.running(conversation.id)))
 
-    async def events(self, after: int) -> AsyncIterator[bytes]:
+    async def events(self, watcher: Watcher, after: int) -> AsyncIterator[bytes]:
         """What a page is told for as long as it stays: how things stand, what it has missed, and then what happens."""
         last = await self.archive.last()
-        missed = await self.archive.since(after, limit=MISSED_MAX + 1)
-        with self.live.watching() as watcher:
-            begins = [event("hello", {"after": last}), *self.live.state()]  # now: what is told later comes behind it
-            if after > last or len(missed) > MISSED_MAX:
-                after = last
-                begins.append(event("reset", {}))
-            for notice in begins:
-                yield notice
-            known: set[str] = set()
-            news: bytes | None = None
-            while not watcher.lost:
-                if news is None:
-                    for said in await self.archive.since(after, limit=MISSED_MAX):
-                        after = said.number
-                        if said.chat not in known and (begun := await self.archive.conversation(said.chat)):
-                            known.add(said.chat)  # it may have begun at another replica, which told only its own pages
+        yield event("hello", {"after": last})
+        for notice in self.live.state():
+            yield notice
+        if after > last:  # of another database
+            after = last
+            yield event("reset", {})
+        known: set[str] = set()
+        news: bytes | None = None
+        while not watcher.lost:
+            if news is None:
+                missed = await self.archive.since(after, limit=MISSED_MAX + 1)
+                if len(missed) > MISSED_MAX or sum(it.bytes for it in missed) > MISSED_BYTES_MAX:
+                    missed, after = [], await self.archive.last()
+                    yield event("reset", {})
+                while numbers := fitting(missed):
+                    missed = missed[len(numbers) :]
+                    for message in await self.renderings.of(numbers):
+                        if message.chat not in known and (begun := await self.archive.conversation(message.chat)):
+                            known.add(
+                                message.chat
+                            )  # it may have begun at another replica, which told only its own pages
                             yield self._told(begun)
-                        yield event("message", said_view(said), number=said.number)
-                else:
-                    yield news
-                news = ALIVE
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(ALIVE_SECONDS):
-                        news = await watcher.next()
+                        yield written("message", message.json, number=message.number)
+                    after = numbers[-1]
+            else:
+                yield news
+            news = ALIVE
+            with suppress(TimeoutError):
+                async with asyncio.timeout(ALIVE_SECONDS):
+                    news = await watcher.next()
 
     async def learn_identity(self, timeout_seconds: float) -> None:
         """It knows itself."""

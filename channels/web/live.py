@@ -39,10 +39,12 @@ class _Turn:
 
 
 class Watcher:
-    """One page. `lost`: it was too slow, or is to go; what it had still to be told is forgotten."""
+    """One page. `lost`: it was too slow, or is to go; what it had still to be told is forgotten. `behind` is set where it
+    was too slow: whoever still sends to it may wait for ever."""
 
     def __init__(self, *, lost: bool = False) -> None:
         self.lost = lost
+        self.behind = asyncio.Event()
         self._queue: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._bytes = 0
 
@@ -53,6 +55,7 @@ class Watcher:
         self._bytes += len(notice or b"")
         self._queue.put_nowait(notice)
         if self._queue.qsize() > BACKLOG_MAX or self._bytes > BACKLOG_BYTES_MAX:
+            self.behind.set()
             self.let_go()
 
     def let_go(self) -> None:
@@ -74,6 +77,11 @@ class LiveTurns:
         self._turns: dict[Key, _Turn] = {}
         self._watchers: set[Watcher] = set()
         self._closed = False
+
+    @property
+    def pages(self) -> int:
+        """How many are connected."""
+        return len(self._watchers)
 
     @contextmanager
     def watching(self) -> Iterator[Watcher]:
@@ -132,9 +140,11 @@ class LiveTurns:
         return turn.tools if turn else ()
 
     def state(self) -> Iterator[bytes]:
-        """How every running turn stands, for a page that has just connected."""
-        for key, turn in self._turns.items():
-            if turn.outcome is None:
+        """How every running turn stands, for a page that has just connected: each as it is when it is taken. Drafts that
+        the page was told of before that come again behind it, and end at the same text."""
+        for key in list(self._turns):
+            turn = self._turns.get(key)
+            if turn is not None and turn.outcome is None:
                 turn.draw()
                 yield _turn_event(key, turn)
                 yield _draft_event(key, 0, turn.blocks)

@@ -13,10 +13,14 @@ from channels.web.archive import Conversation, Said
 from channels.web.markdown import html
 
 
-def event(name: str, data: dict[str, Any], *, number: int | None = None) -> bytes:
-    """One event; `number` is where a stream that broke off behind it goes on."""
+def event(name: str, data: dict[str, Any]) -> bytes:
+    return written(name, orjson.dumps(data))
+
+
+def written(name: str, json: bytes, *, number: int | None = None) -> bytes:
+    """An event whose data is JSON already; `number` is where a stream that broke off behind it goes on."""
     head = f"id: {number}\n" if number is not None else ""
-    return f"{head}event: {name}\ndata: ".encode() + orjson.dumps(data) + b"\n\n"
+    return f"{head}event: {name}\ndata: ".encode() + json + b"\n\n"
 
 
 ALIVE = event("alive", {})

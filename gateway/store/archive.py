@@ -11,11 +11,11 @@ from typing import Any, Protocol, TypeVar
 from uuid import uuid4
 
 from pydantic import TypeAdapter
-from sqlalchemy import Connection, delete, func, select, text, update
+from sqlalchemy import Connection, Delete, LargeBinary, Select, cast, delete, func, or_, select, text, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from channels.message import File, StoredFile
-from channels.web.archive import Conversation, Said, Words
+from channels.web.archive import Conversation, Said, Sized, Words
 from gateway.store.store import NOTIFY_CHANNEL
 from gateway.store.tables import InboxStatus, conversation, file, inbox, outbox, said, transcript
 
@@ -24,7 +24,11 @@ WEB_NOTICE = "web"
 CONVERSATIONS_MAX = 500
 TITLE_CHARS = 60
 UNUSED_FILE_SECONDS = 24 * 3600
+UNSENT = ""
+"""The conversation of an upload that waits; no conversation has this id. A file of an agent's has NULL instead."""
+ROWS_AT_ONCE = 16
 _LOCK_KEY = 7_305_843_001_217
+_UPLOADS_KEY = 7_305_843_001_218
 
 T = TypeVar("T")
 _words: TypeAdapter[Words] = TypeAdapter(Words)
@@ -67,6 +71,7 @@ class DatabaseArchive:
 
     async def agents(self, chat: str) -> Sequence[str]:
         asked = select(said.c.words).where(said.c.chat == chat, said.c.author == "you")
+        asked = asked.execution_options(yield_per=ROWS_AT_ONCE)
         return await self._read(lambda c: sorted({_words.validate_json(it).agent for it in c.scalars(asked)}))
 
     async def newest_turn(self, session: str) -> int:
@@ -76,25 +81,50 @@ class DatabaseArchive:
     async def erase(self, chat: str, sessions: Sequence[str]) -> bool:
         return await self._write(lambda c: _erase(c, chat, sessions))
 
-    async def page(self, chat: str, *, before: int | None, limit: int) -> Sequence[Said]:
-        newest = select(said).where(said.c.chat == chat).order_by(said.c.number.desc()).limit(limit)
+    async def page(self, chat: str, *, before: int | None, limit: int) -> Sequence[Sized]:
+        newest = select(said.c.number).where(said.c.chat == chat).order_by(said.c.number.desc()).limit(limit)
         if before is not None:
             newest = newest.where(said.c.number < before)
-        return await self._read(lambda c: [_said(row) for row in c.execute(newest)][::-1])
+        return await self._read(lambda c: _sized(c, newest))
 
-    async def since(self, number: int, *, limit: int) -> Sequence[Said]:
-        missed = select(said).where(said.c.number > number).order_by(said.c.number).limit(limit)
-        return await self._read(lambda c: [_said(row) for row in c.execute(missed)])
+    async def since(self, number: int, *, limit: int) -> Sequence[Sized]:
+        missed = select(said.c.number).where(said.c.number > number).order_by(said.c.number).limit(limit)
+        return await self._read(lambda c: _sized(c, missed))
+
+    async def said(self, numbers: Sequence[int]) -> Sequence[Said]:
+        wanted = select(said).where(said.c.number.in_(numbers)).order_by(said.c.number)
+        return await self._read(lambda c: [_said(row) for row in c.execute(wanted)])
 
     async def last(self) -> int:
         return await self._read(lambda c: c.scalar(select(func.max(said.c.number))) or 0)
 
     async def put(self, new: File, at: float) -> StoredFile:
-        kept = StoredFile(id=f"f_{uuid4().hex}", name=new.name, type=new.type, size=len(new.data))
-        row = {"id": kept.id, "name": kept.name, "type": kept.type, "data": new.data, "at": at}
-        unused = delete(file).where(file.c.chat.is_(None), file.c.at < at - UNUSED_FILE_SECONDS)
-        await self._write(lambda c: (c.execute(unused), c.execute(file.insert().values(row))))
+        kept, row = _new_file(new, at)
+        await self._write(lambda c: (c.execute(_expired(at)), c.execute(file.insert().values(row))))
         return kept
+
+    async def upload(self, new: File, at: float, *, bytes_max: int) -> StoredFile | None:
+        kept, row = _new_file(new, at)
+
+        def write(connection: Connection) -> bool:
+            _alone(connection, _UPLOADS_KEY)
+            connection.execute(_expired(at))
+            if _waiting(connection) + kept.size > bytes_max:
+                return False
+            connection.execute(file.insert().values(row | {"chat": UNSENT}))
+            return True
+
+        return kept if await self._write(write) else None
+
+    async def waiting_bytes(self) -> int:
+        return await self._read(_waiting)
+
+    async def discard(self, key: str) -> bool:
+        unsent = delete(file).where(file.c.id == key, file.c.chat == UNSENT)
+        return await self._write(lambda c: c.execute(unsent).rowcount > 0)
+
+    async def prune(self, at: float) -> None:
+        await self._write(lambda c: c.execute(_expired(at)))
 
     async def file(self, key: str) -> tuple[StoredFile, bytes] | None:
         def read(connection: Connection) -> tuple[StoredFile, bytes] | None:
@@ -102,6 +132,10 @@ class DatabaseArchive:
             return (_file(row, len(row.data)), bytes(row.data)) if row else None
 
         return await self._read(read)
+
+    async def piece(self, key: str, at: int, size: int) -> bytes:
+        part = select(func.substr(file.c.data, at + 1, size, type_=LargeBinary)).where(file.c.id == key)
+        return await self._read(lambda c: bytes(c.scalar(part) or b""))
 
     async def files(self, keys: Sequence[str]) -> Sequence[StoredFile]:
         wanted = select(file.c.id, file.c.name, file.c.type, func.length(file.c.data).label("size")).where(
@@ -153,10 +187,10 @@ def _erase(connection: Connection, chat: str, sessions: Sequence[str]) -> bool:
     return True
 
 
-def _alone(connection: Connection) -> None:
+def _alone(connection: Connection, key: int = _LOCK_KEY) -> None:
     """Nobody else says or erases anything until the commit; on SQLite there is one writer anyway."""
     if _is_shared(connection):
-        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK_KEY})
+        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": key})
 
 
 def _is_shared(connection: Connection) -> bool:
@@ -176,9 +210,34 @@ def _conversation(row: Any) -> Conversation:
     return Conversation(id=row.id, title=row.title, agent=row.agent, at=row.at)
 
 
+def _sized(connection: Connection, numbers: Select[Any]) -> list[Sized]:
+    """The sizes are taken in the database: what they measure is not loaded."""
+    words = said.c.words
+    size = func.octet_length(words) if _is_shared(connection) else func.length(cast(words, LargeBinary))
+    return [
+        Sized(number=row.number, bytes=row.bytes)
+        for row in connection.execute(numbers.add_columns(size.label("bytes")))
+    ]
+
+
 def _said(row: Any) -> Said:
     words = _words.validate_json(row.words)
     return Said(number=row.number, chat=row.chat, author=row.author, key=row.key, words=words, at=row.at)
+
+
+def _waiting(connection: Connection) -> int:
+    waiting = select(func.coalesce(func.sum(func.length(file.c.data)), 0)).where(file.c.chat == UNSENT)
+    return int(connection.scalar(waiting) or 0)
+
+
+def _expired(at: float) -> Delete:
+    unused = or_(file.c.chat.is_(None), file.c.chat == UNSENT)
+    return delete(file).where(unused, file.c.at < at - UNUSED_FILE_SECONDS)
+
+
+def _new_file(new: File, at: float) -> tuple[StoredFile, dict[str, Any]]:
+    kept = StoredFile(id=f"f_{uuid4().hex}", name=new.name, type=new.type, size=len(new.data))
+    return kept, {"id": kept.id, "name": kept.name, "type": kept.type, "data": new.data, "at": at}
 
 
 def _file(row: Any, size: int) -> StoredFile:

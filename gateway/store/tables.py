@@ -140,7 +140,9 @@ file = Table(
     "file",
     metadata,
     Column("id", Text, primary_key=True),
-    Column("chat", Text, comment="the conversation it belongs to; NULL until it is sent"),
+    Column(
+        "chat", Text, comment="the conversation it belongs to; until it is sent '' for an upload, NULL for an agent's"
+    ),
     Column("name", Text, nullable=False),
     Column("type", Text, nullable=False, comment="media type, as it was told"),
     Column("data", LargeBinary, nullable=False),

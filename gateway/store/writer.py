@@ -53,6 +53,7 @@ class Writer:
                 if not self._run(connection, group) and len(group) > 1:
                     for single in group:
                         self._run(connection, [single])
+                del group  # while it waits for the next, what was written is not kept
         finally:
             connection.close()
 

@@ -164,3 +164,18 @@ async def test_five_tabs_side_by_side_all_hear_of_it(browser: Browser, tmp_path:
         async with asyncio.TaskGroup() as group:
             for other in tabs[1:]:
                 group.create_task(expect(other.conversation("Hello all")).to_be_visible())
+
+
+async def test_a_tab_too_many_says_so_and_comes_in_when_another_is_closed(browser: Browser, tmp_path: Path) -> None:
+    more = "limits: { eventStreams: 1 }"
+    async with house(tmp_path, script=[says("Here.")], more=more) as home, visitor(browser, home) as tab:
+        tab.watch.expects("status of 503")
+        await expect(tab.connection).to_have_text("")
+        other = await tab.another()
+        await expect(other.connection).to_have_text(
+            "Too many pages of this chat are open. Close one; this one tries again by itself."
+        )
+        await tab.page.goto("about:blank")
+        await expect(other.connection).to_have_text("")
+        await other.say("Am I in?")
+        await other.is_answered("Here.")

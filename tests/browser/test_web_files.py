@@ -135,3 +135,23 @@ async def test_a_file_that_is_too_large_is_refused_with_a_sentence_and_nothing_i
         await tab.send.click()
         await tab.is_answered("Fine.")
         await expect(tab.own.get_by_role("link")).to_have_count(1)
+
+
+async def test_too_much_that_waits_says_so_and_taking_something_out_makes_room(
+    browser: Browser, tmp_path: Path
+) -> None:
+    more = f"limits: {{ uploadsBytes: {len(NOTES['buffer']) + len(PICTURE['buffer'])}, fileBytes: 1000 }}"
+    async with house(tmp_path, script=[says("Two.")], more=more) as home, visitor(browser, home) as tab:
+        tab.watch.expects("status of 413")
+        for file in (PICTURE, NOTES):
+            await tab.attach(file)
+            await tab.has_uploaded()
+        await tab.attach(FilePayload(name="more.txt", mimeType="text/plain", buffer=b"more"))
+        await expect(tab.page.locator("#attachments")).to_contain_text("Too much waits to be sent")
+        async with tab.page.expect_response(lambda answer: answer.request.method == "DELETE"):
+            await tab.page.get_by_role("button", name="Remove holiday.png").click()
+        await tab.page.get_by_role("button", name="Upload more.txt again").click()
+        await expect(tab.page.locator("#attachments")).not_to_contain_text("Too much waits to be sent")
+        await tab.say("How many?")
+        await tab.is_answered("Two.")
+        await expect(tab.own.get_by_role("link", name="more.txt")).to_be_visible()

@@ -1,4 +1,4 @@
-"""From where something may be changed in the web chat, and how often a token may be guessed."""
+"""From where something may be read or changed in the web chat, and how often a token may be guessed."""
 
 import pytest
 
@@ -25,10 +25,13 @@ ORIGINS: list[tuple[str, list[tuple[str, str]], int]] = [
 ]
 
 
+@pytest.mark.parametrize("changes", [True, False])
 @pytest.mark.parametrize(("headers", "status"), [case[1:] for case in ORIGINS], ids=[case[0] for case in ORIGINS])
-def test_from_where_something_may_be_changed(headers: list[tuple[str, str]], status: int) -> None:
-    assert judged(admission(here=True), HERE, PAGE, *headers, changes=True) == status
-    assert judged(admission(), HERE, PAGE, BEARER, *headers, changes=True) == status
+def test_from_where_something_may_be_read_or_changed(
+    headers: list[tuple[str, str]], status: int, changes: bool
+) -> None:
+    assert judged(admission(here=True), HERE, PAGE, *headers, changes=changes) == status
+    assert judged(admission(), HERE, PAGE, BEARER, *headers, changes=changes) == status
 
 
 def test_what_changes_something_must_say_that_it_is_our_page() -> None:

@@ -29,6 +29,8 @@ export class Api {
   conversation = (id, before) => this.#ask("GET", `api/chats/${id}${before ? `?before=${before}` : ""}`);
   rename = (id, title) => this.#ask("PATCH", `api/chats/${id}`, { title });
   remove = (id) => this.#ask("DELETE", `api/chats/${id}`);
+  /** What was uploaded and will not be sent. */
+  discard = (id) => this.#ask("DELETE", fileAddress(id));
   post = (message) => this.#ask("POST", "webhooks/web/default", message);
   signIn = (token) => this.#ask("POST", "api/session", { token });
   signOut = () => this.#ask("DELETE", "api/session");
@@ -50,6 +52,19 @@ export class Api {
       throw refusal(answer.status, text);
     } catch (error) {
       throw this.#heard(error instanceof Refusal ? error : new Refusal(0, "network", String(error)));
+    }
+  }
+
+  /** Why there are no events: an EventSource does not tell. Null where there are. */
+  async refusedEvents() {
+    const stop = new AbortController();
+    try {
+      const answer = await fetch("api/events", { signal: stop.signal, cache: "no-store" });
+      return answer.ok ? null : refusal(answer.status, await answer.text());
+    } catch {
+      return null; // no connection: the list says so
+    } finally {
+      stop.abort();
     }
   }
 

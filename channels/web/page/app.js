@@ -23,6 +23,7 @@ class App {
     this.page = new Page({ store: this.store, outbox: this.outbox, acts: this.#acts() });
     this.stream = new Stream({
       refresh: () => this.#refresh(),
+      refused: () => this.api.refusedEvents(),
       heard: (event, data, position) => this.#heard(event, data, position),
       state: (state, refusal) => this.#connected(state, refusal),
     });
@@ -33,6 +34,7 @@ class App {
       send: (text, files, agent) => this.#send(text, files, agent),
       stop: () => this.#stop(),
       upload: (file, onProgress) => this.api.upload(file, onProgress),
+      discardUpload: (id) => this.api.discard(id).catch(() => null), // it goes by itself in a day
       tryAgain: (id) => this.outbox.tryAgain(id),
       discard: (id) => this.#discard(id),
       loadOlder: () => this.#loadOlder(),
@@ -200,6 +202,8 @@ class App {
   }
 
   #discard(id) {
+    const files = this.outbox.all().find((entry) => entry.id === id)?.files ?? [];
+    for (const file of files) this.page.acts.discardUpload(file.id);
     this.outbox.discard(id);
     const { shown } = this.store;
     if (shown && !this.store.chats.has(shown) && !this.outbox.of(shown).length) this.#startNew();

@@ -18,8 +18,9 @@ export class Attachments {
   #chat = "";
 
   /** `limits()` are the server's; `say(text)` tells the person; `changed()` hears of every step. */
-  constructor({ upload, limits, say, changed }) {
+  constructor({ upload, discard, limits, say, changed }) {
     this.upload = upload;
+    this.discard = discard;
     this.limits = limits;
     this.say = say;
     this.changed = changed;
@@ -85,6 +86,7 @@ export class Attachments {
     const at = this.#items.indexOf(item);
     if (at >= 0) this.#items.splice(at, 1);
     if (item.state === "uploading") item.abort();
+    if (item.state === "ready") this.discard(item.id);
     keep(this.#chat, this.#items);
     this.#told();
   }

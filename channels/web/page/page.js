@@ -29,7 +29,13 @@ export class Page {
     Object.assign(this, { store, outbox, acts });
     const changed = () => this.soon();
     const limits = () => store.limits;
-    this.attachments = new Attachments({ upload: acts.upload, limits, say: (text) => this.say(text), changed });
+    this.attachments = new Attachments({
+      upload: acts.upload,
+      discard: acts.discardUpload,
+      limits,
+      say: (text) => this.say(text),
+      changed,
+    });
     this.composer = new Composer({ send: acts.send, stop: acts.stop, attachments: this.attachments, limits });
     this.conversation = new Conversation({ acts: { ...acts, ...this.#names() }, loadOlder: acts.loadOlder });
     this.sidebar = new Sidebar({

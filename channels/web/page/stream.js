@@ -19,11 +19,13 @@ export class Stream {
   #alive = false;
 
   /**
-   * `refresh` asks for the list and gives the position to go on from; `heard(event, data, position)` gets what comes;
-   * `state` hears "open", "lost", "asleep", "signed-out", or "closed" with the refusal that says why.
+   * `refresh` asks for the list and gives the position to go on from; `refused` asks why there are no events;
+   * `heard(event, data, position)` gets what comes; `state` hears "open", "lost", "asleep", "signed-out", or "closed"
+   * with the refusal that says why.
    */
-  constructor({ refresh, heard, state }) {
+  constructor({ refresh, refused, heard, state }) {
     this.refresh = refresh;
+    this.refused = refused;
     this.heard = heard;
     this.state = state;
     document.addEventListener("visibilitychange", () => (document.hidden ? this.#hide() : this.#wakeUp()));
@@ -59,7 +61,14 @@ export class Stream {
     this.#watch();
     for (const name of EVENTS) source.addEventListener(name, (event) => this.#take(name, event));
     // The browser would try again alone, but only after some errors, and without asking for the list.
-    source.onerror = () => source === this.#source && this.#failed(null);
+    source.onerror = () => source === this.#source && this.#broken(source.readyState === EventSource.CLOSED);
+  }
+
+  /** `refused`: the server answered, but with no events. */
+  async #broken(refused) {
+    const attempt = this.#attempt;
+    const refusal = refused ? await this.refused() : null;
+    if (attempt === this.#attempt) this.#failed(refusal);
   }
 
   #take(name, event) {
@@ -87,7 +96,7 @@ export class Stream {
     }
     const pause = PAUSES_MS[Math.min(this.#failures, PAUSES_MS.length - 1)];
     this.#failures += 1;
-    if (refusal?.status === 403) this.state("closed", refusal);
+    if (refusal?.status === 403 || refusal?.code === "too-many-pages") this.state("closed", refusal);
     else if (this.#failures > 1) this.state("lost");
     this.#timer = setTimeout(() => this.open(), pause * (0.75 + Math.random() / 2));
   }

@@ -1,8 +1,9 @@
 """Chats, messages and turns for the tests of the store: what the engine would do with it, without the engine."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
+from channels.web.archive import Archive, Said
 from gateway.config.root import DatabaseConfig
 from gateway.store.opening import open_store
 from gateway.store.store import Acceptance, Delivery, Entry, Lease, NewPart, Part, Store, View, Work
@@ -17,6 +18,15 @@ async def opened(url: str, *, lease_seconds: float = 15) -> AsyncIterator[Store]
         yield store
     finally:
         await store.close()
+
+
+async def page(archive: Archive, chat: str, *, before: int | None, limit: int) -> Sequence[Said]:
+    """The newest messages of a conversation, oldest first."""
+    return await archive.said([it.number for it in await archive.page(chat, before=before, limit=limit)])
+
+
+async def since(archive: Archive, number: int, *, limit: int) -> Sequence[Said]:
+    return await archive.said([it.number for it in await archive.since(number, limit=limit)])
 
 
 def message(number: int, *, sid: str = "chat", text_key: str = "", interrupts: bool = False) -> Delivery:

@@ -12,7 +12,7 @@ from channels.message import File
 from channels.web.archive import Archive, Said, Words
 from gateway.routing import control_session
 from gateway.store.store import Store
-from tests.gateway.store.chats import finish, leased, opened
+from tests.gateway.store.chats import finish, leased, opened, page, since
 
 DAY = 24 * 3600.0
 CHAT, OTHER = "c_one_one", "c_two_two"
@@ -51,20 +51,20 @@ def count(url: str, table: str, where: str = "1=1") -> int:
 async def test_the_same_message_is_kept_once_however_often_it_comes(archive: Archive) -> None:
     await asyncio.gather(*(archive.keep(CHAT, "m_1", words("hello"), 1.0) for _ in range(10)))
     await archive.keep(CHAT, "m_1", words("another text under the same id"), 2.0)
-    assert texts(await archive.page(CHAT, before=None, limit=50)) == ["hello"]
+    assert texts(await page(archive, CHAT, before=None, limit=50)) == ["hello"]
     assert [(it.title, it.at) for it in await archive.conversations()] == [("hello", 1.0)]
 
 
 async def test_the_same_answer_is_kept_once_however_often_it_is_sent(archive: Archive) -> None:
     await archive.keep(CHAT, "m_1", words("hello"), 1.0)
     assert await asyncio.gather(*(archive.answer(CHAT, "key", words("hi"), 2.0) for _ in range(5))) == [True] * 5
-    assert texts(await archive.page(CHAT, before=None, limit=50)) == ["hello", "hi"]
+    assert texts(await page(archive, CHAT, before=None, limit=50)) == ["hello", "hi"]
 
 
 async def test_the_same_id_in_another_conversation_is_another_message(archive: Archive) -> None:
     await archive.keep(CHAT, "m_1", words("here"), 1.0)
     await archive.keep(OTHER, "m_1", words("there"), 2.0)
-    assert texts(await archive.since(0, limit=10)) == ["here", "there"]
+    assert texts(await since(archive, 0, limit=10)) == ["here", "there"]
 
 
 async def test_what_was_said_comes_back_as_it_was(archive: Archive) -> None:
@@ -72,7 +72,7 @@ async def test_what_was_said_comes_back_as_it_was(archive: Archive) -> None:
     file = await archive.put(File(name="图 1.png", type="image/png", data=b"\x89PNG\x00\xff"), 1.0)
     said = words("你好\n\n<b>\u2028𝔘", reply_to="m_0", files=(file,), tools=(tool,))
     await archive.keep(CHAT, "m_1", said, 1.5)
-    (kept,) = await archive.page(CHAT, before=None, limit=1)
+    (kept,) = await page(archive, CHAT, before=None, limit=1)
     assert (kept.words, kept.author, kept.key, kept.chat, kept.at) == (said, "you", "m_1", CHAT, 1.5)
     assert await archive.file(file.id) == (file, b"\x89PNG\x00\xff")
 
@@ -83,22 +83,32 @@ async def test_a_page_holds_the_newest_messages_oldest_first_and_the_one_before_
     for number in range(7):
         await archive.keep(CHAT, f"m_{number}", words(f"n{number}"), float(number))
         await archive.keep(OTHER, f"m_{number}", words("elsewhere"), float(number))
-    newest = await archive.page(CHAT, before=None, limit=3)
+    newest = await page(archive, CHAT, before=None, limit=3)
     assert texts(newest) == ["n4", "n5", "n6"]
-    earlier = await archive.page(CHAT, before=newest[0].number, limit=3)
+    earlier = await page(archive, CHAT, before=newest[0].number, limit=3)
     assert texts(earlier) == ["n1", "n2", "n3"]
-    assert texts(await archive.page(CHAT, before=earlier[0].number, limit=3)) == ["n0"]
-    assert await archive.page("c_nobody_", before=None, limit=3) == []
+    assert texts(await page(archive, CHAT, before=earlier[0].number, limit=3)) == ["n0"]
+    assert await page(archive, "c_nobody_", before=None, limit=3) == []
 
 
 async def test_who_has_seen_a_number_is_told_all_above_it_in_order(archive: Archive) -> None:
-    assert (await archive.last(), await archive.since(0, limit=10)) == (0, [])
+    assert (await archive.last(), await since(archive, 0, limit=10)) == (0, [])
     for number in range(5):
         await archive.keep(CHAT if number % 2 else OTHER, f"m_{number}", words(f"n{number}"), float(number))
-    everything = await archive.since(0, limit=10)
+    everything = await since(archive, 0, limit=10)
     assert texts(everything) == ["n0", "n1", "n2", "n3", "n4"]
     assert await archive.last() == everything[-1].number
-    assert texts(await archive.since(everything[1].number, limit=2)) == ["n2", "n3"]
+    assert texts(await since(archive, everything[1].number, limit=2)) == ["n2", "n3"]
+
+
+async def test_messages_are_measured_in_bytes_before_they_are_loaded(archive: Archive) -> None:
+    for number, said in enumerate(("x" * 1000, "字" * 1000, "𝔘" * 1000)):
+        await archive.keep(CHAT, f"m_{number}", words(said), 1.0)
+    measured = await archive.since(0, limit=10)
+    assert [it.bytes // 1000 for it in measured] == [1, 3, 4]
+    assert list(await archive.page(CHAT, before=None, limit=10)) == list(measured)[::-1]
+    assert texts(await archive.said([measured[2].number, measured[0].number, 999])) == ["x" * 1000, "𝔘" * 1000]
+    assert await archive.said([]) == []
 
 
 async def test_a_number_is_never_given_out_again(archive: Archive) -> None:
@@ -197,7 +207,7 @@ async def test_erasing_takes_messages_files_transcripts_and_finished_work_along_
     for table in ("transcript", "inbox", "outbox"):
         assert count(database_url, table, f"sid {like}") == 0, table
         assert count(database_url, table) == {"transcript": 6, "inbox": 2, "outbox": 2}[table]
-    assert texts(await archive.page(OTHER, before=None, limit=9)) == ["hello", "hi"]
+    assert texts(await page(archive, OTHER, before=None, limit=9)) == ["hello", "hi"]
     assert count(database_url, "file") == 3
     assert await archive.file(loose.id) is not None
 
@@ -258,6 +268,6 @@ async def test_what_was_said_is_still_there_after_a_restart(database_url: str, t
     async with opened(database_url) as store:
         await store.archive.keep(CHAT, "m_1", words("hello"), 1.0)
     async with opened(database_url) as store:
-        assert texts(await store.archive.since(0, limit=10)) == ["hello"]
+        assert texts(await since(store.archive, 0, limit=10)) == ["hello"]
         await store.archive.keep(CHAT, "m_1", words("hello"), 2.0)
         assert await store.archive.last() == 1

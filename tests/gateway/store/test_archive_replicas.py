@@ -11,7 +11,7 @@ from gateway.config.root import DatabaseConfig
 from gateway.store.archive import WEB_NOTICE
 from gateway.store.opening import open_store
 from gateway.store.store import StoreUnavailable
-from tests.gateway.store.chats import opened
+from tests.gateway.store.chats import opened, since
 from tests.postgres import PostgresServer
 
 SECONDS = 10.0
@@ -41,14 +41,14 @@ async def test_who_has_seen_a_number_never_misses_a_lower_one_that_is_committed_
 
         async def read() -> None:
             while not over.is_set():
-                seen.extend(it.number for it in await one.archive.since(seen[-1] if seen else 0, limit=100))
+                seen.extend(it.number for it in await since(one.archive, seen[-1] if seen else 0, limit=100))
 
         reading = asyncio.create_task(read())
         await asyncio.gather(*(write(number) for number in range(6)))
         over.set()
         await reading
-        everything = [it.number for it in await one.archive.since(0, limit=1000)]
-        seen.extend(it.number for it in await one.archive.since(seen[-1], limit=1000))
+        everything = [it.number for it in await since(one.archive, 0, limit=1000)]
+        seen.extend(it.number for it in await since(one.archive, seen[-1], limit=1000))
         assert len(everything) == 90
         assert seen == everything
 
@@ -62,10 +62,10 @@ async def test_a_writer_that_has_not_committed_holds_every_later_number_back(url
             async with asyncio.timeout(SECONDS):
                 while not waits(slow):
                     await asyncio.sleep(0.01)
-            assert await store.archive.since(0, limit=10) == []
+            assert await since(store.archive, 0, limit=10) == []
             slow.commit()
         await later
-        assert [it.words.text for it in await store.archive.since(0, limit=10)] == ["first", "later"]
+        assert [it.words.text for it in await since(store.archive, 0, limit=10)] == ["first", "later"]
 
 
 W = '{"text": "first", "agent": "helper"}'

@@ -37,6 +37,19 @@ async def _bad_in_a_group(store: SqliteStore, writer: Writer) -> None:
     assert len({outcome.turn for outcome in outcomes if isinstance(outcome, Acceptance)}) == 10
 
 
+async def test_what_was_written_is_not_kept_until_the_next_write(tmp_path: Path) -> None:
+    """An upload is twenty megabytes, and a group of writes holds many."""
+    store = SqliteStore(tmp_path / "a.db")
+    try:
+        data = bytearray(100)
+        await store._writer.call(lambda _, data=data: len(data))  # type: ignore[misc]
+        async with asyncio.timeout(20):
+            while sys.getrefcount(data) > 2:
+                await asyncio.sleep(0.001)
+    finally:
+        await store.close()
+
+
 async def test_a_second_gateway_on_the_same_file_is_kept_out(tmp_path: Path) -> None:
     async with opened(f"sqlite:///{tmp_path}/clawgate.db"):
         with pytest.raises(DatabaseInUse, match=r"database\.url"):

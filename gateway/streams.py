@@ -1,0 +1,71 @@
+"""The web chat's event streams, as far as they are HTTP: how many there may be, and how one ends.
+
+A page that does not read what it is sent holds up nobody: what it has not read is bounded, and where it is too far behind
+its connection is closed. It comes back, and goes on behind the last message it has seen.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import structlog
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from channels.web.channel import WebChannel
+from gateway.answers import HEADERS, problem
+from gateway.store.store import StoreUnavailable
+
+PIECE_BYTES = 65_536
+"""What is handed to a connection at once: a page that does not read is owed two of them, the rest waits with everybody's."""
+RETRY_SECONDS = 10
+
+log = structlog.get_logger()
+
+
+class EventStream(StreamingResponse):
+    """Everything that one page is told from message `after` on; a refusal where `pages_max` are connected already."""
+
+    def __init__(self, channel: WebChannel, *, after: int, pages_max: int) -> None:
+        headers = HEADERS | {"cache-control": "no-store", "x-accel-buffering": "no"}
+        super().__init__((), headers=headers, media_type="text/event-stream")
+        self._channel = channel
+        self._after = after
+        self._pages_max = pages_max
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        live = self._channel.live
+        if live.pages >= self._pages_max:
+            await _too_many_pages(self._pages_max)(scope, receive, send)
+            return
+        with live.watching() as watcher:
+            self.body_iterator = _pieces(self._channel.events(watcher, self._after))
+            sending = asyncio.create_task(self.stream_response(send))
+            over = [
+                asyncio.create_task(self.listen_for_disconnect(receive)),
+                asyncio.create_task(watcher.behind.wait()),
+            ]
+            try:
+                await asyncio.wait([sending, *over], return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for task in (sending, *over):
+                    task.cancel()
+                await asyncio.gather(sending, *over, return_exceptions=True)
+        if not sending.cancelled():
+            sending.result()
+        elif watcher.behind.is_set():
+            log.warning("page_let_go", reason="it does not read", pages=live.pages)
+
+
+async def _pieces(events: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """A stream that cannot be read on ends, and the page comes back."""
+    try:
+        async for event in events:
+            for at in range(0, len(event), PIECE_BYTES):
+                yield event[at : at + PIECE_BYTES]
+    except StoreUnavailable as error:
+        log.warning("stream_ended", error=repr(error))
+
+
+def _too_many_pages(pages_max: int) -> Response:
+    text = f"{pages_max} pages of the web chat are open, as many as may be (limits.eventStreams). Close one of them."
+    return problem(503, "too-many-pages", text, retry_seconds=RETRY_SECONDS)

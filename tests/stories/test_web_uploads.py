@@ -1,0 +1,98 @@
+"""How much may be uploaded and not sent: what is too much is refused before it is read, with a sentence."""
+
+import asyncio
+from pathlib import Path
+
+import httpx
+
+from tests.emulators.models.script import says
+from tests.running import Running, running
+from tests.web_page import WEB, Page, opened
+
+TWO_AND_A_HALF = "limits: { fileBytes: 1000, uploadsBytes: 2500 }"
+FILE = b"x" * 1000
+
+
+async def uploaded(page: Page, data: bytes = FILE) -> str:
+    answer = await page.upload(data, "a.bin")
+    assert answer.status_code == 200, answer.text
+    return str(answer.json()["id"])
+
+
+async def is_full(page: Page) -> bool:
+    """Whether there is no room for one file more; one that is taken is taken out again."""
+    answer = await page.upload(FILE, "a.bin")
+    if answer.status_code == 200:
+        assert (await page.http.delete(f"/api/files/{answer.json()['id']}")).status_code == 204
+        return False
+    assert (answer.status_code, answer.json()["code"]) == (413, "too-many-uploads")
+    assert "limits.uploadsBytes" in answer.json()["error"]
+    return True
+
+
+async def test_files_that_wait_to_be_sent_have_a_limit_and_sending_makes_room(tmp_path: Path) -> None:
+    async with running(tmp_path, more=TWO_AND_A_HALF, feishu=WEB) as house, opened(house.url) as page:
+        first, _ = await uploaded(page), await uploaded(page)
+        assert await is_full(page)
+        assert (await page.upload(b"x" * 500, "small")).status_code == 200
+        await page.say("here", files=[first])
+        await page.answers(1)
+        await uploaded(page)
+        assert await is_full(page)
+
+
+async def test_an_upload_that_is_taken_out_makes_room_and_one_that_was_sent_stays(tmp_path: Path) -> None:
+    async with running(tmp_path, more=TWO_AND_A_HALF, feishu=WEB) as house, opened(house.url) as page:
+        first, second = await uploaded(page), await uploaded(page)
+        await page.say("here", files=[first])
+        await page.answers(1)
+        assert (await page.http.delete(f"/api/files/{first}")).status_code == 404
+        assert (await page.http.get(f"/api/files/{first}")).content == FILE
+        assert (await page.http.delete(f"/api/files/{second}")).status_code == 204
+        assert (await page.http.get(f"/api/files/{second}")).status_code == 404
+        assert (await page.say("and here", files=[second])).status_code == 400
+        for _ in range(2):
+            await uploaded(page)
+
+
+async def test_uploads_that_arrive_together_do_not_pass_the_limit_together(tmp_path: Path) -> None:
+    async with running(tmp_path, more=TWO_AND_A_HALF, feishu=WEB) as house, opened(house.url) as page:
+        answers = await asyncio.gather(*(page.upload(FILE, f"{number}.bin") for number in range(12)))
+        assert sorted(answer.status_code for answer in answers) == [200] * 2 + [413] * 10
+
+
+async def begun(house: Running) -> asyncio.StreamWriter:
+    """An upload whose body does not come."""
+    url = httpx.URL(house.url)
+    _, writer = await asyncio.open_connection(url.host, url.port)
+    head = f"POST /api/files?name=a HTTP/1.1\r\nhost: {url.host}:{url.port}\r\nx-clawgate: 1\r\ncontent-length: 1000\r\n\r\n"
+    writer.write(head.encode() + b"half")
+    await writer.drain()
+    return writer
+
+
+async def test_room_is_taken_before_a_body_is_read_and_given_back_where_it_breaks_off(tmp_path: Path) -> None:
+    async with running(tmp_path, more=TWO_AND_A_HALF, feishu=WEB) as house, opened(house.url) as page:
+        writers = [await begun(house) for _ in range(2)]
+        async with asyncio.timeout(20):
+            while not await is_full(page):
+                await asyncio.sleep(0.01)
+        for writer in writers:
+            writer.close()
+            await writer.wait_closed()
+        async with asyncio.timeout(20):
+            while await is_full(page):
+                await asyncio.sleep(0.01)
+
+
+async def test_what_an_agent_sends_is_no_upload(tmp_path: Path) -> None:
+    script = [says("".join(f"MEDIA:f{n}.bin\n" for n in range(5)))]
+    async with running(tmp_path, more=TWO_AND_A_HALF, feishu=WEB, script=script) as house, opened(house.url) as page:
+        house.workspace().mkdir(parents=True, exist_ok=True)
+        for number in range(5):
+            (house.workspace() / f"f{number}.bin").write_bytes(FILE)
+        await page.say("all of them")
+        await page.answers(1)
+        assert len(page.said()[0]["files"]) == 5
+        for _ in range(2):
+            await uploaded(page)
