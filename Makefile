@@ -1,8 +1,10 @@
 # Every target makes the environment it needs, from nothing but python3 and make.
 PYTHON ?= python3
 BIN    := .venv/bin
+# Each process of the tests reads what the first one has compiled, also where the environment forbids it beside the sources.
+CACHED := PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(CURDIR)/.venv/pycache
 
-.PHONY: run demo test check bench chaos screenshots fix docs env browser lock clean
+.PHONY: run demo test quick check size bench chaos screenshots fix docs env browser lock clean
 
 run: .venv/.run            ## serve ./config.yaml
 	@$(BIN)/python -m gateway serve
@@ -11,13 +13,19 @@ demo: .venv/.run           ## one message, layer by layer, offline; ARGS='--api 
 	@$(BIN)/python -m tests.demo $(ARGS)
 
 test: .venv/.dev .venv/.judges browser ## the whole suite
-	$(BIN)/python -m pytest -rs -n auto --maxprocesses 8 --dist worksteal
+	$(CACHED) $(BIN)/python -m pytest -rs -n auto --maxprocesses 8 --dist worksteal
+
+quick: .venv/.dev          ## what to run all day: no browser, kills, PostgreSQL, processes or properties
+	$(CACHED) $(BIN)/python -m pytest -m "not slow and not hypothesis" --ignore tests/browser --ignore tests/chaos -n auto --dist worksteal
 
 check: .venv/.dev          ## style, types, import direction
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+size: .venv/bin/python     ## lines that serve, functions, the largest file, lines of tests
+	@$(BIN)/python -m tests.size
 
 bench: .venv/.dev          ## speed against a floor bot, on this machine
 	$(BIN)/python -m tests.bench $(ARGS)

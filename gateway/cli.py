@@ -17,6 +17,11 @@ app = typer.Typer(
     help="Clawgate: a small, durable gateway between chat channels and model agents.",
 )
 
+dead_letters_app = typer.Typer(
+    no_args_is_help=True, help="Messages that were given up, and reply parts that could not be delivered."
+)
+app.add_typer(dead_letters_app, name="dead-letters")
+
 ConfigOption = Annotated[Path, typer.Option("--config", "-c", help="The config file.", show_default=True)]
 
 
@@ -65,52 +70,51 @@ def check(config: ConfigOption = Path("config.yaml")) -> None:
     typer.echo(f"{config}: ok")
 
 
-@app.command()
-def letters(config: ConfigOption = Path("config.yaml")) -> None:
-    """List the dead letters: messages that were given up, and reply parts that could not be delivered."""
+@app.command("letters", hidden=True)  # its name in earlier versions
+@dead_letters_app.command("list")
+def list_dead_letters(config: ConfigOption = Path("config.yaml")) -> None:
+    """List the dead letters, oldest first."""
     from datetime import UTC, datetime
 
-    from gateway.store.letters import dead_letters
+    from gateway.store.dead_letters import dead_letters
     from gateway.store.migrate import DatabaseUnusable
 
     try:
         found = dead_letters(_load(config).config.database)
     except DatabaseUnusable as error:
         _fail(str(error))
-    for letter in found:
-        at = datetime.fromtimestamp(letter.at, tz=UTC).isoformat(timespec="seconds")
-        doubt = f", {letter.ambiguous} of them may have arrived" if letter.ambiguous else ""
-        typer.echo(
-            f"{letter.name}  {at}  {letter.session}  attempts {letter.attempts}{doubt}  {letter.reason}".rstrip()
-        )
+    for it in found:
+        at = datetime.fromtimestamp(it.at, tz=UTC).isoformat(timespec="seconds")
+        doubt = f", {it.ambiguous} of them may have arrived" if it.ambiguous else ""
+        typer.echo(f"{it.name}  {at}  {it.session}  attempts {it.attempts}{doubt}  {it.reason}".rstrip())
     typer.echo(f"{len(found)} dead letter{'' if len(found) == 1 else 's'}", err=True)
 
 
-@app.command()
-def replay(
+@app.command("replay", hidden=True)
+@dead_letters_app.command("replay")
+def replay_dead_letters(
     names: Annotated[
-        list[str] | None, typer.Argument(help="Letters as `letters` names them: message-12 part-7.")
+        list[str] | None, typer.Argument(help="Dead letters as `list` names them: message-12 part-7.")
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every dead letter.")] = False,
     config: ConfigOption = Path("config.yaml"),
 ) -> None:
     """Give dead letters another chance; a running gateway takes them up within seconds."""
-    from gateway.store.letters import dead_letters
-    from gateway.store.letters import replay as replayed
+    from gateway.store.dead_letters import dead_letters, replay
     from gateway.store.migrate import DatabaseUnusable
 
     if bool(names) == everything:
-        _fail("name the letters to replay, such as part-7 (see `letters`), or say --all")
+        _fail("name what to replay, such as part-7 (see `dead-letters list`), or say --all")
     database = _load(config).config.database
     try:
-        wanted = [letter.name for letter in dead_letters(database)] if everything else list(names or [])
-        done = replayed(database, wanted)
+        wanted = [it.name for it in dead_letters(database)] if everything else list(names or [])
+        replayed = replay(database, wanted)
     except DatabaseUnusable as error:
         _fail(str(error))
-    for name in done:
+    for name in replayed:
         typer.echo(f"{name}: queued again")
-    if missing := [name for name in wanted if name not in done]:
-        _fail(f"no dead letter: {', '.join(missing)} — `letters` lists them")
+    if missing := [name for name in wanted if name not in replayed]:
+        _fail(f"no dead letter: {', '.join(missing)} — `dead-letters list` shows them")
 
 
 def _load(path: Path) -> "Loaded":

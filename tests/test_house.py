@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from gateway.guard import PACKAGES, foreign_packages
+from tests.size import report, serving, sources
 
 ROOT = Path(__file__).resolve().parents[1]
 READMES = [ROOT / "README.md", ROOT / "README.zh-CN.md"]
@@ -109,6 +110,7 @@ def test_our_packages_are_ours_and_a_foreign_one_is_named(tmp_path: Path) -> Non
     assert len(foreign_packages(tmp_path)) == len(PACKAGES)
 
 
+@pytest.mark.slow
 def test_starting_the_command_line_loads_no_model_sdk() -> None:
     loaded = subprocess.run(
         [sys.executable, "-c", "import sys, gateway.cli, gateway.gateway; print(*sys.modules)"],
@@ -131,6 +133,15 @@ def test_no_committed_file_names_this_workplace() -> None:
             text = path.read_text(encoding="utf-8", errors="replace")
             found += [f"{name}: {word}" for word in words if word in text]
     assert found == []
+
+
+def test_every_module_is_reached_from_the_command_line_or_known_not_to_be() -> None:
+    product = [it for it in sources(*PACKAGES) if it.lines]
+    idle = {it.path for it in product} - {it.path for it in serving(product)}
+    beside = {"gateway/config/reference.py", "gateway/config/schema.py"}  # they write the reference page
+    coming = {"gateway/peer.py"}
+    assert {path for path in idle if "/migrations/" not in path} <= beside | coming
+    assert next(report()).startswith("serving ")
 
 
 def test_nobody_waits_in_a_way_that_may_swallow_a_cancellation() -> None:

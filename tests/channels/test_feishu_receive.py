@@ -1,4 +1,4 @@
-"""Verification, judged from outside: the official SDK on what we encrypt and sign, and hostile deliveries on `receive`."""
+"""Verification: what is signed and bent, and hostile deliveries on `receive`; the official SDK judges next door."""
 
 import base64
 import json
@@ -9,20 +9,13 @@ import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lark_oapi import AESCipher
-from lark_oapi.core.const import LARK_REQUEST_NONCE, LARK_REQUEST_SIGNATURE, LARK_REQUEST_TIMESTAMP
-from lark_oapi.core.model import RawRequest
-from lark_oapi.event.dispatcher_handler import EventDispatcherHandler
-from lark_oapi.ws import client as lark_websocket
 
 from channels.channel import Answered, Arrived, Ignored, NotReady, Rejected, WebhookRequest
 from channels.feishu.channel import FeishuChannel
 from channels.feishu.config import FeishuAccount
-from channels.feishu.signature import decrypt, sign
+from channels.feishu.signature import sign
 from tests.emulators.feishu.emulator import FeishuEmulator
 from tests.emulators.feishu.events import encrypt
-
-lark_websocket.loop.close()  # the SDK opens an event loop when it is imported, and leaves it
 
 KEY = "an Encrypt Key with ünïcode"
 TOKEN = "verification-令牌"
@@ -58,45 +51,6 @@ def delivered(event: dict[str, Any], *, signed: bool = True, key: str = KEY) -> 
 
 def text_event(text: str = "hi", **more: Any) -> dict[str, Any]:
     return emulator().text_event(text, sender="ou_alice", chat="oc_1", **more)
-
-
-def test_the_published_test_vector_decrypts() -> None:
-    cipher = base64.b64decode("P37w+VZImNgPEO1RBhJ6RtKl7n6zymIbEG1pReEzghk=")
-    assert AESCipher("test key").decrypt_str(base64.b64encode(cipher).decode()) == "hello world"
-    with pytest.raises(Rejected):  # it is no JSON object, so not an event
-        decrypt(base64.b64encode(cipher).decode(), "test key")
-    assert decrypt(encrypt(b'{"a": 1}', "test key"), "test key") == {"a": 1}
-
-
-@given(st.dictionaries(st.text(max_size=5), st.text(max_size=40), max_size=4), st.text(min_size=1, max_size=20))
-@settings(max_examples=50, deadline=None)
-def test_the_official_sdk_decrypts_what_we_encrypt(event: dict[str, str], key: str) -> None:
-    key = key.encode("utf-8", errors="replace").decode()
-    plain = json.dumps(event)
-    assert json.loads(AESCipher(key).decrypt_str(encrypt(plain.encode(), key))) == event
-
-
-def test_the_official_sdk_accepts_what_the_emulator_signs_and_refuses_what_we_refuse() -> None:
-    seen: list[Any] = []
-    handler = (
-        EventDispatcherHandler.builder(KEY, TOKEN).register_p2_im_message_receive_v1(lambda event: seen.append(event))
-    ).build()
-    headers, body = emulator().encode(text_event("judged by the SDK"))
-
-    def ask(headers: dict[str, str], body: bytes) -> int:
-        raw = RawRequest()
-        raw.uri, raw.body = "/", body
-        names = (LARK_REQUEST_TIMESTAMP, LARK_REQUEST_NONCE, LARK_REQUEST_SIGNATURE)
-        raw.headers = {name: headers[name] for name in names}
-        return int(handler.do(raw).status_code)
-
-    assert ask(headers, body) == 200
-    assert seen[0].event.message.content == '{"text":"judged by the SDK"}'
-    assert isinstance(channel().receive(request(headers, body), NOW), Arrived)
-    forged = headers | {"X-Lark-Signature": "0" * 64}
-    assert ask(forged, body) != 200
-    with pytest.raises(Rejected, match="signature wrong"):
-        channel().receive(request(forged, body), NOW)
 
 
 def _resigned(body: bytes, *, timestamp: str = "", nonce: str = "n") -> dict[str, str]:

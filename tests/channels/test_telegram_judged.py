@@ -25,6 +25,8 @@ from tests.channels.telegram_texts import FRAGMENTS, NARROW, TABLE, with_words
 from tests.emulators.telegram.emulator import TelegramEmulator
 from tests.loopback import serve_on_loopback
 
+pytestmark = pytest.mark.slow  # aiogram is asked in a process of its own
+
 ROOT = Path(__file__).resolve().parents[2]
 JUDGE = ROOT / ".venv" / "judges" / "bin" / "python"
 SCRIPT = Path(__file__).with_name("telegram_judge.py")

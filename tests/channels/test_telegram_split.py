@@ -160,6 +160,7 @@ def test_no_character_is_cut_in_two(character: str) -> None:
         assert part.removeprefix("x").replace(character, "") == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

@@ -13,7 +13,7 @@ from sqlalchemy.exc import OperationalError
 
 from gateway.config.root import DatabaseConfig
 from gateway.outbound import payload_json
-from gateway.store.letters import dead_letters
+from gateway.store.dead_letters import dead_letters
 from gateway.store.tables import OutboxStatus, outbox
 from tests.chaos.ledger import ANSWER, Doubt
 
@@ -33,7 +33,7 @@ class Books:
             columns = (outbox.c.id, outbox.c.payload, outbox.c.status, outbox.c.ambiguous)
             rows += connection.execute(select(*columns).where(outbox.c.ambiguous > 0)).all()
         given_up = {row.id for row in rows if row.status == OutboxStatus.FAILED}
-        told = {letter.number for letter in dead_letters(self._config) if letter.ambiguous} if given_up else set()
+        told = {it.number for it in dead_letters(self._config) if it.ambiguous} if given_up else set()
         for row in rows:
             part = payload_json.validate_json(row.payload).part
             found = ANSWER.search(part.text)

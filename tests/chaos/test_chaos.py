@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gateway.config.root import DatabaseConfig
-from gateway.store.letters import dead_letters
+from gateway.store.dead_letters import dead_letters
 from tests.chaos.campaign import campaign
 from tests.chaos.emulated import EMULATED, OnFeishu
 from tests.chaos.points import POINTS, Point

@@ -50,6 +50,7 @@ async def test_every_wire_on_every_platform_is_shown_layer_by_layer(
     assert "That was the real gateway between two emulators." in panels
 
 
+@pytest.mark.slow
 async def test_the_demo_runs_as_a_process_for_people_and_for_programs() -> None:
     people, programs, mistaken = await asyncio.gather(
         demo("--api", "google-gemini", "--channel", "telegram"), demo("--json"), demo("--api", "mistrial")

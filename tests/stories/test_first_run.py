@@ -12,6 +12,8 @@ from tests.loopback import serve_on_loopback
 from tests.running import APP_ID, FEISHU, SECRETS, feishu_emulator
 from tests.stories.test_process import ROOT, ask, say, started
 
+pytestmark = pytest.mark.slow  # it starts processes
+
 KEY = "canary-deepseek-key-91827"
 FEISHU_SECRETS = {name: value for name, value in SECRETS.items() if name.startswith("FEISHU_")}
 OFFERED = [

@@ -22,6 +22,8 @@ from tests.emulators.telegram.emulator import TelegramEmulator
 from tests.loopback import serve_on_loopback
 from tests.running import ALICE, ALICE_CHAT, SECRETS, config_text, feishu_emulator
 
+pytestmark = pytest.mark.slow  # it starts processes
+
 ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 30.0
 
@@ -307,9 +309,10 @@ async def test_a_foreign_package_of_our_name_is_noticed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        ("", "serve check letters replay"),
-        ("letters", "--config"),
-        ("replay", "--all names"),
+        ("", "serve check dead-letters"),
+        ("dead-letters", "list replay"),
+        ("dead-letters list", "--config"),
+        ("dead-letters replay", "--all names"),
         ("serve", "--config --host --port"),
         ("check", "--config"),
     ],

@@ -19,6 +19,8 @@ from tests.postgres import PostgresServer, postgres_server
 from tests.running import ALICE, ALICE_CHAT, Running, running
 from tests.stories.test_queue import SLOW, asked
 
+pytestmark = pytest.mark.slow  # it fills disks and stops databases
+
 
 async def push_until_taken(house: Running, text: str) -> list[int]:
     """Deliver like Feishu until it is taken; the answers on the way."""

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from channels.telegram.channel import TelegramChannel
-from gateway.store.letters import dead_letters, replay
+from gateway.store.dead_letters import dead_letters, replay
 from tests.agents.providers.requests import PIXEL as ENCODED_PIXEL
 from tests.demo import story
 from tests.emulators.models.script import says
@@ -199,8 +199,8 @@ async def test_a_send_that_may_have_arrived_is_counted_and_not_repeated(tmp_path
         )
 
         await it.house.idle()
-        (letter,) = dead_letters(it.house.gateway.config.database)
-        assert replay(it.house.gateway.config.database, [letter.name]) == [letter.name]
+        (dead_letter,) = dead_letters(it.house.gateway.config.database)
+        assert replay(it.house.gateway.config.database, [dead_letter.name]) == [dead_letter.name]
         await it.house.gateway.sweep.once()
         await it.house.until(lambda: [sent.text for sent in it.telegram.messages] == ["perhaps", "surely", "perhaps"])
 

@@ -151,6 +151,7 @@ async def test_an_open_stream_does_not_hold_the_end_up(tmp_path: Path) -> None:
     await page.http.aclose()
 
 
+@pytest.mark.slow
 async def test_who_has_missed_too_much_or_knows_too_much_is_told_to_begin_anew(tmp_path: Path) -> None:
     async with running(tmp_path, feishu=WEB) as house, opened(house.url) as page:
         await page.say("hello")

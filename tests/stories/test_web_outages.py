@@ -7,6 +7,7 @@ from pathlib import Path
 from signal import SIGKILL
 
 import psycopg
+import pytest
 
 from tests.emulators.models.script import says
 from tests.postgres import PostgresServer
@@ -67,6 +68,7 @@ async def test_a_database_that_is_gone_is_a_503_with_a_sentence_on_every_route(t
         assert len((await page.conversation())["messages"]) == 2
 
 
+@pytest.mark.slow
 async def test_killed_between_a_message_and_its_answer_the_page_that_comes_back_has_each_once(tmp_path: Path) -> None:
     async with platforms(tmp_path) as (_, anthropic, config):
         config.write_text(config.read_text("utf-8").replace("channels:", WEB_SECTION, 1), encoding="utf-8")

@@ -104,6 +104,7 @@ SqliteStore(Path(sys.argv[1]))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("old", [False, True])
 async def test_killed_at_any_statement_of_a_migration_the_next_start_goes_on(tmp_path: Path, old: bool) -> None:
     """K21: the whole of it or nothing."""

@@ -25,7 +25,7 @@ LISTED_MAX = 1_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Letter:
+class DeadLetter:
     """`name` is what `replay` takes: `message-12` or `part-7`. `at` is when it was accepted or queued."""
 
     kind: Literal["message", "part"]
@@ -41,32 +41,32 @@ class Letter:
         return f"{self.kind}-{self.number}"
 
 
-def dead_letters(config: DatabaseConfig) -> list[Letter]:
+def dead_letters(config: DatabaseConfig) -> list[DeadLetter]:
     """The newest 1,000 of each kind, oldest first. Raises DatabaseUnusable."""
     with _connected(config) as connection:
         return _messages(connection) + _parts(connection)
 
 
 def replay(config: DatabaseConfig, names: Sequence[str]) -> list[str]:
-    """Give these letters another chance; the names that are dead letters. Raises DatabaseUnusable."""
+    """Queue these again; returns the names that are dead letters. Raises DatabaseUnusable."""
     with _connected(config) as connection:
-        letters = [*_messages(connection), *_parts(connection)]
-        return [letter.name for letter in letters if letter.name in names and _replay(connection, letter)]
+        found = [*_messages(connection), *_parts(connection)]
+        return [it.name for it in found if it.name in names and _replay(connection, it)]
 
 
-def _messages(connection: Connection) -> list[Letter]:
+def _messages(connection: Connection) -> list[DeadLetter]:
     columns = (inbox.c.id, inbox.c.sid, inbox.c.at, inbox.c.attempts)
     rows = select(*columns).where(inbox.c.status == InboxStatus.DEAD).order_by(inbox.c.id.desc()).limit(LISTED_MAX)
     return [
-        Letter(kind="message", number=row.id, session=row.sid, at=row.at, attempts=row.attempts)
+        DeadLetter(kind="message", number=row.id, session=row.sid, at=row.at, attempts=row.attempts)
         for row in reversed(connection.execute(rows).all())
     ]
 
 
-def _parts(connection: Connection) -> list[Letter]:
+def _parts(connection: Connection) -> list[DeadLetter]:
     failed = select(outbox).where(outbox.c.status == OutboxStatus.FAILED).order_by(outbox.c.id.desc()).limit(LISTED_MAX)
     return [
-        Letter(
+        DeadLetter(
             kind="part",
             number=row.id,
             session=row.sid,
@@ -79,16 +79,16 @@ def _parts(connection: Connection) -> list[Letter]:
     ]
 
 
-def _replay(connection: Connection, letter: Letter) -> bool:
-    if letter.kind == "part":
-        again = update(outbox).where(outbox.c.id == letter.number, outbox.c.status == OutboxStatus.FAILED)
+def _replay(connection: Connection, dead_letter: DeadLetter) -> bool:
+    if dead_letter.kind == "part":
+        again = update(outbox).where(outbox.c.id == dead_letter.number, outbox.c.status == OutboxStatus.FAILED)
         fresh = {"status": OutboxStatus.QUEUED, "attempts": 0, "next_at": 0.0, "created": time.time(), "reason": None}
         return connection.execute(again.values(**fresh)).rowcount == 1
-    dead = update(inbox).where(inbox.c.id == letter.number, inbox.c.status == InboxStatus.DEAD)
+    dead = update(inbox).where(inbox.c.id == dead_letter.number, inbox.c.status == InboxStatus.DEAD)
     row = connection.execute(dead.values(status=InboxStatus.DONE).returning(inbox.c.sid, inbox.c.body)).first()
     if row is None:
         return False
-    dedupe = f"replay:{letter.number}:{uuid4().hex}"
+    dedupe = f"replay:{dead_letter.number}:{uuid4().hex}"
     inbound = inbound_json.validate_json(row.body)
     body = inbound_json.dump_json(replace(inbound, replays=inbound.replays + 1)).decode()
     connection.execute(insert(inbox).values(dedupe=dedupe, sid=row.sid, body=body, at=time.time()))

@@ -1,13 +1,16 @@
 """Dead letters: seen and sent again from the command line, beside the running gateway."""
 
+import re
 from pathlib import Path
 
 import pytest
 
-from gateway.store.letters import dead_letters, replay
+from gateway.store.dead_letters import dead_letters, replay
 from tests.emulators.models.script import says
 from tests.running import SECRETS, Running, running
 from tests.stories.test_process import ask
+
+pytestmark = pytest.mark.slow  # it starts processes
 
 
 @pytest.fixture
@@ -16,8 +19,8 @@ def database(database_url: str) -> str:
     return f'database: {{ url: "{database_url}" }}'
 
 
-async def letters(house: Running) -> str:
-    code, output = await ask("letters", "--config", str(house.folder / "config.yaml"), more=SECRETS)
+async def listed(house: Running) -> str:
+    code, output = await ask("dead-letters", "list", "--config", str(house.folder / "config.yaml"), more=SECRETS)
     assert code == 0
     return output
 
@@ -28,15 +31,17 @@ async def test_a_part_that_was_refused_is_listed_and_can_be_sent_again(tmp_path:
         await house.say("hello")
         await house.idle()
         assert house.feishu.messages == []
-        listed = await letters(house)
-        assert "part-1" in listed
-        assert "230006" in listed
-        assert "lost words" not in listed
-        code, output = await ask("replay", "part-1", "--config", str(tmp_path / "config.yaml"), more=SECRETS)
+        lines = await listed(house)
+        assert "part-1" in lines
+        assert "230006" in lines
+        assert "lost words" not in lines
+        code, output = await ask(
+            "dead-letters", "replay", "part-1", "--config", str(tmp_path / "config.yaml"), more=SECRETS
+        )
         assert (code, output) == (0, "part-1: queued again\n")
         assert await house.replies(1) == ["lost words"]
         await house.idle()
-        assert "0 dead letters" in await letters(house)
+        assert "0 dead letters" in await listed(house)
 
 
 async def test_a_message_that_was_given_up_can_be_asked_again(
@@ -49,19 +54,28 @@ async def test_a_message_that_was_given_up_can_be_asked_again(
         await house.idle()
         monkeypatch.setattr("gateway.turns.ATTEMPTS_MAX", 3)
         config = house.gateway.config.database
-        (letter,) = dead_letters(config)
-        assert replay(config, [letter.name]) == [letter.name]
-        assert replay(config, [letter.name]) == []
+        (dead_letter,) = dead_letters(config)
+        assert replay(config, [dead_letter.name]) == [dead_letter.name]
+        assert replay(config, [dead_letter.name]) == []
         assert (await house.replies(2))[1] == "at last"
 
 
 async def test_what_cannot_be_replayed_is_one_sentence(tmp_path: Path) -> None:
     async with running(tmp_path) as house:
         config = str(house.folder / "config.yaml")
-        code, output = await ask("replay", "part-9", "--config", config, more=SECRETS)
-        assert (code, output) == (1, "no dead letter: part-9 — `letters` lists them\n")
-        code, output = await ask("replay", "--config", config, more=SECRETS)
+        code, output = await ask("dead-letters", "replay", "part-9", "--config", config, more=SECRETS)
+        assert (code, output) == (1, "no dead letter: part-9 — `dead-letters list` shows them\n")
+        code, output = await ask("dead-letters", "replay", "--config", config, more=SECRETS)
         assert code == 1
         assert "--all" in output
-        code, output = await ask("replay", "--all", "--config", config, more=SECRETS)
+        code, output = await ask("dead-letters", "replay", "--all", "--config", config, more=SECRETS)
         assert (code, output) == (0, "")
+
+
+async def test_the_names_of_an_earlier_version_still_work_and_are_not_shown(tmp_path: Path) -> None:
+    async with running(tmp_path) as house:
+        config = str(house.folder / "config.yaml")
+        assert await ask("letters", "--config", config, more=SECRETS) == (0, "0 dead letters\n")
+        assert await ask("replay", "--all", "--config", config, more=SECRETS) == (0, "")
+        _, output = await ask("--help")
+        assert re.findall(r"(?<!dead-)\b(?:letters|replay)\b  ", output) == []

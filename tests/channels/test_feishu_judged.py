@@ -1,0 +1,72 @@
+"""Feishu's official SDK judges the signature and the encryption: ours, and those of our emulator."""
+
+import base64
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from channels.channel import Arrived, Rejected
+from channels.feishu.signature import decrypt
+from tests.channels.test_feishu_receive import KEY, NOW, TOKEN, channel, emulator, request, text_event
+from tests.emulators.feishu.events import encrypt
+
+pytestmark = pytest.mark.slow  # the SDK takes seconds to import
+
+
+@pytest.fixture(scope="module")
+def sdk() -> Any:
+    """It takes seconds to import: so it is where it judges, and not wherever tests are collected."""
+    import lark_oapi
+    from lark_oapi.ws import client
+
+    client.loop.close()  # opened when it is imported, and left
+    return lark_oapi
+
+
+def test_the_published_test_vector_decrypts(sdk: Any) -> None:
+    cipher = base64.b64decode("P37w+VZImNgPEO1RBhJ6RtKl7n6zymIbEG1pReEzghk=")
+    assert sdk.AESCipher("test key").decrypt_str(base64.b64encode(cipher).decode()) == "hello world"
+    with pytest.raises(Rejected):  # it is no JSON object, so not an event
+        decrypt(base64.b64encode(cipher).decode(), "test key")
+    assert decrypt(encrypt(b'{"a": 1}', "test key"), "test key") == {"a": 1}
+
+
+@given(
+    event=st.dictionaries(st.text(max_size=5), st.text(max_size=40), max_size=4), key=st.text(min_size=1, max_size=20)
+)
+@settings(max_examples=50, deadline=None)
+def test_the_official_sdk_decrypts_what_we_encrypt(sdk: Any, event: dict[str, str], key: str) -> None:
+    key = key.encode("utf-8", errors="replace").decode()
+    plain = json.dumps(event)
+    assert json.loads(sdk.AESCipher(key).decrypt_str(encrypt(plain.encode(), key))) == event
+
+
+def test_the_official_sdk_accepts_what_the_emulator_signs_and_refuses_what_we_refuse(sdk: Any) -> None:
+    from lark_oapi.core import const
+    from lark_oapi.core.model import RawRequest
+
+    seen: list[Any] = []
+    handler = (
+        sdk.EventDispatcherHandler.builder(KEY, TOKEN).register_p2_im_message_receive_v1(
+            lambda event: seen.append(event)
+        )
+    ).build()
+    headers, body = emulator().encode(text_event("judged by the SDK"))
+
+    def status(headers: dict[str, str], body: bytes) -> int:
+        raw = RawRequest()
+        raw.uri, raw.body = "/", body
+        names = (const.LARK_REQUEST_TIMESTAMP, const.LARK_REQUEST_NONCE, const.LARK_REQUEST_SIGNATURE)
+        raw.headers = {name: headers[name] for name in names}
+        return int(handler.do(raw).status_code)
+
+    assert status(headers, body) == 200
+    assert seen[0].event.message.content == '{"text":"judged by the SDK"}'
+    assert isinstance(channel().receive(request(headers, body), NOW), Arrived)
+    forged = headers | {"X-Lark-Signature": "0" * 64}
+    assert status(forged, body) != 200
+    with pytest.raises(Rejected, match="signature wrong"):
+        channel().receive(request(forged, body), NOW)

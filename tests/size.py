@@ -1,0 +1,95 @@
+"""`make size`: how large the house is. What serves is what `python -m gateway` can reach by imports, read and not run."""
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median, quantiles
+
+from gateway.guard import PACKAGES
+
+ROOT = Path(__file__).resolve().parents[1]
+ENTRANCES = ("gateway/__main__.py", "gateway/cli.py", "tools/supervisor.py")
+"""The supervisor is started by its file's name."""
+MIGRATIONS = "gateway/store/migrations"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Source:
+    """One module. `functions` are the lengths of its functions and methods, the inner ones counted again."""
+
+    path: str
+    lines: int
+    functions: tuple[int, ...]
+    imports: frozenset[str]
+
+
+def source(path: Path) -> Source:
+    text = path.read_text(encoding="utf-8")
+    nodes = list(ast.walk(ast.parse(text)))
+    made = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return Source(
+        path=str(path.relative_to(ROOT)),
+        lines=len(text.splitlines()),
+        functions=tuple((node.end_lineno or node.lineno) - node.lineno + 1 for node in made),
+        imports=frozenset(_imported(nodes)),
+    )
+
+
+def _imported(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    """Paths of modules, and of names in them, which are no files: `agents/runner.py`, `agents/runner/Runner.py`."""
+    for node in nodes:
+        match node:
+            case ast.Import(names=names):
+                yield from (_path(alias.name) for alias in names)
+            case ast.ImportFrom(module=str(module), names=names):
+                yield _path(module)
+                yield from (_path(f"{module}.{alias.name}") for alias in names)
+
+
+def _path(module: str) -> str:
+    return module.replace(".", "/") + ".py"
+
+
+def sources(*folders: str) -> list[Source]:
+    return [source(path) for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
+
+
+def serving(product: Iterable[Source]) -> list[Source]:
+    """The closure of imports, with the packages that the modules are in."""
+    known = {it.path: it for it in product}
+    reached: set[str] = set()
+    ahead = list(ENTRANCES)
+    while ahead:
+        path = ahead.pop()
+        if path in known and path not in reached:
+            reached.add(path)
+            ahead += [*known[path].imports, *(f"{parent}/__init__.py" for parent in Path(path).parents)]
+    return [known[path] for path in sorted(reached)]
+
+
+def report() -> Iterator[str]:
+    product = [it for it in sources(*PACKAGES) if it.lines]
+    serves = serving(product)
+    functions = sorted(length for it in serves for length in it.functions)
+    largest = max(serves, key=lambda it: it.lines)
+    yield f"serving      {_total(serves)}, from gateway/cli.py on"
+    p90 = quantiles(functions, n=10)[-1]
+    yield f"  functions  median {median(functions):.0f}, p90 {p90:.0f}, longest {functions[-1]} lines"
+    yield f"  largest    {largest.lines} lines, {largest.path}"
+    others = [it for it in product if it not in serves]
+    yield f"migrations   {_total([it for it in others if it.path.startswith(MIGRATIONS)])}"
+    for it in others:
+        if not it.path.startswith(MIGRATIONS):
+            yield f"not serving  {it.lines} lines, {it.path}"
+    doubles = sources("tests/emulators", "tests/demo")
+    yield f"tests        {_total([it for it in sources('tests') if it not in doubles])}"
+    yield f"doubles      {_total(doubles)}: emulators and demo"
+
+
+def _total(found: list[Source]) -> str:
+    return f"{sum(it.lines for it in found):,} lines in {len([it for it in found if it.lines])} files"
+
+
+if __name__ == "__main__":
+    print(*report(), sep="\n")  # noqa: T201
