@@ -43,6 +43,16 @@ async def test_a_first_message_is_answered_and_the_answer_is_seen_growing(browse
         await expect(tab.message).to_be_focused()
 
 
+async def test_a_model_that_is_asked_again_is_seen_to_be(browser: Browser, tmp_path: Path) -> None:
+    async with house(tmp_path, script=[Fault(status=529), says(TALE)]) as home, visitor(browser, home) as tab:
+        home.line.hold(after_pieces=0)
+        await tab.say("Hello there")
+        await expect(tab.draft.get_by_role("status")).to_have_text("The model is busy right now; I am asking again.")
+        home.line.release()
+        await tab.is_answered(TALE)
+        await expect(tab.page.get_by_text("I am asking again")).to_have_count(0)
+
+
 async def test_a_tool_is_shown_while_it_runs_and_folds_away_under_the_answer(browser: Browser, tmp_path: Path) -> None:
     script = [calls(("exec", {"command": "cat gate"}), ("read", {"file_path": "nowhere.txt"})), says("It says go.")]
     async with house(tmp_path, script=script) as home, visitor(browser, home) as tab:

@@ -26,9 +26,8 @@ class Code:
         if run == "\n":
             self._line, self._span = mark.end(), None
         elif self.in_fence:
-            at_end = _BLANK_REST.match(self._text, mark.end()) is not None
-            closes = run.startswith(self._fence) and self._leads(mark) and at_end
-            self.in_fence = not closes
+            fits = run.startswith(self._fence) and self._leads(mark)
+            self.in_fence = not (fits and _BLANK_REST.match(self._text, mark.end()))
         elif len(run) >= FENCE_MIN and self._leads(mark) and "`" not in self._rest(mark.end(), len(self._text)):
             self.in_fence, self._fence = True, run
         elif run[0] == "`":

@@ -5,6 +5,7 @@ way that the script asks for. It thinks nothing of its own: where the script end
 """
 
 import asyncio
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
@@ -137,9 +138,9 @@ class ModelEmulator:
 
     def _faulty(self, fault: Fault, number: int) -> Response:
         headers = self._face.headers(number) | dict(fault.headers)
-        body: str | bytes | None = fault.body
+        body = fault.body
         if body is None:
-            body = bytes(JSONResponse(self._face.error(fault.status, fault.type, fault.message, fault.code, None)).body)
+            body = json.dumps(self._face.error(fault.status, fault.type, fault.message, fault.code, None))
         response = Response(body, fault.status, headers, media_type=fault.content_type)
         return response if fault.then == "end" else _Half(response, stalls=fault.then == "stall")
 
