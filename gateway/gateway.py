@@ -14,17 +14,18 @@ from agents.model import Models
 from agents.providers.catalog import build_provider
 from agents.providers.provider import Provider
 from channels.channel import Arrived, Channel, Connected, DeliveryError, Ignored, Receipt
-from channels.web.archive import Archive
 from channels.web.channel import WebChannel
 from gateway.attachments import Attachments
 from gateway.config.channels import Ground, configured
 from gateway.config.root import Config
 from gateway.delivery import PartSender
 from gateway.door import Door, build_app
+from gateway.guesses import Guesses
 from gateway.inbound import MENU
 from gateway.intake import Intake
 from gateway.lanes import Lanes
 from gateway.metrics import Metrics
+from gateway.peer import Peers
 from gateway.queue import Queues
 from gateway.routing import aside, chat_session
 from gateway.runners import build_runners
@@ -64,7 +65,7 @@ class Gateway:
         self._background: set[asyncio.Task[None]] = set()
         self.metrics = Metrics()
         self.store = store
-        self.channels = build_channels(config, store.archive, now)
+        self.channels = build_channels(config, store, now)
         self.providers = build_providers(config)
         self.models = Models(self.providers, config.providers, config.models)
         self.runners = build_runners(config, self.models, self.channels, environment, now)
@@ -96,15 +97,18 @@ class Gateway:
         )
         self.sweep = Sweep(store=store, lanes=self.lanes, metrics=self.metrics, now=now)
         self._intake = Intake(config=config, queues=queues, lanes=self.lanes, now=now)
+        peers = Peers(config.server.trusted_proxies)
+        guesses = Guesses(peers, per_minute=config.server.wrong_tokens_per_minute, now=now)
         door = Door(
             config=config.server,
             channels=self.channels,
             intake=self._intake,
             metrics=self.metrics,
+            guesses=guesses,
             ready=self._amiss,
             now=now,
         )
-        self._web = self._web_door()
+        self._web = self._web_door(peers, guesses)
         self.app: FastAPI = build_app(door, self._web, config.server)
         self._started = False
         self._probed, self._writes = float("-inf"), False
@@ -153,9 +157,19 @@ class Gateway:
         await self.store.close()
         log.info("gateway_stopped")
 
-    def _web_door(self) -> WebDoor | None:
+    def offer_link(self) -> str | None:
+        """A code that signs in to the web chat once, for whoever sees the start; None where there is no need."""
+        channel = self._web_channel
+        return channel.admission.offer_link() if channel else None
+
+    @property
+    def _web_channel(self) -> WebChannel | None:
         channel = self.channels.get((WebChannel.name, WebChannel.account))
-        if not isinstance(channel, WebChannel):
+        return channel if isinstance(channel, WebChannel) else None
+
+    def _web_door(self, peers: Peers, guesses: Guesses) -> WebDoor | None:
+        channel = self._web_channel
+        if channel is None:
             return None
         agents = self.config.agents.list
 
@@ -170,6 +184,9 @@ class Gateway:
             limits=self.config.limits,
             sessions=sessions,
             stop=self._end_session,
+            peers=peers,
+            guesses=guesses,
+            public_tls=(self.config.server.public_url or "").startswith("https:"),
             now=self._now,
         )
 
@@ -186,7 +203,7 @@ class Gateway:
         """Another worker of the same database has something to tell: of a session, of any, or of the web chat."""
         if what != WEB_POKE:
             self.lanes.poked(what)
-        elif isinstance(channel := self.channels.get((WebChannel.name, WebChannel.account)), WebChannel):
+        elif channel := self._web_channel:
             channel.live.wake()
 
     async def _amiss(self) -> Mapping[str, str]:
@@ -262,9 +279,9 @@ class Gateway:
         task.add_done_callback(self._background.discard)
 
 
-def build_channels(config: Config, archive: Archive, now: Callable[[], float]) -> dict[tuple[str, str], Channel]:
+def build_channels(config: Config, store: Store, now: Callable[[], float]) -> dict[tuple[str, str], Channel]:
     """Every configured account, by channel and account name."""
-    ground = Ground(server=config.server, archive=archive, now=now)
+    ground = Ground(config=config, archive=store.archive, sessions=store.sessions, now=now)
     return {
         (account.kind.name, account.name): account.kind.channel(account.config, account.name, ground)
         for account in configured(config.channels)

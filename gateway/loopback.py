@@ -53,7 +53,7 @@ async def serve_on_loopback(app: Any, *, port: int = 0) -> AsyncIterator[str]:
     """Yield the base URL, such as `http://127.0.0.1:40123`. With a `port` whoever was served there before finds it again."""
     listener = socket.create_server(("127.0.0.1", port))
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # inherited; without it a reply can wait 40 ms
-    config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off")
+    config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", proxy_headers=False)
     server = _Server(config)
     task = asyncio.create_task(server.serve(sockets=[listener]))
     try:

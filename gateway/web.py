@@ -6,10 +6,9 @@ Every answer says what a browser may do with it; every request but those for the
 
 import mimetypes
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import structlog
@@ -21,11 +20,13 @@ from agents.config import AgentConfig
 from channels.channel import Rejected
 from channels.message import PICTURES, UNKNOWN_TYPE, File, media_type
 from channels.web.admission import COOKIE, SECURE_COOKIE, SESSION_SECONDS
-from channels.web.channel import FILES_MAX, WebChannel
+from channels.web.channel import ALIVE_SECONDS, FILES_MAX, WebChannel
 from channels.web.views import conversation_view, event, file_view, said_view
 from gateway.answers import HEADERS, answer_json, problem, read_json, told
 from gateway.body import Unreadable, read_body
+from gateway.guesses import Guesses
 from gateway.limits import LimitsConfig
+from gateway.peer import Peers
 from gateway.store.store import StoreUnavailable
 from tools.read import image_type
 
@@ -58,6 +59,9 @@ class WebDoor:
         limits: LimitsConfig,
         sessions: Callable[[str, Sequence[str]], Sequence[str]],
         stop: Callable[[str], Awaitable[None]],
+        peers: Peers,
+        guesses: Guesses,
+        public_tls: bool,
         now: Callable[[], float],
     ) -> None:
         self._channel = channel
@@ -66,6 +70,9 @@ class WebDoor:
         self._limits = limits
         self._sessions = sessions
         self._stop = stop
+        self._peers = peers
+        self._guesses = guesses
+        self._public_tls = public_tls
         self._now = now
         self._files = _page_files()
 
@@ -84,7 +91,7 @@ class WebDoor:
             ("GET", "/api/files/{key}", self.download),
             ("GET", "/api/events", self.events),
         ):
-            router.add_api_route(path, told(route), methods=[method])
+            router.add_api_route(path, told(route, self._guesses), methods=[method])
         return router
 
     def close(self) -> None:
@@ -107,28 +114,28 @@ class WebDoor:
         return Response(body, headers=headers, media_type=mimetypes.guess_type(name)[0])
 
     async def sign_in(self, request: Request) -> Response:
-        """The token for a session. The page's header is asked for here as well: nobody else signs a browser in."""
-        admission = self._channel.admission
+        """The token, or a link's code, for a session. The page's header is asked for here as well: nobody else signs a
+        browser in."""
+        admission, headers = self._channel.admission, request.headers.items()
         given = await read_json(request, _Token)
-        try:
-            admission.judge_origin(request.headers.items())
-            admission.check(given.token, address=request.client.host if request.client else "")
-        except Rejected as rejected:
-            code = {401: "wrong-token", 429: "too-many-attempts"}.get(rejected.status, "forbidden")
-            log.warning("sign_in_refused", reason=rejected.reason)
-            return problem(rejected.status, code, rejected.told)
-        response = Response(status_code=204, headers=HEADERS)
-        _set_cookie(request, response, admission.session(), SESSION_SECONDS)
-        return response
+        admission.judge_origin(headers)
+        return self._with_cookie(request, await admission.sign_in(given.token, headers), SESSION_SECONDS)
 
     async def sign_out(self, request: Request) -> Response:
-        self._judge(request)
+        await self._judge(request)
+        await self._channel.admission.sign_out(request.headers.items())
+        return self._with_cookie(request, "", 0)
+
+    def _with_cookie(self, request: Request, value: str, seconds: int) -> Response:
+        """Over TLS under a name that binds it to this host, which browsers take only there."""
+        secure = self._public_tls or self._peers.of(request.scope).secure
+        name = SECURE_COOKIE if secure else COOKIE
         response = Response(status_code=204, headers=HEADERS)
-        _set_cookie(request, response, "", 0)
+        response.set_cookie(name, value, max_age=seconds, httponly=True, samesite="strict", secure=secure, path="/")
         return response
 
     async def chats(self, request: Request) -> Response:
-        self._judge(request)
+        await self._judge(request)
         last = await self._archive.last()
         found = await self._archive.conversations()
         limits = self._limits
@@ -137,7 +144,7 @@ class WebDoor:
                 "agents": [{"id": it.id, "name": it.name or it.id, "model": it.model[0]} for it in self._agents],
                 "chats": [conversation_view(it, running=self._channel.live.running(it.id)) for it in found],
                 "after": last,
-                "signed_in": self._channel.admission.signed_in(request.headers.items()),
+                "signed_in": await self._channel.admission.signed_in(request.headers.items()),
                 "limits": {
                     "file_bytes": limits.file_bytes,
                     "files": FILES_MAX,
@@ -148,7 +155,7 @@ class WebDoor:
         )
 
     async def chat(self, request: Request) -> Response:
-        self._judge(request)
+        await self._judge(request)
         chat, before = _named(request, "chat"), request.query_params.get("before", "")
         found = await self._archive.conversation(chat)
         if found is None:
@@ -159,7 +166,7 @@ class WebDoor:
         return answer_json({"chat": view, "messages": [said_view(it) for it in shown], "more": len(page) > len(shown)})
 
     async def rename(self, request: Request) -> Response:
-        self._judge(request)
+        await self._judge(request)
         chat, given = _named(request, "chat"), await read_json(request, _Title)
         if (found := await self._archive.rename(chat, given.title)) is None:
             return _no_such_chat()
@@ -168,7 +175,7 @@ class WebDoor:
 
     async def erase(self, request: Request) -> Response:
         """Whoever answers there is stopped first: what a running turn writes would be left behind."""
-        self._judge(request)
+        await self._judge(request)
         chat = _named(request, "chat")
         sessions = self._sessions(chat, await self._archive.agents(chat))
         self._channel.leaving.add(chat)
@@ -184,7 +191,7 @@ class WebDoor:
         return Response(status_code=204, headers=HEADERS)
 
     async def upload(self, request: Request) -> Response:
-        self._judge(request)
+        await self._judge(request)
         try:
             data = await read_body(request, bytes_max=self._limits.file_bytes, seconds=UPLOAD_SECONDS)
         except Unreadable as unreadable:
@@ -199,7 +206,7 @@ class WebDoor:
 
     async def download(self, request: Request) -> Response:
         """Pictures may be shown, everything else is saved: a page that somebody uploaded must not become ours."""
-        self._judge(request)
+        await self._judge(request)
         found = await self._archive.file(_named(request, "key"))
         if found is None:
             return problem(404, "no-such-file", "There is no such file.")
@@ -211,31 +218,27 @@ class WebDoor:
         return Response(data, headers=headers, media_type=file.type)
 
     async def events(self, request: Request) -> Response:
-        self._judge(request)
+        await self._judge(request)
         after = request.headers.get("last-event-id") or request.query_params.get("after", "")
         headers = HEADERS | {"cache-control": "no-store", "x-accel-buffering": "no"}
         events = self._channel.events(_number(after) or 0)
-        return StreamingResponse(_until_unavailable(events), headers=headers, media_type="text/event-stream")
+        return StreamingResponse(self._while_admitted(request, events), headers=headers, media_type="text/event-stream")
 
-    def _judge(self, request: Request) -> None:
+    async def _while_admitted(self, request: Request, events: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """A stream ends after its session, or when it cannot be read on; then the page comes back, or signs in."""
+        judged = self._now()
+        try:
+            async for notice in events:
+                if self._now() - judged >= ALIVE_SECONDS:
+                    await self._judge(request)
+                    judged = self._now()
+                yield notice
+        except (Rejected, StoreUnavailable) as error:
+            log.info("stream_ended", error=repr(error))
+
+    async def _judge(self, request: Request) -> None:
         changes = request.method not in ("GET", "HEAD")
-        self._channel.admission.judge(request.headers.items(), changes=changes)
-
-
-async def _until_unavailable(events: Any) -> Any:
-    """A stream that cannot be read on ends, and the page comes back."""
-    try:
-        async for notice in events:
-            yield notice
-    except StoreUnavailable as error:
-        log.warning("stream_ended", error=repr(error))
-
-
-def _set_cookie(request: Request, response: Response, value: str, seconds: int) -> None:
-    """Over TLS under a name that binds it to this host, which browsers take only there."""
-    secure = request.url.scheme == "https"
-    name = SECURE_COOKIE if secure else COOKIE
-    response.set_cookie(name, value, max_age=seconds, httponly=True, samesite="strict", secure=secure, path="/")
+        await self._channel.admission.judge(request.headers.items(), changes=changes)
 
 
 def _media_type(told: str, data: bytes) -> str:
