@@ -63,13 +63,15 @@ class Rejected(Exception):
     """The delivery is not genuine or not well formed: nothing is stored, the answer is a 4xx.
 
     `reason` is for the log and the metrics; the caller is told the status and `told`, which is mostly nothing.
+    `guess`: a secret was given and is wrong; the gateway limits how many an address may try.
     """
 
-    def __init__(self, reason: str, *, status: int = 401, told: str = "") -> None:
+    def __init__(self, reason: str, *, status: int = 401, told: str = "", guess: bool = False) -> None:
         super().__init__(reason)
         self.reason = reason
         self.status = status
         self.told = told
+        self.guess = guess
 
 
 class NotReady(Exception):
@@ -203,6 +205,14 @@ class Connected(Channel, Protocol):
     ) -> None:
         """Runs as long as the gateway does. `deliver` stores one receipt durably and raises where it could not: the
         same update must then be delivered again."""
+
+
+@runtime_checkable
+class Guarded(Channel, Protocol):
+    """A channel that must look up who sends: what it admits is read, and received."""
+
+    async def admit(self, headers: Sequence[tuple[str, str]]) -> None:
+        """Raises Rejected, and whatever its memory raises where it cannot be read just now."""
 
 
 @runtime_checkable

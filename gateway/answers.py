@@ -9,8 +9,9 @@ from fastapi import Request, Response
 from pydantic import BaseModel, ValidationError
 
 from channels.channel import Rejected
-from channels.web.admission import CLOSED
+from channels.web.admission import CLOSED, SPENT_LINK, WRONG_TOKEN
 from gateway.body import Unreadable, read_body
+from gateway.guesses import Guesses
 from gateway.store.store import StoreUnavailable
 
 JSON_BYTES_MAX = 16_384
@@ -27,22 +28,27 @@ HEADERS = {
     "cross-origin-opener-policy": "same-origin",
 }
 
-_CODES = {401: "signed-out", 403: "forbidden", 429: "too-many-attempts"}
+_CODES = {CLOSED: "closed", WRONG_TOKEN: "wrong-token", SPENT_LINK: "link-spent"}
+_STATUS_CODES = {401: "signed-out", 403: "forbidden"}
 
 Route = Callable[[Request], Awaitable[Response]]
 T = TypeVar("T", bound=BaseModel)
 log = structlog.get_logger()
 
 
-def told(route: Route) -> Route:
+def told(route: Route, guesses: Guesses) -> Route:
     """What goes wrong, as an answer that the page can show."""
 
     async def answer(request: Request) -> Response:
         try:
             return await route(request)
         except Rejected as rejected:
-            code = _CODES.get(rejected.status, "refused")
-            return problem(rejected.status, "closed" if rejected.reason == CLOSED else code, rejected.told)
+            if rejected.guess and (wait := guesses.wait(request.scope)):
+                return too_many(wait)
+            code = _CODES.get(rejected.reason) or _STATUS_CODES.get(rejected.status, "refused")
+            if rejected.guess:
+                log.warning("token_refused", reason=rejected.reason)
+            return problem(rejected.status, code, rejected.told)
         except Unreadable as unreadable:
             return problem(unreadable.status, "unreadable", f"The request could not be read: {unreadable.reason}.")
         except StoreUnavailable as error:
@@ -65,6 +71,14 @@ def answer_json(content: Mapping[str, Any]) -> Response:
     return Response(
         orjson.dumps(content), headers=HEADERS | {"cache-control": "no-store"}, media_type="application/json"
     )
+
+
+def too_many(wait_seconds: int) -> Response:
+    """The answer to one more wrong token, at any door."""
+    sentence = (
+        f"Too many wrong tokens from this address. A right one passes; a wrong one is looked at in {wait_seconds} s."
+    )
+    return problem(429, "too-many-attempts", sentence, retry_seconds=wait_seconds)
 
 
 def problem(status: int, code: str, told: str, *, retry_seconds: int | None = None) -> Response:

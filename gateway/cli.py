@@ -52,7 +52,7 @@ def serve(
         gateway = Gateway(settings, environment(), store=open_store(settings.database))
     except (AddressInUse, DatabaseUnusable, OSError) as error:
         _fail(str(error))
-    for line in greeting(loaded.listening(host, listener.getsockname()[1])):
+    for line in greeting(loaded.listening(host, listener.getsockname()[1]), link=gateway.offer_link()):
         typer.echo(line, err=True)
     try:
         run(gateway, listener)

@@ -21,14 +21,17 @@ from channels.channel import (
     Arrived,
     Channel,
     DeliveryError,
+    Guarded,
     Ignored,
     NotReady,
     Receipt,
     Rejected,
     WebhookRequest,
 )
+from gateway.answers import too_many
 from gateway.body import Unreadable, read_body
 from gateway.config.server import ServerConfig
+from gateway.guesses import Guesses
 from gateway.intake import Intake
 from gateway.metrics import Metrics
 from gateway.store.store import StoreUnavailable
@@ -51,6 +54,7 @@ class Door:
         channels: Mapping[tuple[str, str], Channel],
         intake: Intake,
         metrics: Metrics,
+        guesses: Guesses,
         ready: Callable[[], Awaitable[Mapping[str, str]]],
         now: Callable[[], float],
     ) -> None:
@@ -58,6 +62,8 @@ class Door:
         self._channels = channels
         self._intake = intake
         self._metrics = metrics
+        self._guesses = guesses
+        self._guarded = {key: channel for key, channel in channels.items() if isinstance(channel, Guarded)}
         self._ready = ready
         self._now = now
 
@@ -68,14 +74,19 @@ class Door:
             return Response(status_code=404)
         limits = self._config
         try:
+            if guarded := self._guarded.get((channel, account)):
+                await guarded.admit(request.headers.items())
             body = await read_body(request, bytes_max=limits.max_body_bytes, seconds=limits.body_timeout_seconds)
             receipt = await self._judge(target, WebhookRequest(headers=request.headers.items(), body=body))
             response, outcome = await self._act(target, receipt)
         except Unreadable as unreadable:
             response, outcome = Response(status_code=unreadable.status), f"rejected: {unreadable.reason}"
         except Rejected as rejected:
-            log.warning("webhook_rejected", channel=channel, account=account, reason=rejected.reason)
-            response, outcome = _refusal(rejected), f"rejected: {rejected.reason}"
+            if rejected.guess and (wait := self._guesses.wait(request.scope)):
+                response, outcome = too_many(wait), "rejected: too many wrong secrets"
+            else:
+                log.warning("webhook_rejected", channel=channel, account=account, reason=rejected.reason)
+                response, outcome = _refusal(rejected), f"rejected: {rejected.reason}"
         except (NotReady, StoreUnavailable, TimeoutError) as error:
             log.error("webhook_unavailable", channel=channel, account=account, error=repr(error))
             response, outcome = Response(status_code=503, headers={"retry-after": "5"}), "unavailable"
@@ -123,6 +134,8 @@ class Door:
             return Response(status_code=404)
         given = request.headers.get("authorization", "").encode()
         if not hmac.compare_digest(given, f"Bearer {token}".encode()):
+            if given and (wait := self._guesses.wait(request.scope)):
+                return too_many(wait)
             return Response(status_code=401, headers={"www-authenticate": "Bearer"})
         return Response(self._metrics.render(), media_type="text/plain; version=0.0.4")
 

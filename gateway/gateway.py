@@ -15,7 +15,6 @@ from agents.model import Models
 from agents.providers.catalog import build_provider
 from agents.providers.provider import Provider
 from channels.channel import Arrived, Channel, Connected, DeliveryError, Ignored, Receipt
-from channels.web.archive import Archive
 from channels.web.channel import WebChannel
 from gateway.commands import MENU
 from gateway.config.channels import Ground, configured
@@ -23,10 +22,12 @@ from gateway.config.root import Config
 from gateway.connections import Connections
 from gateway.control import Control
 from gateway.door import Door, build_app
+from gateway.guesses import Guesses
 from gateway.intake import Intake
 from gateway.lanes import Lanes
 from gateway.metrics import Metrics
 from gateway.outbox import Outbox
+from gateway.peer import Peers
 from gateway.queue import Queues
 from gateway.routing import chat_session, control_session
 from gateway.runners import build_runners
@@ -66,7 +67,7 @@ class Gateway:
     ) -> None:
         self.config = config
         self._background: set[asyncio.Task[None]] = set()
-        channels = build_channels(config, store.archive, now)
+        channels = build_channels(config, store, now)
         providers = build_providers(config)
         self.models = Models(providers, config.providers, config.models, config.retry)
         self.runtime = Runtime(
@@ -86,16 +87,19 @@ class Gateway:
         self.lanes = Lanes(self.runtime, turns=Turns(self.runtime), outbox=Outbox(self.runtime))
         self.sweep = Sweep(self.runtime, self.lanes)
         self._intake = Intake(self.runtime, self.lanes)
+        peers = Peers(config.server.trusted_proxies)
+        guesses = Guesses(peers, per_minute=config.server.wrong_tokens_per_minute, now=now)
         door = Door(
             config=config.server,
             channels=channels,
             intake=self._intake,
             metrics=self.runtime.metrics,
+            guesses=guesses,
             ready=self._amiss,
             now=now,
         )
         self.connections = Connections(config.server, self.runtime.metrics)
-        self._web = self._web_door()
+        self._web = self._web_door(peers, guesses)
         self.app: FastAPI = build_app(door, self._web, config.server)
         self._started = False
         self._probed, self._writes = float("-inf"), False
@@ -149,9 +153,19 @@ class Gateway:
         await self.runtime.store.close()
         log.info("gateway_stopped")
 
-    def _web_door(self) -> WebDoor | None:
+    def offer_link(self) -> str | None:
+        """A code that signs in to the web chat once, for whoever sees the start; None where there is no need."""
+        channel = self._web_channel
+        return channel.admission.offer_link() if channel else None
+
+    @property
+    def _web_channel(self) -> WebChannel | None:
         channel = self.runtime.setup.channels.get((WebChannel.name, WebChannel.account))
-        if not isinstance(channel, WebChannel):
+        return channel if isinstance(channel, WebChannel) else None
+
+    def _web_door(self, peers: Peers, guesses: Guesses) -> WebDoor | None:
+        channel = self._web_channel
+        if channel is None:
             return None
         agents = self.config.agents.list
         uploads = Path(self.config.tools.files.uploads_dir)
@@ -168,6 +182,9 @@ class Gateway:
             sessions=sessions,
             stop=self._end_session,
             forget=lambda session: asyncio.to_thread(forget, uploads, session),
+            peers=peers,
+            guesses=guesses,
+            public_tls=(self.config.server.public_url or "").startswith("https:"),
             now=self.runtime.now,
         )
 
@@ -184,7 +201,7 @@ class Gateway:
         """Another worker of the same database has something to tell: of a session, of any, or of the web chat."""
         if what != WEB_NOTICE:
             self.lanes.notified(what)
-        elif isinstance(channel := self.runtime.setup.channels.get((WebChannel.name, WebChannel.account)), WebChannel):
+        elif channel := self._web_channel:
             channel.live.wake()
 
     async def _amiss(self) -> Mapping[str, str]:
@@ -261,9 +278,9 @@ class Gateway:
         task.add_done_callback(self._background.discard)
 
 
-def build_channels(config: Config, archive: Archive, now: Callable[[], float]) -> dict[tuple[str, str], Channel]:
+def build_channels(config: Config, store: Store, now: Callable[[], float]) -> dict[tuple[str, str], Channel]:
     """Every configured account, by channel and account name."""
-    ground = Ground(server=config.server, archive=archive, now=now)
+    ground = Ground(config=config, archive=store.archive, sessions=store.sessions, now=now)
     return {
         (account.kind.name, account.name): account.kind.channel(account.config, account.name, ground)
         for account in configured(config.channels)

@@ -5,13 +5,14 @@ its connection is closed. It comes back, and goes on behind the last message it 
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import structlog
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from channels.web.channel import WebChannel
+from channels.channel import Rejected
+from channels.web.channel import ALIVE_SECONDS, WebChannel
 from gateway.answers import HEADERS, problem
 from gateway.store.store import StoreUnavailable
 
@@ -23,14 +24,25 @@ log = structlog.get_logger()
 
 
 class EventStream(StreamingResponse):
-    """Everything that one page is told from message `after` on; a refusal where `pages_max` are connected already."""
+    """Everything that one page is told from message `after` on; a refusal where `pages_max` are connected already.
+    `judge` raises Rejected once the page's session has ended."""
 
-    def __init__(self, channel: WebChannel, *, after: int, pages_max: int) -> None:
+    def __init__(
+        self,
+        channel: WebChannel,
+        *,
+        after: int,
+        pages_max: int,
+        judge: Callable[[], Awaitable[None]],
+        now: Callable[[], float],
+    ) -> None:
         headers = HEADERS | {"cache-control": "no-store", "x-accel-buffering": "no"}
         super().__init__((), headers=headers, media_type="text/event-stream")
         self._channel = channel
         self._after = after
         self._pages_max = pages_max
+        self._judge = judge
+        self._now = now
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         live = self._channel.live
@@ -38,7 +50,7 @@ class EventStream(StreamingResponse):
             await _too_many_pages(self._pages_max)(scope, receive, send)
             return
         with live.watching() as watcher:
-            self.body_iterator = _pieces(self._channel.events(watcher, self._after))
+            self.body_iterator = self._pieces(self._channel.events(watcher, self._after))
             sending = asyncio.create_task(self.stream_response(send))
             over = [
                 asyncio.create_task(self.listen_for_disconnect(receive)),
@@ -55,15 +67,18 @@ class EventStream(StreamingResponse):
         elif watcher.behind.is_set():
             log.warning("page_let_go", reason="it does not read", pages=live.pages)
 
-
-async def _pieces(events: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """A stream that cannot be read on ends, and the page comes back."""
-    try:
-        async for event in events:
-            for at in range(0, len(event), PIECE_BYTES):
-                yield event[at : at + PIECE_BYTES]
-    except StoreUnavailable as error:
-        log.warning("stream_ended", error=repr(error))
+    async def _pieces(self, events: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """A stream ends after its page's session, or when it cannot be read on; the page comes back, or signs in."""
+        judged = self._now()
+        try:
+            async for event in events:
+                if self._now() - judged >= ALIVE_SECONDS:
+                    await self._judge()
+                    judged = self._now()
+                for at in range(0, len(event), PIECE_BYTES):
+                    yield event[at : at + PIECE_BYTES]
+        except (Rejected, StoreUnavailable) as error:
+            log.info("stream_ended", error=repr(error))
 
 
 def _too_many_pages(pages_max: int) -> Response:

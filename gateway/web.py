@@ -18,7 +18,6 @@ from pydantic import BaseModel
 from starlette.responses import StreamingResponse
 
 from agents.config import AgentConfig
-from channels.channel import Rejected
 from channels.message import PICTURES, StoredFile
 from channels.web.admission import COOKIE, SECURE_COOKIE, SESSION_SECONDS
 from channels.web.channel import FILES_MAX, WebChannel
@@ -26,7 +25,9 @@ from channels.web.rendered import fitting
 from channels.web.views import conversation_view, event, file_view
 from gateway.answers import HEADERS, answer_json, problem, read_json, told
 from gateway.body import Unreadable
+from gateway.guesses import Guesses
 from gateway.limits import LimitsConfig
+from gateway.peer import Peers
 from gateway.streams import EventStream
 from gateway.uploads import TooManyUploads, Uploads
 
@@ -59,6 +60,9 @@ class WebDoor:
         sessions: Callable[[str, Sequence[str]], Sequence[str]],
         stop: Callable[[str], Awaitable[None]],
         forget: Callable[[str], Awaitable[None]],
+        peers: Peers,
+        guesses: Guesses,
+        public_tls: bool,
         now: Callable[[], float],
     ) -> None:
         self._channel = channel
@@ -69,6 +73,10 @@ class WebDoor:
         self._sessions = sessions
         self._stop = stop
         self._forget = forget
+        self._peers = peers
+        self._guesses = guesses
+        self._public_tls = public_tls
+        self._now = now
         self._files = _page_files()
 
     def router(self) -> APIRouter:
@@ -87,7 +95,7 @@ class WebDoor:
             ("DELETE", "/api/files/{key}", self.discard),
             ("GET", "/api/events", self.events),
         ):
-            router.add_api_route(path, told(route), methods=[method])
+            router.add_api_route(path, told(route, self._guesses), methods=[method])
         return router
 
     def close(self) -> None:
@@ -110,28 +118,28 @@ class WebDoor:
         return Response(body, headers=headers, media_type=mimetypes.guess_type(name)[0])
 
     async def sign_in(self, request: Request) -> Response:
-        """The token for a session. The page's header is asked for here as well: nobody else signs a browser in."""
-        admission = self._channel.admission
+        """The token, or a link's code, for a session. The page's header is asked for here as well: nobody else signs a
+        browser in."""
+        admission, headers = self._channel.admission, request.headers.items()
         given = await read_json(request, _Token)
-        try:
-            admission.judge_origin(request.headers.items())
-            admission.check(given.token, address=request.client.host if request.client else "")
-        except Rejected as rejected:
-            code = {401: "wrong-token", 429: "too-many-attempts"}.get(rejected.status, "forbidden")
-            log.warning("sign_in_refused", reason=rejected.reason)
-            return problem(rejected.status, code, rejected.told)
-        response = Response(status_code=204, headers=HEADERS)
-        _set_cookie(request, response, admission.session(), SESSION_SECONDS)
-        return response
+        admission.judge_origin(headers)
+        return self._with_cookie(request, await admission.sign_in(given.token, headers), SESSION_SECONDS)
 
     async def sign_out(self, request: Request) -> Response:
-        self._judge(request)
+        await self._judge(request)
+        await self._channel.admission.sign_out(request.headers.items())
+        return self._with_cookie(request, "", 0)
+
+    def _with_cookie(self, request: Request, value: str, seconds: int) -> Response:
+        """Over TLS under a name that binds it to this host, which browsers take only there."""
+        secure = self._public_tls or self._peers.of(request.scope).secure
+        name = SECURE_COOKIE if secure else COOKIE
         response = Response(status_code=204, headers=HEADERS)
-        _set_cookie(request, response, "", 0)
+        response.set_cookie(name, value, max_age=seconds, httponly=True, samesite="strict", secure=secure, path="/")
         return response
 
     async def chats(self, request: Request) -> Response:
-        self._judge(request)
+        await self._judge(request)
         last = await self._archive.last()
         found = await self._archive.conversations()
         limits = self._limits
@@ -140,7 +148,7 @@ class WebDoor:
                 "agents": [{"id": it.id, "name": it.name or it.id, "model": it.model[0]} for it in self._agents],
                 "chats": [conversation_view(it, running=self._channel.live.running(it.id)) for it in found],
                 "after": last,
-                "signed_in": self._channel.admission.signed_in(request.headers.items()),
+                "signed_in": await self._channel.admission.signed_in(request.headers.items()),
                 "limits": {
                     "file_bytes": limits.file_bytes,
                     "files": FILES_MAX,
@@ -151,7 +159,7 @@ class WebDoor:
         )
 
     async def chat(self, request: Request) -> Response:
-        self._judge(request)
+        await self._judge(request)
         chat, before = _named(request, "chat"), request.query_params.get("before", "")
         found = await self._archive.conversation(chat)
         if found is None:
@@ -163,7 +171,7 @@ class WebDoor:
         return answer_json({"chat": view, "messages": messages, "more": len(newest) > len(numbers)})
 
     async def rename(self, request: Request) -> Response:
-        self._judge(request)
+        await self._judge(request)
         chat, given = _named(request, "chat"), await read_json(request, _Title)
         if (found := await self._archive.rename(chat, given.title)) is None:
             return _no_such_chat()
@@ -172,7 +180,7 @@ class WebDoor:
 
     async def erase(self, request: Request) -> Response:
         """Whoever answers there is stopped first: what a running turn writes would be left behind."""
-        self._judge(request)
+        await self._judge(request)
         chat = _named(request, "chat")
         sessions = self._sessions(chat, await self._archive.agents(chat))
         self._channel.leaving.add(chat)
@@ -194,7 +202,7 @@ class WebDoor:
         return Response(status_code=204, headers=HEADERS)
 
     async def upload(self, request: Request) -> Response:
-        self._judge(request)
+        await self._judge(request)
         try:
             return answer_json(file_view(await self._uploads.take(request)))
         except TooManyUploads:
@@ -209,14 +217,14 @@ class WebDoor:
 
     async def discard(self, request: Request) -> Response:
         """An upload that was not sent; what was sent goes with its conversation."""
-        self._judge(request)
+        await self._judge(request)
         if not await self._archive.discard(_named(request, "key")):
             return _no_such_file()
         return Response(status_code=204, headers=HEADERS)
 
     async def download(self, request: Request) -> Response:
         """Pictures may be shown, everything else is saved: a page that somebody uploaded must not become ours."""
-        self._judge(request)
+        await self._judge(request)
         file = next(iter(await self._archive.files([_named(request, "key")])), None)
         if file is None:
             return _no_such_file()
@@ -233,20 +241,19 @@ class WebDoor:
             yield await self._archive.piece(file.id, at, DOWNLOAD_PIECE_BYTES)
 
     async def events(self, request: Request) -> Response:
-        self._judge(request)
+        await self._judge(request)
         after = request.headers.get("last-event-id") or request.query_params.get("after", "")
-        return EventStream(self._channel, after=_number(after) or 0, pages_max=self._limits.event_streams)
+        return EventStream(
+            self._channel,
+            after=_number(after) or 0,
+            pages_max=self._limits.event_streams,
+            judge=lambda: self._judge(request),
+            now=self._now,
+        )
 
-    def _judge(self, request: Request) -> None:
+    async def _judge(self, request: Request) -> None:
         changes = request.method not in ("GET", "HEAD")
-        self._channel.admission.judge(request.headers.items(), changes=changes)
-
-
-def _set_cookie(request: Request, response: Response, value: str, seconds: int) -> None:
-    """Over TLS under a name that binds it to this host, which browsers take only there."""
-    secure = request.url.scheme == "https"
-    name = SECURE_COOKIE if secure else COOKIE
-    response.set_cookie(name, value, max_age=seconds, httponly=True, samesite="strict", secure=secure, path="/")
+        await self._channel.admission.judge(request.headers.items(), changes=changes)
 
 
 def _named(request: Request, parameter: str) -> str:

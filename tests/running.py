@@ -4,6 +4,7 @@ The config is a real file, read by the real loader; the gateway listens on a rea
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -143,6 +144,7 @@ async def running(
     providers: str = "",
     more: str = "",
     root: type[Config] = Config,
+    now: Callable[[], float] = time.time,
 ) -> AsyncIterator[Running]:
     """A gateway in `folder`; with the same folder again it finds what it left there."""
     emulator = emulator or feishu_emulator()
@@ -160,7 +162,7 @@ async def running(
         )
         config.write_text(text, encoding="utf-8")
         loaded = load(config, SECRETS, root=root).config
-        gateway = Gateway(loaded, SECRETS, store=open_store(loaded.database), emit=events.append)
+        gateway = Gateway(loaded, SECRETS, store=open_store(loaded.database), emit=events.append, now=now)
         await gateway.start()
         try:
             async with serve_on_loopback(gateway.app, http=gateway.connections.protocol) as url:

@@ -145,10 +145,12 @@ async def parsed(told: AsyncIterator[str]) -> AsyncIterator[Event]:
 
 
 @asynccontextmanager
-async def opened(url: str, *, watching: bool = True, **headers: str) -> AsyncIterator[Page]:
-    """A page that watches for as long as the `with` lasts."""
+async def opened(url: str, *, watching: bool = True, link: str | None = None, **headers: str) -> AsyncIterator[Page]:
+    """A page that watches for as long as the `with` lasts; `link` is the code that signs it in."""
     page = Page(url, **headers)
     try:
+        if link is not None:
+            assert (await page.http.post("/api/session", json={"token": link})).status_code == 204
         if watching:
             async with page.watching():
                 yield page

@@ -178,7 +178,7 @@ class FeishuChannel:
         header = event.get("header")
         given = header.get("token") if isinstance(header, dict) else event.get("token")
         if self._token and not signature.same(given, self._token):
-            raise Rejected("verification token wrong or missing")
+            raise Rejected("verification token wrong or missing", guess=True)
         if not self._token and not self._key:
             raise Rejected("nothing to verify with")
 

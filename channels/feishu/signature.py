@@ -42,7 +42,7 @@ def verify(request: WebhookRequest, *, key: str, now: datetime, window_seconds: 
     if not _TIMESTAMP.fullmatch(timestamp) or not _NONCE.fullmatch(nonce) or not _SIGNATURE.fullmatch(given):
         raise Rejected("signature missing or malformed")
     if not hmac.compare_digest(sign(timestamp, nonce, key, request.body).encode(), given.encode()):
-        raise Rejected("signature wrong")
+        raise Rejected("signature wrong", guess=True)
     if window_seconds is not None and abs(now.timestamp() - int(timestamp)) > window_seconds:
         raise Rejected("signature too old")
 
@@ -93,7 +93,7 @@ def decrypt(text: str, key: str) -> dict[str, Any]:
         if not isinstance(found, dict):
             raise ValueError
     except (ValueError, binascii.Error):
-        raise Rejected("cannot be decrypted", status=400) from None
+        raise Rejected("cannot be decrypted", status=400, guess=True) from None
     return found
 
 

@@ -92,7 +92,7 @@ class TelegramChannel:
         if not expected.strip():
             raise Rejected("nothing to verify with")
         if given is None or not hmac.compare_digest(given.encode(errors="surrogatepass"), expected.encode()):
-            raise Rejected("secret wrong or missing")
+            raise Rejected("secret wrong or missing", guess=True)
         try:
             update = loads(request.body)
         except ValueError:

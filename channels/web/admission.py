@@ -1,16 +1,22 @@
-"""Who may come in: on loopback whoever sits at the machine, everybody else with the token or a session made with it.
+"""Who may come in: whoever is at this machine while no agent is, else who has the token, a link, or a session.
+
+A command that an agent runs comes from this machine, too. So as soon as an agent can run commands, or a token is set,
+being at this machine is not enough; the gateway then prints a link at its start, which signs in one browser, once.
 
 A browser can be made to send requests by any page it shows, so what changes something must carry a header that only our
 own page can set, and must not come from elsewhere; and a name that somebody points at 127.0.0.1 is not this machine's. A
-session is a signed date: replicas share it, restarts do not end it, and a new token ends them all.
+session is a random value, kept hashed where every replica looks it up, so that signing out ends it everywhere; it is
+signed with the token, so that nonsense costs no look-up and a new token ends them all.
 """
 
 import hmac
 import ipaddress
 import re
+import secrets
 import time
 from collections.abc import Callable, Sequence
 from hashlib import sha256
+from typing import Literal, Protocol, TypeAlias
 from urllib.parse import urlsplit
 
 from channels.channel import Rejected
@@ -21,53 +27,74 @@ SECURE_COOKIE = f"__Host-{COOKIE}"
 SESSION_SECONDS = 30 * 24 * 3600
 PAGE_HEADER = "x-clawgate"
 CLOSED = "no token is set"
-WRONG_TOKENS_MAX = 20
-WRONG_TOKENS_SECONDS = 60.0
-ADDRESSES_MAX = 1_000
+WRONG_TOKEN = "wrong token"
+SPENT_LINK = "sign-in link used or expired"
+LINK_PREFIX = "once-"
 
 _FORWARDED = ("forwarded", "x-forwarded-", "x-real-ip", "via", "cf-connecting-ip", "true-client-ip")
 _HOST = re.compile(r"(\[[^\]]*\]|[^\[\]:/@?#]*)(?::\d*)?")
 
 Headers = Sequence[tuple[str, str]]
+Way: TypeAlias = Literal["open", "link", "token", "closed"]
+"""`open`: whoever is at this machine; `link`: who opens the link of the start, or has the token where one is set;
+`token`: who has that; `closed`: nobody."""
+
+
+class Sessions(Protocol):
+    """The sessions there are, by the hash of their cookie. Raises what the store raises."""
+
+    async def begin(self, key: str, *, ends: float, at: float, instead_of: Sequence[str]) -> None:
+        """Keep a session until `ends`, and end those in whose place it comes."""
+
+    async def end(self, keys: Sequence[str]) -> None: ...
+
+    async def hold(self, keys: Sequence[str], at: float) -> bool:
+        """Whether one of them has begun and not ended."""
 
 
 class Admission:
-    """`open_here`: the server can be reached from this machine only. Without that and without a token it is closed."""
-
     def __init__(
         self,
         *,
         token: str,
-        open_here: bool,
+        way: Way,
+        sessions: Sessions,
         public_host: str | None = None,
+        link_seconds: float = 3600.0,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._token = token.encode()
-        self._open_here = open_here
+        self._way = way
+        self._sessions = sessions
         self._public_host = _bare(public_host) if public_host else None
+        self._link_seconds = link_seconds
         self._now = now
-        self._wrong: dict[str, list[float]] = {}
-        """When wrong tokens came, by address; who tried last stands last."""
+        self._link: tuple[bytes, float] | None = None
+        """The hash of the code that has yet to be used, and when it expires."""
 
-    def judge(self, headers: Headers, *, changes: bool) -> None:
+    async def judge(self, headers: Headers, *, changes: bool) -> None:
         """Let a request in. `changes`: it is not a mere GET. Raises Rejected with what the person is to do."""
         if changes:
             self.judge_origin(headers)
         else:
             self._judge_site(headers)
-        if self._open_here and _is_here(headers):
+        if self._way == "open" and _is_here(headers):
             return
-        if not self._token:
+        if self._way in ("open", "closed"):
             told = (
                 "The web chat is closed: set server.adminToken (CLAWGATE_ADMIN_TOKEN) to open it beyond this machine."
             )
             raise Rejected(CLOSED, status=403, told=told)
-        if self.signed_in(headers):
-            return
         scheme, _, token = (_one(headers, "authorization") or "").partition(" ")
-        if scheme.lower() != "bearer":  # a proxy with a password of its own passes that on
-            raise Rejected("not signed in", status=401, told="Sign in with the token of this server.")
-        self.check(token)
+        is_ours = scheme.lower() == "bearer"  # a proxy with a password of its own passes that on
+        if (is_ours and self._is_token(token)) or await self.signed_in(headers):
+            return
+        if is_ours:
+            raise _wrong_token()
+        told = "Sign in with the token of this server."
+        if self._way == "link":
+            told = "Open the sign-in link that the gateway printed at its start, or sign in with server.adminToken."
+        raise Rejected("not signed in", status=401, told=told)
 
     def judge_origin(self, headers: Headers) -> None:
         """A request that changes something comes from our own page. Raises Rejected."""
@@ -86,37 +113,77 @@ class Admission:
             )
             raise Rejected("cross-site", status=403, told=told)
 
-    def check(self, token: str, *, address: str = "") -> None:
-        """Raises Rejected for a wrong token, and for any where too many wrong ones have come from that address: whoever
-        tries them keeps nobody else out."""
-        now = self._now()
-        wrong = [at for at in self._wrong.pop(address, ()) if at > now - WRONG_TOKENS_SECONDS]
-        self._wrong[address] = wrong
-        if len(self._wrong) > ADDRESSES_MAX:
-            del self._wrong[next(iter(self._wrong))]
-        if len(wrong) >= WRONG_TOKENS_MAX:
-            raise Rejected("too many wrong tokens", status=429, told="Too many wrong tokens. Try again in a minute.")
-        if not self._token or not hmac.compare_digest(token.strip().encode(errors="replace"), self._token):
-            wrong.append(now)
-            raise Rejected("wrong token", status=401, told="That is not the token of this server.")
+    def offer_link(self) -> str | None:
+        """A code that signs in once, as if it were the token; None where no link is offered."""
+        if self._way != "link":
+            return None
+        code = f"{LINK_PREFIX}{secrets.token_urlsafe(32)}"
+        self._link = (_digest(code), self._now() + self._link_seconds)
+        return code
 
-    def session(self) -> str:
-        """The value of a session's cookie, good for `SESSION_SECONDS`."""
-        ends = str(int(self._now()) + SESSION_SECONDS)
-        return f"{ends}.{self._signature(ends)}"
+    async def sign_in(self, token: str, headers: Headers) -> str:
+        """The value of a new session's cookie, good for `SESSION_SECONDS`; the one that the request came with ends.
+        Raises Rejected."""
+        link = None if self._is_token(token) else self._take_link(token.strip())
+        value = secrets.token_urlsafe(32)
+        session, now = f"{value}.{self._signature(value)}", self._now()
+        replaced = self._presented(headers)
+        try:
+            await self._sessions.begin(_key(session), ends=now + SESSION_SECONDS, at=now, instead_of=replaced)
+        except Exception:
+            self._link = link or self._link  # nobody was signed in with it
+            raise
+        return session
 
-    def signed_in(self, headers: Headers) -> bool:
-        return any(self._is_session(value) for value in _cookies(headers))
+    def _take_link(self, code: str) -> tuple[bytes, float]:
+        """The link that has this code; from now on it is used. Raises Rejected."""
+        if not code.startswith(LINK_PREFIX):
+            raise _wrong_token()
+        link = self._link
+        if link is None or link[1] <= self._now() or not hmac.compare_digest(_digest(code), link[0]):
+            told = (
+                "This sign-in link has been used or has expired. Restart the gateway for another one, or sign in with "
+                "server.adminToken."
+            )
+            raise Rejected(SPENT_LINK, status=401, told=told, guess=True)
+        self._link = None
+        return link
 
-    def _is_session(self, value: str) -> bool:
-        ends, _, signature = value.partition(".")
-        known = bool(self._token) and hmac.compare_digest(
-            signature.encode(errors="replace"), self._signature(ends).encode()
-        )
-        return known and ends.isdecimal() and int(ends) > self._now()
+    async def sign_out(self, headers: Headers) -> None:
+        """End the sessions that the request came with, at every replica."""
+        await self._sessions.end(self._presented(headers))
 
-    def _signature(self, ends: str) -> str:
-        return hmac.new(self._token, b"clawgate web session " + ends.encode(errors="replace"), sha256).hexdigest()
+    async def signed_in(self, headers: Headers) -> bool:
+        presented = self._presented(headers)
+        return bool(presented) and await self._sessions.hold(presented, self._now())
+
+    def _presented(self, headers: Headers) -> list[str]:
+        """The keys of the cookies that this token signed."""
+        values = [value.partition(".") for value in _cookies(headers)]
+        return [
+            _key(f"{value}.{signature}")
+            for value, _, signature in values
+            if hmac.compare_digest(signature.encode(errors="replace"), self._signature(value).encode())
+        ]
+
+    def _signature(self, value: str) -> str:
+        return hmac.new(self._token, b"clawgate web session " + value.encode(errors="replace"), sha256).hexdigest()
+
+    def _is_token(self, token: str) -> bool:
+        given = token.strip().encode(errors="replace")
+        return bool(self._token) and hmac.compare_digest(given, self._token)
+
+
+def _wrong_token() -> Rejected:
+    return Rejected(WRONG_TOKEN, status=401, told="That is not the token of this server.", guess=True)
+
+
+def _key(session: str) -> str:
+    return _digest(session).hex()
+
+
+def _digest(text: str) -> bytes:
+    return sha256(text.encode(errors="replace")).digest()
 
 
 def is_loopback(host: str) -> bool:

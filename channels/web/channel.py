@@ -28,7 +28,7 @@ from channels.channel import (
 )
 from channels.message import PICTURES, Attachment, Chat, File, MessageContext, Outbound, Sender, Target
 from channels.queue import QueueConfig
-from channels.web.admission import Admission
+from channels.web.admission import Admission, Headers
 from channels.web.archive import Archive, Conversation, Words
 from channels.web.config import WebConfig
 from channels.web.live import LiveTurns, Watcher
@@ -90,9 +90,11 @@ class WebChannel:
     def queue(self) -> QueueConfig:
         return self._config.queue
 
+    async def admit(self, headers: Headers) -> None:
+        await self.admission.judge(headers, changes=True)
+
     def receive(self, request: WebhookRequest, now: datetime) -> Arrived:
-        """Raises Rejected."""
-        self.admission.judge(request.headers, changes=True)
+        """Raises Rejected. Who sends has been admitted."""
         try:
             posted = _Posted.model_validate_json(request.body)
         except ValidationError as error:

@@ -9,7 +9,8 @@ DEFAULT = "default"
 
 
 class WebConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
-    """The chat at `/`, in a browser. On loopback it is open; anywhere else it needs `server.adminToken`."""
+    """The chat at `/`, in a browser. On loopback it is open while no token is set and no agent can run commands; else it
+    needs `server.adminToken`, or on loopback the sign-in link of the start."""
 
     enabled: bool = True
     """`false` switches the page off; its conversations stay in the database."""

@@ -6,7 +6,7 @@ records go with the section, so that whoever has read a config also has the chan
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel
@@ -20,12 +20,15 @@ from channels.telegram import config as telegram
 from channels.telegram.channel import TelegramChannel
 from channels.telegram.config import TelegramConfig
 from channels.web import config as web
-from channels.web.admission import Admission
+from channels.web.admission import Admission, Sessions
 from channels.web.archive import Archive
 from channels.web.channel import WebChannel
 from channels.web.config import WebConfig
+from gateway.config.entrance import commanding, way_in
 from gateway.config.problems import Key
-from gateway.config.server import ServerConfig
+
+if TYPE_CHECKING:
+    from gateway.config.root import Config
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,8 +45,8 @@ class Kind:
     """Which bot an account is: no two may be the same."""
     bot_key: str
     bot_word: str
-    arrives: Callable[[Any, str, ServerConfig], str]
-    """How its events arrive, for the report: of an account, its name, and the server."""
+    arrives: Callable[[Any, str, "Config"], str]
+    """How its events arrive, for the report: of an account, its name, and the whole config."""
     problems: Callable[[Any], Sequence[tuple[str, str]]] = lambda account: ()
     """What must be mended in an account, as key and sentence."""
     warnings: Callable[[Any], Sequence[str]] = lambda account: ()
@@ -54,8 +57,9 @@ class Kind:
 class Ground:
     """What a channel may stand on besides its own config."""
 
-    server: ServerConfig
+    config: "Config"
     archive: Archive
+    sessions: Sessions
     now: Callable[[], float]
 
 
@@ -93,7 +97,8 @@ def named_accounts(section: Any) -> Mapping[str, Any]:
     return accounts
 
 
-def _feishu_arrives(account: feishu.FeishuAccount, name: str, server: ServerConfig) -> str:
+def _feishu_arrives(account: feishu.FeishuAccount, name: str, config: "Config") -> str:
+    server = config.server
     public_url = server.public_url or "<publicUrl>"
     step = "enter it as the request URL in the developer console"
     if server.public_url is None:
@@ -101,7 +106,8 @@ def _feishu_arrives(account: feishu.FeishuAccount, name: str, server: ServerConf
     return f"app {account.app_id}, {account.mode} {public_url}/webhooks/feishu/{name} — {step}"
 
 
-def _telegram_arrives(account: telegram.TelegramAccount, name: str, server: ServerConfig) -> str:
+def _telegram_arrives(account: telegram.TelegramAccount, name: str, config: "Config") -> str:
+    server = config.server
     public_url = server.public_url or "<publicUrl>"
     bot = f"bot {telegram.bot_of(account)}"
     if account.mode == "polling":
@@ -112,21 +118,32 @@ def _telegram_arrives(account: telegram.TelegramAccount, name: str, server: Serv
     return f"{bot}, webhook {public_url}/webhooks/telegram/{name} — {step}"
 
 
-def _web_arrives(account: web.WebConfig, name: str, server: ServerConfig) -> str:
+def _web_arrives(account: web.WebConfig, name: str, config: "Config") -> str:
+    server = config.server
     address = f"{server.public_url or server.address}/"
-    if server.is_open_here:
-        return address
-    if server.admin_token.get_secret_value():
-        return f"{address}, with the admin token"
-    return "closed, as the server can be reached from elsewhere — set server.adminToken (CLAWGATE_ADMIN_TOKEN)"
+    match way_in(config):
+        case "open":
+            return address
+        case "link" if server.admin_token.get_secret_value():
+            return f"{address}, with the admin token or the sign-in link of the start"
+        case "link":
+            agents = ", ".join(commanding(config))
+            return f"{address}, with the sign-in link of the start, as commands of {agents} run on this machine, too"
+        case "token":
+            return f"{address}, with the admin token"
+        case "closed":
+            step = "set server.adminToken (CLAWGATE_ADMIN_TOKEN)"
+            return f"closed, as the server can be reached from elsewhere — {step}"
 
 
 def _web_channel(account: web.WebConfig, name: str, ground: Ground) -> WebChannel:
-    server = ground.server
+    server = ground.config.server
     admission = Admission(
         token=server.admin_token.get_secret_value(),
-        open_here=server.is_open_here,
+        way=way_in(ground.config),
+        sessions=ground.sessions,
         public_host=urlsplit(server.public_url).netloc if server.public_url else None,
+        link_seconds=server.sign_in_link_seconds,
         now=ground.now,
     )
     return WebChannel(account, admission=admission, archive=ground.archive, now=ground.now)

@@ -10,6 +10,7 @@ from agents.config import AgentConfig
 from gateway.config.channels import Account, Kind, configured
 from gateway.config.load import Loaded
 from gateway.config.report import bracketed, missing, models, real_model
+from gateway.config.root import Config
 from gateway.config.server import ServerConfig
 from gateway.redaction import redacted
 from gateway.version import VERSION
@@ -20,12 +21,14 @@ AGENTS_MAX = 4
 _LABEL_CHARS = 10
 
 
-def greeting(loaded: Loaded) -> list[str]:
-    """One line a fact. `loaded` has the host and the port that are really listened on."""
+def greeting(loaded: Loaded, *, link: str | None = None) -> list[str]:
+    """One line a fact. `loaded` has the host and the port that are really listened on; `link` is the code that signs in
+    to the web chat once."""
     server = loaded.config.server
     lines = [
         f"Clawgate {VERSION} listens on http://{bracketed(server.host)}:{server.port}",
         *_channels(loaded),
+        *_sign_in(loaded.config.server, link),
         *_agents(loaded),
         _line("stop", "Ctrl-C"),
         *(f"warning: {warning}" for warning in loaded.warnings),
@@ -36,13 +39,20 @@ def greeting(loaded: Loaded) -> list[str]:
 def _channels(loaded: Loaded) -> Iterator[str]:
     found = list(configured(loaded.config.channels))
     for kind in loaded.config.channels.kinds.values():
-        up = [_account(account, loaded.config.server) for account in found if account.kind is kind]
+        up = [_account(account, loaded.config) for account in found if account.kind is kind]
         yield from (_line(kind.name, text) for text in up or [_off(kind, loaded)])
 
 
-def _account(account: Account, server: ServerConfig) -> str:
-    arrival = account.kind.arrives(account.config, account.name, server)
+def _account(account: Account, config: Config) -> str:
+    arrival = account.kind.arrives(account.config, account.name, config)
     return arrival if account.name == "default" else f"{account.name}: {arrival}"
+
+
+def _sign_in(server: ServerConfig, link: str | None) -> Iterator[str]:
+    """The code stands behind the #: browsers send that to nobody."""
+    if link is not None:
+        within = f"{server.sign_in_link_seconds / 60:.0f} min"
+        yield _line("sign in", f"{server.public_url or server.address}/#sign-in={link} (once, within {within})")
 
 
 def _off(kind: Kind, loaded: Loaded) -> str:

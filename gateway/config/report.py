@@ -50,7 +50,7 @@ def _channels(loaded: Loaded) -> Iterator[str]:
             continue
         accounts = [account for account in found if account.kind is kind]
         for account in accounts:
-            yield f"{kind.name} {account.name}: {kind.arrives(account.config, account.name, loaded.config.server)}"
+            yield f"{kind.name} {account.name}: {kind.arrives(account.config, account.name, loaded.config)}"
         if not accounts:
             step = missing(kind, loaded)
             yield f"{kind.name}: not configured — {step}; channels/{kind.name}/README.md shows where to find it"

@@ -23,8 +23,8 @@ class ServerConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_ge
     public_url: str | None = None
     """Where the platforms reach this server, such as `https://bot.example.com`: shown with each webhook's path."""
     admin_token: SecretStr = SecretStr("")
-    """At least 16 characters. Signs in to the web chat wherever that is not for this machine alone, and opens `/metrics`;
-    while it is empty, the one is closed and the other does not exist."""
+    """At least 16 characters. Signs in to the web chat, and opens `/metrics`. While it is empty, the web chat is open at
+    this machine, unless an agent can run commands there, and closed beyond it; `/metrics` does not exist."""
     max_body_bytes: Annotated[int, Field(ge=1024)] = 1_048_576
     """The largest request body that is read."""
     body_timeout_seconds: Annotated[float, Field(gt=0)] = 10
@@ -49,6 +49,11 @@ class ServerConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_ge
     allowed_hosts: tuple[str, ...] = ()
     """Host names the server answers to, without port; `*.example.com` for all below one. Empty means any."""
 
+    sign_in_link_seconds: Annotated[float, Field(ge=60)] = 3600
+    """How long the sign-in link that the start prints can be used, once."""
+    wrong_tokens_per_minute: Annotated[int, Field(ge=1)] = 20
+    """Wrong tokens, signatures and secrets of one address, at all doors together; a further wrong one is answered with
+    429. A right one never is."""
     trusted_proxies: tuple[str, ...] = ()
     """Addresses or networks of reverse proxies, such as `127.0.0.1` or `10.0.0.0/8`, whose `X-Forwarded-For` and
     `X-Forwarded-Proto` are believed. Empty: those headers are ignored."""

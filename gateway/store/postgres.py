@@ -19,11 +19,13 @@ from psycopg_pool import AsyncConnectionPool, PoolTimeout
 from sqlalchemy import create_engine
 from sqlalchemy.exc import SQLAlchemyError
 
+from channels.web.admission import Sessions
 from channels.web.archive import Archive
 from gateway.store import postgres_statements as sql
 from gateway.store.archive import DatabaseArchive
 from gateway.store.migrate import DatabaseUnusable, migrate
 from gateway.store.presence import KEEPALIVE, Presence
+from gateway.store.sessions import DatabaseSessions
 from gateway.store.store import (
     NOTIFY_CHANNEL,
     Acceptance,
@@ -64,6 +66,7 @@ class PostgresStore:
         self._turnstiles: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._transactions = Transactions(conninfo, statement_seconds=STATEMENT_SECONDS)
         self._archive = DatabaseArchive(read=self._transactions.call, write=self._transactions.call)
+        self._sessions = DatabaseSessions(read=self._transactions.call, write=self._transactions.call)
         engine = create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(conninfo, **KEEPALIVE))
         try:
             with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
@@ -77,6 +80,10 @@ class PostgresStore:
     @property
     def archive(self) -> Archive:
         return self._archive
+
+    @property
+    def sessions(self) -> Sessions:
+        return self._sessions
 
     @property
     def shared(self) -> bool:

@@ -16,10 +16,12 @@ from sqlalchemy import create_engine, event
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import SQLAlchemyError
 
+from channels.web.admission import Sessions
 from channels.web.archive import Archive
 from gateway.store import sqlite_operations as operations
 from gateway.store.archive import DatabaseArchive
 from gateway.store.migrate import DatabaseUnusable, migrate
+from gateway.store.sessions import DatabaseSessions
 from gateway.store.store import Acceptance, Delivery, Entry, Lease, NewPart, Part, SessionState, View
 from gateway.store.writer import Writer
 
@@ -58,6 +60,7 @@ class SqliteStore:
         self._writer = Writer(engine, name="store-writer", begin="BEGIN IMMEDIATE")
         self._reader = Writer(engine, name="store-reader", begin="BEGIN")
         self._archive = DatabaseArchive(read=self._reader.call, write=self._writer.call)
+        self._sessions = DatabaseSessions(read=self._reader.call, write=self._writer.call)
 
     @property
     def shared(self) -> bool:
@@ -66,6 +69,10 @@ class SqliteStore:
     @property
     def archive(self) -> Archive:
         return self._archive
+
+    @property
+    def sessions(self) -> Sessions:
+        return self._sessions
 
     async def start(self, on_notify: Callable[[str | None], None]) -> None:
         """Nobody else is on this file: there is nobody to announce to, and nobody who notifies."""

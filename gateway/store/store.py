@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
+from channels.web.admission import Sessions
 from channels.web.archive import Archive
 
 NOTIFY_CHANNEL = "clawgate"
@@ -140,6 +141,10 @@ class Store(Protocol):
     @property
     def archive(self) -> Archive:
         """The memory of the web chat, in the same database."""
+
+    @property
+    def sessions(self) -> Sessions:
+        """Who is signed in to the web chat, in the same database."""
 
     async def start(self, on_notify: Callable[[str | None], None]) -> None:
         """Announce this worker. `on_notify` is called on this loop: look at the chat of that session, or at all."""

@@ -150,6 +150,13 @@ file = Table(
 )
 Index("file_chat", file.c.chat)
 
+web_session = Table(
+    "web_session",
+    metadata,
+    Column("key", Text, primary_key=True, comment="the hash of the cookie"),
+    Column("ends", Float, nullable=False),
+)
+
 worker = Table(
     "worker",
     metadata,

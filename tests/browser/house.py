@@ -49,12 +49,17 @@ class House:
     async def up(self) -> None:
         secrets = {"ANTHROPIC_API_KEY": KEY}
         loaded = load(self._config, secrets).config
-        gateway = Gateway(loaded, secrets, store=open_store(loaded.database), now=self._now)
+        gateway = self._gateway = Gateway(loaded, secrets, store=open_store(loaded.database), now=self._now)
         await gateway.start()
         self._up.push_async_callback(gateway.close)
         port = int(self.url.rpartition(":")[2] or 0)
         self.url = await self._up.enter_async_context(serve_on_loopback(gateway.app, port=port))
         self._up.push_async_callback(gateway.drain)
+
+    def link(self) -> str:
+        """What the start would print: the address that signs a browser in, or that of the page where it is open."""
+        code = self._gateway.offer_link()
+        return f"{self.url}/#sign-in={code}" if code else self.url
 
     async def down(self) -> None:
         await self._up.aclose()

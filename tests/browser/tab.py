@@ -116,9 +116,9 @@ class Tab:
 
 
 @asynccontextmanager
-async def visitor(browser: Browser, house: House, **options: Any) -> AsyncIterator[Tab]:
-    """A person with a new browser profile opens the web chat; `options` are of Playwright's context. At the end the
-    pages must have had nothing to complain of."""
+async def visitor(browser: Browser, house: House, *, address: str = "", **options: Any) -> AsyncIterator[Tab]:
+    """A person with a new browser profile opens the web chat, by the link of its start unless an `address` is given;
+    `options` are of Playwright's context. At the end the pages must have had nothing to complain of."""
     context: BrowserContext = await browser.new_context(
         **{
             "locale": "en-US",
@@ -132,7 +132,7 @@ async def visitor(browser: Browser, house: House, **options: Any) -> AsyncIterat
     try:
         watch = Watch(context, house.url)
         page = await context.new_page()
-        await page.goto(house.url)
+        await page.goto(address or house.link())
         yield Tab(page, watch)
         assert not watch.complaints, watch.complaints
     finally:

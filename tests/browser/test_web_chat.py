@@ -10,7 +10,7 @@ from playwright.async_api import Browser, expect
 from tests.browser.house import house
 from tests.browser.tab import visitor
 from tests.demo import story
-from tests.emulators.models.script import calls, says
+from tests.emulators.models.script import Fault, calls, says
 
 CODER = """
 agents:

@@ -63,7 +63,7 @@ class NotesChannel:
 
     def receive(self, request: WebhookRequest, now: datetime) -> Arrived:
         if not hmac.compare_digest((request.header("x-notes-signature") or "").encode(), self._sign(request.body)):
-            raise Rejected("signature wrong or missing")
+            raise Rejected("signature wrong or missing", guess=True)
         try:
             note = _Note.model_validate_json(request.body)
         except ValidationError:
@@ -119,7 +119,7 @@ NOTES = Kind(
     bot=lambda account: str(account.api_url),
     bot_key="apiUrl",
     bot_word="pad",
-    arrives=lambda account, name, server: f"webhook {server.public_url or '<publicUrl>'}/webhooks/notes/{name}",
+    arrives=lambda account, name, config: f"webhook {config.server.public_url or '<publicUrl>'}/webhooks/notes/{name}",
 )
 
 

@@ -22,7 +22,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 import channels.channel
-from channels.channel import Capabilities, Channel, Connected, Fetching, Keeping, Live, Progress
+from channels.channel import Capabilities, Channel, Connected, Fetching, Guarded, Keeping, Live, Progress
 from gateway.config.channels import KINDS, ChannelsConfig, Kind
 from gateway.config.greeting import greeting
 from gateway.config.load import load
@@ -39,7 +39,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "add-a-channel.md").read_text(encoding="utf-8")
 PAD = ROOT / "tests" / "channels" / "notes.py"
 SECRET = "canary-notes-secret-91827"
-PORTS: tuple[type, ...] = (Channel, Connected, Fetching, Keeping, Live)
+PORTS: tuple[type, ...] = (Channel, Connected, Fetching, Guarded, Keeping, Live)
 LINES_MAX = 150
 
 

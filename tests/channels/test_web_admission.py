@@ -1,13 +1,28 @@
 """Who may come into the web chat: hosts, tokens and sessions as tables, request by request."""
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from channels.channel import Rejected
-from channels.web.admission import ADDRESSES_MAX, COOKIE, SECURE_COOKIE, SESSION_SECONDS, WRONG_TOKENS_MAX, is_loopback
+from channels.web.admission import COOKIE, SECURE_COOKIE, SESSION_SECONDS, Way, is_loopback
 from gateway.config.server import ServerConfig
-from tests.channels.web_admission import AWAY, BASIC, BEARER, BEGAN, HERE, TOKEN, Clock, admission, judged
+from tests.channels.web_admission import (
+    AWAY,
+    BASIC,
+    BEARER,
+    BEGAN,
+    HERE,
+    TOKEN,
+    Clock,
+    KnownSessions,
+    admission,
+    at_once,
+    judged,
+    session,
+)
 
 HOSTS = {
     "localhost": True,
@@ -50,14 +65,15 @@ HOSTS = {
 def test_on_this_machine_only_a_name_that_nobody_else_can_give_it_comes_in_without_a_token(
     host: str, here: bool
 ) -> None:
-    assert judged(admission(here=True), ("host", host)) == (200 if here else 401)
-    assert judged(admission(here=True, token=""), ("host", host)) == (200 if here else 403)
+    assert judged(admission(way="open", token=""), ("host", host)) == (200 if here else 403)
+    assert judged(admission(way="link", token=""), ("host", host)) == 401
+    assert judged(admission(way="link"), ("host", host)) == 401
 
 
 @pytest.mark.parametrize("host", HOSTS)
 def test_a_server_that_others_can_reach_believes_no_host_name(host: str) -> None:
     assert judged(admission(), ("host", host)) == 401
-    assert judged(admission(token=""), ("host", host)) == 403
+    assert judged(admission(way="closed", token=""), ("host", host)) == 403
     assert judged(admission(), ("host", host), BEARER) == 200
 
 
@@ -78,9 +94,9 @@ FORWARDED = [
 
 @pytest.mark.parametrize("header", FORWARDED, ids=lambda header: f"{header[0]}={header[1]}")
 def test_what_a_proxy_hands_on_is_not_from_this_machine(header: tuple[str, str]) -> None:
-    assert judged(admission(here=True), HERE, header) == 401
-    assert judged(admission(here=True), HERE, header, BEARER) == 200
-    assert judged(admission(here=True, token=""), HERE, header) == 403
+    assert judged(admission(way="open", token=""), HERE, header) == 403
+    assert judged(admission(way="link"), HERE, header) == 401
+    assert judged(admission(way="link"), HERE, header, BEARER) == 200
 
 
 LISTENING = [
@@ -139,20 +155,26 @@ CREDENTIALS: list[tuple[str, list[tuple[str, str]], int]] = [
 def test_what_opens_the_chat_from_elsewhere(headers: list[tuple[str, str]], status: int) -> None:
     assert judged(admission(), AWAY, *headers) == status
     if status != 200:
-        assert judged(admission(here=True), AWAY, *headers) == status
-        assert judged(admission(token=""), AWAY, *headers) == 403
+        assert judged(admission(way="link"), HERE, *headers) == status
+        assert judged(admission(way="link", token=""), HERE, *headers) == status
+        assert judged(admission(way="closed", token=""), AWAY, *headers) == 403
 
 
 def test_where_no_token_is_set_nothing_opens_it_from_elsewhere() -> None:
-    door = admission(token="")
-    nobody = admission(token="", here=True).session()
-    for credential in (BEARER, ("authorization", "Bearer "), ("cookie", f"{COOKIE}={nobody}")):
+    door = admission(way="closed", token="")
+    for credential in (BEARER, ("authorization", "Bearer "), ("cookie", f"{COOKIE}=x.{'0' * 64}")):
         assert judged(door, AWAY, credential) == 403
-        assert not door.signed_in([AWAY, credential])
+        assert not at_once(door.signed_in([AWAY, credential]))
+    for token in (TOKEN, "", "once-", "once-guessed"):
+        with pytest.raises(Rejected):
+            session(door, token=token)
 
 
-def session_of(token: str = TOKEN, clock: Clock | None = None) -> str:
-    return admission(token=token, now=clock).session()
+SESSIONS = KnownSessions()
+
+
+def session_of(token: str = TOKEN) -> str:
+    return session(admission(token=token, sessions=SESSIONS), token=token)[1].partition("=")[2]
 
 
 COOKIES: list[tuple[str, str, int]] = [
@@ -175,15 +197,23 @@ COOKIES: list[tuple[str, str, int]] = [
 
 @pytest.mark.parametrize(("cookie", "status"), [case[1:] for case in COOKIES], ids=[case[0] for case in COOKIES])
 def test_which_session_is_good(cookie: str, status: int) -> None:
-    door = admission()
+    door = admission(sessions=SESSIONS)
     assert judged(door, AWAY, ("cookie", cookie)) == status
-    assert door.signed_in([AWAY, ("cookie", cookie)]) == (status == 200)
+    assert at_once(door.signed_in([AWAY, ("cookie", cookie)])) == (status == 200)
+
+
+def test_what_this_token_did_not_sign_is_not_looked_up() -> None:
+    sessions = KnownSessions()
+    door = admission(sessions=sessions)
+    for value in ("", ".", "x.y", f"x.{'0' * 64}", session_of("another-token-of-sixteen")):
+        assert judged(door, AWAY, ("cookie", f"{COOKIE}={value}")) == 401
+    assert sessions.looked_up == 0
 
 
 def test_a_session_ends_when_it_says() -> None:
     clock = Clock()
     door = admission(now=clock)
-    cookie = ("cookie", f"{COOKIE}={door.session()}")
+    cookie = session(door)
     clock.now = BEGAN + SESSION_SECONDS - 1
     assert judged(door, AWAY, cookie) == 200
     clock.now = BEGAN + SESSION_SECONDS
@@ -191,9 +221,54 @@ def test_a_session_ends_when_it_says() -> None:
 
 
 def test_a_session_is_good_at_every_replica_and_after_a_restart_and_for_no_new_token() -> None:
-    cookie = ("cookie", f"{COOKIE}={admission().session()}")
-    assert judged(admission(), AWAY, cookie) == 200
-    assert judged(admission(token="the-new-token-of-sixteen"), AWAY, cookie) == 401
+    sessions = KnownSessions()
+    cookie = session(admission(sessions=sessions))
+    assert judged(admission(sessions=sessions), AWAY, cookie) == 200
+    assert judged(admission(token="the-new-token-of-sixteen", sessions=sessions), AWAY, cookie) == 401
+
+
+def test_signing_in_anew_ends_the_session_before_and_signing_out_ends_it_for_all() -> None:
+    sessions = KnownSessions()
+    one, other = admission(sessions=sessions), admission(sessions=sessions)
+    first = session(one)
+    second = session(one, first)
+    assert [judged(other, AWAY, cookie) for cookie in (first, second)] == [401, 200]
+    at_once(other.sign_out([second]))
+    assert judged(one, AWAY, second) == 401
+
+
+def test_a_link_signs_in_once_and_not_for_ever() -> None:
+    clock = Clock()
+    door = admission(way="link", token="", now=clock)
+    code = door.offer_link() or ""
+    assert judged(door, HERE, session(door, token=code)) == 200
+    with pytest.raises(Rejected, match="used or expired"):
+        session(door, token=code)
+    late = door.offer_link() or ""
+    clock.now += 3600
+    with pytest.raises(Rejected, match="used or expired"):
+        session(door, token=late)
+    first, second = door.offer_link() or "", door.offer_link() or ""
+    with pytest.raises(Rejected, match="used or expired"):
+        session(door, token=first)
+    assert judged(door, HERE, session(door, token=f" {second}\n")) == 200
+
+
+def test_a_link_that_could_not_be_used_can_be_used_again() -> None:
+    class Unwritable(KnownSessions):
+        async def begin(self, key: str, *, ends: float, at: float, instead_of: Sequence[str]) -> None:
+            raise OSError("the disk is full")
+
+    door = admission(way="link", token="", sessions=Unwritable())
+    code = door.offer_link() or ""
+    for _ in range(2):
+        with pytest.raises(OSError, match="full"):
+            session(door, token=code)
+
+
+def test_no_link_is_offered_where_the_page_is_open_or_for_others_as_well() -> None:
+    ways: tuple[Way, ...] = ("open", "token", "closed")
+    assert [admission(way=way).offer_link() for way in ways] == [None, None, None]
 
 
 @given(st.text(max_size=200))
@@ -207,25 +282,11 @@ def test_no_text_that_somebody_makes_up_is_a_session_or_breaks_the_judgement(mad
 def test_a_password_that_a_proxy_asks_for_is_not_taken_for_our_token() -> None:
     """A proxy with a password of its own passes it on with every request."""
     door = admission()
-    cookie = ("cookie", f"{COOKIE}={door.session()}")
-    for _ in range(WRONG_TOKENS_MAX + 1):
-        assert judged(door, AWAY, BASIC, cookie) == 200
-        assert judged(door, AWAY, BASIC) == 401
-    door.check(TOKEN)
-
-
-def test_whoever_guesses_keeps_nobody_else_out_and_fills_no_memory() -> None:
-    door = admission()
-    for _ in range(WRONG_TOKENS_MAX):
-        with pytest.raises(Rejected, match="wrong token"):
-            door.check("a guess", address="192.0.2.1")
-    with pytest.raises(Rejected, match="too many"):
-        door.check(TOKEN, address="192.0.2.1")
-    door.check(TOKEN, address="192.0.2.2")
-    for number in range(2 * ADDRESSES_MAX):
-        with pytest.raises(Rejected):
-            door.check("a guess", address=str(number))
-    assert len(door._wrong) == ADDRESSES_MAX
+    cookie = session(door)
+    assert judged(door, AWAY, BASIC, cookie) == 200
+    with pytest.raises(Rejected, match="not signed in") as refusal:
+        at_once(door.judge([AWAY, BASIC], changes=False))
+    assert not refusal.value.guess
 
 
 @pytest.mark.parametrize("name", ["", "example.com", "localhost.example", "1.2.3.4", "::2", "lo"])

@@ -75,6 +75,7 @@ async def test_without_any_key_the_script_answers_and_says_how_to_set_one(tmp_pa
     assert len(before_the_log) <= 8
     assert before_the_log[0].startswith("Clawgate ")
     assert "  feishu     app " in output
+    assert "#sign-in=" not in output
     assert "  agent      assistant: demo/guide, a script; set ANTHROPIC_API_KEY, OPENAI_API_KEY or" in output
 
 

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import httpx
 import psycopg
 import pytest
 
@@ -18,6 +19,7 @@ from tests.loopback import serve_on_loopback
 from tests.postgres import PostgresServer
 from tests.running import ALICE, ALICE_CHAT, FEISHU, SECRETS, Running, running
 from tests.stories.test_queue import NEVER, asked, users
+from tests.web_page import WEB
 
 SLOW = Turn(blocks=(text_block("slow"),), pause_seconds=0.5)
 
@@ -112,3 +114,17 @@ async def test_a_replica_that_lost_its_lease_sends_nothing_and_the_other_does(
         assert len(one.feishu.messages) == 1
         await other.until(lambda: "clawgate_fenced_total 1.0" in other.gateway.runtime.metrics.render().decode())
         assert len(one.feishu.messages) == 1
+
+
+async def test_a_session_begins_and_ends_at_both(tmp_path: Path, postgres: PostgresServer) -> None:
+    token = "canary-admin-token-91827"
+    more = f"server: {{ host: 0.0.0.0, adminToken: {token} }}"
+    page = {"x-clawgate": "1"}
+    both = two(tmp_path, postgres, [], more, feishu=WEB)
+    async with both as (one, other), httpx.AsyncClient(trust_env=False, headers=page) as http:
+        signed_in = await http.post(f"{one.url}/api/session", json={"token": token})
+        http.cookies.clear()
+        http.headers["cookie"] = signed_in.headers["set-cookie"].partition(";")[0]
+        assert [(await http.get(f"{it.url}/api/chats")).status_code for it in (one, other)] == [200, 200]
+        assert (await http.delete(f"{other.url}/api/session")).status_code == 204
+        assert [(await http.get(f"{it.url}/api/chats")).status_code for it in (one, other)] == [401, 401]

@@ -131,7 +131,8 @@ async def test_the_person_chooses_whom_to_talk_to(tmp_path: Path) -> None:
 async def test_a_stop_ends_the_running_answer_and_says_so(tmp_path: Path) -> None:
     command = f"sleep 60; : {tmp_path}"
     script = [calls(("exec", {"command": command})), says("fresh")]
-    async with running(tmp_path, script=script, more=RUNS, feishu=WEB) as house, opened(house.url) as page:
+    commanding = running(tmp_path, script=script, more=RUNS, feishu=WEB)
+    async with commanding as house, opened(house.url, link=house.gateway.offer_link()) as page:
         await page.say("run it")
         await page.until(lambda: any(it["tools"] for it in page.named("turn")))
         assert [chat["running"] for chat in await page.chats()] == [True]

@@ -5,8 +5,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from channels.web.admission import COOKIE, SECURE_COOKIE, WRONG_TOKENS_MAX
+from channels.web.admission import COOKIE, SECURE_COOKIE
+from channels.web.channel import ALIVE_SECONDS
 from gateway.answers import HEADERS
+from tests.channels.web_admission import Clock
 from tests.running import running
 from tests.web_page import CHAT, WEB, opened
 
@@ -25,6 +27,7 @@ ROUTES = [
 ]
 MESSAGE = {"id": "m_12345678", "chat": CHAT, "agent": "helper", "text": "x", "files": []}
 PAGE = {"x-clawgate": "1"}
+BEARER = {"authorization": f"Bearer {TOKEN}"}
 
 
 def client(url: str, **more: object) -> httpx.AsyncClient:
@@ -124,28 +127,72 @@ async def test_the_token_makes_a_session_and_signing_out_ends_it(tmp_path: Path)
 
 
 async def test_over_tls_the_session_is_bound_to_this_host(tmp_path: Path) -> None:
-    """As uvicorn tells it where a proxy of this machine ended TLS."""
-    more = CLOSED.replace(" }", ", publicUrl: 'https://chat.example.com' }")
-    async with running(tmp_path, more=more, feishu=WEB) as house:
-        headers = PAGE | {"x-forwarded-proto": "https", "origin": "https://chat.example.com"}
-        async with client(house.url, headers=headers) as http:
+    """Where the public address is https, and where a trusted proxy says so; not where anybody else does."""
+    host = {"host": "chat.example.com"}
+    for more, headers, is_secure in (
+        (", publicUrl: 'https://chat.example.com'", {}, True),
+        (", trustedProxies: [127.0.0.1]", {"x-forwarded-proto": "https"}, True),
+        (", trustedProxies: [127.0.0.1]", {"x-forwarded-proto": "http"}, False),
+        (", trustedProxies: [192.0.2.1]", {"x-forwarded-proto": "https"}, False),
+        ("", {"x-forwarded-proto": "https"}, False),
+    ):
+        behind = running(tmp_path, more=CLOSED.replace(" }", f"{more} }}"), feishu=WEB)
+        async with behind as house, client(house.url, headers=PAGE | host | headers) as http:
             signed_in = await http.post("/api/session", json={"token": TOKEN})
             cookie = signed_in.headers["set-cookie"]
-            assert cookie.startswith(f"{SECURE_COOKIE}=")
-            assert "Secure" in cookie
+            assert cookie.startswith(f"{SECURE_COOKIE}=") == is_secure
+            assert ("Secure" in cookie) == is_secure
             session = cookie.partition(";")[0]
             assert (await http.get("/api/chats", headers={"cookie": session})).status_code == 200
 
 
-async def test_guessing_is_slow_and_does_not_end_anybodys_session(tmp_path: Path) -> None:
+async def sign_in(http: httpx.AsyncClient) -> dict[str, str]:
+    """The cookie of a new session, as a header."""
+    signed_in = await http.post("/api/session", json={"token": TOKEN})
+    return {"cookie": signed_in.headers["set-cookie"].partition(";")[0]}
+
+
+async def test_a_session_that_was_signed_out_of_is_good_nowhere_any_more(tmp_path: Path) -> None:
+    """Whoever has a copy of the cookie finds it dead: at once, and after a restart, which ends no other session."""
     async with running(tmp_path, more=CLOSED, feishu=WEB) as house, client(house.url, headers=PAGE) as http:
-        assert (await http.post("/api/session", json={"token": TOKEN})).status_code == 204
-        async with client(house.url, headers=PAGE) as other:
-            for _ in range(WRONG_TOKENS_MAX):
-                assert (await other.post("/api/session", json={"token": "wrong"})).status_code == 401
-            late = await other.post("/api/session", json={"token": TOKEN})
-            assert (late.status_code, late.json()["code"]) == (429, "too-many-attempts")
-        assert (await http.get("/api/chats")).status_code == 200
+        stolen = await sign_in(http)
+        http.cookies.clear()
+        mine = await sign_in(http)
+        http.cookies.clear()
+        assert (await http.delete("/api/session", headers=stolen)).status_code == 204
+        assert await statuses(http, stolen) == {401}
+    async with running(tmp_path, more=CLOSED, feishu=WEB) as house, client(house.url) as http:
+        assert await statuses(http, PAGE | stolen) == {401}
+        assert (await http.get("/api/chats", headers=mine)).json()["signed_in"] is True
+
+
+async def test_signing_in_anew_ends_the_session_before(tmp_path: Path) -> None:
+    async with running(tmp_path, more=CLOSED, feishu=WEB) as house, client(house.url, headers=PAGE) as http:
+        first = await sign_in(http)
+        second = await sign_in(http)
+        assert first != second
+    async with running(tmp_path, more=CLOSED, feishu=WEB) as house, client(house.url) as http:
+        assert [(await http.get("/api/chats", headers=it)).status_code for it in (first, second)] == [401, 200]
+
+
+async def test_an_event_stream_ends_with_its_session(tmp_path: Path) -> None:
+    clock = Clock()
+    clocked = running(tmp_path, more=CLOSED, feishu=WEB, now=clock)
+    async with clocked as house, client(house.url, headers=PAGE) as http:
+        session = await sign_in(http)
+        async with (
+            opened(house.url, cookie=session["cookie"]) as page,
+            client(house.url, headers=PAGE | BEARER) as other,
+        ):
+            clock.now += ALIVE_SECONDS
+            assert (await other.post("/webhooks/web/default", json=MESSAGE)).status_code == 200
+            await page.until(lambda: page.said("you") != [])
+            assert (await http.delete("/api/session")).status_code == 204
+            clock.now += ALIVE_SECONDS
+            seen = len(page.events)
+            await other.patch(f"/api/chats/{CHAT}", json={"title": "for others' eyes"})
+            await page.until(lambda: page._reading is not None and page._reading.done())
+            assert "for others' eyes" not in str(page.events[seen:])
 
 
 @pytest.mark.parametrize(

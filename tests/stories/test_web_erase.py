@@ -64,7 +64,8 @@ async def test_what_is_over_is_gone_from_every_table(tmp_path: Path) -> None:
 async def test_erased_while_it_is_answered_the_answer_stops_and_nothing_stays(tmp_path: Path, what: str) -> None:
     command = f"sleep 60; : {SECRET}"
     script = [NEVER] if what != "a command" else [calls(("exec", {"command": command}), before=SECRET)]
-    async with running(tmp_path, script=script, more=RUNS, feishu=WEB) as house, opened(house.url) as page:
+    commanding = running(tmp_path, script=script, more=RUNS, feishu=WEB)
+    async with commanding as house, opened(house.url, link=house.gateway.offer_link()) as page:
         await page.say(SECRET)
         await asked(house, 1)
         if what == "a line":

@@ -4,6 +4,8 @@
  */
 
 const PATIENCE_MS = 30_000;
+/** What was given to sign in with is not good, which says nothing of a session. */
+const NOT_ACCEPTED = ["wrong-token", "link-spent"];
 
 /** The server said no, or (status 0) said nothing. */
 export class Refusal extends Error {
@@ -89,7 +91,7 @@ export class Api {
   }
 
   #heard(error) {
-    if (error.status === 401 && error.code !== "wrong-token") this.onSignedOut();
+    if (error.status === 401 && !NOT_ACCEPTED.includes(error.code)) this.onSignedOut();
     return error;
   }
 }

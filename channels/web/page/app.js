@@ -12,9 +12,12 @@ import { Stream } from "./stream.js";
 import { STOP } from "./timeline.js";
 
 const CHAT = /^#(c_[\w-]{1,80})$/;
+const LINK = /^#sign-in=([\w-]{1,200})$/;
 
 class App {
   #loadingOlder = false;
+  /** Why the link in the address did not sign in. */
+  linkRefusal = null;
 
   constructor() {
     this.store = new Store(() => this.page.soon());
@@ -48,10 +51,9 @@ class App {
   }
 
   begin() {
-    window.addEventListener("hashchange", () => this.#follow());
+    window.addEventListener("hashchange", () => this.#arrive());
     document.addEventListener("visibilitychange", () => this.store.seen());
-    this.#follow();
-    this.stream.open();
+    if (!this.#arrive()) this.stream.open();
     this.page.composer.focus();
   }
 
@@ -82,6 +84,7 @@ class App {
     this.page.connection = state;
     this.page.closedBy = refusal;
     if (state === "open") {
+      this.linkRefusal = null;
       this.outbox.wake();
       this.#load(this.store.shown);
     }
@@ -165,7 +168,17 @@ class App {
 
   // What the person does
 
-  /** The address names the conversation that is shown. */
+  /** The address names a conversation, or holds what signs in once: then true. */
+  #arrive() {
+    const code = LINK.exec(location.hash)?.[1];
+    if (code) {
+      history.replaceState(null, "", location.pathname + location.search);
+      this.#signInByLink(code);
+    }
+    this.#follow();
+    return Boolean(code);
+  }
+
   #follow() {
     const id = CHAT.exec(location.hash)?.[1] ?? null;
     this.store.show(id);
@@ -232,10 +245,23 @@ class App {
 
   // Signing in and out
 
+  /** A link that is no longer good is nothing to whoever is signed in already. */
+  async #signInByLink(code) {
+    this.stream.end();
+    try {
+      await this.api.signIn(code);
+      this.page.signIn.close();
+    } catch (refusal) {
+      this.linkRefusal = refusal;
+    }
+    this.#signedIn();
+  }
+
   #signedOut() {
     this.stream.end();
     this.#connected("signed-out");
-    this.page.signIn.ask();
+    this.page.signIn.ask(this.linkRefusal);
+    this.linkRefusal = null;
   }
 
   #signedIn() {

@@ -1,6 +1,6 @@
 /*
- * The dialog that asks for the gateway's token. The token goes to the server once and comes back as a cookie that
- * no script can read; nothing of it is kept here.
+ * The dialog that asks for the gateway's token, or takes the link that it printed at its start. What is entered goes to
+ * the server once and comes back as a cookie that no script can read; nothing of it is kept here.
  */
 
 import { part } from "./element.js";
@@ -24,11 +24,16 @@ export class SignIn {
     return this.#dialog.open;
   }
 
-  ask() {
+  /** `refusal`: why the link that was opened does not sign in. */
+  ask(refusal = null) {
+    if (refusal || !this.#dialog.open) this.#say(refusal ? sentence(refusal) : "");
     if (this.#dialog.open) return;
-    this.#say("");
     this.#dialog.showModal();
     this.#token.focus();
+  }
+
+  close() {
+    this.#dialog.close();
   }
 
   async #submit(event) {
@@ -37,7 +42,7 @@ export class SignIn {
     this.#busy = true;
     this.#dialog.classList.add("busy");
     try {
-      await this.signIn(this.#token.value.trim());
+      await this.signIn(this.#token.value.trim().replace(/^.*#sign-in=/, ""));
       this.#token.value = "";
       this.#dialog.close();
       this.done();

@@ -7,11 +7,14 @@ import pytest
 
 from gateway.config.greeting import greeting
 from gateway.config.load import load
+from gateway.config.report import report
 from gateway.version import VERSION
 from tests.gateway.config.writing import loaded
 
 SHIPPED = Path(__file__).resolve().parents[3] / "config.yaml"
 TOKEN = "7000000001:" + "A" * 35
+CLOSED = "closed, as the server can be reached from elsewhere — set server.adminToken (CLAWGATE_ADMIN_TOKEN)"
+COMMANDED = "http://127.0.0.1:4711/, with the sign-in link of the start, as commands of coder run on this machine, too"
 KEYS = "appSecret: s, encryptKey: k, allowFrom: ['*'], groupAllowFrom: ['*']"
 
 
@@ -58,11 +61,16 @@ def test_each_channel_has_a_line(tmp_path: Path, text: str, line: str) -> None:
         (
             "0.0.0.0",
             "",
-            "closed, as the server can be reached from elsewhere — set server.adminToken (CLAWGATE_ADMIN_TOKEN)",
+            CLOSED,
         ),
         ("0.0.0.0", "adminToken: a-token-of-16-chars", "http://127.0.0.1:4711/, with the admin token"),
         ("::", "adminToken: a-token-of-16-chars", "http://[::1]:4711/, with the admin token"),
         ("box.example", "adminToken: a-token-of-16-chars", "http://box.example:4711/, with the admin token"),
+        (
+            "127.0.0.1",
+            "adminToken: a-token-of-16-chars",
+            "http://127.0.0.1:4711/, with the admin token or the sign-in link of the start",
+        ),
         (
             "127.0.0.1",
             "publicUrl: 'https://b.example', adminToken: a-token-of-16-chars",
@@ -71,7 +79,7 @@ def test_each_channel_has_a_line(tmp_path: Path, text: str, line: str) -> None:
         (
             "127.0.0.1",
             "publicUrl: 'https://b.example'",
-            "closed, as the server can be reached from elsewhere — set server.adminToken (CLAWGATE_ADMIN_TOKEN)",
+            CLOSED,
         ),
     ],
 )
@@ -135,3 +143,33 @@ def test_no_secret_is_said(tmp_path: Path) -> None:
 def test_the_version_is_the_projects() -> None:
     project = (SHIPPED.parent / "pyproject.toml").read_text(encoding="utf-8")
     assert re.findall(r'^version = "(.+)"$', project, re.MULTILINE) == [VERSION]
+
+
+@pytest.mark.parametrize(
+    ("tools", "more", "line"),
+    [
+        ("allow: [read, ls]", "", "http://127.0.0.1:4711/"),
+        ("allow: ['*'], deny: [exec]", "", "http://127.0.0.1:4711/"),
+        ("allow: [exec], exec: { mode: ask }", "", "http://127.0.0.1:4711/"),
+        ("allow: [exec], exec: { mode: deny }", "", "http://127.0.0.1:4711/"),
+        ("allow: [exec]", "", COMMANDED),
+        ("allow: ['*']", "", COMMANDED),
+        ("allow: [exec]", "publicUrl: 'https://b.example'", CLOSED),
+    ],
+)
+def test_an_agent_that_runs_commands_closes_the_page_to_whoever_is_at_this_machine(
+    tmp_path: Path, tools: str, more: str, line: str
+) -> None:
+    text = (
+        f"server: {{ {more} }}\nchannels: {{ web: {{}} }}\ntools: {{ exec: {{ mode: allow }} }}\n"
+        f"agents: {{ list: [ {{ id: quiet }}, {{ id: coder, tools: {{ {tools} }} }} ] }}\n"
+    )
+    config = loaded(tmp_path, text).listening("127.0.0.1", 4711)
+    assert greeting(config)[1] == f"  web        {line}"
+    assert f"web default: {line}" in report(config)
+
+
+def test_the_link_stands_where_it_can_be_clicked_and_says_how_long(tmp_path: Path) -> None:
+    text = "server: { signInLinkSeconds: 300 }\nchannels: { web: {} }\nagents: { list: [ { id: a } ] }\n"
+    lines = greeting(loaded(tmp_path, text).listening("::1", 4711), link="once-x")
+    assert "  sign in    http://[::1]:4711/#sign-in=once-x (once, within 5 min)" in lines

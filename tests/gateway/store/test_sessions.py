@@ -1,0 +1,44 @@
+"""Who is signed in to the web chat, on a real file and a real server."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from channels.web.admission import Sessions
+from tests.gateway.store.chats import opened
+from tests.gateway.store.test_archive import count
+
+ONE, OTHER = "1" * 64, "2" * 64
+
+
+@pytest.fixture
+async def sessions(database_url: str) -> AsyncIterator[Sessions]:
+    async with opened(database_url) as store:
+        yield store.sessions
+
+
+async def test_a_session_is_held_until_it_ends(sessions: Sessions) -> None:
+    await sessions.begin(ONE, ends=100.0, at=1.0, instead_of=[])
+    assert await sessions.hold([OTHER, ONE], 99.0)
+    assert not await sessions.hold([OTHER, ONE], 100.0)
+    assert not await sessions.hold([OTHER], 2.0)
+    assert not await sessions.hold([], 2.0)
+
+
+async def test_a_session_that_was_ended_is_not_held_and_ends_once(sessions: Sessions) -> None:
+    await sessions.begin(ONE, ends=100.0, at=1.0, instead_of=[])
+    await sessions.begin(OTHER, ends=100.0, at=1.0, instead_of=[])
+    for _ in range(2):
+        await sessions.end([ONE])
+    await sessions.end([])
+    assert [await sessions.hold([key], 2.0) for key in (ONE, OTHER)] == [False, True]
+
+
+async def test_a_new_session_ends_those_before_it_and_sweeps_what_is_over(
+    sessions: Sessions, database_url: str
+) -> None:
+    await sessions.begin(ONE, ends=10.0, at=1.0, instead_of=[])
+    await sessions.begin(OTHER, ends=100.0, at=1.0, instead_of=[])
+    await sessions.begin("3" * 64, ends=200.0, at=10.0, instead_of=[OTHER])
+    assert not await sessions.hold([ONE, OTHER], 2.0)
+    assert count(database_url, "web_session") == 1

@@ -1,0 +1,78 @@
+"""Wrong secrets by address, request by request: how many, for how long, and what one address is."""
+
+from typing import Any
+
+import pytest
+
+from gateway.guesses import ADDRESSES_MAX, WINDOW_SECONDS, Guesses
+from gateway.peer import Peers
+from tests.channels.web_admission import Clock
+
+MAX = 3
+
+
+def guesses(clock: Clock | None = None, *, trusted: tuple[str, ...] = ()) -> Guesses:
+    return Guesses(Peers(trusted), per_minute=MAX, now=clock or Clock())
+
+
+def of(address: str, *headers: tuple[bytes, bytes]) -> dict[str, Any]:
+    return {"type": "http", "scheme": "http", "client": (address, 1), "headers": list(headers)}
+
+
+def test_whoever_guessed_too_often_waits_for_the_first_guess_to_be_a_minute_old() -> None:
+    clock = Clock()
+    limit = guesses(clock)
+    for _ in range(MAX):
+        assert limit.wait(of("192.0.2.1")) == 0
+        clock.now += 10
+    assert limit.wait(of("192.0.2.1")) == WINDOW_SECONDS - 30
+    assert limit.wait(of("192.0.2.2")) == 0
+    clock.now += 29.5
+    assert limit.wait(of("192.0.2.1")) == 1
+    clock.now += 0.5
+    assert limit.wait(of("192.0.2.1")) == 0
+
+
+def test_a_guess_that_is_not_looked_at_does_not_prolong_the_wait() -> None:
+    clock = Clock()
+    limit = guesses(clock)
+    for _ in range(50 * MAX):
+        limit.wait(of("192.0.2.1"))
+    clock.now += WINDOW_SECONDS
+    assert limit.wait(of("192.0.2.1")) == 0
+
+
+ONE_AND_THE_SAME = [
+    ("2001:db8::1", "2001:db8::ffff:1", True),
+    ("2001:db8::1", "2001:db8:0:1::1", False),
+    ("192.0.2.1", "::ffff:192.0.2.1", True),
+    ("192.0.2.1", "192.0.2.2", False),
+    ("", "", True),
+    ("a socket", "a socket", True),
+]
+
+
+@pytest.mark.parametrize(("one", "other", "same"), ONE_AND_THE_SAME)
+def test_what_counts_as_one_guesser(one: str, other: str, same: bool) -> None:
+    limit = guesses()
+    for _ in range(MAX):
+        limit.wait(of(one))
+    assert (limit.wait(of(other)) > 0) == same
+
+
+def test_addresses_are_a_trusted_proxys_word_only() -> None:
+    limit, behind = guesses(), guesses(trusted=("127.0.0.1",))
+    for number in range(MAX):
+        forwarded = (b"x-forwarded-for", b"192.0.2.%d" % number)
+        assert limit.wait(of("127.0.0.1", forwarded)) == 0
+        assert behind.wait(of("127.0.0.1", forwarded)) == 0
+    new = (b"x-forwarded-for", b"192.0.2.200")
+    assert limit.wait(of("127.0.0.1", new)) > 0
+    assert behind.wait(of("127.0.0.1", new)) == 0
+
+
+def test_no_number_of_addresses_fills_the_memory() -> None:
+    limit = guesses()
+    for number in range(2 * ADDRESSES_MAX):
+        limit.wait(of(f"10.0.{number // 256}.{number % 256}"))
+    assert len(limit._wrong) == ADDRESSES_MAX

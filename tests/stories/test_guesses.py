@@ -1,0 +1,124 @@
+"""Guessing at a token from outside: one limit for all doors, and whoever has the right one never meets it."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TypeAlias
+
+import httpx
+import pytest
+
+from channels.telegram.channel import SECRET_HEADER
+from tests.emulators.models.script import says
+from tests.emulators.telegram.emulator import TelegramEmulator
+from tests.loopback import serve_on_loopback
+from tests.running import Running, running
+from tests.web_page import WEB
+
+TOKEN = "canary-admin-token-91827"
+SECRET = "canary-webhook-secret-91827"
+PAGE = {"x-clawgate": "1"}
+MAX = 20
+Door: TypeAlias = Callable[[Running, httpx.AsyncClient, bool], Awaitable[httpx.Response]]
+
+
+async def sign_in(house: Running, http: httpx.AsyncClient, right: bool) -> httpx.Response:
+    return await http.post("/api/session", json={"token": TOKEN if right else "wrong"})
+
+
+async def bearer(house: Running, http: httpx.AsyncClient, right: bool) -> httpx.Response:
+    return await http.get("/api/chats", headers={"authorization": f"Bearer {TOKEN if right else 'wrong'}"})
+
+
+async def metrics(house: Running, http: httpx.AsyncClient, right: bool) -> httpx.Response:
+    return await http.get("/metrics", headers={"authorization": f"Bearer {TOKEN if right else 'wrong'}"})
+
+
+async def web_message(house: Running, http: httpx.AsyncClient, right: bool) -> httpx.Response:
+    body = {"id": "m_12345678", "chat": "c_12345678", "agent": "helper", "text": "hi", "files": []}
+    headers = {"authorization": f"Bearer {TOKEN if right else 'wrong'}"}
+    return await http.post("/webhooks/web/default", json=body, headers=headers)
+
+
+async def telegram(house: Running, http: httpx.AsyncClient, right: bool) -> httpx.Response:
+    headers = {SECRET_HEADER: SECRET if right else "wrong"}
+    return await http.post("/webhooks/telegram/default", json={"update_id": 1}, headers=headers)
+
+
+async def feishu(house: Running, http: httpx.AsyncClient, right: bool) -> httpx.Response:
+    if right:
+        return await house.say("hello")
+    headers = {"x-lark-request-timestamp": "1800000000", "x-lark-request-nonce": "n", "x-lark-signature": "0" * 64}
+    return await http.post("/webhooks/feishu/default", content=b"{}", headers=headers)
+
+
+DOORS: list[Door] = [sign_in, bearer, metrics, web_message, telegram, feishu]
+
+
+@asynccontextmanager
+async def closed(folder: Path, server: str = "") -> AsyncIterator[tuple[Running, httpx.AsyncClient]]:
+    platform = TelegramEmulator()
+    async with serve_on_loopback(platform.app) as api:
+        telegram = (
+            f'telegram: {{ botToken: "{platform.token}", apiRoot: "{api}", webhookSecret: {SECRET}, mode: webhook }}'
+        )
+        house = running(
+            folder,
+            script=lambda _: says("hi"),
+            feishu=f"{WEB}\n  {telegram}\n",
+            more=f"server: {{ publicUrl: 'https://bot.example.com', adminToken: {TOKEN}{server} }}",
+        )
+        async with house as made, httpx.AsyncClient(base_url=made.url, trust_env=False, headers=PAGE) as http:
+            yield made, http
+
+
+@pytest.mark.parametrize("door", DOORS)
+async def test_after_twenty_wrong_guesses_at_a_door_the_right_one_passes_and_a_wrong_one_waits(
+    tmp_path: Path, door: Door
+) -> None:
+    async with closed(tmp_path) as (house, http):
+        assert {(await door(house, http, False)).status_code for _ in range(MAX)} == {401}
+        for _ in range(3):
+            refused = await door(house, http, False)
+            assert refused.status_code == 429
+            assert 1 <= int(refused.headers["retry-after"]) <= 60
+            assert (await door(house, http, True)).is_success
+
+
+@pytest.mark.parametrize("door", DOORS)
+async def test_the_limit_is_one_for_all_doors_and_every_one_lets_the_right_secret_in(
+    tmp_path: Path, door: Door
+) -> None:
+    async with closed(tmp_path) as (house, http):
+        for _ in range(MAX):
+            await door(house, http, False)
+        for other in DOORS:
+            assert (await other(house, http, False)).status_code == 429
+            assert (await other(house, http, True)).is_success
+
+
+async def test_an_address_that_somebody_writes_into_a_header_is_nobodys(tmp_path: Path) -> None:
+    async with closed(tmp_path) as (house, http):
+        for number in range(MAX):
+            http.headers["x-forwarded-for"] = f"192.0.2.{number}"
+            await metrics(house, http, False)
+        http.headers["x-forwarded-for"] = "192.0.2.200"
+        assert (await metrics(house, http, False)).status_code == 429
+
+
+async def test_behind_a_trusted_proxy_each_address_has_its_own_limit(tmp_path: Path) -> None:
+    async with closed(tmp_path, ", trustedProxies: [127.0.0.1], wrongTokensPerMinute: 2") as (house, http):
+        http.headers["x-forwarded-for"] = "192.0.2.1"
+        assert [(await metrics(house, http, False)).status_code for _ in range(3)] == [401, 401, 429]
+        http.headers["x-forwarded-for"] = "192.0.2.2"
+        assert (await metrics(house, http, False)).status_code == 401
+        http.headers["x-forwarded-for"] = "192.0.2.1, 192.0.2.2"
+        assert [(await sign_in(house, http, False)).status_code for _ in range(2)] == [401, 429]
+
+
+async def test_a_request_without_a_secret_is_no_guess(tmp_path: Path) -> None:
+    """A page that is not signed in yet asks again and again."""
+    async with closed(tmp_path) as (_, http):
+        for path in ("/api/chats", "/metrics"):
+            assert {(await http.get(path)).status_code for _ in range(MAX + 5)} == {401}
+        assert {(await http.post("/webhooks/feishu/default", content=b"{}")).status_code for _ in range(MAX)} == {400}

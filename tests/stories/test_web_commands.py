@@ -1,0 +1,97 @@
+"""A command that an agent runs is at this machine, too, and is nobody: the web chat's door treats it like a stranger."""
+
+import re
+from pathlib import Path
+from shlex import quote
+
+import httpx
+import orjson
+import pytest
+
+from tests.emulators.models.script import calls, says
+from tests.running import AGENTS, Running, running
+from tests.stories.test_process import platforms, started
+from tests.web_page import CHAT, WEB, opened
+
+TOKEN = "canary-admin-token-91827"
+COMMANDS = "tools: { exec: { mode: allow } }"
+SECRET = "The operator's own words"
+MESSAGE = {"id": "m_12345678", "chat": CHAT, "agent": "helper", "text": "sent by a command", "files": []}
+REQUESTS = [
+    ("GET", "/api/chats", b""),
+    ("GET", f"/api/chats/{CHAT}", b""),
+    ("PATCH", f"/api/chats/{CHAT}", b'{"title": "renamed by a command"}'),
+    ("POST", "/api/files?name=a.txt", b"uploaded by a command"),
+    ("GET", "/api/files/{file}", b""),
+    ("GET", "/api/events?after=0", b""),
+    ("POST", "/webhooks/web/default", orjson.dumps(MESSAGE)),
+    ("DELETE", f"/api/chats/{CHAT}", b""),
+]
+QUIET = "agents: { list: [ { id: helper, model: anthropic/claude-sonnet-4-6 } ] }"
+"""Its agent runs no commands, so the page is open."""
+
+
+def command(url: str, file: str) -> str:
+    """Every request that reads, writes or deletes, with whatever a page could send."""
+    lines = []
+    for method, path, body in REQUESTS:
+        address = f"{url}{path.replace('{file}', file)}"
+        origin = f"-H 'origin: {url}' -H 'sec-fetch-site: same-origin'"
+        data = f"--data-binary {quote(body.decode())}" if body else ""
+        lines.append(
+            f"curl -s -m 2 -o body -w '%{{http_code}} ' -X {method} -H 'x-clawgate: 1' {origin} {data} {quote(address)}; "
+            "head -c 300 body; echo"
+        )
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("token", ["", TOKEN], ids=["without a token", "with a token"])
+async def test_a_command_neither_reads_nor_writes_nor_deletes_the_operators_chats(tmp_path: Path, token: str) -> None:
+    quiet = running(tmp_path, script=[says("Noted.")], agents=QUIET, feishu=WEB)
+    async with quiet as house, opened(house.url) as page:
+        file = (await page.upload(b"a file of mine", "mine.txt", "text/plain")).json()["id"]
+        await page.say(SECRET, files=[file])
+        await page.answers(1)
+        before = await page.conversation()
+    server = f"server: {{ adminToken: '{token}' }}\n{COMMANDS}"
+    async with running(tmp_path, agents=AGENTS, more=server, feishu=WEB) as house:
+        house.anthropic.script = [calls(("exec", {"command": command(house.url, file)})), says("Done.")]
+        await house.say("run it")
+        assert await house.replies(1) == ["Done."]
+        output = result(house)
+    assert [line[:3] for line in output.splitlines() if line[:3].isdigit()] == ["401"] * len(REQUESTS)
+    assert SECRET not in output
+    assert "mine" not in output
+    async with running(tmp_path, agents=QUIET, feishu=WEB) as house, opened(house.url) as page:
+        assert await page.conversation() == before
+
+
+def result(house: Running) -> str:
+    """What the model was given of its command."""
+    content = house.anthropic.requests[-1].body["messages"][-1]["content"]
+    return "\n".join(block["content"] for block in content if block["type"] == "tool_result")
+
+
+async def test_the_start_prints_a_link_that_signs_in_once_and_stands_nowhere_else(tmp_path: Path) -> None:
+    """Neither in a file of the gateway's, nor in its environment or arguments, where a command could find it."""
+    async with platforms(tmp_path) as (_, _, config):
+        text = config.read_text(encoding="utf-8").replace("channels:", "channels:\n  web: {}")
+        config.write_text(f"{text}\n{COMMANDS}\n", encoding="utf-8")
+        async with started(config) as run:
+            (line,) = [line for line in run.output if line.startswith("  sign in ")]
+            found = re.fullmatch(r"  sign in    (\S+)/#sign-in=(\S+) \(once, within 60 min\)\n", line)
+            assert found is not None
+            url, code = found.groups()
+            assert url == run.url
+            async with httpx.AsyncClient(base_url=url, trust_env=False, headers={"x-clawgate": "1"}) as http:
+                assert (await http.get("/api/chats")).status_code == 401
+                assert (await http.post("/api/session", json={"token": code})).status_code == 204
+                assert (await http.get("/api/chats")).json()["signed_in"] is True
+                again = await http.post("/api/session", json={"token": code})
+            assert (again.status_code, again.json()["code"]) == (401, "link-spent")
+            assert "Restart the gateway" in again.json()["error"]
+            process = Path("/proc", str(run.process.pid))
+            files = [path for path in tmp_path.rglob("*") if path.is_file()]
+            assert [path for path in files if code.encode() in path.read_bytes()] == []
+            assert [name for name in ("environ", "cmdline") if code.encode() in (process / name).read_bytes()] == []
+            assert sum(code in line for line in run.output) == 1
