@@ -52,7 +52,13 @@ class Edit:
         except UnicodeEncodeError:
             raise ToolError("INVALID_ARGUMENT", "'new_text' holds half a character; write it whole") from None
         name = self._workspace.write(path, new_data, expected=version)
-        lines = f"line {first}" if first == last else f"lines {first}-{last}" if first < last else f"deleted at line {first}"
+        lines = (
+            f"line {first}"
+            if first == last
+            else f"lines {first}-{last}"
+            if first < last
+            else f"deleted at line {first}"
+        )
         return ToolResult(
             content=(Text(text=f"Edited {name} ({lines}, {len(new_data)} bytes)"),),
             details={"bytesWritten": len(new_data), "path": name, "firstLine": first, "lastLine": last},

@@ -80,7 +80,8 @@ def text_of(pages: list[str]) -> str:
 
 def lines(seed: int, *, chars: int, longest: int) -> str:
     """About so many characters in lines of very different lengths, with what an escape makes longer."""
-    source, made = random.Random(seed), []
+    source = random.Random(seed)
+    made: list[str] = []
     while sum(map(len, made)) < chars:
         length = source.choice([0, 1, source.randrange(60), source.randrange(longest)])
         made.append("".join(source.choice('ab "\\\t中é😀\r') for _ in range(length)))

@@ -160,7 +160,9 @@ async def test_edit_changes_one_passage_and_nothing_else(at: Bench) -> None:
     path = at.root / "a.py"
     path.write_text("a = 1\nb = 2\n")
     path.chmod(0o755)
-    assert await at.text("edit", file_path="a.py", old_text="b = 2", new_text="b = 3") == "Edited a.py (line 2, 12 bytes)"
+    assert (
+        await at.text("edit", file_path="a.py", old_text="b = 2", new_text="b = 3") == "Edited a.py (line 2, 12 bytes)"
+    )
     assert path.read_text() == "a = 1\nb = 3\n"
     assert path.stat().st_mode & 0o777 == 0o755
 
