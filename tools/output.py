@@ -11,6 +11,7 @@ TAIL_CHARS_MAX = 4_000
 """The end's part of what is shown, as wherever a result is cut (`agents.truncate`)."""
 GAP_CHARS = 64
 
+_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\udc80-\udcff]")
 _PIECE = re.compile(r"\r\n|.", re.DOTALL)
 _SHOWN = {
     "\r\n": "\n",
@@ -56,15 +57,19 @@ class Output:
 
 def _beginning(raw: bytes, chars: int) -> tuple[str, int]:
     """As much of it as is printed in so many characters, and how many of its bytes that is."""
-    pieces = _PIECE.findall(raw[: 4 * chars].decode("utf-8", errors="surrogateescape"))
+    text = raw[: 4 * chars].decode("utf-8", errors="surrogateescape")[:chars]
+    if not _UNSAFE.search(text):
+        return text, _bytes(text)
+    pieces = _PIECE.findall(text)
     shown = _fitting(pieces, chars)
-    return "".join(shown), _bytes(pieces[: len(shown)])
+    return "".join(shown), _bytes("".join(pieces[: len(shown)]))
 
 
 def _end(raw: bytes, chars: int) -> tuple[str, int]:
-    pieces = _PIECE.findall(raw[-4 * chars :].decode("utf-8", errors="surrogateescape"))[::-1]
-    shown = _fitting(pieces, chars)
-    return "".join(reversed(shown)), _bytes(pieces[: len(shown)])
+    text = raw[-4 * chars :].decode("utf-8", errors="surrogateescape")[-chars:]
+    pieces = _PIECE.findall(text)[::-1]
+    shown = _fitting(pieces, chars)[::-1]
+    return "".join(shown), _bytes("".join(reversed(pieces[: len(shown)])))
 
 
 def _fitting(pieces: Sequence[str], chars: int) -> list[str]:
@@ -72,5 +77,5 @@ def _fitting(pieces: Sequence[str], chars: int) -> list[str]:
     return shown[: bisect_right(list(accumulate(map(len, shown))), chars)]
 
 
-def _bytes(pieces: Sequence[str]) -> int:
-    return len("".join(pieces).encode("utf-8", errors="surrogateescape"))
+def _bytes(text: str) -> int:
+    return len(text.encode("utf-8", errors="surrogateescape"))
