@@ -200,7 +200,7 @@ def test_a_session_is_good_at_every_replica_and_after_a_restart_and_for_no_new_t
 def test_no_text_that_somebody_makes_up_is_a_session_or_breaks_the_judgement(made_up: str) -> None:
     for header in ("cookie", "authorization", "origin", "host", "sec-fetch-site"):
         for text in (made_up, f"{COOKIE}={made_up}", f"Bearer {made_up}", f"http://{made_up}"):
-            assert judged(admission(), AWAY, (header, text)) == 401
+            assert judged(admission(), AWAY, (header, text)) in (401, 403)
             assert judged(admission(), AWAY, (header, text), changes=True) == 403
 
 
