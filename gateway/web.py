@@ -21,7 +21,7 @@ from agents.config import AgentConfig
 from channels.message import PICTURES, StoredFile
 from channels.web.admission import COOKIE, SECURE_COOKIE, SESSION_SECONDS
 from channels.web.channel import FILES_MAX, WebChannel
-from channels.web.rendered import fitting
+from channels.web.rendered import PAGE_BYTES_MAX, fitting
 from channels.web.views import conversation_view, event, file_view
 from gateway.answers import HEADERS, answer_json, problem, read_json, told
 from gateway.body import Unreadable
@@ -164,7 +164,9 @@ class WebDoor:
         found = await self._archive.conversation(chat)
         if found is None:
             return _no_such_chat()
-        newest = await self._archive.page(chat, before=_number(before), limit=PAGE_MESSAGES + 1)
+        newest = await self._archive.page(
+            chat, before=_number(before), limit=PAGE_MESSAGES + 1, bytes_max=PAGE_BYTES_MAX
+        )
         numbers = fitting(newest[:PAGE_MESSAGES])
         messages = [orjson.Fragment(it.json) for it in await self._channel.renderings.of(numbers[::-1])]
         view = conversation_view(found, running=self._channel.live.running(chat))

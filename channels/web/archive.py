@@ -80,11 +80,13 @@ class Archive(Protocol):
         """Forget a conversation: messages, files, and of its `sessions` the transcripts, the replies and the messages that
         wait for nothing any more. False where there is none."""
 
-    async def page(self, chat: str, *, before: int | None, limit: int) -> Sequence[Sized]:
-        """The newest messages of a conversation, below number `before`; newest first."""
+    async def page(self, chat: str, *, before: int | None, limit: int, bytes_max: int) -> Sequence[Sized]:
+        """The newest messages of a conversation, below number `before`; newest first. Those that pass `bytes_max` together
+        are followed by one more at most."""
 
-    async def since(self, number: int, *, limit: int) -> Sequence[Sized]:
-        """Messages of all conversations above `number`, in order."""
+    async def since(self, number: int, *, limit: int, bytes_max: int) -> Sequence[Sized]:
+        """Messages of all conversations above `number`, in order. Those that pass `bytes_max` together are followed by one
+        more at most."""
 
     async def said(self, numbers: Sequence[int]) -> Sequence[Said]:
         """Those of the messages that there are, in order."""

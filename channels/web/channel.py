@@ -198,7 +198,7 @@ class WebChannel:
         news: bytes | None = None
         while not watcher.lost:
             if news is None:
-                missed = await self.archive.since(after, limit=MISSED_MAX + 1)
+                missed = await self.archive.since(after, limit=MISSED_MAX + 1, bytes_max=MISSED_BYTES_MAX)
                 if len(missed) > MISSED_MAX or sum(it.bytes for it in missed) > MISSED_BYTES_MAX:
                     missed, after = [], await self.archive.last()
                     yield event("reset", {})

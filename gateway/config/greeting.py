@@ -25,15 +25,14 @@ def greeting(loaded: Loaded, *, link: str | None = None) -> list[str]:
     """One line a fact. `loaded` has the host and the port that are really listened on; `link` is the code that signs in
     to the web chat once."""
     server = loaded.config.server
-    lines = [
+    return [
         f"Clawgate {VERSION} listens on http://{bracketed(server.host)}:{server.port}",
-        *_channels(loaded),
-        *_sign_in(loaded.config.server, link),
-        *_agents(loaded),
+        *map(redacted, _channels(loaded)),
+        *_sign_in(loaded.config.server, link),  # the one secret that is meant to be read here
+        *map(redacted, _agents(loaded)),
         _line("stop", "Ctrl-C"),
-        *(f"warning: {warning}" for warning in loaded.warnings),
+        *(redacted(f"warning: {warning}") for warning in loaded.warnings),
     ]
-    return list(map(redacted, lines))
 
 
 def _channels(loaded: Loaded) -> Iterator[str]:

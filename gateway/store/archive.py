@@ -81,15 +81,15 @@ class DatabaseArchive:
     async def erase(self, chat: str, sessions: Sequence[str]) -> bool:
         return await self._write(lambda c: _erase(c, chat, sessions))
 
-    async def page(self, chat: str, *, before: int | None, limit: int) -> Sequence[Sized]:
+    async def page(self, chat: str, *, before: int | None, limit: int, bytes_max: int) -> Sequence[Sized]:
         newest = select(said.c.number).where(said.c.chat == chat).order_by(said.c.number.desc()).limit(limit)
         if before is not None:
             newest = newest.where(said.c.number < before)
-        return await self._read(lambda c: _sized(c, newest))
+        return await self._read(lambda c: _sized(c, newest, bytes_max))
 
-    async def since(self, number: int, *, limit: int) -> Sequence[Sized]:
+    async def since(self, number: int, *, limit: int, bytes_max: int) -> Sequence[Sized]:
         missed = select(said.c.number).where(said.c.number > number).order_by(said.c.number).limit(limit)
-        return await self._read(lambda c: _sized(c, missed))
+        return await self._read(lambda c: _sized(c, missed, bytes_max))
 
     async def said(self, numbers: Sequence[int]) -> Sequence[Said]:
         wanted = select(said).where(said.c.number.in_(numbers)).order_by(said.c.number)
@@ -210,14 +210,20 @@ def _conversation(row: Any) -> Conversation:
     return Conversation(id=row.id, title=row.title, agent=row.agent, at=row.at)
 
 
-def _sized(connection: Connection, numbers: Select[Any]) -> list[Sized]:
-    """The sizes are taken in the database: what they measure is not loaded."""
+def _sized(connection: Connection, numbers: Select[Any], bytes_max: int) -> list[Sized]:
+    """The database measures, so what is too much is not loaded; and SQLite, which must read a text for that, no further
+    than it is asked."""
     words = said.c.words
     size = func.octet_length(words) if _is_shared(connection) else func.length(cast(words, LargeBinary))
-    return [
-        Sized(number=row.number, bytes=row.bytes)
-        for row in connection.execute(numbers.add_columns(size.label("bytes")))
-    ]
+    found: list[Sized] = []
+    total = 0
+    with connection.execute(numbers.add_columns(size.label("bytes"))) as rows:
+        for row in rows:
+            found.append(Sized(number=row.number, bytes=row.bytes))
+            if total > bytes_max:
+                break
+            total += row.bytes
+    return found
 
 
 def _said(row: Any) -> Said:

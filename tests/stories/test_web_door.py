@@ -21,6 +21,7 @@ ROUTES = [
     ("DELETE", f"/api/chats/{CHAT}"),
     ("POST", "/api/files?name=a.txt"),
     ("GET", "/api/files/f_12345678"),
+    ("DELETE", "/api/files/f_12345678"),
     ("GET", "/api/events"),
     ("DELETE", "/api/session"),
     ("POST", "/webhooks/web/default"),

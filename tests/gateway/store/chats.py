@@ -8,6 +8,8 @@ from gateway.config.root import DatabaseConfig
 from gateway.store.opening import open_store
 from gateway.store.store import Acceptance, Delivery, Entry, Lease, NewPart, Part, Store, View, Work
 
+LARGE = 1_000_000
+
 
 @asynccontextmanager
 async def opened(url: str, *, lease_seconds: float = 15) -> AsyncIterator[Store]:
@@ -22,11 +24,13 @@ async def opened(url: str, *, lease_seconds: float = 15) -> AsyncIterator[Store]
 
 async def page(archive: Archive, chat: str, *, before: int | None, limit: int) -> Sequence[Said]:
     """The newest messages of a conversation, oldest first."""
-    return await archive.said([it.number for it in await archive.page(chat, before=before, limit=limit)])
+    return await archive.said(
+        [it.number for it in await archive.page(chat, before=before, limit=limit, bytes_max=LARGE)]
+    )
 
 
 async def since(archive: Archive, number: int, *, limit: int) -> Sequence[Said]:
-    return await archive.said([it.number for it in await archive.since(number, limit=limit)])
+    return await archive.said([it.number for it in await archive.since(number, limit=limit, bytes_max=LARGE)])
 
 
 def message(number: int, *, sid: str = "chat", text_key: str = "", interrupts: bool = False) -> Delivery:

@@ -12,7 +12,7 @@ from channels.message import File
 from channels.web.archive import Archive, Said, Words
 from gateway.routing import control_session
 from gateway.store.store import Store
-from tests.gateway.store.chats import finish, leased, opened, page, since
+from tests.gateway.store.chats import LARGE, finish, leased, opened, page, since
 
 DAY = 24 * 3600.0
 CHAT, OTHER = "c_one_one", "c_two_two"
@@ -104,9 +104,11 @@ async def test_who_has_seen_a_number_is_told_all_above_it_in_order(archive: Arch
 async def test_messages_are_measured_in_bytes_before_they_are_loaded(archive: Archive) -> None:
     for number, said in enumerate(("x" * 1000, "字" * 1000, "𝔘" * 1000)):
         await archive.keep(CHAT, f"m_{number}", words(said), 1.0)
-    measured = await archive.since(0, limit=10)
+    measured = list(await archive.since(0, limit=10, bytes_max=LARGE))
     assert [it.bytes // 1000 for it in measured] == [1, 3, 4]
-    assert list(await archive.page(CHAT, before=None, limit=10)) == list(measured)[::-1]
+    assert list(await archive.page(CHAT, before=None, limit=10, bytes_max=LARGE)) == measured[::-1]
+    assert list(await archive.since(0, limit=10, bytes_max=500)) == measured[:2]
+    assert list(await archive.page(CHAT, before=None, limit=10, bytes_max=2000)) == measured[:0:-1]
     assert texts(await archive.said([measured[2].number, measured[0].number, 999])) == ["x" * 1000, "𝔘" * 1000]
     assert await archive.said([]) == []
 
