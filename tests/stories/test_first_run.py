@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import httpx
 import pytest
 
 from agents.providers.wellknown import WELL_KNOWN
@@ -77,6 +78,16 @@ async def test_without_any_key_the_script_answers_and_says_how_to_set_one(tmp_pa
     assert "  feishu     app " in output
     assert "#sign-in=" not in output
     assert "  agent      assistant: demo/guide, a script; set ANTHROPIC_API_KEY, OPENAI_API_KEY or" in output
+
+
+async def test_the_page_is_open_without_a_token_as_no_agent_of_it_runs_commands(tmp_path: Path) -> None:
+    feishu = feishu_emulator()
+    async with (
+        serve_on_loopback(feishu.app) as url,
+        started(shipped(tmp_path, url), {}) as run,
+        httpx.AsyncClient(base_url=run.url, trust_env=False) as http,
+    ):
+        assert (await http.get("/api/chats")).status_code == 200
 
 
 async def test_with_one_key_in_the_environment_the_vendor_is_really_asked_with_it(tmp_path: Path) -> None:
