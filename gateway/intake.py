@@ -48,6 +48,7 @@ class Intake:
                 dedupe=tuple(scope + key for key in arrived.dedupe),
                 body=inbound_json.dump_json(Inbound(agent=agent, context=context, command=command)).decode(),
                 at=self._now(),
+                sender=scope + context.sender.id,
                 interrupts=command is None and self._queues.of(agent, context).mode == "interrupt",
             )
         )

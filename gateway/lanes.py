@@ -75,6 +75,7 @@ class Lanes:
         send: Callable[[Part], Awaitable[Report]],
         parallel_turns: int,
         pending_max: int,
+        sender_max: int,
         history_turns: int,
         turn_seconds: float,
         metrics: Metrics,
@@ -87,6 +88,7 @@ class Lanes:
         self._free = parallel_turns
         self._fresh = 0
         self._pending_max = pending_max
+        self._sender_max = sender_max
         self._history_turns = max(1, history_turns)
         self._turn_seconds = turn_seconds
         self._metrics = metrics
@@ -122,7 +124,9 @@ class Lanes:
         """Where several replicas share the work, one that cannot begin at once leaves the chat to the others."""
         shared = self._store.shared
         claim = not self.draining and (not shared or (self.room > 0 and self._store.held()))
-        acceptance = await self._store.accept(delivery, pending_max=self._pending_max, claim=claim)
+        acceptance = await self._store.accept(
+            delivery, pending_max=self._pending_max, sender_max=self._sender_max, claim=claim
+        )
         if acceptance.lease is not None:
             self.open(acceptance.lease)
         elif shared and self.draining and acceptance.turn is not None:

@@ -49,7 +49,6 @@ class TurnService:
         queues: Queues,
         attachments: Attachments,
         reply_parts_max: int,
-        pending_max: int,
         draining: Callable[[], bool],
         stop: Callable[[str, int], Awaitable[int]],
         emit: Emit,
@@ -62,7 +61,6 @@ class TurnService:
         self._queues = queues
         self._attachments = attachments
         self._reply_parts_max = reply_parts_max
-        self._pending_max = pending_max
         self._draining = draining
         self._stop = stop
         self._emit = emit
@@ -226,7 +224,7 @@ class TurnService:
         """What is said beside the conversation: the answer to a command, and the note that there is too much to do."""
         text = inbound.context.text
         if inbound.command is None:
-            return Ending(outcome="too-many", text=sentences.too_many(text, self._pending_max))
+            return Ending(outcome="too-many", text=sentences.too_many(text))
         concerned = await self._stop(main_session(lease.sid), message.turn)
         return Ending(outcome=inbound.command, text=sentences.stopped(concerned, text))
 

@@ -19,7 +19,9 @@ async def opened(url: str, *, lease_seconds: float = 15) -> AsyncIterator[Store]
         await store.close()
 
 
-def message(number: int, *, sid: str = "chat", text_key: str = "", interrupts: bool = False) -> Delivery:
+def message(
+    number: int, *, sid: str = "chat", text_key: str = "", sender: str | None = None, interrupts: bool = False
+) -> Delivery:
     dedupe = (f"{sid}:m{number}", text_key) if text_key else (f"{sid}:m{number}",)
     return Delivery(
         sid=sid,
@@ -27,6 +29,7 @@ def message(number: int, *, sid: str = "chat", text_key: str = "", interrupts: b
         dedupe=dedupe,
         body=f"body {number}",
         at=float(number),
+        sender=sender,
         interrupts=interrupts,
     )
 
@@ -35,7 +38,7 @@ async def accept(
     store: Store, number: int, *, sid: str = "chat", pending_max: int = 50, claim: bool = True, interrupts: bool = False
 ) -> Acceptance:
     delivery = message(number, sid=sid, interrupts=interrupts)
-    return await store.accept(delivery, pending_max=pending_max, claim=claim)
+    return await store.accept(delivery, pending_max=pending_max, sender_max=200, claim=claim)
 
 
 async def leased(store: Store, number: int = 1, *, sid: str = "chat") -> Lease:
