@@ -69,9 +69,9 @@ def unknown_agent(text: str) -> str:
     return _UNKNOWN_AGENT.for_(text)
 
 
-def too_many(text: str, waiting: int) -> str:
-    """The chat has `waiting` messages in line already; this one is not answered."""
-    return _TOO_MANY.for_(text).format(waiting=waiting)
+def too_many(text: str) -> str:
+    """The chat, or whoever wrote it, has enough in line already; this one is not answered."""
+    return _TOO_MANY.for_(text)
 
 
 def stopped(messages: int, text: str) -> str:
@@ -124,8 +124,8 @@ _UNKNOWN_AGENT = _Sentence(
     "原本负责回答的助手已不在配置中,请重新发送这条消息;在网页聊天中请新建对话。",
 )
 _TOO_MANY = _Sentence(
-    "{waiting} messages are already waiting here, so I cannot take more. Please send it again once I have caught up.",
-    "这里已有 {waiting} 条消息在排队,暂时无法接收更多。请等我处理完后再发送。",
+    "Too many messages are already waiting, so I cannot take more. Please send it again once I have caught up.",
+    "排队的消息太多了,暂时无法接收更多。请等我处理完后再发送。",
 )
 _LIMITS: dict[Limit, _Sentence] = {
     "rounds": _Sentence(

@@ -61,6 +61,7 @@ class Intake:
                 dedupe=tuple(scope + key for key in dedupe),
                 body=inbound_json.dump_json(inbound).decode(),
                 at=self._runtime.now(),
+                sender=scope + context.sender.id,
                 interrupts=interrupts,
             )
         )

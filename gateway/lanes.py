@@ -79,8 +79,10 @@ class Lanes:
         """Where several replicas share the work, one that cannot begin at once leaves the session to the others."""
         shared, draining = self._store.shared, self._control.draining
         claim = not draining and (not shared or (self.free_slots > 0 and self._store.lease_valid()))
-        pending_max = self._runtime.setup.limits.pending_per_session
-        acceptance = await self._store.accept(delivery, pending_max=pending_max, claim=claim)
+        limits = self._runtime.setup.limits
+        acceptance = await self._store.accept(
+            delivery, pending_max=limits.pending_per_session, sender_max=limits.pending_per_sender, claim=claim
+        )
         if acceptance.lease is not None:
             self.open(acceptance.lease)
         elif shared and self._control.draining and acceptance.turn is not None:

@@ -14,6 +14,9 @@ class LimitsConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_ge
     """Turns that run at the same time; more wait in the inbox."""
     pending_per_session: Count = 50
     """Messages of one chat waiting for their turn; one more is answered with "too many"."""
+    pending_per_sender: Count = 200
+    """Messages of one person waiting in all chats and topics together; one more is answered with "too many". Commands have
+    as much room again."""
     rounds: Count = 40
     """Model requests in one turn."""
     continuations: Annotated[int, Field(ge=0)] = 3

@@ -206,7 +206,7 @@ class Turns:
         inbound = batch.inbound
         text = inbound.context.text
         if inbound.command is None:
-            return Ending(outcome="too-many", text=sentences.too_many(text, batch.setup.limits.pending_per_session))
+            return Ending(outcome="too-many", text=sentences.too_many(text))
         context = CommandContext(
             runtime=self._runtime,
             session=conversation(batch.lease.sid),

@@ -113,7 +113,7 @@ class PostgresStore:
     def lease_valid(self) -> bool:
         return self._presence is not None and self._presence.lease_valid()
 
-    async def accept(self, delivery: Delivery, *, pending_max: int, claim: bool) -> Acceptance:
+    async def accept(self, delivery: Delivery, *, pending_max: int, sender_max: int, claim: bool) -> Acceptance:
         """Messages of one chat pass one after the other: their order is that of their arrival, not of the pool."""
         turnstile = self._turnstiles.setdefault(delivery.sid, asyncio.Lock())
         message = {
@@ -123,6 +123,8 @@ class PostgresStore:
             "aside": delivery.aside,
             "body": delivery.body,
             "at": delivery.at,
+            "sender": delivery.sender,
+            "sender_max": sender_max,
             "interrupts": delivery.interrupts,
             "pending_max": pending_max,
             "owner": self._worker if claim else None,

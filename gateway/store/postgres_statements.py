@@ -6,16 +6,24 @@ Placeholders are psycopg's.
 """
 
 ACCEPT = """
-WITH f AS (SELECT COALESCE((SELECT pending FROM session WHERE id = %(sid)s), 0) >= %(pending_max)s AS beyond),
+WITH f AS (SELECT
+    COALESCE((SELECT pending FROM session WHERE id = %(sid)s), 0) >= %(pending_max)s AS chat_full,
+    count(*) AS theirs, min(id) AS since FROM inbox WHERE sender = %(sender)s AND status = 0
+),
+g AS (SELECT f.*, theirs >= %(sender_max)s * CASE WHEN %(aside)s = %(sid)s THEN 2 ELSE 1 END AS sender_full FROM f),
 a AS (
-    SELECT f.beyond, f.beyond AND (%(aside)s = %(sid)s OR EXISTS (
-        SELECT FROM inbox WHERE sid = %(aside)s AND id > (SELECT min(id) FROM inbox WHERE sid = %(sid)s AND status = 0)
-    )) AS told FROM f
+    SELECT chat_full OR sender_full AS beyond, (chat_full OR sender_full) AND (
+        %(aside)s = %(sid)s OR theirs > %(sender_max)s OR EXISTS (
+            SELECT FROM inbox WHERE sid = %(aside)s AND id > CASE WHEN sender_full THEN since ELSE (
+                SELECT min(id) FROM inbox WHERE sid = %(sid)s AND status = 0
+            ) END
+        )
+    ) AS told FROM g
 ),
 i AS (
-    INSERT INTO inbox (dedupe, dedupe_text, sid, body, at, status, attempts)
-    SELECT %(dedupe)s, %(dedupe_text)s, CASE WHEN a.beyond THEN %(aside)s ELSE %(sid)s END, %(body)s, %(at)s,
-        CASE WHEN a.told THEN 3 ELSE 0 END, 0 FROM a
+    INSERT INTO inbox (dedupe, dedupe_text, sid, body, at, sender, status, attempts)
+    SELECT %(dedupe)s, %(dedupe_text)s, CASE WHEN a.beyond THEN %(aside)s ELSE %(sid)s END,
+        CASE WHEN a.told THEN '' ELSE %(body)s END, %(at)s, %(sender)s, CASE WHEN a.told THEN 3 ELSE 0 END, 0 FROM a
     ON CONFLICT DO NOTHING RETURNING id, sid, status
 ),
 n AS (
@@ -31,8 +39,9 @@ n AS (
 )
 SELECT i.id AS turn, i.sid, a.beyond, n.owner, n.epoch FROM i CROSS JOIN a LEFT JOIN n ON TRUE
 """
-"""Whether the chat is full is seen as the statement begins: replicas that accept at the same moment may exceed the
-limit by one each, but a message is in one place from its first moment on."""
+"""Whether the chat is full, or the sender has had enough, is seen as the statement begins: what is accepted at the same
+moment may exceed a limit, by one a replica in a chat and by one a connection for a sender; but a message is in one place
+from its first moment on."""
 
 CLAIM = """
 WITH dead AS MATERIALIZED (

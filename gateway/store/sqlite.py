@@ -80,8 +80,9 @@ class SqliteStore:
     def lease_valid(self) -> bool:
         return True
 
-    async def accept(self, delivery: Delivery, *, pending_max: int, claim: bool) -> Acceptance:
-        return await self._writer.call(lambda c: operations.accept(c, self._worker, delivery, pending_max, claim))
+    async def accept(self, delivery: Delivery, *, pending_max: int, sender_max: int, claim: bool) -> Acceptance:
+        me = self._worker if claim else None
+        return await self._writer.call(lambda c: operations.accept(c, me, delivery, pending_max, sender_max))
 
     async def claim(self, limit: int) -> Sequence[Lease]:
         return await self._writer.call(lambda c: operations.claim(c, self._worker, limit))

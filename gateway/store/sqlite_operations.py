@@ -26,7 +26,9 @@ from gateway.store.store import (
 from gateway.store.tables import InboxStatus, OutboxStatus, inbox, outbox, session
 
 
-def accept(connection: Connection, me: str, delivery: Delivery, pending_max: int, claim: bool) -> Acceptance:
+def accept(
+    connection: Connection, owner: str | None, delivery: Delivery, pending_max: int, sender_max: int
+) -> Acceptance:
     """Insert the message unless it is known, then count it on its chat's row and own the chat if nobody does."""
     row = {
         "dedupe": delivery.dedupe[0],
@@ -34,19 +36,25 @@ def accept(connection: Connection, me: str, delivery: Delivery, pending_max: int
         "sid": delivery.sid,
         "body": delivery.body,
         "at": delivery.at,
+        "sender": delivery.sender,
     }
     turn = connection.scalar(sql.INSERT_MESSAGE, row)
     if turn is None:
         return Acceptance(turn=None)
-    owner = me if claim else None
-    lease, pending = _count(connection, delivery.sid, owner, turn if delivery.interrupts else 0)
-    if pending <= pending_max:
-        return Acceptance(turn=turn, lease=lease)
-    connection.execute(sql.COUNT_DOWN, {"b_sid": delivery.sid})
-    if delivery.sid == delivery.aside or connection.scalar(
-        sql.NOTED, {"b_sid": delivery.sid, "b_aside": delivery.aside}
+    is_command = delivery.sid == delivery.aside
+    theirs, since = connection.execute(sql.OF_SENDER, {"b_sender": delivery.sender}).one()
+    if theirs <= sender_max * (2 if is_command else 1):
+        lease, pending = _count(connection, delivery.sid, owner, turn if delivery.interrupts else 0)
+        if pending <= pending_max:
+            return Acceptance(turn=turn, lease=lease)
+        connection.execute(sql.COUNT_DOWN, {"b_sid": delivery.sid})
+        since = connection.scalar(sql.OLDEST_WAITING, {"b_sid": delivery.sid})
+    if (
+        is_command
+        or theirs > sender_max + 1
+        or connection.scalar(sql.NOTED, {"b_aside": delivery.aside, "b_since": since})
     ):
-        connection.execute(sql.CLOSE_MESSAGE, {"b_turn": turn, "b_to": InboxStatus.OVERFLOW})
+        connection.execute(sql.REFUSE_MESSAGE, {"b_turn": turn})
         return Acceptance(turn=turn, overflow=True)
     connection.execute(update(inbox).where(inbox.c.id == turn).values(sid=delivery.aside))
     lease, _ = _count(connection, delivery.aside, owner, 0)

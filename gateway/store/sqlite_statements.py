@@ -3,7 +3,7 @@
 A bound name starts with `b_`: a column's own name is SQLAlchemy's.
 """
 
-from sqlalchemy import BindParameter, bindparam, case, exists, func, or_, select, update
+from sqlalchemy import BindParameter, bindparam, case, exists, func, literal_column, or_, select, update
 from sqlalchemy.dialects.sqlite import insert
 
 from gateway.store.tables import InboxStatus, OutboxStatus, inbox, outbox, session, transcript, worker
@@ -13,7 +13,9 @@ _EPOCH: BindParameter[int] = bindparam("b_epoch")
 _TURN: BindParameter[int] = bindparam("b_turn")
 OWNED = (session.c.id == _SID) & (session.c.epoch == _EPOCH)
 _is_ours = (session.c.epoch == _EPOCH) & session.c.owner.is_not(None)
-_is_waiting = (inbox.c.sid == _SID) & (inbox.c.status == InboxStatus.WAITING)
+_waits = inbox.c.status == literal_column(str(InboxStatus.WAITING.value))
+"""A number and no bound name: SQLite finds the partial index without compiling the statement anew."""
+_is_waiting = (inbox.c.sid == _SID) & _waits
 is_queued = outbox.c.status == OutboxStatus.QUEUED
 
 INSERT_MESSAGE = insert(inbox).on_conflict_do_nothing().returning(inbox.c.id)
@@ -32,9 +34,12 @@ COUNT_MESSAGE = _new_session.on_conflict_do_update(
     },
 ).returning(session.c.owner, session.c.epoch, session.c.pending)
 _noted = inbox.alias()
-_oldest_waiting = select(func.min(inbox.c.id)).where(_is_waiting).scalar_subquery()
-NOTED = select(exists(select(_noted.c.id).where(_noted.c.sid == bindparam("b_aside"), _noted.c.id > _oldest_waiting)))
-"""Whether there has been a note since the message came that is still the chat's oldest."""
+OF_SENDER = select(func.count(), func.min(inbox.c.id)).where(inbox.c.sender == bindparam("b_sender"), _waits)
+OLDEST_WAITING = select(func.min(inbox.c.id)).where(_is_waiting)
+NOTED = select(
+    exists(select(_noted.c.id).where(_noted.c.sid == bindparam("b_aside"), _noted.c.id > bindparam("b_since")))
+)
+"""Whether the chat has had a note since a message came."""
 
 CLAIMABLE = (
     select(session.c.id, session.c.owner)
@@ -105,6 +110,7 @@ APPEND = insert(transcript).values(
 JOIN = update(inbox).where(inbox.c.id == _TURN).values(status=InboxStatus.JOINED, turn=bindparam("b_joins"))
 COUNT_DOWN = update(session).where(session.c.id == _SID).values(pending=session.c.pending - 1)
 COUNT_DOWN_BY = update(session).where(session.c.id == _SID).values(pending=session.c.pending - bindparam("b_by"))
+REFUSE_MESSAGE = update(inbox).where(inbox.c.id == _TURN).values(status=InboxStatus.OVERFLOW, body="")
 CLOSE_MESSAGE = update(inbox).where(inbox.c.id == _TURN).values(status=bindparam("b_to"))
 
 _part_columns = (

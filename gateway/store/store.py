@@ -37,8 +37,9 @@ class NewPart:
 class Delivery:
     """A message to accept. `dedupe` is one or two keys, scoped to channel and account.
 
-    `aside` is the session beside the chat's own: commands go there, and so does a message beyond `pending_max`, to be
-    answered with a note. `interrupts`: whatever the chat had before this message is to be stopped.
+    `aside` is the session beside the chat's own: commands go there, and so does a message beyond a limit, to be answered
+    with a note. `sender` is whom it counts for, over all chats; nobody where None. `interrupts`: whatever the chat had
+    before this message is to be stopped.
     """
 
     sid: str
@@ -46,6 +47,7 @@ class Delivery:
     dedupe: tuple[str, ...]
     body: str
     at: float
+    sender: str | None = None
     interrupts: bool = False
 
 
@@ -152,8 +154,10 @@ class Store(Protocol):
     def lease_valid(self) -> bool:
         """Whether this worker's claim on its chats can still be trusted, from memory: nothing is sent where not."""
 
-    async def accept(self, delivery: Delivery, *, pending_max: int, claim: bool) -> Acceptance:
-        """Write the message and its dedupe keys; with `claim`, take its chat where that is idle.
+    async def accept(self, delivery: Delivery, *, pending_max: int, sender_max: int, claim: bool) -> Acceptance:
+        """Write the message and its dedupe keys; with `claim`, take its chat where that is idle. At most `pending_max`
+        wait in a chat and `sender_max` of one sender, who may have as many commands besides; of what is beyond that, only
+        the keys are kept.
 
         Raises StoreUnavailable."""
 

@@ -30,7 +30,7 @@ class InboxStatus(IntEnum):
     DONE = 2
     """Its turn finished: replied, silent by choice, or failed with a note. The transcript's final row says which."""
     OVERFLOW = 3
-    """Accepted beyond the limit of one chat, after the "too many" note of its burst."""
+    """Accepted beyond the limit of a chat or a sender, after the "too many" note of its burst: only its keys are kept."""
     DEAD = 4
     """Its turn brought the process down too often: closed with an apology, kept for the operator to replay."""
 
@@ -73,9 +73,12 @@ inbox = Table(
     Column("status", Integer, nullable=False, default=InboxStatus.WAITING),
     Column("attempts", Integer, nullable=False, default=0, comment="times it was begun and its process died"),
     Column("turn", _BigId, comment="the message that this one was answered with"),
+    Column("sender", Text, comment="channel:account:sender id; NULL for a replay"),
     sqlite_autoincrement=True,
 )
-Index("inbox_waiting", inbox.c.sid, inbox.c.id, sqlite_where=inbox.c.status == 0, postgresql_where=inbox.c.status == 0)
+_is_waiting = inbox.c.status == 0
+Index("inbox_waiting", inbox.c.sid, inbox.c.id, sqlite_where=_is_waiting, postgresql_where=_is_waiting)
+Index("inbox_sender", inbox.c.sender, inbox.c.id, sqlite_where=_is_waiting, postgresql_where=_is_waiting)
 
 transcript = Table(
     "transcript",

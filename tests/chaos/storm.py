@@ -119,6 +119,7 @@ async def _fill(played: Scene, rows: int, url: str) -> None:
                 at=time(),
             ),
             pending_max=rows,
+            sender_max=rows,
             claim=False,
         )
         message.acked = 0

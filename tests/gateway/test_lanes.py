@@ -316,7 +316,7 @@ async def test_a_turn_that_does_not_end_when_it_is_told_to_is_ended_without_it(
 async def test_a_chat_that_is_ours_and_has_no_lane_gets_one(tmp_path: Path) -> None:
     async with house(tmp_path) as h:
         message = Delivery(sid="a", aside="aside:a", dedupe=("a:a0",), body="a0", at=0.0)
-        await h.store.accept(message, pending_max=9, claim=True)
+        await h.store.accept(message, pending_max=9, sender_max=9, claim=True)
         await h.sweep._audit()
         assert not h.runtime.control.lanes
         await h.sweep._audit()

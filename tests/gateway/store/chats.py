@@ -33,7 +33,9 @@ async def since(archive: Archive, number: int, *, limit: int) -> Sequence[Said]:
     return await archive.said([it.number for it in await archive.since(number, limit=limit, bytes_max=LARGE)])
 
 
-def message(number: int, *, sid: str = "chat", text_key: str = "", interrupts: bool = False) -> Delivery:
+def message(
+    number: int, *, sid: str = "chat", text_key: str = "", sender: str | None = None, interrupts: bool = False
+) -> Delivery:
     dedupe = (f"{sid}:m{number}", text_key) if text_key else (f"{sid}:m{number}",)
     return Delivery(
         sid=sid,
@@ -41,6 +43,7 @@ def message(number: int, *, sid: str = "chat", text_key: str = "", interrupts: b
         dedupe=dedupe,
         body=f"body {number}",
         at=float(number),
+        sender=sender,
         interrupts=interrupts,
     )
 
@@ -49,7 +52,7 @@ async def accept(
     store: Store, number: int, *, sid: str = "chat", pending_max: int = 50, claim: bool = True, interrupts: bool = False
 ) -> Acceptance:
     delivery = message(number, sid=sid, interrupts=interrupts)
-    return await store.accept(delivery, pending_max=pending_max, claim=claim)
+    return await store.accept(delivery, pending_max=pending_max, sender_max=200, claim=claim)
 
 
 async def leased(store: Store, number: int = 1, *, sid: str = "chat") -> Lease:

@@ -24,7 +24,7 @@ async def test_the_same_message_delivered_by_many_at_once_is_stored_once(store: 
 
 async def test_a_repush_under_another_id_is_recognised_by_its_text_key(store: Store) -> None:
     for number, key, known in ((1, "text:abc", False), (2, "text:abc", True), (3, "text:xyz", False)):
-        acceptance = await store.accept(message(number, text_key=key), pending_max=50, claim=True)
+        acceptance = await store.accept(message(number, text_key=key), pending_max=50, sender_max=200, claim=True)
         assert (acceptance.turn is None) == known
 
 
