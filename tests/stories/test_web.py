@@ -138,8 +138,8 @@ async def test_a_stop_ends_the_running_answer_and_says_so(tmp_path: Path) -> Non
         assert [chat["running"] for chat in await page.chats()] == [True]
         await page.say("/stop")
         assert (await page.answers(1))[0].startswith("Stopped.")
-        await page.until(lambda: page.named("turn")[-1]["running"] is False)
-        assert page.named("turn")[-1]["outcome"] == "stopped"
+        await page.until(lambda: page.named("turn")[-1]["outcome"] == "stopped")
+        assert page.named("turn")[-1]["running"] is False
         await house.idle()
         assert [chat["running"] for chat in await page.chats()] == [False]
         await page.say("hello again")
