@@ -22,7 +22,7 @@ class TurnStarted:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ModelAsked:
+class ModelCalled:
     round: int
     provider: str
     request: ModelRequest
@@ -61,7 +61,7 @@ class ToolFinished:
 
 
 TurnEvent: TypeAlias = (
-    TurnStarted | ModelAsked | ModelStreamed | ModelRetried | ModelAnswered | ToolStarted | ToolFinished
+    TurnStarted | ModelCalled | ModelStreamed | ModelRetried | ModelAnswered | ToolStarted | ToolFinished
 )
 Emit: TypeAlias = Callable[[TurnEvent], None]
 

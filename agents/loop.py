@@ -1,6 +1,6 @@
-"""The tool loop: ask the model, run its calls, answer every one of them, until it speaks.
+"""The tool loop: call the model, run its tool calls, answer every one of them, until it speaks.
 
-Pure of I/O except through its ports: `Ask` (one repaired request, retries included), `Journal` (durable before the next
+Pure of I/O except through its ports: `Complete` (one repaired request, retries included), `Journal` (durable before the next
 step) and the toolbox. Each response is its own decision; the stop reason is looked at before any call is run. A call
 that failed, was refused or was cut off still gets its result, so no history is ever unpaired.
 """
@@ -8,7 +8,6 @@ that failed, was refused or was cut off still gets its result, so no history is 
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol, TypeAlias, assert_never
 
 import structlog
@@ -25,8 +24,8 @@ from agents.messages import (
     UserMessage,
     UserPart,
 )
-from agents.outcome import Answered, Declined, LimitReached, ModelFailed, Outcome
 from agents.truncate import truncate_result
+from agents.turn import Answered, Declined, LimitReached, ModelFailed, Outcome, TurnLimits
 from channels.message import MessageContext
 from tools.tool import Call, Image, ToolResult
 from tools.toolbox import Toolbox
@@ -37,8 +36,8 @@ PAUSES_MAX = 5
 NUDGE = "You ended without an answer. Tell the user, in a few words, what you found or did."
 CONTINUE = "Your answer was cut off at its length limit. Go on exactly where it stopped, without repeating anything."
 
-Ask: TypeAlias = Callable[[Sequence[Message], int], Awaitable[AssistantMessage]]
-"""Ask the model with these messages, in this round; never raises for the model's trouble."""
+Complete: TypeAlias = Callable[[Sequence[Message], int], Awaitable[AssistantMessage]]
+"""The model's answer to these messages, in this round; never raises for the model's trouble."""
 
 
 class Journal(Protocol):
@@ -49,15 +48,6 @@ class Journal(Protocol):
         """What people wrote since, to be answered by this turn, durable already; mostly nothing."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LoopLimits:
-    rounds: int
-    continuations: int
-    tool_calls: int
-    identical_failures: int
-    result_chars: int
-
-
 class ToolLoop:
     """One turn. `turn` names it in idempotency keys; `context` is the message it answers."""
 
@@ -66,19 +56,21 @@ class ToolLoop:
         *,
         turn: str,
         context: MessageContext,
-        ask: Ask,
+        complete: Complete,
         toolbox: Toolbox,
         journal: Journal,
-        limits: LoopLimits,
+        limits: TurnLimits,
+        result_chars: int,
         emit: Emit,
         now: Callable[[], float],
     ) -> None:
         self._turn = turn
         self._context = context
-        self._ask = ask
+        self._complete = complete
         self._toolbox = toolbox
         self._journal = journal
         self._limits = limits
+        self._result_chars = result_chars
         self._emit = emit
         self._now = now
         self._messages: list[Message] = []
@@ -110,7 +102,7 @@ class ToolLoop:
                 return outcome
             if isinstance(self._messages[-1], ToolResultMessage):
                 self._messages += await self._journal.steered()
-            answer = await self._ask(self._messages, number)
+            answer = await self._complete(self._messages, number)
             self._emit(ModelAnswered(round=number, message=answer))
             outcome = await self._take(answer)
         return outcome or LimitReached(limit="rounds")
@@ -119,7 +111,7 @@ class ToolLoop:
         """What this response means; None where the loop goes on."""
         match answer.stop_reason:
             case "error" | "aborted":
-                return ModelFailed(error=answer.error or _UNEXPLAINED, model=f"{answer.provider}/{answer.model}")
+                return ModelFailed(error=answer.error or _UNEXPLAINED, model=answer.reference)
             case "refusal" | "content_filter":
                 return Declined()
             case "max_tokens" | "context_window":
@@ -262,7 +254,7 @@ class ToolLoop:
             if isinstance(part, Image):
                 parts.append(part)
             elif part.text:
-                parts.append(Text(text=truncate_result(part.text, self._limits.result_chars)))
+                parts.append(Text(text=truncate_result(part.text, self._result_chars)))
         return tuple(parts) or (Text(text="(no output)"),)
 
     async def _keep(self, message: AssistantMessage | ToolResultMessage) -> None:

@@ -122,8 +122,8 @@ class ModelError:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UserMessage:
-    """What a person said. `metadata` holds the inbound blocks; they stand before the content while the message's
-    turn runs and are dropped from every later request (`agents.history`)."""
+    """A person's message. `metadata` holds the inbound blocks; they stand before the content while the message's
+    turn runs and are dropped from every later request (`agents.completion`)."""
 
     content: tuple[UserPart, ...]
     metadata: str = ""
@@ -148,8 +148,13 @@ class AssistantMessage:
 
     @property
     def text(self) -> str:
-        """What it says, without thinking and calls."""
+        """Its text, without thinking and calls."""
         return "".join(part.text for part in self.content if isinstance(part, Text))
+
+    @property
+    def reference(self) -> str:
+        """The model that made it, as `provider/model`."""
+        return f"{self.provider}/{self.model}"
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:

@@ -8,7 +8,7 @@ import re
 from typing import Literal, NamedTuple, TypeAlias, assert_never
 
 from agents.messages import ErrorKind, ModelError
-from agents.outcome import Answered, Declined, Limit, LimitReached, ModelFailed, Outcome
+from agents.turn import Answered, Declined, Limit, LimitReached, ModelFailed, Outcome
 
 Language: TypeAlias = Literal["en", "zh"]
 
