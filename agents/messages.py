@@ -130,6 +130,17 @@ class UserMessage:
     timestamp: float = 0.0
     role: Literal["user"] = "user"
 
+    @property
+    def sent_parts(self) -> tuple[UserPart, ...]:
+        """What a provider sends: the content, with the metadata before its first text, in the same text."""
+        if not self.metadata.strip():
+            return self.content
+        place = next((n for n, part in enumerate(self.content) if isinstance(part, Text)), None)
+        if place is None:
+            return (Text(text=self.metadata), *self.content)
+        first = Text(text=f"{self.metadata}\n\n{self.content[place].text}")  # type: ignore[union-attr]
+        return (*self.content[:place], first, *self.content[place + 1 :])
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AssistantMessage:

@@ -93,5 +93,5 @@ def _mistakes(messages: Sequence[Message]) -> int:
 
 
 def _unreadable(message: AssistantMessage) -> bool:
-    said = [part for part in message.content if not isinstance(part, Thinking)]
-    return bool(said) and all(isinstance(part, ToolCall) and part.arguments is None for part in said)
+    parts = [part for part in message.content if not isinstance(part, Thinking)]
+    return bool(parts) and all(isinstance(part, ToolCall) and part.arguments is None for part in parts)
