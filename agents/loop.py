@@ -140,8 +140,8 @@ class ToolLoop:
         return None
 
     async def _take_cut(self, answer: AssistantMessage) -> Outcome | None:
-        """The output limit cut it. A text is continued; calls are not run, and once the model is told to split the
-        work."""
+        """The output limit cut it. A text is continued; calls are not run, and the first time their results
+        ask the model to split the work."""
         if not answer.calls:
             return await self._take_cut_text(answer)
         if self._cut:

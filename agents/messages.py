@@ -31,7 +31,7 @@ ErrorKind: TypeAlias = Literal[
     "invalid",  # 400 and kin: our request was refused
     "not_found",  # no such model
     "too_large",  # the conversation does not fit the model's window
-    "stale_thinking",  # earlier reasoning that was sent back was refused: it may be asked again without it
+    "stale_thinking",  # earlier reasoning that was sent back was refused: try again without it
     "no_tools",  # the model takes no tools: they can be offered by prompt
     "rate_limited",  # 429
     "overloaded",  # 503, 529

@@ -1,4 +1,4 @@
-"""A history made fit to be asked about: every call has one result, in place, and nothing that a wire refuses stays.
+"""A history made fit to be sent: every call has one result, in place, and nothing that a wire refuses stays.
 
 Pure, run before every request on what is about to be sent; what is stored is never touched. A healthy history comes
 back as the same object. What only one wire minds (its ids, names, roles) is settled at that wire's border, not here.
@@ -27,7 +27,7 @@ from tools.tool import error_body
 
 _LASTING = frozenset({("openai-responses", "phase"), ("google-gemini", "thought_signature")})
 """Payloads that are not bound to what stood before them, by api and kind: Gemini wants its signatures back for as long
-as the history holds them, and OpenAI the phase of what was said."""
+as the history holds them, and OpenAI the phase of each text."""
 
 
 def repair(messages: Sequence[Message], *, api: str, family: str, images_max: int = IMAGES_MAX) -> Sequence[Message]:
@@ -107,7 +107,7 @@ def _without_failures(messages: list[Message]) -> list[Message]:
 def _without_refusals(messages: list[Message]) -> list[Message]:
     """A refused turn goes with the question that caused it, or everything after it is refused too.
 
-    The running turn keeps its question, for that is what is being asked.
+    The running turn keeps its question, for that is what the request is about.
     """
     kept: list[Message] = []
     turns = _turns(messages)

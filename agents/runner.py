@@ -1,8 +1,8 @@
 """The agent runner: one message and its history in, one outcome out.
 
 It builds the system prompt and the toolbox, runs the tool loop against the agent's model and its fallbacks, and keeps
-the turn inside its time. It knows neither database nor channel API: what must last goes to the journal, what is to be
-said is the outcome.
+the turn inside its time. It knows neither database nor channel API: what must last goes to the journal, the reply is
+the outcome.
 """
 
 import asyncio
@@ -85,7 +85,7 @@ class AgentRunner:
     def receive(
         self, context: MessageContext, session: str, files: Sequence[File], missing: Sequence[Missing]
     ) -> Received:
-        """Take in the files that came with a message. Blocking."""
+        """Store a message's files. Blocking."""
         workspace = self._serving(self._workspaces.of(context), session)
         return receive(workspace, context.message_id, files, missing, keeps=self._reads_files)
 
@@ -135,7 +135,7 @@ class AgentRunner:
         self._workspaces.close()
 
     def _prepare(self, turn: Turn) -> tuple[Toolbox, System]:
-        """What the turn may use and what it is told, as the folders are now. Blocking."""
+        """The turn's tools and its system prompt, as the folders are now. Blocking."""
         place = self._workspaces.of(turn.context)
         skills = visible(self._catalog.scan(place.workspace.root), self._config.skills)
         # The workspace's own skills are read beneath its descriptor; only the others need a mount.

@@ -45,7 +45,7 @@ def metadata_blocks(*contexts: MessageContext) -> str:
 
 def body(context: MessageContext, message_chars: int, note: str = "") -> str:
     """The id line, then `NAME: text`. Of the text at most `message_chars` characters, then a note of what was cut, and
-    the gateway's own `note` on what came with it."""
+    the gateway's own `note` on its files."""
     text = context.text[:message_chars]
     name = speaker(capped(_name(context.sender), NAME_CHARS_MAX)) or speaker(context.sender.id) or "unknown"
     shown = harmless(f"{name}: {harmless(text) if text.strip() else _wordless(context.attachments)}")
