@@ -1,9 +1,9 @@
-"""Files between a chat and an agent: what came goes into the session's uploads, pictures before its eyes, and what it
-sends out.
+"""Files between a chat and an agent: incoming ones go into the session's uploads, pictures to the model, and the files it
+sends go out.
 
 What the gateway did with a file is a line of its own beneath the person's words, so that the model knows the path to
-read. File names are people's words: of them only what is harmless in a path and in a prompt is kept. What is a picture
-is told by the bytes, whatever type came with them.
+read. File names are people's words: of them only what is harmless in a path and in a prompt is kept. The bytes
+decide what is a picture, whatever type they were sent as.
 """
 
 import base64
@@ -37,7 +37,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Missing:
-    """A file that did not come; `reason` goes on where "a.pdf, " stops."""
+    """A file that could not be fetched; `reason` goes on where "a.pdf, " stops."""
 
     name: str
     reason: str
@@ -45,7 +45,7 @@ class Missing:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Received:
-    """`note` is what the model is told of the files; empty where there were none."""
+    """`note` is what the model is lines of the files; empty where there were none."""
 
     note: str = ""
     pictures: tuple[Image, ...] = ()
@@ -55,7 +55,7 @@ def receive(
     workspace: Workspace, message_id: str, files: Sequence[File], missing: Sequence[Missing], *, keeps: bool
 ) -> Received:
     """Store the files of one message and say where. `keeps`: the agent has a tool to read them with. Blocking."""
-    told: list[str] = []
+    lines: list[str] = []
     pictures: list[Image] = []
     taken: set[str] = set()
     for file in map(_settled, files):
@@ -66,10 +66,10 @@ def receive(
             if keeps
             else "not saved: no tool reads files"
         )
-        told.append(f"{name}, {len(file.data):,} bytes, {'shown to you, ' if picture else ''}{where}")
+        lines.append(f"{name}, {len(file.data):,} bytes, {'shown to you, ' if picture else ''}{where}")
         pictures += [picture] if picture else []
-    told += [f"{safe_name(one.name)}, {one.reason}" for one in missing]
-    note = f"(The gateway: attached files: {'; '.join(told)}.)" if told else ""
+    lines += [f"{safe_name(one.name)}, {one.reason}" for one in missing]
+    note = f"(The gateway: attached files: {'; '.join(lines)}.)" if lines else ""
     return Received(note=note, pictures=tuple(pictures))
 
 

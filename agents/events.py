@@ -1,4 +1,4 @@
-"""What happens in a turn, as facts: the loop tells, whoever watches (the demo, a console, a preview) listens.
+"""What happens in a turn, as facts: the loop emits them for whoever watches (the demo, a console, a preview).
 
 An event is never needed for the turn to go on; what must survive a crash goes through the journal instead.
 """
@@ -14,7 +14,7 @@ from agents.turn import Turn
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TurnStarted:
-    """The prompt and the user's message stand; nothing has been asked yet."""
+    """The prompt and the user's message are ready; no model has been called yet."""
 
     agent: str
     turn: Turn
@@ -22,7 +22,7 @@ class TurnStarted:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ModelAsked:
+class ModelCalled:
     round: int
     provider: str
     request: ModelRequest
@@ -38,7 +38,7 @@ class ModelStreamed:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelRetried:
-    """The attempt failed with `error`; after a pause the model is asked again."""
+    """The attempt failed with `error`; another one follows after a pause."""
 
     round: int
     error: ModelError
@@ -61,7 +61,7 @@ class ToolFinished:
 
 
 TurnEvent: TypeAlias = (
-    TurnStarted | ModelAsked | ModelStreamed | ModelRetried | ModelAnswered | ToolStarted | ToolFinished
+    TurnStarted | ModelCalled | ModelStreamed | ModelRetried | ModelAnswered | ToolStarted | ToolFinished
 )
 Emit: TypeAlias = Callable[[TurnEvent], None]
 

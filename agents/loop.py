@@ -1,6 +1,6 @@
-"""The tool loop: ask the model, run its calls, answer every one of them, until it speaks.
+"""The tool loop: call the model, run its tool calls, answer every one of them, until it speaks.
 
-Pure of I/O except through its ports: `Ask` (one repaired request, retries included), `Journal` (durable before the next
+Pure of I/O except through its ports: `Complete` (one repaired request, retries included), `Journal` (durable before the next
 step) and the toolbox. Each response is its own decision; the stop reason is looked at before any call is run. A call
 that failed, was refused or was cut off still gets its result, so no history is ever unpaired.
 """
@@ -8,12 +8,10 @@ that failed, was refused or was cut off still gets its result, so no history is 
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol, TypeAlias, assert_never
 
 import structlog
 
-from agents.calls import interrupted_result, refusal, unanswered
 from agents.events import Emit, ModelAnswered, ToolFinished, ToolStarted
 from agents.messages import (
     AssistantMessage,
@@ -25,10 +23,12 @@ from agents.messages import (
     UserMessage,
     UserPart,
 )
-from agents.outcome import Answered, Declined, LimitReached, ModelFailed, Outcome
+from agents.repair import substitute
 from agents.truncate import truncate_result
+from agents.turn import Answered, Declined, LimitReached, ModelFailed, Outcome, TurnLimits
 from channels.message import MessageContext
-from tools.tool import Call, Image, ToolResult
+from tools.tool import Call, Image, ToolResult, error_body
+from tools.tool import Text as ResultText
 from tools.toolbox import Toolbox
 
 log = structlog.get_logger()
@@ -37,8 +37,8 @@ PAUSES_MAX = 5
 NUDGE = "You ended without an answer. Tell the user, in a few words, what you found or did."
 CONTINUE = "Your answer was cut off at its length limit. Go on exactly where it stopped, without repeating anything."
 
-Ask: TypeAlias = Callable[[Sequence[Message], int], Awaitable[AssistantMessage]]
-"""Ask the model with these messages, in this round; never raises for the model's trouble."""
+Complete: TypeAlias = Callable[[Sequence[Message], int], Awaitable[AssistantMessage]]
+"""The model's answer to these messages, in this round; never raises for the model's trouble."""
 
 
 class Journal(Protocol):
@@ -49,15 +49,6 @@ class Journal(Protocol):
         """What people wrote since, to be answered by this turn, durable already; mostly nothing."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LoopLimits:
-    rounds: int
-    continuations: int
-    tool_calls: int
-    identical_failures: int
-    result_chars: int
-
-
 class ToolLoop:
     """One turn. `turn` names it in idempotency keys; `context` is the message it answers."""
 
@@ -66,19 +57,21 @@ class ToolLoop:
         *,
         turn: str,
         context: MessageContext,
-        ask: Ask,
+        complete: Complete,
         toolbox: Toolbox,
         journal: Journal,
-        limits: LoopLimits,
+        limits: TurnLimits,
+        result_chars: int,
         emit: Emit,
         now: Callable[[], float],
     ) -> None:
         self._turn = turn
         self._context = context
-        self._ask = ask
+        self._complete = complete
         self._toolbox = toolbox
         self._journal = journal
         self._limits = limits
+        self._result_chars = result_chars
         self._emit = emit
         self._now = now
         self._messages: list[Message] = []
@@ -87,8 +80,8 @@ class ToolLoop:
         self._pauses = 0
         self._nudged = False
         self._cut = False
-        self._said: list[str] = []
-        """What was said in answers that the output limit cut, and that are being continued."""
+        self._cut_texts: list[str] = []
+        """The texts of answers that the output limit cut, and that are being continued."""
 
     async def run(self, so_far: Sequence[Message], *, interrupted: bool) -> Outcome:
         """Go on from `so_far`: the running user message and what is journaled behind it.
@@ -96,10 +89,10 @@ class ToolLoop:
         `interrupted` says that a process died while it was at work on the first call without a result.
         """
         outcome = await self._run(so_far, interrupted=interrupted)
-        if isinstance(outcome, Answered) or not self._said:
+        if isinstance(outcome, Answered) or not self._cut_texts:
             return outcome
-        log.warning("continuation_failed", outcome=type(outcome).__name__, said=len(self._said))
-        return Answered(message=None, before="".join(self._said), cut=True)
+        log.warning("continuation_failed", outcome=type(outcome).__name__, answers=len(self._cut_texts))
+        return Answered(message=None, before="".join(self._cut_texts), cut=True)
 
     async def _run(self, so_far: Sequence[Message], *, interrupted: bool) -> Outcome:
         self._recall(so_far)
@@ -110,7 +103,7 @@ class ToolLoop:
                 return outcome
             if isinstance(self._messages[-1], ToolResultMessage):
                 self._messages += await self._journal.steered()
-            answer = await self._ask(self._messages, number)
+            answer = await self._complete(self._messages, number)
             self._emit(ModelAnswered(round=number, message=answer))
             outcome = await self._take(answer)
         return outcome or LimitReached(limit="rounds")
@@ -119,7 +112,7 @@ class ToolLoop:
         """What this response means; None where the loop goes on."""
         match answer.stop_reason:
             case "error" | "aborted":
-                return ModelFailed(error=answer.error or _UNEXPLAINED, model=f"{answer.provider}/{answer.model}")
+                return ModelFailed(error=answer.error or _UNEXPLAINED, model=answer.reference)
             case "refusal" | "content_filter":
                 return Declined()
             case "max_tokens" | "context_window":
@@ -139,16 +132,16 @@ class ToolLoop:
 
     def _take_text(self, answer: AssistantMessage) -> Outcome | None:
         if answer.text.strip():
-            return Answered(message=answer, before="".join(self._said))
-        if self._nudged or self._said:
+            return Answered(message=answer, before="".join(self._cut_texts))
+        if self._nudged or self._cut_texts:
             return LimitReached(limit="empty")
         self._nudged = True
         self._messages.append(UserMessage(content=(Text(text=NUDGE),), timestamp=self._now()))
         return None
 
     async def _take_cut(self, answer: AssistantMessage) -> Outcome | None:
-        """The output limit cut it. A text is continued; calls are not run, and once the model is told to split the
-        work."""
+        """The output limit cut it. A text is continued; calls are not run, and the first time their results
+        ask the model to split the work."""
         if not answer.calls:
             return await self._take_cut_text(answer)
         if self._cut:
@@ -161,10 +154,10 @@ class ToolLoop:
     async def _take_cut_text(self, answer: AssistantMessage) -> Outcome | None:
         if not answer.text.strip():
             return LimitReached(limit="cut")
-        if answer.stop_reason == "context_window" or len(self._said) >= self._limits.continuations:
-            return Answered(message=answer, before="".join(self._said), cut=True)
+        if answer.stop_reason == "context_window" or len(self._cut_texts) >= self._limits.continuations:
+            return Answered(message=answer, before="".join(self._cut_texts), cut=True)
         await self._keep(answer)
-        self._said.append(answer.text)
+        self._cut_texts.append(answer.text)
         self._messages.append(self._continue())
         return None
 
@@ -174,7 +167,7 @@ class ToolLoop:
     async def _answer_cut(self, calls: Sequence[ToolCall]) -> None:
         for call in calls:
             message = "the answer was cut off at the output limit, so this call was not run; split the work"
-            await self._answer(call, refusal("CUT_OFF", message, retryable=True))
+            await self._answer(call, _refusal("CUT_OFF", message, retryable=True))
 
     def _recall(self, so_far: Sequence[Message]) -> None:
         """What the journal holds of this turn counts towards its limits as if it had happened here."""
@@ -187,7 +180,7 @@ class ToolLoop:
                 if message.stop_reason in _CUT and message.calls:
                     self._cut = True
                 elif message.stop_reason in _CUT:
-                    self._said.append(message.text)
+                    self._cut_texts.append(message.text)
             elif isinstance(message, ToolResultMessage):
                 self._calls_made += 1
                 if call := calls.get(message.call_id):
@@ -195,19 +188,21 @@ class ToolLoop:
 
     async def _resume(self, *, interrupted: bool) -> Outcome | None:
         """Answer what a crash or a hand-over left open; the declared effect of a tool decides what may run again."""
-        asked, calls = unanswered(self._messages)
-        if asked is not None and asked is self._messages[-1] and asked.stop_reason in _CUT and not calls:
+        answer, calls = _unanswered(self._messages)
+        if answer is not None and answer is self._messages[-1] and answer.stop_reason in _CUT and not calls:
             self._messages.append(self._continue())
-        if asked is None or not calls:
+        if answer is None or not calls:
             return None
-        if asked.stop_reason in _CUT:
+        if answer.stop_reason in _CUT:
             await self._answer_cut(calls)
             return None
         if not interrupted or all(self._toolbox.effect(call.name) == "safe" for call in calls):
             return await self._run_calls(calls)
         first, *others = calls
         once = self._toolbox.effect(first.name) == "once"
-        await self._answer(first, interrupted_result() if once else await self._run_call(first, asked.timestamp))
+        await self._answer(
+            first, _error(substitute(begun=True)) if once else await self._run_call(first, answer.timestamp)
+        )
         return await self._run_calls(others)
 
     async def _run_calls(self, calls: Sequence[ToolCall]) -> Outcome | None:
@@ -226,14 +221,14 @@ class ToolLoop:
         self._calls_made += 1
         if self._calls_made > self._limits.tool_calls:
             message = f"this turn's {self._limits.tool_calls} tool calls are used up; answer with what you have"
-            return refusal("TOOL_CALLS_EXHAUSTED", message, retryable=False)
+            return _refusal("TOOL_CALLS_EXHAUSTED", message, retryable=False)
         self._emit(ToolStarted(call=call))
         circumstances = Call(id=call.id, key=self._key(call), message=self._context, begun_at=begun_at)
         return await self._toolbox.call(call.name, call.arguments, call.arguments_raw, circumstances)
 
     def _key(self, call: ToolCall) -> str:
         """The same when a call is run again, another where a model gives the same id to a second call."""
-        earlier = sum(isinstance(told, ToolResultMessage) and told.call_id == call.id for told in self._messages)
+        earlier = sum(isinstance(it, ToolResultMessage) and it.call_id == call.id for it in self._messages)
         return f"{self._turn}:{call.id}:{earlier}" if earlier else f"{self._turn}:{call.id}"
 
     async def _answer(self, call: ToolCall, result: ToolResult) -> None:
@@ -262,7 +257,7 @@ class ToolLoop:
             if isinstance(part, Image):
                 parts.append(part)
             elif part.text:
-                parts.append(Text(text=truncate_result(part.text, self._limits.result_chars)))
+                parts.append(Text(text=truncate_result(part.text, self._result_chars)))
         return tuple(parts) or (Text(text="(no output)"),)
 
     async def _keep(self, message: AssistantMessage | ToolResultMessage) -> None:
@@ -272,3 +267,31 @@ class ToolLoop:
 
 _CUT = ("max_tokens", "context_window")
 _UNEXPLAINED = ModelError(kind="incomplete", summary="no reason given", retryable=False)
+
+
+def _refusal(code: str, message: str, *, retryable: bool) -> ToolResult:
+    """The result of a call that was not run, as the toolbox gives its errors."""
+    return _error(error_body(code, message, retryable=retryable))
+
+
+def _error(body: str) -> ToolResult:
+    return ToolResult(content=(ResultText(text=body),), is_error=True)
+
+
+def _unanswered(messages: Sequence[Message]) -> tuple[AssistantMessage | None, list[ToolCall]]:
+    """The last assistant message, and those of its calls that have no result yet, by order where ids repeat."""
+    answered: Counter[str] = Counter()
+    for message in reversed(messages):
+        if isinstance(message, ToolResultMessage):
+            answered[message.call_id] += 1
+        elif isinstance(message, AssistantMessage):
+            left = []
+            for call in message.calls:
+                if answered[call.id] > 0:
+                    answered[call.id] -= 1
+                else:
+                    left.append(call)
+            return message, left
+        else:
+            break
+    return None, []

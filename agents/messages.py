@@ -31,7 +31,7 @@ ErrorKind: TypeAlias = Literal[
     "invalid",  # 400 and kin: our request was refused
     "not_found",  # no such model
     "too_large",  # the conversation does not fit the model's window
-    "stale_thinking",  # earlier reasoning that was sent back was refused: it may be asked again without it
+    "stale_thinking",  # earlier reasoning that was sent back was refused: try again without it
     "no_tools",  # the model takes no tools: they can be offered by prompt
     "rate_limited",  # 429
     "overloaded",  # 503, 529
@@ -122,13 +122,24 @@ class ModelError:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UserMessage:
-    """What a person said. `metadata` holds the inbound blocks; they stand before the content while the message's
-    turn runs and are dropped from every later request (`agents.history`)."""
+    """A person's message. `metadata` holds the inbound blocks; they stand before the content while the message's
+    turn runs and are dropped from every later request (`agents.completion`)."""
 
     content: tuple[UserPart, ...]
     metadata: str = ""
     timestamp: float = 0.0
     role: Literal["user"] = "user"
+
+    @property
+    def sent_parts(self) -> tuple[UserPart, ...]:
+        """What a provider sends: the content, with the metadata before its first text, in the same text."""
+        if not self.metadata.strip():
+            return self.content
+        place = next((n for n, part in enumerate(self.content) if isinstance(part, Text)), None)
+        if place is None:
+            return (Text(text=self.metadata), *self.content)
+        first = Text(text=f"{self.metadata}\n\n{self.content[place].text}")  # type: ignore[union-attr]
+        return (*self.content[:place], first, *self.content[place + 1 :])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -148,8 +159,13 @@ class AssistantMessage:
 
     @property
     def text(self) -> str:
-        """What it says, without thinking and calls."""
+        """Its text, without thinking and calls."""
         return "".join(part.text for part in self.content if isinstance(part, Text))
+
+    @property
+    def reference(self) -> str:
+        """The model that made it, as `provider/model`."""
+        return f"{self.provider}/{self.model}"
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:

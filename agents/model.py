@@ -1,4 +1,4 @@
-"""One model that agents name as `provider/model`: what is known of it, and how its tools are offered.
+"""One model that agents name as `provider/model`: its facts, and how its tools are offered.
 
 Built once for the whole process. A model that turns out to take no tools is offered them by prompt from then on; which
 models rest and how far estimates are off is shared here too, because that is the model's business, not an agent's.
@@ -32,7 +32,7 @@ class Model:
         self.may_ignore_tools = may_ignore_tools
         """Its server may drop tools without a word, and no call has proved the contrary yet."""
         self._provider = provider
-        self._asked: Provider = PromptedTools(provider) if by_prompt else RepairedCalls(provider)
+        self._wrapped: Provider = PromptedTools(provider) if by_prompt else RepairedCalls(provider)
 
     @property
     def reference(self) -> str:
@@ -44,16 +44,16 @@ class Model:
 
     @property
     def provider(self) -> Provider:
-        """To be asked, with its tools offered in the way this model takes them."""
-        return self._asked
+        """The provider, wrapped for native or prompted tool calls."""
+        return self._wrapped
 
     def takes_no_tools(self, reason: str) -> bool:
         """True where they can be offered by prompt instead, which is what happens from now on."""
-        if isinstance(self._asked, PromptedTools):
+        if isinstance(self._wrapped, PromptedTools):
             return False
         hint = "set toolCalling: prompt to spare the first request"
         log.warning("tools_by_prompt", model=self.reference, reason=reason, hint=hint)
-        self._asked = PromptedTools(self._provider)
+        self._wrapped = PromptedTools(self._provider)
         return True
 
     def cost(self, usage: Usage) -> float | None:
@@ -62,7 +62,7 @@ class Model:
 
 
 class Models:
-    """Every model by its reference. `providers` are the built ones, `written` what the config says of each."""
+    """Every model by its reference. `providers` are the built ones."""
 
     def __init__(
         self,
@@ -87,15 +87,15 @@ class Models:
 
     def _model(self, reference: str) -> Model:
         provider, _, name = reference.partition("/")
-        told = self._model_configs.get(reference) or self._model_configs.get(name) or ModelConfig()
-        facts = _over(facts_of(name), told)
+        override = self._model_configs.get(reference) or self._model_configs.get(name) or ModelConfig()
+        facts = _over(facts_of(name), override)
         if not facts.known:
             hint = f'tell it under models: in the config: {{ "{reference}": {{ window: …, maxOutput: … }} }}'
             log.warning("model_unknown", model=reference, window=facts.window, max_output=facts.max_output, hint=hint)
         written = self._provider_configs.get(provider) or ProviderConfig()
         by_prompt = written.tool_calling == "prompt" or not facts.tools
-        if told.tool_calling is not None:
-            by_prompt = told.tool_calling == "prompt"
+        if override.tool_calling is not None:
+            by_prompt = override.tool_calling == "prompt"
         return Model(
             self._providers[provider],
             name,
@@ -111,25 +111,13 @@ def _may_ignore_tools(provider: str, config: ProviderConfig, model: str) -> bool
     return for_model(vendor_for(provider, config.base_url, config.dialect), model).may_ignore_tools
 
 
-def _over(facts: ModelFacts, told: ModelConfig) -> ModelFacts:
-    """What the shipped table knows, under what the config says."""
-    changes = {
-        "window": told.window,
-        "max_output": told.max_output,
-        "vision": told.vision,
-        "thinking": told.thinking,
-        "thinking_style": told.thinking_style,
-        "forced_tool": told.forced_tool,
-    }
-    prices = told.prices and Prices(
-        input=told.prices.input,
-        cache_read=told.prices.cache_read,
-        cache_write=told.prices.cache_write,
-        output=told.prices.output,
-    )
-    known = facts.known or (told.window is not None and told.max_output is not None)
-    given = {name: value for name, value in changes.items() if value is not None}
-    return replace(facts, **given, prices=prices, known=known)  # type: ignore[arg-type]  # each has its member's type
+def _over(facts: ModelFacts, override: ModelConfig) -> ModelFacts:
+    """The shipped table's facts, overridden by the config's."""
+    names = ("window", "max_output", "vision", "thinking", "thinking_style", "forced_tool")
+    given = {name: value for name in names if (value := getattr(override, name)) is not None}
+    prices = Prices(**override.prices.model_dump()) if override.prices else None
+    known = facts.known or {"window", "max_output"} <= given.keys()
+    return replace(facts, **given, prices=prices, known=known)
 
 
 def _cost(usage: Usage, prices: Prices) -> float:

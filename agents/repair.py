@@ -1,4 +1,4 @@
-"""A history made fit to be asked about: every call has one result, in place, and nothing that a wire refuses stays.
+"""A history made fit to be sent: every call has one result, in place, and nothing that a wire refuses stays.
 
 Pure, run before every request on what is about to be sent; what is stored is never touched. A healthy history comes
 back as the same object. What only one wire minds (its ids, names, roles) is settled at that wire's border, not here.
@@ -8,7 +8,6 @@ The order of the steps matters: each may rely on what the ones before it promise
 from collections.abc import Sequence
 from dataclasses import replace
 
-from agents.calls import substitute
 from agents.messages import (
     AssistantMessage,
     AssistantPart,
@@ -24,10 +23,11 @@ from agents.messages import (
 )
 from agents.pictures import IMAGES_MAX, with_fitting_pictures
 from agents.providers.wellformed import well_formed, well_formed_json
+from tools.tool import error_body
 
 _LASTING = frozenset({("openai-responses", "phase"), ("google-gemini", "thought_signature")})
 """Payloads that are not bound to what stood before them, by api and kind: Gemini wants its signatures back for as long
-as the history holds them, and OpenAI the phase of what was said."""
+as the history holds them, and OpenAI the phase of each text."""
 
 
 def repair(messages: Sequence[Message], *, api: str, family: str, images_max: int = IMAGES_MAX) -> Sequence[Message]:
@@ -107,7 +107,7 @@ def _without_failures(messages: list[Message]) -> list[Message]:
 def _without_refusals(messages: list[Message]) -> list[Message]:
     """A refused turn goes with the question that caused it, or everything after it is refused too.
 
-    The running turn keeps its question, for that is what is being asked.
+    The running turn keeps its question, for that is what the request is about.
     """
     kept: list[Message] = []
     turns = _turns(messages)
@@ -202,6 +202,17 @@ def _unused(call_id: str, used: set[str], taken: set[str]) -> str:
 def _interrupted(call: ToolCall, timestamp: float, *, begun: bool) -> ToolResultMessage:
     text = Text(text=substitute(begun=begun))
     return ToolResultMessage(call_id=call.id, tool=call.name, content=(text,), is_error=True, timestamp=timestamp)
+
+
+def substitute(*, begun: bool) -> str:
+    """What stands in place of the result that a stop, a deadline or a restart has prevented.
+
+    Nobody knows how far a call that had `begun` got; calls run in order, so those behind it did not run.
+    """
+    if begun:
+        message = "the call was interrupted, so it may have run; check before repeating it"
+        return error_body("INTERRUPTED", message, retryable=False)
+    return error_body("INTERRUPTED", "the turn ended before this call, so it was not run", retryable=True)
 
 
 def _own_wires(messages: list[Message], api: str, family: str) -> list[Message]:

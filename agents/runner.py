@@ -1,31 +1,27 @@
 """The agent runner: one message and its history in, one outcome out.
 
 It builds the system prompt and the toolbox, runs the tool loop against the agent's model and its fallbacks, and keeps
-the turn inside its time. It knows neither database nor channel API: what must last goes to the journal, what is to be
-said is the outcome.
+the turn inside its time. It knows neither database nor channel API: what must last goes to the journal, the reply is
+the outcome.
 """
 
 import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import zip_longest
 from pathlib import Path
 
-from agents.asking import Asking, Spent
 from agents.attachments import Missing, Received, attachment, receive
+from agents.completion import ModelCalls, Spent
 from agents.config import AgentConfig
 from agents.events import Emit, TurnStarted
-from agents.loop import Journal, LoopLimits, ToolLoop
-from agents.messages import AssistantMessage, Message, Text, UserMessage, UserPart
+from agents.loop import Journal, ToolLoop
+from agents.messages import AssistantMessage, Text, UserMessage, UserPart
 from agents.model import Models
-from agents.outcome import LimitReached, Outcome
-from agents.prompt.facts import PromptFacts
 from agents.prompt.inbound import body, metadata_blocks
-from agents.prompt.system import build_system
+from agents.prompt.system import PromptFacts, build_system
 from agents.providers.provider import System
 from agents.truncate import result_limit_chars
-from agents.turn import Turn
+from agents.turn import LimitReached, Outcome, Turn, TurnLimits
 from agents.workspaces import Place, Workspaces
 from channels.message import File, MessageContext
 from skills.catalog import Skill, SkillCatalog, visible
@@ -44,17 +40,6 @@ DOCS = "docs"
 """Where an agent reads them, unless its workspace has such a folder of its own."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RunnerLimits:
-    rounds: int
-    continuations: int
-    tool_calls: int
-    turn_seconds: float
-    identical_failures: int
-    message_chars: int
-    tool_argument_bytes: int
-
-
 class AgentRunner:
     """One agent, for every chat it answers."""
 
@@ -67,7 +52,7 @@ class AgentRunner:
         exec_config: ExecConfig,
         files_config: FilesConfig,
         messenger: Messenger,
-        limits: RunnerLimits,
+        limits: TurnLimits,
         now: Callable[[], float],
     ) -> None:
         self._config = config
@@ -79,7 +64,7 @@ class AgentRunner:
         self._now = now
         self._workspaces = Workspaces(config.workspace_dir, writable=files_config.writable)
         self._uploads = Path(files_config.uploads_dir)
-        self._told: dict[str, tuple[PromptFacts, System]] = {}
+        self._prompts: dict[str, tuple[PromptFacts, System]] = {}
         """The last facts of a session and their prompt: mostly the next turn's as well."""
         self._shared = models
         self._models = [models.get(reference) for reference in config.model]
@@ -89,20 +74,18 @@ class AgentRunner:
         self._reads_files = "read" in tools or "exec" in tools
         self._shows_docs = "read" in tools and DOCS_DIR.is_dir()
 
-    def user_message(self, *contexts: MessageContext, received: Sequence[Received] = ()) -> UserMessage:
-        """What the model is told of messages that are answered together, oldest first: the metadata blocks apart, the
-        bodies as they stay in history. `received`: what came with each of them, where anything did."""
+    def user_message(self, *contexts: MessageContext, received: Sequence[Received]) -> UserMessage:
+        """The message that the model gets for `contexts`, which are answered together, oldest first: the metadata blocks
+        apart, the bodies as they stay in history. `received`: the files of each."""
         content: list[UserPart] = []
-        for context, came in zip_longest(contexts, received, fillvalue=None):
-            if context is not None:
-                came = came or Received()
-                content += [Text(text=body(context, self._limits.message_chars, came.note)), *came.pictures]
+        for context, files in zip(contexts, received, strict=True):
+            content += [Text(text=body(context, self._limits.message_chars, files.note)), *files.pictures]
         return UserMessage(content=tuple(content), metadata=metadata_blocks(*contexts), timestamp=self._now())
 
     def receive(
         self, context: MessageContext, session: str, files: Sequence[File], missing: Sequence[Missing]
     ) -> Received:
-        """Take in the files that came with a message. Blocking."""
+        """Store a message's files. Blocking."""
         workspace = self._serving(self._workspaces.of(context), session)
         return receive(workspace, context.message_id, files, missing, keeps=self._reads_files)
 
@@ -117,7 +100,7 @@ class AgentRunner:
         raises."""
         toolbox, system = await asyncio.to_thread(self._prepare, turn)
         emit(TurnStarted(agent=self._config.id, turn=turn, system=system))
-        asking = Asking(
+        model_calls = ModelCalls(
             self._models,
             self._shared,
             self._config,
@@ -132,16 +115,11 @@ class AgentRunner:
         loop = ToolLoop(
             turn=f"{context.channel}:{context.account}:{context.chat.id}:{context.message_id}",
             context=context,
-            ask=asking.ask,
+            complete=model_calls.complete,
             toolbox=toolbox,
             journal=journal,
-            limits=LoopLimits(
-                rounds=self._limits.rounds,
-                continuations=self._limits.continuations,
-                tool_calls=self._limits.tool_calls,
-                identical_failures=self._limits.identical_failures,
-                result_chars=self._result_chars,
-            ),
+            limits=self._limits,
+            result_chars=self._result_chars,
             emit=emit,
             now=self._now,
         )
@@ -150,13 +128,14 @@ class AgentRunner:
                 outcome = await loop.run([turn.user, *turn.so_far], interrupted=turn.interrupted)
         except TimeoutError:
             outcome = LimitReached(limit="turn-time")
-        return outcome, (*_spent(turn.so_far), *asking.spent)
+        earlier = (Spent.on(message) for message in turn.so_far if isinstance(message, AssistantMessage))
+        return outcome, (*earlier, *model_calls.spent)
 
     def close(self) -> None:
         self._workspaces.close()
 
     def _prepare(self, turn: Turn) -> tuple[Toolbox, System]:
-        """What the turn may use and what it is told, as the folders are now. Blocking."""
+        """The turn's tools and its system prompt, as the folders are now. Blocking."""
         place = self._workspaces.of(turn.context)
         skills = visible(self._catalog.scan(place.workspace.root), self._config.skills)
         # The workspace's own skills are read beneath its descriptor; only the others need a mount.
@@ -165,11 +144,11 @@ class AgentRunner:
             mounts[DOCS] = DOCS_DIR
         toolbox = self._toolbox(self._serving(place, turn.session, mounts))
         facts = self._facts(turn, place, toolbox, skills, docs=f"./{DOCS}" if DOCS in mounts else None)
-        known = self._told.get(turn.session)
+        known = self._prompts.get(turn.session)
         if known is None or known[0] != facts:
-            if len(self._told) >= PROMPTS_KEPT:
-                self._told.clear()
-            known = self._told[turn.session] = facts, build_system(facts)
+            if len(self._prompts) >= PROMPTS_KEPT:
+                self._prompts.clear()
+            known = self._prompts[turn.session] = facts, build_system(facts)
         return toolbox, known[1]
 
     def _serving(self, place: Place, session: str, mounts: Mapping[str, Path] | None = None) -> Workspace:
@@ -210,12 +189,3 @@ class AgentRunner:
             thinking=config.thinking or "off",
             tool_choice=config.tool_choice,
         )
-
-
-def _spent(so_far: Sequence[Message]) -> list[Spent]:
-    """What an earlier run of this turn has journaled."""
-    return [
-        Spent(model=f"{message.provider}/{message.model}", usage=message.usage, cost=message.cost)
-        for message in so_far
-        if isinstance(message, AssistantMessage)
-    ]

@@ -8,7 +8,7 @@ import re
 from typing import Literal, NamedTuple, TypeAlias, assert_never
 
 from agents.messages import ErrorKind, ModelError
-from agents.outcome import Answered, Declined, Limit, LimitReached, ModelFailed, Outcome
+from agents.turn import Answered, Declined, Limit, LimitReached, ModelFailed, Outcome
 
 Language: TypeAlias = Literal["en", "zh"]
 
@@ -45,7 +45,7 @@ def failure(outcome: Outcome, text: str) -> str:
 
 
 def retrying(error: ModelError, text: str) -> str:
-    """Shown while the model is asked again."""
+    """Shown while the request is repeated."""
     return (_RETRYING if error.kind in ("rate_limited", "overloaded", "server") else _CONNECTING).for_(text)
 
 

@@ -1,7 +1,7 @@
-"""How many tokens something is, told offline and in microseconds, and put right by what the provider then counted.
+"""Token counts, estimated offline and in microseconds, and corrected by what the provider then counted.
 
 The rule imitates how byte-pair tokenizers cut: a word with its space, three digits, a few marks. It is not exact and
-holds no vocabulary; `Calibration` learns the rest per model. What must be exact is asked of the provider, not here.
+holds no vocabulary; `Calibration` learns the rest per model. Exact counts come from the provider, not from here.
 """
 
 import json
@@ -53,7 +53,7 @@ _SYMBOL_WEIGHT = 1.6
 
 
 def request_tokens(system: System, tools: Sequence[ToolSpec], messages: Sequence[Message]) -> int:
-    """A whole request: the prompt, what is told of the tools, and the conversation."""
+    """A whole request: the prompt, the descriptions of the tools, and the conversation."""
     total = estimate(system.stable) + estimate(system.volatile)
     for tool in tools:
         schema = json.dumps(tool.input_schema, ensure_ascii=False, separators=(",", ":"))

@@ -1,10 +1,37 @@
-"""One message to answer, with everything the runner needs to know of it."""
+"""A turn: the message to answer, the limits it has, and how it ends: replied, silent by choice, refused by the model, or
+failed with a sentence. Never with nothing."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated, Literal, TypeAlias
 
-from agents.messages import Message, UserMessage
+from pydantic import BaseModel, Field
+from pydantic.alias_generators import to_camel
+
+from agents.messages import AssistantMessage, Message, ModelError, UserMessage
 from channels.message import MessageContext
+
+Count = Annotated[int, Field(ge=1)]
+Seconds = Annotated[float, Field(gt=0)]
+
+
+class TurnLimits(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+    """Part of the config's `limits`."""
+
+    rounds: Count = 40
+    """Model requests in one turn."""
+    continuations: Annotated[int, Field(ge=0)] = 3
+    """How often a model is asked to go on where its own output limit cut an answer."""
+    tool_calls: Count = 40
+    """Tool calls in one turn; further ones are refused and the model is told to answer with what it has."""
+    turn_seconds: Seconds = 600
+    """The length of one turn, tools and waiting included."""
+    identical_failures: Count = 3
+    """The same call with the same arguments failing this often ends the turn."""
+    message_chars: Count = 20_000
+    """The part of one message that the model sees; a note says what was cut."""
+    tool_argument_bytes: Count = 65_536
+    """The size of one call's arguments."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,3 +55,42 @@ class Turn:
     user: UserMessage
     so_far: Sequence[Message] = ()
     interrupted: bool = False
+
+
+Limit: TypeAlias = Literal["rounds", "turn-time", "repeating", "pauses", "empty", "cut"]
+"""Which limit of ours ended the turn. `empty`: the model had nothing to say, twice. `cut`: its output limit."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Answered:
+    """`message` is the model's last, still to be journaled; None where `before` is the whole text. `before`: the text of
+    answers that the output limit cut and that were continued. `cut`: the text is incomplete all the same."""
+
+    message: AssistantMessage | None
+    before: str = ""
+    cut: bool = False
+
+    @property
+    def text(self) -> str:
+        return self.before + (self.message.text if self.message else "")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Declined:
+    """The model's safety system refused. The turn stays out of later requests, or they would be refused too."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelFailed:
+    """`model` is the `provider/model` that failed, if one was called."""
+
+    error: ModelError
+    model: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LimitReached:
+    limit: Limit
+
+
+Outcome: TypeAlias = Answered | Declined | ModelFailed | LimitReached

@@ -7,10 +7,10 @@ from typing import Any, assert_never
 import structlog
 
 from agents import sentences
-from agents.asking import Spent
+from agents.completion import Spent
 from agents.messages import AssistantMessage
-from agents.outcome import Answered, Declined, LimitReached, ModelFailed, Outcome
 from agents.prompt.reply import media, visible
+from agents.turn import Answered, Declined, LimitReached, ModelFailed, Outcome
 from channels.message import StoredFile
 
 log = structlog.get_logger()

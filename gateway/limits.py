@@ -1,15 +1,14 @@
 """Every limit of a turn and a chat, with its number. Reaching one is a sentence to the user, never silence."""
 
-from typing import Annotated
-
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 from pydantic.alias_generators import to_camel
 
-Count = Annotated[int, Field(ge=1)]
-Seconds = Annotated[float, Field(gt=0)]
+from agents.turn import Count, Seconds, TurnLimits
 
 
-class LimitsConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+class LaneLimits(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+    """What may wait and run at once."""
+
     parallel_turns: Count = 64
     """Turns that run at the same time; more wait in the inbox."""
     pending_per_session: Count = 50
@@ -17,20 +16,9 @@ class LimitsConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_ge
     pending_per_sender: Count = 200
     """Messages of one person waiting in all chats and topics together; one more is answered with "too many". Commands have
     as much room again."""
-    rounds: Count = 40
-    """Model requests in one turn."""
-    continuations: Annotated[int, Field(ge=0)] = 3
-    """How often a model is asked to go on where its own output limit cut an answer."""
-    tool_calls: Count = 40
-    """Tool calls in one turn; further ones are refused and the model is told to answer with what it has."""
-    turn_seconds: Seconds = 600
-    """The length of one turn, tools and waiting included."""
-    identical_failures: Count = 3
-    """The same call with the same arguments failing this often ends the turn."""
-    message_chars: Count = 20_000
-    """The part of one message that the model sees; a note says what was cut."""
-    tool_argument_bytes: Count = 65_536
-    """The size of one call's arguments."""
+
+
+class LimitsConfig(TurnLimits, LaneLimits):
     file_bytes: Count = 20_971_520
     """One file, to the agent or from it."""
     uploads_bytes: Count = 209_715_200

@@ -1,4 +1,4 @@
-"""The agents of a config as what answers: one runner for each, with all that they share."""
+"""Builds one runner for each agent of the config, with all that they share."""
 
 import shutil
 import sys
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from agents.model import Models
-from agents.runner import AgentRunner, RunnerLimits
+from agents.runner import AgentRunner
 from channels.channel import Channel
 from gateway.config.root import Config
 from gateway.messenger import ChannelMessenger
@@ -30,7 +30,6 @@ def build_runners(
         platform=sys.platform,
     )
     messenger = ChannelMessenger(channels, now=now)
-    limits = config.limits
     return {
         agent.id: AgentRunner(
             agent,
@@ -39,15 +38,7 @@ def build_runners(
             exec_config=effective_exec(config.tools.exec, agent.tools),
             files_config=effective_files(config.tools.files, agent.tools),
             messenger=messenger,
-            limits=RunnerLimits(
-                rounds=limits.rounds,
-                continuations=limits.continuations,
-                tool_calls=limits.tool_calls,
-                turn_seconds=limits.turn_seconds,
-                identical_failures=limits.identical_failures,
-                message_chars=limits.message_chars,
-                tool_argument_bytes=limits.tool_argument_bytes,
-            ),
+            limits=config.limits,
             now=now,
         )
         for agent in config.agents.list

@@ -14,7 +14,7 @@ import structlog
 from agents.events import (
     Emit,
     ModelAnswered,
-    ModelAsked,
+    ModelCalled,
     ModelRetried,
     ModelStreamed,
     ToolFinished,
@@ -68,7 +68,7 @@ class Watch:
             case TurnStarted(turn=turn):
                 self._recall(turn.so_far)
                 self._show()
-            case ModelAsked():
+            case ModelCalled():
                 self._text.clear()
                 self._soon()
             case ModelStreamed(event=TextDelta(text=text)):

@@ -14,7 +14,7 @@ MEMORY = "MEMORY.md"
 INBOUND = "Inbound Context (trusted metadata)"
 """The heading over the one block of a user message that the gateway vouches for."""
 TOOL_CALLS = "Tool Calls"
-"""The heading over the tools of a model that is told of them in its prompt."""
+"""The heading over the tools of a model that reads of them in its prompt."""
 
 HEADINGS = (
     "Tooling",
@@ -33,7 +33,7 @@ HEADINGS = (
     "Runtime",
     TOOL_CALLS,
 )
-"""The sections of the system prompt, in their order; the last stands there only where tools are told of by prompt."""
+"""The sections of the system prompt, in their order; the last stands there only where tools are offered by prompt."""
 
 FILE_HEADINGS = (*INSTRUCTION_FILES, MEMORY)
 """The workspace files in the prompt, each under its name."""

@@ -27,18 +27,18 @@ class Assembly(Protocol):
     """One answer in the making."""
 
     def feed(self, event: dict[str, Any]) -> Iterator[ModelEvent]:
-        """Take one event of the wire. Raises BadStream for what is plainly broken, AttemptFailed for a told error;
+        """Take one event of the wire. Raises BadStream for what is plainly broken, AttemptFailed for a reported error;
         passes over what it does not know."""
 
     def finish(self) -> AssistantMessage:
-        """The whole answer. Raises BadStream where its end never came."""
+        """The whole answer. Raises BadStream where its end is missing."""
 
     def failed(self, error: ModelError, reason: StopReason = "error") -> AssistantMessage:
-        """What was said before it broke: text alone, for neither calls nor thinking are sure to be whole."""
+        """The text up to the failure, and nothing else: for neither calls nor thinking are sure to be whole."""
 
 
 class Wire(Protocol):
-    """One vendor's protocol. `keyless`: it may be asked without a key."""
+    """One vendor's protocol. `keyless`: it needs no key."""
 
     api: str
     keyless: bool

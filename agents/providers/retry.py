@@ -1,6 +1,6 @@
-"""Asking until there is an answer: the one retry policy, and the step to the next model.
+"""Completion with retries: the one retry policy, and the step to the next model.
 
-Pauses double, with jitter above a floor of half the pause; a server's Retry-After raises the floor. Asking goes on for
+Pauses double, with jitter above a floor of half the pause; a server's Retry-After raises the floor. Attempts go on for
 `retry.maxSeconds` from the first failure, never past the deadline. Every attempt ends with a `Done` to `emit`; one whose
 message carries an error voids the deltas since the `Done` before it, and the last one is the answer. The SDK's own
 retries are off: they would multiply ours and sleep unseen.
@@ -23,14 +23,14 @@ from agents.providers.health import Health
 from agents.providers.provider import Done, ModelEvent, ModelRequest, Provider
 
 ATTEMPTS_BEFORE_FALLBACK = 2
-"""How often a model in trouble is asked where another one stands ready."""
+"""Attempts before falling back, when a model fails and another one is ready."""
 PAUSE_MAX_SECONDS = 30.0
 QUICK_SHARE = 0.25
 """Of the pause, where nobody was too busy to answer: a broken connection is mostly good again at once."""
 
 _BUSY: frozenset[ErrorKind] = frozenset({"rate_limited", "overloaded", "server"})
 _OUR_FAULT: frozenset[ErrorKind] = frozenset({"invalid", "too_large", "stale_thinking", "no_tools"})
-"""Another model would get the same request: these are answered by changing it, not by asking elsewhere."""
+"""Another model would get the same request: the remedy is another form of it, not another model."""
 
 log = structlog.get_logger()
 
@@ -48,7 +48,7 @@ class RetryConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_gen
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Retrying:
-    """A pause has begun; the model is asked again after it."""
+    """A pause has begun; another attempt follows it."""
 
     error: ModelError
 
@@ -57,8 +57,8 @@ Notice: TypeAlias = ModelEvent | Retrying
 
 
 @dataclass(kw_only=True, slots=True)
-class _Asking:
-    """The circumstances of one `complete`."""
+class _Policy:
+    """The parameters of one `complete`, and the pauses they allow."""
 
     config: RetryConfig
     deadline: float
@@ -99,37 +99,40 @@ async def complete(
 ) -> AssistantMessage:
     """The final message, good or an error; raises nothing but CancelledError.
 
-    `deadline` is a moment of `clock`, in seconds. `fallbacks` are asked in order once a model has failed twice, or cannot
-    be used at all; each brings a request repaired for it. What rests by `health` is passed over while another is awake.
+    `deadline` is a moment of `clock`, in seconds. `fallbacks` are tried in order once a model has failed twice, or cannot
+    be used at all; each brings a request repaired for it. A model that rests by `health` is skipped while another is awake.
     """
-    asking = _Asking(config=config, deadline=deadline, sleep=sleep, random=random, clock=clock, emit=emit or _unseen)
+    policy = _Policy(
+        config=config, deadline=deadline, sleep=sleep, random=random, clock=clock, emit=emit or (lambda event: None)
+    )
     health = health or Health(clock=clock)
     candidates = [(provider, request), *fallbacks]
     awake = [(it, its) for it, its in candidates if not health.rests(it.name, its.model)] or candidates
-    for (asked, its_request), after in zip(awake, [*awake[1:], None], strict=True):
-        message = await _insist(asked, its_request, asking, attempts_max=ATTEMPTS_BEFORE_FALLBACK if after else None)
+    for (provider, request), after in zip(awake, [*awake[1:], None], strict=True):
+        attempts_max = ATTEMPTS_BEFORE_FALLBACK if after else None
+        message = await _attempt_with_retries(provider, request, policy, attempts_max=attempts_max)
         error = message.error
         if error is None:
-            health.answered(asked.name, its_request.model)
+            health.answered(provider.name, request.model)
         if error is None or error.kind in _OUR_FAULT:
             return message
-        health.failed(asked.name, its_request.model)
+        health.failed(provider.name, request.model)
         if after is None or clock() >= deadline:
             return message
         log.warning("model_fallback", provider=after[0].name, model=after[1].model, instead_of=error.kind)
     raise AssertionError("the loop returns at the last candidate")
 
 
-async def _insist(
-    provider: Provider, request: ModelRequest, asking: _Asking, *, attempts_max: int | None
+async def _attempt_with_retries(
+    provider: Provider, request: ModelRequest, policy: _Policy, *, attempts_max: int | None
 ) -> AssistantMessage:
-    """One model, asked until it answers or the error is one to give up on."""
+    """One model's answer, or the error to give up on."""
     for attempt in itertools.count(1):
-        message = await _attempt(provider, request, asking)
+        message = await _attempt(provider, request, policy)
         error = message.error
         if error is None or not error.retryable or attempt == attempts_max:
             return message
-        seconds = asking.pause(error, attempt)
+        seconds = policy.pause(error, attempt)
         if seconds is None:
             return message
         log.warning(
@@ -141,38 +144,33 @@ async def _insist(
             summary=error.summary,
             wait_seconds=round(seconds, 3),
         )
-        asking.emit(Retrying(error=error))
-        await asking.sleep(seconds)
+        policy.emit(Retrying(error=error))
+        await policy.sleep(seconds)
     raise AssertionError("the loop has no end")
 
 
-async def _attempt(provider: Provider, request: ModelRequest, asking: _Asking) -> AssistantMessage:
-    remaining = asking.deadline - asking.clock()
-    message = await _ask_once(provider, request, asking, remaining) if remaining > 0 else None
-    message = message or _failed(provider, request, "timeout", "the turn's deadline")
-    asking.emit(Done(message=message))
-    return message
-
-
-async def _ask_once(
-    provider: Provider, request: ModelRequest, asking: _Asking, seconds: float
-) -> AssistantMessage | None:
-    """The message of the stream's `Done`; None where time was up first."""
+async def _attempt(provider: Provider, request: ModelRequest, policy: _Policy) -> AssistantMessage:
+    """The message of the stream's `Done`, or the error of a stream that ended or ran out of time without one."""
     message: AssistantMessage | None = None
-    events = provider.stream(request)
-    try:
-        async with asyncio.timeout(seconds):
-            async for event in events:
-                if isinstance(event, Done):
-                    message = event.message
-                else:
-                    asking.emit(event)
-    except TimeoutError:
-        return message
-    finally:
-        if isinstance(events, AsyncGenerator):
-            await events.aclose()
-    return message or _failed(provider, request, "incomplete", "the stream ended without Done")
+    failure = _failed(provider, request, "timeout", "the turn's deadline")
+    if (seconds := policy.deadline - policy.clock()) > 0:
+        events = provider.stream(request)
+        try:
+            async with asyncio.timeout(seconds):
+                async for event in events:
+                    if isinstance(event, Done):
+                        message = event.message
+                    else:
+                        policy.emit(event)
+            failure = _failed(provider, request, "incomplete", "the stream ended without Done")
+        except TimeoutError:
+            pass
+        finally:
+            if isinstance(events, AsyncGenerator):
+                await events.aclose()
+    message = message or failure
+    policy.emit(Done(message=message))
+    return message
 
 
 def _failed(provider: Provider, request: ModelRequest, kind: ErrorKind, summary: str) -> AssistantMessage:
@@ -184,7 +182,3 @@ def _failed(provider: Provider, request: ModelRequest, kind: ErrorKind, summary:
         stop_reason="error",
         error=ModelError(kind=kind, summary=summary, retryable=kind == "incomplete"),
     )
-
-
-def _unseen(event: Notice) -> None:
-    """Nobody is watching."""

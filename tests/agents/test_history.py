@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.history import fitting, plain
+from agents.completion import fitting, plain
 from agents.messages import AssistantMessage, Message, Text, ToolCall, ToolResultMessage, UserMessage
 from agents.tokens import tokens
 

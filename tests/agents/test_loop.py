@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from agents.events import silent
-from agents.loop import LoopLimits, ToolLoop
+from agents.loop import ToolLoop
 from agents.messages import (
     AssistantMessage,
     Message,
@@ -23,11 +23,12 @@ from agents.messages import (
     ToolResultMessage,
     UserMessage,
 )
-from agents.outcome import Answered, Declined, LimitReached, ModelFailed, Outcome
+from agents.turn import Answered, Declined, LimitReached, ModelFailed, Outcome, TurnLimits
 from tests.tools.bench import CALL, Bench, bench
 
 USER = UserMessage(content=(Text(text="go"),))
-LIMITS = LoopLimits(continuations=1, rounds=6, tool_calls=20, identical_failures=3, result_chars=1_000)
+LIMITS = TurnLimits(continuations=1, rounds=6, toolCalls=20)
+RESULT_CHARS = 1_000
 
 
 def call(name: str, number: int = 1, raw: str | None = None, **arguments: Any) -> ToolCall:
@@ -56,7 +57,7 @@ class Run:
 
     script: list[AssistantMessage]
     at: Bench
-    limits: LoopLimits = LIMITS
+    limits: TurnLimits = LIMITS
     journal: list[Message] = field(default_factory=list)
     asked: list[list[Message]] = field(default_factory=list)
     journal_breaks_after: int | None = None
@@ -78,10 +79,11 @@ class Run:
         loop = ToolLoop(
             turn="turn",
             context=CALL.message,
-            ask=self.ask,
+            complete=self.ask,
             toolbox=self.at.toolbox,
             journal=self,
             limits=self.limits,
+            result_chars=RESULT_CHARS,
             emit=silent,
             now=lambda: 1.0,
         )
@@ -142,7 +144,7 @@ async def test_a_large_result_is_cut_to_the_budget(make: Callable[..., Run]) -> 
     run = make(answer(call("read", file_path="big")))
     (run.at.root / "big").write_text("x" * 50_000)
     await run.go()
-    assert len(said(run.results[0])) <= LIMITS.result_chars
+    assert len(said(run.results[0])) <= RESULT_CHARS
 
 
 @pytest.mark.parametrize("stop", ["refusal", "content_filter"])
@@ -222,7 +224,7 @@ async def test_a_pause_goes_on_unchanged_and_not_for_ever(make: Callable[..., Ru
     run = make(pause, answer("done"))
     assert isinstance(await run.go(), Answered)
     assert run.asked[1][-1] is pause
-    limits = LoopLimits(continuations=1, rounds=20, tool_calls=20, identical_failures=3, result_chars=100)
+    limits = TurnLimits(continuations=1, rounds=20, toolCalls=20)
     assert await make(*[pause] * 9, limits=limits).go() == LimitReached(limit="pauses")
 
 
@@ -247,7 +249,7 @@ async def test_the_same_call_failing_again_and_again_ends_the_turn_and_another_o
 
 
 async def test_beyond_the_calls_of_a_turn_the_model_is_told_to_answer(make: Callable[..., Run]) -> None:
-    limits = LoopLimits(continuations=1, rounds=6, tool_calls=2, identical_failures=9, result_chars=1_000)
+    limits = TurnLimits(continuations=1, rounds=6, toolCalls=2, identicalFailures=9)
     run = make(answer(*(call("ls", number) for number in range(4))), answer("well"), limits=limits)
     assert isinstance(await run.go(), Answered)
     assert ["TOOL_CALLS_EXHAUSTED" in said(result) for result in run.results] == [False, False, True, True]
@@ -334,7 +336,7 @@ async def test_failures_pauses_and_cuts_before_a_restart_count_after_it(make: Ca
     cut = answer(call("write", file_path="a", content="x"), stop="max_tokens")
     assert await make(cut).go([cut]) == LimitReached(limit="cut")
     pauses = [answer("…", stop="pause")] * 5
-    limits = LoopLimits(continuations=1, rounds=20, tool_calls=20, identical_failures=3, result_chars=100)
+    limits = TurnLimits(continuations=1, rounds=20, toolCalls=20)
     assert await make(*pauses, limits=limits).go(pauses) == LimitReached(limit="pauses")
 
 

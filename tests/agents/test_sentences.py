@@ -6,7 +6,7 @@ import pytest
 
 from agents import sentences
 from agents.messages import ErrorKind, ModelError
-from agents.outcome import Declined, Limit, LimitReached, ModelFailed, Outcome
+from agents.turn import Declined, Limit, LimitReached, ModelFailed, Outcome
 
 OUTCOMES: list[Outcome] = [
     *(

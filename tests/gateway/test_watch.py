@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from agents.events import ModelAnswered, ModelAsked, ModelStreamed, ToolStarted, silent
+from agents.events import ModelAnswered, ModelCalled, ModelStreamed, ToolStarted, silent
 from agents.messages import AssistantMessage, StopReason, Text, ToolCall
 from agents.providers.provider import TextDelta
 from channels.channel import Progress
@@ -34,7 +34,7 @@ def said(text: str, stop: StopReason) -> ModelAnswered:
 
 async def test_an_answer_that_is_continued_is_shown_once_and_whole() -> None:
     screen: Any = Screen()
-    asked: Any = ModelAsked(round=1, provider="p", request=None)  # type: ignore[arg-type]
+    asked: Any = ModelCalled(round=1, provider="p", request=None)  # type: ignore[arg-type]
     with Watch(screen, CONTEXT, silent) as watch:
         watch.tell(asked)
         watch.tell(ModelStreamed(round=1, event=TextDelta(index=0, text="One two ")))

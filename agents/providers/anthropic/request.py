@@ -14,7 +14,7 @@ from agents.messages import AssistantMessage, Message, Opaque, Text, Thinking, T
 from agents.providers.choice import settled
 from agents.providers.models import Level
 from agents.providers.provider import ModelRequest, OneTool, System
-from agents.providers.wellformed import well_formed, well_formed_json
+from agents.providers.wellformed import well_formed
 from agents.providers.wire_ids import wire_id, wire_name
 from tools.tool import Image, ToolSpec
 
@@ -90,7 +90,7 @@ def _messages(messages: Sequence[Message]) -> list[Block]:
             _mark_last(wire)
         match message:
             case UserMessage():
-                _append(wire, "user", _user_blocks(message))
+                _append(wire, "user", [_part(part) for part in message.sent_parts])
             case AssistantMessage():
                 _append(wire, "assistant", _assistant_blocks(message))
             case ToolResultMessage():
@@ -115,26 +115,13 @@ def _mark_last(wire: list[Block]) -> None:
             return
 
 
-def _user_blocks(message: UserMessage) -> list[Block]:
-    """The inbound metadata stands before the first text, in the same block."""
-    blocks = [block for part in message.content if (block := _part(part))]
-    if message.metadata.strip():
-        metadata = well_formed(message.metadata)
-        first = next((block for block in blocks if block["type"] == "text"), None)
-        if first is None:
-            blocks.insert(0, {"type": "text", "text": metadata})
-        else:
-            first["text"] = f"{metadata}\n\n{first['text']}"
-    return blocks
-
-
-def _part(part: Text | Image) -> Block | None:
+def _part(part: Text | Image) -> Block:
     if isinstance(part, Image):
         return {
             "type": "image",
             "source": {"type": "base64", "media_type": part.media_type, "data": part.data},
         }
-    return {"type": "text", "text": well_formed(part.text)} if part.text.strip() else None
+    return {"type": "text", "text": part.text}
 
 
 def _assistant_blocks(message: AssistantMessage) -> list[Block]:
@@ -142,7 +129,7 @@ def _assistant_blocks(message: AssistantMessage) -> list[Block]:
     for part in message.content:
         match part:
             case Text():
-                blocks.extend(block for block in [_part(part)] if block)
+                blocks.append(_part(part))
             case ToolCall():
                 blocks.append(_call_block(part))
             case Thinking(wire=wire) | Opaque(wire=wire) if wire is not None and wire.api == API:
@@ -155,7 +142,7 @@ def _call_block(call: ToolCall) -> Block:
         "type": "tool_use",
         "id": wire_id(call.id),
         "name": wire_name(call.name),
-        "input": well_formed_json(call.arguments or {}),
+        "input": call.arguments or {},
     }
     if call.wire is not None and call.wire.api == API:
         block |= call.wire.data
@@ -165,7 +152,7 @@ def _call_block(call: ToolCall) -> Block:
 def _result_block(message: ToolResultMessage) -> Block:
     """An error may hold text only, and must hold some; a success without content leaves the member out."""
     parts = [part for part in message.content if isinstance(part, Text) or not message.is_error]
-    blocks = [block for part in parts if (block := _part(part))]
+    blocks = [_part(part) for part in parts]
     result: Block = {"type": "tool_result", "tool_use_id": wire_id(message.call_id)}
     if message.is_error:
         result["is_error"] = True

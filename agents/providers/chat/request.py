@@ -157,7 +157,7 @@ def conversation(request: ModelRequest, vendor: Vendor) -> list[Object]:
                 pictures.extend(_images(message))
                 continue
             case UserMessage():
-                parts = [_user_part(part) for part in _with_metadata(message)]
+                parts = [_user_part(part) for part in message.sent_parts]
                 _append_user(wire, [*_from_tools(pictures), *parts])
             case AssistantMessage():
                 _append_user(wire, _from_tools(pictures))
@@ -172,23 +172,10 @@ def _system(system: System) -> str:
     return "\n\n".join(well_formed(half) for half in halves if half.strip())
 
 
-def _with_metadata(message: UserMessage) -> list[Text | Image]:
-    """The inbound metadata stands before the first text, in the same text."""
-    parts = [part for part in message.content if isinstance(part, Image) or part.text.strip()]
-    if not message.metadata.strip():
-        return parts
-    first = next((n for n, part in enumerate(parts) if isinstance(part, Text)), None)
-    if first is None:
-        return [Text(text=message.metadata), *parts]
-    first_text = parts[first]
-    assert isinstance(first_text, Text)
-    return [*parts[:first], Text(text=f"{message.metadata}\n\n{first_text.text}"), *parts[first + 1 :]]
-
-
 def _user_part(part: Text | Image) -> Object:
     if isinstance(part, Image):
         return {"type": "image_url", "image_url": {"url": f"data:{part.media_type};base64,{part.data}"}}
-    return {"type": "text", "text": well_formed(part.text)}
+    return {"type": "text", "text": part.text}
 
 
 def _from_tools(pictures: Sequence[Image]) -> list[Object]:
@@ -207,7 +194,7 @@ def _append_user(wire: list[Object], parts: Sequence[Object]) -> None:
 
 def _assistant(message: AssistantMessage, vendor: Vendor) -> list[Object]:
     """One message, or none where it says nothing that this wire has a place for."""
-    texts = [well_formed(part.text) for part in message.content if isinstance(part, Text) and part.text.strip()]
+    texts = [part.text for part in message.content if isinstance(part, Text)]
     calls = [_call(call, vendor) for call in message.calls]
     if not texts and not calls:
         return []
@@ -227,7 +214,7 @@ def _arguments(call: ToolCall, vendor: Vendor) -> str:
     if call.arguments is None and vendor.json_arguments:
         return "{}"
     if call.arguments_raw.strip():
-        return well_formed(call.arguments_raw)
+        return call.arguments_raw
     return json.dumps(call.arguments or {}, ensure_ascii=False)
 
 
@@ -237,7 +224,7 @@ def _id(call_id: str, vendor: Vendor) -> str:
 
 def _result(message: ToolResultMessage, vendor: Vendor) -> Object:
     """Text only. The wire has no flag for a failure, so the text says it."""
-    texts = [well_formed(part.text) for part in message.content if isinstance(part, Text) and part.text.strip()]
+    texts = [part.text for part in message.content if isinstance(part, Text)]
     if _images(message):
         texts.append(_SHOWN_BELOW)
     text = "\n\n".join(texts)

@@ -1,4 +1,4 @@
-"""What the scripted model does next: look at the turn so far, take one step, and in the end say what came of it.
+"""What the scripted model does next: look at the turn so far, take one step, and in the end report the results.
 
 A plan is read off the person's words and the tools on offer; each of its steps is one call and is taken at most once,
 so every turn is over after a handful of rounds whatever the tools answer. No randomness, no state.
@@ -82,7 +82,7 @@ def _forced(request: ModelRequest) -> str:
 
 
 def _skill_for(prompt: str, text: str, *, wants_script: bool) -> str | None:
-    """The location of the skill whose name or description shares most with what was asked; None where none does."""
+    """The location of the skill whose name or description shares most with the request; None where none does."""
     best: tuple[int, str] | None = None
     for skill in _SKILL.findall(prompt):
         name, description, location = (_element(skill, tag) for tag in ("name", "description", "location"))
@@ -118,7 +118,7 @@ def _free_name(messages: Sequence[Message]) -> str:
 
 
 def _last_request(messages: Sequence[Message]) -> str:
-    """What the person said last, without the gateway's line above it and their name before it."""
+    """The person's last message, without the gateway's line above it and their name before it."""
     for message in reversed(messages):
         if isinstance(message, UserMessage):
             text = "\n".join(part.text for part in message.content if isinstance(part, Text))

@@ -6,7 +6,7 @@ goes without, for it would be refused.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import structlog
@@ -26,7 +26,7 @@ from agents.providers.choice import settled
 from agents.providers.gemini.schema import parameters
 from agents.providers.models import Level
 from agents.providers.provider import ModelRequest, OneTool
-from agents.providers.wellformed import well_formed, well_formed_json
+from agents.providers.wellformed import well_formed
 from agents.providers.wire_ids import wire_id, wire_name
 from tools.tool import ToolSpec
 
@@ -92,7 +92,7 @@ def _contents(messages: Sequence[Message], *, signed: bool) -> list[Part]:
             pictures = []
         match message:
             case UserMessage():
-                _append(contents, "user", list(_user_parts(message)))
+                _append(contents, "user", [_spoken(part) for part in message.sent_parts])
             case AssistantMessage():
                 names |= {call.id: called_name(call.name) for call in message.calls}
                 _append(contents, "model", _model_parts(message, signed=signed))
@@ -114,25 +114,12 @@ def _append(contents: list[Part], role: str, parts: list[Part]) -> None:
         contents.append({"role": role, "parts": parts})
 
 
-def _user_parts(message: UserMessage) -> Iterator[Part]:
-    """The inbound metadata stands before the first text, in the same part."""
-    before = well_formed(message.metadata) if message.metadata.strip() else ""
-    if before and not any(isinstance(part, Text) and part.text.strip() for part in message.content):
-        yield {"text": before}
-        before = ""
-    for part in message.content:
-        for wire in _spoken(part):
-            if before and isinstance(part, Text):
-                wire, before = {"text": f"{before}\n\n{wire['text']}"}, ""
-            yield wire
-
-
-def _spoken(part: UserPart) -> list[Part]:
+def _spoken(part: UserPart) -> Part:
     if isinstance(part, Text):
-        return [{"text": well_formed(part.text)}] if part.text.strip() else []
+        return {"text": part.text}
     if part.media_type in SPOKEN_IMAGES:
-        return [{"inlineData": {"mimeType": part.media_type, "data": part.data}}]
-    return [{"text": f"[image: {well_formed(part.name or 'not shown')}]"}]
+        return {"inlineData": {"mimeType": part.media_type, "data": part.data}}
+    return {"text": f"[image: {well_formed(part.name or 'not shown')}]"}
 
 
 def _model_parts(message: AssistantMessage, *, signed: bool) -> list[Part]:
@@ -143,7 +130,7 @@ def _model_parts(message: AssistantMessage, *, signed: bool) -> list[Part]:
         match part:
             case Text():
                 if part.text.strip() or signature:
-                    parts.append({"text": well_formed(part.text)} | signature)
+                    parts.append({"text": part.text} | signature)
             case Thinking():
                 if signature:  # a mere summary is for people
                     parts.append({"text": part.text, "thought": True} | signature)
@@ -171,13 +158,12 @@ def _signature(part: Text | Thinking | ToolCall | Opaque) -> Part:
 def _call_part(call: ToolCall) -> Part:
     """The id is always sent, with the call and with its result: it pairs them whatever the order, and Gemini takes
     ids of anybody's making."""
-    args = well_formed_json(call.arguments or {})
-    return {"functionCall": {"id": wire_id(call.id), "name": called_name(call.name), "args": args}}
+    return {"functionCall": {"id": wire_id(call.id), "name": called_name(call.name), "args": call.arguments or {}}}
 
 
 def _result_part(message: ToolResultMessage, name: str, *, pictures_inside: bool) -> tuple[Part, list[Part]]:
     """The response, and the pictures that must stand behind all responses because they may not stand inside."""
-    spoken = [wire for part in message.content for wire in _spoken(part)]
+    spoken = [_spoken(part) for part in message.content]
     text = "\n".join(wire["text"] for wire in spoken if "text" in wire)
     pictures = [wire for wire in spoken if "inlineData" in wire]
     answer = {"error": text or "The tool failed and gave no reason."} if message.is_error else {"output": text}

@@ -91,7 +91,7 @@ def _messages(request: ModelRequest) -> list[Block]:
             pictures = []
         match message:
             case UserMessage():
-                _append(wire, "user", _user_chunks(message, vision=vision))
+                _append(wire, "user", [_part(part, vision=vision) for part in message.sent_parts])
             case AssistantMessage():
                 _append(wire, "assistant", _assistant_chunks(message), [_call(call, ids) for call in message.calls])
             case ToolResultMessage():
@@ -124,27 +124,10 @@ def _with_plain_content(message: Block) -> Block:
     return message
 
 
-def _user_chunks(message: UserMessage, *, vision: bool) -> list[Block]:
-    """The inbound metadata stands before the first text, in the same chunk."""
-    chunks = [chunk for part in message.content for chunk in _part(part, vision=vision)]
-    if message.metadata.strip():
-        metadata = well_formed(message.metadata)
-        first = next((chunk for chunk in chunks if chunk["type"] == "text"), None)
-        if first is None:
-            chunks.insert(0, _text(metadata))
-        else:
-            first["text"] = f"{metadata}\n\n{first['text']}"
-    return chunks
-
-
-def _part(part: Text | Image, *, vision: bool) -> list[Block]:
-    match part:
-        case Image() if vision:
-            return [_picture(part)]
-        case Image():
-            return [_text(_named(part))]
-        case Text():
-            return [_text(well_formed(part.text))] if part.text.strip() else []
+def _part(part: Text | Image, *, vision: bool) -> Block:
+    if isinstance(part, Text):
+        return _text(part.text)
+    return _picture(part) if vision else _text(_named(part))
 
 
 def _text(text: str) -> Block:
@@ -163,8 +146,8 @@ def _assistant_chunks(message: AssistantMessage) -> list[Block]:
     chunks: list[Block] = []
     for part in message.content:
         match part:
-            case Text() if part.text.strip():
-                chunks.append(_text(well_formed(part.text)))
+            case Text():
+                chunks.append(_text(part.text))
             case Thinking(wire=wire) if wire is not None and wire.api == API:
                 chunks.append(dict(wire.data))
     return chunks
@@ -172,14 +155,13 @@ def _assistant_chunks(message: AssistantMessage) -> list[Block]:
 
 def _call(call: ToolCall, ids: dict[str, str]) -> Block:
     """The arguments go back as the string that came, broken ones too: the model sees what it did wrong."""
-    arguments = well_formed(call.arguments_raw) if call.arguments_raw.strip() else "{}"
-    function = {"name": wire_name(call.name), "arguments": arguments}
+    function = {"name": wire_name(call.name), "arguments": call.arguments_raw if call.arguments_raw.strip() else "{}"}
     return {"id": ids[call.id], "type": "function", "function": function}
 
 
 def _result(message: ToolResultMessage, call_id: str, *, vision: bool) -> Block:
     """A result is text. There is no member for an error, so its text says that it is one."""
-    texts = [well_formed(part.text) for part in message.content if isinstance(part, Text) and part.text.strip()]
+    texts = [part.text for part in message.content if isinstance(part, Text)]
     images = [part for part in message.content if isinstance(part, Image)]
     texts += ["[the image follows]" if vision else _named(image) for image in images]
     text = "\n".join(texts) or "(no output)"

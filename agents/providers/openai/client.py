@@ -42,14 +42,14 @@ class OpenAIClient:
         """The events of one answer, parsed; an empty one for every other sign of life.
 
         Ends with `[DONE]`, which is told as an event of that type, behind the event that `last` says is one, or with
-        the body. An error told in the stream, or in its place, is an event like any other. Raises BadStream,
+        the body. An error in the stream, or in its place, is an event like any other. Raises BadStream,
         and what `explain` knows: Refused, mostly as the cause of an exception of the SDK's.
         """
         client = await self._ready()
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         async with create(client, headers) as response:
-            if (told := await _error_instead(response)) is not None:
-                yield told
+            if (error := await _error_instead(response)) is not None:
+                yield error
                 return
             must_be_events(response.headers)
             raw = server_sent(response.iter_bytes())
@@ -123,7 +123,7 @@ async def _error_instead(response: Any) -> dict[str, Any] | None:
         if len(body) > ERROR_BYTES_MAX:
             return None
     try:
-        told = json.loads(body)
+        answer = json.loads(body)
     except (ValueError, RecursionError):
         return None
-    return told if error_of(told) else None
+    return answer if error_of(answer) else None

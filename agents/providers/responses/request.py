@@ -102,7 +102,7 @@ def _input(request: ModelRequest) -> list[Item]:
     for message in request.messages:
         match message:
             case UserMessage():
-                items.extend(_user_items(message, sees=sees))
+                items.append({"role": "user", "content": _input_parts(message.sent_parts, sees=sees)})
             case AssistantMessage():
                 items.extend(_assistant_items(message))
             case ToolResultMessage():
@@ -110,25 +110,11 @@ def _input(request: ModelRequest) -> list[Item]:
     return items
 
 
-def _user_items(message: UserMessage, *, sees: bool) -> Iterator[Item]:
-    """The inbound metadata stands before the first text, in the same text."""
-    parts = _input_parts(message.content, sees=sees)
-    if message.metadata.strip():
-        metadata = well_formed(message.metadata)
-        first = next((part for part in parts if part["type"] == "input_text"), None)
-        if first is None:
-            parts.insert(0, _input_text(metadata))
-        else:
-            first["text"] = f"{metadata}\n\n{first['text']}"
-    if parts:
-        yield {"role": "user", "content": parts}
-
-
 def _input_parts(parts: Sequence[Text | Image], *, sees: bool) -> list[Item]:
     wire: list[Item] = []
     for part in parts:
         if isinstance(part, Text):
-            wire.extend([_input_text(well_formed(part.text))] if part.text.strip() else [])
+            wire.append(_input_text(part.text))
         elif sees:
             url = f"data:{part.media_type};base64,{part.data}"
             wire.append({"type": "input_image", "detail": "auto", "image_url": url})
@@ -160,7 +146,7 @@ def _assistant_items(message: AssistantMessage) -> Iterator[Item]:
 
 
 def _text_item(part: Text) -> Item:
-    content = [{"type": "output_text", "text": well_formed(part.text)}]
+    content = [{"type": "output_text", "text": part.text}]
     item: Item = {"type": "message", "role": "assistant", "content": content}
     if part.wire is not None and part.wire.api == API:
         item |= part.wire.data
@@ -169,12 +155,11 @@ def _text_item(part: Text) -> Item:
 
 def _call_item(call: ToolCall, *, own: bool) -> Item:
     """The arguments go back as they came, byte for byte; of another wire's, nothing at all means no arguments."""
-    raw = well_formed(call.arguments_raw)
     return {
         "type": "function_call",
         "call_id": wire_id(call.id),
         "name": wire_name(call.name),
-        "arguments": raw if own or raw.strip() else "{}",
+        "arguments": call.arguments_raw if own or call.arguments_raw.strip() else "{}",
     }
 
 

@@ -70,7 +70,7 @@ def read(message: AssistantMessage, request: ModelRequest, style: Style) -> Read
 
 
 def new_ids(request: ModelRequest, answer: AssistantMessage) -> Iterator[str]:
-    """Ids for calls that came without one, in order: the same for the same answer, and never one that the history has."""
+    """Ids for calls without one, in order: the same for the same answer, and never one that the history has."""
     earlier = [call.id for it in request.messages if isinstance(it, AssistantMessage) for call in it.calls]
     taken = {*earlier, *(call.id for call in answer.calls)}
     seed = f"{answer.response_id or answer.timestamp}:{len(earlier)}"
@@ -98,7 +98,7 @@ def _called(cuts: Sequence[Cut], offset: int, message: AssistantMessage, ids: It
 
 
 def _with_blanks(words: str, cuts: Sequence[Cut]) -> list[Cut]:
-    """With the blank space that would gape where they stood, and where nothing is said before or behind them."""
+    """With the blank space that would gape where they stood, and where there is no text before or behind them."""
     widened: list[Cut] = []
     at, last = 0, " "
     for number, cut in enumerate(cuts):

@@ -62,7 +62,7 @@ class Forms:
 
     def among_words(self, text: str, *, in_spans: bool) -> Iterator[Stretch]:
         """The calls in `text`. With `in_spans` a code span that has its line to itself is a call and no quotation: models
-        that are asked to write calls put them so."""
+        that write calls by prompt put them so."""
         if not self.opening.search(text):
             return
         code, at, left = Code(text), 0, OPENINGS_MAX
@@ -98,7 +98,7 @@ class Forms:
 
 
 def prompted_forms() -> Forms:
-    """What a model is asked to write that has no tools of its own; a result that it invents ends its answer."""
+    """The forms that a model without tools is prompted to write; a result that it invents ends its answer."""
     invented = re.compile(r"<tool_response>\s{0,64}(?=\{)")
     return Forms(
         (

@@ -1,4 +1,4 @@
-"""Tools for a model that has none: told of them in the prompt, it writes its calls as text between tags.
+"""Tools for a model that has none: the prompt describes them, and the model writes its calls as text between tags.
 
 Same loop, same policy, same history as with native tools; only what goes over the wire differs. A call that cannot be
 read is passed on as one without arguments, so that the toolbox answers it; after two answers in a row that were nothing
@@ -23,7 +23,7 @@ _INVENTED = "<tool_response"
 
 
 class PromptedTools:
-    """A `Provider` around another, whose model is never told of tools in any other way."""
+    """A `Provider` around another, whose model gets its tools in no other way."""
 
     def __init__(self, inner: Provider) -> None:
         self._inner = inner
@@ -93,5 +93,5 @@ def _mistakes(messages: Sequence[Message]) -> int:
 
 
 def _unreadable(message: AssistantMessage) -> bool:
-    said = [part for part in message.content if not isinstance(part, Thinking)]
-    return bool(said) and all(isinstance(part, ToolCall) and part.arguments is None for part in said)
+    parts = [part for part in message.content if not isinstance(part, Thinking)]
+    return bool(parts) and all(isinstance(part, ToolCall) and part.arguments is None for part in parts)

@@ -102,11 +102,11 @@ def _answer(run: Sequence[AssistantMessage]) -> AssistantMessage:
         return run[0]
     parts: list[AssistantPart] = []
     for message in run:
-        parts += _told(message) if message.calls else message.content
+        parts += _as_text(message) if message.calls else message.content
     return replace(run[-1], content=tuple(parts))
 
 
-def _told(message: AssistantMessage) -> Iterator[Text]:
+def _as_text(message: AssistantMessage) -> Iterator[Text]:
     """Its words and calls in order, as the model would have written them; its thoughts are not sent again."""
     lines: list[str] = []
     for part in message.content:
@@ -138,7 +138,7 @@ def _question(run: Sequence[Message]) -> UserMessage:
                     parts.append(block)
                 parts += images
             case UserMessage():
-                parts += _said(message)
+                parts += _plain(message)
     return UserMessage(content=tuple(parts), timestamp=run[-1].timestamp)
 
 
@@ -146,35 +146,22 @@ def _result(message: ToolResultMessage) -> Iterator[UserPart]:
     """The block, and behind it the pictures that belong to it."""
     images = [part for part in message.content if isinstance(part, Image)]
     text = "\n".join(part.text for part in message.content if isinstance(part, Text))
-    told: dict[str, object] = {"name": message.tool, "content": text or ("(see the picture)" if images else "")}
+    response: dict[str, object] = {"name": message.tool, "content": text or ("(see the picture)" if images else "")}
     if message.is_error:
-        told["error"] = True
-    yield Text(text=f"<tool_response>{_harmless(told)}</tool_response>")
+        response["error"] = True
+    yield Text(text=f"<tool_response>{_harmless(response)}</tool_response>")
     yield from images
 
 
-def _said(message: UserMessage) -> Sequence[UserPart]:
-    """With the metadata directly before its own words: before what else is in this message it would be theirs."""
-    parts = [Text(text=_plain(part.text)) if isinstance(part, Text) else part for part in message.content]
-    if not message.metadata.strip():
-        return parts
-    metadata = _plain(message.metadata)
-    for place, part in enumerate(parts):
-        if isinstance(part, Text):
-            parts[place] = Text(text=f"{metadata}\n\n{part.text}")
-            return parts
-    return [Text(text=metadata), *parts]
+def _plain(message: UserMessage) -> Iterator[UserPart]:
+    """A person's parts with no tag in them; they stay readable."""
+    for part in message.sent_parts:
+        yield Text(text=_TAG.sub("‹", part.text)) if isinstance(part, Text) else part
 
 
 def _posing(message: UserMessage) -> bool:
     """A person's words that would read as a call, a result or a chat template's own token."""
-    texts = (part.text for part in message.content if isinstance(part, Text))
-    return any(_TAG.search(text) for text in (message.metadata, *texts))
-
-
-def _plain(text: str) -> str:
-    """A person's words with no tag in them; they stay readable."""
-    return _TAG.sub("‹", text)
+    return any(_TAG.search(part.text) for part in message.sent_parts if isinstance(part, Text))
 
 
 def _harmless(value: Mapping[str, object]) -> str:

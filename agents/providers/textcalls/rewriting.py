@@ -1,4 +1,4 @@
-"""A provider's stream with its text rewritten on the way: a preview of the words as they come, all else as it came.
+"""A provider's stream with its text rewritten on the way: a preview of the words as they arrive, all else unchanged.
 
 The final message is read as a whole when it is there, and what it says beyond the preview follows, so what was shown and
 what is kept agree. Calls that were found in the text are reported right before `Done`.

@@ -1,4 +1,4 @@
-"""Thoughts that a model wrote into its answer: `<think>…</think>` at the very beginning, told apart from the rest.
+"""Thoughts that a model wrote into its answer: `<think>…</think>` at the very beginning, separated from the rest.
 
 Anywhere else the tag is ordinary text. Blank space around the thoughts belongs to neither side.
 """
@@ -10,7 +10,7 @@ CLOSING = "</think>"
 
 
 class Thoughts:
-    """Fed with the answer as it comes, gives what is thought and what is said. `end` is where the saying begins."""
+    """Separates thoughts from text in a streamed answer. `end` is where the text begins."""
 
     def __init__(self) -> None:
         self.end = 0
@@ -24,7 +24,7 @@ class Thoughts:
 
     @property
     def over(self) -> bool:
-        """Whether everything that comes now is said."""
+        """Whether all that follows is text."""
         return self._state == "speaking"
 
     def feed(self, piece: str) -> tuple[str, str]:
@@ -81,8 +81,8 @@ class Thoughts:
         self.end += chars
 
     def _speak(self) -> str:
-        said, self._held, self._state = self._held, "", "speaking"
-        return said
+        text, self._held, self._state = self._held, "", "speaking"
+        return text
 
 
 def _begun(text: str) -> int:

@@ -419,7 +419,8 @@ def test_the_cache_key_names_the_chat_and_tells_nothing_of_it() -> None:
 
 
 def test_half_an_emoji_and_an_empty_system_prompt_are_no_trouble() -> None:
-    body = ask("openai", user("half \ud83d and \0"), system=System(stable=" ", volatile=""))
+    history = repair([user("half \ud83d and \0")], api="openai-chat", family="")
+    body = ask("openai", *history, system=System(stable=" ", volatile=""))
     assert body["messages"] == [{"role": "user", "content": "half \ufffd and \ufffd"}]
 
 

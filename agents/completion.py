@@ -1,7 +1,7 @@
-"""`agents.loop.Ask` for one turn: history that fits, repaired for each model, retries and fallbacks behind it.
+"""The model calls of one turn: history that fits, repaired for each model, with retries and fallbacks.
 
-What a model's refusal can be answered with is done here, once each: less history, no earlier reasoning, tools by
-prompt. Everything that is spent is counted here, failed attempts too.
+Each refusal that another form of the request may get past is handled here, once: less history, no earlier reasoning,
+tools by prompt. Every attempt's usage is recorded, failed ones included.
 """
 
 import hashlib
@@ -12,14 +12,13 @@ from dataclasses import dataclass, replace
 import structlog
 
 from agents.config import AgentConfig
-from agents.events import Emit, ModelAsked, ModelRetried, ModelStreamed
-from agents.history import fitting, plain
-from agents.messages import AssistantMessage, Message, Usage
+from agents.events import Emit, ModelCalled, ModelRetried, ModelStreamed
+from agents.messages import AssistantMessage, Message, Usage, UserMessage
 from agents.model import Model, Models
 from agents.pictures import IMAGES_MAX
+from agents.providers import retry
 from agents.providers.models import nearest
 from agents.providers.provider import Done, ModelRequest, OneTool, System, ToolChoice
-from agents.providers.retry import Notice, Retrying, complete
 from agents.providers.textcalls.answer import DONE_WELL
 from agents.repair import repair
 from agents.tokens import bound, bound_of, request_tokens, tokens
@@ -45,9 +44,13 @@ class Spent:
     usage: Usage
     cost: float | None
 
+    @classmethod
+    def on(cls, answer: AssistantMessage) -> "Spent":
+        return cls(model=answer.reference, usage=answer.usage, cost=answer.cost)
 
-class Asking:
-    """One turn's questions. `spent` has every request that was answered or failed at a price, in order."""
+
+class ModelCalls:
+    """`spent` has every request of the turn that was answered, or failed at a price, in order."""
 
     def __init__(
         self,
@@ -76,15 +79,36 @@ class Asking:
         self._shrunk = False
         self._own_payloads = True
 
-    async def ask(self, messages: Sequence[Message], number: int) -> AssistantMessage:
-        """The model's answer; where it refuses the request as it is, the answer to another form of it."""
-        answer = await self._ask(messages, number)
-        while self._changed(answer, number):
-            answer = await self._ask(messages, number)
-        return answer
+    async def complete(self, messages: Sequence[Message], number: int) -> AssistantMessage:
+        """The model's answer in round `number`; where it refuses the request, the answer to another form of it."""
+        while True:
+            requests = {model.reference: self._request(model, messages, number) for model in self._models}
+            (provider, request), *fallbacks = [(it.provider, requests[it.reference]) for it in self._models]
+            self._emit(ModelCalled(round=number, provider=provider.name, request=request))
 
-    def _changed(self, answer: AssistantMessage, number: int) -> bool:
-        """Whether the request is to be put in a way that has not been tried yet."""
+            def watch(event: retry.Notice, requests: Mapping[str, ModelRequest] = requests) -> None:
+                if isinstance(event, retry.Retrying):
+                    self._emit(ModelRetried(round=number, error=event.error))
+                    return
+                if isinstance(event, Done):
+                    self._count(event.message, requests)
+                self._emit(ModelStreamed(round=number, event=event))
+
+            answer = await retry.complete(
+                provider,
+                request,
+                deadline=self._deadline,
+                config=self._shared.retry,
+                fallbacks=fallbacks,
+                health=self._shared.health,
+                emit=watch,
+            )
+            answer = self._priced(answer, requests)
+            if not self._adapted(answer, number):
+                return answer
+
+    def _adapted(self, answer: AssistantMessage, number: int) -> bool:
+        """Whether the next request takes a form that has not been tried yet."""
         match answer.error and answer.error.kind:
             case None:
                 return self._ignored_tools(answer, number)
@@ -103,7 +127,7 @@ class Asking:
                 return False
 
     def _ignored_tools(self, answer: AssistantMessage, number: int) -> bool:
-        """Whether it spoke where it had to call, and may do so for want of tools: then they are offered by prompt."""
+        """Whether the model answered in words where a call was required, and can be offered its tools by prompt."""
         model = self._model_of(answer)
         if answer.calls:
             model.may_ignore_tools = False
@@ -117,36 +141,12 @@ class Asking:
             case _:
                 return model.takes_no_tools("it answered in words although a call was required")
 
-    async def _ask(self, messages: Sequence[Message], number: int) -> AssistantMessage:
-        requests = {model.reference: self._request(model, messages, number) for model in self._models}
-        (provider, request), *others = [(model.provider, requests[model.reference]) for model in self._models]
-        self._emit(ModelAsked(round=number, provider=provider.name, request=request))
-
-        def watch(event: Notice) -> None:
-            if isinstance(event, Retrying):
-                self._emit(ModelRetried(round=number, error=event.error))
-                return
-            if isinstance(event, Done):
-                self._count(event.message, requests)
-            self._emit(ModelStreamed(round=number, event=event))
-
-        answer = await complete(
-            provider,
-            request,
-            deadline=self._deadline,
-            config=self._shared.retry,
-            fallbacks=others,
-            health=self._shared.health,
-            emit=watch,
-        )
-        return self._priced(answer, requests)
-
     def _request(self, model: Model, messages: Sequence[Message], number: int) -> ModelRequest:
         facts = model.facts
         answer_tokens = min(self._config.max_tokens or MAX_TOKENS_DEFAULT, facts.max_output)
-        room = (self._config.context_window or facts.window) - answer_tokens
+        input_tokens = (self._config.context_window or facts.window) - answer_tokens
         ratio = self._shared.calibration.ratio(model.name)
-        past = self._past(messages, int(room * WINDOW_SHARE / ratio))
+        past = self._past(messages, int(input_tokens * WINDOW_SHARE / ratio))
         repaired = repair(
             [*past, *messages],
             api=model.provider.api,
@@ -166,7 +166,7 @@ class Asking:
         )
 
     def _past(self, running: Sequence[Message], budget_tokens: int) -> list[Message]:
-        """What of the history fits beside the rest of the request; mostly all of it, and then nothing is estimated."""
+        """The history that fits beside the rest of the request; mostly all of it, and then nothing is estimated."""
         history = [message for turn in self._history for message in turn]
         if self._fixed_bound + bound(history) + bound(running) <= budget_tokens:
             return history
@@ -174,39 +174,52 @@ class Asking:
         return fitting(self._history, budget_tokens - fixed)
 
     def _tool_choice(self, number: int) -> ToolChoice:
-        """What the agent's config demands holds for the first round; then the model must be free to answer."""
-        wanted = self._config.tool_choice
-        if wanted in ("auto", "none"):
-            return "none" if wanted == "none" else "auto"
+        """The config's choice holds for the first round; then the model must be free to answer."""
+        choice = self._config.tool_choice
+        if choice in ("auto", "none"):
+            return "none" if choice == "none" else "auto"
         if number > 1 or not self._tools:
             return "auto"
-        return "required" if wanted == "required" else OneTool(name=wanted)
+        return "required" if choice == "required" else OneTool(name=choice)
 
     def _count(self, answer: AssistantMessage, requests: Mapping[str, ModelRequest]) -> None:
-        """What one attempt has taken, and what it teaches about our estimates."""
+        """Record what one attempt cost, and let the estimates learn from it."""
         answer = self._priced(answer, requests)
-        request = requests[_reference(answer)]
+        request = requests[answer.reference]
         if answer.error is None and bound(request.messages) > request.facts.window * LEARNING_SHARE:
             self._shared.calibration.learn(answer.model, _tokens(request), answer.usage)
         if answer.usage.is_reported:
-            self.spent.append(Spent(model=_reference(answer), usage=answer.usage, cost=answer.cost))
+            self.spent.append(Spent.on(answer))
 
     def _priced(self, answer: AssistantMessage, requests: Mapping[str, ModelRequest]) -> AssistantMessage:
-        """With its cost, and with an estimate where the provider told nothing of an answer that it gave."""
+        """The answer with its cost, and with an estimate where the provider reported no usage of a good answer."""
         usage = answer.usage
         if answer.error is None and not usage.is_reported:
-            guess = self._shared.calibration.corrected(answer.model, _tokens(requests[_reference(answer)]))
+            guess = self._shared.calibration.corrected(answer.model, _tokens(requests[answer.reference]))
             usage = Usage(input=guess, output=tokens(answer), estimated=True)
         cost = self._model_of(answer).cost(usage)
         return answer if usage is answer.usage and cost is None else replace(answer, usage=usage, cost=cost)
 
     def _model_of(self, answer: AssistantMessage) -> Model:
-        return next(model for model in self._models if model.reference == _reference(answer))
+        return next(model for model in self._models if model.reference == answer.reference)
+
+
+def plain(turn: Sequence[Message]) -> list[Message]:
+    """A finished turn without its metadata blocks, which belong to the running turn alone."""
+    return [replace(message, metadata="") if isinstance(message, UserMessage) else message for message in turn]
+
+
+def fitting(turns: Sequence[Sequence[Message]], budget_tokens: int) -> list[Message]:
+    """The newest of `turns` (oldest first) that fit into the budget together, as one list of messages. A turn is kept or
+    left out as a whole, so calls and results are never cut apart."""
+    kept: list[Sequence[Message]] = []
+    for turn in reversed(turns):
+        budget_tokens -= sum(tokens(message) for message in turn)
+        if budget_tokens < 0:
+            break
+        kept.append(turn)
+    return [message for turn in reversed(kept) for message in turn]
 
 
 def _tokens(request: ModelRequest) -> int:
     return request_tokens(request.system, request.tools, request.messages)
-
-
-def _reference(answer: AssistantMessage) -> str:
-    return f"{answer.provider}/{answer.model}"
