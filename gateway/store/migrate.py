@@ -12,7 +12,7 @@ from sqlalchemy.exc import DBAPIError
 
 log = structlog.get_logger()
 
-HEAD = "0004"
+HEAD = "0005"
 FIRST = "0001"
 """What databases held before revisions were recorded in them."""
 SCRIPTS = Path(__file__).with_name("migrations")
