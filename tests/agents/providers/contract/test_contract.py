@@ -19,17 +19,19 @@ from agents.providers.provider import (
     Provider,
     TextDelta,
     ThinkingDelta,
+    ToolCallDelta,
     ToolCallEnd,
     ToolCallStart,
     ToolChoice,
 )
 from agents.repair import repair
-from tests.agents.providers.contract.subjects import SUBJECTS, Subject
+from tests.agents.providers.contract.subjects import KEY, NOW, SUBJECTS, WIRES, Subject
 from tests.agents.providers.requests import LS, PIXEL, READ, asking, collect, result, user
 from tests.emulators.models.script import HTML_200, Call, Fault, Say, Think, Turn, calls, says
 from tests.emulators.models.server import ModelEmulator
 from tools.tool import Image
 
+WIRE = pytest.mark.parametrize("subject", WIRES.values(), ids=WIRES.keys())
 ANY = pytest.mark.parametrize("subject", SUBJECTS.values(), ids=SUBJECTS.keys())
 THINKING = pytest.mark.parametrize(
     "subject", [it for it in SUBJECTS.values() if it.thinks], ids=[name for name, it in SUBJECTS.items() if it.thinks]
@@ -77,6 +79,8 @@ async def test_a_text_arrives_in_pieces_and_whole(subject: Subject) -> None:
     assert "".join(piece.text for piece in pieces if isinstance(piece, TextDelta)) == said
     assert len(pieces) > 1
     assert (message.provider, message.model, message.api) == (subject.name, subject.model, provider.api)
+    assert (message.timestamp, bool(message.response_id)) == (NOW, True)
+    assert message.usage.input > 0
     assert message_json.validate_json(message_json.dump_json(message)) == message
     accepted(emulator)
 
@@ -91,6 +95,8 @@ async def test_one_call_is_answered_and_the_turn_goes_on(subject: Subject) -> No
         assert json.loads(call.arguments_raw) == call.arguments
         assert [piece.call for piece in pieces if isinstance(piece, ToolCallEnd)] == [call]
         assert [(piece.id, piece.name) for piece in pieces if isinstance(piece, ToolCallStart)] == [(call.id, "ls")]
+        assert "".join(piece.text for piece in pieces if isinstance(piece, ToolCallDelta)) == call.arguments_raw
+        assert message_json.validate_json(message_json.dump_json(message)) == message
         end = await go_on(subject, provider, user("hello"), message, result(call.id))
     assert end.text == "Done."
     accepted(emulator)
@@ -164,6 +170,7 @@ async def test_thinking_that_is_shown_is_streamed_beside_the_text(subject: Subje
         pieces, message = await collect(provider, ask(subject))
     shown = "".join(piece.text for piece in pieces if isinstance(piece, ThinkingDelta))
     assert shown == "".join(part.text for part in message.content if isinstance(part, Thinking))
+    assert [type(part) for part in message.content] == [Thinking, Text]
     assert message.text == "It is so."
 
 
@@ -211,8 +218,11 @@ async def test_a_full_window_while_writing_says_so(subject: Subject) -> None:
 _FAULTS: list[tuple[Fault, ErrorKind, bool]] = [
     (Fault(status=400, message="bad"), "invalid", False),
     (Fault(status=401), "auth", False),
+    (Fault(status=402), "billing", False),
     (Fault(status=403), "auth", False),
     (Fault(status=404), "not_found", False),
+    (Fault(status=413), "too_large", False),
+    (Fault(status=422), "invalid", False),
     (Fault(status=429), "rate_limited", True),
     (Fault(status=429, headers={"retry-after": "7"}), "rate_limited", True),
     (Fault(status=500), "server", True),
@@ -220,9 +230,14 @@ _FAULTS: list[tuple[Fault, ErrorKind, bool]] = [
     (Fault(status=503), "overloaded", True),
     (Fault(status=307, headers={"location": "http://127.0.0.1:9/"}), "invalid", False),
     (HTML_200, "incomplete", True),
+    (Fault(status=200, body='{"type": "message", "choices": []}'), "incomplete", True),
+    (Fault(status=429, body='{"error": "' + "x" * 1_000_000), "rate_limited", True),
     (Fault(status=200, body="", content_type="text/event-stream"), "incomplete", True),
     (Fault(status=200, body="data: {oops\n\n", content_type="text/event-stream"), "incomplete", True),
     (Fault(status=200, body="data: [1, 2]\n\n", content_type="text/event-stream"), "incomplete", True),
+    (Fault(status=200, body="data: 7\n\n", content_type="text/event-stream"), "incomplete", True),
+    (Fault(status=200, body="data: [DONE]\n\n", content_type="text/event-stream"), "incomplete", True),
+    (Fault(status=200, body="\x00\x01" * 5000, content_type="text/event-stream"), "incomplete", True),
 ]
 
 
@@ -266,25 +281,30 @@ async def test_a_wrong_key_is_a_matter_of_access(subject: Subject) -> None:
     assert (message.error.kind, message.error.retryable) == ("auth", False)
 
 
+_CUTS: dict[str, ErrorKind] = {"end": "incomplete", "reset": "network", "stall": "timeout"}
 _WHOLE = Turn(parts=(Say(text="Half a sentence, and then"), Call(name="ls", arguments={"path": "."})))
 
 
-@ANY
+@WIRE
 @pytest.mark.parametrize("then", ["end", "reset", "stall", "error"])
 async def test_a_stream_that_breaks_at_any_event_is_a_failed_attempt_without_calls(subject: Subject, then: Any) -> None:
-    quick = {"idleSeconds": 0.1, "firstByteSeconds": 0.1}
+    quick = {"idleSeconds": 0.1, "firstByteSeconds": 0.1} if then == "stall" else {}
+    whole = replace(_WHOLE, parts=(Think(text="hm"), *_WHOLE.parts)) if subject.thinks else _WHOLE
     async with subject.connected(config=quick) as (emulator, provider):
         for after in itertools.count():
-            emulator.script = [replace(_WHOLE, cut_after=after, then=then)]
+            emulator.script = [replace(whole, cut_after=after, then=then)]
             _, message = await collect(provider, ask(subject))
             if message.error is None:
                 break
             assert message.stop_reason == "error", after
             assert message.error.retryable, (after, message.error)
+            assert message.error.kind == _CUTS.get(then, message.error.kind), (after, message.error)
             assert message.calls == ()
             assert all(isinstance(part, Text) for part in message.content)
             assert _WHOLE.parts[0].text.startswith(message.text)  # type: ignore[union-attr]
+            last = message.text
     assert after > 3
+    assert last
     assert message.stop_reason == "tool_use"
     assert len(message.calls) == 1
 
@@ -420,3 +440,141 @@ async def test_a_key_that_has_had_enough_gives_way_to_the_next(subject: Subject)
     if kinds[0]:
         assert answers[0].error is not None
         assert (answers[0].error.retryable, answers[0].error.retry_after_seconds) == (True, 0.0)
+
+
+_ENVIRONMENT = {
+    **dict.fromkeys(("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "GEMINI_API_KEY", "GOOGLE_API_KEY"), "stolen"),
+    **dict.fromkeys(("MISTRAL_API_KEY", "OPENAI_API_KEY", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID"), "stolen"),
+    **dict.fromkeys(("OPENAI_ADMIN_KEY", "OPENAI_WEBHOOK_SECRET"), "stolen"),
+    **dict.fromkeys(("ANTHROPIC_CUSTOM_HEADERS", "OPENAI_CUSTOM_HEADERS"), "x-api-key: stolen\nauthorization: stolen"),
+    **dict.fromkeys(("ANTHROPIC_BASE_URL", "OPENAI_BASE_URL", "GOOGLE_GEMINI_BASE_URL"), "http://127.0.0.1:9"),
+    **dict.fromkeys(("HTTP_PROXY", "ALL_PROXY", "http_proxy"), "http://127.0.0.1:9"),
+}
+
+
+@WIRE
+async def test_only_the_config_decides_what_is_sent(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in _ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    config = {"headers": {"x-team": "blue"}}
+    async with subject.connected(says("ok"), config=config) as (emulator, provider):
+        await provider.warm_up()
+        _, message = await collect(provider, ask(subject))
+    assert message.text == "ok"
+    headers = emulator.requests[0].headers
+    assert headers["x-team"] == "blue"
+    assert [name for name, value in headers.items() if "stolen" in value] == []
+    assert any(KEY in value for value in headers.values())
+    assert headers.get("x-stainless-retry-count", "0") == "0"
+
+
+@WIRE
+async def test_nothing_is_sent_without_a_key(subject: Subject) -> None:
+    from agents.providers.catalog import build_provider
+
+    provider = build_provider(subject.name, subject.config("https://models.example.com", {"apiKey": " \n"}))
+    await provider.warm_up()
+    pieces, message = await collect(provider, ask(subject))
+    await provider.close()
+    assert (pieces, message.stop_reason) == ([], "error")
+    assert message.error is not None
+    assert (message.error.kind, message.error.retryable) == ("unconfigured", False)
+    assert f"providers.{subject.name}.apiKey" in message.error.summary
+
+
+@WIRE
+async def test_a_server_that_is_not_there_is_a_network_error(subject: Subject) -> None:
+    from agents.providers.catalog import build_provider
+
+    provider = build_provider(subject.name, subject.config("http://127.0.0.1:9", {}))
+    _, message = await collect(provider, ask(subject))
+    await provider.close()
+    assert message.error is not None
+    assert (message.error.kind, message.error.retryable) == ("network", True)
+
+
+@WIRE
+async def test_the_connection_is_used_again(subject: Subject) -> None:
+    async with subject.connected(says("a"), says("b"), Fault(status=429), says("c")) as (emulator, provider):
+        await provider.warm_up()
+        for _ in range(4):
+            await collect(provider, ask(subject))
+        await provider.warm_up()
+    assert (len(emulator.requests), len({received.client for received in emulator.requests})) == (4, 1)
+
+
+@WIRE
+async def test_many_first_requests_share_what_they_build(subject: Subject) -> None:
+    slow = [says("ok", pause_seconds=0.05)] * 5  # so that all five are under way at once
+    async with subject.connected(*slow, *[says("ok")] * 5) as (emulator, provider):
+        answers = await asyncio.gather(*(collect(provider, ask(subject)) for _ in range(5)))
+        first = {received.client for received in emulator.requests}
+        await asyncio.gather(*(collect(provider, ask(subject)) for _ in range(5)))
+    assert [message.text for _, message in answers] == ["ok"] * 5
+    assert {received.client for received in emulator.requests} == first
+
+
+@WIRE
+async def test_what_is_refused_is_sent_only_once(subject: Subject) -> None:
+    refusals = [
+        Fault(status=429, headers={"retry-after": "0.001"}),
+        Fault(status=500),
+        Fault(status=400, headers={"x-should-retry": "true"}),
+    ]
+    async with subject.connected(*refusals) as (emulator, provider):
+        for count in range(1, 4):
+            _, message = await collect(provider, ask(subject))
+            assert message.error is not None
+            assert len(emulator.requests) == count
+
+
+@WIRE
+async def test_a_consumer_may_walk_away_in_mid_answer(subject: Subject) -> None:
+    turn = replace(says("Half a sentence, and the rest never comes"), cut_after=8, then="stall")
+    async with subject.connected(turn) as (emulator, provider):
+        stream = provider.stream(ask(subject))
+        assert isinstance(await anext(stream), TextDelta)
+        await stream.aclose()
+        while not emulator.hangups:
+            await asyncio.sleep(0)
+    assert emulator.hangups == 1
+
+
+@WIRE
+async def test_a_drip_that_never_fills_an_event_ends_at_the_idle_limit(subject: Subject) -> None:
+    turn = replace(says("slow"), chunk_bytes=1, pause_seconds=0.03)
+    async with subject.connected(turn, config={"idleSeconds": 0.2, "timeoutSeconds": 0.6}) as (_, provider):
+        _, message = await collect(provider, ask(subject))
+    assert message.error is not None
+    assert message.error.kind == "timeout"
+
+
+@WIRE
+async def test_half_an_emoji_from_a_person_does_not_break_the_request(subject: Subject) -> None:
+    async with subject.connected(says("ok")) as (emulator, provider):
+        _, message = await collect(provider, ask(subject, user("half \ud83d and \0")))
+    assert message.text == "ok"
+    assert "half \ufffd and \ufffd" in json.dumps(emulator.requests[0].body, ensure_ascii=False)
+
+
+@WIRE
+async def test_a_thousand_calls_in_one_answer(subject: Subject) -> None:
+    made = [("ls", {"path": str(number)}) for number in range(1000)]
+    async with subject.connected(calls(*made), says("ok")) as (_, provider):
+        _, first = await collect(provider, ask(subject))
+        assert [call.arguments for call in first.calls] == [arguments for _, arguments in made]
+        assert len({call.id for call in first.calls}) == 1000
+        second = await go_on(subject, provider, user("a"), first, *(result(call.id) for call in first.calls))
+    assert second.text == "ok"
+
+
+@WIRE
+async def test_ids_that_cannot_pair_are_replaced(subject: Subject) -> None:
+    twice = Call(name="ls", id="call_same")
+    turn = Turn(parts=(twice, twice, Call(name="ls", id="null")))
+    async with subject.connected(turn, says("ok")) as (emulator, provider):
+        _, first = await collect(provider, ask(subject))
+        assert len({call.id for call in first.calls}) == 3
+        second = await go_on(subject, provider, user("a"), first, *(result(call.id) for call in first.calls))
+    assert second.text == "ok"
+    accepted(emulator)
