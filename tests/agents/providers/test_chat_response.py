@@ -375,12 +375,6 @@ def test_an_answer_without_end_is_given_up(event: dict[str, Any]) -> None:
         put_together(*[event] * 10)
 
 
-def test_an_emoji_in_two_halves_is_one_emoji() -> None:
-    shown, message = put_together(chunk(content="a\ud83d"), chunk(content="\ude42"), chunk("stop"))
-    assert message.text == "a🙂"
-    assert [event.text for event in shown if isinstance(event, TextDelta)] == ["a", "🙂"]
-
-
 @given(
     raws=st.lists(st.text(max_size=20) | st.just('{"path": "目录/🙂"}'), min_size=1, max_size=4),
     size=st.integers(1, 7),

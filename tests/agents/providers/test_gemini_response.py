@@ -212,11 +212,6 @@ def test_an_answer_without_end_is_ended(part: dict[str, Any]) -> None:
         assemble(*[chunk(part)] * 9)
 
 
-def test_two_halves_of_an_emoji_in_two_chunks_are_one_emoji() -> None:
-    pieces, message = assemble(chunk({"text": "a\ud83d"}), chunk({"text": "\ude42b"}), end())
-    assert message.text == "a🙂b" == "".join(piece.text for piece in pieces if isinstance(piece, TextDelta))
-
-
 said = st.one_of(
     st.builds(lambda text: Say(text=text), st.text(st.sampled_from("ab中🙂"), min_size=1, max_size=40)),
     st.builds(lambda text, shown: Think(text=text, shown=shown), st.text("hm", min_size=1), st.booleans()),

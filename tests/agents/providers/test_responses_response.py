@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.messages import AssistantMessage, ErrorKind, Opaque, StopReason, Text, Thinking, Usage, Wire
-from agents.providers.draft import ANSWER_CHARS_MAX
 from agents.providers.errors import AttemptFailed, BadStream
 from agents.providers.provider import ModelEvent, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallEnd, ToolCallStart
 from agents.providers.responses.response import ResponsesAssembly
@@ -352,17 +351,6 @@ def test_without_the_end_event_there_is_no_answer() -> None:
         list(made.feed(event))
     with pytest.raises(BadStream, match=r"response\.completed"):
         made.finish()
-
-
-def test_an_answer_without_an_end_is_stopped() -> None:
-    with pytest.raises(BadStream, match="no end"):
-        assemble(opened(MESSAGE), said("x" * ANSWER_CHARS_MAX), said("x"))
-
-
-def test_two_halves_of_an_emoji_in_two_events_are_one_emoji() -> None:
-    pieces, message = assemble(opened(MESSAGE), said("a\ud83d"), said("\ude42b"))
-    assert [piece.text for piece in pieces if isinstance(piece, TextDelta)] == ["a", "🙂b"]
-    assert message.text == "a🙂b"
 
 
 @given(st.text(alphabet=st.characters(), max_size=30), st.integers(1, 5), st.booleans())
