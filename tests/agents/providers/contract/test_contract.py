@@ -1,6 +1,7 @@
 """What every wire must do, edge by edge, over a real socket against its own strict emulator.
 
-A wire that joins `SUBJECTS` joins all of this. What only one vendor has is tested beside that vendor's code.
+A wire that joins `SUBJECTS` joins all of this; what no vendor's record touches is asked of one subject a wire. What only
+one vendor has is tested beside that vendor's code.
 """
 
 import asyncio
@@ -241,7 +242,7 @@ _FAULTS: list[tuple[Fault, ErrorKind, bool]] = [
 ]
 
 
-@ANY
+@WIRE
 async def test_faults_end_the_stream_as_errors_of_their_kind(subject: Subject) -> None:
     async with subject.connected(*(fault for fault, _, _ in _FAULTS)) as (_, provider):
         for fault, kind, retryable in _FAULTS:
@@ -255,7 +256,7 @@ async def test_faults_end_the_stream_as_errors_of_their_kind(subject: Subject) -
             assert "bad" not in message.error.summary
 
 
-@ANY
+@WIRE
 @pytest.mark.parametrize("then", ["stall", "reset"])
 async def test_a_refusal_whose_body_never_ends_is_reported_by_its_status(subject: Subject, then: Any) -> None:
     fault = Fault(status=429, headers={"retry-after": "7"}, then=then)
@@ -265,7 +266,7 @@ async def test_a_refusal_whose_body_never_ends_is_reported_by_its_status(subject
     assert (message.error.kind, message.error.retry_after_seconds) == ("rate_limited", 7.0)
 
 
-@ANY
+@WIRE
 async def test_an_overloaded_server_is_told_apart(subject: Subject) -> None:
     async with subject.connected(Fault(status=subject.busy_status)) as (_, provider):
         _, message = await collect(provider, ask(subject))
@@ -273,7 +274,7 @@ async def test_an_overloaded_server_is_told_apart(subject: Subject) -> None:
     assert (message.error.kind, message.error.retryable) == ("overloaded", True)
 
 
-@ANY
+@WIRE
 async def test_a_wrong_key_is_a_matter_of_access(subject: Subject) -> None:
     async with subject.connected(says("hi"), config={"apiKey": "sk-wrong"}) as (_, provider):
         _, message = await collect(provider, ask(subject))
@@ -309,7 +310,7 @@ async def test_a_stream_that_breaks_at_any_event_is_a_failed_attempt_without_cal
     assert len(message.calls) == 1
 
 
-@ANY
+@WIRE
 async def test_any_cutting_of_the_bytes_gives_the_same_answer(subject: Subject) -> None:
     turn = Turn(parts=(Say(text="emoji 👩‍👩‍👧 中文 \u2028 𠜎"), Call(name="ls", arguments={"path": "目录/🙂"})))
     async with subject.connected(*(replace(turn, chunk_bytes=size) for size in (1, 7, 1000))) as (_, provider):
@@ -319,7 +320,7 @@ async def test_any_cutting_of_the_bytes_gives_the_same_answer(subject: Subject) 
             assert message.calls[0].arguments == {"path": "目录/🙂"}
 
 
-@ANY
+@WIRE
 async def test_a_slow_drip_is_waited_for_as_long_as_it_lives(subject: Subject) -> None:
     turn = says("slow", pause_seconds=0.02)
     async with subject.connected(turn, config={"idleSeconds": 5.0, "firstByteSeconds": 5.0}) as (_, provider):
@@ -327,7 +328,7 @@ async def test_a_slow_drip_is_waited_for_as_long_as_it_lives(subject: Subject) -
     assert message.text == "slow"
 
 
-@ANY
+@WIRE
 async def test_a_drip_without_end_ends_at_the_deadline(subject: Subject) -> None:
     turn = says("slow " * 50, chunk_bytes=1, pause_seconds=0.03)
     async with subject.connected(turn, config={"timeoutSeconds": 0.4}) as (_, provider):
@@ -336,7 +337,7 @@ async def test_a_drip_without_end_ends_at_the_deadline(subject: Subject) -> None
     assert message.error.kind == "timeout"
 
 
-@ANY
+@WIRE
 async def test_the_user_can_stop_it_and_the_server_notices(subject: Subject) -> None:
     turn = replace(says("Half a sentence, and the rest never comes"), cut_after=8, then="stall")
     async with subject.connected(turn) as (emulator, provider):
@@ -355,7 +356,7 @@ async def test_the_user_can_stop_it_and_the_server_notices(subject: Subject) -> 
             await asyncio.sleep(0)
 
 
-@ANY
+@WIRE
 async def test_a_conversation_that_is_too_long_says_so(subject: Subject) -> None:
     async with subject.connected(window_tokens=200) as (_, provider):
         _, message = await collect(provider, ask(subject, user("long " * 2000)))
@@ -428,7 +429,7 @@ async def test_an_agent_that_has_lost_its_tools_can_go_on(subject: Subject) -> N
     accepted(emulator)
 
 
-@ANY
+@WIRE
 async def test_a_key_that_has_had_enough_gives_way_to_the_next(subject: Subject) -> None:
     async with subject.connected(says("hi"), config={"apiKey": "sk-wrong", "apiKeys": ("sk-contract",)}) as (
         _,
