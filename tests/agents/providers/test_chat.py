@@ -38,8 +38,8 @@ def connect() -> Connect:
     ) -> AsyncIterator[tuple[ChatEmulator, NetworkProvider]]:
         emulator = ChatEmulator(list(script), vendor=vendor, **options)
         async with serve_on_loopback(emulator.app) as url:
-            told = {"apiKey": "sk-test", "baseUrl": f"{url}/v1"} | (config or {})
-            settings = ProviderConfig.model_validate(told)
+            given = {"apiKey": "sk-test", "baseUrl": f"{url}/v1"} | (config or {})
+            settings = ProviderConfig.model_validate(given)
             wire = ChatWire("work", settings, VENDORS[vendor])
             provider = NetworkProvider("work", settings, wire, now=lambda: NOW)
             try:
@@ -50,11 +50,11 @@ def connect() -> Connect:
     return connected
 
 
-def ask(*messages: Any, vendor: str = "openai", **told: Any) -> ModelRequest:
+def ask(*messages: Any, vendor: str = "openai", **members: Any) -> ModelRequest:
     """As the runner asks: with a history made fit for this wire."""
     model = MODELS[vendor]
     repaired = repair(messages or (user("hello"),), api=API, family=family_of(model))
-    return asking(*repaired, model=model, **told)
+    return asking(*repaired, model=model, **members)
 
 
 async def test_the_sdk_sends_our_body_and_nothing_else(connect: Connect) -> None:
@@ -164,8 +164,8 @@ _WHOLE = Turn(parts=(Think(text="hm"), Say(text="Half a sentence, and then"), Ca
 
 def proof(frames: list[bytes]) -> int:
     """How many frames it takes until the end is proved."""
-    told = [json.loads(frame[6:]) if frame.startswith(b"data: {") else {} for frame in frames]
-    reasons = [n for n, chunk in enumerate(told, 1) if chunk.get("choices") and chunk["choices"][0]["finish_reason"]]
+    events = [json.loads(frame[6:]) if frame.startswith(b"data: {") else {} for frame in frames]
+    reasons = [n for n, chunk in enumerate(events, 1) if chunk.get("choices") and chunk["choices"][0]["finish_reason"]]
     return reasons[0] if reasons else len(frames)
 
 

@@ -109,10 +109,10 @@ ACCEPTED: dict[str, tuple[str, dict[str, Any]]] = {
 
 @pytest.mark.parametrize("name", ACCEPTED)
 def test_accepted(name: str) -> None:
-    vendor, told = ACCEPTED[name]
-    body = deepcopy(told)
+    vendor, expected = ACCEPTED[name]
+    body = deepcopy(expected)
     check_body(body, vendor)
-    assert body == told
+    assert body == expected
 
 
 OPENAI: list[tuple[dict[str, Any], str, str | None]] = [
@@ -313,15 +313,15 @@ ASKED = {"stream_options": {"include_usage": True}}
 
 async def test_openai_streams_calls_in_numbered_pieces_and_usage_behind_the_end() -> None:
     wire = await streamed("openai", CALLING, **ASKED)
-    told = [delta["tool_calls"][0] for delta in deltas(wire) if "tool_calls" in delta]
-    assert told[0] == {
+    parts = [delta["tool_calls"][0] for delta in deltas(wire) if "tool_calls" in delta]
+    assert parts[0] == {
         "index": 0,
         "id": "call_000100",
         "type": "function",
         "function": {"name": "ls", "arguments": ""},
     }
-    assert all(piece.keys() == {"index", "function"} for piece in told[1:])
-    assert json.loads("".join(piece["function"]["arguments"] for piece in told)) == {"path": "/tmp"}
+    assert all(piece.keys() == {"index", "function"} for piece in parts[1:])
+    assert json.loads("".join(piece["function"]["arguments"] for piece in parts)) == {"path": "/tmp"}
     assert not any("reasoning" in name for delta in deltas(wire) for name in delta)
     assert wire[-3]["choices"][0]["finish_reason"] == "tool_calls"
     assert (wire[-2]["choices"], wire[-2]["usage"]["completion_tokens"] > 0, wire[-1]) == ([], True, "[DONE]")
@@ -404,18 +404,18 @@ async def test_the_official_sdk_reads_the_streams(vendor: str) -> None:
     turn = Turn(parts=(Say(text="Looking."), *CALLING.parts), noise=False)
     emulator = ChatEmulator([turn, turn], vendor=vendor)
     content, arguments, ends = "", "", []
-    told: Any = {"model": "gpt-4.1", "messages": [user()], "tools": [tool()]}
+    request: Any = {"model": "gpt-4.1", "messages": [user()], "tools": [tool()]}
     async with (
         serve_on_loopback(emulator.app) as url,
         openai.AsyncOpenAI(api_key="k", base_url=f"{url}/v1", max_retries=0) as client,
     ):
-        async for chunk in await client.chat.completions.create(stream=True, **told):
+        async for chunk in await client.chat.completions.create(stream=True, **request):
             for choice in chunk.choices:
                 content += choice.delta.content or ""
                 made = [call.function for call in choice.delta.tool_calls or () if call.function]
                 arguments += "".join(function.arguments or "" for function in made)
                 ends += [choice.finish_reason] if choice.finish_reason else []
-        whole = await client.chat.completions.create(**told)
+        whole = await client.chat.completions.create(**request)
     assert (content, json.loads(arguments), ends) == ("Looking.", {"path": "/tmp"}, ["tool_calls"])
     assert (whole.choices[0].message.content, whole.choices[0].finish_reason) == ("Looking.", "tool_calls")
 

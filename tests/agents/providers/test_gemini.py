@@ -32,8 +32,8 @@ NOW = 1_790_000_000.0
 Connect: TypeAlias = Callable[..., AbstractAsyncContextManager[tuple[GeminiEmulator, NetworkProvider]]]
 
 
-def built(**told: Any) -> NetworkProvider:
-    config = ProviderConfig.model_validate(told)
+def built(**settings: Any) -> NetworkProvider:
+    config = ProviderConfig.model_validate(settings)
     return NetworkProvider("google", config, JsonWire(GEMINI, config), now=lambda: NOW)
 
 
@@ -104,7 +104,7 @@ async def test_a_signature_that_is_refused_says_so(connect: Connect) -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "url"),
+    ("address", "url"),
     [
         (None, f"{BASE_URL}/v1beta"),
         ("http://host", "http://host/v1beta"),
@@ -115,8 +115,8 @@ async def test_a_signature_that_is_refused_says_so(connect: Connect) -> None:
         ("http://host/v1/gemini", "http://host/v1/gemini/v1beta"),
     ],
 )
-def test_the_address_may_name_a_version_or_not(told: str | None, url: str) -> None:
-    assert base_url(ProviderConfig.model_validate({"baseUrl": told})) == url
+def test_the_address_may_name_a_version_or_not(address: str | None, url: str) -> None:
+    assert base_url(ProviderConfig.model_validate({"baseUrl": address})) == url
 
 
 async def test_an_address_with_a_version_and_a_model_with_its_folder_arrive_where_they_should() -> None:
@@ -152,8 +152,8 @@ async def test_an_error_in_mid_stream_fails_by_its_status(connect: Connect) -> N
 
 
 async def test_usage_may_come_behind_the_reason_to_end(connect: Connect) -> None:
-    told = {"promptTokenCount": 9, "candidatesTokenCount": 3, "totalTokenCount": 12}
-    async with connect(Turn(parts=(text_part("ok"),), usage=told, late_usage=True)) as (_, provider):
+    usage = {"promptTokenCount": 9, "candidatesTokenCount": 3, "totalTokenCount": 12}
+    async with connect(Turn(parts=(text_part("ok"),), usage=usage, late_usage=True)) as (_, provider):
         _, message = await collect(provider, ask())
     assert (message.text, message.usage) == ("ok", Usage(input=9, output=3))
 
@@ -184,7 +184,7 @@ async def test_a_malformed_call_of_the_model_may_be_asked_again(connect: Connect
     assert (message.error.kind, message.error.retryable, message.text) == ("incomplete", True, "x")
 
 
-def told(status: str, code: int, *details: dict[str, Any], message: str = "words of Google's") -> str:
+def error_body(status: str, code: int, *details: dict[str, Any], message: str = "words of Google's") -> str:
     return json.dumps({"error": {"code": code, "message": message, "status": status, "details": list(details)}})
 
 
@@ -203,19 +203,34 @@ _FAULTS: list[tuple[Fault, ErrorKind, bool, float | None]] = [
     (Fault(status=429, code="12s", headers={"retry-after": "7"}), "rate_limited", True, 7.0),
     (Fault(status=429, code="GenerateRequestsPerMinutePerProject"), "rate_limited", True, None),
     (Fault(status=429, code="GenerateRequestsPerDayPerProjectPerModel-FreeTier"), "billing", False, None),
-    (Fault(status=429, body=f"[{told('X', 429, {'retryDelay': '3s'})}]"), "rate_limited", True, 3.0),
-    (Fault(status=429, body=told("X", 429, {"retryDelay": "soon"}, {"violations": 7})), "rate_limited", True, None),
+    (Fault(status=429, body=f"[{error_body('X', 429, {'retryDelay': '3s'})}]"), "rate_limited", True, 3.0),
+    (
+        Fault(status=429, body=error_body("X", 429, {"retryDelay": "soon"}, {"violations": 7})),
+        "rate_limited",
+        True,
+        None,
+    ),
     (Fault(status=429, body='{"error": {"details": [1, null]}}'), "rate_limited", True, None),
     (Fault(status=504), "timeout", True, None),
     (Fault(status=500, body="x" * 2_000_000), "server", True, None),
     (Fault(status=500, body="[" * 200_000), "server", True, None),
     (Fault(status=200, body=_WHOLE, content_type="text/html"), "incomplete", True, None),
-    (Fault(status=429, body=told("X", 429, {"retryDelay": "3s"}, message="x" * 300_000)), "rate_limited", True, None),
+    (
+        Fault(status=429, body=error_body("X", 429, {"retryDelay": "3s"}, message="x" * 300_000)),
+        "rate_limited",
+        True,
+        None,
+    ),
     (Fault(status=200, body='[{"candidates": []}]'), "incomplete", True, None),
     (Fault(status=200, body='data: {"candidates": [7]}\n\n', content_type=_SSE), "incomplete", True, None),
-    (Fault(status=200, body=f"data: {told('UNAVAILABLE', 503)}\n\n", content_type=_SSE), "overloaded", True, None),
     (
-        Fault(status=200, body=f"data: {told('X', 429, {'retryDelay': '9s'})}\n\n", content_type=_SSE),
+        Fault(status=200, body=f"data: {error_body('UNAVAILABLE', 503)}\n\n", content_type=_SSE),
+        "overloaded",
+        True,
+        None,
+    ),
+    (
+        Fault(status=200, body=f"data: {error_body('X', 429, {'retryDelay': '9s'})}\n\n", content_type=_SSE),
         "rate_limited",
         True,
         9.0,
@@ -223,7 +238,7 @@ _FAULTS: list[tuple[Fault, ErrorKind, bool, float | None]] = [
     (
         Fault(
             status=200,
-            body=f"data: {told('INVALID_ARGUMENT', 400, message='The input token count (9) exceeds')}\n\n",
+            body=f"data: {error_body('INVALID_ARGUMENT', 400, message='The input token count (9) exceeds')}\n\n",
             content_type=_SSE,
         ),
         "too_large",

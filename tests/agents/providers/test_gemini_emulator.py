@@ -44,8 +44,8 @@ def answer(call_id: str = "a", name: str = "ls", **members: Any) -> dict[str, An
 def talk(*contents: list[Any], tools: Any = None, **members: Any) -> dict[str, Any]:
     """A request whose contents alternate, beginning with the user."""
     roles = ["user", "model"] * len(contents)
-    told = [{"role": role, "parts": parts} for role, parts in zip(roles, contents, strict=False)]
-    return {"contents": told, "tools": [{"functionDeclarations": [TOOL]}] if tools is None else tools} | members
+    turns = [{"role": role, "parts": parts} for role, parts in zip(roles, contents, strict=False)]
+    return {"contents": turns, "tools": [{"functionDeclarations": [TOOL]}] if tools is None else tools} | members
 
 
 def declared(**members: Any) -> dict[str, Any]:
@@ -330,8 +330,8 @@ async def test_without_a_stream_the_answer_is_one_object_and_the_default_is_an_e
         failed = await client.post(path, json={"contents": [{"parts": [HI]}]})
         emulator.script = []
         echoed = await client.post(path, json=LOOP)
-    said = [part["text"] for part in made.json()["candidates"][0]["content"]["parts"]]
-    assert "".join(said) == "from a function"
+    texts = [part["text"] for part in made.json()["candidates"][0]["content"]["parts"]]
+    assert "".join(texts) == "from a function"
     assert (failed.status_code, failed.json()["error"]["status"]) == (500, "INTERNAL")
     assert echoed.json()["candidates"][0]["content"]["parts"] == [{"text": "hi"}]
 

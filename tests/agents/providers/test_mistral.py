@@ -38,8 +38,8 @@ NOW = 1_790_000_000.0
 Connect: TypeAlias = Callable[..., AbstractAsyncContextManager[tuple[MistralEmulator, NetworkProvider]]]
 
 
-def asking(*messages: Message, **told: Any) -> Any:
-    return requests.asking(*messages, **({"model": MODEL} | told))
+def asking(*messages: Message, **members: Any) -> Any:
+    return requests.asking(*messages, **({"model": MODEL} | members))
 
 
 def provider_at(url: str, **config: Any) -> NetworkProvider:
@@ -84,13 +84,13 @@ _ANSWERS: dict[str, Turn] = {
 @pytest.mark.parametrize("name", _ANSWERS)
 async def test_the_answer_goes_back_as_it_came_and_the_loop_goes_on(connect: Connect, name: str) -> None:
     turn = _ANSWERS[name]
-    said = []
+    expected = []
     for part in turn.parts:
         match part:
             case Say(text=text):
-                said.append({"type": "text", "text": text})
+                expected.append({"type": "text", "text": text})
             case Think(text=text, shown=shown):
-                said.append(thinking_chunk(text, shown=shown))
+                expected.append(thinking_chunk(text, shown=shown))
             case Call():
                 pass
     async with connect(turn, says("Done.")) as (emulator, provider):
@@ -100,12 +100,12 @@ async def test_the_answer_goes_back_as_it_came_and_the_loop_goes_on(connect: Con
         _, second = await collect(provider, asking(*history))
     assert second.text == "Done."
     [sent] = [message for message in emulator.requests[1].body["messages"] if message["role"] == "assistant"]
-    if all(chunk["type"] == "text" for chunk in said):
-        assert sent.get("content", "") == "".join(str(chunk["text"]) for chunk in said)
+    if all(chunk["type"] == "text" for chunk in expected):
+        assert sent.get("content", "") == "".join(str(chunk["text"]) for chunk in expected)
     else:
-        assert sent["content"] == said
-    told = [(call.id, call.raw, dict(call.arguments)) for call in turn.parts if isinstance(call, Call)]
-    for number, ((call_id, raw, arguments), back) in enumerate(zip(told, sent["tool_calls"], strict=True)):
+        assert sent["content"] == expected
+    made = [(call.id, call.raw, dict(call.arguments)) for call in turn.parts if isinstance(call, Call)]
+    for number, ((call_id, raw, arguments), back) in enumerate(zip(made, sent["tool_calls"], strict=True)):
         assert back["id"] == (call_id or f"00001{number:04d}")
         assert back["function"]["arguments"] == (raw or json.dumps(arguments, ensure_ascii=False))
 
@@ -243,5 +243,5 @@ def test_the_wire_costs_nothing_until_it_is_used() -> None:
     code = (
         "import sys, agents.providers.mistral.provider; print([m for m in sys.modules if m in ('httpx', 'mistralai')])"
     )
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert told.stdout.strip() == "[]"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"

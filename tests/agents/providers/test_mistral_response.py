@@ -77,12 +77,12 @@ def test_thoughts_come_in_pieces_and_are_kept_as_one_chunk_in_place() -> None:
         delta(content=[thinks("Another", closed=True), thinks("and another")]),
         END,
     )
-    first, said, second, third = message.content
+    first, answer, second, third = message.content
     assert isinstance(first, Thinking)
     assert first.wire is not None
     assert first.wire.data == thinks("First look.", signature="sig", closed=True)
     assert (first.wire.api, first.wire.family, first.wire.kind) == ("mistral", "magistral-medium", "thinking")
-    assert (first.text, said, second.type, third.type) == (
+    assert (first.text, answer, second.type, third.type) == (
         "First look.",
         Text(text="So it is."),
         "thinking",
@@ -124,11 +124,11 @@ def test_a_hidden_thought_is_kept_and_an_empty_one_is_none() -> None:
 
 
 def test_whole_calls_in_the_last_chunk() -> None:
-    told = [
+    whole_calls = [
         {"id": "AAAAAAAAA", "function": {"name": "ls", "arguments": '{"path": "/"}'}, "index": 0},
         {"id": "BBBBBBBBB", "function": {"name": "ls", "arguments": "{}"}, "index": 1},
     ]
-    pieces, message = put_together(delta(content="Looking."), delta("tool_calls", content="", tool_calls=told))
+    pieces, message = put_together(delta(content="Looking."), delta("tool_calls", content="", tool_calls=whole_calls))
     first, second = message.calls
     assert message.stop_reason == "tool_use"
     assert (first.id, first.arguments, second.id, second.arguments) == ("AAAAAAAAA", {"path": "/"}, "BBBBBBBBB", {})
@@ -205,8 +205,8 @@ def test_calls_as_servers_send_them(name: str) -> None:
 
 
 def test_text_that_goes_on_after_a_call_goes_on_in_its_block() -> None:
-    said, call = content(delta(content="a"), made("{}", **_A), delta(content="b"), CALLED)
-    assert (said, isinstance(call, ToolCall)) == ("ab", True)
+    text, call = content(delta(content="a"), made("{}", **_A), delta(content="b"), CALLED)
+    assert (text, isinstance(call, ToolCall)) == ("ab", True)
 
 
 _REASONS: list[tuple[str, StopReason, StopReason]] = [
@@ -245,15 +245,15 @@ def test_a_model_that_breaks_down_may_be_asked_again() -> None:
 
 
 @pytest.mark.parametrize(
-    "told",
+    "event",
     [
         {"object": "error", "message": "Rate limit exceeded", "type": "rate_limited", "code": "1300"},
         {"error": {"message": "slow down", "type": "rate_limited"}},
     ],
 )
-def test_an_error_in_the_stream_is_the_error(told: dict[str, Any]) -> None:
+def test_an_error_in_the_stream_is_the_error(event: dict[str, Any]) -> None:
     with pytest.raises(AttemptFailed) as failed:
-        put_together(delta(content="Half"), told)
+        put_together(delta(content="Half"), event)
     assert failed.value.error.kind == "rate_limited"
 
 
@@ -347,10 +347,10 @@ def _cut(text: str, at: list[int]) -> list[str]:
 
 @given(st.text(min_size=1), st.lists(st.integers(0, 99), max_size=4), st.booleans())
 def test_however_an_answer_is_cut_into_chunks_it_is_the_same(text: str, at: list[int], as_list: bool) -> None:
-    said = [delta(content=[{"type": "text", "text": piece}] if as_list else piece) for piece in _cut(text, at)]
+    spoken = [delta(content=[{"type": "text", "text": piece}] if as_list else piece) for piece in _cut(text, at)]
     thought = [delta(content=[thinks(piece)]) for piece in _cut(text, at)]
     called = [made(piece, index=0, id="AAAAAAAAA") for piece in _cut('{"a": 1}', at)]
-    _, message = put_together(*thought, *said, made("", index=0, **_A), *called, CALLED)
+    _, message = put_together(*thought, *spoken, made("", index=0, **_A), *called, CALLED)
     first, second, third = message.content
     assert isinstance(first, Thinking)
     assert isinstance(third, ToolCall)

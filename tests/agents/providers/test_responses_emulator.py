@@ -326,7 +326,7 @@ TURNS: dict[str, Reply] = {
 }
 
 
-def asked(**members: Any) -> dict[str, Any]:
+def request_body(**members: Any) -> dict[str, Any]:
     return asks(include=["reasoning.encrypted_content"], **members)
 
 
@@ -339,18 +339,18 @@ async def test_the_official_sdk_reads_every_event_and_the_whole(name: str) -> No
         serve_on_loopback(emulator.app) as url,
         openai.AsyncOpenAI(api_key="k", base_url=f"{url}/v1", max_retries=0) as client,
     ):
-        stream = await client.responses.create(**asked(), stream=True)
+        stream = await client.responses.create(**request_body(), stream=True)
         events = [event async for event in stream]
-        whole = await client.responses.create(**asked())
-    told = [event.model_dump(mode="json", by_alias=True, exclude_unset=True) for event in events]
-    for event in told:
+        whole = await client.responses.create(**request_body())
+    sent_events = [event.model_dump(mode="json", by_alias=True, exclude_unset=True) for event in events]
+    for event in sent_events:
         judge.validate_python(event)
-    assert [event["sequence_number"] for event in told] == list(range(len(told)))
-    assert [event["type"] for event in told[:2]] == ["response.created", "response.in_progress"]
-    assert told[-1]["type"] == f"response.{told[-1]['response']['status']}"
-    streamed = Response.model_validate(told[-1]["response"])
-    done = [event["item"] for event in told if event["type"] == "response.output_item.done"]
-    assert sorted(done, key=json.dumps) == sorted(told[-1]["response"]["output"], key=json.dumps)
+    assert [event["sequence_number"] for event in sent_events] == list(range(len(sent_events)))
+    assert [event["type"] for event in sent_events[:2]] == ["response.created", "response.in_progress"]
+    assert sent_events[-1]["type"] == f"response.{sent_events[-1]['response']['status']}"
+    streamed = Response.model_validate(sent_events[-1]["response"])
+    done = [event["item"] for event in sent_events if event["type"] == "response.output_item.done"]
+    assert sorted(done, key=json.dumps) == sorted(sent_events[-1]["response"]["output"], key=json.dumps)
     assert len(streamed.output) == len(whole.output)
     assert (streamed.output_text, streamed.status) == (whole.output_text, whole.status)
 
@@ -358,7 +358,7 @@ async def test_the_official_sdk_reads_every_event_and_the_whole(name: str) -> No
 async def test_the_events_of_an_answer_in_order() -> None:
     emulator = ResponsesEmulator([Turn(items=(reasoning_item("hm"), message_item("Hi"), call_item("ls")))])
     async with serve_on_loopback(emulator.app) as url, httpx.AsyncClient(headers=HEADERS) as client:
-        response = await client.post(f"{url}/v1/responses", json=asked(stream=True))
+        response = await client.post(f"{url}/v1/responses", json=request_body(stream=True))
     assert response.headers["content-type"].startswith("text/event-stream")
     assert response.headers["x-request-id"] == "req_0001"
     assert "[DONE]" not in response.text
@@ -397,7 +397,7 @@ async def test_the_arguments_of_a_cut_call_are_never_told_to_be_whole() -> None:
     turn = AnyTurn(parts=(Call(name="ls"), Call(name="ls", raw='{"pa')), stop="length")
     emulator = ResponsesEmulator([turn])
     async with serve_on_loopback(emulator.app) as url, httpx.AsyncClient(headers=HEADERS) as client:
-        response = await client.post(f"{url}/v1/responses", json=asked(stream=True))
+        response = await client.post(f"{url}/v1/responses", json=request_body(stream=True))
     assert response.text.count("event: response.function_call_arguments.done") == 1
     last = json.loads(response.text.splitlines()[-2].removeprefix("data: "))["response"]
     assert (last["status"], last["incomplete_details"]) == ("incomplete", {"reason": "max_output_tokens"})
@@ -408,7 +408,7 @@ async def test_reasoning_comes_encrypted_only_where_that_is_asked_for() -> None:
     emulator = ResponsesEmulator([RICH, RICH])
     async with serve_on_loopback(emulator.app) as url, httpx.AsyncClient(headers=HEADERS) as client:
         plain = await client.post(f"{url}/v1/responses", json=asks())
-        encrypted = await client.post(f"{url}/v1/responses", json=asked())
+        encrypted = await client.post(f"{url}/v1/responses", json=request_body())
     assert plain.json()["output"][0]["encrypted_content"] is None
     assert encrypted.json()["output"][0]["encrypted_content"]
 
@@ -416,11 +416,11 @@ async def test_reasoning_comes_encrypted_only_where_that_is_asked_for() -> None:
 async def test_an_item_named_by_its_id_needs_the_reasoning_that_led_to_it() -> None:
     emulator = ResponsesEmulator([Turn(items=(reasoning_item("hm"), call_item("ls")))])
     async with serve_on_loopback(emulator.app) as url, httpx.AsyncClient(headers=HEADERS) as client:
-        reasoning, made = (await client.post(f"{url}/v1/responses", json=asked())).json()["output"]
-        told = answer(made["call_id"])
-        whole = await client.post(f"{url}/v1/responses", json=asks(user(), reasoning, made, told))
-        alone = await client.post(f"{url}/v1/responses", json=asks(user(), made, told))
-        unnamed = await client.post(f"{url}/v1/responses", json=asks(user(), without(made, "id"), told))
+        reasoning, made = (await client.post(f"{url}/v1/responses", json=request_body())).json()["output"]
+        returned = answer(made["call_id"])
+        whole = await client.post(f"{url}/v1/responses", json=asks(user(), reasoning, made, returned))
+        alone = await client.post(f"{url}/v1/responses", json=asks(user(), made, returned))
+        unnamed = await client.post(f"{url}/v1/responses", json=asks(user(), without(made, "id"), returned))
     assert (whole.status_code, alone.status_code, unnamed.status_code) == (200, 400, 200)
     assert alone.json()["error"]["message"] == (
         "Item 'fc_000101' of type 'function_call' was provided without its required 'reasoning' item: 'rs_000100'."

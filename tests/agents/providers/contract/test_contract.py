@@ -7,6 +7,7 @@ one vendor has is tested beside that vendor's code.
 import asyncio
 import itertools
 import json
+from collections.abc import AsyncGenerator
 from dataclasses import replace
 from typing import Any
 
@@ -72,12 +73,12 @@ async def go_on(subject: Subject, provider: Provider, *turns: Message) -> Assist
 
 @ANY
 async def test_a_text_arrives_in_pieces_and_whole(subject: Subject) -> None:
-    said = "你好,这是一个足够长的回答 👩‍👩‍👧,会分成几段。\u2028And a second line."
-    async with subject.connected(says(said)) as (emulator, provider):
+    text = "你好,这是一个足够长的回答 👩‍👩‍👧,会分成几段。\u2028And a second line."
+    async with subject.connected(says(text)) as (emulator, provider):
         pieces, message = await collect(provider, ask(subject))
     assert message.error is None
-    assert (message.text, message.stop_reason) == (said, "end_turn")
-    assert "".join(piece.text for piece in pieces if isinstance(piece, TextDelta)) == said
+    assert (message.text, message.stop_reason) == (text, "end_turn")
+    assert "".join(piece.text for piece in pieces if isinstance(piece, TextDelta)) == text
     assert len(pieces) > 1
     assert (message.provider, message.model, message.api) == (subject.name, subject.model, provider.api)
     assert (message.timestamp, bool(message.response_id)) == (NOW, True)
@@ -157,10 +158,10 @@ async def test_thinking_goes_back_as_it_came_while_the_turn_runs_and_not_after_i
         _, first = await collect(provider, ask(subject, thinking=level))
         assert first.error is None
         assert [type(part).__name__ for part in first.content] == ["Thinking", "ToolCall"]
-        told: list[Message] = [user("hello"), first, result(first.calls[0].id)]
-        _, second = await collect(provider, ask(subject, *told, thinking=level))
+        history: list[Message] = [user("hello"), first, result(first.calls[0].id)]
+        _, second = await collect(provider, ask(subject, *history, thinking=level))
         assert second.text == "Done."
-        _, third = await collect(provider, ask(subject, *told, second, user("thanks"), thinking=level))
+        _, third = await collect(provider, ask(subject, *history, second, user("thanks"), thinking=level))
     assert third.text == "You are welcome."
     accepted(emulator)
 
@@ -212,8 +213,8 @@ async def test_a_call_cut_at_the_output_limit_is_not_one_to_run(subject: Subject
 async def test_a_full_window_while_writing_says_so(subject: Subject) -> None:
     async with subject.connected(says("Half", stop="context")) as (_, provider):
         _, message = await collect(provider, ask(subject))
-    told = message.error.kind if message.error else message.stop_reason
-    assert told in ("context_window", "max_tokens", "too_large")
+    reason = message.error.kind if message.error else message.stop_reason
+    assert reason in ("context_window", "max_tokens", "too_large")
 
 
 _FAULTS: list[tuple[Fault, ErrorKind, bool]] = [
@@ -412,8 +413,8 @@ async def test_every_tool_choice_is_sent_or_degraded_but_never_refused(subject: 
 async def test_usage_is_told(subject: Subject) -> None:
     from agents.messages import Usage
 
-    told = Usage(input=120, cache_read=2048, output=57, reasoning=20 if subject.thinks else 0)
-    async with subject.connected(says("ok", usage=told)) as (_, provider):
+    usage = Usage(input=120, cache_read=2048, output=57, reasoning=20 if subject.thinks else 0)
+    async with subject.connected(says("ok", usage=usage)) as (_, provider):
         _, message = await collect(provider, ask(subject))
     if not message.usage.estimated:
         assert (message.usage.input, message.usage.output) == (120, 57)
@@ -423,8 +424,8 @@ async def test_usage_is_told(subject: Subject) -> None:
 async def test_an_agent_that_has_lost_its_tools_can_go_on(subject: Subject) -> None:
     async with subject.connected(calls(("ls", {})), says("ok")) as (emulator, provider):
         _, message = await collect(provider, ask(subject))
-        told = ask(subject, user("hello"), message, result(message.calls[0].id), message, user("and now?"))
-        _, end = await collect(provider, replace(told, tools=()))
+        request = ask(subject, user("hello"), message, result(message.calls[0].id), message, user("and now?"))
+        _, end = await collect(provider, replace(request, tools=()))
     assert end.text == "ok"
     accepted(emulator)
 
@@ -534,6 +535,7 @@ async def test_a_consumer_may_walk_away_in_mid_answer(subject: Subject) -> None:
     turn = replace(says("Half a sentence, and the rest never comes"), cut_after=8, then="stall")
     async with subject.connected(turn) as (emulator, provider):
         stream = provider.stream(ask(subject))
+        assert isinstance(stream, AsyncGenerator)
         assert isinstance(await anext(stream), TextDelta)
         await stream.aclose()
         while not emulator.hangups:
