@@ -60,14 +60,14 @@ def test_every_level_a_model_takes_is_accepted_with_every_choice(model: str, cho
 
 
 def test_a_turn_begun_without_thinking_goes_on_without_it_where_a_budget_would_be_refused() -> None:
-    told = (user("hi"), assistant(Text(text="Looking."), call("a")), result("a"))
-    assert body("claude-haiku-4-5", "high", *told) == {}
+    history = (user("hi"), assistant(Text(text="Looking."), call("a")), result("a"))
+    assert body("claude-haiku-4-5", "high", *history) == {}
     own = Thinking(
         text="hm",
         wire=Wire(api="anthropic-messages", family="claude-haiku-4-5", kind="thinking", data=thinking_block("hm")),
     )
-    thought = replace(told[1], content=(own, *told[1].content))
-    assert "thinking" in body("claude-haiku-4-5", "high", told[0], thought, told[2])
+    thought = replace(history[1], content=(own, *history[1].content))
+    assert "thinking" in body("claude-haiku-4-5", "high", history[0], thought, history[2])
 
 
 def test_a_budget_needs_room_for_an_answer() -> None:
@@ -139,7 +139,7 @@ def test_what_is_refused(model: str, members: dict[str, Any], words: str) -> Non
 
 
 def test_an_answer_in_a_tool_turn_must_begin_with_its_thinking() -> None:
-    told = (user("hi"), assistant(Text(text="Looking."), call("a")), result("a"))
-    made = wire_request(replace(asking(*told, model="claude-haiku-4-5"), max_tokens=8192))
+    history = (user("hi"), assistant(Text(text="Looking."), call("a")), result("a"))
+    made = wire_request(replace(asking(*history, model="claude-haiku-4-5"), max_tokens=8192))
     with pytest.raises(Refusal, match="Expected `thinking` or `redacted_thinking`, but found `text`"):
         check_body(made | {"thinking": {"type": "enabled", "budget_tokens": 2000}})

@@ -1,6 +1,5 @@
 """The Chat wire against the emulated servers: the official SDK over a real socket, one edge case a test."""
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -9,19 +8,19 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from agents.messages import ErrorKind, StopReason, Text, Thinking, Usage, message_json
+from agents.messages import ErrorKind, StopReason, Text, Usage
 from agents.providers.chat.response import API
 from agents.providers.chat.vendors import VENDORS
 from agents.providers.config import ProviderConfig
 from agents.providers.models import family_of
 from agents.providers.network import NetworkProvider
 from agents.providers.openai.provider import ChatWire
-from agents.providers.provider import ModelRequest, TextDelta, ThinkingDelta, ToolCallEnd, ToolCallStart
+from agents.providers.provider import ModelRequest, ThinkingDelta, ToolCallEnd, ToolCallStart
 from agents.repair import repair
 from tests.agents.providers.requests import asking, collect, result, user
 from tests.agents.providers.test_chat_request import MODELS
 from tests.emulators.models.chat.emulator import ChatEmulator
-from tests.emulators.models.script import HTML_200, Call, Fault, Say, Stop, Think, Turn, calls, says
+from tests.emulators.models.script import Call, Fault, Say, Stop, Think, Turn, calls, says
 from tests.emulators.models.server import Reply
 from tests.loopback import serve_on_loopback
 
@@ -39,8 +38,8 @@ def connect() -> Connect:
     ) -> AsyncIterator[tuple[ChatEmulator, NetworkProvider]]:
         emulator = ChatEmulator(list(script), vendor=vendor, **options)
         async with serve_on_loopback(emulator.app) as url:
-            told = {"apiKey": "sk-test", "baseUrl": f"{url}/v1"} | (config or {})
-            settings = ProviderConfig.model_validate(told)
+            given = {"apiKey": "sk-test", "baseUrl": f"{url}/v1"} | (config or {})
+            settings = ProviderConfig.model_validate(given)
             wire = ChatWire("work", settings, VENDORS[vendor])
             provider = NetworkProvider("work", settings, wire, now=lambda: NOW)
             try:
@@ -51,24 +50,11 @@ def connect() -> Connect:
     return connected
 
 
-def ask(*messages: Any, vendor: str = "openai", **told: Any) -> ModelRequest:
+def ask(*messages: Any, vendor: str = "openai", **members: Any) -> ModelRequest:
     """As the runner asks: with a history made fit for this wire."""
     model = MODELS[vendor]
     repaired = repair(messages or (user("hello"),), api=API, family=family_of(model))
-    return asking(*repaired, model=model, **told)
-
-
-async def test_an_answer_arrives_as_deltas_and_as_a_whole(connect: Connect) -> None:
-    async with connect(says("你好,这是一个足够长的回答,会分成几段。")) as (emulator, provider):
-        pieces, message = await collect(provider, ask())
-    assert "".join(piece.text for piece in pieces if isinstance(piece, TextDelta)) == message.text
-    assert len(pieces) > 1
-    assert message.text == "你好,这是一个足够长的回答,会分成几段。"
-    assert (message.stop_reason, message.error, message.response_id) == ("end_turn", None, "chatcmpl-0001")
-    assert (message.provider, message.model, message.api) == ("work", "gpt-4.1", "openai-chat")
-    assert message.timestamp == NOW
-    assert (message.usage.input > 0, message.usage.estimated) == (True, False)
-    assert emulator.requests[0].refusal is None
+    return asking(*repaired, model=model, **members)
 
 
 async def test_the_sdk_sends_our_body_and_nothing_else(connect: Connect) -> None:
@@ -173,33 +159,13 @@ async def test_a_local_server_needs_no_key(connect: Connect, key: str) -> None:
     assert message.text == "ok"
 
 
-async def test_a_vendor_far_away_is_not_asked_without_a_key() -> None:
-    config = ProviderConfig()
-    provider = NetworkProvider("deepseek", config, ChatWire("deepseek", config, VENDORS["deepseek"]))
-    await provider.warm_up()
-    _, message = await collect(provider, ask(vendor="deepseek"))
-    assert message.error is not None
-    assert (message.error.kind, "providers.deepseek.apiKey" in message.error.summary) == ("unconfigured", True)
-
-
-async def test_the_environment_has_no_say(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("OPENAI_API_KEY", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID"):
-        monkeypatch.setenv(name, "from-the-environment")
-    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9")
-    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
-    async with connect(says("ok"), api_key="sk-test") as (emulator, provider):
-        _, message = await collect(provider, ask())
-    assert message.text == "ok"
-    assert "from-the-environment" not in emulator.requests[0].headers.values()
-
-
 _WHOLE = Turn(parts=(Think(text="hm"), Say(text="Half a sentence, and then"), Call(name="ls", arguments={"path": "."})))
 
 
 def proof(frames: list[bytes]) -> int:
     """How many frames it takes until the end is proved."""
-    told = [json.loads(frame[6:]) if frame.startswith(b"data: {") else {} for frame in frames]
-    reasons = [n for n, chunk in enumerate(told, 1) if chunk.get("choices") and chunk["choices"][0]["finish_reason"]]
+    events = [json.loads(frame[6:]) if frame.startswith(b"data: {") else {} for frame in frames]
+    reasons = [n for n, chunk in enumerate(events, 1) if chunk.get("choices") and chunk["choices"][0]["finish_reason"]]
     return reasons[0] if reasons else len(frames)
 
 
@@ -261,30 +227,15 @@ def _openrouter(code: int) -> Fault:
 
 
 _FAULTS: list[tuple[Fault, ErrorKind, bool]] = [
-    (Fault(status=400, type="invalid_request_error", message="bad"), "invalid", False),
-    (Fault(status=401), "auth", False),
-    (Fault(status=402), "billing", False),
-    (Fault(status=403), "auth", False),
     (Fault(status=404, code="model_not_found"), "not_found", False),
-    (Fault(status=429, headers={"retry-after": "7"}), "rate_limited", True),
     (Fault(status=429, type="insufficient_quota", code="insufficient_quota"), "billing", False),
-    (Fault(status=500), "server", True),
-    (Fault(status=502, body="<html>Bad gateway</html>", content_type="text/html"), "server", True),
-    (Fault(status=503), "overloaded", True),
     (Fault(status=529), "overloaded", True),
-    (Fault(status=307, headers={"location": "http://127.0.0.1:9/"}), "invalid", False),
     (_openrouter(502), "server", True),
     (_openrouter(402), "billing", False),
     (_openrouter(429), "rate_limited", True),
-    (HTML_200, "incomplete", True),
     (Fault(status=200, body='{"object": "chat.completion"}'), "incomplete", True),
     (Fault(status=200, body='{"error": {"message": "'), "incomplete", True),
     (Fault(status=200, body='{"error": {"message": "' + "x" * 1_100_000 + '"}}'), "incomplete", True),
-    (Fault(status=200, body="", content_type="text/event-stream"), "incomplete", True),
-    (Fault(status=200, body="data: [DONE]\n\n", content_type="text/event-stream"), "incomplete", True),
-    (Fault(status=200, body="data: {oops\n\n", content_type="text/event-stream"), "incomplete", True),
-    (Fault(status=200, body="data: [1, 2]\n\n", content_type="text/event-stream"), "incomplete", True),
-    (Fault(status=200, body="\x00\x01" * 5000, content_type="text/event-stream"), "incomplete", True),
 ]
 
 
@@ -294,9 +245,9 @@ async def test_faults_end_the_stream_as_errors(connect: Connect) -> None:
             pieces, message = await collect(provider, ask())
             assert pieces == []
             assert message.error is not None
-            told = (message.stop_reason, message.error.kind, message.error.retryable)
-            assert told == ("error", kind, retryable), fault
-            assert message.error.retry_after_seconds == (7.0 if "retry-after" in fault.headers else None)
+            assert (message.stop_reason, message.error.kind, message.error.retryable) == ("error", kind, retryable), (
+                fault
+            )
 
 
 @pytest.mark.parametrize("vendor", VENDORS)
@@ -354,96 +305,8 @@ async def test_what_an_answer_cost(connect: Connect, vendor: str) -> None:
     assert message.usage == used
 
 
-@pytest.mark.parametrize("vendor", VENDORS)
-async def test_unicode_noise_and_any_cutting_of_the_bytes_are_survived(connect: Connect, vendor: str) -> None:
-    text = "emoji 👩‍👩‍👧 中文 \u2028 𠜎"
-    turn = Turn(parts=(Say(text=text), Call(name="ls", arguments={"path": "目录/🙂"})), noise=True)
-    async with connect(*(replace(turn, chunk_bytes=size) for size in (1, 7, 1000)), vendor=vendor) as (_, provider):
-        for _ in range(3):
-            _, message = await collect(provider, ask(vendor=vendor))
-            assert (message.text, message.calls[0].arguments) == (text, {"path": "目录/🙂"})
-
-
-@pytest.mark.parametrize("vendor", VENDORS)
-async def test_an_empty_answer_is_an_answer(connect: Connect, vendor: str) -> None:
-    async with connect(Turn(parts=()), vendor=vendor) as (_, provider):
-        pieces, message = await collect(provider, ask(vendor=vendor))
-    assert (pieces, message.content, message.stop_reason) == ([], (), "end_turn")
-
-
-async def test_one_id_for_two_calls_becomes_two_ids(connect: Connect) -> None:
-    twice = Turn(parts=(Call(name="ls", id="same"), Call(name="ls", id="same")))
-    async with connect(twice) as (_, provider):
-        _, message = await collect(provider, ask())
-    assert [made.id for made in message.calls] == ["same", "same_1"]
-
-
-@pytest.mark.parametrize("vendor", ["openai", "generic"])
-async def test_a_thousand_calls_in_one_answer(connect: Connect, vendor: str) -> None:
-    async with connect(calls(*[("ls", {"path": str(n)}) for n in range(1000)]), vendor=vendor) as (_, provider):
-        _, message = await collect(provider, ask(vendor=vendor))
-    assert len({made.id for made in message.calls}) == 1000
-    assert [made.arguments for made in message.calls] == [{"path": str(n)} for n in range(1000)]
-
-
-async def test_silence_in_mid_stream_is_a_timeout(connect: Connect) -> None:
-    turn = replace(says("Half a sentence"), cut_after=2, then="stall")
-    async with connect(turn, config={"idleSeconds": 0.05}) as (_, provider):
-        _, message = await collect(provider, ask())
-    assert message.error is not None
-    assert (message.error.kind, message.error.retryable) == ("timeout", True)
-
-
 async def test_comments_keep_a_slow_model_alive(connect: Connect) -> None:
     turn = replace(says("slow"), pause_seconds=0.03)
     async with connect(turn, vendor="openrouter", config={"idleSeconds": 5}) as (_, provider):
         _, message = await collect(provider, ask(vendor="openrouter"))
     assert message.text == "slow"
-
-
-async def test_cancelling_hangs_up_at_once(connect: Connect) -> None:
-    turn = replace(says("Half a sentence"), cut_after=3, then="stall")
-    async with connect(turn) as (emulator, provider):
-        begun = asyncio.Event()
-
-        async def read() -> None:
-            async for _ in provider.stream(ask()):
-                begun.set()
-
-        task = asyncio.create_task(read())
-        await begun.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        while not emulator.hangups:  # the server sees the connection close; without that this never ends
-            await asyncio.sleep(0)
-    assert emulator.hangups == 1
-
-
-async def test_a_consumer_may_walk_away_in_mid_answer(connect: Connect) -> None:
-    turn = replace(says("Half a sentence"), cut_after=3, then="stall")
-    async with connect(turn) as (emulator, provider):
-        stream = provider.stream(ask())
-        assert isinstance(await anext(stream), TextDelta)
-        await stream.aclose()
-        while not emulator.hangups:
-            await asyncio.sleep(0)
-
-
-async def test_the_connection_is_used_again(connect: Connect) -> None:
-    async with connect(says("a"), says("b")) as (_, provider):
-        await collect(provider, ask())
-        wire: Any = provider._wire
-        pool: Any = wire._client._client._client._transport
-        held = list(pool._pool.connections)
-        assert len(held) == 1
-        await collect(provider, ask())
-        assert list(pool._pool.connections) == held
-
-
-async def test_a_message_survives_the_journal(connect: Connect) -> None:
-    turn = Turn(parts=(Think(text="hm"), Say(text="x"), Call(name="ls", arguments={"path": "目录"})))
-    async with connect(turn, vendor="openrouter") as (_, provider):
-        _, message = await collect(provider, ask(vendor="openrouter"))
-    assert isinstance(message.content[0], Thinking)
-    assert message_json.validate_json(message_json.dump_json(message)) == message

@@ -109,10 +109,10 @@ ACCEPTED: dict[str, tuple[str, dict[str, Any]]] = {
 
 @pytest.mark.parametrize("name", ACCEPTED)
 def test_accepted(name: str) -> None:
-    vendor, told = ACCEPTED[name]
-    body = deepcopy(told)
+    vendor, expected = ACCEPTED[name]
+    body = deepcopy(expected)
     check_body(body, vendor)
-    assert body == told
+    assert body == expected
 
 
 OPENAI: list[tuple[dict[str, Any], str, str | None]] = [
@@ -121,38 +121,16 @@ OPENAI: list[tuple[dict[str, Any], str, str | None]] = [
     (without(talk(), "model"), "Missing required parameter: 'model'.", "missing_required_parameter"),
     (without(talk(), "messages"), "Missing required parameter: 'messages'.", "missing_required_parameter"),
     (talk(messages="hi"), "Invalid type for 'messages': expected an array, but got a string", "invalid_type"),
-    (
-        talk(messages=[]),
-        "Invalid 'messages': empty array. Expected an array with minimum length 1, but got an empty array instead.",
-        "empty_array",
-    ),
+    (talk(messages=[]), "Expected an array with minimum length 1, but got an empty array instead.", "empty_array"),
     (talk(tools=[]), "Invalid 'tools': empty array.", "empty_array"),
     (talk(user(), called()), "Invalid 'messages[1].tool_calls': empty array.", "empty_array"),
-    (
-        talk(user(role="robot")),
-        "Invalid value: 'robot'. Supported values are: 'system', 'assistant', 'user', 'function', 'tool', and "
-        "'developer'.",
-        "invalid_value",
-    ),
+    (talk(user(role="robot")), "'assistant', 'user', 'function', 'tool', and 'developer'.", "invalid_value"),
     (talk(answer()), "messages with role 'tool' must be a response to a preceeding message with 'tool_calls'.", None),
-    (
-        talk(user(), called(use()), answer(), user(), answer()),
-        "messages with role 'tool' must be a response to a preceeding message",
-        None,
-    ),
-    (
-        talk(user(), called(use("a"), use("b")), answer("a")),
-        "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. "
-        "The following tool_call_ids did not have response messages: b",
-        None,
-    ),
+    (talk(user(), called(use()), answer(), user(), answer()), "must be a response to a preceeding message", None),
+    (talk(user(), called(use("a"), use("b")), answer("a")), "tool_call_ids did not have response messages: b", None),
     (talk(user(), called(use()), user(), answer()), "did not have response messages: a", None),
     (talk(user(), called(use())), "did not have response messages: a", None),
-    (
-        talk(user(), called(use()), answer("x")),
-        "Invalid parameter: 'tool_call_id' of 'x' not found in 'tool_calls' of previous message.",
-        None,
-    ),
+    (talk(user(), called(use()), answer("x")), "of 'x' not found in 'tool_calls' of previous message.", None),
     (talk(user(), called(use()), answer(), answer()), "'tool_call_id' of 'a' not found", None),
     (talk(user(), called(use(), use()), answer()), "Duplicate value for 'tool_call_id' of 'a'", None),
     (talk(user(None)), "Invalid value for 'content': expected a string, got null.", None),
@@ -161,11 +139,7 @@ OPENAI: list[tuple[dict[str, Any], str, str | None]] = [
     (talk(user([])), "Invalid 'messages[0].content': empty array.", "empty_array"),
     (talk(user([text("")])), "empty string", "empty_string"),
     (talk(user(name="Bob B")), "Invalid 'messages[0].name': string does not match pattern.", "invalid_value"),
-    (
-        talk(user(), called(use(index=0)), answer()),
-        "Unknown parameter: 'messages[1].tool_calls[0].index'.",
-        "unknown_parameter",
-    ),
+    (talk(user(), called(use(index=0)), answer()), "'messages[1].tool_calls[0].index'.", "unknown_parameter"),
     (
         talk(user(), called(use(), reasoning_content="x"), answer()),
         "Unknown parameter: 'messages[1].reasoning_content'.",
@@ -174,11 +148,7 @@ OPENAI: list[tuple[dict[str, Any], str, str | None]] = [
     (talk(user(reasoning_content="x")), "Unknown parameter: 'messages[0].reasoning_content'.", "unknown_parameter"),
     (talk(user(mood="calm")), "Unknown parameter: 'messages[0].mood'.", "unknown_parameter"),
     (talk(user(), called(use(), annotations=[]), answer()), "'messages[1].annotations'", "unknown_parameter"),
-    (
-        talk(user(), called(use(arguments={})), answer()),
-        "Invalid type for 'messages[1].tool_calls[0].function.arguments': expected a string, but got an object instead.",
-        "invalid_type",
-    ),
+    (talk(user(), called(use(arguments={})), answer()), "a string, but got an object instead.", "invalid_type"),
     (talk(user(), called(use("x" * 41)), answer("x" * 41)), "maximum length 40", "string_above_max_length"),
     (talk(user(), called(use(name="a b")), answer()), "does not match pattern", "invalid_value"),
     (
@@ -191,16 +161,8 @@ OPENAI: list[tuple[dict[str, Any], str, str | None]] = [
         "Missing required parameter: 'messages[2].tool_call_id'.",
         "missing_required_parameter",
     ),
-    (
-        talk(user(), called(use()), answer(content=[image()])),
-        "Invalid value: 'image_url'. Supported values are: 'text'.",
-        "invalid_value",
-    ),
-    (
-        talk(user([{"type": "image_url", "image_url": "data:"}])),
-        "Invalid type for 'messages[0].content[0].image_url': expected an object, but got a string instead.",
-        "invalid_type",
-    ),
+    (talk(user(), called(use()), answer(content=[image()])), "Supported values are: 'text'.", "invalid_value"),
+    (talk(user([{"type": "image_url", "image_url": "data:"}])), "object, but got a string instead.", "invalid_type"),
     (talk(user([image("data:image/bmp;base64,AAAA")])), "unsupported image", "invalid_image_format"),
     (talk(user([image("data:image/jpeg;base64," + PIXEL)])), "does not represent a valid image", "invalid_image"),
     (talk(user([image("data:image/png;base64,!!")])), "does not represent a valid image", "invalid_image"),
@@ -229,11 +191,7 @@ OPENAI: list[tuple[dict[str, Any], str, str | None]] = [
     (without(talk(tool_choice="auto"), "tools"), "'tool_choice' is only allowed when 'tools' are specified", None),
     (without(talk(parallel_tool_calls=True), "tools"), "'parallel_tool_calls' is only allowed when", None),
     (talk(tool_choice="any"), "Invalid value: 'any'.", "invalid_value"),
-    (
-        talk(tool_choice={"type": "function", "function": {"name": "rm"}}),
-        "Invalid value for 'function_call': no function named 'rm' was specified in the 'functions' parameter.",
-        None,
-    ),
+    (talk(tool_choice={"type": "function", "function": {"name": "rm"}}), "in the 'functions' parameter.", None),
     (
         talk(model="gpt-5.2", max_tokens=10),
         "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
@@ -246,12 +204,7 @@ OPENAI: list[tuple[dict[str, Any], str, str | None]] = [
     (talk(reasoning_effort="low"), "Unsupported parameter: 'reasoning_effort'", "unsupported_parameter"),
     (talk(model="gpt-5.2", reasoning_effort="max"), "does not support 'max' with this model.", "unsupported_value"),
     (talk(model="gpt-5.2", reasoning_effort="none"), "does not support 'none' with this model.", "unsupported_value"),
-    (
-        talk(model="gpt-5.5"),
-        "Function tools with reasoning_effort are not supported for gpt-5.5 in /v1/chat/completions. To use function "
-        "tools, use /v1/responses or set reasoning_effort to 'none'.",
-        None,
-    ),
+    (talk(model="gpt-5.5"), "To use function tools, use /v1/responses or set reasoning_effort to 'none'.", None),
     (talk(model="gpt-6-sol", reasoning_effort="high"), "Function tools with reasoning_effort are not supported", None),
     (talk(stream_options={"include_usage": True}), "only allowed when 'stream' is enabled", None),
     (talk(prompt_cache_key="x" * 65), "Invalid 'prompt_cache_key': string too long.", "string_above_max_length"),
@@ -274,45 +227,21 @@ OTHERS: list[tuple[str, dict[str, Any], str]] = [
     ("deepseek", talk(*LOOP), "The reasoning_content in the thinking mode must be passed back to the API."),
     ("deepseek", talk(tool_choice="required"), "Thinking mode does not support this tool_choice"),
     ("deepseek", talk(tool_choice=NAMED), "Thinking mode does not support this tool_choice"),
-    (
-        "deepseek",
-        talk(user(), called(use(), reasoning_content="x")),
-        "(insufficient tool messages following tool_calls message)",
-    ),
+    ("deepseek", talk(user(), called(use(), reasoning_content="x")), "tool messages following tool_calls message)"),
     ("deepseek", talk(user([image()]), model="deepseek-v4-pro"), "unknown variant `image_url`"),
     ("deepseek", talk(model="deepseek-chat", max_tokens=8193), "max_tokens is too large"),
-    (
-        "deepseek-r1",
-        talk(user(), called(use(), reasoning_content=""), answer()),
-        "reasoning_content of earlier messages",
-    ),
+    ("deepseek-r1", talk(user(), called(use(), reasoning_content=""), answer()), "of earlier messages"),
     ("deepseek-r1", talk(tool_choice="required"), "does not support this tool_choice"),
-    (
-        "moonshot",
-        talk(*LOOP),
-        "thinking is enabled but reasoning_content is missing in assistant tool call message at index 1",
-    ),
+    ("moonshot", talk(*LOOP), "enabled but reasoning_content is missing in assistant tool call message at index 1"),
     ("moonshot", talk(user(), called(use(), reasoning_content=""), answer()), "reasoning_content is missing"),
-    (
-        "moonshot",
-        talk(tool_choice="required", thinking={"type": "disabled"}, model="kimi-k2.6"),
-        "does not support this tool_choice",
-    ),
+    ("moonshot", talk(tool_choice="required", thinking={"type": "disabled"}, model="kimi-k2.6"), "this tool_choice"),
     ("moonshot", talk(tool_choice=NAMED), "incompatible with thinking enabled"),
-    (
-        "moonshot",
-        talk(user(), called(use(), reasoning_content="x"), answer("b")),
-        "Invalid request: tool_call_id  is not found",
-    ),
+    ("moonshot", talk(user(), called(use(), reasoning_content="x"), answer("b")), "tool_call_id  is not found"),
     ("moonshot", talk(model="kimi-k3", thinking={"type": "disabled"}), "does not support thinking.type disabled"),
     ("zhipu", talk(tool_choice="required"), "does not support this tool_choice"),
     ("zhipu", talk(tool_choice="none"), "does not support this tool_choice"),
     ("zhipu", talk(tools=[DEFS]), "'$ref' is not supported"),
-    (
-        "qwen",
-        talk(user(), called(use(arguments='{"a')), answer()),
-        'The "function.arguments" parameter of the code model must be in JSON format.',
-    ),
+    ("qwen", talk(user(), called(use(arguments='{"a')), answer()), "of the code model must be in JSON format."),
     ("qwen", talk(tool_choice="required"), "<400> InternalError.Algo"),
     ("qwen", talk(user(), called(use(arguments="")), answer()), "must be in JSON format"),
     ("vllm", talk(user(), {"role": "system", "content": "s"}), "System message must be at the beginning."),
@@ -384,15 +313,15 @@ ASKED = {"stream_options": {"include_usage": True}}
 
 async def test_openai_streams_calls_in_numbered_pieces_and_usage_behind_the_end() -> None:
     wire = await streamed("openai", CALLING, **ASKED)
-    told = [delta["tool_calls"][0] for delta in deltas(wire) if "tool_calls" in delta]
-    assert told[0] == {
+    parts = [delta["tool_calls"][0] for delta in deltas(wire) if "tool_calls" in delta]
+    assert parts[0] == {
         "index": 0,
         "id": "call_000100",
         "type": "function",
         "function": {"name": "ls", "arguments": ""},
     }
-    assert all(piece.keys() == {"index", "function"} for piece in told[1:])
-    assert json.loads("".join(piece["function"]["arguments"] for piece in told)) == {"path": "/tmp"}
+    assert all(piece.keys() == {"index", "function"} for piece in parts[1:])
+    assert json.loads("".join(piece["function"]["arguments"] for piece in parts)) == {"path": "/tmp"}
     assert not any("reasoning" in name for delta in deltas(wire) for name in delta)
     assert wire[-3]["choices"][0]["finish_reason"] == "tool_calls"
     assert (wire[-2]["choices"], wire[-2]["usage"]["completion_tokens"] > 0, wire[-1]) == ([], True, "[DONE]")
@@ -475,18 +404,18 @@ async def test_the_official_sdk_reads_the_streams(vendor: str) -> None:
     turn = Turn(parts=(Say(text="Looking."), *CALLING.parts), noise=False)
     emulator = ChatEmulator([turn, turn], vendor=vendor)
     content, arguments, ends = "", "", []
-    told: Any = {"model": "gpt-4.1", "messages": [user()], "tools": [tool()]}
+    request: Any = {"model": "gpt-4.1", "messages": [user()], "tools": [tool()]}
     async with (
         serve_on_loopback(emulator.app) as url,
         openai.AsyncOpenAI(api_key="k", base_url=f"{url}/v1", max_retries=0) as client,
     ):
-        async for chunk in await client.chat.completions.create(stream=True, **told):
+        async for chunk in await client.chat.completions.create(stream=True, **request):
             for choice in chunk.choices:
                 content += choice.delta.content or ""
                 made = [call.function for call in choice.delta.tool_calls or () if call.function]
                 arguments += "".join(function.arguments or "" for function in made)
                 ends += [choice.finish_reason] if choice.finish_reason else []
-        whole = await client.chat.completions.create(**told)
+        whole = await client.chat.completions.create(**request)
     assert (content, json.loads(arguments), ends) == ("Looking.", {"path": "/tmp"}, ["tool_calls"])
     assert (whole.choices[0].message.content, whole.choices[0].finish_reason) == ("Looking.", "tool_calls")
 

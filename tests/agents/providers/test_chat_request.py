@@ -51,17 +51,17 @@ def wire(request: ModelRequest, vendor: str) -> dict[str, Any]:
     return body
 
 
-def ask(vendor: str, *messages: Message, **told: Any) -> dict[str, Any]:
-    """What a vendor is sent; `told` are other members of the request."""
-    level: Level | None = told.pop("thinking", None)
-    conversation: str = told.pop("conversation", "")
-    request = asking(*messages, model=told.pop("model", MODELS[vendor]), **told)
+def ask(vendor: str, *messages: Message, **members: Any) -> dict[str, Any]:
+    """What a vendor is sent; `members` are other members of the request."""
+    level: Level | None = members.pop("thinking", None)
+    conversation: str = members.pop("conversation", "")
+    request = asking(*messages, model=members.pop("model", MODELS[vendor]), **members)
     return wire(replace(request, thinking=level, conversation=conversation), vendor)
 
 
 def thought(text: str, model: str, kind: str = "reasoning_content", data: Any = None) -> Thinking:
-    told = text if data is None else data
-    return Thinking(text=text, wire=Wire(api=API, family=family_of(model), kind=kind, data=told))
+    payload = text if data is None else data
+    return Thinking(text=text, wire=Wire(api=API, family=family_of(model), kind=kind, data=payload))
 
 
 def spoke(*parts: Any) -> AssistantMessage:
@@ -118,8 +118,8 @@ def test_arguments_made_on_another_wire_are_written_out() -> None:
 )
 def test_broken_arguments_go_back_raw_except_to_servers_that_parse_them(vendor: str, sent: str) -> None:
     broken = ToolCall(id="a", name="ls", arguments=None, arguments_raw='{"path": ')
-    told = ask(vendor, user("go"), spoke(broken), result("a"))["messages"][2]["tool_calls"][0]
-    assert told["function"]["arguments"] == sent
+    made = ask(vendor, user("go"), spoke(broken), result("a"))["messages"][2]["tool_calls"][0]
+    assert made["function"]["arguments"] == sent
 
 
 @pytest.mark.parametrize(
@@ -187,8 +187,8 @@ def test_a_picture_from_a_person_keeps_its_place_and_the_metadata_stand_before_t
 
 @pytest.mark.parametrize("vendor", VENDORS)
 def test_plain_words_are_always_a_string(vendor: str) -> None:
-    told = UserMessage(content=(Text(text="one"), Text(text="two")))
-    assert ask(vendor, told)["messages"][1]["content"] == "one\n\ntwo"
+    message = UserMessage(content=(Text(text="one"), Text(text="two")))
+    assert ask(vendor, message)["messages"][1]["content"] == "one\n\ntwo"
 
 
 LONG = "chatcmpl-tool-" + "f" * 32

@@ -66,11 +66,11 @@ def test_a_record_can_be_used(vendor: object) -> None:
 
 
 def test_no_name_and_no_host_picks_two_records() -> None:
-    for told in (
+    for names in (
         [name for it in VENDORS.values() for name in it.names],
         [h for it in VENDORS.values() for h in it.hosts],
     ):
-        assert len(set(told)) == len(told)
+        assert len(set(names)) == len(names)
 
 
 def test_a_server_that_only_the_config_can_place_needs_its_address() -> None:

@@ -132,14 +132,14 @@ def test_a_call_that_had_to_be_changed_goes_without_its_signature() -> None:
 
 
 def test_signed_parts_stay_apart_and_go_back_with_their_own_signature() -> None:
-    said, end, thought = text_part("ld"), signed(text_part("")), thought_part("hm")
+    shown, end, thought = text_part("ld"), signed(text_part("")), thought_part("hm")
     message = replace(
         assistant(),
         content=(
             Thinking(text="a summary, for people"),
             Thinking(text="hm", wire=own(thought)),
             Text(text="wor"),
-            Text(text="ld", wire=own(said)),
+            Text(text="ld", wire=own(shown)),
             called("a"),
             Opaque(wire=Wire(api=API, family=MODEL, kind="empty_text", data=end)),
             Opaque(wire=Wire(api="elsewhere", family=MODEL, kind="x", data={"text": "not ours"})),
@@ -152,7 +152,7 @@ def test_signed_parts_stay_apart_and_go_back_with_their_own_signature() -> None:
     assert body["contents"][1]["parts"] == [
         signed(thought),
         text_part("wor"),
-        signed(said),
+        signed(shown),
         signed(call_part("ls", {"path": "."}, id="a")),
         end,
     ]

@@ -69,8 +69,8 @@ def test_unsigned_texts_are_one_and_a_signed_one_stays_apart() -> None:
 
 
 def test_a_call_comes_whole_with_its_own_signature() -> None:
-    told = made(id="x", args={"path": "目录", "n": 1.0, "deep": [{}]}) | {"thoughtSignature": "AAAA"}
-    _, message = assemble(chunk(told), end())
+    part = made(id="x", args={"path": "目录", "n": 1.0, "deep": [{}]}) | {"thoughtSignature": "AAAA"}
+    _, message = assemble(chunk(part), end())
     (call,) = message.calls
     assert (call.id, call.name, call.arguments) == ("x", "ls", {"path": "目录", "n": 1.0, "deep": [{}]})
     assert call.arguments_raw == '{"path": "目录", "n": 1.0, "deep": [{}]}'
@@ -90,7 +90,7 @@ def test_calls_without_an_id_or_with_anothers_get_one_of_their_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "raw", "arguments"),
+    ("members", "raw", "arguments"),
     [
         ({}, "{}", {}),
         ({"args": None}, "{}", {}),
@@ -102,8 +102,8 @@ def test_calls_without_an_id_or_with_anothers_get_one_of_their_own() -> None:
         ({"args": {"a": "\ud83d"}}, '{"a": "\ufffd"}', {"a": "\ufffd"}),
     ],
 )
-def test_arguments_of_any_form(told: dict[str, Any], raw: str, arguments: dict[str, Any] | None) -> None:
-    _, message = assemble(chunk(made(**told)), end())
+def test_arguments_of_any_form(members: dict[str, Any], raw: str, arguments: dict[str, Any] | None) -> None:
+    _, message = assemble(chunk(made(**members)), end())
     assert (message.calls[0].arguments_raw, message.calls[0].arguments) == (raw, arguments)
 
 
@@ -196,8 +196,15 @@ def test_a_part_that_only_gemini_understands_is_kept_whole() -> None:
 
 
 def test_usage_counts_the_cache_apart_and_thoughts_as_output() -> None:
-    told = {"promptTokenCount": 100, "cachedContentTokenCount": 60, "candidatesTokenCount": 20, "thoughtsTokenCount": 5}
-    _, message = assemble(chunk({"text": "x"}, usageMetadata={"promptTokenCount": 100}), end(), {"usageMetadata": told})
+    usage = {
+        "promptTokenCount": 100,
+        "cachedContentTokenCount": 60,
+        "candidatesTokenCount": 20,
+        "thoughtsTokenCount": 5,
+    }
+    _, message = assemble(
+        chunk({"text": "x"}, usageMetadata={"promptTokenCount": 100}), end(), {"usageMetadata": usage}
+    )
     assert message.usage == Usage(input=40, cache_read=60, output=25, reasoning=5)
 
 
@@ -212,12 +219,7 @@ def test_an_answer_without_end_is_ended(part: dict[str, Any]) -> None:
         assemble(*[chunk(part)] * 9)
 
 
-def test_two_halves_of_an_emoji_in_two_chunks_are_one_emoji() -> None:
-    pieces, message = assemble(chunk({"text": "a\ud83d"}), chunk({"text": "\ude42b"}), end())
-    assert message.text == "a🙂b" == "".join(piece.text for piece in pieces if isinstance(piece, TextDelta))
-
-
-said = st.one_of(
+any_part = st.one_of(
     st.builds(lambda text: Say(text=text), st.text(st.sampled_from("ab中🙂"), min_size=1, max_size=40)),
     st.builds(lambda text, shown: Think(text=text, shown=shown), st.text("hm", min_size=1), st.booleans()),
     st.builds(lambda path: Call(name="ls", arguments={"path": path, "n": 1.5, "中": [None]}), st.text("x/🙂")),
@@ -225,7 +227,7 @@ said = st.one_of(
 
 
 @settings(deadline=None)
-@given(st.lists(said, max_size=6), st.booleans())
+@given(st.lists(any_part, max_size=6), st.booleans())
 def test_an_answer_goes_back_as_it_came(parts: list[Say | Think | Call], ids: bool) -> None:
     turn = rendered(script.Turn(parts=(*parts, Call(name="ls", id="last"))))
     _, message = assemble(*chunks_of(turn, 1, MODEL, 10, ids=ids))
@@ -237,8 +239,8 @@ def test_an_answer_goes_back_as_it_came(parts: list[Say | Think | Call], ids: bo
     body = wire_request(asking(*repaired, model=MODEL))
     check_body(body, MODEL)
     sent = [_without_own_id(part) for part in body["contents"][1]["parts"]]
-    came = _joined(finished(turn, 1, ids=ids))
-    assert sent == [_without_own_id(part) for part in came if not part.get("thought")]
+    finished_parts = _joined(finished(turn, 1, ids=ids))
+    assert sent == [_without_own_id(part) for part in finished_parts if not part.get("thought")]
 
 
 def _without_own_id(part: dict[str, Any]) -> dict[str, Any]:

@@ -122,16 +122,16 @@ async def test_the_sdk_understands_our_emulator_and_its_replays_are_accepted(gen
         thinking_config=types.ThinkingConfig(thinking_level="LOW", include_thoughts=True),
         automatic_function_calling=types.AutomaticFunctionCallingConfig(disable=True),
     )
-    asked = types.Content(role="user", parts=[types.Part(text="hi")])
+    question = types.Content(role="user", parts=[types.Part(text="hi")])
     async with serve_on_loopback(emulator.app) as url:
         client = genai.Client(api_key="k", http_options=types.HttpOptions(base_url=url))
-        stream = await client.aio.models.generate_content_stream(model=MODEL, contents=[asked], config=config)
+        stream = await client.aio.models.generate_content_stream(model=MODEL, contents=[question], config=config)
         chunks = [chunk async for chunk in stream]
         parts = [part for chunk in chunks for part in chunk.candidates[0].content.parts]
         made = next(part.function_call for part in parts if part.function_call)
         answer = types.FunctionResponse(id=made.id, name=made.name, response={"output": "x"})
         contents = [
-            asked,
+            question,
             types.Content(role="model", parts=[part for part in parts if part.text != ""]),
             types.Content(role="user", parts=[types.Part(function_response=answer)]),
         ]

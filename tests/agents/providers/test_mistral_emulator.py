@@ -39,8 +39,8 @@ def answers(*content: Any, **members: Any) -> dict[str, Any]:
     return {"role": "assistant"} | ({"content": content[0]} if content else {}) | members
 
 
-def called(*told: dict[str, Any], **members: Any) -> dict[str, Any]:
-    return answers(tool_calls=list(told or (made(),)), **members)
+def called(*function_calls: dict[str, Any], **members: Any) -> dict[str, Any]:
+    return answers(tool_calls=list(function_calls or (made(),)), **members)
 
 
 def returns(call_id: str = A, content: Any = "ok", **members: Any) -> dict[str, Any]:
@@ -321,17 +321,17 @@ async def test_mistrals_own_client_gets_the_same_streamed_and_whole(name: str) -
     from mistralai.client import Mistral
 
     emulator = MistralEmulator([TURNS[name], TURNS[name]], api_key="k")
-    asked: dict[str, Any] = without(LOOP, "model")
+    request: dict[str, Any] = without(LOOP, "model")
     async with serve_on_loopback(emulator.app) as url, Mistral(api_key="k", server_url=url) as client:
-        whole = await client.chat.complete_async(model=MODEL, **asked)
-        stream = await client.chat.stream_async(model=MODEL, **asked)
+        whole = await client.chat.complete_async(model=MODEL, **request)
+        stream = await client.chat.stream_async(model=MODEL, **request)
         chunks = [event.data async for event in stream]
-    told = [chunk.choices[0].delta for chunk in chunks]
+    deltas = [chunk.choices[0].delta for chunk in chunks]
     message = whole.choices[0].message
     assert message is not None
-    streamed = [call.function for delta in told for call in delta.tool_calls or []]
+    streamed = [call.function for delta in deltas for call in delta.tool_calls or []]
     assert streamed == [call.function for call in message.tool_calls or []]
-    assert _words([delta.content for delta in told]) == _words([message.content])
+    assert _words([delta.content for delta in deltas]) == _words([message.content])
     assert chunks[-1].choices[0].finish_reason == whole.choices[0].finish_reason
     assert chunks[-1].usage is not None
     assert [request.refusal for request in emulator.requests] == [None, None]

@@ -50,15 +50,15 @@ REFUSALS: list[tuple[int, object, ErrorKind, bool]] = [
 
 @pytest.mark.parametrize(("status", "body", "kind", "retryable"), REFUSALS)
 def test_refusals(status: int, body: object, kind: ErrorKind, retryable: bool) -> None:
-    told = from_status(status, body, {}, 0.0)
-    assert (told.kind, told.retryable) == (kind, retryable)
+    failure = from_status(status, body, {}, 0.0)
+    assert (failure.kind, failure.retryable) == (kind, retryable)
 
 
 def test_the_log_gets_ids_and_codes_and_the_wait() -> None:
     headers = {"mistral-correlation-id": "01-ab", "retry-after": "7"}
-    told = from_status(429, error("张三 wrote too much", "rate_limited", 1300), headers, 0.0)
-    assert told.summary == "status=429 type=rate_limited code=1300 request_id=01-ab"
-    assert told.retry_after_seconds == 7.0
+    failure = from_status(429, error("张三 wrote too much", "rate_limited", 1300), headers, 0.0)
+    assert failure.summary == "status=429 type=rate_limited code=1300 request_id=01-ab"
+    assert failure.retry_after_seconds == 7.0
     assert "none" in from_status(400, error("x", "张三 wrote"), {}, 0.0).summary
 
 
@@ -77,9 +77,9 @@ def test_the_log_gets_ids_and_codes_and_the_wait() -> None:
     ],
 )
 def test_errors_inside_a_stream(event: dict[str, Any], kind: ErrorKind, retryable: bool) -> None:
-    told = from_event(event)
-    assert told is not None
-    assert (told.kind, told.retryable) == (kind, retryable)
+    failure = from_event(event)
+    assert failure is not None
+    assert (failure.kind, failure.retryable) == (kind, retryable)
 
 
 @pytest.mark.parametrize("event", [{}, {"choices": []}, {"object": "chat.completion.chunk", "error": None}])

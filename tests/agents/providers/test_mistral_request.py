@@ -38,9 +38,9 @@ def wire(request: ModelRequest) -> dict[str, Any]:
     return body
 
 
-def messages(*told: Message, **asked: Any) -> list[dict[str, Any]]:
+def messages(*history: Message, **options: Any) -> list[dict[str, Any]]:
     """What is sent of a conversation, without the system prompt."""
-    sent: list[dict[str, Any]] = wire(asking(*told, **({"model": MODEL} | asked)))["messages"][1:]
+    sent: list[dict[str, Any]] = wire(asking(*history, **({"model": MODEL} | options)))["messages"][1:]
     return sent
 
 
@@ -169,15 +169,15 @@ def test_a_model_that_sees_nothing_is_told_the_name_of_the_picture() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "sent"),
+    ("text", "sent"),
     [
         ("exit code 1", "The tool failed: exit code 1"),
         ('{"ok": false, "error_code": "DENIED"}', '{"ok": false, "error_code": "DENIED"}'),
         ("", "The tool failed: (no output)"),
     ],
 )
-def test_a_failure_of_a_tool_is_said_in_words_once(told: str, sent: str) -> None:
-    failed = result("a", told, is_error=True)
+def test_a_failure_of_a_tool_is_said_in_words_once(text: str, sent: str) -> None:
+    failed = result("a", text, is_error=True)
     assert messages(user("go"), assistant(call("a")), failed)[2]["content"] == sent
 
 
@@ -186,8 +186,8 @@ def test_a_failure_of_a_tool_is_said_in_words_once(told: str, sent: str) -> None
 )
 def test_arguments_go_back_as_the_string_that_came(raw: str, sent: str) -> None:
     made = ToolCall(id="a", name="ls", arguments=None, arguments_raw=raw)
-    [told] = messages(user("go"), assistant(made), result("a"))[1]["tool_calls"]
-    assert told["function"]["arguments"] == sent
+    [sent_call] = messages(user("go"), assistant(made), result("a"))[1]["tool_calls"]
+    assert sent_call["function"]["arguments"] == sent
 
 
 def test_thinking_goes_back_whole_and_in_place() -> None:

@@ -107,16 +107,16 @@ def test_a_loop_goes_back_item_by_item() -> None:
         "function_call_output",
         "function_call_output",
     ]
-    _, thought, said, first, _, told, _ = body["input"]
+    _, thought, spoken, first, _, returned, _ = body["input"]
     assert thought == answer.content[0].wire.data  # type: ignore[union-attr]
-    assert said == {
+    assert spoken == {
         "type": "message",
         "role": "assistant",
         "content": [{"type": "output_text", "text": "Looking."}],
         "phase": "commentary",
     }
     assert first == {"type": "function_call", "call_id": "a", "name": "ls", "arguments": '{"path": "."}'}
-    assert told == {"type": "function_call_output", "call_id": "a", "output": "README.md"}
+    assert returned == {"type": "function_call_output", "call_id": "a", "output": "README.md"}
 
 
 def test_each_text_is_a_message_of_its_own_with_its_own_phase() -> None:
@@ -225,11 +225,11 @@ def test_a_chat_is_named_to_the_cache_without_telling_who_it_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "asked", "sent"),
+    ("model", "limit", "sent"),
     [(MODEL, 1, 16), (MODEL, 4096, 4096), (MODEL, 500_000, 128_000), ("gpt-unheard-of", 500_000, 500_000)],
 )
-def test_the_output_limit_is_one_that_the_model_takes(model: str, asked: int, sent: int) -> None:
-    assert wire(replace(asking(model=model), max_tokens=asked))["max_output_tokens"] == sent
+def test_the_output_limit_is_one_that_the_model_takes(model: str, limit: int, sent: int) -> None:
+    assert wire(replace(asking(model=model), max_tokens=limit))["max_output_tokens"] == sent
 
 
 def test_empty_halves_of_the_system_prompt_are_left_out() -> None:
@@ -269,8 +269,8 @@ def test_empty_halves_of_the_system_prompt_are_left_out() -> None:
 def test_a_result_is_a_text_or_a_list_with_pictures_and_an_error_says_so(
     content: tuple[Text | Image, ...], is_error: bool, output: object
 ) -> None:
-    told = replace(result("a"), content=content, is_error=is_error)
-    assert wire(asking(user("go"), assistant(call("a")), told))["input"][-1]["output"] == output
+    returned = replace(result("a"), content=content, is_error=is_error)
+    assert wire(asking(user("go"), assistant(call("a")), returned))["input"][-1]["output"] == output
 
 
 def test_a_picture_without_words_gets_the_metadata_before_it() -> None:
@@ -372,7 +372,9 @@ spoken = st.one_of(
 thoughts = st.builds(lambda texts: reasoning_item(*texts), st.lists(words, max_size=2))
 steps = st.builds(
     lambda groups, interleaved, noise: Turn(
-        items=tuple(item for thinks, said in groups for item in (*thinks, said)), interleaved=interleaved, noise=noise
+        items=tuple(item for thinks, spoken in groups for item in (*thinks, spoken)),
+        interleaved=interleaved,
+        noise=noise,
     ),
     st.lists(st.tuples(st.lists(thoughts, max_size=1), spoken), min_size=1, max_size=5),
     st.booleans(),
@@ -391,16 +393,16 @@ def test_whatever_is_said_goes_back_as_it_was_said(turn: Turn) -> None:
     message = made.finish()
     history: list[Message] = [user("go"), message, *(result(call.id) for call in message.calls)]
     sent = wire(asking(*repair(history, api=API, family=MODEL)))["input"][1 : len(turn.items) + 1]
-    for item, said in zip(sent, events[-1]["response"]["output"], strict=True):
-        match said["type"]:
+    for item, original in zip(sent, events[-1]["response"]["output"], strict=True):
+        match original["type"]:
             case "reasoning":
-                assert item == said
+                assert item == original
             case "function_call":
                 assert [item[key] for key in ("type", "call_id", "name", "arguments")] == [
-                    said[key] for key in ("type", "call_id", "name", "arguments")
+                    original[key] for key in ("type", "call_id", "name", "arguments")
                 ]
             case _:
                 assert "".join(part["text"] for part in item["content"]) == "".join(
-                    part["text"] for part in said["content"]
+                    part["text"] for part in original["content"]
                 )
-                assert item.get("phase") == said.get("phase")
+                assert item.get("phase") == original.get("phase")

@@ -13,8 +13,8 @@ from tests.emulators.models.responses.schema_rules import check_schema
 
 
 def closed(properties: dict[str, Any], *required: str, **more: Any) -> dict[str, Any]:
-    told = {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
-    return told | more
+    schema = {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
+    return schema | more
 
 
 STRING = {"type": "string"}

@@ -26,15 +26,15 @@ class Scripted:
     script: Sequence[ModelError | None]
     name: str = "scripted"
     api: str = "scripted"
-    asked: int = 0
+    attempts: int = 0
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        error = self.script[self.asked] if self.asked < len(self.script) else None
-        self.asked += 1
-        yield TextDelta(index=0, text=f"try {self.asked}")
+        error = self.script[self.attempts] if self.attempts < len(self.script) else None
+        self.attempts += 1
+        yield TextDelta(index=0, text=f"try {self.attempts}")
         yield Done(
             message=AssistantMessage(
-                content=() if error else (Text(text=f"{self.name} {self.asked}"),),
+                content=() if error else (Text(text=f"{self.name} {self.attempts}"),),
                 provider=self.name,
                 model=request.model,
                 api=self.api,
@@ -103,7 +103,7 @@ async def test_a_model_that_stays_busy_is_asked_for_the_whole_time_and_not_longe
     clock, provider = Clock(), Scripted([error("overloaded")] * 99)
     message = await clock.ask(provider, chance=chance)
     assert message.error == error("overloaded")
-    assert provider.asked >= 6
+    assert provider.attempts >= 6
     assert 15 <= sum(clock.slept) <= 30
 
 
@@ -130,14 +130,14 @@ async def test_the_time_counts_from_the_first_failure() -> None:
 
     clock, provider = Clock(), Slow([error("incomplete")] * 9)
     await clock.ask(provider)
-    assert provider.asked == 2
+    assert provider.attempts == 2
 
 
 async def test_models_in_line_share_the_time_and_each_is_asked() -> None:
     clock = Clock()
     first, second = Scripted([error("overloaded", after=30.0)] * 9), Scripted([error("overloaded")] * 9)
     await clock.ask(first, second)
-    assert (first.asked, second.asked, clock.slept) == (2, 1, [30])
+    assert (first.attempts, second.attempts, clock.slept) == (2, 1, [30])
 
 
 async def test_another_key_is_tried_at_once_even_where_nothing_is_repeated() -> None:
@@ -156,7 +156,7 @@ async def test_whoever_watches_is_told_of_every_pause() -> None:
 async def test_what_will_not_pass_is_not_repeated(kind: ErrorKind) -> None:
     clock, provider = Clock(), Scripted([error(kind, retryable=False)])
     assert (await clock.ask(provider)).error == error(kind, retryable=False)
-    assert (provider.asked, clock.slept) == (1, [])
+    assert (provider.attempts, clock.slept) == (1, [])
 
 
 @pytest.mark.parametrize(("after", "slept"), [(0.25, [1]), (7.0, [7.5]), (30.0, [30]), (30.1, []), (3600.0, [])])
@@ -198,28 +198,28 @@ async def test_the_deltas_of_a_failed_attempt_are_voided_by_its_done() -> None:
 async def test_a_model_in_trouble_is_asked_twice_then_the_fallback(kind: ErrorKind) -> None:
     first, second = Scripted([error(kind)] * 9), Scripted([], name="second")
     message = await Clock().ask(first, second)
-    assert (message.text, first.asked) == ("second 1", 2)
+    assert (message.text, first.attempts) == ("second 1", 2)
 
 
 @pytest.mark.parametrize("kind", ["auth", "billing", "not_found", "unconfigured"])
 async def test_a_model_that_cannot_be_used_gives_way_at_once(kind: ErrorKind) -> None:
     first, second = Scripted([error(kind, retryable=False)]), Scripted([], name="second")
     message = await Clock().ask(first, second)
-    assert (message.text, first.asked) == ("second 1", 1)
+    assert (message.text, first.attempts) == ("second 1", 1)
 
 
 @pytest.mark.parametrize("kind", ["invalid", "too_large"])
 async def test_a_request_that_is_at_fault_is_not_asked_elsewhere(kind: ErrorKind) -> None:
     first, second = Scripted([error(kind, retryable=False)]), Scripted([], name="second")
     message = await Clock().ask(first, second)
-    assert (message.error, second.asked) == (error(kind, retryable=False), 0)
+    assert (message.error, second.attempts) == (error(kind, retryable=False), 0)
 
 
 async def test_the_last_fallback_is_given_the_rest_of_the_time() -> None:
     busy = [error("overloaded")] * 9
     first, second, third = Scripted(busy), Scripted(busy), Scripted(busy[:3], name="third")
     message = await Clock().ask(first, second, third)
-    assert (message.text, first.asked, second.asked) == ("third 4", 2, 2)
+    assert (message.text, first.attempts, second.attempts) == ("third 4", 2, 2)
 
 
 async def test_a_server_that_asks_for_an_hour_gives_way_to_the_fallback() -> None:
@@ -240,7 +240,7 @@ async def test_cancelling_reaches_the_pause() -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert provider.asked == 1
+    assert provider.attempts == 1
 
 
 async def test_a_stream_that_hangs_ends_at_the_deadline() -> None:

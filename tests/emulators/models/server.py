@@ -40,8 +40,10 @@ class Refusal(Exception):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Received:
-    """A request as it came. `body` is empty where it was not an object; `refusal` says why it was not answered."""
+    """A request. `client` is the connection's other end, as host and port; `body` is empty where it was not an object;
+    `refusal` says why it was not answered."""
 
+    client: str
     path: str
     headers: Mapping[str, str]
     body: dict[str, Any]
@@ -119,7 +121,8 @@ class ModelEmulator:
                 raise self._face.overflow(tokens, self._window_tokens)
         except Refusal as error:
             refusal = error
-        self.requests.append(Received(path=path, headers=headers, body=body, refusal=refusal))
+        client = "{}:{}".format(*request.client) if request.client else ""
+        self.requests.append(Received(client=client, path=path, headers=headers, body=body, refusal=refusal))
         if refusal is not None:
             told = self._face.error(refusal.status, refusal.type, refusal.message, refusal.code, refusal.param)
             return JSONResponse(told, refusal.status, self._face.headers(number))

@@ -17,6 +17,7 @@ from tests.emulators.models.server import ModelEmulator, Reply
 from tests.loopback import serve_on_loopback
 
 KEY = "sk-contract"
+NOW = 1_790_000_000.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,8 +35,8 @@ class Subject:
     busy_status: int = 503
 
     def config(self, url: str, more: dict[str, Any]) -> ProviderConfig:
-        told = {"apiKey": KEY, "baseUrl": f"{url}{self.path}"} | ({"api": self.api} if self.api else {})
-        return ProviderConfig.model_validate(told | more)
+        settings = {"apiKey": KEY, "baseUrl": f"{url}{self.path}"} | ({"api": self.api} if self.api else {})
+        return ProviderConfig.model_validate(settings | more)
 
     @asynccontextmanager
     async def connected(
@@ -43,7 +44,7 @@ class Subject:
     ) -> AsyncIterator[tuple[ModelEmulator, Provider]]:
         emulator = self.emulator(list(script), api_key=KEY, **options)
         async with serve_on_loopback(emulator.app) as url:
-            provider = build_provider(self.name, self.config(url, config or {}))
+            provider = build_provider(self.name, self.config(url, config or {}), now=lambda: NOW)
             try:
                 yield emulator, provider
             finally:
@@ -84,3 +85,6 @@ SUBJECTS = {
         sees=False,
     ),
 }
+
+WIRES = {name: SUBJECTS[name] for name in ("anthropic", "responses", "gemini", "mistral", "openai chat", "clawdbot")}
+"""One a wire, and one whose calls are in its prose: for what no vendor's record can change."""

@@ -1,11 +1,13 @@
 """What every wire must do, edge by edge, over a real socket against its own strict emulator.
 
-A wire that joins `SUBJECTS` joins all of this. What only one vendor has is tested beside that vendor's code.
+A wire that joins `SUBJECTS` joins all of this; what no vendor's record touches is asked of one subject a wire. What only
+one vendor has is tested beside that vendor's code.
 """
 
 import asyncio
 import itertools
 import json
+from collections.abc import AsyncGenerator
 from dataclasses import replace
 from typing import Any
 
@@ -19,17 +21,19 @@ from agents.providers.provider import (
     Provider,
     TextDelta,
     ThinkingDelta,
+    ToolCallDelta,
     ToolCallEnd,
     ToolCallStart,
     ToolChoice,
 )
 from agents.repair import repair
-from tests.agents.providers.contract.subjects import SUBJECTS, Subject
+from tests.agents.providers.contract.subjects import KEY, NOW, SUBJECTS, WIRES, Subject
 from tests.agents.providers.requests import LS, PIXEL, READ, asking, collect, result, user
 from tests.emulators.models.script import HTML_200, Call, Fault, Say, Think, Turn, calls, says
 from tests.emulators.models.server import ModelEmulator
 from tools.tool import Image
 
+WIRE = pytest.mark.parametrize("subject", WIRES.values(), ids=WIRES.keys())
 ANY = pytest.mark.parametrize("subject", SUBJECTS.values(), ids=SUBJECTS.keys())
 THINKING = pytest.mark.parametrize(
     "subject", [it for it in SUBJECTS.values() if it.thinks], ids=[name for name, it in SUBJECTS.items() if it.thinks]
@@ -69,14 +73,16 @@ async def go_on(subject: Subject, provider: Provider, *turns: Message) -> Assist
 
 @ANY
 async def test_a_text_arrives_in_pieces_and_whole(subject: Subject) -> None:
-    said = "你好,这是一个足够长的回答 👩‍👩‍👧,会分成几段。\u2028And a second line."
-    async with subject.connected(says(said)) as (emulator, provider):
+    text = "你好,这是一个足够长的回答 👩‍👩‍👧,会分成几段。\u2028And a second line."
+    async with subject.connected(says(text)) as (emulator, provider):
         pieces, message = await collect(provider, ask(subject))
     assert message.error is None
-    assert (message.text, message.stop_reason) == (said, "end_turn")
-    assert "".join(piece.text for piece in pieces if isinstance(piece, TextDelta)) == said
+    assert (message.text, message.stop_reason) == (text, "end_turn")
+    assert "".join(piece.text for piece in pieces if isinstance(piece, TextDelta)) == text
     assert len(pieces) > 1
     assert (message.provider, message.model, message.api) == (subject.name, subject.model, provider.api)
+    assert (message.timestamp, bool(message.response_id)) == (NOW, True)
+    assert message.usage.input > 0
     assert message_json.validate_json(message_json.dump_json(message)) == message
     accepted(emulator)
 
@@ -91,6 +97,8 @@ async def test_one_call_is_answered_and_the_turn_goes_on(subject: Subject) -> No
         assert json.loads(call.arguments_raw) == call.arguments
         assert [piece.call for piece in pieces if isinstance(piece, ToolCallEnd)] == [call]
         assert [(piece.id, piece.name) for piece in pieces if isinstance(piece, ToolCallStart)] == [(call.id, "ls")]
+        assert "".join(piece.text for piece in pieces if isinstance(piece, ToolCallDelta)) == call.arguments_raw
+        assert message_json.validate_json(message_json.dump_json(message)) == message
         end = await go_on(subject, provider, user("hello"), message, result(call.id))
     assert end.text == "Done."
     accepted(emulator)
@@ -150,10 +158,10 @@ async def test_thinking_goes_back_as_it_came_while_the_turn_runs_and_not_after_i
         _, first = await collect(provider, ask(subject, thinking=level))
         assert first.error is None
         assert [type(part).__name__ for part in first.content] == ["Thinking", "ToolCall"]
-        told: list[Message] = [user("hello"), first, result(first.calls[0].id)]
-        _, second = await collect(provider, ask(subject, *told, thinking=level))
+        history: list[Message] = [user("hello"), first, result(first.calls[0].id)]
+        _, second = await collect(provider, ask(subject, *history, thinking=level))
         assert second.text == "Done."
-        _, third = await collect(provider, ask(subject, *told, second, user("thanks"), thinking=level))
+        _, third = await collect(provider, ask(subject, *history, second, user("thanks"), thinking=level))
     assert third.text == "You are welcome."
     accepted(emulator)
 
@@ -164,6 +172,7 @@ async def test_thinking_that_is_shown_is_streamed_beside_the_text(subject: Subje
         pieces, message = await collect(provider, ask(subject))
     shown = "".join(piece.text for piece in pieces if isinstance(piece, ThinkingDelta))
     assert shown == "".join(part.text for part in message.content if isinstance(part, Thinking))
+    assert [type(part) for part in message.content] == [Thinking, Text]
     assert message.text == "It is so."
 
 
@@ -204,15 +213,18 @@ async def test_a_call_cut_at_the_output_limit_is_not_one_to_run(subject: Subject
 async def test_a_full_window_while_writing_says_so(subject: Subject) -> None:
     async with subject.connected(says("Half", stop="context")) as (_, provider):
         _, message = await collect(provider, ask(subject))
-    told = message.error.kind if message.error else message.stop_reason
-    assert told in ("context_window", "max_tokens", "too_large")
+    reason = message.error.kind if message.error else message.stop_reason
+    assert reason in ("context_window", "max_tokens", "too_large")
 
 
 _FAULTS: list[tuple[Fault, ErrorKind, bool]] = [
     (Fault(status=400, message="bad"), "invalid", False),
     (Fault(status=401), "auth", False),
+    (Fault(status=402), "billing", False),
     (Fault(status=403), "auth", False),
     (Fault(status=404), "not_found", False),
+    (Fault(status=413), "too_large", False),
+    (Fault(status=422), "invalid", False),
     (Fault(status=429), "rate_limited", True),
     (Fault(status=429, headers={"retry-after": "7"}), "rate_limited", True),
     (Fault(status=500), "server", True),
@@ -220,13 +232,18 @@ _FAULTS: list[tuple[Fault, ErrorKind, bool]] = [
     (Fault(status=503), "overloaded", True),
     (Fault(status=307, headers={"location": "http://127.0.0.1:9/"}), "invalid", False),
     (HTML_200, "incomplete", True),
+    (Fault(status=200, body='{"type": "message", "choices": []}'), "incomplete", True),
+    (Fault(status=429, body='{"error": "' + "x" * 1_000_000), "rate_limited", True),
     (Fault(status=200, body="", content_type="text/event-stream"), "incomplete", True),
     (Fault(status=200, body="data: {oops\n\n", content_type="text/event-stream"), "incomplete", True),
     (Fault(status=200, body="data: [1, 2]\n\n", content_type="text/event-stream"), "incomplete", True),
+    (Fault(status=200, body="data: 7\n\n", content_type="text/event-stream"), "incomplete", True),
+    (Fault(status=200, body="data: [DONE]\n\n", content_type="text/event-stream"), "incomplete", True),
+    (Fault(status=200, body="\x00\x01" * 5000, content_type="text/event-stream"), "incomplete", True),
 ]
 
 
-@ANY
+@WIRE
 async def test_faults_end_the_stream_as_errors_of_their_kind(subject: Subject) -> None:
     async with subject.connected(*(fault for fault, _, _ in _FAULTS)) as (_, provider):
         for fault, kind, retryable in _FAULTS:
@@ -240,7 +257,7 @@ async def test_faults_end_the_stream_as_errors_of_their_kind(subject: Subject) -
             assert "bad" not in message.error.summary
 
 
-@ANY
+@WIRE
 @pytest.mark.parametrize("then", ["stall", "reset"])
 async def test_a_refusal_whose_body_never_ends_is_reported_by_its_status(subject: Subject, then: Any) -> None:
     fault = Fault(status=429, headers={"retry-after": "7"}, then=then)
@@ -250,7 +267,7 @@ async def test_a_refusal_whose_body_never_ends_is_reported_by_its_status(subject
     assert (message.error.kind, message.error.retry_after_seconds) == ("rate_limited", 7.0)
 
 
-@ANY
+@WIRE
 async def test_an_overloaded_server_is_told_apart(subject: Subject) -> None:
     async with subject.connected(Fault(status=subject.busy_status)) as (_, provider):
         _, message = await collect(provider, ask(subject))
@@ -258,7 +275,7 @@ async def test_an_overloaded_server_is_told_apart(subject: Subject) -> None:
     assert (message.error.kind, message.error.retryable) == ("overloaded", True)
 
 
-@ANY
+@WIRE
 async def test_a_wrong_key_is_a_matter_of_access(subject: Subject) -> None:
     async with subject.connected(says("hi"), config={"apiKey": "sk-wrong"}) as (_, provider):
         _, message = await collect(provider, ask(subject))
@@ -266,30 +283,35 @@ async def test_a_wrong_key_is_a_matter_of_access(subject: Subject) -> None:
     assert (message.error.kind, message.error.retryable) == ("auth", False)
 
 
+_CUTS: dict[str, ErrorKind] = {"end": "incomplete", "reset": "network", "stall": "timeout"}
 _WHOLE = Turn(parts=(Say(text="Half a sentence, and then"), Call(name="ls", arguments={"path": "."})))
 
 
-@ANY
+@WIRE
 @pytest.mark.parametrize("then", ["end", "reset", "stall", "error"])
 async def test_a_stream_that_breaks_at_any_event_is_a_failed_attempt_without_calls(subject: Subject, then: Any) -> None:
-    quick = {"idleSeconds": 0.1, "firstByteSeconds": 0.1}
+    quick = {"idleSeconds": 0.1, "firstByteSeconds": 0.1} if then == "stall" else {}
+    whole = replace(_WHOLE, parts=(Think(text="hm"), *_WHOLE.parts)) if subject.thinks else _WHOLE
     async with subject.connected(config=quick) as (emulator, provider):
         for after in itertools.count():
-            emulator.script = [replace(_WHOLE, cut_after=after, then=then)]
+            emulator.script = [replace(whole, cut_after=after, then=then)]
             _, message = await collect(provider, ask(subject))
             if message.error is None:
                 break
             assert message.stop_reason == "error", after
             assert message.error.retryable, (after, message.error)
+            assert message.error.kind == _CUTS.get(then, message.error.kind), (after, message.error)
             assert message.calls == ()
             assert all(isinstance(part, Text) for part in message.content)
             assert _WHOLE.parts[0].text.startswith(message.text)  # type: ignore[union-attr]
+            last = message.text
     assert after > 3
+    assert last
     assert message.stop_reason == "tool_use"
     assert len(message.calls) == 1
 
 
-@ANY
+@WIRE
 async def test_any_cutting_of_the_bytes_gives_the_same_answer(subject: Subject) -> None:
     turn = Turn(parts=(Say(text="emoji 👩‍👩‍👧 中文 \u2028 𠜎"), Call(name="ls", arguments={"path": "目录/🙂"})))
     async with subject.connected(*(replace(turn, chunk_bytes=size) for size in (1, 7, 1000))) as (_, provider):
@@ -299,7 +321,7 @@ async def test_any_cutting_of_the_bytes_gives_the_same_answer(subject: Subject) 
             assert message.calls[0].arguments == {"path": "目录/🙂"}
 
 
-@ANY
+@WIRE
 async def test_a_slow_drip_is_waited_for_as_long_as_it_lives(subject: Subject) -> None:
     turn = says("slow", pause_seconds=0.02)
     async with subject.connected(turn, config={"idleSeconds": 5.0, "firstByteSeconds": 5.0}) as (_, provider):
@@ -307,7 +329,7 @@ async def test_a_slow_drip_is_waited_for_as_long_as_it_lives(subject: Subject) -
     assert message.text == "slow"
 
 
-@ANY
+@WIRE
 async def test_a_drip_without_end_ends_at_the_deadline(subject: Subject) -> None:
     turn = says("slow " * 50, chunk_bytes=1, pause_seconds=0.03)
     async with subject.connected(turn, config={"timeoutSeconds": 0.4}) as (_, provider):
@@ -316,7 +338,7 @@ async def test_a_drip_without_end_ends_at_the_deadline(subject: Subject) -> None
     assert message.error.kind == "timeout"
 
 
-@ANY
+@WIRE
 async def test_the_user_can_stop_it_and_the_server_notices(subject: Subject) -> None:
     turn = replace(says("Half a sentence, and the rest never comes"), cut_after=8, then="stall")
     async with subject.connected(turn) as (emulator, provider):
@@ -335,7 +357,7 @@ async def test_the_user_can_stop_it_and_the_server_notices(subject: Subject) -> 
             await asyncio.sleep(0)
 
 
-@ANY
+@WIRE
 async def test_a_conversation_that_is_too_long_says_so(subject: Subject) -> None:
     async with subject.connected(window_tokens=200) as (_, provider):
         _, message = await collect(provider, ask(subject, user("long " * 2000)))
@@ -391,8 +413,8 @@ async def test_every_tool_choice_is_sent_or_degraded_but_never_refused(subject: 
 async def test_usage_is_told(subject: Subject) -> None:
     from agents.messages import Usage
 
-    told = Usage(input=120, cache_read=2048, output=57, reasoning=20 if subject.thinks else 0)
-    async with subject.connected(says("ok", usage=told)) as (_, provider):
+    usage = Usage(input=120, cache_read=2048, output=57, reasoning=20 if subject.thinks else 0)
+    async with subject.connected(says("ok", usage=usage)) as (_, provider):
         _, message = await collect(provider, ask(subject))
     if not message.usage.estimated:
         assert (message.usage.input, message.usage.output) == (120, 57)
@@ -402,13 +424,13 @@ async def test_usage_is_told(subject: Subject) -> None:
 async def test_an_agent_that_has_lost_its_tools_can_go_on(subject: Subject) -> None:
     async with subject.connected(calls(("ls", {})), says("ok")) as (emulator, provider):
         _, message = await collect(provider, ask(subject))
-        told = ask(subject, user("hello"), message, result(message.calls[0].id), message, user("and now?"))
-        _, end = await collect(provider, replace(told, tools=()))
+        request = ask(subject, user("hello"), message, result(message.calls[0].id), message, user("and now?"))
+        _, end = await collect(provider, replace(request, tools=()))
     assert end.text == "ok"
     accepted(emulator)
 
 
-@ANY
+@WIRE
 async def test_a_key_that_has_had_enough_gives_way_to_the_next(subject: Subject) -> None:
     async with subject.connected(says("hi"), config={"apiKey": "sk-wrong", "apiKeys": ("sk-contract",)}) as (
         _,
@@ -420,3 +442,142 @@ async def test_a_key_that_has_had_enough_gives_way_to_the_next(subject: Subject)
     if kinds[0]:
         assert answers[0].error is not None
         assert (answers[0].error.retryable, answers[0].error.retry_after_seconds) == (True, 0.0)
+
+
+_ENVIRONMENT = {
+    **dict.fromkeys(("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "GEMINI_API_KEY", "GOOGLE_API_KEY"), "stolen"),
+    **dict.fromkeys(("MISTRAL_API_KEY", "OPENAI_API_KEY", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID"), "stolen"),
+    **dict.fromkeys(("OPENAI_ADMIN_KEY", "OPENAI_WEBHOOK_SECRET"), "stolen"),
+    **dict.fromkeys(("ANTHROPIC_CUSTOM_HEADERS", "OPENAI_CUSTOM_HEADERS"), "x-api-key: stolen\nauthorization: stolen"),
+    **dict.fromkeys(("ANTHROPIC_BASE_URL", "OPENAI_BASE_URL", "GOOGLE_GEMINI_BASE_URL"), "http://127.0.0.1:9"),
+    **dict.fromkeys(("HTTP_PROXY", "ALL_PROXY", "http_proxy"), "http://127.0.0.1:9"),
+}
+
+
+@WIRE
+async def test_only_the_config_decides_what_is_sent(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in _ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    config = {"headers": {"x-team": "blue"}}
+    async with subject.connected(says("ok"), config=config) as (emulator, provider):
+        await provider.warm_up()
+        _, message = await collect(provider, ask(subject))
+    assert message.text == "ok"
+    headers = emulator.requests[0].headers
+    assert headers["x-team"] == "blue"
+    assert [name for name, value in headers.items() if "stolen" in value] == []
+    assert any(KEY in value for value in headers.values())
+    assert headers.get("x-stainless-retry-count", "0") == "0"
+
+
+@WIRE
+async def test_nothing_is_sent_without_a_key(subject: Subject) -> None:
+    from agents.providers.catalog import build_provider
+
+    provider = build_provider(subject.name, subject.config("https://models.example.com", {"apiKey": " \n"}))
+    await provider.warm_up()
+    pieces, message = await collect(provider, ask(subject))
+    await provider.close()
+    assert (pieces, message.stop_reason) == ([], "error")
+    assert message.error is not None
+    assert (message.error.kind, message.error.retryable) == ("unconfigured", False)
+    assert f"providers.{subject.name}.apiKey" in message.error.summary
+
+
+@WIRE
+async def test_a_server_that_is_not_there_is_a_network_error(subject: Subject) -> None:
+    from agents.providers.catalog import build_provider
+
+    provider = build_provider(subject.name, subject.config("http://127.0.0.1:9", {}))
+    _, message = await collect(provider, ask(subject))
+    await provider.close()
+    assert message.error is not None
+    assert (message.error.kind, message.error.retryable) == ("network", True)
+
+
+@WIRE
+async def test_the_connection_is_used_again(subject: Subject) -> None:
+    async with subject.connected(says("a"), says("b"), Fault(status=429), says("c")) as (emulator, provider):
+        await provider.warm_up()
+        for _ in range(4):
+            await collect(provider, ask(subject))
+        await provider.warm_up()
+    assert (len(emulator.requests), len({received.client for received in emulator.requests})) == (4, 1)
+
+
+@WIRE
+async def test_many_first_requests_share_what_they_build(subject: Subject) -> None:
+    slow = [says("ok", pause_seconds=0.05)] * 5  # so that all five are under way at once
+    async with subject.connected(*slow, *[says("ok")] * 5) as (emulator, provider):
+        answers = await asyncio.gather(*(collect(provider, ask(subject)) for _ in range(5)))
+        first = {received.client for received in emulator.requests}
+        await asyncio.gather(*(collect(provider, ask(subject)) for _ in range(5)))
+    assert [message.text for _, message in answers] == ["ok"] * 5
+    assert {received.client for received in emulator.requests} == first
+
+
+@WIRE
+async def test_what_is_refused_is_sent_only_once(subject: Subject) -> None:
+    refusals = [
+        Fault(status=429, headers={"retry-after": "0.001"}),
+        Fault(status=500),
+        Fault(status=400, headers={"x-should-retry": "true"}),
+    ]
+    async with subject.connected(*refusals) as (emulator, provider):
+        for count in range(1, 4):
+            _, message = await collect(provider, ask(subject))
+            assert message.error is not None
+            assert len(emulator.requests) == count
+
+
+@WIRE
+async def test_a_consumer_may_walk_away_in_mid_answer(subject: Subject) -> None:
+    turn = replace(says("Half a sentence, and the rest never comes"), cut_after=8, then="stall")
+    async with subject.connected(turn) as (emulator, provider):
+        stream = provider.stream(ask(subject))
+        assert isinstance(stream, AsyncGenerator)
+        assert isinstance(await anext(stream), TextDelta)
+        await stream.aclose()
+        while not emulator.hangups:
+            await asyncio.sleep(0)
+    assert emulator.hangups == 1
+
+
+@WIRE
+async def test_a_drip_that_never_fills_an_event_ends_at_the_idle_limit(subject: Subject) -> None:
+    turn = replace(says("slow"), chunk_bytes=1, pause_seconds=0.03)
+    async with subject.connected(turn, config={"idleSeconds": 0.2, "timeoutSeconds": 0.6}) as (_, provider):
+        _, message = await collect(provider, ask(subject))
+    assert message.error is not None
+    assert message.error.kind == "timeout"
+
+
+@WIRE
+async def test_half_an_emoji_from_a_person_does_not_break_the_request(subject: Subject) -> None:
+    async with subject.connected(says("ok")) as (emulator, provider):
+        _, message = await collect(provider, ask(subject, user("half \ud83d and \0")))
+    assert message.text == "ok"
+    assert "half \ufffd and \ufffd" in json.dumps(emulator.requests[0].body, ensure_ascii=False)
+
+
+@WIRE
+async def test_a_thousand_calls_in_one_answer(subject: Subject) -> None:
+    made = [("ls", {"path": str(number)}) for number in range(1000)]
+    async with subject.connected(calls(*made), says("ok")) as (_, provider):
+        _, first = await collect(provider, ask(subject))
+        assert [call.arguments for call in first.calls] == [arguments for _, arguments in made]
+        assert len({call.id for call in first.calls}) == 1000
+        second = await go_on(subject, provider, user("a"), first, *(result(call.id) for call in first.calls))
+    assert second.text == "ok"
+
+
+@WIRE
+async def test_ids_that_cannot_pair_are_replaced(subject: Subject) -> None:
+    twice = Call(name="ls", id="call_same")
+    turn = Turn(parts=(twice, twice, Call(name="ls", id="null")))
+    async with subject.connected(turn, says("ok")) as (emulator, provider):
+        _, first = await collect(provider, ask(subject))
+        assert len({call.id for call in first.calls}) == 3
+        second = await go_on(subject, provider, user("a"), first, *(result(call.id) for call in first.calls))
+    assert second.text == "ok"
+    accepted(emulator)

@@ -51,9 +51,9 @@ def emulator(name: str, config: ProviderConfig, script: list[Reply]) -> tuple[Mo
 
 
 def test_every_vendor_of_the_chat_wire_has_a_row() -> None:
-    told = {name for _, line, _ in ROWS for name in [line.partition(":")[0]]}
+    names = {name for _, line, _ in ROWS for name in [line.partition(":")[0]]}
     named = {vendor.names[0] for vendor in VENDORS.values() if vendor.names and vendor.name != "deepseek-r1"}
-    assert named <= told
+    assert named <= names
 
 
 @pytest.mark.parametrize(("line", "model"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
@@ -76,8 +76,8 @@ async def test_a_line_of_the_page_works_as_it_stands(tmp_path: Path, line: str, 
             )
             _, message = await collect(provider, request)
             if message.calls:
-                told: list[Message] = [user("hello"), message, result(message.calls[0].id)]
-                repaired = repair(told, api=provider.api, family=family_of(model))
+                history: list[Message] = [user("hello"), message, result(message.calls[0].id)]
+                repaired = repair(history, api=provider.api, family=family_of(model))
                 _, message = await collect(provider, asking(*repaired, model=model))
         finally:
             await provider.close()

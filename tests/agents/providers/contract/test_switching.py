@@ -48,8 +48,8 @@ def made() -> dict[str, Made]:
         async with subject.connected(TURN, says("Two files.")) as (_, provider):
             _, calling = await collect(provider, ask(subject, QUESTION, thinking=level))
             assert calling.error is None
-            told = Made(calling, calling)
-            _, speaking = await collect(provider, ask(subject, QUESTION, calling, *told.results, thinking=level))
+            turn = Made(calling, calling)
+            _, speaking = await collect(provider, ask(subject, QUESTION, calling, *turn.results, thinking=level))
             assert speaking.error is None
         return Made(calling, speaking)
 
