@@ -13,8 +13,7 @@ from gateway.config.channels import Account, configured
 from gateway.config.root import Config
 from gateway.routing import route
 from tools.catalog import NAMES
-from tools.config import effective_exec
-from tools.policy import allowed
+from tools.config import allowed, effective_exec
 
 ANYBODY = "*"
 

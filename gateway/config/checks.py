@@ -13,7 +13,7 @@ from gateway.config.channels import Account, ChannelsConfig, account_names, conf
 from gateway.config.problems import Findings, Key, quoted, suggestion
 from gateway.config.sections import Agent, Sections
 from tools.catalog import NAMES
-from tools.policy import allowed
+from tools.config import allowed
 
 
 def check(sections: Sections, skills: Mapping[str, Iterable[str]], findings: Findings) -> None:

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 
 from channels.web.admission import Way
 from tools.catalog import NAMES
-from tools.config import effective_exec
-from tools.policy import allowed
+from tools.config import allowed, effective_exec
 
 if TYPE_CHECKING:
     from gateway.config.root import Config

@@ -17,7 +17,7 @@ from gateway.config.root import Config
 from gateway.config.warnings import advice
 from gateway.redaction import redacted
 from tools.catalog import NAMES
-from tools.policy import allowed
+from tools.config import allowed
 
 
 def report(loaded: Loaded) -> list[str]:

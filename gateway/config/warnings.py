@@ -21,8 +21,7 @@ from gateway.config.sections import Agent
 from gateway.config.shape import secret_keys
 from gateway.routing import specificity
 from tools.catalog import NAMES
-from tools.config import effective_exec
-from tools.policy import allowed
+from tools.config import allowed, effective_exec
 
 
 def warnings(

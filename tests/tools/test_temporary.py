@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tools.temporary import new_temporary
+from tools.beneath import new_temporary
 from tools.workspace import Workspace
 
 KILLED = """
