@@ -29,9 +29,23 @@ _SUPERVISOR = Path(__file__).with_name("supervisor.py")
 _PR_SET_DUMPABLE = 4
 _CODE = re.compile(rb"-?\d+|!")
 
-
 Limit: TypeAlias = Literal["time", "output", "written", "free"]
 _LIMITS: dict[str, Limit] = {"W": "written", "F": "free"}
+
+OUTPUT_BYTES_MAX = 16 * 1024 * 1024
+TAIL_SHARE = 0.3
+TAIL_CHARS_MAX = 4_000
+"""The end's part of what is shown, as wherever a result is cut (`agents.truncate`)."""
+GAP_CHARS = 64
+_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\udc80-\udcff]")
+_PIECE = re.compile(r"\r\n|.", re.DOTALL)
+_SHOWN = {
+    "\r\n": "\n",
+    # What terminals take from U+0080 on, they also take for the start of a sequence.
+    **{chr(code): f"\\x{code:02x}" for code in (*range(32), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"},
+    **{chr(code): "\ufffd" for code in range(0xDC80, 0xDD00)},
+}
+"""What stands for a piece that must reach no prompt, chat or terminal; the last row are bytes that are no UTF-8."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -199,23 +213,6 @@ async def _first(seconds: float, *events: asyncio.Event) -> bool:
 def _hide() -> None:
     """A command of our own uid could read our secrets in /proc; not from a process that may not be dumped."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
-
-
-OUTPUT_BYTES_MAX = 16 * 1024 * 1024
-TAIL_SHARE = 0.3
-TAIL_CHARS_MAX = 4_000
-"""The end's part of what is shown, as wherever a result is cut (`agents.truncate`)."""
-GAP_CHARS = 64
-
-_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\udc80-\udcff]")
-_PIECE = re.compile(r"\r\n|.", re.DOTALL)
-_SHOWN = {
-    "\r\n": "\n",
-    # What terminals take from U+0080 on, they also take for the start of a sequence.
-    **{chr(code): f"\\x{code:02x}" for code in (*range(32), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"},
-    **{chr(code): "\ufffd" for code in range(0xDC80, 0xDD00)},
-}
-"""What stands for a piece that must reach no prompt, chat or terminal; the last row are bytes that are no UTF-8."""
 
 
 class Output:

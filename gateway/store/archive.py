@@ -11,13 +11,13 @@ from typing import Any, Protocol, TypeVar
 from uuid import uuid4
 
 from pydantic import TypeAdapter
-from sqlalchemy import Connection, Delete, LargeBinary, Select, cast, delete, func, or_, select, text, update
+from sqlalchemy import Connection, Delete, LargeBinary, Select, cast, delete, exists, func, or_, select, text, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from channels.message import File, StoredFile
 from channels.web.archive import Conversation, Said, Sized, Words
 from gateway.store.store import NOTIFY_CHANNEL
-from gateway.store.tables import InboxStatus, conversation, file, inbox, outbox, said, transcript
+from gateway.store.tables import InboxStatus, conversation, file, inbox, outbox, said, transcript, web_session
 
 WEB_NOTICE = "web"
 """What replicas tell each other where something was said; no session has this name."""
@@ -254,3 +254,23 @@ def _title(words: str) -> str:
     """The first words, on one line, without what no database or screen takes."""
     line = re.sub(r"[\s\x00-\x1f\x7f-\x9f]+", " ", words).strip()
     return line if len(line) <= TITLE_CHARS else line[: TITLE_CHARS - 1].rstrip() + "…"
+
+
+class DatabaseSessions:
+    """`read` and `write` may be the same."""
+
+    def __init__(self, *, read: Run, write: Run) -> None:
+        self._read = read
+        self._write = write
+
+    async def begin(self, key: str, *, ends: float, at: float, instead_of: Sequence[str]) -> None:
+        over = delete(web_session).where(or_(web_session.c.ends <= at, web_session.c.key.in_(instead_of)))
+        new = web_session.insert().values(key=key, ends=ends)
+        await self._write(lambda c: (c.execute(over), c.execute(new)))
+
+    async def end(self, keys: Sequence[str]) -> None:
+        await self._write(lambda c: c.execute(delete(web_session).where(web_session.c.key.in_(keys))))
+
+    async def hold(self, keys: Sequence[str], at: float) -> bool:
+        held = select(exists().where(web_session.c.key.in_(keys), web_session.c.ends > at))
+        return await self._read(lambda c: bool(c.scalar(held)))

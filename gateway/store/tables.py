@@ -98,7 +98,7 @@ outbox = Table(
     Column("turn", _BigId, nullable=False),
     Column("part", Integer, nullable=False),
     Column("key", Text, nullable=False, comment="idempotency key: made once, never per attempt"),
-    Column("payload", Text, nullable=False, comment="JSON of gateway.outbound.OutboxPayload"),
+    Column("payload", Text, nullable=False, comment="JSON of gateway.outbox.OutboxPayload"),
     Column("status", Integer, nullable=False, default=OutboxStatus.QUEUED),
     Column("ext_id", Text),
     Column("attempts", Integer, nullable=False, default=0),

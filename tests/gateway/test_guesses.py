@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from gateway.guesses import ADDRESSES_MAX, WINDOW_SECONDS, Guesses
-from gateway.peer import Peers
+from gateway.request import ADDRESSES_MAX, WINDOW_SECONDS, Guesses, Peers
 from tests.channels.web_admission import Clock
 
 MAX = 3

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from channels.message import Chat, MessageContext, Sender, Target
-from gateway.outbound import payload_json, reply_parts
+from gateway.outbox import payload_json, reply_parts
 
 
 def asked(**changes: Any) -> MessageContext:

@@ -8,8 +8,7 @@ import pytest
 from channels.channel import Capabilities, DeliveryError, Gone, RateLimited, Refused, Unreachable
 from channels.message import Outbound, Target
 from gateway.limits import LimitsConfig
-from gateway.outbound import OutboxPayload, payload_json
-from gateway.outbox import Attempts, Begin, Delivered, GivenUp, Postponed, Report
+from gateway.outbox import Attempts, Begin, Delivered, GivenUp, OutboxPayload, Postponed, Report, payload_json
 from gateway.store.store import Part
 from tests.gateway.runtimes import runtime
 

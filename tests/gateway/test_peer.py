@@ -1,6 +1,6 @@
 import pytest
 
-from gateway.peer import Peer, Peers
+from gateway.request import Peer, Peers
 
 CASES = [
     ((), "203.0.113.9", "1.1.1.1", "https", Peer(address="203.0.113.9", secure=False)),

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from skills.catalog import LISTED_MAX, Skill, SkillCatalog, render, visible
-from skills.config import AgentSkillsConfig
+from skills.catalog import LISTED_MAX, AgentSkillsConfig, Skill, SkillCatalog, render, visible
 
 LONG_AGO = 1_700_000_000_000_000_000
 

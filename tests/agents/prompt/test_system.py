@@ -10,7 +10,7 @@ import pytest
 from agents.prompt.facts import PromptFacts
 from agents.prompt.markers import BOUNDARY, HEADINGS
 from agents.prompt.system import build_system, render
-from skills.skill import Skill
+from skills.catalog import Skill
 from tests.agents.prompt.reader import SECTIONS
 from tools.tool import ToolSpec
 
