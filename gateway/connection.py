@@ -16,9 +16,10 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from gateway.config.server import ServerConfig
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Refusal:
-    """`reason` is for the log and the metrics, `sentence` for whoever sent the request."""
+    """What the door answers before there is a request for the app. `reason` is for the log and the metrics, `sentence` for
+    whoever sent the request."""
 
     reason: str
     status: HTTPStatus
@@ -33,57 +34,37 @@ class Refusal:
         )
 
 
+_TOO_LARGE = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
 FIELD = Refusal(
-    reason="header field too large",
-    status=HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
-    sentence="A header field of this request is too large (server.maxHeaderFieldBytes).",
+    "header field too large", _TOO_LARGE, "A header field of this request is too large (server.maxHeaderFieldBytes)."
 )
-HEADER = Refusal(
-    reason="header too large",
-    status=HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
-    sentence="The header of this request is too large (server.maxHeaderBytes).",
-)
+HEADER = Refusal("header too large", _TOO_LARGE, "The header of this request is too large (server.maxHeaderBytes).")
 FIELDS = Refusal(
-    reason="too many header fields",
-    status=HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
-    sentence="This request has too many header fields (server.maxHeaderFields).",
+    "too many header fields", _TOO_LARGE, "This request has too many header fields (server.maxHeaderFields)."
 )
-TRAILER = Refusal(
-    reason="trailer",
-    status=HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
-    sentence="Header fields behind a body (trailers) are not taken here.",
-)
+TRAILER = Refusal("trailer", _TOO_LARGE, "Header fields behind a body (trailers) are not taken here.")
 ADDRESS = Refusal(
-    reason="address too long",
-    status=HTTPStatus.REQUEST_URI_TOO_LONG,
-    sentence="The address of this request is too long (server.maxUrlBytes).",
+    "address too long", HTTPStatus.REQUEST_URI_TOO_LONG, "The address of this request is too long (server.maxUrlBytes)."
 )
-MALFORMED = Refusal(
-    reason="malformed",
-    status=HTTPStatus.BAD_REQUEST,
-    sentence="This is not a request that HTTP/1.1 knows.",
-)
+MALFORMED = Refusal("malformed", HTTPStatus.BAD_REQUEST, "This is not a request that HTTP/1.1 knows.")
 PIPELINED = Refusal(
-    reason="too many requests in a row",
-    status=HTTPStatus.BAD_REQUEST,
-    sentence="Too many requests wait for an answer on this connection.",
+    "too many requests in a row", HTTPStatus.BAD_REQUEST, "Too many requests wait for an answer on this connection."
 )
 LATE = Refusal(
-    reason="late",
-    status=HTTPStatus.REQUEST_TIMEOUT,
-    sentence="The header of this request took too long to arrive (server.connectionTimeoutSeconds).",
+    "late",
+    HTTPStatus.REQUEST_TIMEOUT,
+    "The header of this request took too long to arrive (server.connectionTimeoutSeconds).",
 )
 BUSY = Refusal(
-    reason="too many connections",
-    status=HTTPStatus.SERVICE_UNAVAILABLE,
-    sentence="There are too many connections (server.maxConnections). Try again in a moment.",
+    "too many connections",
+    HTTPStatus.SERVICE_UNAVAILABLE,
+    "There are too many connections (server.maxConnections). Try again in a moment.",
 )
 BUSY_ADDRESS = Refusal(
-    reason="too many connections of one address",
-    status=HTTPStatus.SERVICE_UNAVAILABLE,
-    sentence="There are too many connections from your address (server.maxConnectionsPerAddress). Try again in a moment.",
+    "too many connections of one address",
+    HTTPStatus.SERVICE_UNAVAILABLE,
+    "There are too many connections from your address (server.maxConnectionsPerAddress). Try again in a moment.",
 )
-
 
 PIPELINED_MAX = 32
 """Requests that wait behind the one being answered: hardly any client sends a second one before its answer."""

@@ -1,6 +1,8 @@
 """`agents.loop.Journal` on the store: a step is durable, and then it is seen whether the turn may go on.
 
 Every write returns the state of the session, so a stop, a drain and messages to steer by cost no query of their own.
+`turns_of` reads it back as history: without turns that the model's safety system refused, which would have everything
+after them refused too, and without turns that have an unreadable row, so that one bad row cannot break a chat.
 """
 
 from collections.abc import Awaitable, Callable, Sequence

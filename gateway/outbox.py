@@ -1,4 +1,4 @@
-"""The outbox: each reply part is attempted until it is sent or given up, and what came of it is stored.
+"""The outbox: each reply part is attempted until it is sent or given up, and its outcome is stored.
 
 The four delivery errors decide: rate-limited and unreachable are attempted again with the same key, later and later;
 refused and gone are not. A send's outcome is recorded even if the database is away for long. Nothing is sent for a

@@ -1,7 +1,11 @@
 """What one section must know of another: names that must exist, ids that must differ, secrets that must be there.
 
 Each check looks at the sound parts of the file and reports what it finds; none stops another. What may stay but should
-be known is in `warnings`; which folders may be workspaces is in `folders`.
+be known is in `warnings`.
+
+The file tools reach everything beneath a workspace. So it must not hold the config, the database or what people send,
+belong to the system, or be shared: two agents must not see each other's files. How a tool stays inside is
+`tools.workspace`.
 """
 
 import re

@@ -3,6 +3,8 @@
 A value the model refuses is reported and taken out, and the rest is read again: so every mistake of a section is found
 in one run, and what is sound of it can still be checked against the other sections. Data goes in as JSON, because
 strict models take a list for a tuple only there.
+
+A sentence says what is expected, never what was found: that may be a secret in the wrong place.
 """
 
 import copy

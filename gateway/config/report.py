@@ -1,6 +1,9 @@
 """What is configured, what is missing, and what to do next: every fact of it, as `check` prints it.
 
 Plain text, in the order of the sections, without secrets. The few lines of it that start-up says are in `greeting`.
+
+Which agents serve several people from one workspace is found by routing what could arrive. The web chat is the operator's
+own and does not count; one person and one group may well be he and his team.
 """
 
 from collections.abc import Iterator, Sequence

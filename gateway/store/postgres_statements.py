@@ -10,12 +10,12 @@ WITH f AS (SELECT COALESCE((SELECT pending FROM session WHERE id = %(sid)s), 0) 
 a AS (
     SELECT f.beyond, f.beyond AND (%(aside)s = %(sid)s OR EXISTS (
         SELECT FROM inbox WHERE sid = %(aside)s AND id > (SELECT min(id) FROM inbox WHERE sid = %(sid)s AND status = 0)
-    )) AS told FROM f
+    )) AS noted FROM f
 ),
 i AS (
     INSERT INTO inbox (dedupe, dedupe_text, sid, body, at, status, attempts)
     SELECT %(dedupe)s, %(dedupe_text)s, CASE WHEN a.beyond THEN %(aside)s ELSE %(sid)s END, %(body)s, %(at)s,
-        CASE WHEN a.told THEN 3 ELSE 0 END, 0 FROM a
+        CASE WHEN a.noted THEN 3 ELSE 0 END, 0 FROM a
     ON CONFLICT DO NOTHING RETURNING id, sid, status
 ),
 n AS (

@@ -111,7 +111,8 @@ class Presence:
 
 
 class Transactions:
-    """On the database at `conninfo`; nothing is connected before the first call."""
+    """Transactions at the pace of people: SQLAlchemy's text, off the event loop, apart from the pool of the turns. Nothing
+    is connected before the first call."""
 
     def __init__(self, conninfo: str, *, statement_seconds: int) -> None:
         creator = partial(_connected, conninfo, statement_seconds)

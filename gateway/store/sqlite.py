@@ -2,6 +2,10 @@
 
 Every write goes through the one `Writer`; reads have a connection of their own. A lock on the file beside the database
 keeps a second gateway out. `synchronous=FULL`: what was acknowledged is on the disk.
+
+Waiting operations share a `BEGIN IMMEDIATE` … `COMMIT`, so that fifty chats cost one fsync, not fifty. If one of a
+group fails, the group is rolled back and each operation runs alone, so that only the guilty one fails. There is never
+a deferred transaction that reads and then writes: its upgrade fails at once whatever busy_timeout says.
 """
 
 import asyncio

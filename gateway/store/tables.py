@@ -122,7 +122,7 @@ conversation = Table(
 )
 Index("web_conversation_at", conversation.c.at)
 
-said = Table(
+message = Table(
     "web_message",
     metadata,
     Column("number", _BigId, primary_key=True, autoincrement=True, comment="a page goes on behind it"),
@@ -134,7 +134,7 @@ said = Table(
     UniqueConstraint("chat", "key"),
     sqlite_autoincrement=True,
 )
-Index("web_message_chat", said.c.chat, said.c.number)
+Index("web_message_chat", message.c.chat, message.c.number)
 
 file = Table(
     "file",
