@@ -125,7 +125,7 @@ class Connection(HttpToolsProtocol):
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            self.cycle.keep_alive = False  # answered as if it had not asked, and nothing can follow
+            self.cycle.keep_alive = False  # answered as if it were no upgrade, and nothing can follow
         except httptools.HttpParserError:
             self._refusal = self._refusal or MALFORMED
         if self._unseen_bytes > self._field_bytes_max + FIELD_EXTRA_BYTES:

@@ -200,7 +200,7 @@ def _exit_code(report: bytes) -> int:
 
 
 async def _first(seconds: float, *events: asyncio.Event) -> bool:
-    """Wait for any of them; False where none came in time."""
+    """Wait for any of them; False on a timeout."""
     waits = [asyncio.ensure_future(event.wait()) for event in events]
     try:
         done, _ = await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)

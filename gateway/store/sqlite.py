@@ -251,7 +251,7 @@ class Writer:
         return group
 
     def _run(self, connection: Connection, group: list[tuple[Operation, Future[Any]]]) -> bool:
-        """One transaction for the group. False where it was rolled back and nobody has been told yet."""
+        """One transaction for the group. False where it was rolled back and no caller has its result yet."""
         results: list[Any] = []
         try:
             connection.exec_driver_sql(self._begin)
