@@ -7,7 +7,7 @@ from pydantic.alias_generators import to_camel
 
 from agents.providers.models import Level
 from channels.queue import QueueConfig
-from skills.config import AgentSkillsConfig
+from skills.catalog import AgentSkillsConfig
 from tools.config import AgentToolsConfig
 
 AgentId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]

@@ -25,11 +25,10 @@ from agents.turn import LimitReached, Outcome, Turn, TurnLimits
 from agents.workspaces import Place, Workspaces
 from channels.message import File, MessageContext
 from skills.catalog import Skill, SkillCatalog, visible
-from tools.catalog import NAMES
+from tools.catalog import Catalog
 from tools.config import ExecConfig, FilesConfig
-from tools.policy import allowed
 from tools.tool import Messenger, ToolError
-from tools.toolbox import Toolbox, build_toolbox
+from tools.toolbox import Toolbox, ToolSource
 from tools.uploads import folder_of
 from tools.workspace import Workspace
 
@@ -58,8 +57,6 @@ class AgentRunner:
         self._config = config
         self._catalog = catalog
         self._exec_config = exec_config
-        self._exec_slots = asyncio.Semaphore(exec_config.parallel)
-        self._messenger = messenger
         self._limits = limits
         self._now = now
         self._workspaces = Workspaces(config.workspace_dir, writable=files_config.writable)
@@ -70,9 +67,10 @@ class AgentRunner:
         self._models = [models.get(reference) for reference in config.model]
         windows = [config.context_window or model.facts.window for model in self._models]
         self._result_chars = min(map(result_limit_chars, windows))
-        tools = allowed(config.tools, NAMES)
-        self._reads_files = "read" in tools or "exec" in tools
-        self._shows_docs = "read" in tools and DOCS_DIR.is_dir()
+        built_in = Catalog(config.tools, exec_config=exec_config, messenger=messenger, result_chars=self._result_chars)
+        self._tool_sources: Sequence[ToolSource] = (built_in,)
+        self._reads_files = "read" in built_in.names or "exec" in built_in.names
+        self._shows_docs = "read" in built_in.names and DOCS_DIR.is_dir()
 
     def user_message(self, *contexts: MessageContext, received: Sequence[Received]) -> UserMessage:
         """The message that the model gets for `contexts`, which are answered together, oldest first: the metadata blocks
@@ -156,15 +154,7 @@ class AgentRunner:
         return place.workspace.serving(uploads=folder_of(self._uploads, session), mounts=mounts)
 
     def _toolbox(self, workspace: Workspace) -> Toolbox:
-        return build_toolbox(
-            config=self._config.tools,
-            exec_config=self._exec_config,
-            exec_slots=self._exec_slots,
-            workspace=workspace,
-            messenger=self._messenger,
-            argument_bytes_max=self._limits.tool_argument_bytes,
-            result_chars=self._result_chars,
-        )
+        return Toolbox(self._tool_sources, workspace, argument_bytes_max=self._limits.tool_argument_bytes)
 
     def _facts(
         self, turn: Turn, place: Place, toolbox: Toolbox, skills: Sequence[Skill], *, docs: str | None

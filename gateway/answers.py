@@ -10,8 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from channels.channel import Rejected
 from channels.web.admission import CLOSED, SPENT_LINK, WRONG_TOKEN
-from gateway.body import Unreadable, read_body
-from gateway.guesses import Guesses
+from gateway.request import Guesses, Unreadable, read_body
 from gateway.store.store import StoreUnavailable
 
 JSON_BYTES_MAX = 16_384

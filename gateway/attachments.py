@@ -1,6 +1,6 @@
 """Files between a channel and an agent: fetched with a message before its turn, kept with a reply after it.
 
-A file that cannot be had or sent never fails the turn: the model is told of the one, the person of the other.
+A file that cannot be fetched or sent never fails the turn: a note tells the model of the one, the person of the other.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ class Attachments:
         self._runtime = runtime
 
     async def receive(self, runner: AgentRunner, channel: Channel, context: MessageContext, session: str) -> Received:
-        """Fetch what came with a message and hand it to the agent."""
+        """Fetch the files of a message and hand them to the agent."""
         if not context.attachments or not isinstance(channel, Fetching):
             return Received()
         files: list[File] = []
@@ -48,7 +48,7 @@ class Attachments:
     async def send(
         self, runner: AgentRunner, channel: Channel, context: MessageContext, session: str, wanted: Sequence[str]
     ) -> tuple[tuple[StoredFile, ...], str]:
-        """Keep the files that an answer names; and what the person is to be told of those that cannot be sent."""
+        """Keep the files that an answer names; the text is a note for the person on those that cannot be sent."""
         kept: list[StoredFile] = []
         lines: list[str] = []
         for path in wanted:

@@ -8,6 +8,8 @@ import typer
 
 if TYPE_CHECKING:
     from gateway.config.load import Loaded
+import os
+from collections.abc import Mapping
 
 app = typer.Typer(
     add_completion=False,
@@ -33,8 +35,8 @@ def serve(
 ) -> None:
     """Serve the page and the channels until Ctrl-C or SIGTERM."""
     from gateway import logs
+    from gateway.cli import environment
     from gateway.config.greeting import greeting
-    from gateway.environment import environment
     from gateway.gateway import Gateway
     from gateway.serve import AddressInUse, listen, run
     from gateway.store.migrate import DatabaseUnusable
@@ -118,9 +120,9 @@ def replay_dead_letters(
 
 
 def _load(path: Path) -> "Loaded":
+    from gateway.cli import environment
     from gateway.config.load import load
     from gateway.config.problems import ConfigErrors
-    from gateway.environment import environment
 
     try:
         return load(path, environment())
@@ -133,3 +135,8 @@ def _load(path: Path) -> "Loaded":
 def _fail(message: str) -> NoReturn:
     typer.echo(message, err=True)
     sys.exit(1)
+
+
+def environment() -> Mapping[str, str]:
+    """A copy of the environment as it is now; undecodable bytes are replaced, so that every value is text."""
+    return {name: value.encode(errors="surrogateescape").decode(errors="replace") for name, value in os.environ.items()}

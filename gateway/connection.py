@@ -6,14 +6,65 @@ How many connections there may be, and for how long each may keep us waiting, is
 """
 
 import asyncio
+from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any, NoReturn, Protocol
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from gateway import refusals
 from gateway.config.server import ServerConfig
-from gateway.refusals import Refusal
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """What the door answers before there is a request for the app. `reason` is for the log and the metrics, `sentence` for
+    whoever sent the request."""
+
+    reason: str
+    status: HTTPStatus
+    sentence: str
+
+    @property
+    def answer(self) -> bytes:
+        body = self.sentence.encode()
+        return (
+            b"HTTP/1.1 %d %b\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b"
+            % (self.status.value, self.status.phrase.encode(), len(body), body)
+        )
+
+
+_TOO_LARGE = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
+FIELD = Refusal(
+    "header field too large", _TOO_LARGE, "A header field of this request is too large (server.maxHeaderFieldBytes)."
+)
+HEADER = Refusal("header too large", _TOO_LARGE, "The header of this request is too large (server.maxHeaderBytes).")
+FIELDS = Refusal(
+    "too many header fields", _TOO_LARGE, "This request has too many header fields (server.maxHeaderFields)."
+)
+TRAILER = Refusal("trailer", _TOO_LARGE, "Header fields behind a body (trailers) are not taken here.")
+ADDRESS = Refusal(
+    "address too long", HTTPStatus.REQUEST_URI_TOO_LONG, "The address of this request is too long (server.maxUrlBytes)."
+)
+MALFORMED = Refusal("malformed", HTTPStatus.BAD_REQUEST, "This is not a request that HTTP/1.1 knows.")
+PIPELINED = Refusal(
+    "too many requests in a row", HTTPStatus.BAD_REQUEST, "Too many requests wait for an answer on this connection."
+)
+LATE = Refusal(
+    "late",
+    HTTPStatus.REQUEST_TIMEOUT,
+    "The header of this request took too long to arrive (server.connectionTimeoutSeconds).",
+)
+BUSY = Refusal(
+    "too many connections",
+    HTTPStatus.SERVICE_UNAVAILABLE,
+    "There are too many connections (server.maxConnections). Try again in a moment.",
+)
+BUSY_ADDRESS = Refusal(
+    "too many connections of one address",
+    HTTPStatus.SERVICE_UNAVAILABLE,
+    "There are too many connections from your address (server.maxConnectionsPerAddress). Try again in a moment.",
+)
 
 PIPELINED_MAX = 32
 """Requests that wait behind the one being answered: hardly any client sends a second one before its answer."""
@@ -74,11 +125,11 @@ class Connection(HttpToolsProtocol):
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            self.cycle.keep_alive = False  # answered as if it had not asked, and nothing can follow
+            self.cycle.keep_alive = False  # answered as if it were no upgrade, and nothing can follow
         except httptools.HttpParserError:
-            self._refusal = self._refusal or refusals.MALFORMED
+            self._refusal = self._refusal or MALFORMED
         if self._unseen_bytes > self._field_bytes_max + FIELD_EXTRA_BYTES:
-            self._refusal = self._refusal or refusals.FIELD
+            self._refusal = self._refusal or FIELD
         if self._refusal is not None:
             self.refuse(self._refusal)
 
@@ -90,7 +141,7 @@ class Connection(HttpToolsProtocol):
         self._unseen_bytes = 0
         self._header_bytes += len(url)
         if self._header_bytes > self._url_bytes_max:
-            self._stop(refusals.ADDRESS)
+            self._stop(ADDRESS)
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -110,7 +161,7 @@ class Connection(HttpToolsProtocol):
         self._unseen_bytes = 0
         self._in_header, self._in_body = False, True
         if len(self.pipeline) == PIPELINED_MAX:
-            self._stop(refusals.PIPELINED)
+            self._stop(PIPELINED)
         super().on_headers_complete()
         if not self.flow.write_paused:
             self._owner.owed(self)
@@ -164,16 +215,16 @@ class Connection(HttpToolsProtocol):
         elif unsent or self.transport.is_closing():
             self.transport.abort()
         elif self._in_header and not self._deaf:
-            self.refuse(refusals.LATE)
+            self.refuse(LATE)
         else:
             self.transport.close()
 
     def _too_much(self, size: int) -> Refusal:
         if self._in_body:
-            return refusals.TRAILER
+            return TRAILER
         if size > self._field_bytes_max:
-            return refusals.FIELD
-        return refusals.HEADER if self._header_bytes > self._header_bytes_max else refusals.FIELDS
+            return FIELD
+        return HEADER if self._header_bytes > self._header_bytes_max else FIELDS
 
     def _owe(self) -> None:
         self._unsent_bytes = self.transport.get_write_buffer_size()

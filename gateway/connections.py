@@ -6,23 +6,18 @@ requests; those are counted by the address that each is from, while it is answer
 """
 
 import asyncio
-import ipaddress
 from collections import Counter
 from typing import Any
 
 import structlog
 from starlette.responses import Response
 
-from gateway import refusals
 from gateway.config.server import ServerConfig
-from gateway.connection import Connection
+from gateway.connection import BUSY, BUSY_ADDRESS, Connection, Refusal
 from gateway.metrics import Metrics
-from gateway.peer import Peers
-from gateway.refusals import Refusal
+from gateway.request import Peers, network_of
 
 SWEEP_SECONDS = 0.5
-NETWORK_BITS = 64
-"""Of an IPv6 address: the smallest network that is given to one customer."""
 
 log = structlog.get_logger()
 
@@ -51,21 +46,21 @@ class Connections:
         if not self._sweeping:
             self._sweeping = connection.loop.call_later(SWEEP_SECONDS, self._sweep, connection.loop)
         address = connection.client[0] if connection.client else ""
-        proxied, network = self._peers.trusts(address), _network(address)
+        proxied, network = self._peers.trusts(address), network_of(address)
         counted = not proxied and self._enter(network)
         self._open[connection] = network if counted else None
         if proxied:
             connection.app = self._by_request(connection.app)
         elif not counted:
-            _turn_away(connection, refusals.BUSY_ADDRESS)
+            _turn_away(connection, BUSY_ADDRESS)
             return
         if len(self._open) > self.maximum:
             if not self._waiting:
-                _turn_away(connection, refusals.BUSY)
+                _turn_away(connection, BUSY)
                 return
             oldest = next(iter(self._waiting))
             del self._waiting[oldest]
-            self.refused(refusals.BUSY)
+            self.refused(BUSY)
             oldest.transport.abort()
         self.owes(connection)
 
@@ -88,10 +83,10 @@ class Connections:
 
     def _by_request(self, app: Any) -> Any:
         async def counted(scope: Any, receive: Any, send: Any) -> None:
-            network = _network(self._peers.of(scope).address)
+            network = network_of(self._peers.of(scope).address)
             if not self._enter(network):
-                self.refused(refusals.BUSY_ADDRESS)
-                busy = refusals.BUSY_ADDRESS
+                self.refused(BUSY_ADDRESS)
+                busy = BUSY_ADDRESS
                 response = Response(busy.sentence, busy.status, {"retry-after": "5"}, "text/plain")
                 await response(scope, receive, send)
                 return
@@ -131,13 +126,3 @@ class Connections:
 def _turn_away(connection: Connection, refusal: Refusal) -> None:
     connection.refuse(refusal)
     connection.transport.close()
-
-
-def _network(address: str) -> str:
-    if ":" not in address:
-        return address
-    try:
-        parsed = ipaddress.IPv6Address(address)
-    except ValueError:
-        return address
-    return str(parsed.ipv4_mapped or ipaddress.ip_network((parsed, NETWORK_BITS), strict=False))

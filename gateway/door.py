@@ -29,11 +29,10 @@ from channels.channel import (
     WebhookRequest,
 )
 from gateway.answers import too_many
-from gateway.body import Unreadable, read_body
 from gateway.config.server import ServerConfig
-from gateway.guesses import Guesses
 from gateway.intake import Intake
 from gateway.metrics import Metrics
+from gateway.request import Guesses, Unreadable, read_body
 from gateway.store.store import StoreUnavailable
 from gateway.web import WebDoor
 

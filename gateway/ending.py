@@ -36,7 +36,7 @@ class Ending:
         return json.dumps({"outcome": self.outcome, "reason": self.reason, "parts": parts, **self.bill()})
 
     def bill(self) -> dict[str, Any]:
-        """What the turn took, summed up; nothing where no model was asked. The cost is there where prices are."""
+        """What the turn took, summed up; nothing where no model was called. The cost is there where prices are."""
         if not self.spent:
             return {}
         usages = [spent.usage for spent in self.spent]

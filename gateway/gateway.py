@@ -22,13 +22,12 @@ from gateway.config.root import Config
 from gateway.connections import Connections
 from gateway.control import Control
 from gateway.door import Door, build_app
-from gateway.guesses import Guesses
 from gateway.intake import Intake
 from gateway.lanes import Lanes
 from gateway.metrics import Metrics
 from gateway.outbox import Outbox
-from gateway.peer import Peers
 from gateway.queue import Queues
+from gateway.request import Guesses, Peers
 from gateway.routing import chat_session, control_session
 from gateway.runners import build_runners
 from gateway.runtime import Runtime, Setup

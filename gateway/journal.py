@@ -1,9 +1,17 @@
 """`agents.loop.Journal` on the store: a step is durable, and then it is seen whether the turn may go on.
 
 Every write returns the state of the session, so a stop, a drain and messages to steer by cost no query of their own.
+`turns_of` reads it back as history: without turns that the model's safety system refused, which would have everything
+after them refused too, and without turns that have an unreadable row, so that one bad row cannot break a chat.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import lru_cache
+from itertools import groupby
+
+import orjson
+import structlog
+from pydantic import ValidationError
 
 from agents.messages import AssistantMessage, Message, ToolResultMessage, UserMessage, message_json
 from channels.queue import QueueMode
@@ -13,6 +21,9 @@ from gateway.store.store import Entry, Kind, Lease, SessionState, Waiting
 
 STEERED_MAX = 20
 """Waiting messages that one step of a turn takes in."""
+
+REMEMBERED_CHARS = 4_096
+log = structlog.get_logger()
 
 
 class TurnJournal:
@@ -67,3 +78,34 @@ class TurnJournal:
 
 def entry(turn: int, message: Message, *, kind: Kind | None = None) -> Entry:
     return Entry(turn=turn, kind=kind or message.role, content=message_json.dump_json(message).decode())
+
+
+def turns_of(entries: Sequence[Entry]) -> list[list[Message]]:
+    """The finished turns among `entries`, oldest first, each with its messages in order."""
+    turns = []
+    for number, rows in groupby(entries, key=lambda entry: entry.turn):
+        try:
+            messages = _turn(list(rows))
+        except (ValidationError, orjson.JSONDecodeError, KeyError, TypeError) as error:
+            log.error("turn_unreadable", unreadable_turn=number, error=type(error).__name__)
+            continue
+        if messages:
+            turns.append(messages)
+    return turns
+
+
+def _turn(rows: Sequence[Entry]) -> list[Message]:
+    ended = next((row for row in rows if row.kind == "final"), None)
+    if ended is not None and orjson.loads(ended.content)["outcome"] == "declined":
+        return []
+    return [_message(row.content) for row in rows if row.kind not in ("drained", "final")]
+
+
+def _message(content: str) -> Message:
+    return _small_message(content) if len(content) <= REMEMBERED_CHARS else message_json.validate_json(content)
+
+
+@lru_cache(maxsize=4_096)
+def _small_message(content: str) -> Message:
+    """A chat's past is read for each of its turns, and messages are frozen: the small ones are parsed once."""
+    return message_json.validate_json(content)

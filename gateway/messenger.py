@@ -9,8 +9,7 @@ from collections.abc import Callable, Mapping
 
 from channels.channel import Channel, DeliveryError, RateLimited, Unreachable
 from channels.message import Outbound, Target
-from gateway.outbound import idempotency_key
-from gateway.outbox import may_repeat
+from gateway.outbox import idempotency_key, may_repeat
 from tools.tool import ToolError
 
 ATTEMPTS_MAX = 3

@@ -1,4 +1,4 @@
-"""The outbox: each reply part is attempted until it is sent or given up, and what came of it is stored.
+"""The outbox: each reply part is attempted until it is sent or given up, and its outcome is stored.
 
 The four delivery errors decide: rate-limited and unreachable are attempted again with the same key, later and later;
 refused and gone are not. A send's outcome is recorded even if the database is away for long. Nothing is sent for a
@@ -7,18 +7,20 @@ session that another worker may own by now.
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeAlias, TypeVar
+from uuid import NAMESPACE_URL, uuid5
 
 import structlog
+from pydantic import TypeAdapter
 
 from channels.channel import Channel, DeliveryError, Gone, RateLimited, Refused, Unreachable
-from gateway.outbound import payload_json
+from channels.message import MessageContext, Outbound, StoredFile, Target
 from gateway.runtime import Runtime
-from gateway.store.store import Fenced, Lease, Part, StoreUnavailable
+from gateway.store.store import Fenced, Lease, NewPart, Part, StoreUnavailable
 
 BACKOFF_SECONDS_MAX = 60.0
 UNRECORDED_SECONDS = 0.25
@@ -26,6 +28,8 @@ UNRECORDED_SECONDS_MAX = 30.0
 
 T = TypeVar("T")
 log = structlog.get_logger()
+
+_KEYS = uuid5(NAMESPACE_URL, "clawgate:outbox")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -183,3 +187,43 @@ async def _recorded(write: Callable[[], Awaitable[T]]) -> T:
             failures += 1
             log.error("outcome_unrecorded", failures=failures, error=repr(error))
             await asyncio.sleep(min(UNRECORDED_SECONDS * 2.0 ** min(failures, 10), UNRECORDED_SECONDS_MAX))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OutboxPayload:
+    """One part and the channel account that carries it."""
+
+    channel: str
+    account: str
+    part: Outbound
+
+
+payload_json: TypeAdapter[OutboxPayload] = TypeAdapter(OutboxPayload)
+
+
+def idempotency_key(*names: str) -> str:
+    """36 characters, the same for the same names."""
+    return str(uuid5(_KEYS, "\x1f".join(names)))
+
+
+def reply_parts(
+    context: MessageContext,
+    texts: Sequence[str],
+    *,
+    files: tuple[StoredFile, ...] = (),
+    purpose: str = "reply",
+    quotes_once: bool = False,
+) -> list[NewPart]:
+    """The parts of a reply to `context`, in order; the last one brings the files. `purpose` keeps the keys of a note and
+    of a reply apart; with `quotes_once` only the first one shows what it answers."""
+    target = Target(chat=context.chat.id, thread=context.chat.thread, reply_to=context.message_id)
+    parts = []
+    for number, text in enumerate(texts):
+        if number and quotes_once:
+            target = replace(target, reply_to=None)
+        part = Outbound(target=target, text=text, files=files if number == len(texts) - 1 else ())
+        payload = OutboxPayload(channel=context.channel, account=context.account, part=part)
+        names = (context.channel, context.account, context.chat.id, context.message_id)
+        key = idempotency_key(purpose, *names, str(number))
+        parts.append(NewPart(key=key, payload=payload_json.dump_json(payload).decode()))
+    return parts

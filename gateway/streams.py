@@ -24,7 +24,7 @@ log = structlog.get_logger()
 
 
 class EventStream(StreamingResponse):
-    """Everything that one page is told from message `after` on; a refusal where `pages_max` are connected already.
+    """The events of one page from message `after` on; a refusal where `pages_max` are connected already.
     `judge` raises Rejected once the page's session has ended."""
 
     def __init__(

@@ -20,13 +20,12 @@ from gateway.commands import COMMANDS, CommandContext
 from gateway.control import Drained, Stopped
 from gateway.ending import Ending, ending_of
 from gateway.inbound import Inbound, inbound_of
-from gateway.journal import TurnJournal, entry
-from gateway.outbound import reply_parts
+from gateway.journal import TurnJournal, entry, turns_of
+from gateway.outbox import reply_parts
 from gateway.queue import Queue
 from gateway.routing import conversation, is_control
 from gateway.runtime import Runtime, Setup
 from gateway.store.store import Entry, Fenced, Lease, Part, StoreUnavailable, Waiting, Work
-from gateway.transcript import turns_of
 from gateway.watch import Watch
 
 ATTEMPTS_MAX = 3

@@ -12,8 +12,8 @@ from fastapi import Request
 
 from channels.message import PICTURES, UNKNOWN_TYPE, File, StoredFile, media_type
 from channels.web.archive import Archive
-from gateway.body import read_body
 from gateway.limits import LimitsConfig
+from gateway.request import read_body
 from tools.read import image_type
 
 UPLOAD_SECONDS = 600.0

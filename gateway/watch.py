@@ -1,4 +1,4 @@
-"""What people see of a turn while it runs: the events of the loop, told to a channel that can show them.
+"""What people see of a turn while it runs: the events of the loop, sent to a channel that can show them.
 
 A few times a second at most, the newest state as a whole; nothing of it is needed for the answer. What the reply will
 not say is not shown either: directives, the silent token, and what a failed attempt had written.
@@ -38,8 +38,8 @@ log = structlog.get_logger()
 
 
 class Watch:
-    """One turn, for as long as the `with` lasts. `tell` hears every event; `outcome` is how it came out. Without a
-    channel that shows it, events are only passed on to `emit`."""
+    """One turn, for as long as the `with` lasts. `tell` receives every event; `outcome` is how the turn ended. Without
+    a channel that shows it, events are only passed on to `emit`."""
 
     def __init__(self, channel: Live | None, context: MessageContext, emit: Emit) -> None:
         self.tell: Emit = emit if channel is None else self._follow
@@ -48,7 +48,7 @@ class Watch:
         self._context = context
         self._emit = emit
         self._before = ""
-        """Of an answer that is being continued: what it has said already."""
+        """The earlier text of an answer that is being continued."""
         self._text: list[str] = []
         self._tools: dict[str, ToolUse] = {}
         self._note = ""
@@ -59,7 +59,7 @@ class Watch:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """A turn that ends here without an outcome goes on elsewhere, or somebody has stopped it: that is not known yet."""
+        """No outcome yet: the turn was handed over or stopped."""
         self._show(self.outcome)
 
     def _follow(self, event: TurnEvent) -> None:

@@ -24,10 +24,8 @@ from channels.web.channel import FILES_MAX, WebChannel
 from channels.web.rendered import PAGE_BYTES_MAX, fitting
 from channels.web.views import conversation_view, event, file_view
 from gateway.answers import HEADERS, answer_json, problem, read_json, told
-from gateway.body import Unreadable
-from gateway.guesses import Guesses
 from gateway.limits import LimitsConfig
-from gateway.peer import Peers
+from gateway.request import Guesses, Peers, Unreadable
 from gateway.streams import EventStream
 from gateway.uploads import TooManyUploads, Uploads
 

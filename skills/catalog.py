@@ -10,11 +10,33 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Annotated
 from xml.sax.saxutils import escape
 
-from skills.config import AgentSkillsConfig
+from pydantic import BaseModel, BeforeValidator
+from pydantic.alias_generators import to_camel
+
+from skills.root import Skill as Skill  # the catalogue is where others look for it
 from skills.root import SkillRoot
-from skills.skill import Skill as Skill  # the catalogue is where others look for it
+
+Names = Annotated[tuple[str, ...], BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)]
+
+
+class SkillsConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+    """The top-level `skills:` section."""
+
+    directories: Names = ()
+    """Folders with more skills, one folder each, for every agent; a later one wins over an earlier and over what ships."""
+
+
+class AgentSkillsConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+    """Inside an agent: which skills it sees."""
+
+    allow: Names = ("*",)
+    """Names of skills; `*` means every one there is."""
+    deny: Names = ()
+    """Names to leave out; wins over `allow`."""
+
 
 LISTED_MAX = 150
 LISTED_CHARS_MAX = 30_000

@@ -13,8 +13,6 @@ from typing import TypeAlias
 
 import yaml
 
-from skills.skill import Requirements
-
 FRONT_MATTER_CHARS_MAX = 16_384
 EVENTS_MAX = 2_000
 DEPTH_MAX = 16
@@ -27,6 +25,15 @@ _HEADING = re.compile(r"^#{1,6}[ \t]+(.+?)[ \t#]*$", re.MULTILINE)
 _SENTENCE = re.compile(r".+?(?:[.!?](?=\s|$)|[。!?]|$)", re.DOTALL)
 _WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,63}")
 _SYSTEMS = {"macos": "darwin", "osx": "darwin", "mac": "darwin", "windows": "win32", "win": "win32"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Requirements:
+    """What a skill needs to work: programs on the PATH, names in the environment, one of these systems."""
+
+    bins: tuple[str, ...] = ()
+    env: tuple[str, ...] = ()
+    os: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -9,13 +9,13 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 import structlog
 
-from skills.frontmatter import BadSkill, SkillHead, read_head
-from skills.skill import Skill, Source
+from skills.frontmatter import BadSkill, Requirements, SkillHead, read_head
 
 DOCUMENT = "SKILL.md"
 DOCUMENT_BYTES_MAX = 262_144
@@ -28,6 +28,28 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 log = structlog.get_logger()
+
+Source: TypeAlias = Literal["shared", "workspace"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Skill:
+    """One skill. `location` is what the prompt prints and `read` accepts; `directory` is where it really lies."""
+
+    name: str
+    description: str
+    directory: Path
+    version: str
+    """12 hex digits of the document's hash."""
+    source: Source
+    """`workspace`: it lies at its location already. `shared`: it has to be mounted there."""
+    requires: Requirements = field(default_factory=Requirements)
+    missing: tuple[str, ...] = ()
+    """Which requirements are not met, in words: "the program git". Empty for a skill that can be used."""
+
+    @property
+    def location(self) -> str:
+        return f"./skills/{self.name}/SKILL.md"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,7 +78,7 @@ class SkillRoot:
         self._source: Source = source
         self._now_ns = now_ns
         self._known: dict[str, _Document] = {}
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
 
     def skills(self) -> list[Skill]:
         """The usable skills, no two of one name. Raises nothing."""
@@ -142,8 +164,8 @@ class SkillRoot:
     def _tell(self, event: str, **facts: str | int) -> None:
         """Log it, once."""
         key = repr((event, facts))
-        if key not in self._told:
-            self._told.add(key)
+        if key not in self._logged:
+            self._logged.add(key)
             log.warning(event, **facts)
 
 

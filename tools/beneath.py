@@ -2,11 +2,18 @@
 
 `openat2` with RESOLVE_BENEATH refuses whatever would leave the directory, however the path is swapped while it is being
 walked. Where the kernel does not know the call, the path is walked component by component and no link is followed.
+
+Files that are being written have temporary names and a lock. A killed process leaves its temporary file behind, and only
+the lock, which falls with the process, says whether somebody still writes it: ages and process ids do not, where replicas
+share a folder.
 """
 
 import ctypes
 import errno
+import fcntl
 import os
+import secrets
+from contextlib import suppress
 from typing import Final
 
 _SYS_OPENAT2: Final = 437
@@ -14,6 +21,8 @@ _NO_MAGICLINKS: Final = 0x02
 _BENEATH: Final = 0x08
 _RETRIES_MAX: Final = 32
 """openat2 answers EAGAIN when a rename happens while it looks."""
+PREFIX = ".clawgate-"
+"""Of the temporary names."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -58,3 +67,45 @@ def open_by_walking(root: int, path: str, flags: int, mode: int = 0) -> int:
         return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=current)
     finally:
         os.close(current)
+
+
+def new_temporary(folder: int) -> tuple[str, int]:
+    """The name of a new, empty, locked file in `folder`, and its descriptor for writing."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    while True:
+        name = f"{PREFIX}{secrets.token_hex(8)}"
+        fd = os.open(name, flags, 0o600, dir_fd=folder)
+        if _locked(fd) and _is(name, folder, fd):
+            return name, fd
+        os.close(fd)  # somebody swept between the two steps
+
+
+def sweep(folder: int) -> None:
+    """Remove what dead writers left in `folder`: our own earlier lives, and other replicas."""
+    for name in os.listdir(folder):
+        if name.startswith(PREFIX):
+            with suppress(OSError):
+                _remove(name, folder)
+
+
+def _remove(name: str, folder: int) -> None:
+    fd = os.open(name, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        if _locked(fd) and _is(name, folder, fd):
+            os.unlink(name, dir_fd=folder)
+    finally:
+        os.close(fd)
+
+
+def _locked(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _is(name: str, folder: int, fd: int) -> bool:
+    with suppress(FileNotFoundError):
+        return os.stat(name, dir_fd=folder, follow_symlinks=False).st_ino == os.fstat(fd).st_ino
+    return False

@@ -1,60 +1,46 @@
 """Which tools there are, in the order in which models and people see them. A new one is a file and a line here."""
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
-from tools.config import AgentToolsConfig, ExecConfig
+from tools.config import AgentToolsConfig, ExecConfig, allowed
 from tools.edit import Edit
 from tools.exec import Exec
 from tools.ls import Ls
 from tools.message import Message
-from tools.policy import allowed
 from tools.read import Read
 from tools.tool import Messenger, Tool
 from tools.workspace import Workspace
 from tools.write import Write
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Parts:
-    """What tools are built from."""
+class Catalog:
+    """`tools.toolbox.ToolSource` of the built-in tools that an agent's policy allows, in catalogue order.
 
-    config: AgentToolsConfig
-    exec_config: ExecConfig
-    workspace: Workspace
-    messenger: Messenger
-    exec_slots: asyncio.Semaphore
-    result_chars: int
+    `exec_config` is the effective one; `result_chars` is how much of one result the agent's models are shown.
+    """
+
+    def __init__(
+        self, config: AgentToolsConfig, *, exec_config: ExecConfig, messenger: Messenger, result_chars: int
+    ) -> None:
+        self.names = allowed(config, NAMES)
+        self.config = config
+        self.exec_config = exec_config
+        self.exec_slots = asyncio.Semaphore(exec_config.parallel)
+        """Shared by all turns of the agent."""
+        self.messenger = messenger
+        self.result_chars = result_chars
+
+    def tools(self, workspace: Workspace) -> Sequence[Tool]:
+        return [_BUILDERS[name](self, workspace) for name in self.names]
 
 
-_BUILDERS: dict[str, Callable[[_Parts], Tool]] = {
-    "read": lambda parts: Read(parts.workspace, parts.result_chars),
-    "write": lambda parts: Write(parts.workspace),
-    "edit": lambda parts: Edit(parts.workspace),
-    "ls": lambda parts: Ls(parts.workspace),
-    "exec": lambda parts: Exec(parts.workspace, parts.exec_config, parts.exec_slots, parts.result_chars),
-    "message": lambda parts: Message(parts.messenger, parts.config.message),
+_BUILDERS: dict[str, Callable[[Catalog, Workspace], Tool]] = {
+    "read": lambda catalog, workspace: Read(workspace, catalog.result_chars),
+    "write": lambda _, workspace: Write(workspace),
+    "edit": lambda _, workspace: Edit(workspace),
+    "ls": lambda _, workspace: Ls(workspace),
+    "exec": lambda catalog, workspace: Exec(workspace, catalog.exec_config, catalog.exec_slots, catalog.result_chars),
+    "message": lambda catalog, _: Message(catalog.messenger, catalog.config.message),
 }
 NAMES: tuple[str, ...] = tuple(_BUILDERS)
-
-
-def build_tools(
-    *,
-    config: AgentToolsConfig,
-    exec_config: ExecConfig,
-    exec_slots: asyncio.Semaphore,
-    workspace: Workspace,
-    messenger: Messenger,
-    result_chars: int,
-) -> list[Tool]:
-    """The tools that the agent's policy allows, in catalogue order."""
-    parts = _Parts(
-        config=config,
-        exec_config=exec_config,
-        workspace=workspace,
-        messenger=messenger,
-        exec_slots=exec_slots,
-        result_chars=result_chars,
-    )
-    return [_BUILDERS[name](parts) for name in allowed(config, NAMES)]

@@ -1,5 +1,6 @@
 """What a person writes about tools: which an agent has, and how far `exec` and `message` may go."""
 
+from collections.abc import Sequence
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, Field
@@ -101,3 +102,15 @@ def effective_exec(everybody: ExecConfig, agent: AgentToolsConfig) -> ExecConfig
 def effective_files(everybody: FilesConfig, agent: AgentToolsConfig) -> FilesConfig:
     """The same for files."""
     return everybody.model_copy(update=agent.files.model_dump(exclude_none=True))
+
+
+EVERYTHING = "*"
+
+
+def allowed(config: AgentToolsConfig, names: Sequence[str]) -> tuple[str, ...]:
+    """The names among `names` that the agent may use, in their order. `deny` wins over `allow`; no list, no tool."""
+    if EVERYTHING in config.deny:
+        return ()
+    return tuple(
+        name for name in names if (EVERYTHING in config.allow or name in config.allow) and name not in config.deny
+    )

@@ -1,11 +1,11 @@
 """`edit`: replace one passage of a file, found by its exact text."""
 
 import asyncio
-from typing import ClassVar
 
 from pydantic import Field
 
-from tools.tool import Arguments, Call, Effect, Text, ToolError, ToolResult
+from tools.arguments import Arguments
+from tools.tool import Call, Text, ToolError, ToolResult
 from tools.workspace import Workspace
 
 FILE_BYTES_MAX = 8 * 1024 * 1024
@@ -18,14 +18,16 @@ class EditArguments(Arguments):
 
 
 class Edit:
-    name: ClassVar[str] = "edit"
-    summary: ClassVar[str] = "replace one exact passage of a file"
-    description: ClassVar[str] = (
-        "Replace one passage of a text file. `old_text` must occur exactly once: give enough of its surroundings. "
-        "The file's line endings are kept."
+    spec = EditArguments.spec(
+        "edit",
+        summary="replace one exact passage of a file",
+        description=(
+            "Replace one passage of a text file. `old_text` must occur exactly once: give enough of its surroundings. "
+            "The file's line endings are kept."
+        ),
+        effect="once",
     )
-    effect: ClassVar[Effect] = "once"
-    arguments: ClassVar[type[Arguments]] = EditArguments
+    parse = staticmethod(EditArguments.parse)
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace

@@ -9,14 +9,14 @@ never root.
 import asyncio
 import os
 import signal
-from typing import ClassVar, assert_never
+from typing import assert_never
 
 from pydantic import Field
 
+from tools.arguments import Arguments
 from tools.config import EXEC_SECONDS_MAX, ExecConfig
-from tools.output import OUTPUT_BYTES_MAX
-from tools.process import Bounds, Finished, run
-from tools.tool import Arguments, Call, Effect, Text, ToolError, ToolResult
+from tools.process import OUTPUT_BYTES_MAX, Bounds, Finished, run
+from tools.tool import Call, Text, ToolError, ToolResult
 from tools.workspace import NOBODY, Workspace
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -28,15 +28,17 @@ class ExecArguments(Arguments):
 
 
 class Exec:
-    name: ClassVar[str] = "exec"
-    summary: ClassVar[str] = "run a shell command in the workspace"
-    description: ClassVar[str] = (
-        "Run a shell command in the workspace and get its output (stdout and stderr together) and its exit code. "
-        "It has no terminal and no input. When it ends, what it left in the background is stopped and $TMPDIR is emptied. "
-        'Files that people sent lie in "$UPLOADS" for a command, not in ./uploads.'
+    spec = ExecArguments.spec(
+        "exec",
+        summary="run a shell command in the workspace",
+        description=(
+            "Run a shell command in the workspace and get its output (stdout and stderr together) and its exit code. "
+            "It has no terminal and no input. When it ends, what it left in the background is stopped and $TMPDIR is "
+            'emptied. Files that people sent lie in "$UPLOADS" for a command, not in ./uploads.'
+        ),
+        effect="once",
     )
-    effect: ClassVar[Effect] = "once"
-    arguments: ClassVar[type[Arguments]] = ExecArguments
+    parse = staticmethod(ExecArguments.parse)
 
     def __init__(self, workspace: Workspace, config: ExecConfig, slots: asyncio.Semaphore, result_chars: int) -> None:
         """`slots` are the agent's, over all its turns."""

@@ -1,11 +1,11 @@
 """`ls`: what is in a folder of the workspace."""
 
 import asyncio
-from typing import ClassVar
 
 from pydantic import Field
 
-from tools.tool import Arguments, Call, Effect, Text, ToolResult
+from tools.arguments import Arguments
+from tools.tool import Call, Text, ToolResult
 from tools.workspace import Workspace
 
 ENTRIES_MAX = 500
@@ -16,14 +16,16 @@ class LsArguments(Arguments):
 
 
 class Ls:
-    name: ClassVar[str] = "ls"
-    summary: ClassVar[str] = "list a folder of the workspace"
-    description: ClassVar[str] = (
-        f"List a folder of the workspace: one name a line, sorted, folders with a trailing slash. "
-        f"Shows at most {ENTRIES_MAX} names."
+    spec = LsArguments.spec(
+        "ls",
+        summary="list a folder of the workspace",
+        description=(
+            f"List a folder of the workspace: one name a line, sorted, folders with a trailing slash. "
+            f"Shows at most {ENTRIES_MAX} names."
+        ),
+        effect="safe",
     )
-    effect: ClassVar[Effect] = "safe"
-    arguments: ClassVar[type[Arguments]] = LsArguments
+    parse = staticmethod(LsArguments.parse)
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace

@@ -4,12 +4,13 @@ The current chat by default. Another one only where the config names it: what a 
 people it was not meant for.
 """
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field
 
+from tools.arguments import Arguments
 from tools.config import MessageConfig
-from tools.tool import Arguments, Call, Effect, Messenger, Text, ToolError, ToolResult
+from tools.tool import Call, Messenger, Text, ToolError, ToolResult
 
 
 class MessageArguments(Arguments):
@@ -20,14 +21,16 @@ class MessageArguments(Arguments):
 
 
 class Message:
-    name: ClassVar[str] = "message"
-    summary: ClassVar[str] = "send a message on your own initiative"
-    description: ClassVar[str] = (
-        "Send a message at once, to the current chat or to another one that the operator has allowed. "
-        "Your ordinary reply is sent by itself and needs no tool."
+    spec = MessageArguments.spec(
+        "message",
+        summary="send a message on your own initiative",
+        description=(
+            "Send a message at once, to the current chat or to another one that the operator has allowed. "
+            "Your ordinary reply is sent by itself and needs no tool."
+        ),
+        effect="keyed",
     )
-    effect: ClassVar[Effect] = "keyed"
-    arguments: ClassVar[type[Arguments]] = MessageArguments
+    parse = staticmethod(MessageArguments.parse)
 
     def __init__(self, messenger: Messenger, config: MessageConfig) -> None:
         self._messenger = messenger

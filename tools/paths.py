@@ -74,6 +74,6 @@ def _is_run_by_others(part: str) -> bool:
 
 
 def not_found(path: str) -> ToolError:
-    """One answer for what is missing and for what lies outside, so that neither can be told from the other."""
+    """The same answer for a missing path and for one outside the workspace, so that neither reveals the other."""
     shown = path if len(path) <= 200 else path[:200] + "…"
     return ToolError("NOT_FOUND", f"there is no {shown!r} in the workspace; `ls` shows what there is")

@@ -3,12 +3,12 @@
 import asyncio
 import base64
 import os
-from typing import ClassVar
 
 from pydantic import Field
 
+from tools.arguments import Arguments
 from tools.pages import read_page
-from tools.tool import Arguments, Call, Effect, Image, Text, ToolError, ToolResult
+from tools.tool import Call, Image, Text, ToolError, ToolResult
 from tools.workspace import Workspace
 
 IMAGE_BYTES_MAX = 5 * 1024 * 1024 * 3 // 4
@@ -27,14 +27,16 @@ class ReadArguments(Arguments):
 
 
 class Read:
-    name: ClassVar[str] = "read"
-    summary: ClassVar[str] = "read a text file or look at a picture"
-    description: ClassVar[str] = (
-        "Read a text file of the workspace, or look at a picture (png, jpeg, gif, webp). A long file comes in pages: "
-        "the end of a page says with which `offset` to go on. A negative `offset` reads the end of the file."
+    spec = ReadArguments.spec(
+        "read",
+        summary="read a text file or look at a picture",
+        description=(
+            "Read a text file of the workspace, or look at a picture (png, jpeg, gif, webp). A long file comes in pages: "
+            "the end of a page says with which `offset` to go on. A negative `offset` reads the end of the file."
+        ),
+        effect="safe",
     )
-    effect: ClassVar[Effect] = "safe"
-    arguments: ClassVar[type[Arguments]] = ReadArguments
+    parse = staticmethod(ReadArguments.parse)
 
     def __init__(self, workspace: Workspace, page_chars: int) -> None:
         """A page is as long as a result may be, so that none of it is cut and the next one begins where it ends."""

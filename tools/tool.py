@@ -1,26 +1,20 @@
 """The port of a tool, and what passes through it: arguments in, a result out.
 
-A tool is one object per agent. It says what it is called, what it takes (a pydantic model, from which the schema is
-made) and what a crash in the middle of it would mean; `Toolbox` checks, runs and turns every mistake into a result
-the model can act on. Approval and policy are not here.
+A tool is one object per turn. Its `spec` says what it is called, what it takes and what a crash in the middle of it would
+mean; `parse` checks a call's arguments, by a pydantic model or by a foreign schema. `Toolbox` runs it and turns every
+mistake into a result the model can act on. Approval and policy are not here.
 """
 
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Protocol, TypeAlias
-
-from pydantic import BaseModel
+from typing import Any, Literal, Protocol, TypeAlias
 
 from channels.message import MessageContext
 
 Effect: TypeAlias = Literal["safe", "keyed", "once"]
 """What a second run would do. `safe`: only reads. `keyed`: repeats harmlessly under the same idempotency key.
 `once`: may have happened, so after a crash it is never run again."""
-
-
-class Arguments(BaseModel, extra="forbid", strict=True, frozen=True):
-    """Base of every tool's arguments: closed, strict, members described."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -98,27 +92,28 @@ class Call:
     """When an earlier run of this call began, which a restart cut short; None where this is the first."""
 
 
-class Tool(Protocol):
-    """One thing an agent can do."""
-
-    name: ClassVar[str]
-    summary: ClassVar[str]
-    """One line for the prompt's list."""
-    description: ClassVar[str]
-    """For the model, in the request's tool list: what it does, limits, what it answers."""
-    effect: ClassVar[Effect]
-    arguments: ClassVar[type[Arguments]]
-
-    async def run(self, arguments: Any, call: Call) -> ToolResult:
-        """Do it. `arguments` is an instance of the tool's own model. Raises `ToolError`."""
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolSpec:
-    """A tool as a model provider is told of it. `input_schema` is in the house form: closed object, no `$ref`, no
-    unions, no defaults, optional members simply not in `required`."""
+    """A tool as models and prompts see it. `input_schema` is in the house form: closed object, no `$ref`, no unions, no
+    defaults, optional members simply not in `required`. Of an `effect` that nobody declares the worst is assumed."""
 
     name: str
     summary: str
+    """One line for the prompt's list."""
     description: str
+    """For the model, in the request's tool list: what it does, limits, what it answers."""
     input_schema: Mapping[str, Any]
+    effect: Effect = "once"
+
+
+class Tool(Protocol):
+    """One thing an agent can do."""
+
+    @property
+    def spec(self) -> ToolSpec: ...
+
+    def parse(self, raw: Mapping[str, Any]) -> Any:
+        """The arguments of a call, checked, in the form that `run` takes. Raises `ToolError`."""
+
+    async def run(self, arguments: Any, call: Call) -> ToolResult:
+        """Do it. `arguments` is what `parse` returned. Raises `ToolError`."""

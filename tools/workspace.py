@@ -15,9 +15,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from tools.beneath import open_beneath
+from tools.beneath import new_temporary, open_beneath, sweep
 from tools.paths import not_found, protection, relative
-from tools.temporary import new_temporary, sweep
 from tools.tool import ToolError
 from tools.uploads import UPLOADS, make_folder
 

@@ -1,11 +1,11 @@
 """`write`: a whole file, new or replaced."""
 
 import asyncio
-from typing import ClassVar
 
 from pydantic import Field
 
-from tools.tool import Arguments, Call, Effect, Text, ToolError, ToolResult
+from tools.arguments import Arguments
+from tools.tool import Call, Text, ToolError, ToolResult
 from tools.workspace import Workspace
 
 
@@ -15,16 +15,16 @@ class WriteArguments(Arguments):
 
 
 class Write:
-    name: ClassVar[str] = "write"
-    summary: ClassVar[str] = "create a file, or replace a whole one"
-    description: ClassVar[str] = (
-        "Create a file in the workspace or replace a whole one, atomically. For a change within a file use `edit`. "
-        "AGENTS.md and the other instruction files are the operator's; what you want to remember goes into MEMORY.md."
+    spec = WriteArguments.spec(
+        "write",
+        summary="create a file, or replace a whole one",
+        description=(
+            "Create a file in the workspace or replace a whole one, atomically. For a change within a file use `edit`. "
+            "AGENTS.md and the other instruction files are the operator's; what you want to remember goes into MEMORY.md."
+        ),
+        effect="keyed",  # the same content again is the same file; not `safe`, which may run side by side
     )
-    effect: ClassVar[Effect] = (
-        "keyed"  # the same content again is the same file; not `safe`, which may run side by side
-    )
-    arguments: ClassVar[type[Arguments]] = WriteArguments
+    parse = staticmethod(WriteArguments.parse)
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace

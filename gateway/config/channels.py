@@ -24,11 +24,15 @@ from channels.web.admission import Admission, Sessions
 from channels.web.archive import Archive
 from channels.web.channel import WebChannel
 from channels.web.config import WebConfig
-from gateway.config.entrance import commanding, way_in
 from gateway.config.problems import Key
 
 if TYPE_CHECKING:
     from gateway.config.root import Config
+from typing import TYPE_CHECKING
+
+from channels.web.admission import Way
+from tools.catalog import NAMES
+from tools.config import allowed, effective_exec
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -198,3 +202,20 @@ class ChannelsConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_
     """Telegram: keys directly here are the account `default`, further bots stand under `accounts`."""
     web: WebConfig | None = None
     """The web chat at `/`, in a browser."""
+
+
+def way_in(config: "Config") -> Way:
+    """Without a token, whoever is at this machine may come in only while no agent is."""
+    has_token = bool(config.server.admin_token.get_secret_value())
+    if config.server.is_open_here:
+        return "link" if has_token or commanding(config) else "open"
+    return "token" if has_token else "closed"
+
+
+def commanding(config: "Config") -> list[str]:
+    """The agents that run commands unasked."""
+    return [
+        agent.id
+        for agent in config.agents.list
+        if "exec" in allowed(agent.tools, NAMES) and effective_exec(config.tools.exec, agent.tools).mode == "allow"
+    ]

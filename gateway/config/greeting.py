@@ -13,12 +13,13 @@ from gateway.config.report import bracketed, missing, models, real_model
 from gateway.config.root import Config
 from gateway.config.server import ServerConfig
 from gateway.redaction import redacted
-from gateway.version import VERSION
 
 AGENTS_MAX = 4
 """More are counted; `check` names them."""
 
 _LABEL_CHARS = 10
+
+VERSION = "0.1.0"
 
 
 def greeting(loaded: Loaded, *, link: str | None = None) -> list[str]:

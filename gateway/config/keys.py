@@ -32,7 +32,7 @@ class Auto:
     settable: tuple[str, ...]
     """Variables any of which would have been a choice."""
     passed_over: tuple[tuple[str, str], ...]
-    """What has a key and was no choice, since nobody can tell which of its models is meant: its words, its provider."""
+    """Providers with a key but no default model: the reason to show, and the provider."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

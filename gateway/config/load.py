@@ -11,12 +11,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from gateway.config.checks import check
+from gateway.config.checks import check, check_folders
 from gateway.config.expand import expand
-from gateway.config.explain import not_a_mapping
-from gateway.config.folders import check_folders
 from gateway.config.keys import Auto, settle
 from gateway.config.problems import ConfigErrors, Findings, Key, Position
+from gateway.config.reader import not_a_mapping
 from gateway.config.root import Config
 from gateway.config.sections import Sections, read_sections
 from gateway.config.warnings import warnings

@@ -17,7 +17,7 @@ from channels.queue import QueueConfig
 from gateway.config.channels import ChannelsConfig
 from gateway.config.server import ServerConfig
 from gateway.limits import LimitsConfig
-from skills.config import SkillsConfig
+from skills.catalog import SkillsConfig
 from tools.config import ToolsConfig
 
 Name = Annotated[str, StringConstraints(min_length=1)]

@@ -14,9 +14,8 @@ from typing import Any, cast
 from pydantic.fields import FieldInfo
 
 from agents.config import AgentConfig, AgentDefaults
-from gateway.config.explain import not_a_mapping, unknown_key
 from gateway.config.problems import Findings, Key
-from gateway.config.reader import Reader, beneath
+from gateway.config.reader import Reader, beneath, not_a_mapping, unknown_key
 from gateway.config.root import AgentsConfig, BindingConfig, Config
 from gateway.config.shape import fields_of
 

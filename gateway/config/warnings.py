@@ -21,8 +21,7 @@ from gateway.config.sections import Agent
 from gateway.config.shape import secret_keys
 from gateway.routing import specificity
 from tools.catalog import NAMES
-from tools.config import effective_exec
-from tools.policy import allowed
+from tools.config import allowed, effective_exec
 
 
 def warnings(
@@ -86,7 +85,7 @@ def _models(config: Config, agent: Agent) -> Iterator[str]:
 
 
 def _auto(auto: Auto, names: Mapping[Key, tuple[str, ...]]) -> Iterator[str]:
-    """Somebody set a key, and still a script answers."""
+    """A key is set, but the agent still uses the demo model."""
     if not auto.agents or auto.model != DEMO:
         return
     step = advice(("agents", "defaults", "model"), names)

@@ -11,13 +11,13 @@ from typing import Any, Protocol, TypeVar
 from uuid import uuid4
 
 from pydantic import TypeAdapter
-from sqlalchemy import Connection, Delete, LargeBinary, Select, cast, delete, func, or_, select, text, update
+from sqlalchemy import Connection, Delete, LargeBinary, Select, cast, delete, exists, func, or_, select, text, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from channels.message import File, StoredFile
 from channels.web.archive import Conversation, Said, Sized, Words
 from gateway.store.store import NOTIFY_CHANNEL
-from gateway.store.tables import InboxStatus, conversation, file, inbox, outbox, said, transcript
+from gateway.store.tables import InboxStatus, conversation, file, inbox, message, outbox, transcript, web_session
 
 WEB_NOTICE = "web"
 """What replicas tell each other where something was said; no session has this name."""
@@ -70,9 +70,9 @@ class DatabaseArchive:
         return await self._write(write)
 
     async def agents(self, chat: str) -> Sequence[str]:
-        asked = select(said.c.words).where(said.c.chat == chat, said.c.author == "you")
-        asked = asked.execution_options(yield_per=ROWS_AT_ONCE)
-        return await self._read(lambda c: sorted({_words.validate_json(it).agent for it in c.scalars(asked)}))
+        agents = select(message.c.words).where(message.c.chat == chat, message.c.author == "you")
+        agents = agents.execution_options(yield_per=ROWS_AT_ONCE)
+        return await self._read(lambda c: sorted({_words.validate_json(it).agent for it in c.scalars(agents)}))
 
     async def newest_turn(self, session: str) -> int:
         newest = select(func.max(inbox.c.id)).where(inbox.c.sid == session)
@@ -82,21 +82,21 @@ class DatabaseArchive:
         return await self._write(lambda c: _erase(c, chat, sessions))
 
     async def page(self, chat: str, *, before: int | None, limit: int, bytes_max: int) -> Sequence[Sized]:
-        newest = select(said.c.number).where(said.c.chat == chat).order_by(said.c.number.desc()).limit(limit)
+        newest = select(message.c.number).where(message.c.chat == chat).order_by(message.c.number.desc()).limit(limit)
         if before is not None:
-            newest = newest.where(said.c.number < before)
+            newest = newest.where(message.c.number < before)
         return await self._read(lambda c: _sized(c, newest, bytes_max))
 
     async def since(self, number: int, *, limit: int, bytes_max: int) -> Sequence[Sized]:
-        missed = select(said.c.number).where(said.c.number > number).order_by(said.c.number).limit(limit)
+        missed = select(message.c.number).where(message.c.number > number).order_by(message.c.number).limit(limit)
         return await self._read(lambda c: _sized(c, missed, bytes_max))
 
     async def said(self, numbers: Sequence[int]) -> Sequence[Said]:
-        wanted = select(said).where(said.c.number.in_(numbers)).order_by(said.c.number)
-        return await self._read(lambda c: [_said(row) for row in c.execute(wanted)])
+        wanted = select(message).where(message.c.number.in_(numbers)).order_by(message.c.number)
+        return await self._read(lambda c: [_message(row) for row in c.execute(wanted)])
 
     async def last(self) -> int:
-        return await self._read(lambda c: c.scalar(select(func.max(said.c.number))) or 0)
+        return await self._read(lambda c: c.scalar(select(func.max(message.c.number))) or 0)
 
     async def put(self, new: File, at: float) -> StoredFile:
         kept, row = _new_file(new, at)
@@ -164,8 +164,8 @@ def _answer(connection: Connection, chat: str, key: str, words: Words, at: float
 
 def _say(connection: Connection, chat: str, key: str, author: str, words: Words, at: float) -> None:
     row = {"chat": chat, "key": key, "author": author, "words": _words.dump_json(words).decode(), "at": at}
-    new = _insert(connection)(said).values(row).on_conflict_do_nothing(index_elements=["chat", "key"])
-    if connection.scalar(new.returning(said.c.number)) is not None:
+    new = _insert(connection)(message).values(row).on_conflict_do_nothing(index_elements=["chat", "key"])
+    if connection.scalar(new.returning(message.c.number)) is not None:
         connection.execute(update(conversation).where(conversation.c.id == chat).values(at=at))
         connection.execute(update(file).where(file.c.id.in_([it.id for it in words.files])).values(chat=chat))
         if _is_shared(connection):
@@ -179,7 +179,7 @@ def _erase(connection: Connection, chat: str, sessions: Sequence[str]) -> bool:
     _alone(connection)
     if not connection.execute(delete(conversation).where(conversation.c.id == chat)).rowcount:
         return False
-    connection.execute(delete(said).where(said.c.chat == chat))
+    connection.execute(delete(message).where(message.c.chat == chat))
     connection.execute(delete(file).where(file.c.chat == chat))
     connection.execute(delete(transcript).where(transcript.c.sid.in_(sessions)))
     connection.execute(delete(inbox).where(inbox.c.sid.in_(sessions), inbox.c.status != InboxStatus.WAITING))
@@ -213,7 +213,7 @@ def _conversation(row: Any) -> Conversation:
 def _sized(connection: Connection, numbers: Select[Any], bytes_max: int) -> list[Sized]:
     """The database measures, so what is too much is not loaded; and SQLite, which must read a text for that, no further
     than it is asked."""
-    words = said.c.words
+    words = message.c.words
     size = func.octet_length(words) if _is_shared(connection) else func.length(cast(words, LargeBinary))
     found: list[Sized] = []
     total = 0
@@ -226,7 +226,7 @@ def _sized(connection: Connection, numbers: Select[Any], bytes_max: int) -> list
     return found
 
 
-def _said(row: Any) -> Said:
+def _message(row: Any) -> Said:
     words = _words.validate_json(row.words)
     return Said(number=row.number, chat=row.chat, author=row.author, key=row.key, words=words, at=row.at)
 
@@ -254,3 +254,23 @@ def _title(words: str) -> str:
     """The first words, on one line, without what no database or screen takes."""
     line = re.sub(r"[\s\x00-\x1f\x7f-\x9f]+", " ", words).strip()
     return line if len(line) <= TITLE_CHARS else line[: TITLE_CHARS - 1].rstrip() + "…"
+
+
+class DatabaseSessions:
+    """`read` and `write` may be the same."""
+
+    def __init__(self, *, read: Run, write: Run) -> None:
+        self._read = read
+        self._write = write
+
+    async def begin(self, key: str, *, ends: float, at: float, instead_of: Sequence[str]) -> None:
+        over = delete(web_session).where(or_(web_session.c.ends <= at, web_session.c.key.in_(instead_of)))
+        new = web_session.insert().values(key=key, ends=ends)
+        await self._write(lambda c: (c.execute(over), c.execute(new)))
+
+    async def end(self, keys: Sequence[str]) -> None:
+        await self._write(lambda c: c.execute(delete(web_session).where(web_session.c.key.in_(keys))))
+
+    async def hold(self, keys: Sequence[str], at: float) -> bool:
+        held = select(exists().where(web_session.c.key.in_(keys), web_session.c.ends > at))
+        return await self._read(lambda c: bool(c.scalar(held)))

@@ -22,10 +22,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from channels.web.admission import Sessions
 from channels.web.archive import Archive
 from gateway.store import postgres_statements as sql
-from gateway.store.archive import DatabaseArchive
+from gateway.store.archive import DatabaseArchive, DatabaseSessions
 from gateway.store.migrate import DatabaseUnusable, migrate
-from gateway.store.presence import KEEPALIVE, Presence
-from gateway.store.sessions import DatabaseSessions
+from gateway.store.presence import KEEPALIVE, Presence, Transactions
 from gateway.store.store import (
     NOTIFY_CHANNEL,
     Acceptance,
@@ -42,7 +41,6 @@ from gateway.store.store import (
     Work,
 )
 from gateway.store.tables import InboxStatus, OutboxStatus
-from gateway.store.transactions import Transactions
 
 POOL_WAIT_SECONDS = 2.0
 STATEMENT_SECONDS = 5

@@ -18,12 +18,12 @@ a AS (
                 SELECT min(id) FROM inbox WHERE sid = %(sid)s AND status = 0
             ) END
         )
-    ) AS told FROM g
+    ) AS noted FROM g
 ),
 i AS (
     INSERT INTO inbox (dedupe, dedupe_text, sid, body, at, sender, status, attempts)
     SELECT %(dedupe)s, %(dedupe_text)s, CASE WHEN a.beyond THEN %(aside)s ELSE %(sid)s END,
-        CASE WHEN a.told THEN '' ELSE %(body)s END, %(at)s, %(sender)s, CASE WHEN a.told THEN 3 ELSE 0 END, 0 FROM a
+        CASE WHEN a.noted THEN '' ELSE %(body)s END, %(at)s, %(sender)s, CASE WHEN a.noted THEN 3 ELSE 0 END, 0 FROM a
     ON CONFLICT DO NOTHING RETURNING id, sid, status
 ),
 n AS (

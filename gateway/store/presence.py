@@ -6,17 +6,21 @@ within a second; one that freezes is taken over when its row expires, by the dat
 breaks, it is made anew: whoever took a chat meanwhile has raised its epoch, so nothing can be written twice.
 """
 
+import asyncio
 import contextlib
 import secrets
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import psycopg
 import structlog
+from sqlalchemy import Connection, create_engine
+from sqlalchemy.exc import SQLAlchemyError
 
-from gateway.store.store import NOTIFY_CHANNEL
+from gateway.store.store import NOTIFY_CHANNEL, StoreUnavailable
 
 BEATS_PER_LEASE = 3
 RECONNECT_SECONDS = 1.0
@@ -28,6 +32,9 @@ KEEPALIVE: dict[str, Any] = {
 }
 
 log = structlog.get_logger()
+
+CONNECTIONS = 2
+T = TypeVar("T")
 
 
 class Presence:
@@ -101,3 +108,37 @@ class Presence:
             self._renewed = began
         with contextlib.suppress(psycopg.Error):
             connection.execute("UPDATE worker SET expires = clock_timestamp() WHERE id = %s", [self._worker])
+
+
+class Transactions:
+    """Transactions at the pace of people: SQLAlchemy's text, off the event loop, apart from the pool of the turns. Nothing
+    is connected before the first call."""
+
+    def __init__(self, conninfo: str, *, statement_seconds: int) -> None:
+        creator = partial(_connected, conninfo, statement_seconds)
+        self._engine = create_engine(
+            "postgresql+psycopg://", creator=creator, pool_size=CONNECTIONS, pool_pre_ping=True
+        )
+
+    async def call(self, operation: Callable[[Connection], T]) -> T:
+        """Run it and commit. Raises StoreUnavailable, which says nothing of what was to be written."""
+
+        def run() -> T:
+            try:
+                with self._engine.begin() as connection:
+                    return operation(connection)
+            except (SQLAlchemyError, psycopg.Error) as error:
+                state = getattr(getattr(error, "orig", error), "sqlstate", None) or ""
+                raise StoreUnavailable(f"{type(error).__name__}: {state}".strip(": ")) from error
+
+        return await asyncio.to_thread(run)
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+
+def _connected(conninfo: str, statement_seconds: int) -> psycopg.Connection[Any]:
+    connection = psycopg.connect(conninfo, autocommit=True, **KEEPALIVE)
+    connection.execute(f"SET statement_timeout = '{statement_seconds}s'")
+    connection.autocommit = False
+    return connection

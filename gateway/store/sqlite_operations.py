@@ -105,7 +105,7 @@ def load(connection: Connection, lease: Lease, history_turns: int, waiting_max: 
 
 
 def append(connection: Connection, lease: Lease, entries: Sequence[Entry], joined: Sequence[int] = ()) -> SessionState:
-    standing = _standing(connection, lease)
+    state = session_state(connection, lease)
     for entry in entries:
         row = {"b_turn": entry.turn, "b_kind": entry.kind, "b_content": entry.content, "b_sid": lease.sid}
         connection.execute(sql.APPEND, row)
@@ -113,14 +113,10 @@ def append(connection: Connection, lease: Lease, entries: Sequence[Entry], joine
         rows = [{"b_turn": turn, "b_joins": entries[-1].turn} for turn in joined]
         connection.execute(sql.JOIN, rows)
         connection.execute(sql.COUNT_DOWN_BY, {"b_sid": lease.sid, "b_by": len(joined)})
-    return SessionState(pending=standing.pending - len(joined), stopped=standing.stopped)
+    return SessionState(pending=state.pending - len(joined), stopped=state.stopped)
 
 
 def session_state(connection: Connection, lease: Lease) -> SessionState:
-    return _standing(connection, lease)
-
-
-def _standing(connection: Connection, lease: Lease) -> SessionState:
     row = connection.execute(sql.STANDING, _owned(lease)).first()
     if row is None:
         raise Fenced

@@ -103,9 +103,9 @@ class Work:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Part:
-    """One row of the outbox. `ambiguous` counts the attempts that may have arrived. `next_at` is below zero from the moment
-    that `begin` has written down until what came of that attempt is; `begun`: it is ours, and we know that it has yet to
-    be made."""
+    """One row of the outbox. `ambiguous` counts the attempts that may have arrived. `next_at` is below zero while an attempt
+    is under way: from `begin` until its outcome is recorded. `begun`: this process recorded the start and has yet to
+    send."""
 
     id: int
     turn: int
@@ -121,7 +121,7 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class View:
-    """One look at a chat: the parts still to be sent, in order, and the work behind them."""
+    """A session as loaded: the parts still to be sent, in order, and the work behind them."""
 
     parts: Sequence[Part]
     work: Work | None
@@ -149,7 +149,7 @@ class Store(Protocol):
         """Who is signed in to the web chat, in the same database."""
 
     async def start(self, on_notify: Callable[[str | None], None]) -> None:
-        """Announce this worker. `on_notify` is called on this loop: look at the chat of that session, or at all."""
+        """Announce this worker. `on_notify` is called on this loop with the session to load, or None for any."""
 
     def lease_valid(self) -> bool:
         """Whether this worker's claim on its chats can still be trusted, from memory: nothing is sent where not."""
@@ -187,11 +187,11 @@ class Store(Protocol):
         """Give a part up: it is a dead letter. True as for `sent`."""
 
     async def begin(self, lease: Lease, part: Part, next_at: float) -> None:
-        """Write down that an attempt is about to be made: `next_at` is below zero. A part that was doubted although none
-        had ever been made is in doubt no longer. Raises Fenced."""
+        """Record that a send is starting, with a `next_at` below zero, so that a crash leaves it ambiguous. Clears the doubt
+        of a part that no attempt was ever begun for. Raises Fenced."""
 
     async def postpone(self, lease: Lease, part: Part, next_at: float, *, ambiguous: bool) -> None:
-        """Count an attempt, say when the next one is due and whether this one may have arrived."""
+        """Count an attempt; record when the next one is due and whether this one may have arrived."""
 
     async def release(self, lease: Lease) -> bool:
         """Give the chat back unless more work has come in; True where it is released."""
@@ -209,7 +209,7 @@ class Store(Protocol):
         """Stop every turn of the chat below `before`; how many messages that concerns."""
 
     async def notify(self, sid: str | None) -> None:
-        """Ask the other workers to look at a chat, or at all."""
+        """Ask the other workers to load a session, or with None to look for sessions without an owner."""
 
     async def oldest(self) -> float | None:
         """When the oldest message that is neither answered nor given up was accepted."""

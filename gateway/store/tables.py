@@ -101,7 +101,7 @@ outbox = Table(
     Column("turn", _BigId, nullable=False),
     Column("part", Integer, nullable=False),
     Column("key", Text, nullable=False, comment="idempotency key: made once, never per attempt"),
-    Column("payload", Text, nullable=False, comment="JSON of gateway.outbound.OutboxPayload"),
+    Column("payload", Text, nullable=False, comment="JSON of gateway.outbox.OutboxPayload"),
     Column("status", Integer, nullable=False, default=OutboxStatus.QUEUED),
     Column("ext_id", Text),
     Column("attempts", Integer, nullable=False, default=0),
@@ -125,7 +125,7 @@ conversation = Table(
 )
 Index("web_conversation_at", conversation.c.at)
 
-said = Table(
+message = Table(
     "web_message",
     metadata,
     Column("number", _BigId, primary_key=True, autoincrement=True, comment="a page goes on behind it"),
@@ -137,7 +137,7 @@ said = Table(
     UniqueConstraint("chat", "key"),
     sqlite_autoincrement=True,
 )
-Index("web_message_chat", said.c.chat, said.c.number)
+Index("web_message_chat", message.c.chat, message.c.number)
 
 file = Table(
     "file",

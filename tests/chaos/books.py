@@ -12,7 +12,7 @@ from sqlalchemy import NullPool, create_engine, select
 from sqlalchemy.exc import OperationalError
 
 from gateway.config.root import DatabaseConfig
-from gateway.outbound import payload_json
+from gateway.outbox import payload_json
 from gateway.store.dead_letters import dead_letters
 from gateway.store.tables import OutboxStatus, outbox
 from tests.chaos.ledger import ANSWER, Doubt

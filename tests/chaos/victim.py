@@ -23,8 +23,8 @@ from sqlalchemy import Engine, event
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway import logs
+from gateway.cli import environment
 from gateway.config.load import load
-from gateway.environment import environment
 from gateway.gateway import Gateway
 from gateway.serve import listen, run
 from gateway.store.opening import open_store

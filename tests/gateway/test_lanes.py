@@ -266,10 +266,10 @@ async def test_a_stop_ends_the_running_turn_and_what_waits_behind_it_and_nothing
 async def test_a_stop_that_is_noticed_by_the_journal_ends_the_turn_too(tmp_path: Path) -> None:
     async with house(tmp_path) as h:
 
-        async def told(lease: Lease, work: Work) -> Sequence[Part]:
+        async def deliver(lease: Lease, work: Work) -> Sequence[Part]:
             raise Stopped
 
-        h.turn = told
+        h.turn = deliver
         await h.say("a", "a0")
         await h.settle()
         assert h.log == ["stopped"]

@@ -1,15 +1,25 @@
 """What follows from how a send ended. A unit test because no emulator can make an hour pass."""
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from channels.channel import Capabilities, DeliveryError, Gone, RateLimited, Refused, Unreachable
-from channels.message import Outbound, Target
+from channels.message import Chat, MessageContext, Outbound, Sender, Target
 from gateway.limits import LimitsConfig
-from gateway.outbound import OutboxPayload, payload_json
-from gateway.outbox import Attempts, Begin, Delivered, GivenUp, Postponed, Report
+from gateway.outbox import (
+    Attempts,
+    Begin,
+    Delivered,
+    GivenUp,
+    OutboxPayload,
+    Postponed,
+    Report,
+    payload_json,
+    reply_parts,
+)
 from gateway.store.store import Part
 from tests.gateway.runtimes import runtime
 
@@ -139,3 +149,43 @@ async def test_after_the_last_chance_it_is_a_dead_letter() -> None:
     result, _, _ = await attempt(MAYBE, now=1_000.0 + 10_001)
     assert isinstance(result, GivenUp)
     assert result.ambiguous
+
+
+def context(**changes: Any) -> MessageContext:
+    facts: dict[str, Any] = {
+        "channel": "feishu",
+        "account": "default",
+        "chat": Chat(id="oc_1", kind="group", thread="omt_1"),
+        "message_id": "om_1",
+        "sender": Sender(id="ou_1"),
+        "text": "hi",
+        "sent_at": datetime(2026, 1, 1, tzinfo=UTC),
+    }
+    return MessageContext(**facts | changes)
+
+
+def test_a_part_has_the_same_key_whenever_it_is_made_and_no_two_share_one() -> None:
+    def keys(context: MessageContext, purpose: str = "reply") -> list[str]:
+        return [part.key for part in reply_parts(context, ["one", "two"], purpose=purpose)]
+
+    first = keys(context())
+    assert first == keys(context())
+    elsewhere = context(chat=Chat(id="oc_2", kind="group"))
+    others = [context(message_id="om_2"), context(account="sales"), context(channel="telegram"), elsewhere]
+    every = [*first, *keys(context(), "overflow"), *(key for other in others for key in keys(other))]
+    assert len(set(every)) == len(every) == 12
+    assert all(len(key) <= 50 for key in every)
+
+
+def test_a_part_is_a_reply_to_the_message_in_its_chat_and_topic() -> None:
+    (part,) = reply_parts(context(), ["one"])
+    payload = payload_json.validate_json(part.payload)
+    assert payload.part.target == Target(chat="oc_1", thread="omt_1", reply_to="om_1")
+    assert (payload.channel, payload.account, payload.part.text) == ("feishu", "default", "one")
+
+
+def test_where_a_platform_shows_the_question_with_each_part_only_the_first_is_a_reply() -> None:
+    parts = reply_parts(context(), ["one", "two", "three"], quotes_once=True)
+    targets = [payload_json.validate_json(part.payload).part.target for part in parts]
+    assert [target.reply_to for target in targets] == ["om_1", None, None]
+    assert {(target.chat, target.thread) for target in targets} == {("oc_1", "omt_1")}

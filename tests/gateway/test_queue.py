@@ -67,8 +67,8 @@ def test_only_collecting_waits_for_quiet_and_never_for_long(mode: str, ages: lis
     ],
 )
 def test_late_is_what_is_old_by_the_platform_or_by_us(sent: float, accepted: float, late: float | None) -> None:
-    told = Queue().lateness(context(sent), NOW - accepted, NOW)
-    assert told == (None if late is None else pytest.approx(late))
+    lateness = Queue().lateness(context(sent), NOW - accepted, NOW)
+    assert lateness == (None if late is None else pytest.approx(late))
 
 
 @pytest.mark.parametrize(

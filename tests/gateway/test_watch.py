@@ -27,21 +27,21 @@ class Screen:
         self.texts.append(progress.text)
 
 
-def said(text: str, stop: StopReason) -> ModelAnswered:
+def answered(text: str, stop: StopReason) -> ModelAnswered:
     message = AssistantMessage(content=(Text(text=text),), provider="p", model="m", api="demo", stop_reason=stop)
     return ModelAnswered(round=1, message=message)
 
 
 async def test_an_answer_that_is_continued_is_shown_once_and_whole() -> None:
     screen: Any = Screen()
-    asked: Any = ModelCalled(round=1, provider="p", request=None)  # type: ignore[arg-type]
+    requested: Any = ModelCalled(round=1, provider="p", request=None)  # type: ignore[arg-type]
     with Watch(screen, CONTEXT, silent) as watch:
-        watch.tell(asked)
+        watch.tell(requested)
         watch.tell(ModelStreamed(round=1, event=TextDelta(index=0, text="One two ")))
-        watch.tell(said("One two ", "max_tokens"))
+        watch.tell(answered("One two ", "max_tokens"))
         watch.tell(ToolStarted(call=CALL))  # shows at once, as a timer might here
-        watch.tell(asked)
+        watch.tell(requested)
         watch.tell(ModelStreamed(round=2, event=TextDelta(index=0, text="three")))
-        watch.tell(said("three", "end_turn"))
+        watch.tell(answered("three", "end_turn"))
         watch.outcome = "replied"
     assert [text.strip() for text in screen.texts] == ["One two", "One two three"]

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from skills.catalog import LISTED_MAX, Skill, SkillCatalog, render, visible
-from skills.config import AgentSkillsConfig
+from skills.catalog import LISTED_MAX, AgentSkillsConfig, Skill, SkillCatalog, render, visible
 
 LONG_AGO = 1_700_000_000_000_000_000
 
@@ -23,7 +22,7 @@ def put(root: Path, folder: str, text: str, mtime_ns: int = LONG_AGO) -> Path:
     return path
 
 
-def said(name: str, description: str = "Does things.", more: str = "") -> str:
+def document(name: str, description: str = "Does things.", more: str = "") -> str:
     return f"---\nname: {name}\ndescription: {description}\n{more}---\n# Title\n\nText.\n"
 
 
@@ -34,7 +33,7 @@ def catalog(*roots: Path, env: Mapping[str, str] | None = None, bins: Sequence[s
 
 
 def test_a_skill_is_listed_with_all_that_the_model_needs_to_read_it(tmp_path: Path) -> None:
-    text = said("greet", "Say hello. 打招呼")
+    text = document("greet", "Say hello. 打招呼")
     put(tmp_path, "greet", text)
     (skill,) = catalog(tmp_path).scan()
     assert skill == Skill(
@@ -50,8 +49,8 @@ def test_a_skill_is_listed_with_all_that_the_model_needs_to_read_it(tmp_path: Pa
 def test_skills_come_by_name_and_later_folders_win(tmp_path: Path) -> None:
     shipped, ours, workspace = tmp_path / "shipped", tmp_path / "ours", tmp_path / "workspace"
     for folder, name in [(shipped, "a"), (shipped, "b"), (shipped, "c"), (ours, "b"), (ours, "c")]:
-        put(folder, name, said(name, folder.name))
-    put(workspace / "skills", "c", said("c", "mine"))
+        put(folder, name, document(name, folder.name))
+    put(workspace / "skills", "c", document("c", "mine"))
     found = catalog(shipped, ours)
     assert [(skill.name, skill.description, skill.source) for skill in found.scan(workspace)] == [
         ("a", "shipped", "shared"),
@@ -69,8 +68,8 @@ def test_a_folder_that_does_not_exist_has_no_skills(tmp_path: Path) -> None:
 def test_what_is_no_skill_is_passed_over_quietly(tmp_path: Path) -> None:
     (tmp_path / "catalog.py").write_text("")
     (tmp_path / "notes").mkdir()
-    put(tmp_path, "__pycache__", said("cache"))
-    put(tmp_path, ".git", said("git"))
+    put(tmp_path, "__pycache__", document("cache"))
+    put(tmp_path, ".git", document("git"))
     with capture_logs() as logs:
         assert catalog(tmp_path).scan() == ()
     assert logs == []
@@ -90,20 +89,20 @@ def test_what_is_no_skill_is_passed_over_quietly(tmp_path: Path) -> None:
     ],
 )
 def test_a_name_that_is_no_name_gives_way_to_the_folders(tmp_path: Path, folder: str, written: str, name: str) -> None:
-    put(tmp_path, folder, said(written))
+    put(tmp_path, folder, document(written))
     assert [skill.name for skill in catalog(tmp_path).scan()] == [name]
 
 
 def test_in_a_workspace_a_skill_goes_by_its_folder_because_it_is_read_in_place(tmp_path: Path) -> None:
-    put(tmp_path / "skills", "greet", said("hello"))
+    put(tmp_path / "skills", "greet", document("hello"))
     assert [skill.location for skill in catalog().scan(tmp_path)] == ["./skills/greet/SKILL.md"]
 
 
 def test_a_folder_has_the_first_right_to_its_own_name(tmp_path: Path) -> None:
-    put(tmp_path, "a", said("b", "from a"))
-    put(tmp_path, "b", said("b", "from b"))
-    put(tmp_path, "c", said("d", "from c"))
-    put(tmp_path, "e", said("d", "from e"))
+    put(tmp_path, "a", document("b", "from a"))
+    put(tmp_path, "b", document("b", "from b"))
+    put(tmp_path, "c", document("d", "from c"))
+    put(tmp_path, "e", document("d", "from e"))
     with capture_logs() as logs:
         found = {skill.name: skill.description for skill in catalog(tmp_path).scan()}
     assert found == {"a": "from a", "b": "from b", "d": "from c"}
@@ -134,7 +133,7 @@ def test_a_folder_has_the_first_right_to_its_own_name(tmp_path: Path) -> None:
 def test_a_broken_skill_is_left_out_with_one_line_and_the_others_stay(
     tmp_path: Path, content: bytes, reason: str
 ) -> None:
-    put(tmp_path, "good", said("good"))
+    put(tmp_path, "good", document("good"))
     put(tmp_path, "broken", "").write_bytes(content)
     found = catalog(tmp_path)
     with capture_logs() as logs:
@@ -145,21 +144,21 @@ def test_a_broken_skill_is_left_out_with_one_line_and_the_others_stay(
 
 
 def test_the_largest_allowed_document_works(tmp_path: Path) -> None:
-    head = said("big")
+    head = document("big")
     put(tmp_path, "big", head + "x" * (262_144 - len(head)))
     assert [skill.name for skill in catalog(tmp_path).scan()] == ["big"]
 
 
 def test_no_link_leads_out_of_a_folder_of_skills(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
-    put(outside, "secret", said("secret"))
+    put(outside, "secret", document("secret"))
     root = tmp_path / "root"
     root.mkdir()
     (root / "linked").symlink_to(outside / "secret")
     (root / "file").mkdir()
     (root / "file" / "SKILL.md").symlink_to(outside / "secret" / "SKILL.md")
     (root / "hard").mkdir()
-    (root / "hard" / "SKILL.md").hardlink_to(put(outside, "other", said("other")))
+    (root / "hard" / "SKILL.md").hardlink_to(put(outside, "other", document("other")))
     (root / "pipe").mkdir()
     os.mkfifo(root / "pipe" / "SKILL.md")
     (root / "folder" / "SKILL.md").mkdir(parents=True)
@@ -169,7 +168,7 @@ def test_no_link_leads_out_of_a_folder_of_skills(tmp_path: Path) -> None:
 
 
 def test_a_workspaces_skills_folder_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
-    put(tmp_path / "outside", "secret", said("secret"))
+    put(tmp_path / "outside", "secret", document("secret"))
     workspace = tmp_path / "workspace"
     workspace.mkdir()
     (workspace / "skills").symlink_to(tmp_path / "outside")
@@ -177,7 +176,7 @@ def test_a_workspaces_skills_folder_that_is_a_link_is_not_followed(tmp_path: Pat
 
 
 def test_links_inside_the_folder_work_as_mounted_volumes_make_them(tmp_path: Path) -> None:
-    put(tmp_path, "greet/..2026_06", said("greet"))
+    put(tmp_path, "greet/..2026_06", document("greet"))
     (tmp_path / "greet" / "..data").symlink_to("..2026_06")
     (tmp_path / "greet" / "SKILL.md").symlink_to("..data/SKILL.md")
     assert [(skill.name, skill.directory) for skill in catalog(tmp_path).scan()] == [("greet", tmp_path / "greet")]
@@ -203,7 +202,7 @@ def test_links_inside_the_folder_work_as_mounted_volumes_make_them(tmp_path: Pat
 def test_a_skill_that_cannot_work_here_is_hidden_with_the_reason(
     tmp_path: Path, requires: str, missing: tuple[str, ...]
 ) -> None:
-    put(tmp_path, "a", said("a", more=f"{requires}\n"))
+    put(tmp_path, "a", document("a", more=f"{requires}\n"))
     found = catalog(tmp_path, env={"TOKEN": "x", "EMPTY": ""}, bins=["git"])
     assert [skill.missing for skill in found.hidden()] == ([missing] if missing else [])
     assert [skill.name for skill in found.scan()] == ([] if missing else ["a"])
@@ -211,15 +210,15 @@ def test_a_skill_that_cannot_work_here_is_hidden_with_the_reason(
 
 
 def test_an_unchanged_document_is_not_read_again_and_a_changed_one_gets_a_new_version(tmp_path: Path) -> None:
-    put(tmp_path, "a", said("a", "one"))
+    put(tmp_path, "a", document("a", "one"))
     found = catalog(tmp_path)
     (first,) = found.scan()
-    put(tmp_path, "a", said("a", "two"))  # the same size and time: only a second read could tell
+    put(tmp_path, "a", document("a", "two"))  # the same size and time: only a second read could tell
     assert found.scan() == (first,)
-    put(tmp_path, "a", said("a", "two"), LONG_AGO + 1)
+    put(tmp_path, "a", document("a", "two"), LONG_AGO + 1)
     (second,) = found.scan()
     assert (second.description, second.version != first.version) == ("two", True)
-    put(tmp_path, "b", said("b"))
+    put(tmp_path, "b", document("b"))
     assert [skill.name for skill in found.scan()] == ["a", "b"]
     (tmp_path / "a" / "SKILL.md").unlink()
     assert [skill.name for skill in found.scan()] == ["b"]
@@ -230,9 +229,9 @@ def test_a_document_just_written_is_read_again_because_its_time_may_not_move(
     tmp_path: Path, later_ns: int, shown: str
 ) -> None:
     found = SkillCatalog([tmp_path], {}, lambda name: None, "linux", now_ns=lambda: LONG_AGO + later_ns)
-    put(tmp_path, "a", said("a", "one"))
+    put(tmp_path, "a", document("a", "one"))
     found.scan()
-    put(tmp_path, "a", said("a", "two"))
+    put(tmp_path, "a", document("a", "two"))
     assert [skill.description for skill in found.scan()] == [shown]
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from skills.config import AgentSkillsConfig, SkillsConfig
+from skills.catalog import AgentSkillsConfig, SkillsConfig
 
 
 def test_lists_from_a_file_are_taken_and_defaults_show_everything() -> None:

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skills.frontmatter import BadSkill, SkillHead, read_head
-from skills.skill import Requirements
+from skills.frontmatter import BadSkill, Requirements, SkillHead, read_head
 
 NOTHING = Requirements()
 

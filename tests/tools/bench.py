@@ -1,6 +1,5 @@
 """A toolbox on a real workspace, and short ways to call it."""
 
-import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from channels.message import Chat, MessageContext, Sender
+from tools.catalog import Catalog
 from tools.config import AgentToolsConfig, ExecConfig
 from tools.tool import Call, Image, Text, ToolError, ToolResult
-from tools.toolbox import Toolbox, build_toolbox
+from tools.toolbox import Toolbox
 from tools.workspace import Workspace
 
 
@@ -42,8 +42,8 @@ class Bench:
     async def text(self, tool: str, /, **arguments: Any) -> str:
         """What a call that works says."""
         result = await self.call(tool, **arguments)
-        assert not result.is_error, said(result)
-        return said(result)
+        assert not result.is_error, text_of(result)
+        return text_of(result)
 
     async def output(self, command: str) -> str:
         """What a command that works writes."""
@@ -54,8 +54,8 @@ class Bench:
     async def code(self, tool: str, /, **arguments: Any) -> str:
         """The error code of a call that does not."""
         result = await self.call(tool, **arguments)
-        assert result.is_error, said(result)
-        return str(json.loads(said(result))["error_code"])
+        assert result.is_error, text_of(result)
+        return str(json.loads(text_of(result))["error_code"])
 
 
 CALL = Call(
@@ -73,7 +73,7 @@ CALL = Call(
 )
 
 
-def said(result: ToolResult) -> str:
+def text_of(result: ToolResult) -> str:
     return "".join(part.text for part in result.content if isinstance(part, Text))
 
 
@@ -95,13 +95,6 @@ def bench(
     workspace = Workspace(root=folder / "workspace")
     exec_config = ExecConfig.model_validate({"mode": mode, **(exec_ or {})})
     config = AgentToolsConfig.model_validate({"allow": allow or ["*"], "message": {"targets": targets or []}})
-    toolbox = build_toolbox(
-        config=config,
-        exec_config=exec_config,
-        exec_slots=asyncio.Semaphore(exec_config.parallel),
-        workspace=workspace.serving(mounts=mounts),
-        messenger=outbox,
-        argument_bytes_max=65_536,
-        result_chars=result_chars,
-    )
+    catalog = Catalog(config, exec_config=exec_config, messenger=outbox, result_chars=result_chars)
+    toolbox = Toolbox([catalog], workspace.serving(mounts=mounts), argument_bytes_max=65_536)
     return Bench(folder / "workspace", toolbox, outbox, workspace)

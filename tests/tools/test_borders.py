@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tools.bench import Bench, bench, said
+from tests.tools.bench import Bench, bench, text_of
 from tools.tool import ToolError
 from tools.workspace import Workspace
 
@@ -75,14 +75,14 @@ def test_writing_never_runs_beside_reading(at: Bench) -> None:
 
 
 async def test_thousands_of_mistakes_are_a_short_answer(at: Bench) -> None:
-    answer = said(await at.call("read", **{f"wrong{number}": 1 for number in range(1_000)}))
+    answer = text_of(await at.call("read", **{f"wrong{number}": 1 for number in range(1_000)}))
     assert len(answer) < 4_000
     assert "and 981 more mistakes" in json.loads(answer)["message"]
 
 
 async def test_an_error_has_exactly_five_keys(at: Bench) -> None:
     (at.root / "file").write_text("aa aa")
-    answer = json.loads(said(await at.call("edit", file_path="file", old_text="aa", new_text="b")))
+    answer = json.loads(text_of(await at.call("edit", file_path="file", old_text="aa", new_text="b")))
     assert list(answer) == ["ok", "error", "error_code", "message", "retryable"]
 
 
@@ -91,4 +91,4 @@ async def test_the_other_control_characters_do_not_reach_the_model_either(at: Be
 
 
 async def test_a_command_that_begins_with_a_dash_is_a_command(at: Bench) -> None:
-    assert "not found" in said(await at.call("exec", command="-n"))
+    assert "not found" in text_of(await at.call("exec", command="-n"))

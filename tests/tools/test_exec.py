@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tools.bench import Bench, bench, said
+from tests.tools.bench import Bench, bench, text_of
 
 NAP = f"sleep {7_000_000 + os.getpid()}"
 """A command that no other run of this suite has."""
@@ -33,7 +33,7 @@ async def test_a_command_runs_in_the_workspace_and_gives_its_output_and_exit_cod
     assert await at.text("exec", command="true") == "[exit code 0]"
     failed = await at.call("exec", command="echo why; exit 3")
     assert failed.is_error
-    assert said(failed) == "why\n[exit code 3]"
+    assert text_of(failed) == "why\n[exit code 3]"
     assert failed.details["exitCode"] == 3
 
 
@@ -52,7 +52,7 @@ async def test_the_environment_is_six_names_and_holds_nothing_of_ours(
     environment = dict(line.split("=", 1) for line in (await at.output("/usr/bin/env")).splitlines())
     assert set(environment) - {"PWD", "_", "SHLVL", "OLDPWD"} == {"PATH", "HOME", "LANG", "TERM", "TMPDIR", "TZ"}
     result = await at.call("exec", command="cat /proc/self/environ /proc/$PPID/environ 2>/dev/null | tr '\\0' '\\n'")
-    assert "canary" not in said(result)
+    assert "canary" not in text_of(result)
 
 
 async def test_a_command_never_runs_as_root(at: Bench) -> None:
@@ -66,7 +66,7 @@ async def test_it_has_no_input_and_no_terminal(at: Bench) -> None:
 @pytest.mark.parametrize("command", ["NAP", "trap '' TERM; NAP & while :; do :; done", "kill -STOP $$; NAP"])
 async def test_what_does_not_end_is_ended_with_all_it_started(at: Bench, command: str) -> None:
     result = await at.call("exec", command=command.replace("NAP", NAP), timeout_seconds=0.3)
-    assert "EXEC_TIMEOUT" in said(result)
+    assert "EXEC_TIMEOUT" in text_of(result)
     assert result.details["timedOut"] is True
     assert running(NAP) == []
 
@@ -97,11 +97,11 @@ async def test_a_call_that_is_cancelled_takes_its_command_with_it(at: Bench) -> 
 async def test_endless_output_is_stopped_and_its_two_ends_are_kept(tmp_path: Path) -> None:
     at = bench(tmp_path, exec_={"outputBytes": 2048})
     result = await at.call("exec", command="echo first; yes | head -c 100000; echo last")
-    assert said(result).startswith("first\n")
-    assert said(result).endswith("last\n[exit code 0]")
-    assert "bytes of output are left out" in said(result)
-    assert len(said(result)) < 2300
-    assert "EXEC_OUTPUT_LIMIT" in said(await at.call("exec", command="yes"))
+    assert text_of(result).startswith("first\n")
+    assert text_of(result).endswith("last\n[exit code 0]")
+    assert "bytes of output are left out" in text_of(result)
+    assert len(text_of(result)) < 2300
+    assert "EXEC_OUTPUT_LIMIT" in text_of(await at.call("exec", command="yes"))
     at.workspace.close()
 
 
@@ -127,7 +127,7 @@ async def test_where_it_is_not_allowed_nothing_runs_and_the_model_is_told_why(
     at = bench(tmp_path, mode=mode)
     assert "exec" in [spec.name for spec in at.toolbox.specs]
     result = await at.call("exec", command="touch ran")
-    assert code in said(result)
-    assert "tools.exec.mode" in said(result)
+    assert code in text_of(result)
+    assert "tools.exec.mode" in text_of(result)
     assert os.listdir(at.root) == []
     at.workspace.close()

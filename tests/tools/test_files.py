@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.tools.bench import CALL, Bench, bench, pictures, said
+from tests.tools.bench import CALL, Bench, bench, pictures, text_of
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -21,7 +21,7 @@ async def test_what_is_written_is_what_is_read(at: Bench) -> None:
     text = "第一行\nsecond 👩‍🚀\n\tthird"
     result = await at.call("write", file_path="notes/deep/a.txt", content=text)
     size = len(text.encode())
-    assert said(result) == f"Wrote notes/deep/a.txt ({size} bytes)"
+    assert text_of(result) == f"Wrote notes/deep/a.txt ({size} bytes)"
     assert dict(result.details) == {"bytesWritten": size, "path": "notes/deep/a.txt"}
     assert (at.root / "notes/deep/a.txt").read_text(encoding="utf-8") == text
     assert await at.text("read", file_path="./notes//deep/a.txt") == text
@@ -137,7 +137,7 @@ async def test_a_huge_file_is_read_in_bounded_memory(at: Bench, kind: str, offse
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 4_000_000
-    assert len(said(result)) <= 64_000
+    assert len(text_of(result)) <= 64_000
     assert result.is_error == (kind == "sparse" and offset == -3)
 
 
@@ -211,16 +211,16 @@ async def test_what_lies_outside_cannot_be_told_from_what_is_missing(
     more = {"old_text": "secret", "new_text": "x"} if tool == "edit" else {}
     result = await at.call(tool, file_path=path, **more)
     assert result.is_error
-    assert '"error_code": "NOT_FOUND"' in said(result)
-    assert "secret" not in said(result)
-    assert str(tmp_path) not in said(result).replace(path, "")
+    assert '"error_code": "NOT_FOUND"' in text_of(result)
+    assert "secret" not in text_of(result)
+    assert str(tmp_path) not in text_of(result).replace(path, "")
     assert outside.read_text() == "secret"
 
 
 @pytest.mark.parametrize("path", ["a\0b", "~/x", "", " ", "x" * 5000, "half \ud83d"])
 async def test_a_path_that_is_none_is_an_invalid_argument(at: Bench, path: str) -> None:
     result = await at.toolbox.call("read", {"file_path": path}, "{}", CALL)
-    assert '"INVALID_ARGUMENT"' in said(result)
+    assert '"INVALID_ARGUMENT"' in text_of(result)
 
 
 @pytest.mark.parametrize(

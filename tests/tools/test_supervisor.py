@@ -42,10 +42,10 @@ SIGNAL_SCOPE_SINCE = 6
 async def test_a_command_cannot_signal_another_one_of_the_same_user(at: Bench) -> None:
     first = asyncio.create_task(at.output(f"echo $$ > shell; {WAIT_FOR_GO}; echo alive"))
     await seen(at.root / "ready")
-    said = await at.output("kill -9 $(cat shell) 2>&1; sleep 30 & kill $! && echo own")
+    output = await at.output("kill -9 $(cat shell) 2>&1; sleep 30 & kill $! && echo own")
     (at.root / "go").touch()
-    assert "not permitted" in said
-    assert said.splitlines()[-1].startswith("own")
+    assert "not permitted" in output
+    assert output.splitlines()[-1].startswith("own")
     assert await first == "alive"
 
 

@@ -1,15 +1,18 @@
 """The toolbox: what is offered, and that every mistake is answered in a form the model can act on."""
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.tools.bench import CALL, Bench, bench, said
+from tests.tools.bench import CALL, Bench, bench, text_of
 from tools.catalog import NAMES
-from tools.config import AgentToolsConfig, ExecConfig, effective_exec
-from tools.policy import allowed
+from tools.config import AgentToolsConfig, ExecConfig, allowed, effective_exec
+from tools.tool import Call, Text, Tool, ToolError, ToolResult, ToolSpec
+from tools.toolbox import Toolbox
+from tools.workspace import Workspace
 
 SIX = ("read", "write", "edit", "ls", "exec", "message")
 
@@ -83,14 +86,42 @@ async def test_a_mistake_in_the_arguments_is_one_structured_sentence(
 ) -> None:
     result = await at.toolbox.call(tool, arguments, raw, CALL)
     assert result.is_error
-    told = json.loads(said(result))
-    assert told.pop("error") == f"Invalid argument: {message}"
-    assert told == {"ok": False, "error_code": "INVALID_ARGUMENT", "message": message, "retryable": False}
+    body = json.loads(text_of(result))
+    assert body.pop("error") == f"Invalid argument: {message}"
+    assert body == {"ok": False, "error_code": "INVALID_ARGUMENT", "message": message, "retryable": False}
+
+
+class _Weather:
+    """A tool as a server brings it: its schema is not ours, and neither is its check."""
+
+    spec = ToolSpec(name="weather", summary="", description="", input_schema={"$ref": "#/$defs/City"})
+
+    def parse(self, raw: Mapping[str, Any]) -> str:
+        if "city" not in raw:
+            raise ToolError("INVALID_ARGUMENT", "which city?")
+        return str(raw["city"])
+
+    async def run(self, arguments: str, call: Call) -> ToolResult:
+        return ToolResult(content=(Text(text=f"sunny in {arguments}"),))
+
+
+class _Server:
+    def tools(self, workspace: Workspace) -> Sequence[Tool]:
+        return [_Weather()]
+
+
+async def test_a_source_may_bring_tools_with_schemas_of_their_own(at: Bench) -> None:
+    source = _Server()
+    toolbox = Toolbox([source, source], at.workspace, argument_bytes_max=100)
+    assert [spec.input_schema for spec in toolbox.specs] == [{"$ref": "#/$defs/City"}]
+    assert toolbox.effect("weather") == "once"
+    assert text_of(await toolbox.call("weather", {"city": "北京"}, "{}", CALL)) == "sunny in 北京"
+    assert "which city?" in text_of(await toolbox.call("weather", {}, "{}", CALL))
 
 
 async def test_null_for_an_optional_argument_counts_as_left_out(at: Bench) -> None:
     (at.root / "a").write_text("x")
-    assert said(await at.call("read", file_path="a", offset=None, limit=None)) == "x"
+    assert text_of(await at.call("read", file_path="a", offset=None, limit=None)) == "x"
 
 
 async def test_arguments_beyond_their_size_are_refused(at: Bench) -> None:
@@ -102,8 +133,8 @@ async def test_a_tool_the_agent_does_not_have_is_not_run_and_those_it_has_are_na
     at = bench(tmp_path, allow=["read", "ls"])
     for name in ("write", "nope", "READ", ""):
         result = await at.call(name, file_path="a", content="x")
-        assert json.loads(said(result))["error_code"] == "TOOL_NOT_ALLOWED"
-        assert "read, ls" in said(result)
+        assert json.loads(text_of(result))["error_code"] == "TOOL_NOT_ALLOWED"
+        assert "read, ls" in text_of(result)
     assert at.toolbox.effect("write") == "once"
     assert at.toolbox.effect("read") == "safe"
     at.workspace.close()
@@ -113,7 +144,7 @@ async def test_a_tool_that_breaks_down_is_a_result_without_its_insides(at: Bench
     at.workspace.close()
     result = await at.call("ls")
     assert result.is_error
-    assert str(at.root) not in said(result)
+    assert str(at.root) not in text_of(result)
 
 
 async def test_a_message_goes_to_the_current_chat_and_topic_under_the_calls_own_key(at: Bench) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from agents.prompt.markers import BOUNDARY, HEADINGS
 from agents.prompt.system import PromptFacts, build_system, render
-from skills.skill import Skill
+from skills.catalog import Skill
 from tests.agents.prompt.reader import SECTIONS
 from tools.tool import ToolSpec
 

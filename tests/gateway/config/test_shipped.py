@@ -10,9 +10,8 @@ import yaml
 
 from agents.providers.wellknown import WELL_KNOWN
 from gateway.config.load import load
-from gateway.config.reference import documentation, markdown
+from gateway.config.reference import documentation, markdown, schema
 from gateway.config.root import Config
-from gateway.config.schema import schema
 from gateway.config.shape import all_models, fields_of, known_keys, secret_keys
 from tests.gateway.config.writing import loaded
 

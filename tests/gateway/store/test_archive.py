@@ -30,13 +30,13 @@ def archive(store: Store) -> Archive:
     return store.archive
 
 
-def words(said: str, *, agent: str = "helper", **more: object) -> Words:
-    return Words(text=said, agent=agent, **more)  # type: ignore[arg-type]
+def words(text: str, *, agent: str = "helper", **more: object) -> Words:
+    return Words(text=text, agent=agent, **more)  # type: ignore[arg-type]
 
 
-def texts(said: object) -> list[str]:
-    assert isinstance(said, list)
-    return [it.words.text for it in said if isinstance(it, Said)]
+def texts(text: object) -> list[str]:
+    assert isinstance(text, list)
+    return [it.words.text for it in text if isinstance(it, Said)]
 
 
 def count(url: str, table: str, where: str = "1=1") -> int:
@@ -70,10 +70,10 @@ async def test_the_same_id_in_another_conversation_is_another_message(archive: A
 async def test_what_was_said_comes_back_as_it_was(archive: Archive) -> None:
     tool = ToolUse(id="t1", name="exec", about='ls "a\nb"\x00', state="failed")
     file = await archive.put(File(name="图 1.png", type="image/png", data=b"\x89PNG\x00\xff"), 1.0)
-    said = words("你好\n\n<b>\u2028𝔘", reply_to="m_0", files=(file,), tools=(tool,))
-    await archive.keep(CHAT, "m_1", said, 1.5)
+    text = words("你好\n\n<b>\u2028𝔘", reply_to="m_0", files=(file,), tools=(tool,))
+    await archive.keep(CHAT, "m_1", text, 1.5)
     (kept,) = await page(archive, CHAT, before=None, limit=1)
-    assert (kept.words, kept.author, kept.key, kept.chat, kept.at) == (said, "you", "m_1", CHAT, 1.5)
+    assert (kept.words, kept.author, kept.key, kept.chat, kept.at) == (text, "you", "m_1", CHAT, 1.5)
     assert await archive.file(file.id) == (file, b"\x89PNG\x00\xff")
 
 
@@ -102,8 +102,8 @@ async def test_who_has_seen_a_number_is_told_all_above_it_in_order(archive: Arch
 
 
 async def test_messages_are_measured_in_bytes_before_they_are_loaded(archive: Archive) -> None:
-    for number, said in enumerate(("x" * 1000, "字" * 1000, "𝔘" * 1000)):
-        await archive.keep(CHAT, f"m_{number}", words(said), 1.0)
+    for number, content in enumerate(("x" * 1000, "字" * 1000, "𝔘" * 1000)):
+        await archive.keep(CHAT, f"m_{number}", words(content), 1.0)
     measured = list(await archive.since(0, limit=10, bytes_max=LARGE))
     assert [it.bytes // 1000 for it in measured] == [1, 3, 4]
     assert list(await archive.page(CHAT, before=None, limit=10, bytes_max=LARGE)) == measured[::-1]
@@ -142,14 +142,14 @@ TITLES = {
 }
 
 
-@pytest.mark.parametrize(("said", "title"), TITLES.items())
+@pytest.mark.parametrize(("text", "title"), TITLES.items())
 async def test_a_conversation_is_called_by_its_first_words_or_as_it_is_renamed(
-    archive: Archive, said: str, title: str
+    archive: Archive, text: str, title: str
 ) -> None:
-    if "\x00" not in said:
-        assert (await archive.keep(CHAT, "m_1", words(said), 1.0)).title == title
+    if "\x00" not in text:
+        assert (await archive.keep(CHAT, "m_1", words(text), 1.0)).title == title
     await archive.keep(OTHER, "m_2", words("old"), 1.0)
-    renamed = await archive.rename(OTHER, said)
+    renamed = await archive.rename(OTHER, text)
     assert renamed is not None
     assert renamed.title == title
     assert (await archive.keep(OTHER, "m_3", words("later words"), 2.0)).title == title

@@ -85,11 +85,11 @@ async def test_what_one_replica_keeps_wakes_the_other_and_what_was_known_wakes_n
     async def notices() -> list[str | None]:
         """Up to the one we ask for ourselves."""
         await other.notify("marker")
-        told: list[str | None] = []
+        notices: list[str | None] = []
         async with asyncio.timeout(SECONDS):
             while (notice := await heard.get()) != "marker":
-                told.append(notice)
-        return told
+                notices.append(notice)
+        return notices
 
     try:
         await notices()
@@ -109,6 +109,6 @@ async def test_a_database_that_is_away_says_so_and_nothing_else(url: str) -> Non
     async with opened(url) as store:
         with psycopg.connect(url, autocommit=True) as other:
             other.execute("ALTER TABLE web_message RENAME TO elsewhere")
-        for asked in (store.archive.last(), store.archive.keep("c_one_one", "m_1", words("x"), 1.0)):
+        for read in (store.archive.last(), store.archive.keep("c_one_one", "m_1", words("x"), 1.0)):
             with pytest.raises(StoreUnavailable):
-                await asked
+                await read

@@ -102,16 +102,16 @@ async def test_a_notice_reaches_the_others_with_its_session(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("address", "said"),
+    ("address", "sentence"),
     [
         ("postgresql://nobody:sekret@127.0.0.1:1/x", "Connection refused"),
         ("postgresql://nobody:sekret@[::1/x", "database.url"),
     ],
 )
-def test_a_database_that_is_not_there_is_one_sentence_without_the_password(address: str, said: str) -> None:
+def test_a_database_that_is_not_there_is_one_sentence_without_the_password(address: str, sentence: str) -> None:
     with pytest.raises((DatabaseUnusable, ValueError)) as raised:
         open_store(DatabaseConfig(url=address))
     if isinstance(raised.value, DatabaseUnusable):
-        assert said in str(raised.value)
+        assert sentence in str(raised.value)
         assert "\n" not in str(raised.value)
         assert "sekret" not in str(raised.value)

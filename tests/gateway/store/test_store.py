@@ -238,5 +238,5 @@ async def test_a_database_under_load_keeps_every_chat_in_order(store: Store) -> 
             assert await store.sent(lease, part, "om")
         return bodies
 
-    told = await asyncio.gather(*(chat(f"chat{number}") for number in range(30)))
-    assert told == [[f"body {number}" for number in range(10)]] * 30
+    delivered = await asyncio.gather(*(chat(f"chat{number}") for number in range(30)))
+    assert delivered == [[f"body {number}" for number in range(10)]] * 30

@@ -1,0 +1,139 @@
+"""What the doors know of a request before what it wants: who is at the other end, its body, and its wrong secrets.
+
+Forwarding headers count only where the connection comes from `server.trustedProxies`; from anybody else they are text that
+whoever writes it can vary at will. They decide limits and the Secure mark of cookies, never who somebody is.
+
+A door looks at a secret first and counts it here only where it is wrong, so whoever has the right one is never kept out,
+whatever others at the same address do. What makes a token safe is its length; the limit keeps those who guess from
+filling the log, and slows a misconfigured client down.
+"""
+
+import asyncio
+import ipaddress
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import Request
+from starlette.requests import ClientDisconnect
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+WINDOW_SECONDS = 60.0
+ADDRESSES_MAX = 1_000
+"""Beyond that, whoever has not guessed for longest is forgotten."""
+_IPV6_PREFIX = 64
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Peer:
+    """`address` is an IP address, or "" where the connection has none; `secure`: the person's own connection is TLS."""
+
+    address: str
+    secure: bool
+
+
+class Peers:
+    """Tells the peer of a request. `trusted` are addresses and networks, as in `server.trustedProxies`."""
+
+    def __init__(self, trusted: Sequence[str]) -> None:
+        self._trusted: tuple[Network, ...] = tuple(ipaddress.ip_network(it, strict=False) for it in trusted)
+
+    def of(self, scope: Any) -> Peer:
+        """The peer of an ASGI request scope."""
+        client = scope.get("client")
+        address = client[0] if client else ""
+        secure = scope.get("scheme") == "https"
+        if not self.trusts(address):
+            return Peer(address=address, secure=secure)
+        forwarded = [value for name, value in scope["headers"] if name == b"x-forwarded-for"]
+        protocols = [value for name, value in scope["headers"] if name == b"x-forwarded-proto"]
+        hops = b",".join(forwarded).decode("latin-1").split(",")
+        return Peer(
+            address=self._nearest_stranger([hop.strip() for hop in hops], address),
+            secure=protocols[-1].strip().lower() == b"https" if protocols else secure,
+        )
+
+    def _nearest_stranger(self, hops: Sequence[str], nearest: str) -> str:
+        """The last hop that no trusted proxy stands for: what is in front of it was written by that stranger."""
+        for hop in reversed(hops):
+            try:
+                nearest = str(ipaddress.ip_address(hop.strip("[]")))
+            except ValueError:
+                return nearest
+            if not self.trusts(nearest):
+                return nearest
+        return nearest
+
+    def trusts(self, address: str) -> bool:
+        """Whether it is a proxy's."""
+        if not self._trusted:
+            return False
+        try:
+            parsed = ipaddress.ip_address(address)
+        except ValueError:
+            return False
+        parsed = getattr(parsed, "ipv4_mapped", None) or parsed
+        return any(parsed in network for network in self._trusted)
+
+
+class Guesses:
+    """`per_minute` wrong secrets are answered as such."""
+
+    def __init__(self, peers: Peers, *, per_minute: int, now: Callable[[], float]) -> None:
+        self._peers = peers
+        self._per_minute = per_minute
+        self._now = now
+        self._wrong: dict[str, list[float]] = {}
+        """The times of wrong secrets, by network; the latest guesser stands last."""
+
+    def wait(self, scope: Any) -> int:
+        """Count the wrong secret of a request. How many seconds its sender is to wait, 0 while he may go on."""
+        now, address = self._now(), network_of(self._peers.of(scope).address)
+        wrong = [at for at in self._wrong.pop(address, ()) if at > now - WINDOW_SECONDS]
+        self._wrong[address] = wrong
+        if len(self._wrong) > ADDRESSES_MAX:
+            del self._wrong[next(iter(self._wrong))]
+        if len(wrong) >= self._per_minute:
+            return max(1, math.ceil(wrong[0] + WINDOW_SECONDS - now))
+        wrong.append(now)
+        return 0
+
+
+def network_of(address: str) -> str:
+    """What counts as one sender: an IPv4 address, or the smallest IPv6 network that is given to one customer."""
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    parsed = getattr(parsed, "ipv4_mapped", None) or parsed
+    return str(ipaddress.ip_network((parsed, _IPV6_PREFIX), strict=False)) if parsed.version == 6 else str(parsed)
+
+
+class Unreadable(Exception):
+    """The body could not be read: the answer is `status`, and nobody looked at what was in it."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason
+
+
+async def read_body(request: Request, *, bytes_max: int, seconds: float) -> bytes:
+    """The raw body. Raises Unreadable."""
+    declared = request.headers.get("content-length", "")
+    if declared.isdecimal() and int(declared[:20]) > bytes_max:
+        raise Unreadable(413, "body too large")
+    body = bytearray()
+    try:
+        async with asyncio.timeout(seconds):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > bytes_max:
+                    raise Unreadable(413, "body too large")
+    except TimeoutError:
+        raise Unreadable(408, "body too slow") from None
+    except ClientDisconnect:
+        raise Unreadable(400, "body cut off") from None
+    return bytes(body)
