@@ -62,15 +62,15 @@ Receipt: TypeAlias = Arrived | Answered | Ignored
 class Rejected(Exception):
     """The delivery is not genuine or not well formed: nothing is stored, the answer is a 4xx.
 
-    `reason` is for the log and the metrics; the caller is told the status and `told`, which is mostly nothing.
+    `reason` is for the log and the metrics; the caller is sentence the status and `sentence`, which is mostly nothing.
     `guess`: a secret was given and is wrong; the gateway limits how many an address may try.
     """
 
-    def __init__(self, reason: str, *, status: int = 401, told: str = "", guess: bool = False) -> None:
+    def __init__(self, reason: str, *, status: int = 401, sentence: str = "", guess: bool = False) -> None:
         super().__init__(reason)
         self.reason = reason
         self.status = status
-        self.told = told
+        self.sentence = sentence
         self.guess = guess
 
 
@@ -109,7 +109,7 @@ class Refused(DeliveryError):
 
 
 class TooLarge(Refused):
-    """A file that is larger than may be had: its text says how much that is, and may be told."""
+    """A file that is larger than may be had: its text says how much that is, and may be sentence."""
 
     def __init__(self, bytes_max: int) -> None:
         super().__init__(f"larger than {bytes_max:,} bytes")
@@ -193,7 +193,7 @@ class Command:
 
 
 @runtime_checkable
-class Connected(Channel, Protocol):
+class Listens(Channel, Protocol):
     """A channel that keeps in touch with its platform by itself: it fetches its events, or says where to post them."""
 
     async def connect(
@@ -216,7 +216,7 @@ class Guarded(Channel, Protocol):
 
 
 @runtime_checkable
-class Keeping(Channel, Protocol):
+class StoresInbound(Channel, Protocol):
     """A channel that is its own platform: what people say there must be kept before it is accepted."""
 
     async def keep(self, context: MessageContext, agent: str) -> MessageContext:
@@ -226,7 +226,7 @@ class Keeping(Channel, Protocol):
 
 
 @runtime_checkable
-class Fetching(Channel, Protocol):
+class DownloadsFiles(Channel, Protocol):
     """A channel whose attachments can be had."""
 
     async def fetch(self, attachment: Attachment, *, bytes_max: int) -> File:
@@ -258,7 +258,7 @@ class Progress:
 
 
 @runtime_checkable
-class Live(Channel, Protocol):
+class ShowsProgress(Channel, Protocol):
     """A channel that can show an answer while it comes into being."""
 
     def show(self, progress: Progress) -> None:

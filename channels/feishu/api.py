@@ -9,19 +9,56 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import httpx
 import orjson
 import structlog
 
-from channels.channel import DeliveryError, Refused, Unreachable
-from channels.download import Download, download
+from channels.channel import DeliveryError, Gone, RateLimited, Refused, TooLarge, Unreachable
+from channels.download import Download, download, twice
 from channels.feishu.config import FeishuAccount
-from channels.feishu.errors import TOKEN_CODES, delivery_error
+from channels.message import Attachment, File, media_type
 
 TOKEN_PATH = "/open-apis/auth/v3/tenant_access_token/internal"
 RENEW_SECONDS = 600.0
 """A token is renewed this long before it ends: within its last half hour Feishu hands out the next one."""
+TOKEN_CODES = frozenset({99991661, 99991663, 99991664, 99991665, 99991668, 99991671})
+"""The tenant token is missing, wrong or expired: fetch a new one, once."""
+WITHDRAWN_CODES = frozenset({230011, 230110, 231003})
+"""The message to reply to is gone: send to the chat instead."""
+NO_THREAD_CODES = frozenset({230071})
+"""The chat knows no threads: reply without."""
+BAD_CONTENT_CODES = frozenset({230001, 230099, 230055, 230054})
+"""It is what we made of the text that was not taken: send it as plain text."""
+AUDIT_CODES = frozenset({230022, 230028})
+"""The text did not pass an audit: the person is told so, instead of hearing nothing."""
+RATE_CODES = frozenset({99991400, 230020, 11232, 11233, 11247})
+BUSY_CODES = frozenset({230049, 1, 1000040343})
+GONE_CODES = frozenset(
+    {230002, 230013, 230018, 230019, 230029, 230050, 230053, 230111, 232009, 99992354, 234004, 234040}
+)
+TOO_LARGE_CODES = frozenset({234006, 234037})
+_HINTS = {
+    99991672: "the app lacks a permission (scope); add it in the developer console and publish a version",
+    99991401: "this machine's address is not on the app's IP whitelist",
+    99991403: "the app's monthly API quota is used up",
+    230006: "the app's bot is switched off, or no version has been published",
+    230022: "the text was refused as sensitive content",
+    230028: "the text did not pass the tenant's audit",
+    230025: "the text is too long",
+    230027: "the app may not send there",
+    230035: "the app may not send there",
+    234002: "the app may not read this file; is the scope im:message:readonly there, and a version published?",
+    234009: "the app may not read this file; is the scope im:message:readonly there, and a version published?",
+    234038: "the chat is in restricted mode: its files cannot be fetched",
+    234043: "what comes in cards, stickers and forwarded bundles cannot be fetched",
+    10003: "the app id or secret is malformed",
+    10014: "the app id does not exist there, or the secret is wrong; is baseUrl right for this app?",
+}
+FILE_BYTES_MAX = 100 * 1024 * 1024
+"""Feishu hands out no larger one."""
+_NOT_TO_BE_HAD = ("sticker", "other")
 
 T = TypeVar("T")
 log = structlog.get_logger()
@@ -187,3 +224,36 @@ def _reset_seconds(response: httpx.Response) -> float | None:
 
 def _is_local(url: str) -> bool:
     return httpx.URL(url).host in ("127.0.0.1", "localhost", "::1")
+
+
+def delivery_error(code: int, *, status: int, retry_after_seconds: float | None = None) -> DeliveryError:
+    """The error that `code` stands for. Its text is ours: Feishu's may quote what was sent."""
+    name = str(code)
+    if code in RATE_CODES or status == 429:
+        return RateLimited(f"Feishu asks to slow down ({code})", code=name, retry_after_seconds=retry_after_seconds)
+    if code in BUSY_CODES or status >= 500:
+        return Unreachable(f"Feishu is busy ({code}, HTTP {status})", code=name)
+    if code in GONE_CODES or code in WITHDRAWN_CODES:
+        return Gone(f"the chat, topic or person is out of reach ({code})", code=name)
+    return Refused(f"Feishu refused it ({code}): {_HINTS.get(code, 'see the list of error codes')}", code=name)
+
+
+async def fetch_file(api: FeishuApi, attachment: Attachment, *, bytes_max: int) -> File:
+    """Raises DeliveryError."""
+    message_id, _, key = attachment.key.partition("/")
+    if attachment.kind in _NOT_TO_BE_HAD or {message_id, key} & {"", ".", ".."}:
+        raise Refused("Feishu does not hand out such a file")
+    path = "/open-apis/im/v1/messages/{}/resources/{}".format(*(quote(part, safe="") for part in (message_id, key)))
+    wanted = {"type": "image" if attachment.kind == "image" else "file"}
+    got = await twice(lambda: _download(api, path, wanted, bytes_max))
+    kind = media_type(got.headers.get("content-type", ""))
+    return File(name=attachment.name or attachment.kind, type=kind, data=got.data)
+
+
+async def _download(api: FeishuApi, path: str, wanted: Mapping[str, str], bytes_max: int) -> Download:
+    try:
+        return await api.download(path, wanted, bytes_max=bytes_max)
+    except CodeError as error:
+        if error.code in TOO_LARGE_CODES:
+            raise TooLarge(FILE_BYTES_MAX) from error
+        raise error.error from error

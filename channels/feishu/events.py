@@ -8,11 +8,12 @@ kind.
 import hashlib
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 from channels.channel import Answered, Arrived, Ignored, NotReady, Receipt, Rejected
-from channels.feishu import content, files
+from channels.feishu import content
 from channels.message import Chat, MessageContext, Quote, Sender
 
 MESSAGE = "im.message.receive_v1"
@@ -88,7 +89,7 @@ def _message(
         message_id=message_id,
         sender=Sender(id=sender_id, is_bot=sender.get("sender_type", "user") != "user"),
         text=parsed.text,
-        attachments=files.of_message(message_id, parsed.attachments),
+        attachments=tuple(replace(one, key=f"{message_id}/{one.key}") for one in parsed.attachments),  # api.fetch_file
         sent_at=_moment(message.get("create_time")) or _moment(header.get("create_time")) or now,
         mentioned=mentioned,
         reply_to=Quote(message_id=parent) if parent else None,

@@ -29,11 +29,10 @@ from channels.channel import (
 from channels.message import PICTURES, Attachment, Chat, File, MessageContext, Outbound, Sender, Target
 from channels.queue import QueueConfig
 from channels.web.admission import Admission, Headers
-from channels.web.archive import Archive, Conversation, Words
+from channels.web.archive import ChatHistory, Conversation, MessageBody
 from channels.web.config import WebConfig
 from channels.web.live import LiveTurns, Watcher
-from channels.web.rendered import Renderings, fitting
-from channels.web.views import ALIVE, conversation_view, event, written
+from channels.web.views import ALIVE, Renderings, conversation_view, event, fitting, written
 
 FILES_MAX = 10
 PERSON = Sender(id="user", name="User")
@@ -73,7 +72,7 @@ class WebChannel:
         config: WebConfig,
         *,
         admission: Admission,
-        archive: Archive,
+        archive: ChatHistory,
         now: Callable[[], float],
     ) -> None:
         self.admission = admission
@@ -99,9 +98,11 @@ class WebChannel:
             posted = _Posted.model_validate_json(request.body)
         except ValidationError as error:
             place = ".".join(str(part) for part in error.errors()[0]["loc"])
-            raise Rejected("malformed", status=400, told=f"The message cannot be read: {place or 'no JSON'}.") from None
+            raise Rejected(
+                "malformed", status=400, sentence=f"The message cannot be read: {place or 'no JSON'}."
+            ) from None
         if not posted.text.strip() and not posted.files:
-            raise Rejected("empty", status=400, told="The message is empty.")
+            raise Rejected("empty", status=400, sentence="The message is empty.")
         context = MessageContext(
             channel=self.name,
             account=self.account,
@@ -124,8 +125,8 @@ class WebChannel:
         ids = [attachment.key for attachment in context.attachments]
         files = await self.archive.files(ids) if ids else ()
         if len(files) < len(ids):
-            raise Rejected("unknown file", status=400, told="A file is no longer there. Attach it again.")
-        words = Words(text=context.text, agent=agent, files=tuple(files))
+            raise Rejected("unknown file", status=400, sentence="A file is no longer there. Attach it again.")
+        words = MessageBody(text=context.text, agent=agent, files=tuple(files))
         self.tell(await self.archive.keep(context.chat.id, context.message_id, words, self._now()))
         self.live.wake()
         attachments = [
@@ -154,7 +155,7 @@ class WebChannel:
         if conversation is None:
             raise Gone("the conversation was deleted", code="deleted")
         tools = self.live.tools((chat, asked)) if asked else ()
-        words = Words(text=part.text, agent=conversation.agent, reply_to=asked, files=part.files, tools=tools)
+        words = MessageBody(text=part.text, agent=conversation.agent, reply_to=asked, files=part.files, tools=tools)
         if not await self.archive.answer(chat, key, words, self._now()):
             raise Gone("the conversation was deleted", code="deleted")
         self.live.wake()

@@ -9,7 +9,7 @@ from pathlib import Path
 from agents.config import AgentConfig
 from agents.providers.catalog import needs_key
 from gateway.config.audience import shared_workspaces
-from gateway.config.channels import Kind, configured
+from gateway.config.channels import ChannelType, configured
 from gateway.config.keys import DEMO
 from gateway.config.load import Loaded
 from gateway.config.problems import Key
@@ -56,7 +56,7 @@ def _channels(loaded: Loaded) -> Iterator[str]:
             yield f"{kind.name}: not configured — {step}; channels/{kind.name}/README.md shows where to find it"
 
 
-def missing(kind: Kind, loaded: Loaded) -> str:
+def missing(kind: ChannelType, loaded: Loaded) -> str:
     """What to set before the channel has an account."""
     if not kind.keys:
         return f"add {kind.name}: {{}} under channels"

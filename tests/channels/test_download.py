@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from channels.channel import DeliveryError, RateLimited, Refused, TooLarge, Unreachable
 from channels.download import download, twice
 from channels.message import Attachment
-from channels.telegram import files
+from channels.telegram.api import checked_path
 from tests.channels.telegram_bot import bot, connected, refusal
 from tests.channels.telegram_samples import BOT_TOKEN
 from tests.loopback import serve_on_loopback
@@ -131,15 +131,15 @@ async def test_only_what_broke_off_is_tried_again_and_only_once(errors: list[Del
 def test_a_path_stays_beneath_the_files_of_the_bot(path: str, asked: str | None) -> None:
     if asked is None:
         with pytest.raises(Refused):
-            files.checked(path)
+            checked_path(path)
     else:
-        assert files.checked(path) == asked
+        assert checked_path(path) == asked
 
 
 @given(st.text(max_size=40))
 def test_no_path_leads_to_another_place(path: str) -> None:
     try:
-        asked = files.checked(path)
+        asked = checked_path(path)
     except Refused:
         return
     url = httpx.URL(f"https://api.telegram.org/file/botTOKEN/{asked}")

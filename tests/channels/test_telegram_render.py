@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
+from channels.telegram.document import width
 from channels.telegram.render import ENTITIES_MAX, plain, render
-from channels.telegram.table import width
 from tests.channels.telegram_html import read_html
 from tests.channels.telegram_texts import check_nothing_is_lost, nasty
 

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from channels.channel import DeliveryError, Gone, RateLimited, Refused, Unreachable
 from channels.message import Chat, MessageContext, Outbound, Sender, Target
-from channels.telegram.pacing import TelegramPace
+from channels.telegram.timing import TelegramPace
 from tests.channels.telegram_bot import SILENCE, connected, refusal
 from tests.channels.telegram_samples import BOT_TOKEN
 

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from channels.split import Limit
 from channels.split import split as cut
-from channels.telegram.render import plain, render
-from channels.telegram.split import BYTES_MAX, UNITS_MAX, split, units
+from channels.telegram.render import BYTES_MAX, UNITS_MAX, plain, render, split, units
 from tests.channels.telegram_html import read_html
 from tests.channels.telegram_texts import check_nothing_is_lost, nasty
 
