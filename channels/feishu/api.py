@@ -1,8 +1,9 @@
-"""Feishu's open API, as far as we need it: calls, their tokens, and what their answers mean.
+"""Feishu's open API, as far as we need it: calls, tokens, downloads, and which delivery error a code means.
 
 The tenant token is fetched once for everybody who waits, renewed before it ends, and dropped when Feishu says that it
 is wrong. Errors also come with HTTP 200, so the `code` decides. Nothing is repeated here but the one call whose token was
-stale; repeating is the outbox's business.
+stale; repeating is the outbox's business. A code we do not know is refused: the open platform's list of message and
+common error codes (2026) is the source.
 """
 
 import asyncio
@@ -58,7 +59,7 @@ _HINTS = {
 }
 FILE_BYTES_MAX = 100 * 1024 * 1024
 """Feishu hands out no larger one."""
-_NOT_TO_BE_HAD = ("sticker", "other")
+_NOT_FETCHABLE = ("sticker", "other")
 
 T = TypeVar("T")
 log = structlog.get_logger()
@@ -88,11 +89,11 @@ class FeishuApi:
         self, path: str, params: Mapping[str, str] | None = None, *, timeout_seconds: float | None = None
     ) -> dict[str, Any]:
         """The whole answer. Raises CodeError or DeliveryError."""
-        return await self._call("GET", path, params=params, timeout_seconds=timeout_seconds)
+        return await self._with_token(lambda token: self._request("GET", path, token, params, None, timeout_seconds))
 
     async def post(self, path: str, body: Mapping[str, Any], params: Mapping[str, str] | None = None) -> dict[str, Any]:
         """The whole answer. Raises CodeError or DeliveryError."""
-        return await self._call("POST", path, params=params, body=body)
+        return await self._with_token(lambda token: self._request("POST", path, token, params, body, None))
 
     async def download(self, path: str, params: Mapping[str, str], *, bytes_max: int) -> Download:
         """The bytes at a path. Raises CodeError or DeliveryError."""
@@ -104,28 +105,17 @@ class FeishuApi:
         if self._client is not None:
             await self._client.aclose()
 
-    async def _call(
-        self,
-        method: str,
-        path: str,
-        *,
-        params: Mapping[str, str] | None = None,
-        body: Mapping[str, Any] | None = None,
-        timeout_seconds: float | None = None,
-    ) -> dict[str, Any]:
-        return await self._with_token(lambda token: self._request(method, path, token, params, body, timeout_seconds))
-
-    async def _with_token(self, ask: Callable[[str], Awaitable[T]]) -> T:
-        """The answer to what is asked, with another token where the first was stale."""
+    async def _with_token(self, request: Callable[[str], Awaitable[T]]) -> T:
+        """Sends the request, once more with a new token where the first was stale."""
         token = await self._current_token()
         try:
-            return await ask(token)
+            return await request(token)
         except CodeError as error:
             if error.code not in TOKEN_CODES:
                 raise
         if self._token == token:
             self._token = ""
-        return await ask(await self._current_token())
+        return await request(await self._current_token())
 
     async def _current_token(self) -> str:
         if self._token and self._clock() < self._token_ends - RENEW_SECONDS:
@@ -241,7 +231,7 @@ def delivery_error(code: int, *, status: int, retry_after_seconds: float | None 
 async def fetch_file(api: FeishuApi, attachment: Attachment, *, bytes_max: int) -> File:
     """Raises DeliveryError."""
     message_id, _, key = attachment.key.partition("/")
-    if attachment.kind in _NOT_TO_BE_HAD or {message_id, key} & {"", ".", ".."}:
+    if attachment.kind in _NOT_FETCHABLE or {message_id, key} & {"", ".", ".."}:
         raise Refused("Feishu does not hand out such a file")
     path = "/open-apis/im/v1/messages/{}/resources/{}".format(*(quote(part, safe="") for part in (message_id, key)))
     wanted = {"type": "image" if attachment.kind == "image" else "file"}

@@ -1,7 +1,8 @@
-"""Telegram's Bot API, as far as we need it: one call, what its answer means, and the download of a file.
+"""Telegram's Bot API, as far as we need it: one call, which delivery error a refusal means, and downloads.
 
 The token is part of every address, so it is put in where nothing else looks any more, behind the HTTP client: neither
-its log lines nor its exceptions can hold it. Nothing is repeated here; repeating is the outbox's business.
+its log lines nor its exceptions can hold it. Nothing is repeated here; repeating is the outbox's business. Telegram has
+a status and a sentence, no codes: the sentence is matched in lower case by the part that has been the same for years.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ from channels.channel import DeliveryError, Gone, RateLimited, Refused, TooLarge
 from channels.download import download, twice
 from channels.message import UNKNOWN_TYPE, Attachment, File
 from channels.telegram.config import TelegramAccount
-from channels.telegram.wire import loads, mapping, number, text
+from channels.wire import loads, mapping, number, text
 
 NEVER_LEFT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)
 CONNECT_SECONDS_MAX = 10.0

@@ -37,7 +37,7 @@ from channels.telegram.content import Me
 from channels.telegram.polling import Deliver
 from channels.telegram.render import rendered, split
 from channels.telegram.timing import TelegramPace, Timing, is_group
-from channels.telegram.wire import loads, number, text
+from channels.wire import loads, number, text
 
 SECRET_HEADER = "x-telegram-bot-api-secret-token"
 OTHER_WAYS_MAX = 4

@@ -1,4 +1,4 @@
-"""How a bot stays in touch with Telegram: it learns its name, offers its menu, and then polls or keeps a webhook.
+"""How a bot stays in touch with Telegram: it learns its name, sets its menu, polls or keeps a webhook, answers presses.
 
 Each of these is tried until it works, and none ends while the gateway runs; whoever wants it to end cancels it.
 """
@@ -16,7 +16,7 @@ from channels.telegram.config import TelegramAccount
 from channels.telegram.polling import Deliver, Polling
 from channels.telegram.timing import Timing, meaning, requested_wait
 from channels.telegram.updates import ALLOWED_UPDATES
-from channels.telegram.wire import mapping, number, text
+from channels.wire import mapping, number, text
 
 COMMANDS_MAX = 100
 DESCRIPTION_CHARS_MAX = 256
@@ -87,7 +87,10 @@ class Connection:
 
 
 class Registration:
-    """`url` is None where the gateway's own address is not known: then it only watches."""
+    """Keeps the webhook set and logs the delivery failures that Telegram reports.
+
+    It is set only where it differs, as every replica does this and setting it often is refused.
+    `url` is None where the gateway's own address is not known: then it only watches."""
 
     def __init__(self, api: TelegramApi, *, account: str, url: str | None, secret: str, timing: Timing) -> None:
         self._api = api
@@ -108,7 +111,7 @@ class Registration:
         failures = 0
         while True:
             try:
-                await self._look()
+                await self._check()
                 failures, wait = 0, self._timing.watch_seconds
             except (MethodError, DeliveryError) as error:
                 failures, reason = failures + 1, meaning(error)
@@ -117,7 +120,7 @@ class Registration:
                 log.error("telegram_webhook_failed", account=self._account, reason=shown, seconds=round(wait, 1))
             await self._timing.sleep(wait)
 
-    async def _look(self) -> None:
+    async def _check(self) -> None:
         info = await self._api.call("getWebhookInfo")
         if not isinstance(info, dict):
             raise Unreachable("Telegram's answer about the webhook cannot be read")
@@ -150,6 +153,8 @@ def _is_set(info: Mapping[str, Any], url: str) -> bool:
 
 
 class Callbacks:
+    """Answers each button press once, or its button would spin; a press starts no turn. Failures are not repeated."""
+
     def __init__(self, api: TelegramApi, *, account: str) -> None:
         self._api = api
         self._account = account
@@ -158,7 +163,7 @@ class Callbacks:
         """The latest ones, as an update may come again."""
 
     def note(self, update: Mapping[str, Any]) -> None:
-        """Takes no time. An update of another kind is none of ours."""
+        """Queues a press; returns at once and ignores other kinds of update."""
         query = text(mapping(update, "callback_query"), "id")
         if not query or len(query) > ID_CHARS_MAX or query in self._known or self._waiting.full():
             return
@@ -175,5 +180,5 @@ class Callbacks:
                 await self._api.call(
                     "answerCallbackQuery", {"callback_query_id": query}, timeout_seconds=ANSWER_SECONDS
                 )
-            except (MethodError, DeliveryError) as error:  # too late for it, or no connection: it matters little
+            except (MethodError, DeliveryError) as error:
                 log.info("telegram_press_unanswered", account=self._account, error=type(error).__name__)

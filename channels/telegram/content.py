@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from channels.message import Attachment
 from channels.telegram import media
-from channels.telegram.wire import clean, mapping, mappings, name, number, text
+from channels.wire import clean, mapping, mappings, number, text
 
 MORE_UNITS_MIN = 4_000
 """A longer text than 4096 units is cut by the client that it is pasted into."""
@@ -85,6 +85,12 @@ def origin(message: Mapping[str, Any], key: str) -> str | None:
     known = name(party) or clean(text(found, "sender_user_name")).strip() or "somebody"
     signature = clean(text(found, "author_signature")).strip()
     return f"{known}, {signature}" if signature else known
+
+
+def name(party: Mapping[str, Any]) -> str | None:
+    """How a person, a group or a channel is called."""
+    full = " ".join(filter(None, (text(party, "first_name"), text(party, "last_name"))))
+    return clean(full or text(party, "title") or text(party, "username")).strip() or None
 
 
 class _Marked:
@@ -185,6 +191,7 @@ def _rich(blocks: Mapping[str, Any], me: Me) -> tuple[str, bool]:
 
 
 def _flatten(message: Mapping[str, Any], mentions: Mentions) -> str:
+    """A rich message, which has blocks instead of a text, as Markdown. An unknown block gives its text."""
     return "\n".join(_blocks(mappings(message, "blocks"), mentions, 0)).strip()
 
 

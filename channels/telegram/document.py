@@ -189,7 +189,7 @@ def _align(token: Token) -> Align:
 
 
 def grid(head: Sequence[str], rows: Sequence[Sequence[str]], aligns: Sequence[Align]) -> str | None:
-    """The lines, or None where they would be too wide. Every row has a cell for each column."""
+    """A table for a fixed-width font, or None where it is wider than a phone. Every row has a cell for each column."""
     widths = [max(width(cell) for cell in column) for column in zip(head, *rows, strict=True)]
     if sum(widths) + len(_BETWEEN) * (len(widths) - 1) > CELLS_MAX:
         return None

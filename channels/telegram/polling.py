@@ -13,7 +13,7 @@ from channels.channel import DeliveryError, Receipt, Unreachable
 from channels.telegram.api import MethodError, TelegramApi
 from channels.telegram.timing import Timing, meaning, requested_wait
 from channels.telegram.updates import ALLOWED_UPDATES
-from channels.telegram.wire import number
+from channels.wire import number
 
 CONFLICT_SECONDS_MAX = 30.0
 PASSING_CONFLICTS = 2

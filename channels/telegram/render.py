@@ -1,4 +1,4 @@
-"""Markdown as the HTML that Telegram's `parse_mode` HTML takes, and as text without any markup. Pure.
+"""Markdown as the HTML that Telegram's `parse_mode` HTML takes, as plain text, and in parts that fit a message. Pure.
 
 Only the tags Telegram knows are ever written, each is closed in order, and what a model wrote as HTML is text. Telegram
 keeps a hundred entities of a message and drops the rest unsaid: beyond them a link shows its address.
@@ -32,15 +32,6 @@ class Rendered:
     """Without any markup; links show their addresses."""
     shows: bool
     """False where nothing of it would be seen, and it is given as it was written."""
-
-
-def render(markdown: str) -> str:
-    return rendered(markdown).html
-
-
-def plain(markdown: str) -> str:
-    """For when Telegram refuses the entities."""
-    return rendered(markdown).plain
 
 
 def rendered(markdown: str) -> Rendered:

@@ -1,4 +1,4 @@
-"""How long to wait, and with what: the waits of a connection, in one place where a test can hold the clock."""
+"""How long to wait: the waits of a connection, where a test can hold the clock, and the pace of sends."""
 
 import asyncio
 import random
@@ -66,6 +66,10 @@ def requested_wait(error: DeliveryError) -> float | None:
 
 
 class TelegramPace:
+    """Telegram counts a bot's messages: all, those to one chat, and more strictly those to one group.
+
+    A refusal slows its chat; refusals in `MANY_CHATS` at a time slow the whole bot."""
+
     def __init__(self, *, per_second: float | None, clock: Callable[[], float] = time.monotonic) -> None:
         self._all = Pace(per_second=per_second, account_rate=ACCOUNT_RATE, chat_rate=CHAT_RATE, clock=clock)
         self._groups = Pace(per_second=None, account_rate=ACCOUNT_RATE, chat_rate=GROUP_RATE, clock=clock)

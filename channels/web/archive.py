@@ -24,7 +24,7 @@ class Conversation:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MessageBody:
-    """What was said, and with what. `reply_to` is the person's message that an agent's one answers."""
+    """The text, files and tools of a message. `reply_to` is the person's message that an agent's one answers."""
 
     text: str
     agent: str

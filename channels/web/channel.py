@@ -36,7 +36,7 @@ from channels.web.views import ALIVE, Renderings, conversation_view, event, fitt
 
 FILES_MAX = 10
 PERSON = Sender(id="user", name="User")
-"""There is one person here: whoever may come in."""
+"""Single-user: everyone admitted shares one identity."""
 ALIVE_SECONDS = 15.0
 MISSED_MAX = 500
 MISSED_BYTES_MAX = 2 * 1_048_576
@@ -58,7 +58,7 @@ class _Posted(BaseModel, extra="forbid", strict=True):
 
 
 class WebChannel:
-    """`channels.channel.Channel`, and what it offers besides: it keeps, fetches and shows."""
+    """`channels.channel.Channel`, `Guarded`, `StoresInbound`, `DownloadsFiles` and `ShowsProgress`."""
 
     name = "web"
     account = "default"
@@ -150,26 +150,25 @@ class WebChannel:
 
     async def send(self, part: Outbound, key: str) -> str:
         """Keep an answer for the page. Raises Gone where its conversation was deleted."""
-        chat, asked = part.target.chat, part.target.reply_to
+        chat, reply_to = part.target.chat, part.target.reply_to
         conversation = await self.archive.conversation(chat)
         if conversation is None:
             raise Gone("the conversation was deleted", code="deleted")
-        tools = self.live.tools((chat, asked)) if asked else ()
-        words = MessageBody(text=part.text, agent=conversation.agent, reply_to=asked, files=part.files, tools=tools)
+        tools = self.live.tools((chat, reply_to)) if reply_to else ()
+        words = MessageBody(text=part.text, agent=conversation.agent, reply_to=reply_to, files=part.files, tools=tools)
         if not await self.archive.answer(chat, key, words, self._now()):
             raise Gone("the conversation was deleted", code="deleted")
         self.live.wake()
         return key
 
     def show(self, progress: Progress) -> None:
-        """What was said before somebody stopped it is kept: they have read it. A turn that is only interrupted says it all
-        again."""
+        """Stores the text of a stopped turn, since it was read. An interrupted turn will say it all again."""
         self.live.show(progress)
-        chat, asked = progress.context.chat.id, progress.context.message_id
+        chat, reply_to = progress.context.chat.id, progress.context.message_id
         if progress.outcome != "stopped" or chat in self.leaving:
             return
-        if text := self.live.text((chat, asked)).strip():
-            keeping = asyncio.create_task(self._keep_stopped(Target(chat=chat, reply_to=asked), text))
+        if text := self.live.text((chat, reply_to)).strip():
+            keeping = asyncio.create_task(self._keep_stopped(Target(chat=chat, reply_to=reply_to), text))
             self._keeping.add(keeping)
             keeping.add_done_callback(self._keeping.discard)
 
@@ -181,9 +180,9 @@ class WebChannel:
 
     def tell(self, conversation: Conversation) -> None:
         """Let the pages know of a new or renamed conversation."""
-        self.live.announce(self._told(conversation))
+        self.live.announce(self._chat_event(conversation))
 
-    def _told(self, conversation: Conversation) -> bytes:
+    def _chat_event(self, conversation: Conversation) -> bytes:
         return event("chat", conversation_view(conversation, running=self.live.running(conversation.id)))
 
     async def events(self, watcher: Watcher, after: int) -> AsyncIterator[bytes]:
@@ -207,10 +206,8 @@ class WebChannel:
                     missed = missed[len(numbers) :]
                     for message in await self.renderings.of(numbers):
                         if message.chat not in known and (begun := await self.archive.conversation(message.chat)):
-                            known.add(
-                                message.chat
-                            )  # it may have begun at another replica, which told only its own pages
-                            yield self._told(begun)
+                            known.add(message.chat)  # it may have begun at another replica, with other pages
+                            yield self._chat_event(begun)
                         yield written("message", message.json, number=message.number)
                     after = numbers[-1]
             else:

@@ -151,11 +151,13 @@ class LiveTurns:
 
     def _tell_draft(self, key: Key, turn: _Turn) -> None:
         """What has changed of a draft: mostly its last block."""
-        told = turn.blocks
+        drawn_before = turn.blocks
         turn.draw()
-        same = next((n for n, (old, new) in enumerate(zip(told, turn.blocks, strict=False)) if old != new), None)
-        at = min(len(told), len(turn.blocks)) if same is None else same
-        if at < max(len(told), len(turn.blocks)):
+        same = next(
+            (n for n, (old, new) in enumerate(zip(drawn_before, turn.blocks, strict=False)) if old != new), None
+        )
+        at = min(len(drawn_before), len(turn.blocks)) if same is None else same
+        if at < max(len(drawn_before), len(turn.blocks)):
             self._tell(_draft_event(key, at, turn.blocks[at:]))
 
     def _tell(self, notice: bytes | None) -> None:

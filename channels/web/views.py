@@ -1,4 +1,4 @@
-"""What the page is told, as JSON: the shapes of docs/http.md, and how an event of a stream is written.
+"""What the page gets, as JSON: the shapes of docs/http.md, stream events, and messages rendered once for all pages.
 
 The stream is server-sent events (WHATWG HTML, section 9.2): a name, perhaps a number to go on from, and one line of data.
 """
@@ -34,20 +34,20 @@ ALIVE = event("alive", {})
 """Said into a silence: a page cannot see a comment, and a connection that died without a word looks like silence."""
 
 
-def message_view(said: WebMessage) -> dict[str, Any]:
-    words, yours = said.words, said.author == "you"
+def message_view(message: WebMessage) -> dict[str, Any]:
+    words, yours = message.words, message.author == "you"
     return {
-        "id": said.number,
-        "chat": said.chat,
-        "author": said.author,
-        "message": said.key if yours else None,
+        "id": message.number,
+        "chat": message.chat,
+        "author": message.author,
+        "message": message.key if yours else None,
         "reply_to": words.reply_to,
         "agent": words.agent or None,
         "text": words.text,
         "html": None if yours else html(words.text),
         "files": [file_view(file) for file in words.files],
         "tools": [tool_view(tool) for tool in words.tools],
-        "at": said.at,
+        "at": message.at,
     }
 
 

@@ -107,8 +107,8 @@ class NotesChannel:
 
 
 def _error(status: int) -> DeliveryError:
-    told: dict[int, type[DeliveryError]] = {404: Gone, 429: RateLimited}
-    return told.get(status, Unreachable if status >= 500 else Refused)(f"the pad answered {status}", code=str(status))
+    errors: dict[int, type[DeliveryError]] = {404: Gone, 429: RateLimited}
+    return errors.get(status, Unreachable if status >= 500 else Refused)(f"the pad answered {status}", code=str(status))
 
 
 NOTES = ChannelType(

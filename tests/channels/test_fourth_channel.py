@@ -177,8 +177,8 @@ def test_a_channel_has_the_members_of_the_port_and_needs_no_others() -> None:
 def test_what_an_addition_costs() -> None:
     lines = len(PAD.read_text(encoding="utf-8").splitlines())
     assert lines <= LINES_MAX
-    (told,) = re.findall(r"(\d+) lines with its config", PAGE)
-    assert int(told) == lines
+    (cost,) = re.findall(r"(\d+) lines with its config", PAGE)
+    assert int(cost) == lines
 
 
 def test_the_channels_there_are_were_added_in_the_same_places() -> None:

@@ -166,7 +166,7 @@ async def test_a_send_that_must_slow_down_quiets_it_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("answer", "shown_times"),
     [
         ((502, b"<html>"), 2),
         (refusal(500, "Internal Server Error: restart"), 2),
@@ -176,14 +176,14 @@ async def test_a_send_that_must_slow_down_quiets_it_too() -> None:
     ],
 )
 async def test_what_fails_is_left_alone_and_what_is_refused_is_not_said_again_in_this_turn(
-    answer: Any, said: int
+    answer: Any, shown_times: int
 ) -> None:
     beats = Beats()
     async with connected(timing=beats.timing) as (telegram, channel):
         telegram.answers["sendChatAction"] = [answer]
         channel.show(at_work())
         await telegram.until(lambda: actions(telegram))
-        goes_on = said > 1
+        goes_on = shown_times > 1
         if goes_on:
             await beats.asleep()
         else:
@@ -192,12 +192,12 @@ async def test_what_fails_is_left_alone_and_what_is_refused_is_not_said_again_in
         channel.show(at_work())
         if goes_on:
             await beat(beats)
-        assert len(actions(telegram)) == said
+        assert len(actions(telegram)) == shown_times
         channel.show(at_work(outcome="replied"))
         await ended(beats)
         channel.show(at_work(message="2"))
         await beats.asleep()
-        assert len(actions(telegram)) == said + 1
+        assert len(actions(telegram)) == shown_times + 1
 
 
 async def test_a_group_that_moved_is_typed_in_at_its_new_place() -> None:

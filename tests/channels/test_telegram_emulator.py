@@ -186,25 +186,25 @@ async def test_a_message_in_a_topic_says_so(telegram: TelegramEmulator) -> None:
 
 async def test_a_reply_lands_in_the_topic_of_what_it_replies_to(telegram: TelegramEmulator) -> None:
     thread = telegram.topic(FORUM, "Backend")
-    asked = telegram.text_update("status?", chat=FORUM, sender=ALICE, thread=thread)["message"]
-    reply = {"message_id": asked["message_id"]}
+    question = telegram.text_update("status?", chat=FORUM, sender=ALICE, thread=thread)["message"]
+    reply = {"message_id": question["message_id"]}
     message = await call(telegram, "sendMessage", chat_id=FORUM, text="hi", reply_parameters=reply)
     assert (message["message_thread_id"], message["reply_to_message"]["text"]) == (thread, "status?")
     assert "reply_to_message" not in message["reply_to_message"]
-    assert (telegram.messages[0].thread, telegram.messages[0].reply_to) == (thread, asked["message_id"])
+    assert (telegram.messages[0].thread, telegram.messages[0].reply_to) == (thread, question["message_id"])
 
 
 async def test_general_has_no_thread_and_unknown_threads_are_not_found(telegram: TelegramEmulator) -> None:
     missing = "Bad Request: message thread not found"
     deleted, closed = telegram.topic(FORUM, "Old"), telegram.topic(FORUM, "Done")
-    asked = telegram.text_update("before", chat=FORUM, sender=ALICE, thread=closed)["message"]
+    question = telegram.text_update("before", chat=FORUM, sender=ALICE, thread=closed)["message"]
     telegram.delete_topic(FORUM, deleted)
     telegram.close_topic(FORUM, closed)
     for thread in (1, 999, deleted):
         assert await refusal(telegram, "sendMessage", chat_id=FORUM, text="hi", message_thread_id=thread) == missing
     shut = "Bad Request: TOPIC_CLOSED"
     assert await refusal(telegram, "sendMessage", chat_id=FORUM, text="hi", message_thread_id=closed) == shut
-    reply = {"message_id": asked["message_id"]}
+    reply = {"message_id": question["message_id"]}
     assert await refusal(telegram, "sendMessage", chat_id=FORUM, text="hi", reply_parameters=reply) == shut
     message = await call(telegram, "sendMessage", chat_id=FORUM, text="hi")
     assert "message_thread_id" not in message
@@ -235,12 +235,12 @@ async def test_direct_chats_have_topics_where_the_bot_has_switched_them_on(teleg
 
 
 async def test_a_reply_to_a_message_that_is_gone(telegram: TelegramEmulator) -> None:
-    asked = telegram.text_update("hello", chat=ALICE)["message"]["message_id"]
-    message = await call(telegram, "sendMessage", **sample(reply_parameters={"message_id": asked, "chat_id": ALICE}))
+    question = telegram.text_update("hello", chat=ALICE)["message"]["message_id"]
+    message = await call(telegram, "sendMessage", **sample(reply_parameters={"message_id": question, "chat_id": ALICE}))
     assert message["reply_to_message"]["text"] == "hello"
-    telegram.forget(ALICE, asked)
+    telegram.forget(ALICE, question)
     missing = "Bad Request: message to be replied not found"
-    assert await refusal(telegram, "sendMessage", **sample(reply_parameters={"message_id": asked})) == missing
-    reply = {"message_id": asked, "allow_sending_without_reply": True}
+    assert await refusal(telegram, "sendMessage", **sample(reply_parameters={"message_id": question})) == missing
+    reply = {"message_id": question, "allow_sending_without_reply": True}
     assert "reply_to_message" not in await call(telegram, "sendMessage", **sample(reply_parameters=reply))
-    assert [sent.reply_to for sent in telegram.messages] == [asked, None]
+    assert [sent.reply_to for sent in telegram.messages] == [question, None]

@@ -112,13 +112,13 @@ async def test_typing_is_seen_in_its_topic_and_general_is_topic_one(telegram: Te
 
 
 async def test_a_bot_has_one_reaction_out_of_a_list(telegram: TelegramEmulator) -> None:
-    asked = telegram.text_update("hello", chat=ALICE)["message"]["message_id"]
-    place = {"chat_id": ALICE, "message_id": asked}
+    question = telegram.text_update("hello", chat=ALICE)["message"]["message_id"]
+    place = {"chat_id": ALICE, "message_id": question}
     for emoji in ("👀", "👨‍💻", "⚡"):
         await call(telegram, "setMessageReaction", **place, reaction=[{"type": "emoji", "emoji": emoji}])
     await call(telegram, "setMessageReaction", **place, reaction=[])
     assert [line.emoji for line in telegram.reactions] == ["👀", "👨‍💻", "⚡", None]
-    assert telegram.reactions[0] == Reaction(chat_id=ALICE, message_id=asked, emoji="👀")
+    assert telegram.reactions[0] == Reaction(chat_id=ALICE, message_id=question, emoji="👀")
 
 
 async def test_a_button_press_is_answered_once(telegram: TelegramEmulator) -> None:

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
 from channels.telegram.document import width
-from channels.telegram.render import ENTITIES_MAX, plain, render
-from tests.channels.telegram_html import read_html
+from channels.telegram.render import ENTITIES_MAX
+from tests.channels.telegram_html import plain, read_html, render
 from tests.channels.telegram_texts import check_nothing_is_lost, nasty
 
 

@@ -216,15 +216,15 @@ async def test_the_token_is_in_no_log_no_exception_and_no_picture_of_an_object(
             "echoed": refusal(404, f"Not Found: /bot{BOT_TOKEN}/sendMessage"),
         }
         telegram.answers["sendMessage"] = [laid_out.get(answer, {"message_id": 1})]
-        told = ""
+        shown = ""
         try:
             await channel.send(part(), "key-1")
         except DeliveryError as error:
-            told = "".join(traceback.TracebackException.from_exception(error, capture_locals=False).format())
+            shown = "".join(traceback.TracebackException.from_exception(error, capture_locals=False).format())
             while error := error.__cause__ or error.__context__:  # type: ignore[assignment]
-                told += repr(error) + str(vars(error)) + repr(getattr(error, "_request", None))
+                shown += repr(error) + str(vars(error)) + repr(getattr(error, "_request", None))
         out = capsys.readouterr()
-        everything = told + caplog.text + out.out + out.err + repr(channel) + repr(vars(channel))
+        everything = shown + caplog.text + out.out + out.err + repr(channel) + repr(vars(channel))
         assert BOT_TOKEN not in everything
         assert BOT_TOKEN.partition(":")[2] not in everything
         assert caplog.records

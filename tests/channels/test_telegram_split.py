@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from channels.split import Limit
 from channels.split import split as cut
-from channels.telegram.render import BYTES_MAX, UNITS_MAX, plain, render, split, units
-from tests.channels.telegram_html import read_html
+from channels.telegram.render import BYTES_MAX, UNITS_MAX, split, units
+from tests.channels.telegram_html import plain, read_html, render
 from tests.channels.telegram_texts import check_nothing_is_lost, nasty
 
 SENTENCE = "The quick brown fox jumps over the lazy dog. "

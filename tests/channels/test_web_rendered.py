@@ -19,9 +19,9 @@ class Memory:
     async def messages(self, numbers: Sequence[int]) -> Sequence[WebMessage]:
         self.loads.append(list(numbers))
         await asyncio.sleep(0)
-        return [self._said(number) for number in sorted(numbers) if number in self.texts]
+        return [self._message(number) for number in sorted(numbers) if number in self.texts]
 
-    def _said(self, number: int) -> WebMessage:
+    def _message(self, number: int) -> WebMessage:
         words = MessageBody(text=self.texts[number], agent="helper")
         return WebMessage(number=number, chat="c_one", author="agent", key=str(number), words=words, at=1.0)
 
