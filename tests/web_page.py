@@ -100,8 +100,8 @@ class Page:
 
     async def answers(self, count: int) -> list[str]:
         """Wait for so many answers; their texts, in order."""
-        await self.until(lambda: len(self.messages()) >= count)
-        return [str(it["text"]) for it in self.messages()]
+        await self.until(lambda: len(self.said()) >= count)
+        return [str(it["text"]) for it in self.said()]
 
     async def until(self, condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(WAIT_SECONDS):

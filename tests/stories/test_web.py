@@ -59,8 +59,8 @@ async def test_the_reference_case_is_the_same_in_the_web_chat(tmp_path: Path) ->
         ]
         assert [tool["about"] for tool in answer["tools"]][1:] == [".", story.SCRIPT_NAME]
         assert "<li>" in answer["html"]
-        assert page.messages() == [answer]
-        assert page.messages("you") == [own]
+        assert page.said() == [answer]
+        assert page.said("you") == [own]
 
 
 async def test_a_page_is_told_of_a_turn_from_its_beginning_to_its_end(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ async def test_the_same_message_five_times_at_once_is_one_turn_and_one_answer(tm
         await page.say("hello", message=message)
         await page.say("and now?")
         await page.answers(2)
-        assert [it["text"] for it in page.messages("you")] == ["hello", "and now?"]
+        assert [it["text"] for it in page.said("you")] == ["hello", "and now?"]
 
 
 @pytest.mark.parametrize("agent", ["nobody", "a:b%3A", "x" * 64, "a\x00b", "../../x", "helper "])
@@ -125,7 +125,7 @@ async def test_the_person_chooses_whom_to_talk_to(tmp_path: Path) -> None:
         await page.say("hello", agent="second", chat="c_the_second")
         await page.say("hello", agent="helper")
         await page.answers(2)
-        assert {it["chat"]: it["agent"] for it in page.messages()} == {"c_the_second": "second", CHAT: "helper"}
+        assert {it["chat"]: it["agent"] for it in page.said()} == {"c_the_second": "second", CHAT: "helper"}
 
 
 async def test_a_stop_ends_the_running_answer_and_says_so(tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ async def test_what_was_read_before_a_stop_is_not_taken_away(tmp_path: Path) -> 
         await page.until(lambda: any("Once upon" in shown for shown in page.drafts()))
         await page.say("/stop")
         await page.answers(2)
-        (kept,) = [it for it in page.messages() if it["reply_to"] == told]
+        (kept,) = [it for it in page.said() if it["reply_to"] == told]
         assert kept["text"].startswith("Once upon")
         assert kept["text"].endswith(" …")
         await page.say("hello again")
@@ -177,12 +177,12 @@ async def test_what_comes_during_a_turn_is_seen_at_once_and_answered_together(tm
         await page.say("two")
         newest = new_id()
         await page.say("three", message=newest)
-        await page.until(lambda: len(page.messages("you")) == 3)
-        assert page.messages() == []
+        await page.until(lambda: len(page.said("you")) == 3)
+        assert page.said() == []
         assert await page.answers(2) == ["slow", "both"]
         words = "\n".join(users(house.anthropic.requests[1].body))
         assert words.index(": two") < words.index(": three")
-        assert page.messages()[1]["reply_to"] == newest
+        assert page.said()[1]["reply_to"] == newest
 
 
 async def test_a_conversation_beyond_its_limit_is_told_so_at_the_message(tmp_path: Path) -> None:
@@ -193,11 +193,11 @@ async def test_a_conversation_beyond_its_limit_is_told_so_at_the_message(tmp_pat
             assert (await page.say(f"n{number}")).status_code == 200
         await house.idle()
         await page.answers(3)
-        texts_ = [it["text"] for it in page.messages()]
+        texts_ = [it["text"] for it in page.said()]
         assert texts_.count("done") == 2
-        (note,) = [it for it in page.messages() if "already waiting" in it["text"]]
-        assert note["reply_to"] in [it["message"] for it in page.messages("you")]
-        assert len(page.messages("you")) == 5
+        (note,) = [it for it in page.said() if "already waiting" in it["text"]]
+        assert note["reply_to"] in [it["message"] for it in page.said("you")]
+        assert len(page.said("you")) == 5
 
 
 async def test_older_messages_come_page_by_page(tmp_path: Path) -> None:
@@ -280,6 +280,6 @@ async def test_whatever_is_written_comes_back_as_it_was_and_breaks_no_stream(tmp
             assert (await page.say(text, chat=f"c_number_{number}")).status_code == 200
         await page.answers(len(odd))
         kept = [text.replace("\x00", "\ufffd") for text in odd]
-        assert sorted(it["text"] for it in page.messages("you")) == sorted(kept)
+        assert sorted(it["text"] for it in page.said("you")) == sorted(kept)
         assert page.named("reset") == []
         assert len(await page.chats()) == len(odd)

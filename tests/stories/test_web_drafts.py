@@ -32,7 +32,7 @@ async def test_an_answer_grows_before_the_eyes_and_ends_as_it_is_kept(tmp_path: 
         drafts = [draft for draft in page.drafts() if draft]
         assert len(drafts) > 2
         assert drafts[0] != drafts[-1]
-        assert page.messages()[0]["html"] == html(page.messages()[0]["text"])
+        assert page.said()[0]["html"] == html(page.said()[0]["text"])
 
 
 async def test_a_page_that_comes_in_the_middle_sees_the_turn_and_the_draft_so_far(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ async def test_a_page_that_comes_in_the_middle_sees_the_turn_and_the_draft_so_fa
             assert late.drafts()[0].startswith("<p>one</p>\n<p>two</p>")
             await late.answers(1)
         await page.answers(1)
-        assert late.messages() == page.messages()
+        assert late.said() == page.said()
 
 
 @pytest.mark.parametrize("then", ["error", "reset", "end"])
@@ -65,7 +65,7 @@ async def test_what_a_failed_attempt_had_written_is_taken_back_and_the_answer_co
         assert any("false start" not in draft for draft in drafts[begun:])
         assert not any("false start" in draft and "real" in draft for draft in drafts)
         assert "false start" not in drafts[-1]
-        assert len(page.messages()) == 1
+        assert len(page.said()) == 1
 
 
 async def test_an_attempt_that_fails_at_once_shows_nothing_but_the_answer(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ async def test_what_is_meant_for_the_gateway_never_flashes_by(tmp_path: Path, te
             assert word not in shown(page), page.drafts()
         if outcome == "silent":
             assert not any(page.drafts())
-            assert page.messages() == []
+            assert page.said() == []
             assert [chat["running"] for chat in await page.chats()] == [False]
 
 
@@ -109,7 +109,7 @@ async def test_what_a_tool_is_given_is_shown_short_and_on_one_line(tmp_path: Pat
     async with running(tmp_path, script=script, feishu=WEB) as house, opened(house.url) as page:
         await page.say("run it")
         await page.answers(1)
-        (tool,) = page.messages()[0]["tools"]
+        (tool,) = page.said()[0]["tools"]
         assert tool["state"] == "failed"
         assert tool["about"].startswith("echo '<script> xxx")
         assert len(tool["about"]) == 200
@@ -161,8 +161,8 @@ async def test_who_has_missed_too_much_or_knows_too_much_is_told_to_begin_anew(t
             async with other.watching(after=page.seen + 5):
                 await other.until(lambda: other.named("reset") == [{}])
             async with other.watching(after=page.seen - 1):
-                await other.until(lambda: len(other.messages()) == 1)
-            assert other.messages("you") == []
+                await other.until(lambda: len(other.said()) == 1)
+            assert other.said("you") == []
             for odd in ("-1", "x", "1e9", "9" * 30, "\u0663", ""):
                 async with other.http.stream("GET", f"/api/events?after={odd}") as answer:
                     assert answer.status_code == 200

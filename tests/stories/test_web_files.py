@@ -48,7 +48,7 @@ async def test_a_picture_is_shown_to_the_model_and_saved(tmp_path: Path) -> None
         images = [block for block in last_content(house) if block["type"] == "image"]
         assert [image["source"]["media_type"] for image in images] == ["image/png"]
         assert uploads(house) == {"图.png": PNG}
-        assert page.messages("you")[0]["files"] == [file]
+        assert page.said("you")[0]["files"] == [file]
 
 
 async def test_any_other_file_is_saved_and_the_model_is_told_the_path(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ async def test_a_file_that_the_answer_names_can_be_downloaded_byte_for_byte(tmp_
         (house.workspace() / "notes.txt").write_bytes(TEXT)
         await page.say("draw")
         assert await page.answers(1) == ["Here it is."]
-        files = page.messages()[0]["files"]
+        files = page.said()[0]["files"]
         assert [(file["name"], file["type"], file["size"]) for file in files] == [
             ("chart.png", "image/png", len(PNG)),
             ("notes.txt", "text/plain", len(TEXT)),
@@ -136,9 +136,9 @@ async def test_an_answer_of_a_file_alone_is_one_message_with_it(tmp_path: Path) 
         (house.workspace() / "a.txt").write_bytes(b"x")
         await page.say("give me the file")
         assert await page.answers(1) == [""]
-        assert [file["name"] for file in page.messages()[0]["files"]] == ["a.txt"]
+        assert [file["name"] for file in page.said()[0]["files"]] == ["a.txt"]
         await house.idle()
-        assert len(page.messages()) == 1
+        assert len(page.said()) == 1
 
 
 OUT_OF_REACH = [
@@ -173,7 +173,7 @@ async def test_a_file_that_cannot_be_attached_is_a_sentence(tmp_path: Path, path
         assert first.startswith("Done.\n\n(The file `")
         assert name in first
         assert "无法附上" in second
-        assert [it["files"] for it in page.messages()] == [[], []]
+        assert [it["files"] for it in page.said()] == [[], []]
 
 
 async def test_an_address_is_told_as_a_link_and_not_fetched(tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ async def test_an_address_is_told_as_a_link_and_not_fetched(tmp_path: Path) -> N
     async with running(tmp_path, script=script, feishu=WEB) as house, opened(house.url) as page:
         await page.say("a picture")
         assert await page.answers(1) == ["<https://files.test/a.png>"]
-        assert 'href="https://files.test/a.png"' in page.messages()[0]["html"]
+        assert 'href="https://files.test/a.png"' in page.said()[0]["html"]
 
 
 async def test_no_more_than_ten_files_go_out_and_the_others_are_named(tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ async def test_no_more_than_ten_files_go_out_and_the_others_are_named(tmp_path: 
             (house.workspace() / f"f{number}.txt").write_text("x")
         await page.say("all of them")
         (text,) = await page.answers(1)
-        assert len(page.messages()[0]["files"]) == 10
+        assert len(page.said()[0]["files"]) == 10
         assert text.count("could not be attached") == 2
 
 

@@ -80,7 +80,7 @@ async def test_killed_between_a_message_and_its_answer_the_page_that_comes_back_
                 await before.say("first")
                 await before.answers(1)
                 await before.say("second", message=message)
-                await before.until(lambda: len(before.messages("you")) == 2)
+                await before.until(lambda: len(before.said("you")) == 2)
                 while len(anthropic.requests) < 2:
                     await asyncio.sleep(0.005)
                 page.events = before.events
@@ -106,7 +106,7 @@ async def test_a_page_at_one_replica_is_told_what_the_other_answers(tmp_path: Pa
         await there.say("hello")
         await asked(one, 1)
         assert await here.answers(1) == ["slow"]
-        assert [it["text"] for it in here.messages("you")] == ["hello"]
+        assert [it["text"] for it in here.said("you")] == ["hello"]
         assert (here.named("chat")[0]["id"], here.named("chat")[0]["title"]) == (CHAT, "hello")
         await here.say("and now?")
         assert await there.answers(2) == ["slow", "again"]

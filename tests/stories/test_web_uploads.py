@@ -93,6 +93,6 @@ async def test_what_an_agent_sends_is_no_upload(tmp_path: Path) -> None:
             (house.workspace() / f"f{number}.bin").write_bytes(FILE)
         await page.say("all of them")
         await page.answers(1)
-        assert len(page.messages()[0]["files"]) == 5
+        assert len(page.said()[0]["files"]) == 5
         for _ in range(2):
             await uploaded(page)

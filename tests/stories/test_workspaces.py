@@ -106,7 +106,7 @@ async def test_nobody_else_lists_reads_changes_or_sends_it(tmp_path: Path) -> No
         await page.say("send me what Alice sent")
         (answer,) = await page.answers(1)
         assert "could not be attached" in answer
-        assert page.messages()[0]["files"] == []
+        assert page.said()[0]["files"] == []
         house.anthropic.script = []
         await works(house, text="is it mine?")
         (mine,) = await works(house, ("read", {"file_path": path}))
