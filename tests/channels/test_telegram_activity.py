@@ -3,16 +3,16 @@
 import asyncio
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from channels.channel import Progress, RateLimited
-from channels.message import Chat, MessageContext, Outbound, Sender, Target
+from channels.message import Chat, Outbound, Target
 from channels.telegram.activity import AGAIN_SECONDS
 from channels.telegram.channel import TelegramChannel
 from channels.telegram.timing import Timing
+from tests.channels.contexts import context
 from tests.channels.telegram_bot import SILENCE, Telegram, connected, refusal
 
 ALICE, GROUP = "500000011", "-1002000000041"
@@ -54,16 +54,8 @@ class Beats:
 def at_work(
     chat: str = ALICE, *, message: str = "1", thread: str | None = None, outcome: str | None = None
 ) -> Progress:
-    context = MessageContext(
-        channel="telegram",
-        account="default",
-        chat=Chat(id=chat, kind="direct" if chat == ALICE else "group", thread=thread),
-        message_id=message,
-        sender=Sender(id=ALICE),
-        text="hello",
-        sent_at=datetime(2026, 1, 1, tzinfo=UTC),
-    )
-    return Progress(context=context, outcome=outcome)
+    place = Chat(id=chat, kind="direct" if chat == ALICE else "group", thread=thread)
+    return Progress(context=context("telegram", place, message_id=message), outcome=outcome)
 
 
 def actions(telegram: Telegram) -> list[dict[str, Any]]:

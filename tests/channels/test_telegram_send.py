@@ -3,15 +3,15 @@
 import asyncio
 import logging
 import traceback
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
 from channels.channel import DeliveryError, Gone, RateLimited, Refused, Unreachable
-from channels.message import Chat, MessageContext, Outbound, Sender, Target
+from channels.message import Chat, Outbound, Sender, Target
 from channels.telegram.timing import TelegramPace
+from tests.channels.contexts import context
 from tests.channels.telegram_bot import SILENCE, connected, refusal
 from tests.channels.telegram_samples import BOT_TOKEN
 
@@ -256,16 +256,8 @@ async def test_a_wrong_token_is_refused_with_a_hint() -> None:
 
 async def test_a_person_without_a_name_is_called_by_the_id() -> None:
     async with connected() as (telegram, channel):
-        context = MessageContext(
-            channel="telegram",
-            account="default",
-            chat=Chat(id=PERSON, kind="direct"),
-            message_id="1",
-            sender=Sender(id=PERSON),
-            text="hi",
-            sent_at=datetime(2026, 1, 1, tzinfo=UTC),
-        )
-        assert (await channel.enrich(context)).sender.name == PERSON
+        nameless = context("telegram", Chat(id=PERSON, kind="direct"), sender=Sender(id=PERSON))
+        assert (await channel.enrich(nameless)).sender.name == PERSON
         assert telegram.calls == []
 
 

@@ -1,6 +1,5 @@
 """What pages are told of turns that run: drafts that grow, tools, and pages that do not keep up."""
 
-from datetime import UTC, datetime
 from typing import Any
 
 import orjson
@@ -9,24 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from channels.channel import Progress, ToolUse
-from channels.message import Chat, MessageContext, Sender
+from channels.message import Chat
 from channels.web.live import BACKLOG_BYTES_MAX, BACKLOG_MAX, ENDED_MAX, LiveTurns, Watcher
 from channels.web.markdown import blocks
+from tests.channels.contexts import context
 
 CHAT, MESSAGE = "c_one_one", "m_one_one"
 
 
 def progress(text: str = "", *, chat: str = CHAT, message: str = MESSAGE, **more: Any) -> Progress:
-    context = MessageContext(
-        channel="web",
-        account="default",
-        chat=Chat(id=chat, kind="direct"),
-        message_id=message,
-        sender=Sender(id="user"),
-        text="?",
-        sent_at=datetime.now(UTC),
-    )
-    return Progress(context=context, text=text, **more)
+    return Progress(context=context("web", Chat(id=chat, kind="direct"), message_id=message), text=text, **more)
 
 
 def waiting(watcher: Watcher) -> int:
