@@ -33,7 +33,7 @@ NO_THREAD_CODES = frozenset({230071})
 BAD_CONTENT_CODES = frozenset({230001, 230099, 230055, 230054})
 """It is what we made of the text that was not taken: send it as plain text."""
 AUDIT_CODES = frozenset({230022, 230028})
-"""The text did not pass an audit: the person is told so, instead of hearing nothing."""
+"""The text did not pass an audit: the person gets a note that says so."""
 RATE_CODES = frozenset({99991400, 230020, 11232, 11233, 11247})
 BUSY_CODES = frozenset({230049, 1, 1000040343})
 GONE_CODES = frozenset(

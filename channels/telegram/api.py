@@ -24,7 +24,7 @@ from channels.wire import loads, mapping, number, text
 
 NEVER_LEFT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)
 CONNECT_SECONDS_MAX = 10.0
-"""Less than the whole: what failed before it left must be told from what may have arrived."""
+"""Less than the whole: what failed before it left must be distinguished from what may have arrived."""
 HIDDEN = b"***"
 FILES = "/file/"
 RETRY_SECONDS_MAX = 86_400.0

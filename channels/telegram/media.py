@@ -1,4 +1,4 @@
-"""What came with a message instead of text or beside it: its attachments, and a few words for each. Pure.
+"""The attachments of a message, and a few words for each. Pure.
 
 The words are for messages that say nothing else, so that no kind of message is met by silence.
 """

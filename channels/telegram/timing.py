@@ -32,7 +32,7 @@ class Timing:
     margin_seconds: float = 10.0
     """A poll that is silent for this much longer has lost its connection."""
     watch_seconds: float = 300.0
-    """How often Telegram is asked what became of the webhook."""
+    """How often the webhook's state is checked."""
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     random: Callable[[], float] = random.random
     clock: Callable[[], float] = time.monotonic

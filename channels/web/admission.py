@@ -122,7 +122,7 @@ class Admission:
         return code
 
     async def sign_in(self, token: str, headers: Headers) -> str:
-        """The value of a new session's cookie, good for `SESSION_SECONDS`; the one that the request came with ends.
+        """The value of a new session's cookie, good for `SESSION_SECONDS`; the request's own session ends.
         Raises Rejected."""
         link = None if self._is_token(token) else self._take_link(token.strip())
         value = secrets.token_urlsafe(32)
@@ -150,7 +150,7 @@ class Admission:
         return link
 
     async def sign_out(self, headers: Headers) -> None:
-        """End the sessions that the request came with, at every replica."""
+        """Ends the request's sessions, at every replica."""
         await self._sessions.end(self._presented(headers))
 
     async def signed_in(self, headers: Headers) -> bool:

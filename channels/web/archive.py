@@ -107,7 +107,7 @@ class ChatHistory(Protocol):
         """Forget an upload. False where it is not there, or sent."""
 
     async def prune(self, at: float) -> None:
-        """Throw away what came into no conversation within a day."""
+        """Deletes files that no conversation has used within a day."""
 
     async def file(self, key: str) -> tuple[StoredFile, bytes] | None:
         """The file whose id is `key`."""

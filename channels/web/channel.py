@@ -186,7 +186,7 @@ class WebChannel:
         return event("chat", conversation_view(conversation, running=self.live.running(conversation.id)))
 
     async def events(self, watcher: Watcher, after: int) -> AsyncIterator[bytes]:
-        """What a page is told for as long as it stays: how things stand, what it has missed, and then what happens."""
+        """The event stream of one page: the current state, the messages it has missed, and then what happens."""
         last = await self.archive.last()
         yield event("hello", {"after": last})
         for notice in self.live.state():
