@@ -16,7 +16,7 @@ from channels.queue import QueueConfig
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WebhookRequest:
-    """A delivery as it came: the raw body and the headers, names in lower case."""
+    """One delivery: the raw body, and the headers with names in lower case."""
 
     headers: Sequence[tuple[str, str]]
     body: bytes
@@ -62,15 +62,15 @@ Receipt: TypeAlias = Arrived | Answered | Ignored
 class Rejected(Exception):
     """The delivery is not genuine or not well formed: nothing is stored, the answer is a 4xx.
 
-    `reason` is for the log and the metrics; the caller is told the status and `told`, which is mostly nothing.
+    `reason` is for the log and the metrics; the caller gets the status and `sentence`, which is mostly empty.
     `guess`: a secret was given and is wrong; the gateway limits how many an address may try.
     """
 
-    def __init__(self, reason: str, *, status: int = 401, told: str = "", guess: bool = False) -> None:
+    def __init__(self, reason: str, *, status: int = 401, sentence: str = "", guess: bool = False) -> None:
         super().__init__(reason)
         self.reason = reason
         self.status = status
-        self.told = told
+        self.sentence = sentence
         self.guess = guess
 
 
@@ -109,7 +109,7 @@ class Refused(DeliveryError):
 
 
 class TooLarge(Refused):
-    """A file that is larger than may be had: its text says how much that is, and may be told."""
+    """A file that is larger than may be had: its text says how much that is, and may be sentence."""
 
     def __init__(self, bytes_max: int) -> None:
         super().__init__(f"larger than {bytes_max:,} bytes")
@@ -193,8 +193,8 @@ class Command:
 
 
 @runtime_checkable
-class Connected(Channel, Protocol):
-    """A channel that keeps in touch with its platform by itself: it fetches its events, or says where to post them."""
+class Listens(Channel, Protocol):
+    """A channel with a connection of its own: it fetches its events, or tells its platform where to post them."""
 
     async def connect(
         self,
@@ -209,29 +209,28 @@ class Connected(Channel, Protocol):
 
 @runtime_checkable
 class Guarded(Channel, Protocol):
-    """A channel that must look up who sends: what it admits is read, and received."""
+    """A channel that authenticates the sender before the body is read."""
 
     async def admit(self, headers: Sequence[tuple[str, str]]) -> None:
-        """Raises Rejected, and whatever its memory raises where it cannot be read just now."""
+        """Raises Rejected, or what the store raises where it is unavailable."""
 
 
 @runtime_checkable
-class Keeping(Channel, Protocol):
-    """A channel that is its own platform: what people say there must be kept before it is accepted."""
+class StoresInbound(Channel, Protocol):
+    """A channel that is its own platform: it stores a message before the gateway accepts it."""
 
     async def keep(self, context: MessageContext, agent: str) -> MessageContext:
-        """Keep what is said to `agent`, once however often it is asked; the message, with what is known of its files.
+        """Stores a message to `agent`; idempotent. Returns it with the facts of its files.
 
-        Raises Rejected for what cannot be taken, and whatever its memory raises where it cannot write just now."""
+        Raises Rejected for an invalid message, or what the store raises where it is unavailable."""
 
 
 @runtime_checkable
-class Fetching(Channel, Protocol):
-    """A channel whose attachments can be had."""
+class DownloadsFiles(Channel, Protocol):
+    """A channel whose attachments can be downloaded."""
 
     async def fetch(self, attachment: Attachment, *, bytes_max: int) -> File:
-        """The file itself, a reading away: asked again it is the same. Raises DeliveryError, `TooLarge` where it is
-        larger than `bytes_max`."""
+        """Downloads the attachment; idempotent. Raises DeliveryError, `TooLarge` above `bytes_max`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -258,8 +257,8 @@ class Progress:
 
 
 @runtime_checkable
-class Live(Channel, Protocol):
-    """A channel that can show an answer while it comes into being."""
+class ShowsProgress(Channel, Protocol):
+    """A channel that can show an unfinished answer."""
 
     def show(self, progress: Progress) -> None:
         """The newest state, a few times a second at most. Never blocks and never raises: the answer does not need it."""

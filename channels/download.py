@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Download:
-    """What came. Where `status` is not 200, `data` is the beginning of what the platform says about it."""
+    """The response. Where `status` is not 200, `data` is the beginning of the platform's error."""
 
     status: int
     headers: httpx.Headers
@@ -38,7 +38,7 @@ async def download(
     headers: Mapping[str, str] | None = None,
     seconds: float = SECONDS,
 ) -> Download:
-    """Raises TooLarge, or Unreachable where the answer did not come, or not to its end."""
+    """Raises TooLarge, or Unreachable where no complete answer arrived."""
     request_headers = {"accept-encoding": "identity", **(headers or {})}
     try:
         # The client's own timeout is for one read; a file that comes drop by drop would never end.
@@ -53,7 +53,7 @@ async def download(
 
 
 async def twice(attempt: Callable[[], Awaitable[T]]) -> T:
-    """Fetching changes nothing, so what broke off is tried once more; whoever waits for it waits no longer."""
+    """Tries an interrupted download once more, which is safe as it changes nothing."""
     try:
         return await attempt()
     except Unreachable:

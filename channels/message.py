@@ -34,7 +34,7 @@ class Sender:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Attachment:
-    """Something that came with the text. `key` is all that its channel needs to fetch it; `type` is its media type where
+    """An attachment of the message. `key` is all that its channel needs to fetch it; `type` is its media type where
     the platform says it with the message."""
 
     kind: AttachmentKind
@@ -57,7 +57,7 @@ def media_type(header: str) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class File:
-    """A file as it came, or as it is to go out. `type` is its media type, as far as anybody says."""
+    """A file that was received or is to be sent. `type` is its media type, as far as known."""
 
     name: str
     type: str

@@ -1,6 +1,6 @@
 """How fast an account sends: as fast as there is something to send, until the platform asks to slow down.
 
-Then the whole account, or the one chat that was named, waits as long as it was told, and for a minute after that keeps
+Then the whole account, or the one chat that was named, waits for the requested time, and for a minute after that keeps
 to the platform's documented rate by a token bucket. A rate from the config holds from the start.
 """
 

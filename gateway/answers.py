@@ -35,7 +35,7 @@ T = TypeVar("T", bound=BaseModel)
 log = structlog.get_logger()
 
 
-def told(route: Route, guesses: Guesses) -> Route:
+def catch_errors(route: Route, guesses: Guesses) -> Route:
     """What goes wrong, as an answer that the page can show."""
 
     async def answer(request: Request) -> Response:
@@ -47,7 +47,7 @@ def told(route: Route, guesses: Guesses) -> Route:
             code = _CODES.get(rejected.reason) or _STATUS_CODES.get(rejected.status, "refused")
             if rejected.guess:
                 log.warning("token_refused", reason=rejected.reason)
-            return problem(rejected.status, code, rejected.told)
+            return problem(rejected.status, code, rejected.sentence)
         except Unreadable as unreadable:
             return problem(unreadable.status, "unreadable", f"The request could not be read: {unreadable.reason}.")
         except StoreUnavailable as error:
@@ -80,7 +80,7 @@ def too_many(wait_seconds: int) -> Response:
     return problem(429, "too-many-attempts", sentence, retry_seconds=wait_seconds)
 
 
-def problem(status: int, code: str, told: str, *, retry_seconds: int | None = None) -> Response:
-    body = orjson.dumps({"error": told, "code": code})
+def problem(status: int, code: str, sentence: str, *, retry_seconds: int | None = None) -> Response:
+    body = orjson.dumps({"error": sentence, "code": code})
     retry = {} if retry_seconds is None else {"retry-after": str(retry_seconds)}
     return Response(body, status, HEADERS | {"cache-control": "no-store"} | retry, media_type="application/json")

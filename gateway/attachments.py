@@ -11,7 +11,7 @@ import structlog
 from agents import sentences
 from agents.attachments import Missing, Received
 from agents.runner import AgentRunner
-from channels.channel import Channel, DeliveryError, Fetching, TooLarge
+from channels.channel import Channel, DeliveryError, DownloadsFiles, TooLarge
 from channels.message import File, MessageContext, StoredFile
 from gateway.runtime import Runtime
 from tools.tool import ToolError
@@ -29,7 +29,7 @@ class Attachments:
 
     async def receive(self, runner: AgentRunner, channel: Channel, context: MessageContext, session: str) -> Received:
         """Fetch the files of a message and hand them to the agent."""
-        if not context.attachments or not isinstance(channel, Fetching):
+        if not context.attachments or not isinstance(channel, DownloadsFiles):
             return Received()
         files: list[File] = []
         missing: list[Missing] = []

@@ -154,9 +154,9 @@ def build_app(door: Door, web: WebDoor | None, config: ServerConfig) -> FastAPI:
 
 
 def _refusal(rejected: Rejected) -> Response:
-    if not rejected.told:
+    if not rejected.sentence:
         return Response(status_code=rejected.status)
-    body = orjson.dumps({"error": rejected.told, "code": "refused"})
+    body = orjson.dumps({"error": rejected.sentence, "code": "refused"})
     return Response(body, rejected.status, media_type="application/json")
 
 

@@ -14,10 +14,10 @@ from agents.events import Emit, silent
 from agents.model import Models
 from agents.providers.catalog import build_provider
 from agents.providers.provider import Provider
-from channels.channel import Arrived, Channel, Connected, DeliveryError, Ignored, Receipt
+from channels.channel import Arrived, Channel, DeliveryError, Ignored, Listens, Receipt
 from channels.web.channel import WebChannel
 from gateway.commands import MENU
-from gateway.config.channels import Ground, configured
+from gateway.config.channels import ChannelDeps, configured
 from gateway.config.root import Config
 from gateway.connections import Connections
 from gateway.control import Control
@@ -122,7 +122,7 @@ class Gateway:
         )
         for channel in self.runtime.setup.channels.values():
             self._spawn(self._learn_identity(channel))
-            if isinstance(channel, Connected):
+            if isinstance(channel, Listens):
                 self._spawn(self._keep_connected(channel))
         for provider in self.runtime.setup.providers.values():
             self._spawn(provider.warm_up())
@@ -239,7 +239,7 @@ class Gateway:
             else:
                 return
 
-    async def _keep_connected(self, channel: Connected) -> None:
+    async def _keep_connected(self, channel: Listens) -> None:
         """Whatever breaks a channel's connection is logged, and it is made anew."""
         while True:
             try:
@@ -279,9 +279,9 @@ class Gateway:
 
 def build_channels(config: Config, store: Store, now: Callable[[], float]) -> dict[tuple[str, str], Channel]:
     """Every configured account, by channel and account name."""
-    ground = Ground(config=config, archive=store.archive, sessions=store.sessions, now=now)
+    deps = ChannelDeps(config=config, archive=store.archive, sessions=store.sessions, now=now)
     return {
-        (account.kind.name, account.name): account.kind.channel(account.config, account.name, ground)
+        (account.kind.name, account.name): account.kind.channel(account.config, account.name, deps)
         for account in configured(config.channels)
     }
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import structlog
 
 from channels.access import refusal
-from channels.channel import Arrived, Channel, Keeping
+from channels.channel import Arrived, Channel, StoresInbound
 from channels.message import MessageContext
 from gateway.commands import command_of
 from gateway.inbound import Inbound, inbound_json
@@ -36,7 +36,7 @@ class Intake:
             return f"ignored: {reason}"
         config = self._runtime.setup.config
         agent = arrived.agent or route(config.bindings, config.agents, context)
-        if isinstance(channel, Keeping):
+        if isinstance(channel, StoresInbound):
             context = await channel.keep(context, agent)
         acceptance = await self.accept(context, agent, dedupe=arrived.dedupe)
         outcome = "overflow" if acceptance.overflow else "accepted"

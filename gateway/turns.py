@@ -14,7 +14,7 @@ from agents.events import Emit
 from agents.messages import UserMessage, message_json
 from agents.runner import AgentRunner
 from agents.turn import Surface, Turn
-from channels.channel import Channel, Live, Progress
+from channels.channel import Channel, Progress, ShowsProgress
 from gateway.attachments import Attachments
 from gateway.commands import COMMANDS, CommandContext
 from gateway.control import Drained, Stopped
@@ -104,7 +104,7 @@ class Turns:
         """Shows the turn while it runs to the people in its chat, where the channel can."""
         context = batch.inbound.context
         channel = batch.setup.channels.get((context.channel, context.account))
-        live = channel if isinstance(channel, Live) and not is_control(batch.lease.sid) else None
+        live = channel if isinstance(channel, ShowsProgress) and not is_control(batch.lease.sid) else None
         return Watch(live, context, self._runtime.emit)
 
     async def end_stopped(self, lease: Lease, work: Work) -> Sequence[Part]:
@@ -114,7 +114,7 @@ class Turns:
         parts = await self._end_all(lease, [begun], Ending(outcome="stopped", text=None))
         context = inbound_of(begun.body).context
         channel = self._runtime.setup.channels.get((context.channel, context.account))
-        if isinstance(channel, Live):
+        if isinstance(channel, ShowsProgress):
             channel.show(Progress(context=context, outcome="stopped"))
         return parts
 

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from fastapi import Request
 
 from channels.message import PICTURES, UNKNOWN_TYPE, File, StoredFile, media_type
-from channels.web.archive import Archive
+from channels.web.archive import ChatHistory
 from gateway.limits import LimitsConfig
 from gateway.request import read_body
 from tools.read import image_type
@@ -29,7 +29,7 @@ class TooManyUploads(Exception):
 class Uploads:
     """Takes what the page uploads. In bytes, `_reserved` are the uploads that have begun, `_reading` those in memory."""
 
-    def __init__(self, archive: Archive, *, limits: LimitsConfig, now: Callable[[], float]) -> None:
+    def __init__(self, archive: ChatHistory, *, limits: LimitsConfig, now: Callable[[], float]) -> None:
         self._archive = archive
         self._limits = limits
         self._now = now

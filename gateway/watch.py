@@ -26,7 +26,7 @@ from agents.messages import AssistantMessage, Message, ToolCall, ToolResultMessa
 from agents.prompt.reply import draft
 from agents.providers.provider import Done, TextDelta
 from agents.sentences import retrying
-from channels.channel import Live, Progress, ToolUse
+from channels.channel import Progress, ShowsProgress, ToolUse
 from channels.message import MessageContext
 
 SHOW_SECONDS = 0.1
@@ -41,7 +41,7 @@ class Watch:
     """One turn, for as long as the `with` lasts. `tell` receives every event; `outcome` is how the turn ended. Without
     a channel that shows it, events are only passed on to `emit`."""
 
-    def __init__(self, channel: Live | None, context: MessageContext, emit: Emit) -> None:
+    def __init__(self, channel: ShowsProgress | None, context: MessageContext, emit: Emit) -> None:
         self.tell: Emit = emit if channel is None else self._follow
         self.outcome = "interrupted"
         self._channel = channel

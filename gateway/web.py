@@ -21,9 +21,8 @@ from agents.config import AgentConfig
 from channels.message import PICTURES, StoredFile
 from channels.web.admission import COOKIE, SECURE_COOKIE, SESSION_SECONDS
 from channels.web.channel import FILES_MAX, WebChannel
-from channels.web.rendered import PAGE_BYTES_MAX, fitting
-from channels.web.views import conversation_view, event, file_view
-from gateway.answers import HEADERS, answer_json, problem, read_json, told
+from channels.web.views import PAGE_BYTES_MAX, conversation_view, event, file_view, fitting
+from gateway.answers import HEADERS, answer_json, catch_errors, problem, read_json
 from gateway.limits import LimitsConfig
 from gateway.request import Guesses, Peers, Unreadable
 from gateway.streams import EventStream
@@ -93,7 +92,7 @@ class WebDoor:
             ("DELETE", "/api/files/{key}", self.discard),
             ("GET", "/api/events", self.events),
         ):
-            router.add_api_route(path, told(route, self._guesses), methods=[method])
+            router.add_api_route(path, catch_errors(route, self._guesses), methods=[method])
         return router
 
     def close(self) -> None:

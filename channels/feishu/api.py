@@ -1,27 +1,65 @@
-"""Feishu's open API, as far as we need it: calls, their tokens, and what their answers mean.
+"""Feishu's open API, as far as we need it: calls, tokens, downloads, and which delivery error a code means.
 
 The tenant token is fetched once for everybody who waits, renewed before it ends, and dropped when Feishu says that it
 is wrong. Errors also come with HTTP 200, so the `code` decides. Nothing is repeated here but the one call whose token was
-stale; repeating is the outbox's business.
+stale; repeating is the outbox's business. A code we do not know is refused: the open platform's list of message and
+common error codes (2026) is the source.
 """
 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import httpx
 import orjson
 import structlog
 
-from channels.channel import DeliveryError, Refused, Unreachable
-from channels.download import Download, download
+from channels.channel import DeliveryError, Gone, RateLimited, Refused, TooLarge, Unreachable
+from channels.download import Download, download, twice
 from channels.feishu.config import FeishuAccount
-from channels.feishu.errors import TOKEN_CODES, delivery_error
+from channels.message import Attachment, File, media_type
 
 TOKEN_PATH = "/open-apis/auth/v3/tenant_access_token/internal"
 RENEW_SECONDS = 600.0
 """A token is renewed this long before it ends: within its last half hour Feishu hands out the next one."""
+TOKEN_CODES = frozenset({99991661, 99991663, 99991664, 99991665, 99991668, 99991671})
+"""The tenant token is missing, wrong or expired: fetch a new one, once."""
+WITHDRAWN_CODES = frozenset({230011, 230110, 231003})
+"""The message to reply to is gone: send to the chat instead."""
+NO_THREAD_CODES = frozenset({230071})
+"""The chat knows no threads: reply without."""
+BAD_CONTENT_CODES = frozenset({230001, 230099, 230055, 230054})
+"""It is what we made of the text that was not taken: send it as plain text."""
+AUDIT_CODES = frozenset({230022, 230028})
+"""The text did not pass an audit: the person gets a note that says so."""
+RATE_CODES = frozenset({99991400, 230020, 11232, 11233, 11247})
+BUSY_CODES = frozenset({230049, 1, 1000040343})
+GONE_CODES = frozenset(
+    {230002, 230013, 230018, 230019, 230029, 230050, 230053, 230111, 232009, 99992354, 234004, 234040}
+)
+TOO_LARGE_CODES = frozenset({234006, 234037})
+_HINTS = {
+    99991672: "the app lacks a permission (scope); add it in the developer console and publish a version",
+    99991401: "this machine's address is not on the app's IP whitelist",
+    99991403: "the app's monthly API quota is used up",
+    230006: "the app's bot is switched off, or no version has been published",
+    230022: "the text was refused as sensitive content",
+    230028: "the text did not pass the tenant's audit",
+    230025: "the text is too long",
+    230027: "the app may not send there",
+    230035: "the app may not send there",
+    234002: "the app may not read this file; is the scope im:message:readonly there, and a version published?",
+    234009: "the app may not read this file; is the scope im:message:readonly there, and a version published?",
+    234038: "the chat is in restricted mode: its files cannot be fetched",
+    234043: "what comes in cards, stickers and forwarded bundles cannot be fetched",
+    10003: "the app id or secret is malformed",
+    10014: "the app id does not exist there, or the secret is wrong; is baseUrl right for this app?",
+}
+FILE_BYTES_MAX = 100 * 1024 * 1024
+"""Feishu hands out no larger one."""
+_NOT_FETCHABLE = ("sticker", "other")
 
 T = TypeVar("T")
 log = structlog.get_logger()
@@ -51,11 +89,11 @@ class FeishuApi:
         self, path: str, params: Mapping[str, str] | None = None, *, timeout_seconds: float | None = None
     ) -> dict[str, Any]:
         """The whole answer. Raises CodeError or DeliveryError."""
-        return await self._call("GET", path, params=params, timeout_seconds=timeout_seconds)
+        return await self._with_token(lambda token: self._request("GET", path, token, params, None, timeout_seconds))
 
     async def post(self, path: str, body: Mapping[str, Any], params: Mapping[str, str] | None = None) -> dict[str, Any]:
         """The whole answer. Raises CodeError or DeliveryError."""
-        return await self._call("POST", path, params=params, body=body)
+        return await self._with_token(lambda token: self._request("POST", path, token, params, body, None))
 
     async def download(self, path: str, params: Mapping[str, str], *, bytes_max: int) -> Download:
         """The bytes at a path. Raises CodeError or DeliveryError."""
@@ -67,28 +105,17 @@ class FeishuApi:
         if self._client is not None:
             await self._client.aclose()
 
-    async def _call(
-        self,
-        method: str,
-        path: str,
-        *,
-        params: Mapping[str, str] | None = None,
-        body: Mapping[str, Any] | None = None,
-        timeout_seconds: float | None = None,
-    ) -> dict[str, Any]:
-        return await self._with_token(lambda token: self._request(method, path, token, params, body, timeout_seconds))
-
-    async def _with_token(self, ask: Callable[[str], Awaitable[T]]) -> T:
-        """The answer to what is asked, with another token where the first was stale."""
+    async def _with_token(self, request: Callable[[str], Awaitable[T]]) -> T:
+        """Sends the request, once more with a new token where the first was stale."""
         token = await self._current_token()
         try:
-            return await ask(token)
+            return await request(token)
         except CodeError as error:
             if error.code not in TOKEN_CODES:
                 raise
         if self._token == token:
             self._token = ""
-        return await ask(await self._current_token())
+        return await request(await self._current_token())
 
     async def _current_token(self) -> str:
         if self._token and self._clock() < self._token_ends - RENEW_SECONDS:
@@ -187,3 +214,36 @@ def _reset_seconds(response: httpx.Response) -> float | None:
 
 def _is_local(url: str) -> bool:
     return httpx.URL(url).host in ("127.0.0.1", "localhost", "::1")
+
+
+def delivery_error(code: int, *, status: int, retry_after_seconds: float | None = None) -> DeliveryError:
+    """The error that `code` stands for. Its text is ours: Feishu's may quote what was sent."""
+    name = str(code)
+    if code in RATE_CODES or status == 429:
+        return RateLimited(f"Feishu asks to slow down ({code})", code=name, retry_after_seconds=retry_after_seconds)
+    if code in BUSY_CODES or status >= 500:
+        return Unreachable(f"Feishu is busy ({code}, HTTP {status})", code=name)
+    if code in GONE_CODES or code in WITHDRAWN_CODES:
+        return Gone(f"the chat, topic or person is out of reach ({code})", code=name)
+    return Refused(f"Feishu refused it ({code}): {_HINTS.get(code, 'see the list of error codes')}", code=name)
+
+
+async def fetch_file(api: FeishuApi, attachment: Attachment, *, bytes_max: int) -> File:
+    """Raises DeliveryError."""
+    message_id, _, key = attachment.key.partition("/")
+    if attachment.kind in _NOT_FETCHABLE or {message_id, key} & {"", ".", ".."}:
+        raise Refused("Feishu does not hand out such a file")
+    path = "/open-apis/im/v1/messages/{}/resources/{}".format(*(quote(part, safe="") for part in (message_id, key)))
+    wanted = {"type": "image" if attachment.kind == "image" else "file"}
+    got = await twice(lambda: _download(api, path, wanted, bytes_max))
+    kind = media_type(got.headers.get("content-type", ""))
+    return File(name=attachment.name or attachment.kind, type=kind, data=got.data)
+
+
+async def _download(api: FeishuApi, path: str, wanted: Mapping[str, str], bytes_max: int) -> Download:
+    try:
+        return await api.download(path, wanted, bytes_max=bytes_max)
+    except CodeError as error:
+        if error.code in TOO_LARGE_CODES:
+            raise TooLarge(FILE_BYTES_MAX) from error
+        raise error.error from error

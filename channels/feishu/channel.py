@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 import orjson
 
+from channels import split as markdown
 from channels.access import AccessConfig
 from channels.channel import (
     Answered,
@@ -25,16 +26,23 @@ from channels.channel import (
     Unreachable,
     WebhookRequest,
 )
-from channels.feishu import files, signature
-from channels.feishu.api import CodeError, FeishuApi
+from channels.feishu import signature
+from channels.feishu.api import (
+    AUDIT_CODES,
+    BAD_CONTENT_CODES,
+    NO_THREAD_CODES,
+    WITHDRAWN_CODES,
+    CodeError,
+    FeishuApi,
+    fetch_file,
+)
 from channels.feishu.config import FeishuAccount
-from channels.feishu.errors import AUDIT_CODES, BAD_CONTENT_CODES, NO_THREAD_CODES, WITHDRAWN_CODES
 from channels.feishu.events import receipt
 from channels.feishu.people import People
-from channels.feishu.split import split
 from channels.message import Attachment, File, MessageContext, Outbound
 from channels.pace import Pace
 from channels.queue import QueueConfig
+from channels.split import Limit
 
 CHALLENGE_BYTES_MAX = 1_024
 UUID_CHARS_MAX = 50
@@ -46,6 +54,10 @@ ACCOUNT_RATE, CHAT_RATE = 50.0, 5.0
 SLOW_SECONDS = 1.0
 NOT_PASSED = "这条回复未通过平台的内容审核,未能发送。 / This reply did not pass the platform's content audit."
 _MESSAGES = "/open-apis/im/v1/messages"
+PART_CHARS_MAX = 4_000
+PART_BYTES_MAX = 20_000
+"""Of the text as JSON. It is encoded twice, and Feishu's 30 KB count the outer form."""
+_QUOTES = 2
 
 
 class FeishuChannel:
@@ -150,7 +162,7 @@ class FeishuChannel:
 
     async def fetch(self, attachment: Attachment, *, bytes_max: int) -> File:
         """Raises DeliveryError."""
-        return await files.fetch(self._api, attachment, bytes_max=bytes_max)
+        return await fetch_file(self._api, attachment, bytes_max=bytes_max)
 
     async def close(self) -> None:
         if self._learning is not None:
@@ -253,3 +265,13 @@ def _without_pings(text: str) -> str:
 
 async def _nothing() -> None:
     return None
+
+
+def split(text: str, *, chars_max: int = PART_CHARS_MAX, bytes_max: int = PART_BYTES_MAX) -> list[str]:
+    """The parts, in order; one empty text gives none. Without the fences and heads put in again, they are the text."""
+    limits = (Limit(measure=len, most=chars_max), Limit(measure=_bytes, most=bytes_max - _QUOTES))
+    return markdown.split(text, limits)
+
+
+def _bytes(text: str) -> int:
+    return len(orjson.dumps(text.encode("utf-8", errors="replace").decode())) - _QUOTES

@@ -4,15 +4,14 @@
 another becomes `@name`. What is no text becomes a few words in brackets, so that no kind of message is met by silence.
 """
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import orjson
-
 from channels.message import Attachment, AttachmentKind
+from channels.wire import clean, loads
+from channels.wire import text as text_of
 
 _PLACEHOLDER = re.compile(r"(@_user_[0-9]+|@_all)( ?)")
 _STYLES = (("bold", "**"), ("italic", "*"), ("lineThrough", "~~"))
@@ -34,8 +33,8 @@ def read(kind: str, raw: object, names: Names) -> Content | None:
     if not isinstance(raw, str) or not raw.strip():
         return None
     try:
-        content = _loads(raw)
-    except (ValueError, RecursionError):
+        content = loads(raw)
+    except ValueError:
         return Content(text=f"[unreadable {_word(kind)} message]")
     if not isinstance(content, dict):
         return Content(text=f"[unreadable {_word(kind)} message]")
@@ -43,23 +42,6 @@ def read(kind: str, raw: object, names: Names) -> Content | None:
     found = reader(content, names) if reader else Content(text=f"[unsupported message: {_word(kind)}]")
     text = clean(found.text).strip()
     return Content(text=text, attachments=found.attachments) if text or found.attachments else None
-
-
-def _loads(raw: str) -> object:
-    """Half a character inside is data that a person typed: the lenient parser keeps it, and `clean` mends it."""
-    try:
-        return orjson.loads(raw)
-    except orjson.JSONDecodeError:
-        return json.loads(raw)
-
-
-def clean(text: str) -> str:
-    """Without what no database and no model takes: half characters and NUL."""
-    return text.replace("\0", "").encode("utf-8", errors="replace").decode() if _is_odd(text) else text
-
-
-def _is_odd(text: str) -> bool:
-    return "\0" in text or any("\ud800" <= char <= "\udfff" for char in text)
 
 
 def resolve(text: str, names: Names) -> str:
@@ -76,7 +58,7 @@ def resolve(text: str, names: Names) -> str:
 
 
 def _text(content: Mapping[str, Any], names: Names) -> Content:
-    return Content(text=resolve(_str(content, "text"), names))
+    return Content(text=resolve(text_of(content, "text"), names))
 
 
 def _post(content: Mapping[str, Any], names: Names) -> Content:
@@ -85,7 +67,7 @@ def _post(content: Mapping[str, Any], names: Names) -> Content:
         wrapped = (content.get(locale) for locale in (*LOCALES, *content))
         content = next((found for found in wrapped if isinstance(found, dict)), {})
     paragraphs, attachments = [], []
-    title = _str(content, "title").strip()
+    title = text_of(content, "title").strip()
     if title:
         paragraphs.append(f"**{title}**")
     rows = content.get("content")
@@ -100,7 +82,7 @@ def _post(content: Mapping[str, Any], names: Names) -> Content:
 
 
 def _node(node: Mapping[str, Any], names: Names) -> str:
-    text = _str(node, "text")
+    text = text_of(node, "text")
     match node.get("tag"):
         case "text" | "md":
             styles = node.get("style")
@@ -109,41 +91,41 @@ def _node(node: Mapping[str, Any], names: Names) -> str:
                     text = f"{mark}{text}{mark}"
             return text
         case "a":
-            return f"[{text or _str(node, 'href')}]({_str(node, 'href')})"
+            return f"[{text or text_of(node, 'href')}]({text_of(node, 'href')})"
         case "at":
-            key = _str(node, "user_id")
+            key = text_of(node, "user_id")
             if key in ("@_all", "all"):
                 return "@all"
-            return names[key] if key in names else f"@{_str(node, 'user_name') or key}"
+            return names[key] if key in names else f"@{text_of(node, 'user_name') or key}"
         case "img":
             return "[image]"
         case "media":
             return "[video]"
         case "emotion":
-            return f"[{_str(node, 'emoji_type')}]"
+            return f"[{text_of(node, 'emoji_type')}]"
         case "hr":
             return "---"
         case "code_block":
             body = text.removesuffix("\n")
             fence = "```" if "```" not in body else "````"
-            return f"{fence}{_str(node, 'language').lower()}\n{body}\n{fence}"
+            return f"{fence}{text_of(node, 'language').lower()}\n{body}\n{fence}"
         case _:
             return text
 
 
 def _node_attachments(node: Mapping[str, Any]) -> list[Attachment]:
     match node.get("tag"):
-        case "img" if _str(node, "image_key"):
-            return [Attachment(kind="image", key=_str(node, "image_key"))]
-        case "media" if _str(node, "file_key"):
-            return [Attachment(kind="video", key=_str(node, "file_key"), name=_str(node, "file_name") or None)]
+        case "img" if text_of(node, "image_key"):
+            return [Attachment(kind="image", key=text_of(node, "image_key"))]
+        case "media" if text_of(node, "file_key"):
+            return [Attachment(kind="video", key=text_of(node, "file_key"), name=text_of(node, "file_name") or None)]
         case _:
             return []
 
 
 def _attached(kind: AttachmentKind, key: str, words: Callable[[Mapping[str, Any]], str]) -> "_Reader":
     def read_attached(content: Mapping[str, Any], names: Names) -> Content:
-        handle, name = _str(content, key), clean(_str(content, "file_name")) or None
+        handle, name = text_of(content, key), clean(text_of(content, "file_name")) or None
         attachments = (Attachment(kind=kind, key=handle, name=name),) if handle else ()
         return Content(text=f"[{words(content)}]", attachments=attachments)
 
@@ -153,33 +135,28 @@ def _attached(kind: AttachmentKind, key: str, words: Callable[[Mapping[str, Any]
 def _card(content: Mapping[str, Any], names: Names) -> Content:
     """A forwarded card in its degraded form."""
     rows = content.get("elements")
-    lines = [_str(content, "title")]
+    lines = [text_of(content, "title")]
     for row in rows if isinstance(rows, list) else ():
         nodes = [node for node in (row if isinstance(row, list) else ()) if isinstance(node, dict)]
-        lines.append(" ".join(filter(None, (_str(node, "text") for node in nodes))))
+        lines.append(" ".join(filter(None, (text_of(node, "text") for node in nodes))))
     return Content(text="[card]\n" + resolve("\n".join(filter(None, lines)), names))
 
 
 def _words(template: str, *keys: str) -> "_Reader":
     def read_words(content: Mapping[str, Any], names: Names) -> Content:
-        return Content(text="[" + template.format(*(_str(content, key) for key in keys)).rstrip(": ") + "]")
+        return Content(text="[" + template.format(*(text_of(content, key) for key in keys)).rstrip(": ") + "]")
 
     return read_words
 
 
 def _file_words(content: Mapping[str, Any]) -> str:
-    name = _str(content, "file_name")
+    name = text_of(content, "file_name")
     return f"file: {name}" if name else "file"
 
 
 def _length(content: Mapping[str, Any]) -> str:
     duration = content.get("duration")
     return f", {duration / 1000:.0f} s" if isinstance(duration, int | float) and 0 < duration < 1e9 else ""
-
-
-def _str(content: Mapping[str, Any], key: str) -> str:
-    value = content.get(key)
-    return value if isinstance(value, str) else ""
 
 
 def _word(kind: str) -> str:
@@ -193,7 +170,7 @@ _READERS: dict[str, _Reader] = {
     "post": _post,
     "image": _attached("image", "image_key", lambda content: "image"),
     "file": _attached("file", "file_key", _file_words),
-    "folder": _attached("other", "file_key", lambda content: f"folder: {_str(content, 'file_name')}"),
+    "folder": _attached("other", "file_key", lambda content: f"folder: {text_of(content, 'file_name')}"),
     "audio": _attached("audio", "file_key", lambda content: "voice message" + _length(content)),
     "media": _attached("video", "file_key", lambda content: "video" + _length(content)),
     "sticker": _attached("sticker", "file_key", lambda content: "sticker"),

@@ -8,12 +8,14 @@ kind.
 import hashlib
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 from channels.channel import Answered, Arrived, Ignored, NotReady, Receipt, Rejected
-from channels.feishu import content, files
+from channels.feishu import content
 from channels.message import Chat, MessageContext, Quote, Sender
+from channels.wire import clean, mapping
 
 MESSAGE = "im.message.receive_v1"
 CARD_ACTION = "card.action.trigger"
@@ -50,7 +52,7 @@ def receipt(event: Mapping[str, Any], *, account: str, bot: str | None, now: dat
     if kind == MESSAGE:
         if not isinstance(body, dict):
             raise Rejected("event without a body", status=400)
-        return _message(body, _dict(event, "header"), account=account, bot=bot, now=now)
+        return _message(body, mapping(event, "header"), account=account, bot=bot, now=now)
     if kind == CARD_ACTION:
         return Answered(body=b"{}")
     return Ignored(kind=kind, reason="not handled" if kind in KNOWN else "unknown event")
@@ -58,7 +60,7 @@ def receipt(event: Mapping[str, Any], *, account: str, bot: str | None, now: dat
 
 def kind_of(event: Mapping[str, Any]) -> str:
     """The event's name, in 2.0 from the header, in 1.0 from the body. Raises Rejected."""
-    kind = _dict(event, "header").get("event_type") or _dict(event, "event").get("type")
+    kind = mapping(event, "header").get("event_type") or mapping(event, "event").get("type")
     if not isinstance(kind, str) or not re.fullmatch(r"[A-Za-z0-9_.]{1,100}", kind):
         raise Rejected("event without a type", status=400)
     return kind
@@ -67,9 +69,9 @@ def kind_of(event: Mapping[str, Any]) -> str:
 def _message(
     body: Mapping[str, Any], header: Mapping[str, Any], *, account: str, bot: str | None, now: datetime
 ) -> Receipt:
-    message, sender = _dict(body, "message"), _dict(body, "sender")
+    message, sender = mapping(body, "message"), mapping(body, "sender")
     message_id, chat_id = _id(message, "message_id"), _id(message, "chat_id")
-    sender_id = _id(_dict(sender, "sender_id"), "open_id")
+    sender_id = _id(mapping(sender, "sender_id"), "open_id")
     direct = message.get("chat_type") == "p2p"
     if bot is None and not direct:
         raise NotReady("the bot's own id is not known yet, so a mention cannot be told from another")
@@ -88,7 +90,7 @@ def _message(
         message_id=message_id,
         sender=Sender(id=sender_id, is_bot=sender.get("sender_type", "user") != "user"),
         text=parsed.text,
-        attachments=files.of_message(message_id, parsed.attachments),
+        attachments=tuple(replace(one, key=f"{message_id}/{one.key}") for one in parsed.attachments),  # api.fetch_file
         sent_at=_moment(message.get("create_time")) or _moment(header.get("create_time")) or now,
         mentioned=mentioned,
         reply_to=Quote(message_id=parent) if parent else None,
@@ -112,10 +114,10 @@ def _mentions(mentions: object, bot: str | None) -> tuple[dict[str, str], bool]:
     for mention in mentions if isinstance(mentions, list) else ():
         if not isinstance(mention, dict) or not isinstance(key := mention.get("key"), str):
             continue
-        own = bot is not None and _dict(mention, "id").get("open_id") == bot
+        own = bot is not None and mapping(mention, "id").get("open_id") == bot
         mentioned = mentioned or own
         name = mention.get("name")
-        names[key] = "" if own else f"@{content.clean(name) if isinstance(name, str) else key.lstrip('@')}"
+        names[key] = "" if own else f"@{clean(name) if isinstance(name, str) else key.lstrip('@')}"
     return names, mentioned
 
 
@@ -124,11 +126,6 @@ def _moment(value: object) -> datetime | None:
     if not isinstance(value, str) or not re.fullmatch(r"[0-9]{1,15}", value) or int(value) > _MILLISECONDS_MAX:
         return None
     return datetime.fromtimestamp(int(value) / 1000, tz=UTC)
-
-
-def _dict(holder: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    value = holder.get(key)
-    return value if isinstance(value, dict) else {}
 
 
 def _id(holder: Mapping[str, Any], key: str) -> str:

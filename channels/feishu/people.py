@@ -16,6 +16,7 @@ from channels.channel import DeliveryError
 from channels.feishu import content
 from channels.feishu.api import CodeError, FeishuApi
 from channels.message import Quote
+from channels.wire import clean
 
 FOUND_SECONDS = 1800.0
 MISSING_SECONDS = 300.0
@@ -102,4 +103,4 @@ class People:
 
 
 def _text(value: object) -> str | None:
-    return content.clean(value).strip() or None if isinstance(value, str) else None
+    return clean(value).strip() or None if isinstance(value, str) else None

@@ -29,7 +29,7 @@ _BLOCK_BYTES = 16
 
 
 def is_signed(request: WebhookRequest) -> bool:
-    """Whether any of the three headers came, however often: then all of them must be right."""
+    """Whether any of the three headers is present, however often: then all of them must be right."""
     names = (TIMESTAMP_HEADER, NONCE_HEADER, SIGNATURE_HEADER)
     return any(name in names for name, _ in request.headers)
 

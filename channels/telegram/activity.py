@@ -12,10 +12,8 @@ from typing import Any, TypeAlias
 import structlog
 
 from channels.channel import DeliveryError, Progress, RateLimited, Unreachable
-from channels.telegram.api import TelegramApi
-from channels.telegram.errors import MethodError
-from channels.telegram.pacing import SLOW_SECONDS
-from channels.telegram.timing import Timing, meaning
+from channels.telegram.api import MethodError, TelegramApi
+from channels.telegram.timing import SLOW_SECONDS, Timing, meaning
 
 AGAIN_SECONDS = 4.5
 CALL_SECONDS = 4.0

@@ -1,29 +1,68 @@
-"""Telegram's Bot API, as far as we need it: one call, what its answer means, and the download of a file.
+"""Telegram's Bot API, as far as we need it: one call, which delivery error a refusal means, and downloads.
 
 The token is part of every address, so it is put in where nothing else looks any more, behind the HTTP client: neither
-its log lines nor its exceptions can hold it. Nothing is repeated here; repeating is the outbox's business.
+its log lines nor its exceptions can hold it. Nothing is repeated here; repeating is the outbox's business. Telegram has
+a status and a sentence, no codes: the sentence is matched in lower case by the part that has been the same for years.
 """
 
 import asyncio
+import mimetypes
 import urllib.request
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import orjson
 import structlog
 
-from channels.channel import RateLimited, Refused, Unreachable
-from channels.download import download
+from channels.channel import DeliveryError, Gone, RateLimited, Refused, TooLarge, Unreachable
+from channels.download import download, twice
+from channels.message import UNKNOWN_TYPE, Attachment, File
 from channels.telegram.config import TelegramAccount
-from channels.telegram.errors import MethodError
-from channels.telegram.wire import loads
+from channels.wire import loads, mapping, number, text
 
 NEVER_LEFT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)
 CONNECT_SECONDS_MAX = 10.0
-"""Less than the whole: what failed before it left must be told from what may have arrived."""
+"""Less than the whole: what failed before it left must be distinguished from what may have arrived."""
 HIDDEN = b"***"
 FILES = "/file/"
+RETRY_SECONDS_MAX = 86_400.0
+_BAD_ENTITIES = ("can't parse entities", "text is too long")
+"""It is our HTML that was not taken: its tags, or its length of more than 32 KiB with them."""
+_NO_REPLY = ("message to be replied not found", "reply message not found", "replied message not found")
+_NO_THREAD = ("message thread not found",)
+_GONE = (
+    "chat not found",
+    "topic_closed",
+    "topic_deleted",
+    "user is deactivated",
+    "bot was blocked",
+    "bot was kicked",
+    "group chat was deleted",
+    "group chat was deactivated",
+    *_NO_THREAD,
+    *_NO_REPLY,
+)
+_HINTS = {
+    "not enough rights": "the bot lacks the right to write there; give it back, or remove the bot",
+    "have no rights": "the bot lacks the right to write there; give it back, or remove the bot",
+    "need administrator rights": "the bot must be an administrator there",
+    "chat_write_forbidden": "the bot may not write there",
+    "chat_restricted": "the bot may not write there",
+    "chat_admin_required": "the bot must be an administrator there",
+    "message text is empty": "nothing of the text would be seen",
+    "message is too long": "the text is too long",
+    "wrong file_id": "the file is no longer there",
+    "logged out": "the bot was logged out of this server for a move to another; is apiRoot right?",
+}
+_STATUS_HINTS = {
+    401: "the bot token is wrong or was revoked; @BotFather knows the current one",
+    404: "the token's form or apiRoot is wrong, or the server at apiRoot is too old",
+    413: "the text is too large",
+}
+FILE_BYTES_MAX = 20 * 1024 * 1024
+"""Telegram hands out no larger one."""
 
 log = structlog.get_logger()
 
@@ -140,3 +179,96 @@ def _proxy(root: str) -> str | None:
     found = urllib.request.getproxies()
     proxy = found.get(url.scheme) or found.get("all")
     return f"http://{proxy}" if proxy and "://" not in proxy else proxy
+
+
+class MethodError(Exception):
+    """Telegram answered with `ok: false`. `error` is what it means for a send."""
+
+    def __init__(self, answer: Mapping[str, Any], status: int, retry_after: float | None = None) -> None:
+        parameters = mapping(answer, "parameters")
+        self.status = number(answer, "error_code") or status
+        self.description = text(answer, "description")
+        self.migrated_to = number(parameters, "migrate_to_chat_id")
+        seconds = number(parameters, "retry_after")
+        self.error = self._error(retry_after if seconds is None else float(seconds))
+        super().__init__(str(self.error))
+
+    @property
+    def is_conflict(self) -> bool:
+        return self.status == 409
+
+    @property
+    def bad_entities(self) -> bool:
+        return self._says(_BAD_ENTITIES)
+
+    @property
+    def no_reply(self) -> bool:
+        return self._says(_NO_REPLY)
+
+    @property
+    def no_thread(self) -> bool:
+        return self._says(_NO_THREAD)
+
+    @property
+    def too_big(self) -> bool:
+        return self._says(("file is too big",))
+
+    @property
+    def shown(self) -> str:
+        """For the log. A complaint about entities quotes what was sent, so not that one."""
+        return "can't parse entities" if self.bad_entities else self.description[:200]
+
+    def _says(self, parts: tuple[str, ...]) -> bool:
+        return self.status == 400 and any(part in self.description.lower() for part in parts)
+
+    def _error(self, retry_after: float | None) -> DeliveryError:
+        """Its text is ours: Telegram's may quote what was sent."""
+        code, description = str(self.status), self.description.lower()
+        if self.status == 429:
+            wait = None if retry_after is None else min(max(retry_after, 0.0), RETRY_SECONDS_MAX)
+            return RateLimited("Telegram asks to slow down", code=code, retry_after_seconds=wait)
+        if self.status >= 500 or self.is_conflict:
+            return Unreachable(f"Telegram is busy (HTTP {code})", code=code)
+        if self.status == 403 or any(part in description for part in _GONE):
+            return Gone(f"the chat, topic or person is out of reach ({code})", code=code)
+        hint = _STATUS_HINTS.get(self.status) or next((_HINTS[part] for part in _HINTS if part in description), None)
+        return Refused(f"Telegram refused it ({code}): {hint or 'the log line telegram_error says why'}", code=code)
+
+
+async def fetch_file(api: TelegramApi, attachment: Attachment, *, bytes_max: int) -> File:
+    """Raises DeliveryError."""
+    return await twice(lambda: _fetch_once(api, attachment, bytes_max))
+
+
+async def _fetch_once(api: TelegramApi, attachment: Attachment, bytes_max: int) -> File:
+    path, size = await _file_path(api, attachment.key)
+    if size is not None and size > bytes_max:
+        raise TooLarge(bytes_max)
+    data = await api.download(checked_path(path), bytes_max=bytes_max)
+    if size is not None and len(data) != size:
+        raise Unreachable("the file came incomplete")
+    name = path.rpartition("/")[2]
+    kind = attachment.type or mimetypes.guess_type(name)[0] or UNKNOWN_TYPE
+    return File(name=attachment.name or name, type=kind, data=data)
+
+
+async def _file_path(api: TelegramApi, file_id: str) -> tuple[str, int | None]:
+    """Where the file is, and how large."""
+    try:
+        file = await api.call("getFile", {"file_id": file_id})
+    except MethodError as error:
+        if error.too_big:
+            raise TooLarge(FILE_BYTES_MAX) from error
+        raise error.error from error
+    if not isinstance(file, dict) or not (path := text(file, "file_path")):
+        raise Unreachable("Telegram does not say where the file is")
+    return path, number(file, "file_size")
+
+
+def checked_path(path: str) -> str:
+    """The path, fit for an address. Raises Refused."""
+    if path.startswith("/"):
+        raise Refused("the Bot API server keeps files on its own disk: run it without --local")
+    if any(part in ("", ".", "..") for part in path.split("/")):
+        raise Refused("Telegram names a file by what is no path")
+    return quote(path, safe="/", errors="replace")

@@ -28,20 +28,16 @@ from channels.channel import (
 )
 from channels.message import Attachment, File, MessageContext, Outbound
 from channels.queue import QueueConfig
-from channels.telegram import files, updates
+from channels.telegram import updates
 from channels.telegram.activity import Activity
-from channels.telegram.api import TelegramApi
+from channels.telegram.api import MethodError, TelegramApi, fetch_file
 from channels.telegram.config import TelegramAccount
-from channels.telegram.connection import Connection
+from channels.telegram.connection import Callbacks, Connection
 from channels.telegram.content import Me
-from channels.telegram.errors import MethodError
-from channels.telegram.pacing import TelegramPace, is_group
 from channels.telegram.polling import Deliver
-from channels.telegram.presses import Presses
-from channels.telegram.render import rendered
-from channels.telegram.split import split
-from channels.telegram.timing import Timing
-from channels.telegram.wire import loads, number, text
+from channels.telegram.render import rendered, split
+from channels.telegram.timing import TelegramPace, Timing, is_group
+from channels.wire import loads, number, text
 
 SECRET_HEADER = "x-telegram-bot-api-secret-token"
 OTHER_WAYS_MAX = 4
@@ -64,7 +60,7 @@ class TelegramChannel:
         self._timing = timing or Timing()
         self._api = TelegramApi(config)
         self._pace = TelegramPace(per_second=config.sends_per_second)
-        self._presses = Presses(self._api, account=account)
+        self._callbacks = Callbacks(self._api, account=account)
         bot_id = config.bot_token.get_secret_value().strip().partition(":")[0]
         self._me = Me(id=int(bot_id) if bot_id.isdecimal() else 0)
         self._learning: asyncio.Task[None] | None = None
@@ -112,7 +108,7 @@ class TelegramChannel:
             timing=self._timing,
         )
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._presses.run())
+            tasks.create_task(self._callbacks.run())
             tasks.create_task(connection.run(public_url=public_url, commands=commands, deliver=deliver))
 
     async def learn_identity(self, timeout_seconds: float) -> None:
@@ -148,7 +144,7 @@ class TelegramChannel:
 
     async def fetch(self, attachment: Attachment, *, bytes_max: int) -> File:
         """Raises DeliveryError."""
-        return await files.fetch(self._api, attachment, bytes_max=bytes_max)
+        return await fetch_file(self._api, attachment, bytes_max=bytes_max)
 
     def show(self, progress: Progress) -> None:
         """Telegram shows that something is being written, and nothing of what."""
@@ -162,7 +158,7 @@ class TelegramChannel:
 
     def _read(self, update: Mapping[str, Any], now: datetime) -> Receipt:
         """What is to be done besides is noted for later: nothing here takes time or touches the network."""
-        self._presses.note(update)
+        self._callbacks.note(update)
         if (moved := updates.migration(update)) is not None:
             self._follow(*moved)
         return updates.receipt(update, account=self.account, me=self._me, now=now)

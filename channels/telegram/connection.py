@@ -1,4 +1,4 @@
-"""How a bot stays in touch with Telegram: it learns its name, offers its menu, and then polls or keeps a webhook.
+"""How a bot stays in touch with Telegram: it learns its name, sets its menu, polls or keeps a webhook, answers presses.
 
 Each of these is tried until it works, and none ends while the gateway runs; whoever wants it to end cancels it.
 """
@@ -10,16 +10,21 @@ from typing import Any
 
 import structlog
 
-from channels.channel import Command, DeliveryError, Receipt, Refused
-from channels.telegram.api import TelegramApi
+from channels.channel import Command, DeliveryError, Receipt, Refused, Unreachable
+from channels.telegram.api import MethodError, TelegramApi
 from channels.telegram.config import TelegramAccount
-from channels.telegram.errors import MethodError
 from channels.telegram.polling import Deliver, Polling
-from channels.telegram.registration import Registration
-from channels.telegram.timing import Timing, meaning
+from channels.telegram.timing import Timing, meaning, requested_wait
+from channels.telegram.updates import ALLOWED_UPDATES
+from channels.wire import mapping, number, text
 
 COMMANDS_MAX = 100
 DESCRIPTION_CHARS_MAX = 256
+WAITING_MAX = 100
+KNOWN_MAX = 1_000
+ID_CHARS_MAX = 64
+ANSWER_SECONDS = 5.0
+"""Later the button has given up by itself."""
 
 log = structlog.get_logger()
 
@@ -79,3 +84,101 @@ class Connection:
                 log.warning("telegram_menu_refused", account=self._account, reason=str(meaning(error)))
 
         await self._timing.until_done("telegram_menu_not_set", attempt, account=self._account)
+
+
+class Registration:
+    """Keeps the webhook set and logs the delivery failures that Telegram reports.
+
+    It is set only where it differs, as every replica does this and setting it often is refused.
+    `url` is None where the gateway's own address is not known: then it only watches."""
+
+    def __init__(self, api: TelegramApi, *, account: str, url: str | None, secret: str, timing: Timing) -> None:
+        self._api = api
+        self._account = account
+        self._url = url
+        self._secret = secret
+        self._timing = timing
+        self._reported: int | None = None
+        """When the failure happened that has been logged."""
+        self._refused = False
+        """We refused a delivery: the secret that Telegram has is not the one of now. It cannot be read back."""
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        if self._url is None:
+            fix = "set server.publicUrl to the https address under which Telegram reaches this server"
+            log.error("telegram_webhook_not_set", account=self._account, reason=fix)
+        failures = 0
+        while True:
+            try:
+                await self._check()
+                failures, wait = 0, self._timing.watch_seconds
+            except (MethodError, DeliveryError) as error:
+                failures, reason = failures + 1, meaning(error)
+                wait = requested_wait(reason) or self._timing.backoff(failures)
+                shown = error.shown if isinstance(error, MethodError) else str(reason)
+                log.error("telegram_webhook_failed", account=self._account, reason=shown, seconds=round(wait, 1))
+            await self._timing.sleep(wait)
+
+    async def _check(self) -> None:
+        info = await self._api.call("getWebhookInfo")
+        if not isinstance(info, dict):
+            raise Unreachable("Telegram's answer about the webhook cannot be read")
+        self._report(info)
+        if self._url is not None and (self._refused or not _is_set(info, self._url)):
+            await self._set(text(info, "url"), self._url)
+
+    def _report(self, info: Mapping[str, Any]) -> None:
+        """Log a failure that is new."""
+        at, reason = number(info, "last_error_date"), text(info, "last_error_message")
+        if at is None or at == self._reported:
+            return
+        self._reported = at
+        self._refused = self._refused or "401" in reason
+        waiting = number(info, "pending_update_count")
+        log.warning("telegram_webhook_error", account=self._account, reason=reason[:200], at=at, waiting=waiting)
+
+    async def _set(self, before: str, url: str) -> None:
+        if before and before != url:
+            log.warning("telegram_webhook_replaced", account=self._account, before=before[:200])
+        body = {"url": url, "secret_token": self._secret, "allowed_updates": list(ALLOWED_UPDATES)}
+        await self._api.call("setWebhook", body)
+        self._refused = False
+        log.info("telegram_webhook_set", account=self._account, url=url)
+
+
+def _is_set(info: Mapping[str, Any], url: str) -> bool:
+    updates = info.get("allowed_updates")
+    return text(info, "url") == url and isinstance(updates, list) and set(map(str, updates)) == set(ALLOWED_UPDATES)
+
+
+class Callbacks:
+    """Answers each button press once, or its button would spin; a press starts no turn. Failures are not repeated."""
+
+    def __init__(self, api: TelegramApi, *, account: str) -> None:
+        self._api = api
+        self._account = account
+        self._waiting: asyncio.Queue[str] = asyncio.Queue(WAITING_MAX)
+        self._known: dict[str, None] = {}
+        """The latest ones, as an update may come again."""
+
+    def note(self, update: Mapping[str, Any]) -> None:
+        """Queues a press; returns at once and ignores other kinds of update."""
+        query = text(mapping(update, "callback_query"), "id")
+        if not query or len(query) > ID_CHARS_MAX or query in self._known or self._waiting.full():
+            return
+        self._known[query] = None
+        if len(self._known) > KNOWN_MAX:
+            del self._known[next(iter(self._known))]
+        self._waiting.put_nowait(query)
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        while True:
+            query = await self._waiting.get()
+            try:
+                await self._api.call(
+                    "answerCallbackQuery", {"callback_query_id": query}, timeout_seconds=ANSWER_SECONDS
+                )
+            except (MethodError, DeliveryError) as error:
+                log.info("telegram_press_unanswered", account=self._account, error=type(error).__name__)

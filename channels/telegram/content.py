@@ -4,16 +4,20 @@ Telegram marks up text by entities, whose offsets count UTF-16 units. They alone
 like one. The bot's own mention goes, and so does its name behind a command; links keep their address and code its fence.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from channels.message import Attachment
-from channels.telegram import media, rich
-from channels.telegram.wire import clean, mapping, mappings, name, number, text
+from channels.telegram import media
+from channels.wire import clean, mapping, mappings, number, text
 
 MORE_UNITS_MIN = 4_000
 """A longer text than 4096 units is cut by the client that it is pasted into."""
+DEPTH_MAX = 20
+"""Telegram nests 16 deep."""
+Mentions: TypeAlias = Callable[[Mapping[str, Any]], bool]
+"""Whether a node mentions the bot; it is left out then."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,7 +72,7 @@ def read(message: Mapping[str, Any], me: Me) -> Content | None:
 
 def quoted(message: Mapping[str, Any]) -> str | None:
     """The words of a message that another one answers."""
-    words = _Marked(message).text or rich.flatten(mapping(message, "rich_message"), lambda node: False)
+    words = _Marked(message).text or _flatten(mapping(message, "rich_message"), lambda node: False)
     return clean(words).strip() or media.words(message) or None
 
 
@@ -81,6 +85,12 @@ def origin(message: Mapping[str, Any], key: str) -> str | None:
     known = name(party) or clean(text(found, "sender_user_name")).strip() or "somebody"
     signature = clean(text(found, "author_signature")).strip()
     return f"{known}, {signature}" if signature else known
+
+
+def name(party: Mapping[str, Any]) -> str | None:
+    """How a person, a group or a channel is called."""
+    full = " ".join(filter(None, (text(party, "first_name"), text(party, "last_name"))))
+    return clean(full or text(party, "title") or text(party, "username")).strip() or None
 
 
 class _Marked:
@@ -177,4 +187,70 @@ def _rich(blocks: Mapping[str, Any], me: Me) -> tuple[str, bool]:
         mentioned = mentioned or found
         return found
 
-    return rich.flatten(blocks, mine), mentioned
+    return _flatten(blocks, mine), mentioned
+
+
+def _flatten(message: Mapping[str, Any], mentions: Mentions) -> str:
+    """A rich message, which has blocks instead of a text, as Markdown. An unknown block gives its text."""
+    return "\n".join(_blocks(mappings(message, "blocks"), mentions, 0)).strip()
+
+
+def _blocks(blocks: list[Mapping[str, Any]], mentions: Mentions, depth: int) -> list[str]:
+    if depth > DEPTH_MAX:
+        return []
+    return [line for block in blocks for line in _block(block, mentions, depth + 1)]
+
+
+def _block(block: Mapping[str, Any], mentions: Mentions, depth: int) -> list[str]:
+    words = _text(block.get("text"), mentions, depth)
+    inside = _blocks(mappings(block, "blocks"), mentions, depth)
+    match block.get("type"):
+        case "heading":
+            return ["#" * min(max(number(block, "size") or 1, 1), 6) + " " + words]
+        case "pre":
+            fence = "```" if "```" not in words else "````"
+            return [f"{fence}{text(block, 'language')}", words, fence]
+        case "blockquote" | "expandable_blockquote" | "pullquote":
+            return [f"> {line}" for part in (words, *inside) if part for line in part.split("\n")]
+        case "list":
+            return [line for item in mappings(block, "items") for line in _item(item, mentions, depth)]
+        case "table":
+            return _table(block.get("cells"), mentions, depth)
+        case "details":
+            return [line for line in (_text(block.get("summary"), mentions, depth), *inside) if line]
+        case "divider":
+            return ["---"]
+        case "photo" | "video" | "audio" | "animation" | "document" | "voice_note" | "map" as kind:
+            return [f"[{kind.replace('_', ' ')}]"]
+        case _:
+            return [line for line in (words, *inside) if line]
+
+
+def _item(item: Mapping[str, Any], mentions: Mentions, depth: int) -> list[str]:
+    box = ("[x] " if item.get("is_checked") is True else "[ ] ") if item.get("has_checkbox") is True else ""
+    marker = text(item, "label") or "-"
+    lines = "\n".join(_blocks(mappings(item, "blocks"), mentions, depth)).split("\n")
+    return [f"{marker} {box}{lines[0]}", *(f"  {line}" for line in lines[1:])]
+
+
+def _table(rows: object, mentions: Mentions, depth: int) -> list[str]:
+    found = []
+    for row in rows if isinstance(rows, list) else ():
+        cells = [cell for cell in (row if isinstance(row, list) else ()) if isinstance(cell, dict)]
+        found.append("| " + " | ".join(_text(cell.get("text"), mentions, depth) for cell in cells) + " |")
+    return found
+
+
+def _text(node: object, mentions: Mentions, depth: int) -> str:
+    """A string, several of them, or one with a style."""
+    if depth > DEPTH_MAX:
+        return ""
+    match node:
+        case str():
+            return node
+        case list():
+            return "".join(_text(part, mentions, depth + 1) for part in node)
+        case dict():
+            return "" if mentions(node) else _text(node.get("text"), mentions, depth + 1)
+        case _:
+            return ""

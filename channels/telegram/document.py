@@ -5,8 +5,10 @@ nothing that was said is lost, and a part that is cut out of a text reads as it 
 """
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from functools import cache
+from typing import Literal
 
 from markdown_it import MarkdownIt
 from markdown_it.rules_block.table import escapedSplit
@@ -14,7 +16,6 @@ from markdown_it.token import Token
 
 from channels.telegram.page import BULLET, Page, Run, Style
 from channels.telegram.paragraph import write_inline
-from channels.telegram.table import Align, grid
 
 NESTING_MAX = 40
 """Of blocks. The parser recurses, and drops what is deeper; a text that goes deeper is shown as it is."""
@@ -23,6 +24,9 @@ TABLE_COLUMNS_MAX = 20
 RULE = "———"
 _LANGUAGE = re.compile(r"[\w+#.-]{1,32}", re.ASCII)
 _BLANK = "–"
+Align = Literal["left", "right", "center"]
+CELLS_MAX = 60
+_BETWEEN, _CROSSING = " | ", "-+-"
 
 
 def read(markdown: str) -> list[Run]:
@@ -182,3 +186,46 @@ def _cell(cell: Sequence[Token]) -> list[Run]:
 def _align(token: Token) -> Align:
     style = str(token.attrGet("style") or "")
     return "right" if style.endswith("right") else "center" if style.endswith("center") else "left"
+
+
+def grid(head: Sequence[str], rows: Sequence[Sequence[str]], aligns: Sequence[Align]) -> str | None:
+    """A table for a fixed-width font, or None where it is wider than a phone. Every row has a cell for each column."""
+    widths = [max(width(cell) for cell in column) for column in zip(head, *rows, strict=True)]
+    if sum(widths) + len(_BETWEEN) * (len(widths) - 1) > CELLS_MAX:
+        return None
+    lines = [_line(row, widths, aligns) for row in (head, *rows)]
+    return "\n".join([lines[0], _CROSSING.join("-" * cells for cells in widths), *lines[1:]])
+
+
+def _line(row: Sequence[str], widths: Sequence[int], aligns: Sequence[Align]) -> str:
+    padded = (_padded(cell, cells, align) for cell, cells, align in zip(row, widths, aligns, strict=True))
+    return _BETWEEN.join(padded).rstrip()
+
+
+def _padded(cell: str, cells: int, align: Align) -> str:
+    free = cells - width(cell)
+    left = {"left": 0, "right": free, "center": free // 2}[align]
+    return " " * left + cell + " " * (free - left)
+
+
+def width(text: str) -> int:
+    """In cells. What is joined to an emoji, and its skin tone, is part of it."""
+    if text.isascii():
+        return len(text)
+    cells, last, joins = 0, 0, False
+    for char in text:
+        if char == "\u200d":
+            joins = True
+            continue
+        own = 0 if joins else _cells(char)
+        if char == "\ufe0f" and last == 1:
+            own = 1
+        cells += own
+        last, joins = own or last, False
+    return cells
+
+
+def _cells(char: str) -> int:
+    if unicodedata.category(char) in ("Mn", "Me", "Cf") or "\U0001f3fb" <= char <= "\U0001f3ff":
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1

@@ -1,4 +1,4 @@
-"""What came with a message instead of text or beside it: its attachments, and a few words for each. Pure.
+"""The attachments of a message, and a few words for each. Pure.
 
 The words are for messages that say nothing else, so that no kind of message is met by silence.
 """
@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 from channels.message import Attachment, AttachmentKind
-from channels.telegram.wire import clean, mapping, mappings, number, text
+from channels.wire import clean, mapping, mappings, number, text
 
 _MEDIA_TYPE = re.compile(r"[a-z0-9][a-z0-9.+-]{0,60}/[a-z0-9][a-z0-9.+-]{0,60}")
 

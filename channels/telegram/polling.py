@@ -10,11 +10,10 @@ from typing import Any, TypeAlias
 import structlog
 
 from channels.channel import DeliveryError, Receipt, Unreachable
-from channels.telegram.api import TelegramApi
-from channels.telegram.errors import MethodError
+from channels.telegram.api import MethodError, TelegramApi
 from channels.telegram.timing import Timing, meaning, requested_wait
 from channels.telegram.updates import ALLOWED_UPDATES
-from channels.telegram.wire import number
+from channels.wire import number
 
 CONFLICT_SECONDS_MAX = 30.0
 PASSING_CONFLICTS = 2

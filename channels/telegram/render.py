@@ -1,4 +1,4 @@
-"""Markdown as the HTML that Telegram's `parse_mode` HTML takes, and as text without any markup. Pure.
+"""Markdown as the HTML that Telegram's `parse_mode` HTML takes, as plain text, and in parts that fit a message. Pure.
 
 Only the tags Telegram knows are ever written, each is closed in order, and what a model wrote as HTML is text. Telegram
 keeps a hundred entities of a message and drops the rest unsaid: beyond them a link shows its address.
@@ -8,11 +8,19 @@ from dataclasses import dataclass, field
 
 from markdown_it.common.normalize_url import normalizeLinkText
 
+from channels.split import Limit
+from channels.split import split as cut
 from channels.telegram.document import read
 from channels.telegram.page import Run, Style
 
 ENTITIES_MAX = 100
 _REPLACEMENT = "\ufffd"
+UNITS_MAX = 4_000
+BYTES_MAX = 30_000
+_UNITS_MIN = 100
+"""Even a table whose every row repeats a long head fits, if it is that short."""
+_ONE_MAX = 3 * UNITS_MAX
+"""Longer Markdown than this is not tried whole."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,15 +32,6 @@ class Rendered:
     """Without any markup; links show their addresses."""
     shows: bool
     """False where nothing of it would be seen, and it is given as it was written."""
-
-
-def render(markdown: str) -> str:
-    return rendered(markdown).html
-
-
-def plain(markdown: str) -> str:
-    """For when Telegram refuses the entities."""
-    return rendered(markdown).plain
 
 
 def rendered(markdown: str) -> Rendered:
@@ -115,3 +114,32 @@ def _opening(style: Style) -> str:
 
 def _closing(style: Style) -> str:
     return "</code></pre>" if style.tag == "pre" and style.value else f"</{style.tag}>"
+
+
+def split(markdown: str) -> list[str]:
+    """The parts, in order; each of them shows something and fits a message, as HTML and as plain text."""
+    text = clean(markdown).strip("\n")
+    if not text.strip():
+        return []
+    if units(text) <= _ONE_MAX and _fits(rendered(text)):
+        return [text]
+    return _parts(text, UNITS_MAX) or [text[:UNITS_MAX]]
+
+
+def units(text: str) -> int:
+    return len(text.encode("utf-16-le")) // 2
+
+
+def _parts(text: str, most: int) -> list[str]:
+    found: list[str] = []
+    for part in cut(text, (Limit(measure=units, most=most),), tidy=True):
+        made = rendered(part)
+        if not _fits(made) and most > _UNITS_MIN:
+            found += _parts(part, most // 2)
+        elif made.shows:
+            found.append(part)
+    return found
+
+
+def _fits(made: Rendered) -> bool:
+    return max(units(made.text), units(made.plain)) <= UNITS_MAX and len(made.html.encode()) <= BYTES_MAX

@@ -1,4 +1,4 @@
-"""How long to wait, and with what: the waits of a connection, in one place where a test can hold the clock."""
+"""How long to wait: the waits of a connection, where a test can hold the clock, and the pace of sends."""
 
 import asyncio
 import random
@@ -10,9 +10,16 @@ from typing import TypeVar
 import structlog
 
 from channels.channel import DeliveryError, RateLimited
-from channels.telegram.errors import MethodError
+from channels.pace import Pace
+from channels.telegram.api import MethodError
 
 BACKOFF_SECONDS_MAX = 60.0
+ACCOUNT_RATE, CHAT_RATE, GROUP_RATE = 30.0, 1.0, 20 / 60
+"""Sends a second for one bot, to one chat and to one group, as documented."""
+SLOW_SECONDS = 1.0
+"""Where Telegram did not say for how long."""
+MANY_CHATS = 3
+TOGETHER_SECONDS = 10.0
 
 T = TypeVar("T")
 log = structlog.get_logger()
@@ -25,7 +32,7 @@ class Timing:
     margin_seconds: float = 10.0
     """A poll that is silent for this much longer has lost its connection."""
     watch_seconds: float = 300.0
-    """How often Telegram is asked what became of the webhook."""
+    """How often the webhook's state is checked."""
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     random: Callable[[], float] = random.random
     clock: Callable[[], float] = time.monotonic
@@ -56,3 +63,34 @@ def meaning(error: MethodError | DeliveryError) -> DeliveryError:
 def requested_wait(error: DeliveryError) -> float | None:
     """For how long Telegram asks to wait."""
     return error.retry_after_seconds if isinstance(error, RateLimited) else None
+
+
+class TelegramPace:
+    """Telegram counts a bot's messages: all, those to one chat, and more strictly those to one group.
+
+    A refusal slows its chat; refusals in `MANY_CHATS` at a time slow the whole bot."""
+
+    def __init__(self, *, per_second: float | None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._all = Pace(per_second=per_second, account_rate=ACCOUNT_RATE, chat_rate=CHAT_RATE, clock=clock)
+        self._groups = Pace(per_second=None, account_rate=ACCOUNT_RATE, chat_rate=GROUP_RATE, clock=clock)
+        self._refused: dict[str, float] = {}
+        self._clock = clock
+
+    async def wait(self, chat: str) -> None:
+        """Return when a message may go to `chat`. Raises RateLimited where that is not soon."""
+        if is_group(chat):
+            await self._groups.wait(chat)
+        await self._all.wait(chat)
+
+    def slow(self, chat: str, seconds: float | None) -> None:
+        """Telegram refused a message to `chat` and asked to wait."""
+        now, seconds = self._clock(), SLOW_SECONDS if seconds is None else seconds
+        self._refused = {one: at for one, at in self._refused.items() if now - at < TOGETHER_SECONDS} | {chat: now}
+        (self._groups if is_group(chat) else self._all).slow(chat, seconds)
+        if len(self._refused) >= MANY_CHATS:
+            self._all.slow(None, seconds)
+
+
+def is_group(chat: str) -> bool:
+    """By its id: people's are positive. A public name may be a group's."""
+    return not chat.isdecimal()

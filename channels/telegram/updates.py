@@ -12,8 +12,8 @@ from typing import Any
 from channels.channel import Arrived, Ignored, NotReady, Receipt
 from channels.message import Chat, MessageContext, Quote, Sender
 from channels.telegram import content
-from channels.telegram.content import Me
-from channels.telegram.wire import clean, mapping, name, number, text
+from channels.telegram.content import Me, name
+from channels.wire import clean, mapping, number, text
 
 ALLOWED_UPDATES = ("message", "edited_message", "callback_query", "my_chat_member")
 """What Telegram is asked for, spelt out: left out, its earlier list would stay."""

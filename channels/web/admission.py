@@ -81,26 +81,26 @@ class Admission:
         if self._way == "open" and _is_here(headers):
             return
         if self._way in ("open", "closed"):
-            told = (
+            sentence = (
                 "The web chat is closed: set server.adminToken (CLAWGATE_ADMIN_TOKEN) to open it beyond this machine."
             )
-            raise Rejected(CLOSED, status=403, told=told)
+            raise Rejected(CLOSED, status=403, sentence=sentence)
         scheme, _, token = (_one(headers, "authorization") or "").partition(" ")
         is_ours = scheme.lower() == "bearer"  # a proxy with a password of its own passes that on
         if (is_ours and self._is_token(token)) or await self.signed_in(headers):
             return
         if is_ours:
             raise _wrong_token()
-        told = "Sign in with the token of this server."
+        sentence = "Sign in with the token of this server."
         if self._way == "link":
-            told = "Open the sign-in link that the gateway printed at its start, or sign in with server.adminToken."
-        raise Rejected("not signed in", status=401, told=told)
+            sentence = "Open the sign-in link that the gateway printed at its start, or sign in with server.adminToken."
+        raise Rejected("not signed in", status=401, sentence=sentence)
 
     def judge_origin(self, headers: Headers) -> None:
         """A request that changes something comes from our own page. Raises Rejected."""
         self._judge_site(headers)
         if _one(headers, PAGE_HEADER) is None:
-            raise Rejected("page header missing", status=403, told=f"The header {PAGE_HEADER}: 1 is missing.")
+            raise Rejected("page header missing", status=403, sentence=f"The header {PAGE_HEADER}: 1 is missing.")
 
     def _judge_site(self, headers: Headers) -> None:
         """No page of another site asks for anything, as far as its browser says who asks: the answer would be kept from
@@ -108,10 +108,10 @@ class Admission:
         host, origin = _bare(_one(headers, "host") or ""), _one(headers, "origin")
         ours = origin is None or (bool(place := _place(origin)) and place in (host, self._public_host))
         if not ours or _one(headers, "sec-fetch-site") not in (None, "same-origin", "none"):
-            told = (
+            sentence = (
                 "The request comes from another site. Behind a proxy, pass the Host header on, or set server.publicUrl."
             )
-            raise Rejected("cross-site", status=403, told=told)
+            raise Rejected("cross-site", status=403, sentence=sentence)
 
     def offer_link(self) -> str | None:
         """A code that signs in once, as if it were the token; None where no link is offered."""
@@ -122,7 +122,7 @@ class Admission:
         return code
 
     async def sign_in(self, token: str, headers: Headers) -> str:
-        """The value of a new session's cookie, good for `SESSION_SECONDS`; the one that the request came with ends.
+        """The value of a new session's cookie, good for `SESSION_SECONDS`; the request's own session ends.
         Raises Rejected."""
         link = None if self._is_token(token) else self._take_link(token.strip())
         value = secrets.token_urlsafe(32)
@@ -141,16 +141,16 @@ class Admission:
             raise _wrong_token()
         link = self._link
         if link is None or link[1] <= self._now() or not hmac.compare_digest(_digest(code), link[0]):
-            told = (
+            sentence = (
                 "This sign-in link has been used or has expired. Restart the gateway for another one, or sign in with "
                 "server.adminToken."
             )
-            raise Rejected(SPENT_LINK, status=401, told=told, guess=True)
+            raise Rejected(SPENT_LINK, status=401, sentence=sentence, guess=True)
         self._link = None
         return link
 
     async def sign_out(self, headers: Headers) -> None:
-        """End the sessions that the request came with, at every replica."""
+        """Ends the request's sessions, at every replica."""
         await self._sessions.end(self._presented(headers))
 
     async def signed_in(self, headers: Headers) -> bool:
@@ -175,7 +175,7 @@ class Admission:
 
 
 def _wrong_token() -> Rejected:
-    return Rejected(WRONG_TOKEN, status=401, told="That is not the token of this server.", guess=True)
+    return Rejected(WRONG_TOKEN, status=401, sentence="That is not the token of this server.", guess=True)
 
 
 def _key(session: str) -> str:

@@ -23,8 +23,8 @@ class Conversation:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Words:
-    """What was said, and with what. `reply_to` is the person's message that an agent's one answers."""
+class MessageBody:
+    """The text, files and tools of a message. `reply_to` is the person's message that an agent's one answers."""
 
     text: str
     agent: str
@@ -34,14 +34,14 @@ class Words:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Said:
+class WebMessage:
     """One message as it is kept. `key` is what makes it the same message however often it is sent."""
 
     number: int
     chat: str
     author: Literal["you", "agent"]
     key: str
-    words: Words
+    words: MessageBody
     at: float
 
 
@@ -53,14 +53,14 @@ class Sized:
     bytes: int
 
 
-class Archive(Protocol):
+class ChatHistory(Protocol):
     """Every method is one commit and raises what the store raises where the database does not take it."""
 
-    async def keep(self, chat: str, key: str, words: Words, at: float) -> Conversation:
+    async def keep(self, chat: str, key: str, words: MessageBody, at: float) -> Conversation:
         """What a person said, unless its key is known; its conversation is made with the first message, and its files
         belong to that from now on."""
 
-    async def answer(self, chat: str, key: str, words: Words, at: float) -> bool:
+    async def answer(self, chat: str, key: str, words: MessageBody, at: float) -> bool:
         """What an agent said, unless its key is known; False where there is no such conversation."""
 
     async def conversations(self) -> Sequence[Conversation]:
@@ -88,7 +88,7 @@ class Archive(Protocol):
         """Messages of all conversations above `number`, in order. Those that pass `bytes_max` together are followed by one
         more at most."""
 
-    async def said(self, numbers: Sequence[int]) -> Sequence[Said]:
+    async def messages(self, numbers: Sequence[int]) -> Sequence[WebMessage]:
         """Those of the messages that there are, in order."""
 
     async def last(self) -> int:
@@ -107,7 +107,7 @@ class Archive(Protocol):
         """Forget an upload. False where it is not there, or sent."""
 
     async def prune(self, at: float) -> None:
-        """Throw away what came into no conversation within a day."""
+        """Deletes files that no conversation has used within a day."""
 
     async def file(self, key: str) -> tuple[StoredFile, bytes] | None:
         """The file whose id is `key`."""

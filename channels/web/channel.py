@@ -29,15 +29,14 @@ from channels.channel import (
 from channels.message import PICTURES, Attachment, Chat, File, MessageContext, Outbound, Sender, Target
 from channels.queue import QueueConfig
 from channels.web.admission import Admission, Headers
-from channels.web.archive import Archive, Conversation, Words
+from channels.web.archive import ChatHistory, Conversation, MessageBody
 from channels.web.config import WebConfig
 from channels.web.live import LiveTurns, Watcher
-from channels.web.rendered import Renderings, fitting
-from channels.web.views import ALIVE, conversation_view, event, written
+from channels.web.views import ALIVE, Renderings, conversation_view, event, fitting, written
 
 FILES_MAX = 10
 PERSON = Sender(id="user", name="User")
-"""There is one person here: whoever may come in."""
+"""Single-user: everyone admitted shares one identity."""
 ALIVE_SECONDS = 15.0
 MISSED_MAX = 500
 MISSED_BYTES_MAX = 2 * 1_048_576
@@ -59,7 +58,7 @@ class _Posted(BaseModel, extra="forbid", strict=True):
 
 
 class WebChannel:
-    """`channels.channel.Channel`, and what it offers besides: it keeps, fetches and shows."""
+    """`channels.channel.Channel`, `Guarded`, `StoresInbound`, `DownloadsFiles` and `ShowsProgress`."""
 
     name = "web"
     account = "default"
@@ -73,7 +72,7 @@ class WebChannel:
         config: WebConfig,
         *,
         admission: Admission,
-        archive: Archive,
+        archive: ChatHistory,
         now: Callable[[], float],
     ) -> None:
         self.admission = admission
@@ -99,9 +98,11 @@ class WebChannel:
             posted = _Posted.model_validate_json(request.body)
         except ValidationError as error:
             place = ".".join(str(part) for part in error.errors()[0]["loc"])
-            raise Rejected("malformed", status=400, told=f"The message cannot be read: {place or 'no JSON'}.") from None
+            raise Rejected(
+                "malformed", status=400, sentence=f"The message cannot be read: {place or 'no JSON'}."
+            ) from None
         if not posted.text.strip() and not posted.files:
-            raise Rejected("empty", status=400, told="The message is empty.")
+            raise Rejected("empty", status=400, sentence="The message is empty.")
         context = MessageContext(
             channel=self.name,
             account=self.account,
@@ -124,8 +125,8 @@ class WebChannel:
         ids = [attachment.key for attachment in context.attachments]
         files = await self.archive.files(ids) if ids else ()
         if len(files) < len(ids):
-            raise Rejected("unknown file", status=400, told="A file is no longer there. Attach it again.")
-        words = Words(text=context.text, agent=agent, files=tuple(files))
+            raise Rejected("unknown file", status=400, sentence="A file is no longer there. Attach it again.")
+        words = MessageBody(text=context.text, agent=agent, files=tuple(files))
         self.tell(await self.archive.keep(context.chat.id, context.message_id, words, self._now()))
         self.live.wake()
         attachments = [
@@ -149,26 +150,25 @@ class WebChannel:
 
     async def send(self, part: Outbound, key: str) -> str:
         """Keep an answer for the page. Raises Gone where its conversation was deleted."""
-        chat, asked = part.target.chat, part.target.reply_to
+        chat, reply_to = part.target.chat, part.target.reply_to
         conversation = await self.archive.conversation(chat)
         if conversation is None:
             raise Gone("the conversation was deleted", code="deleted")
-        tools = self.live.tools((chat, asked)) if asked else ()
-        words = Words(text=part.text, agent=conversation.agent, reply_to=asked, files=part.files, tools=tools)
+        tools = self.live.tools((chat, reply_to)) if reply_to else ()
+        words = MessageBody(text=part.text, agent=conversation.agent, reply_to=reply_to, files=part.files, tools=tools)
         if not await self.archive.answer(chat, key, words, self._now()):
             raise Gone("the conversation was deleted", code="deleted")
         self.live.wake()
         return key
 
     def show(self, progress: Progress) -> None:
-        """What was said before somebody stopped it is kept: they have read it. A turn that is only interrupted says it all
-        again."""
+        """Stores the text of a stopped turn, since it was read. An interrupted turn will say it all again."""
         self.live.show(progress)
-        chat, asked = progress.context.chat.id, progress.context.message_id
+        chat, reply_to = progress.context.chat.id, progress.context.message_id
         if progress.outcome != "stopped" or chat in self.leaving:
             return
-        if text := self.live.text((chat, asked)).strip():
-            keeping = asyncio.create_task(self._keep_stopped(Target(chat=chat, reply_to=asked), text))
+        if text := self.live.text((chat, reply_to)).strip():
+            keeping = asyncio.create_task(self._keep_stopped(Target(chat=chat, reply_to=reply_to), text))
             self._keeping.add(keeping)
             keeping.add_done_callback(self._keeping.discard)
 
@@ -180,13 +180,13 @@ class WebChannel:
 
     def tell(self, conversation: Conversation) -> None:
         """Let the pages know of a new or renamed conversation."""
-        self.live.announce(self._told(conversation))
+        self.live.announce(self._chat_event(conversation))
 
-    def _told(self, conversation: Conversation) -> bytes:
+    def _chat_event(self, conversation: Conversation) -> bytes:
         return event("chat", conversation_view(conversation, running=self.live.running(conversation.id)))
 
     async def events(self, watcher: Watcher, after: int) -> AsyncIterator[bytes]:
-        """What a page is told for as long as it stays: how things stand, what it has missed, and then what happens."""
+        """The event stream of one page: the current state, the messages it has missed, and then what happens."""
         last = await self.archive.last()
         yield event("hello", {"after": last})
         for notice in self.live.state():
@@ -206,10 +206,8 @@ class WebChannel:
                     missed = missed[len(numbers) :]
                     for message in await self.renderings.of(numbers):
                         if message.chat not in known and (begun := await self.archive.conversation(message.chat)):
-                            known.add(
-                                message.chat
-                            )  # it may have begun at another replica, which told only its own pages
-                            yield self._told(begun)
+                            known.add(message.chat)  # it may have begun at another replica, with other pages
+                            yield self._chat_event(begun)
                         yield written("message", message.json, number=message.number)
                     after = numbers[-1]
             else:

@@ -1,6 +1,6 @@
 """What is going on right now: the turns that run, as far as they have come, and the pages that watch.
 
-Nothing here lasts: a page that connects anew is told how every running turn stands, and reads what was said from the
+Nothing here lasts: a page that reconnects gets the state of every running turn, and reads earlier messages from the
 archive. A page that does not keep up is let go, for it comes back and starts from there.
 """
 
@@ -39,7 +39,7 @@ class _Turn:
 
 
 class Watcher:
-    """One page. `lost`: it was too slow, or is to go; what it had still to be told is forgotten. `behind` is set where it
+    """One page. `lost`: it was too slow, or is to go; its queued events are dropped. `behind` is set where it
     was too slow: whoever still sends to it may wait for ever."""
 
     def __init__(self, *, lost: bool = False) -> None:
@@ -141,7 +141,7 @@ class LiveTurns:
 
     def state(self) -> Iterator[bytes]:
         """How every running turn stands, for a page that has just connected: each as it is when it is taken. Drafts that
-        the page was told of before that come again behind it, and end at the same text."""
+        the page got before come again behind it, and end at the same text."""
         for key in list(self._turns):
             turn = self._turns.get(key)
             if turn is not None and turn.outcome is None:
@@ -151,11 +151,13 @@ class LiveTurns:
 
     def _tell_draft(self, key: Key, turn: _Turn) -> None:
         """What has changed of a draft: mostly its last block."""
-        told = turn.blocks
+        drawn_before = turn.blocks
         turn.draw()
-        same = next((n for n, (old, new) in enumerate(zip(told, turn.blocks, strict=False)) if old != new), None)
-        at = min(len(told), len(turn.blocks)) if same is None else same
-        if at < max(len(told), len(turn.blocks)):
+        same = next(
+            (n for n, (old, new) in enumerate(zip(drawn_before, turn.blocks, strict=False)) if old != new), None
+        )
+        at = min(len(drawn_before), len(turn.blocks)) if same is None else same
+        if at < max(len(drawn_before), len(turn.blocks)):
             self._tell(_draft_event(key, at, turn.blocks[at:]))
 
     def _tell(self, notice: bytes | None) -> None:

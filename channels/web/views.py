@@ -1,16 +1,23 @@
-"""What the page is told, as JSON: the shapes of docs/http.md, and how an event of a stream is written.
+"""What the page gets, as JSON: the shapes of docs/http.md, stream events, and messages rendered once for all pages.
 
 The stream is server-sent events (WHATWG HTML, section 9.2): a name, perhaps a number to go on from, and one line of data.
 """
 
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
 from channels.channel import ToolUse
 from channels.message import StoredFile
-from channels.web.archive import Conversation, Said
+from channels.web.archive import ChatHistory, Conversation, Sized, WebMessage
 from channels.web.markdown import html
+
+PAGE_BYTES_MAX = 524_288
+"""Of the words that are loaded at once; a message that is larger comes alone."""
+RENDERED_BYTES_MAX = 8 * 1_048_576
 
 
 def event(name: str, data: dict[str, Any]) -> bytes:
@@ -27,20 +34,20 @@ ALIVE = event("alive", {})
 """Said into a silence: a page cannot see a comment, and a connection that died without a word looks like silence."""
 
 
-def said_view(said: Said) -> dict[str, Any]:
-    words, yours = said.words, said.author == "you"
+def message_view(message: WebMessage) -> dict[str, Any]:
+    words, yours = message.words, message.author == "you"
     return {
-        "id": said.number,
-        "chat": said.chat,
-        "author": said.author,
-        "message": said.key if yours else None,
+        "id": message.number,
+        "chat": message.chat,
+        "author": message.author,
+        "message": message.key if yours else None,
         "reply_to": words.reply_to,
         "agent": words.agent or None,
         "text": words.text,
         "html": None if yours else html(words.text),
         "files": [file_view(file) for file in words.files],
         "tools": [tool_view(tool) for tool in words.tools],
-        "at": said.at,
+        "at": message.at,
     }
 
 
@@ -55,3 +62,56 @@ def file_view(file: StoredFile) -> dict[str, Any]:
 
 def tool_view(tool: ToolUse) -> dict[str, Any]:
     return {"id": tool.id, "name": tool.name, "about": tool.about, "state": tool.state}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rendered:
+    """`json` is the whole message, as in docs/http.md."""
+
+    number: int
+    chat: str
+    json: bytes
+
+
+class Renderings:
+    """The messages that were rendered last."""
+
+    def __init__(self, archive: ChatHistory) -> None:
+        self._archive = archive
+        self._kept: dict[int, Rendered] = {}
+        self._bytes = 0
+        self._lock = asyncio.Lock()
+
+    async def of(self, numbers: Sequence[int]) -> list[Rendered]:
+        """Those of the messages that there still are, in the order of `numbers`."""
+        async with self._lock:
+            missing = [number for number in numbers if number not in self._kept]
+            if missing:
+                self._keep(await asyncio.to_thread(_render, await self._archive.messages(missing)))
+            found = [self._kept[number] for number in numbers if number in self._kept]
+            self._drop_oldest()
+            return found
+
+    def _keep(self, fresh: Sequence[Rendered]) -> None:
+        self._kept |= {it.number: it for it in fresh}
+        self._bytes += sum(len(it.json) for it in fresh)
+
+    def _drop_oldest(self) -> None:
+        while self._bytes > RENDERED_BYTES_MAX:
+            self._bytes -= len(self._kept.pop(next(iter(self._kept))).json)
+
+
+def fitting(sized: Sequence[Sized]) -> list[int]:
+    """The numbers of the first messages that fit into one page; at least one's."""
+    numbers: list[int] = []
+    total = 0
+    for it in sized:
+        total += it.bytes
+        if numbers and total > PAGE_BYTES_MAX:
+            break
+        numbers.append(it.number)
+    return numbers
+
+
+def _render(page: Sequence[WebMessage]) -> list[Rendered]:
+    return [Rendered(number=it.number, chat=it.chat, json=orjson.dumps(message_view(it))) for it in page]

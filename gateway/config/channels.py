@@ -21,7 +21,7 @@ from channels.telegram.channel import TelegramChannel
 from channels.telegram.config import TelegramConfig
 from channels.web import config as web
 from channels.web.admission import Admission, Sessions
-from channels.web.archive import Archive
+from channels.web.archive import ChatHistory
 from channels.web.channel import WebChannel
 from channels.web.config import WebConfig
 from gateway.config.problems import Key
@@ -36,13 +36,13 @@ from tools.config import allowed, effective_exec
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Kind:
+class ChannelType:
     """`name` is its section in the config. An account is a model of that section's."""
 
     name: str
     accounts: Callable[[Any], Mapping[str, Any]]
     """The configured accounts of a section, by name."""
-    channel: Callable[[Any, str, "Ground"], Channel]
+    channel: Callable[[Any, str, "ChannelDeps"], Channel]
     keys: tuple[str, ...]
     """What must be set before an account is one."""
     bot: Callable[[Any], str]
@@ -58,11 +58,11 @@ class Kind:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Ground:
+class ChannelDeps:
     """What a channel may stand on besides its own config."""
 
     config: "Config"
-    archive: Archive
+    archive: ChatHistory
     sessions: Sessions
     now: Callable[[], float]
 
@@ -71,7 +71,7 @@ class Ground:
 class Account:
     """A configured account, and the place where it is written."""
 
-    kind: Kind
+    kind: ChannelType
     name: str
     config: Any
     key: Key
@@ -140,21 +140,21 @@ def _web_arrives(account: web.WebConfig, name: str, config: "Config") -> str:
             return f"closed, as the server can be reached from elsewhere — {step}"
 
 
-def _web_channel(account: web.WebConfig, name: str, ground: Ground) -> WebChannel:
-    server = ground.config.server
+def _web_channel(account: web.WebConfig, name: str, deps: ChannelDeps) -> WebChannel:
+    server = deps.config.server
     admission = Admission(
         token=server.admin_token.get_secret_value(),
-        way=way_in(ground.config),
-        sessions=ground.sessions,
+        way=way_in(deps.config),
+        sessions=deps.sessions,
         public_host=urlsplit(server.public_url).netloc if server.public_url else None,
         link_seconds=server.sign_in_link_seconds,
-        now=ground.now,
+        now=deps.now,
     )
-    return WebChannel(account, admission=admission, archive=ground.archive, now=ground.now)
+    return WebChannel(account, admission=admission, archive=deps.archive, now=deps.now)
 
 
-KINDS: dict[str, Kind] = {
-    "web": Kind(
+CHANNEL_TYPES: dict[str, ChannelType] = {
+    "web": ChannelType(
         name="web",
         accounts=web.accounts,
         channel=_web_channel,
@@ -164,7 +164,7 @@ KINDS: dict[str, Kind] = {
         bot_word="page",
         arrives=_web_arrives,
     ),
-    "feishu": Kind(
+    "feishu": ChannelType(
         name="feishu",
         accounts=feishu.accounts,
         problems=feishu.problems,
@@ -176,7 +176,7 @@ KINDS: dict[str, Kind] = {
         bot_word="app",
         arrives=_feishu_arrives,
     ),
-    "telegram": Kind(
+    "telegram": ChannelType(
         name="telegram",
         accounts=telegram.accounts,
         problems=telegram.problems,
@@ -194,7 +194,7 @@ KINDS: dict[str, Kind] = {
 class ChannelsConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
     """The chat platforms."""
 
-    kinds: ClassVar[Mapping[str, Kind]] = KINDS
+    kinds: ClassVar[Mapping[str, ChannelType]] = CHANNEL_TYPES
 
     feishu: FeishuConfig | None = None
     """Feishu, or Lark: keys directly here are the account `default`, further bots stand under `accounts`."""

@@ -7,7 +7,7 @@ prints.
 from collections.abc import Iterator
 
 from agents.config import AgentConfig
-from gateway.config.channels import Account, Kind, configured
+from gateway.config.channels import Account, ChannelType, configured
 from gateway.config.load import Loaded
 from gateway.config.report import bracketed, missing, models, real_model
 from gateway.config.root import Config
@@ -55,7 +55,7 @@ def _sign_in(server: ServerConfig, link: str | None) -> Iterator[str]:
         yield _line("sign in", f"{server.public_url or server.address}/#sign-in={link} (once, within {within})")
 
 
-def _off(kind: Kind, loaded: Loaded) -> str:
+def _off(kind: ChannelType, loaded: Loaded) -> str:
     section = getattr(loaded.config.channels, kind.name)
     if section is not None and not section.enabled:
         return f"off: channels.{kind.name}.enabled is false"

@@ -15,7 +15,7 @@ from agents.providers.catalog import needs_key
 from agents.workspaces import is_template
 from channels.access import AccessConfig, refusal
 from channels.message import Chat, ChatKind, MessageContext, Sender
-from gateway.config.channels import Account, Kind, configured
+from gateway.config.channels import Account, ChannelType, configured
 from gateway.config.keys import DEMO
 from gateway.config.load import Loaded
 from gateway.config.problems import Key
@@ -65,7 +65,7 @@ def _channels(loaded: Loaded) -> Iterator[str]:
             yield f"{kind.name}: not configured — {step}; channels/{kind.name}/README.md shows where to find it"
 
 
-def missing(kind: Kind, loaded: Loaded) -> str:
+def missing(kind: ChannelType, loaded: Loaded) -> str:
     """What to set before the channel has an account."""
     if not kind.keys:
         return f"add {kind.name}: {{}} under channels"

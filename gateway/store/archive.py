@@ -1,4 +1,4 @@
-"""`channels.web.archive.Archive` on the gateway's own database, SQLite or PostgreSQL: one text for both.
+"""`channels.web.archive.ChatHistory` on the gateway's own database, SQLite or PostgreSQL: one text for both.
 
 A web chat is read and written at the pace of people, so each method is a plain transaction. On PostgreSQL whoever says
 or erases something does so under a lock: who has seen number 17 must never miss a 16 that is committed later, and an
@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Delete, LargeBinary, Select, cast, delete, ex
 from sqlalchemy.dialects import postgresql, sqlite
 
 from channels.message import File, StoredFile
-from channels.web.archive import Conversation, Said, Sized, Words
+from channels.web.archive import Conversation, MessageBody, Sized, WebMessage
 from gateway.store.store import NOTIFY_CHANNEL
 from gateway.store.tables import InboxStatus, conversation, file, inbox, message, outbox, transcript, web_session
 
@@ -31,7 +31,7 @@ _LOCK_KEY = 7_305_843_001_217
 _UPLOADS_KEY = 7_305_843_001_218
 
 T = TypeVar("T")
-_words: TypeAdapter[Words] = TypeAdapter(Words)
+_words: TypeAdapter[MessageBody] = TypeAdapter(MessageBody)
 
 
 class Run(Protocol):
@@ -47,10 +47,10 @@ class DatabaseArchive:
         self._read = read
         self._write = write
 
-    async def keep(self, chat: str, key: str, words: Words, at: float) -> Conversation:
+    async def keep(self, chat: str, key: str, words: MessageBody, at: float) -> Conversation:
         return await self._write(lambda c: _keep(c, chat, key, words, at))
 
-    async def answer(self, chat: str, key: str, words: Words, at: float) -> bool:
+    async def answer(self, chat: str, key: str, words: MessageBody, at: float) -> bool:
         return await self._write(lambda c: _answer(c, chat, key, words, at))
 
     async def conversations(self) -> Sequence[Conversation]:
@@ -91,7 +91,7 @@ class DatabaseArchive:
         missed = select(message.c.number).where(message.c.number > number).order_by(message.c.number).limit(limit)
         return await self._read(lambda c: _sized(c, missed, bytes_max))
 
-    async def said(self, numbers: Sequence[int]) -> Sequence[Said]:
+    async def messages(self, numbers: Sequence[int]) -> Sequence[WebMessage]:
         wanted = select(message).where(message.c.number.in_(numbers)).order_by(message.c.number)
         return await self._read(lambda c: [_message(row) for row in c.execute(wanted)])
 
@@ -145,7 +145,7 @@ class DatabaseArchive:
         return [found[key] for key in keys if key in found]
 
 
-def _keep(connection: Connection, chat: str, key: str, words: Words, at: float) -> Conversation:
+def _keep(connection: Connection, chat: str, key: str, words: MessageBody, at: float) -> Conversation:
     _alone(connection)
     title = _title(words.text) or (words.files[0].name if words.files else "") or "…"
     row = {"id": chat, "title": title, "agent": words.agent, "at": at}
@@ -154,7 +154,7 @@ def _keep(connection: Connection, chat: str, key: str, words: Words, at: float) 
     return _conversation(connection.execute(select(conversation).where(conversation.c.id == chat)).one())
 
 
-def _answer(connection: Connection, chat: str, key: str, words: Words, at: float) -> bool:
+def _answer(connection: Connection, chat: str, key: str, words: MessageBody, at: float) -> bool:
     _alone(connection)
     if _find(connection, chat) is None:
         return False
@@ -162,7 +162,7 @@ def _answer(connection: Connection, chat: str, key: str, words: Words, at: float
     return True
 
 
-def _say(connection: Connection, chat: str, key: str, author: str, words: Words, at: float) -> None:
+def _say(connection: Connection, chat: str, key: str, author: str, words: MessageBody, at: float) -> None:
     row = {"chat": chat, "key": key, "author": author, "words": _words.dump_json(words).decode(), "at": at}
     new = _insert(connection)(message).values(row).on_conflict_do_nothing(index_elements=["chat", "key"])
     if connection.scalar(new.returning(message.c.number)) is not None:
@@ -226,9 +226,9 @@ def _sized(connection: Connection, numbers: Select[Any], bytes_max: int) -> list
     return found
 
 
-def _message(row: Any) -> Said:
+def _message(row: Any) -> WebMessage:
     words = _words.validate_json(row.words)
-    return Said(number=row.number, chat=row.chat, author=row.author, key=row.key, words=words, at=row.at)
+    return WebMessage(number=row.number, chat=row.chat, author=row.author, key=row.key, words=words, at=row.at)
 
 
 def _waiting(connection: Connection) -> int:

@@ -20,7 +20,7 @@ from sqlalchemy import create_engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from channels.web.admission import Sessions
-from channels.web.archive import Archive
+from channels.web.archive import ChatHistory
 from gateway.store import postgres_statements as sql
 from gateway.store.archive import DatabaseArchive, DatabaseSessions
 from gateway.store.migrate import DatabaseUnusable, migrate
@@ -76,7 +76,7 @@ class PostgresStore:
             engine.dispose()
 
     @property
-    def archive(self) -> Archive:
+    def archive(self) -> ChatHistory:
         return self._archive
 
     @property

@@ -25,7 +25,7 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import SQLAlchemyError
 
 from channels.web.admission import Sessions
-from channels.web.archive import Archive
+from channels.web.archive import ChatHistory
 from gateway.store import sqlite_operations as operations
 from gateway.store.archive import DatabaseArchive, DatabaseSessions
 from gateway.store.migrate import DatabaseUnusable, migrate
@@ -89,7 +89,7 @@ class SqliteStore:
         return False
 
     @property
-    def archive(self) -> Archive:
+    def archive(self) -> ChatHistory:
         return self._archive
 
     @property

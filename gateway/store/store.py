@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
 from channels.web.admission import Sessions
-from channels.web.archive import Archive
+from channels.web.archive import ChatHistory
 
 NOTIFY_CHANNEL = "clawgate"
 """Where the workers of a shared database wake each other."""
@@ -141,7 +141,7 @@ class Store(Protocol):
         """Whether other processes work on the same database."""
 
     @property
-    def archive(self) -> Archive:
+    def archive(self) -> ChatHistory:
         """The memory of the web chat, in the same database."""
 
     @property

@@ -132,7 +132,7 @@ message = Table(
     Column("chat", Text, nullable=False),
     Column("key", Text, nullable=False, comment="the page's id, or the idempotency key of a reply part"),
     Column("author", Text, nullable=False, comment="you or agent"),
-    Column("words", Text, nullable=False, comment="JSON of channels.web.archive.Words"),
+    Column("words", Text, nullable=False, comment="JSON of channels.web.archive.MessageBody"),
     Column("at", Float, nullable=False),
     UniqueConstraint("chat", "key"),
     sqlite_autoincrement=True,

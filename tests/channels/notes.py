@@ -26,7 +26,7 @@ from channels.channel import (
 )
 from channels.message import Chat, MessageContext, Outbound, Sender
 from channels.queue import QueueConfig
-from gateway.config.channels import KINDS, ChannelsConfig, Kind
+from gateway.config.channels import CHANNEL_TYPES, ChannelsConfig, ChannelType
 from gateway.config.root import Config
 
 NOTE_CHARS = 500
@@ -107,11 +107,11 @@ class NotesChannel:
 
 
 def _error(status: int) -> DeliveryError:
-    told: dict[int, type[DeliveryError]] = {404: Gone, 429: RateLimited}
-    return told.get(status, Unreachable if status >= 500 else Refused)(f"the pad answered {status}", code=str(status))
+    errors: dict[int, type[DeliveryError]] = {404: Gone, 429: RateLimited}
+    return errors.get(status, Unreachable if status >= 500 else Refused)(f"the pad answered {status}", code=str(status))
 
 
-NOTES = Kind(
+NOTES = ChannelType(
     name="notes",
     accounts=lambda section: {"default": section} if section.enabled and section.secret.get_secret_value() else {},
     channel=lambda account, name, _: NotesChannel(account),
@@ -126,7 +126,7 @@ NOTES = Kind(
 class NotesToo(ChannelsConfig):
     """What an addition writes into `gateway/config/channels.py`: a record and a field."""
 
-    kinds: ClassVar = {**KINDS, "notes": NOTES}
+    kinds: ClassVar = {**CHANNEL_TYPES, "notes": NOTES}
     notes: NotesConfig | None = None
 
 

@@ -45,15 +45,20 @@ async def call(telegram: TelegramEmulator, method: str, /, **parameters: Any) ->
     return answer.json()["result"]
 
 
-async def refusal(telegram: TelegramEmulator, method: str, /, **parameters: Any) -> str:
-    """The words of a call that does not; the status says the same as the body, and nothing was sent."""
+async def refused(telegram: TelegramEmulator, method: str, /, **parameters: Any) -> Any:
+    """The body of a call that does not; its status says the same, and nothing was sent."""
     before = len(telegram.messages), len(telegram.edits)
     answer = await ask(telegram, f"/bot{telegram.token}/{method}", json=parameters)
     body = answer.json()
     assert body["ok"] is False
     assert body["error_code"] == answer.status_code
     assert (len(telegram.messages), len(telegram.edits)) == before
-    return str(body["description"])
+    return body
+
+
+async def refusal(telegram: TelegramEmulator, method: str, /, **parameters: Any) -> str:
+    """The words of a refused call, where our channel reads them."""
+    return str((await refused(telegram, method, **parameters))["description"])
 
 
 def sample(**more: Any) -> dict[str, Any]:

@@ -3,9 +3,19 @@
 import re
 from dataclasses import dataclass
 
+from channels.telegram.render import rendered
+
 STYLES = {"b", "i", "u", "s", "tg-spoiler"}
 _PIECE = re.compile(r'<(/?)([a-z-]+)((?: [a-z]+="[^"<>]*")*)>|&(?:lt|gt|amp|quot|#[0-9]+);|[^<>&]', re.S)
 _CHARACTERS = {"&lt;": "<", "&gt;": ">", "&amp;": "&", "&quot;": '"'}
+
+
+def render(markdown: str) -> str:
+    return rendered(markdown).html
+
+
+def plain(markdown: str) -> str:
+    return rendered(markdown).plain
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -60,9 +60,9 @@ async def converse(url: str, token: str, chat: int) -> dict[str, Any]:
         await bot.delete_webhook(drop_pending_updates=False)
         await bot.set_my_commands([types.BotCommand(command="stop", description="Stop")])
         updates = await bot.get_updates(timeout=5, allowed_updates=["message", "callback_query"])
-        asked = next(update.message for update in updates if update.message)
+        message = next(update.message for update in updates if update.message)
         pressed = next(update.callback_query for update in updates if update.callback_query)
-        reply = types.ReplyParameters(message_id=asked.message_id, allow_sending_without_reply=True)
+        reply = types.ReplyParameters(message_id=message.message_id, allow_sending_without_reply=True)
         sent = await bot.send_message(
             chat, "<b>bold</b> &amp; <code>code</code>", parse_mode="HTML", reply_parameters=reply
         )
@@ -84,7 +84,7 @@ async def converse(url: str, token: str, chat: int) -> dict[str, Any]:
         info = await bot.get_webhook_info()
         return {
             "me": me.username,
-            "asked": [asked.text, [entity.type for entity in asked.entities or ()]],
+            "asked": [message.text, [entity.type for entity in message.entities or ()]],
             "replied": [sent.text, [entity.type for entity in sent.entities], sent.reply_to_message.text],
             "answered": answered,
             "twice": twice,
@@ -101,12 +101,12 @@ async def converse(url: str, token: str, chat: int) -> dict[str, Any]:
 def main() -> None:
     match sys.argv[1:]:
         case ["models", path]:
-            told: Any = list(complaints(json.loads(Path(path).read_text(encoding="utf-8"))))
+            verdict: Any = list(complaints(json.loads(Path(path).read_text(encoding="utf-8"))))
         case ["bot", url, token, chat]:
-            told = asyncio.run(converse(url, token, int(chat)))
+            verdict = asyncio.run(converse(url, token, int(chat)))
         case _:
             sys.exit(__doc__)
-    sys.stdout.write(json.dumps(told))
+    sys.stdout.write(json.dumps(verdict))
 
 
 if __name__ == "__main__":

@@ -18,8 +18,8 @@ MENU = (Command(name="stop", description="Stop the running answer"), Command(nam
 def update(number: int, text: str = "hi") -> Body:
     person = {"id": 500000011, "is_bot": False, "first_name": "Alice"}
     chat = {"id": 500000011, "type": "private"}
-    said = {"message_id": number, "from": person, "chat": chat, "date": 1790000000, "text": text}
-    return {"update_id": number, "message": said}
+    message = {"message_id": number, "from": person, "chat": chat, "date": 1790000000, "text": text}
+    return {"update_id": number, "message": message}
 
 
 @dataclass(slots=True)

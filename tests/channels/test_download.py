@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from channels.channel import DeliveryError, RateLimited, Refused, TooLarge, Unreachable
 from channels.download import download, twice
 from channels.message import Attachment
-from channels.telegram import files
+from channels.telegram.api import checked_path
 from tests.channels.telegram_bot import bot, connected, refusal
 from tests.channels.telegram_samples import BOT_TOKEN
 from tests.loopback import serve_on_loopback
@@ -28,8 +28,8 @@ def answer(
     """These pieces; where it does not `end`, nothing more comes for as long as anybody waits."""
 
     async def play(receive: Any, send: Any) -> None:
-        told = [(name.encode(), value.encode()) for name, value in (headers or {}).items()]
-        await send({"type": "http.response.start", "status": status, "headers": told})
+        line_pairs = [(name.encode(), value.encode()) for name, value in (headers or {}).items()]
+        await send({"type": "http.response.start", "status": status, "headers": line_pairs})
         for piece in pieces:
             await send({"type": "http.response.body", "body": piece, "more_body": True})
         while not ends and (await receive())["type"] != "http.disconnect":
@@ -42,11 +42,11 @@ def answer(
 @asynccontextmanager
 async def server(*answers: Answer) -> AsyncIterator[tuple[httpx.AsyncClient, list[str]]]:
     """A client of a platform that answers so, one after the other, and what it was asked for."""
-    asked: list[str] = []
+    paths: list[str] = []
     waiting = list(answers)
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
-        asked.append(scope["path"])
+        paths.append(scope["path"])
         await receive()
         await waiting.pop(0)(receive, send)
 
@@ -54,14 +54,14 @@ async def server(*answers: Answer) -> AsyncIterator[tuple[httpx.AsyncClient, lis
         serve_on_loopback(app) as url,
         httpx.AsyncClient(base_url=url, trust_env=False, follow_redirects=True) as client,
     ):
-        yield client, asked
+        yield client, paths
 
 
 async def test_a_file_comes_as_it_is() -> None:
-    async with server(answer(b"ab", b"c", headers={"content-type": "image/png"})) as (client, asked):
+    async with server(answer(b"ab", b"c", headers={"content-type": "image/png"})) as (client, paths):
         got = await download(client, "/file/a%2Fb", bytes_max=3)
         assert (got.status, got.data, got.headers["content-type"]) == (200, b"abc", "image/png")
-        assert asked == ["/file/a/b"]
+        assert paths == ["/file/a/b"]
 
 
 @pytest.mark.parametrize(
@@ -84,9 +84,9 @@ async def test_what_is_no_whole_file_of_that_size_is_an_error(sent: Answer, erro
 
 
 async def test_no_redirect_is_followed_and_a_refusal_is_not_read_for_ever() -> None:
-    async with server(answer(headers={"location": "/elsewhere"}, status=302)) as (client, asked):
+    async with server(answer(headers={"location": "/elsewhere"}, status=302)) as (client, paths):
         assert (await download(client, "/file", bytes_max=3)).status == 302
-        assert asked == ["/file"]
+        assert paths == ["/file"]
     async with server(answer(bytes(70_000), status=404, ends=False)) as (client, _):
         assert len((await download(client, "/file", bytes_max=3)).data) == 65_536
 
@@ -114,7 +114,7 @@ async def test_only_what_broke_off_is_tried_again_and_only_once(errors: list[Del
 
 
 @pytest.mark.parametrize(
-    ("path", "asked"),
+    ("path", "quoted"),
     [
         ("photos/file_7.jpg", "photos/file_7.jpg"),
         ("documents/报告 #1?.pdf", "documents/%E6%8A%A5%E5%91%8A%20%231%3F.pdf"),
@@ -128,21 +128,21 @@ async def test_only_what_broke_off_is_tried_again_and_only_once(errors: list[Del
         ("//other.example.com/a", None),
     ],
 )
-def test_a_path_stays_beneath_the_files_of_the_bot(path: str, asked: str | None) -> None:
-    if asked is None:
+def test_a_path_stays_beneath_the_files_of_the_bot(path: str, quoted: str | None) -> None:
+    if quoted is None:
         with pytest.raises(Refused):
-            files.checked(path)
+            checked_path(path)
     else:
-        assert files.checked(path) == asked
+        assert checked_path(path) == quoted
 
 
 @given(st.text(max_size=40))
 def test_no_path_leads_to_another_place(path: str) -> None:
     try:
-        asked = files.checked(path)
+        quoted = checked_path(path)
     except Refused:
         return
-    url = httpx.URL(f"https://api.telegram.org/file/botTOKEN/{asked}")
+    url = httpx.URL(f"https://api.telegram.org/file/botTOKEN/{quoted}")
     assert url.host == "api.telegram.org"
     assert url.raw_path.startswith(b"/file/botTOKEN/")
     assert b"?" not in url.raw_path
@@ -172,11 +172,11 @@ async def test_what_telegram_says_of_a_file_decides_before_anything_is_downloade
 @asynccontextmanager
 async def telegram_files(*answers: Answer, prefix: str = "") -> AsyncIterator[tuple[Any, list[str]]]:
     """A bot whose Telegram knows one photo of three bytes, and hands it out so."""
-    asked: list[str] = []
+    paths: list[str] = []
     waiting = list(answers)
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
-        asked.append(scope["path"].replace(BOT_TOKEN, "TOKEN"))
+        paths.append(scope["path"].replace(BOT_TOKEN, "TOKEN"))
         await receive()
         if scope["path"] == f"{prefix}/bot{BOT_TOKEN}/getFile":
             found = b'{"ok":true,"result":{"file_id":"AgAD-1","file_size":3,"file_path":"photos/1.jpg"}}'
@@ -187,17 +187,17 @@ async def telegram_files(*answers: Answer, prefix: str = "") -> AsyncIterator[tu
     async with serve_on_loopback(app) as url:
         channel = bot(apiRoot=url + prefix)
         try:
-            yield channel, asked
+            yield channel, paths
         finally:
             await channel.close()
 
 
 @pytest.mark.parametrize("prefix", ["", "/telegram", "/file"])
 async def test_a_photo_comes_from_beneath_the_bots_own_address(prefix: str) -> None:
-    async with telegram_files(answer(b"abc"), prefix=prefix) as (channel, asked):
+    async with telegram_files(answer(b"abc"), prefix=prefix) as (channel, paths):
         file = await channel.fetch(PHOTO, bytes_max=1_000)
         assert (file.name, file.type, file.data) == ("1.jpg", "image/jpeg", b"abc")
-        assert asked == [f"{prefix}/botTOKEN/getFile", f"{prefix}/file/botTOKEN/photos/1.jpg"]
+        assert paths == [f"{prefix}/botTOKEN/getFile", f"{prefix}/file/botTOKEN/photos/1.jpg"]
 
 
 @pytest.mark.parametrize(
@@ -206,9 +206,9 @@ async def test_a_photo_comes_from_beneath_the_bots_own_address(prefix: str) -> N
     ids=["short", "cut", "path expired", "server down"],
 )
 async def test_a_file_that_did_not_come_whole_is_asked_for_anew_from_its_path_on(first: Answer) -> None:
-    async with telegram_files(first, answer(b"abc")) as (channel, asked):
+    async with telegram_files(first, answer(b"abc")) as (channel, paths):
         assert (await channel.fetch(PHOTO, bytes_max=1_000)).data == b"abc"
-        assert [path.rpartition("/")[2] for path in asked] == ["getFile", "1.jpg"] * 2
+        assert [path.rpartition("/")[2] for path in paths] == ["getFile", "1.jpg"] * 2
 
 
 @pytest.mark.parametrize(

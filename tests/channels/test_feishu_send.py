@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from channels.channel import DeliveryError, Gone, RateLimited, Refused, Unreacha
 from channels.feishu.channel import FeishuChannel
 from channels.feishu.config import FeishuAccount
 from channels.message import Chat, MessageContext, Outbound, Quote, Sender, Target
+from tests.channels.contexts import context
 from tests.emulators.feishu.emulator import FeishuEmulator
 from tests.loopback import serve_on_loopback
 
@@ -182,7 +182,7 @@ async def test_the_bot_learns_who_it_is_with_one_question_however_many_ask() -> 
     async with connected() as (feishu, channel):
         await asyncio.gather(*(channel.learn_identity(5) for _ in range(10)))
         assert channel._bot == "ou_bot"
-        assert [asked.path for asked in feishu.requests] == ["/open-apis/bot/v3/info"]
+        assert [request.path for request in feishu.requests] == ["/open-apis/bot/v3/info"]
 
 
 async def test_after_a_failure_the_bot_can_still_learn_who_it_is() -> None:
@@ -194,25 +194,17 @@ async def test_after_a_failure_the_bot_can_still_learn_who_it_is() -> None:
         assert channel._bot == "ou_bot"
 
 
-def context(**changes: Any) -> MessageContext:
-    facts: dict[str, Any] = {
-        "channel": "feishu",
-        "account": "default",
-        "chat": Chat(id=CHAT, kind="group"),
-        "message_id": "om_asked",
-        "sender": Sender(id="ou_alice"),
-        "text": "hi",
-        "sent_at": datetime(2026, 1, 1, tzinfo=UTC),
-    }
-    return MessageContext(**facts | changes)
+def asking(**changes: Any) -> MessageContext:
+    place = Chat(id=CHAT, kind="group")
+    return context("feishu", place, message_id="om_asked", sender=Sender(id="ou_alice"), **changes)
 
 
 async def test_names_titles_and_quotes_are_looked_up_once() -> None:
     async with connected() as (feishu, channel):
         feishu.users["ou_alice"] = "爱丽丝"
-        asked = context(reply_to=Quote(message_id="om_asked"))
+        question = asking(reply_to=Quote(message_id="om_asked"))
         for _ in range(3):
-            rich = await channel.enrich(asked)
+            rich = await channel.enrich(question)
         assert (rich.sender.name, rich.chat.title) == ("爱丽丝", "Team")
         assert rich.reply_to == Quote(message_id="om_asked", text="the question", sender="ou_alice")
         assert sum("contact" in request.path for request in feishu.requests) == 1
@@ -221,12 +213,12 @@ async def test_names_titles_and_quotes_are_looked_up_once() -> None:
 async def test_a_name_that_may_not_be_read_falls_back_to_the_id_and_is_not_asked_for_again() -> None:
     async with connected() as (feishu, channel):
         for _ in range(3):
-            assert (await channel.enrich(context())).sender.name == "ou_alice"
+            assert (await channel.enrich(asking())).sender.name == "ou_alice"
         assert sum("contact" in request.path for request in feishu.requests) == 1
 
 
 async def test_a_message_never_fails_for_a_lookup() -> None:
     async with connected(baseUrl="http://127.0.0.1:9") as (_, channel):
-        asked = context(reply_to=Quote(message_id="om_x"))
-        rich = await channel.enrich(asked)
+        question = asking(reply_to=Quote(message_id="om_x"))
+        rich = await channel.enrich(question)
         assert (rich.sender.name, rich.chat.title, rich.text) == ("ou_alice", None, "hi")

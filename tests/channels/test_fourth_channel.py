@@ -22,8 +22,17 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 import channels.channel
-from channels.channel import Capabilities, Channel, Connected, Fetching, Guarded, Keeping, Live, Progress
-from gateway.config.channels import KINDS, ChannelsConfig, Kind
+from channels.channel import (
+    Capabilities,
+    Channel,
+    DownloadsFiles,
+    Guarded,
+    Listens,
+    Progress,
+    ShowsProgress,
+    StoresInbound,
+)
+from gateway.config.channels import CHANNEL_TYPES, ChannelsConfig, ChannelType
 from gateway.config.greeting import greeting
 from gateway.config.load import load
 from gateway.config.problems import ConfigErrors
@@ -39,7 +48,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "add-a-channel.md").read_text(encoding="utf-8")
 PAD = ROOT / "tests" / "channels" / "notes.py"
 SECRET = "canary-notes-secret-91827"
-PORTS: tuple[type, ...] = (Channel, Connected, Fetching, Guarded, Keeping, Live)
+PORTS: tuple[type, ...] = (Channel, Listens, DownloadsFiles, Guarded, StoresInbound, ShowsProgress)
 LINES_MAX = 150
 
 
@@ -168,15 +177,15 @@ def test_a_channel_has_the_members_of_the_port_and_needs_no_others() -> None:
 def test_what_an_addition_costs() -> None:
     lines = len(PAD.read_text(encoding="utf-8").splitlines())
     assert lines <= LINES_MAX
-    (told,) = re.findall(r"(\d+) lines with its config", PAGE)
-    assert int(told) == lines
+    (cost,) = re.findall(r"(\d+) lines with its config", PAGE)
+    assert int(cost) == lines
 
 
 def test_the_channels_there_are_were_added_in_the_same_places() -> None:
     folders = {path.parent.name for path in ROOT.glob("channels/*/channel.py")}
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     (independent,) = [contract for contract in contracts if contract["type"] == "independence"]
-    assert folders == set(KINDS) == {kind.name for kind in KINDS.values()}
+    assert folders == set(CHANNEL_TYPES) == {kind.name for kind in CHANNEL_TYPES.values()}
     assert folders == set(ChannelsConfig.model_fields)
     assert folders == {module.removeprefix("channels.") for module in independent["modules"]}
     assert [name for name in folders if not (ROOT / "channels" / name / "README.md").is_file()] == []
@@ -202,10 +211,10 @@ WORDS = {
     "problems",
     "agents",
     "tools",
-    "KINDS",
-    "Kind",
+    "CHANNEL_TYPES",
+    "ChannelType",
     *vars(Capabilities),
-    *vars(Kind),
+    *vars(ChannelType),
     *vars(Progress),
 }
 WORDS |= {*vars(channels.channel), *(name for port in PORTS for name in vars(port)), *chain(*PARAMETERS)}

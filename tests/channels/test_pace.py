@@ -42,9 +42,9 @@ async def test_a_chat_that_was_too_fast_waits_as_told_and_no_other_does() -> Non
     paced = pace(clock)
     paced.slow("a", 30.0)
     assert await waits(paced, "b", clock) == 0
-    with pytest.raises(RateLimited) as told:
+    with pytest.raises(RateLimited) as raised:
         await paced.wait("a")
-    assert told.value.retry_after_seconds == pytest.approx(30.0)
+    assert raised.value.retry_after_seconds == pytest.approx(30.0)
 
 
 async def test_an_account_that_was_too_fast_waits_in_every_chat() -> None:

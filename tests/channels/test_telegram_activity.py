@@ -3,16 +3,16 @@
 import asyncio
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from channels.channel import Progress, RateLimited
-from channels.message import Chat, MessageContext, Outbound, Sender, Target
+from channels.message import Chat, Outbound, Target
 from channels.telegram.activity import AGAIN_SECONDS
 from channels.telegram.channel import TelegramChannel
 from channels.telegram.timing import Timing
+from tests.channels.contexts import context
 from tests.channels.telegram_bot import SILENCE, Telegram, connected, refusal
 
 ALICE, GROUP = "500000011", "-1002000000041"
@@ -54,16 +54,8 @@ class Beats:
 def at_work(
     chat: str = ALICE, *, message: str = "1", thread: str | None = None, outcome: str | None = None
 ) -> Progress:
-    context = MessageContext(
-        channel="telegram",
-        account="default",
-        chat=Chat(id=chat, kind="direct" if chat == ALICE else "group", thread=thread),
-        message_id=message,
-        sender=Sender(id=ALICE),
-        text="hello",
-        sent_at=datetime(2026, 1, 1, tzinfo=UTC),
-    )
-    return Progress(context=context, outcome=outcome)
+    place = Chat(id=chat, kind="direct" if chat == ALICE else "group", thread=thread)
+    return Progress(context=context("telegram", place, message_id=message), outcome=outcome)
 
 
 def actions(telegram: Telegram) -> list[dict[str, Any]]:
@@ -166,7 +158,7 @@ async def test_a_send_that_must_slow_down_quiets_it_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("answer", "shown_times"),
     [
         ((502, b"<html>"), 2),
         (refusal(500, "Internal Server Error: restart"), 2),
@@ -176,14 +168,14 @@ async def test_a_send_that_must_slow_down_quiets_it_too() -> None:
     ],
 )
 async def test_what_fails_is_left_alone_and_what_is_refused_is_not_said_again_in_this_turn(
-    answer: Any, said: int
+    answer: Any, shown_times: int
 ) -> None:
     beats = Beats()
     async with connected(timing=beats.timing) as (telegram, channel):
         telegram.answers["sendChatAction"] = [answer]
         channel.show(at_work())
         await telegram.until(lambda: actions(telegram))
-        goes_on = said > 1
+        goes_on = shown_times > 1
         if goes_on:
             await beats.asleep()
         else:
@@ -192,12 +184,12 @@ async def test_what_fails_is_left_alone_and_what_is_refused_is_not_said_again_in
         channel.show(at_work())
         if goes_on:
             await beat(beats)
-        assert len(actions(telegram)) == said
+        assert len(actions(telegram)) == shown_times
         channel.show(at_work(outcome="replied"))
         await ended(beats)
         channel.show(at_work(message="2"))
         await beats.asleep()
-        assert len(actions(telegram)) == said + 1
+        assert len(actions(telegram)) == shown_times + 1
 
 
 async def test_a_group_that_moved_is_typed_in_at_its_new_place() -> None:

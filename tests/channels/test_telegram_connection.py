@@ -107,9 +107,9 @@ async def test_a_rival_is_named_and_outlasted(description: str, fix: str) -> Non
             async with running(channel, gateway):
                 await telegram.until(lambda: len(polls(telegram)) >= 10)
     assert gateway.stored == ["a"]
-    told = [line for line in logs if line["event"] == "telegram_conflict"]
-    assert [line["log_level"] for line in told[:3]] == ["warning", "warning", "error"]
-    assert all(fix in line["reason"] for line in told)
+    reported = [line for line in logs if line["event"] == "telegram_conflict"]
+    assert [line["log_level"] for line in reported[:3]] == ["warning", "warning", "error"]
+    assert all(fix in line["reason"] for line in reported)
     assert waits.slept[:8] == [2, 4, 8, 16, 30, 30, 30, 30]
     assert len(telegram.of("deleteWebhook")) == 1
 
@@ -234,8 +234,8 @@ async def test_what_telegram_reports_of_failed_deliveries_is_logged_once() -> No
             telegram.answers["getWebhookInfo"] = [failed] * 3
             async with running(channel, gateway, url="https://bot.example.com"):
                 await telegram.until(lambda: looks(telegram) >= 4)
-    told = [line for line in logs if line["event"] == "telegram_webhook_error"]
-    assert [(line["reason"], line["waiting"]) for line in told] == [("Read timeout expired", 3)]
+    reported = [line for line in logs if line["event"] == "telegram_webhook_error"]
+    assert [(line["reason"], line["waiting"]) for line in reported] == [("Read timeout expired", 3)]
 
 
 async def test_setting_the_webhook_is_tried_again_as_told() -> None:

@@ -121,8 +121,8 @@ def test_waits_double_up_to_two_minutes() -> None:
 
 
 async def test_the_bot_may_say_how_long_to_wait(telegram: TelegramEmulator, waits: list[float]) -> None:
-    asked = [Response(status_code=503, headers={"retry-after": seconds}) for seconds in ("7", "9999")]
-    async with listening(telegram, *asked):
+    answers = [Response(status_code=503, headers={"retry-after": seconds}) for seconds in ("7", "9999")]
+    async with listening(telegram, *answers):
         await telegram.push(telegram.text_update("hi", chat=ALICE))
     assert waits == [7, 3600]
 
@@ -227,13 +227,13 @@ async def test_a_method_in_the_answer_is_held_against_the_bot(
 
 async def test_updates_that_the_bot_did_not_ask_for_do_not_come(telegram: TelegramEmulator) -> None:
     def doings() -> list[dict[str, Any]]:
-        asked = telegram.text_update("hi", chat=ALICE)
-        reaction = telegram.reaction_update(asked["message"]["message_id"], "👍", chat=ALICE, sender=ALICE)
-        return [asked, reaction, telegram.press_update(1, "a", chat=ALICE)]
+        update = telegram.text_update("hi", chat=ALICE)
+        reaction = telegram.reaction_update(update["message"]["message_id"], "👍", chat=ALICE, sender=ALICE)
+        return [update, reaction, telegram.press_update(1, "a", chat=ALICE)]
 
     seen = []
-    asked: list[dict[str, Any]] = [{}, {"allowed_updates": ["message_reaction"]}, {}, {"allowed_updates": []}]
-    for settings in asked:
+    subscriptions: list[dict[str, Any]] = [{}, {"allowed_updates": ["message_reaction"]}, {}, {"allowed_updates": []}]
+    for settings in subscriptions:
         async with listening(telegram, **settings) as bot:
             for update in doings():
                 await telegram.push(update)

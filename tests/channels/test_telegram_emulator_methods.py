@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.channels.telegram_calls import ALICE, FORUM, TEAM, Clock, ask, call, emulator, keyboard, refusal, sample
+from tests.channels.telegram_calls import ALICE, FORUM, TEAM, Clock, ask, call, emulator, keyboard, refused, sample
 from tests.emulators.telegram.emulator import Action, CallbackAnswer, Reaction, TelegramEmulator
 from tests.emulators.telegram.rules import CALLBACK_DATA_BYTES_MAX
 
@@ -20,24 +20,6 @@ def clock(telegram: TelegramEmulator) -> Clock:
 
 
 # buttons
-
-
-@pytest.mark.parametrize(
-    ("markup", "description"),
-    [
-        (keyboard({"text": "a", "callback_data": "中" * 22}), "BUTTON_DATA_INVALID"),
-        (keyboard({"text": "a", "callback_data": ""}), "BUTTON_DATA_INVALID"),
-        (keyboard({"text": "a", "url": "javascript:x"}), "BUTTON_URL_INVALID"),
-        (keyboard({"text": "a"}), "text buttons are unallowed in the inline keyboard"),
-        (keyboard({"text": "a", "url": "https://a.bc", "callback_data": "b"}), "text buttons are unallowed in the inline keyboard"),  # noqa: E501
-        (keyboard({"callback_data": "b"}), "can't parse inline keyboard button: a button needs a text"),
-        (keyboard(*[{"text": "a", "callback_data": "b"}] * 9), "can't parse inline keyboard button: a row has at most 8 buttons"),  # noqa: E501
-        ({"inline_keyboard": [[{"text": "a", "callback_data": "b"}]] * 101}, "reply markup is too long"),
-        ({"buttons": []}, "can't parse reply keyboard markup JSON object"),
-    ],
-)  # fmt: skip
-async def test_buttons_that_are_refused(telegram: TelegramEmulator, markup: object, description: str) -> None:
-    assert await refusal(telegram, "sendMessage", **sample(reply_markup=markup)) == f"Bad Request: {description}"
 
 
 async def test_other_keyboards_are_taken_and_are_no_part_of_the_message(telegram: TelegramEmulator) -> None:
@@ -71,32 +53,25 @@ async def test_an_edit_that_changes_nothing_is_refused(telegram: TelegramEmulato
     markup = keyboard({"text": "a", "callback_data": "b"})
     same = sample(text="<b>hi</b>", parse_mode="HTML", reply_markup=markup)
     message_id = (await call(telegram, "sendMessage", **same))["message_id"]
-    words = (
-        "Bad Request: message is not modified: specified new message content and reply markup are exactly the same as "
-        "a current content and reply markup of the message"
-    )
-    assert await refusal(telegram, "editMessageText", **same, message_id=message_id) == words
+    await refused(telegram, "editMessageText", **same, message_id=message_id)
     await call(telegram, "editMessageText", **same | {"text": "hi"}, message_id=message_id)
-    assert await refusal(telegram, "editMessageText", **same | {"text": "hi"}, message_id=message_id) == words
+    await refused(telegram, "editMessageText", **same | {"text": "hi"}, message_id=message_id)
     place = {"chat_id": ALICE, "message_id": message_id}
-    assert await refusal(telegram, "editMessageReplyMarkup", **place, reply_markup=markup) == words
+    await refused(telegram, "editMessageReplyMarkup", **place, reply_markup=markup)
     assert "reply_markup" not in await call(telegram, "editMessageReplyMarkup", **place)
-    assert await refusal(telegram, "editMessageReplyMarkup", **place) == words
+    await refused(telegram, "editMessageReplyMarkup", **place)
     assert telegram.shown(ALICE) == ["hi"]
 
 
 async def test_only_own_texts_that_are_still_there_can_be_edited(telegram: TelegramEmulator) -> None:
     theirs = telegram.text_update("hello", chat=ALICE)["message"]["message_id"]
     how = sample(text="x")
-    assert await refusal(telegram, "editMessageText", **how, message_id=9) == "Bad Request: message to edit not found"
-    assert (
-        await refusal(telegram, "editMessageText", **how, message_id=theirs) == "Bad Request: message can't be edited"
-    )
+    for message_id in (9, theirs):
+        await refused(telegram, "editMessageText", **how, message_id=message_id)
     file = {"document": ("a.txt", b"a", "text/plain")}
     answer = await ask(telegram, f"/bot{telegram.token}/sendDocument", data={"chat_id": ALICE}, files=file)
     own = answer.json()["result"]["message_id"]
-    words = "Bad Request: there is no text in the message to edit"
-    assert await refusal(telegram, "editMessageText", **how, message_id=own) == words
+    await refused(telegram, "editMessageText", **how, message_id=own)
 
 
 async def test_what_a_bot_may_delete(telegram: TelegramEmulator) -> None:
@@ -105,10 +80,8 @@ async def test_what_a_bot_may_delete(telegram: TelegramEmulator) -> None:
     direct = telegram.text_update("hello", chat=ALICE)["message"]["message_id"]
     assert await call(telegram, "deleteMessage", chat_id=TEAM, message_id=own) is True
     assert await call(telegram, "deleteMessage", chat_id=ALICE, message_id=direct) is True
-    gone = "Bad Request: message to delete not found"
-    assert await refusal(telegram, "deleteMessage", chat_id=TEAM, message_id=own) == gone
-    kept = "Bad Request: message can't be deleted"
-    assert await refusal(telegram, "deleteMessage", chat_id=TEAM, message_id=theirs) == kept
+    await refused(telegram, "deleteMessage", chat_id=TEAM, message_id=own)
+    await refused(telegram, "deleteMessage", chat_id=TEAM, message_id=theirs)
     telegram.promote(TEAM)
     await call(telegram, "deleteMessage", chat_id=TEAM, message_id=theirs)
     assert [line.message_id for line in telegram.deleted] == [own, direct, theirs]
@@ -117,8 +90,7 @@ async def test_what_a_bot_may_delete(telegram: TelegramEmulator) -> None:
 async def test_a_message_of_two_days_ago_stays(telegram: TelegramEmulator) -> None:
     own = (await call(telegram, "sendMessage", **sample()))["message_id"]
     clock(telegram).seconds += 48 * 3600
-    kept = "Bad Request: message can't be deleted"
-    assert await refusal(telegram, "deleteMessage", chat_id=ALICE, message_id=own) == kept
+    await refused(telegram, "deleteMessage", chat_id=ALICE, message_id=own)
 
 
 # signs of life
@@ -134,36 +106,19 @@ async def test_typing_is_seen_in_its_topic_and_general_is_topic_one(telegram: Te
         Action(chat_id=FORUM, action="upload_document", thread=thread),
         Action(chat_id=FORUM, action="upload_document", thread=None),
     ]
-    words = "Bad Request: wrong parameter action in request"
-    assert await refusal(telegram, "sendChatAction", chat_id=ALICE, action="thinking") == words
-    assert await refusal(telegram, "sendChatAction", chat_id=ALICE) == words
-    missing = "Bad Request: message thread not found"
-    assert await refusal(telegram, "sendChatAction", chat_id=FORUM, action="typing", message_thread_id=9) == missing
+    await refused(telegram, "sendChatAction", chat_id=ALICE, action="thinking")
+    await refused(telegram, "sendChatAction", chat_id=ALICE)
+    await refused(telegram, "sendChatAction", chat_id=FORUM, action="typing", message_thread_id=9)
 
 
 async def test_a_bot_has_one_reaction_out_of_a_list(telegram: TelegramEmulator) -> None:
-    asked = telegram.text_update("hello", chat=ALICE)["message"]["message_id"]
-    place = {"chat_id": ALICE, "message_id": asked}
+    question = telegram.text_update("hello", chat=ALICE)["message"]["message_id"]
+    place = {"chat_id": ALICE, "message_id": question}
     for emoji in ("👀", "👨‍💻", "⚡"):
         await call(telegram, "setMessageReaction", **place, reaction=[{"type": "emoji", "emoji": emoji}])
     await call(telegram, "setMessageReaction", **place, reaction=[])
     assert [line.emoji for line in telegram.reactions] == ["👀", "👨‍💻", "⚡", None]
-    assert telegram.reactions[0] == Reaction(chat_id=ALICE, message_id=asked, emoji="👀")
-
-
-@pytest.mark.parametrize(
-    ("reaction", "description"),
-    [
-        ([{"type": "emoji", "emoji": "✅"}], "REACTION_INVALID"),
-        ([{"type": "emoji", "emoji": "❤️"}], "REACTION_INVALID"),
-        ([{"type": "paid"}], "invalid reaction type specified"),
-        ([{"type": "emoji", "emoji": "👍"}] * 2, "REACTIONS_TOO_MANY"),
-        ([{"type": "emoji", "emoji": "👍"}], "message to react not found"),
-    ],
-)
-async def test_reactions_that_are_refused(telegram: TelegramEmulator, reaction: object, description: str) -> None:
-    words = f"Bad Request: {description}"
-    assert await refusal(telegram, "setMessageReaction", chat_id=ALICE, message_id=9, reaction=reaction) == words
+    assert telegram.reactions[0] == Reaction(chat_id=ALICE, message_id=question, emoji="👀")
 
 
 async def test_a_button_press_is_answered_once(telegram: TelegramEmulator) -> None:
@@ -171,12 +126,10 @@ async def test_a_button_press_is_answered_once(telegram: TelegramEmulator) -> No
     sent = await call(telegram, "sendMessage", **sample(reply_markup=buttons))
     query = telegram.press_update(sent["message_id"], "b", chat=ALICE)["callback_query"]
     assert (query["data"], query["message"]["reply_markup"]) == ("b", buttons)
-    long = "Bad Request: MESSAGE_TOO_LONG"
-    assert await refusal(telegram, "answerCallbackQuery", callback_query_id=query["id"], text="a" * 201) == long
+    await refused(telegram, "answerCallbackQuery", callback_query_id=query["id"], text="a" * 201)
     await call(telegram, "answerCallbackQuery", callback_query_id=query["id"], text="Saved")
     assert telegram.callback_answers == [CallbackAnswer(callback_query_id=query["id"], text="Saved", show_alert=False)]
-    late = "Bad Request: query is too old and response timeout expired or query ID is invalid"
-    assert await refusal(telegram, "answerCallbackQuery", callback_query_id=query["id"]) == late
+    await refused(telegram, "answerCallbackQuery", callback_query_id=query["id"])
 
 
 async def test_menus_are_kept_by_scope_and_language(telegram: TelegramEmulator) -> None:
@@ -186,21 +139,6 @@ async def test_menus_are_kept_by_scope_and_language(telegram: TelegramEmulator) 
     assert await call(telegram, "getMyCommands") == menu
     assert await call(telegram, "getMyCommands", language_code="zh") == []
     assert telegram.commands == {("default", ""): menu, (f"chat {ALICE}", "zh"): []}
-
-
-@pytest.mark.parametrize(
-    ("commands", "description"),
-    [
-        ([{"command": "New", "description": "a"}], "BOT_COMMAND_INVALID"),
-        ([{"command": "a" * 33, "description": "a"}], "BOT_COMMAND_INVALID"),
-        ([{"command": "a", "description": ""}], "BOT_COMMAND_DESCRIPTION_INVALID"),
-        ([{"command": "a", "description": "a" * 257}], "BOT_COMMAND_DESCRIPTION_INVALID"),
-        ([{"command": "a", "description": "a"}] * 101, "BOT_COMMANDS_TOO_MUCH"),
-        (["a"], "can't parse list of bot commands: a command has a name and a description"),
-    ],
-)
-async def test_menus_that_are_refused(telegram: TelegramEmulator, commands: object, description: str) -> None:
-    assert await refusal(telegram, "setMyCommands", commands=commands) == f"Bad Request: {description}"
 
 
 # drafts
@@ -218,20 +156,6 @@ async def test_a_draft_is_shown_for_half_a_minute_or_until_the_message(telegram:
     await call(telegram, "sendMessage", **sample(text="done"))
     assert telegram.live_drafts(ALICE) == []
     assert [draft.text for draft in telegram.drafts] == ["", "par", "partial", "again"]
-
-
-@pytest.mark.parametrize(
-    ("changes", "description"),
-    [
-        ({"chat_id": TEAM}, "TEXTDRAFT_PEER_INVALID"),
-        ({"draft_id": 0}, "wrong parameter draft_id in request"),
-        ({"text": "a" * 4097}, "message is too long"),
-        ({"text": "<b>half", "parse_mode": "HTML"}, 'can\'t parse entities: Can\'t find end tag corresponding to start tag "b"'),  # noqa: E501
-    ],
-)  # fmt: skip
-async def test_drafts_that_are_refused(telegram: TelegramEmulator, changes: dict[str, Any], description: str) -> None:
-    draft = {"chat_id": ALICE, "draft_id": 7, "text": "a"} | changes
-    assert await refusal(telegram, "sendMessageDraft", **draft) == f"Bad Request: {description}"
 
 
 # limits and failures
@@ -271,8 +195,7 @@ async def test_edits_count_as_messages(telegram: TelegramEmulator) -> None:
     message_id = (await call(telegram, "sendMessage", **sample()))["message_id"]
     for text in ("a", "b"):
         await call(telegram, "editMessageText", **sample(text=text, message_id=message_id))
-    words = "Too Many Requests: retry after 3"
-    assert await refusal(telegram, "editMessageText", **sample(text="c", message_id=message_id)) == words
+    await refused(telegram, "editMessageText", **sample(text="c", message_id=message_id))
 
 
 async def test_a_failure_can_be_ordered_for_one_method(telegram: TelegramEmulator) -> None:

@@ -84,13 +84,13 @@ async def test_a_file_that_somebody_sent_can_be_fetched(telegram: TelegramEmulat
 
 
 def test_a_message_that_is_gone_makes_a_press_inaccessible(telegram: TelegramEmulator) -> None:
-    asked = telegram.text_update("hi", chat=ALICE)["message"]["message_id"]
-    press = telegram.press_update(asked, "a", chat=ALICE)["callback_query"]
+    question = telegram.text_update("hi", chat=ALICE)["message"]["message_id"]
+    press = telegram.press_update(question, "a", chat=ALICE)["callback_query"]
     assert (press["message"]["text"], isinstance(press["id"], str)) == ("hi", True)
-    telegram.forget(ALICE, asked)
-    inaccessible = telegram.press_update(asked, "a", chat=ALICE)["callback_query"]["message"]
+    telegram.forget(ALICE, question)
+    inaccessible = telegram.press_update(question, "a", chat=ALICE)["callback_query"]["message"]
     assert (inaccessible["message_id"], inaccessible["date"], set(inaccessible)) == (
-        asked,
+        question,
         0,
         {"chat", "message_id", "date"},
     )

@@ -1,4 +1,4 @@
-"""Telegram's HTML as the emulator reads it: what comes out, what is refused and in which words, and two laws."""
+"""Telegram's HTML as the emulator reads it: what comes out, what is refused, and two laws."""
 
 import html
 from typing import Any
@@ -83,51 +83,23 @@ def test_an_attribute_ends_up_in_the_entity(source: str, entity: dict[str, Any])
 
 
 @pytest.mark.parametrize(
-    ("source", "message"),
+    "source",
     [
-        ("Hello world<br>", 'Unsupported start tag "br" at byte offset 11'),
-        ("<br/>", 'Unsupported start tag "br/" at byte offset 0'),
-        ("привет <p>a</p>", 'Unsupported start tag "p" at byte offset 13'),
-        ("😀<h1>a</h1>", 'Unsupported start tag "h1" at byte offset 4'),
-        ("a < b", 'Unsupported start tag "" at byte offset 2'),
-        ("ab <b", "Unclosed start tag at byte offset 3"),
-        ("ab <b ", "Unclosed start tag at byte offset 3"),
-        ('ab <a href="x', "Unclosed start tag at byte offset 3"),
-        ("ab <a href=x", "Unclosed start tag at byte offset 3"),
-        ("<b>a</b", "Unclosed end tag at byte offset 4"),
-        ("ab</b>", "Unexpected end tag at byte offset 2"),
-        ("<b>ж</i>", 'Unmatched end tag at byte offset 5, expected "</b>", found "</i>"'),
-        ("<b>a<i>b</b></i>", 'Unmatched end tag at byte offset 8, expected "</i>", found "</b>"'),
-        ("<b><code>a", 'Can\'t find end tag corresponding to start tag "code"'),
-        ("a<span>b</span>", 'Tag "span" must have class "tg-spoiler" at byte offset 1'),
-        ('<span class="big">b</span>', 'Tag "span" must have class "tg-spoiler" at byte offset 0'),
-        ("<a =x>b</a>", 'Empty attribute name in the tag "a" at byte offset 0'),
-        ("<a href=a:b>b</a>", "Unexpected end of name token at byte offset 8"),
-        ("<tg-emoji>b</tg-emoji>", "Invalid custom emoji identifier specified"),
-        ("<tg-time unix='now'>b</tg-time>", "Invalid unix time specified"),
+        *("Hello world<br>", "<br/>", "привет <p>a</p>", "😀<h1>a</h1>", "a < b", "ab <b", "ab <b ", 'ab <a href="x'),
+        *("ab <a href=x", "<b>a</b", "ab</b>", "<b>ж</i>", "<b>a<i>b</b></i>", "<b><code>a", "a<span>b</span>"),
+        *('<span class="big">b</span>', "<a =x>b</a>", "<a href=a:b>b</a>", "<tg-emoji>b</tg-emoji>"),
+        "<tg-time unix='now'>b</tg-time>",
     ],
 )
-def test_what_cannot_be_read_is_refused_with_the_byte_it_is_at(source: str, message: str) -> None:
-    with pytest.raises(Unparsable) as raised:
+def test_what_cannot_be_read_is_refused(source: str) -> None:
+    with pytest.raises(Unparsable):
         parse_html(source)
-    assert str(raised.value) == message
 
 
-@pytest.mark.parametrize(
-    ("offset", "length", "message"),
-    [
-        (1, 1, "Entity begins in a middle of a UTF-16 symbol at byte offset 0"),
-        (0, 1, "Entity beginning at UTF-16 offset 0 ends in a middle of a UTF-16 symbol at byte offset 0"),
-        (2, 9, "Entity beginning at UTF-16 offset 2 ends after the end of the text at UTF-16 offset 11"),
-        (5, 1, "Entity begins after the end of the text at UTF-16 offset 5"),
-        (-1, 1, "an entity needs an offset and a length"),
-        ("0", 1, "an entity needs an offset and a length"),
-    ],
-)
-def test_a_given_entity_must_lie_on_whole_characters_of_the_text(offset: Any, length: int, message: str) -> None:
-    with pytest.raises(Unparsable) as raised:
+@pytest.mark.parametrize(("offset", "length"), [(1, 1), (0, 1), (2, 9), (5, 1), (-1, 1), ("0", 1)])
+def test_a_given_entity_must_lie_on_whole_characters_of_the_text(offset: Any, length: int) -> None:
+    with pytest.raises(Unparsable):
         given_entities("😀ab", [{"type": "bold", "offset": offset, "length": length}])
-    assert str(raised.value) == message
 
 
 def test_given_entities_are_kept_and_those_of_kinds_that_telegram_finds_itself_are_not() -> None:

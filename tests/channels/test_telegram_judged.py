@@ -40,9 +40,9 @@ async def judge(*arguments: str) -> Any:
         str(JUDGE), "-W", "error", str(SCRIPT), *arguments,
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
-    told, trouble = await process.communicate()
+    output, trouble = await process.communicate()
     assert process.returncode == 0, trouble.decode()
-    return json.loads(told)
+    return json.loads(output)
 
 
 @dataclass
@@ -54,20 +54,20 @@ class Record:
     updates: list[dict[str, Any]] = field(default_factory=list)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        asked, answered = bytearray(), bytearray()
+        request, answered = bytearray(), bytearray()
 
         async def heard() -> Message:
             message = await receive()
-            asked.extend(message.get("body", b""))
+            request.extend(message.get("body", b""))
             return message
 
-        async def said(message: Message) -> None:
+        async def send_recorded(message: Message) -> None:
             answered.extend(message.get("body", b""))
             await send(message)
 
-        await self.telegram.app(scope, heard, said)
+        await self.telegram.app(scope, heard, send_recorded)
         answer = orjson.loads(answered)
-        call = {"method": scope["path"].rpartition("/")[2], "body": orjson.loads(asked)}
+        call = {"method": scope["path"].rpartition("/")[2], "body": orjson.loads(request)}
         self.calls.append(call | ({"result": answer["result"]} if answer["ok"] else {}))
 
     async def push(self, *updates: dict[str, Any]) -> None:
@@ -161,10 +161,10 @@ def whatever_a_model_writes() -> list[str]:
 def sends(telegram: TelegramEmulator) -> list[tuple[Target, str]]:
     topic, gone = telegram.topic(FORUM, "Releases"), telegram.topic(FORUM, "Old")
     telegram.delete_topic(FORUM, gone)
-    asked = telegram.text_update("what?", chat=ALICE)["message"]["message_id"]
+    question = telegram.text_update("what?", chat=ALICE)["message"]["message_id"]
     telegram.migrate(-4000000031, -1002000000099)
     targets = [
-        Target(chat=str(ALICE), reply_to=str(asked)),
+        Target(chat=str(ALICE), reply_to=str(question)),
         Target(chat=str(ALICE), reply_to="77"),
         Target(chat=str(FORUM), thread=str(topic)),
         Target(chat=str(FORUM), thread="1"),
@@ -208,12 +208,12 @@ async def test_the_recorded_samples_are_updates_as_aiogram_knows_them(tmp_path: 
 @judged
 async def test_aiograms_own_client_lives_with_our_emulator() -> None:
     telegram = emulator()
-    asked = telegram.text_update("hello @fixture_helper_bot", chat=ALICE)
-    await telegram.push(asked)
-    await telegram.push(telegram.press_update(asked["message"]["message_id"], "ap:1", chat=ALICE))
+    question = telegram.text_update("hello @fixture_helper_bot", chat=ALICE)
+    await telegram.push(question)
+    await telegram.push(telegram.press_update(question["message"]["message_id"], "ap:1", chat=ALICE))
     async with serve_on_loopback(telegram.app) as url:
-        told = await judge("bot", url, telegram.token, str(ALICE))
-    assert told == {
+        output = await judge("bot", url, telegram.token, str(ALICE))
+    assert output == {
         "me": "fixture_helper_bot",
         "asked": ["hello @fixture_helper_bot", ["mention"]],
         "replied": ["bold & code", ["bold", "code"], "hello @fixture_helper_bot"],

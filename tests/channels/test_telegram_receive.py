@@ -25,14 +25,14 @@ GROUP = {"id": -1002000000041, "type": "supergroup", "title": "Team chat"}
 
 
 def message(text: str | None = "hi", *, chat: dict[str, Any] = DIRECT, **more: Any) -> dict[str, Any]:
-    said = {} if text is None else {"text": text}
-    return {"message_id": 7, "from": ALICE, "chat": chat, "date": 1790000101} | said | more
+    words = {} if text is None else {"text": text}
+    return {"message_id": 7, "from": ALICE, "chat": chat, "date": 1790000101} | words | more
 
 
-def entity(kind: str, said: str, text: str, **more: Any) -> dict[str, Any]:
-    """Where `said` stands in `text`, counted as Telegram counts."""
-    before, _, _ = text.partition(said)
-    return {"type": kind, "offset": units(before), "length": units(said)} | more
+def entity(kind: str, words: str, text: str, **more: Any) -> dict[str, Any]:
+    """Where `words` stand in `text`, counted as Telegram counts."""
+    before, _, _ = text.partition(words)
+    return {"type": kind, "offset": units(before), "length": units(words)} | more
 
 
 def units(text: str) -> int:
@@ -156,7 +156,7 @@ def test_the_bots_own_mention_goes_unless_it_is_all_there_is(text: str, clean: s
 
 
 @pytest.mark.parametrize(
-    ("text", "kind", "said", "mentioned", "clean"),
+    ("text", "kind", "words", "mentioned", "clean"),
     [
         ("@alice_samples hi", "mention", "@alice_samples", False, "@alice_samples hi"),
         (f"@{BOT_USERNAME}2 hi", "mention", f"@{BOT_USERNAME}2", False, f"@{BOT_USERNAME}2 hi"),
@@ -166,8 +166,8 @@ def test_the_bots_own_mention_goes_unless_it_is_all_there_is(text: str, clean: s
         ("/weather", "bot_command", "/weather", False, "/weather"),
     ],
 )
-def test_who_is_meant_in_a_group(text: str, kind: str, said: str, mentioned: bool, clean: str) -> None:
-    found = arrived(message(text, chat=GROUP, entities=[entity(kind, said, text)]))
+def test_who_is_meant_in_a_group(text: str, kind: str, words: str, mentioned: bool, clean: str) -> None:
+    found = arrived(message(text, chat=GROUP, entities=[entity(kind, words, text)]))
     assert (found.context.mentioned, found.context.text) == (mentioned, clean)
 
 

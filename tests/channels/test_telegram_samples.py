@@ -11,6 +11,7 @@ from channels.access import refusal
 from channels.channel import Arrived, Ignored, Rejected, WebhookRequest
 from channels.message import Quote
 from channels.telegram.channel import SECRET_HEADER
+from channels.telegram.updates import ALLOWED_UPDATES
 from tests.channels.telegram_bot import ME, bot
 from tests.channels.telegram_samples import BOT_TOKEN, WEBHOOK_SECRET, Sample, load_samples
 from tests.emulators.telegram.chats import BOT
@@ -70,14 +71,7 @@ def test_there_is_a_sample_for_every_kind_of_update() -> None:
     assert len(SAMPLES) == 62
     assert {sample.outcome for sample in SAMPLES} == {"accepted", "duplicate", "ignored", "rejected"}
     kinds = {key for sample in SAMPLES for key in sample.update if key != "update_id"}
-    assert kinds >= {
-        "message",
-        "edited_message",
-        "callback_query",
-        "my_chat_member",
-        "channel_post",
-        "message_reaction",
-    }
+    assert kinds >= {*ALLOWED_UPDATES, "channel_post", "message_reaction"}
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)

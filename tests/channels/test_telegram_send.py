@@ -3,15 +3,15 @@
 import asyncio
 import logging
 import traceback
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
 from channels.channel import DeliveryError, Gone, RateLimited, Refused, Unreachable
-from channels.message import Chat, MessageContext, Outbound, Sender, Target
-from channels.telegram.pacing import TelegramPace
+from channels.message import Chat, Outbound, Sender, Target
+from channels.telegram.timing import TelegramPace
+from tests.channels.contexts import context
 from tests.channels.telegram_bot import SILENCE, connected, refusal
 from tests.channels.telegram_samples import BOT_TOKEN
 
@@ -216,15 +216,15 @@ async def test_the_token_is_in_no_log_no_exception_and_no_picture_of_an_object(
             "echoed": refusal(404, f"Not Found: /bot{BOT_TOKEN}/sendMessage"),
         }
         telegram.answers["sendMessage"] = [laid_out.get(answer, {"message_id": 1})]
-        told = ""
+        shown = ""
         try:
             await channel.send(part(), "key-1")
         except DeliveryError as error:
-            told = "".join(traceback.TracebackException.from_exception(error, capture_locals=False).format())
+            shown = "".join(traceback.TracebackException.from_exception(error, capture_locals=False).format())
             while error := error.__cause__ or error.__context__:  # type: ignore[assignment]
-                told += repr(error) + str(vars(error)) + repr(getattr(error, "_request", None))
+                shown += repr(error) + str(vars(error)) + repr(getattr(error, "_request", None))
         out = capsys.readouterr()
-        everything = told + caplog.text + out.out + out.err + repr(channel) + repr(vars(channel))
+        everything = shown + caplog.text + out.out + out.err + repr(channel) + repr(vars(channel))
         assert BOT_TOKEN not in everything
         assert BOT_TOKEN.partition(":")[2] not in everything
         assert caplog.records
@@ -256,16 +256,8 @@ async def test_a_wrong_token_is_refused_with_a_hint() -> None:
 
 async def test_a_person_without_a_name_is_called_by_the_id() -> None:
     async with connected() as (telegram, channel):
-        context = MessageContext(
-            channel="telegram",
-            account="default",
-            chat=Chat(id=PERSON, kind="direct"),
-            message_id="1",
-            sender=Sender(id=PERSON),
-            text="hi",
-            sent_at=datetime(2026, 1, 1, tzinfo=UTC),
-        )
-        assert (await channel.enrich(context)).sender.name == PERSON
+        nameless = context("telegram", Chat(id=PERSON, kind="direct"), sender=Sender(id=PERSON))
+        assert (await channel.enrich(nameless)).sender.name == PERSON
         assert telegram.calls == []
 
 

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from channels.split import Limit
 from channels.split import split as cut
-from channels.telegram.render import plain, render
-from channels.telegram.split import BYTES_MAX, UNITS_MAX, split, units
-from tests.channels.telegram_html import read_html
+from channels.telegram.render import BYTES_MAX, UNITS_MAX, split, units
+from tests.channels.telegram_html import plain, read_html, render
 from tests.channels.telegram_texts import check_nothing_is_lost, nasty
 
 SENTENCE = "The quick brown fox jumps over the lazy dog. "
@@ -62,15 +61,7 @@ def test_a_cut_falls_between_paragraphs_and_never_behind_a_heading() -> None:
         ("> ```\n> " + "x" * 45 + "\n" + "y" * 50, ["> ```\n> " + "x" * 45 + "\n> ```", "y" * 50]),
         ("```py\n" + "x" * 95 + "\n```", ["```py\n" + "x" * 50 + "\n```", "```py\n" + "x" * 45 + "\n```"]),
     ],
-    ids=[
-        "paragraphs",
-        "a heading",
-        "a line that leads on",
-        "a third full",
-        "the end of a table",
-        "the end of a quote",
-        "long code",
-    ],
+    ids=["paragraphs", "heading", "leads-on", "third-full", "table-end", "quote-end", "long-code"],
 )
 def test_where_a_part_of_a_hundred_characters_ends(text: str, parts: list[str]) -> None:
     assert cut(text, [Limit(measure=len, most=100)], tidy=True) == parts
@@ -140,16 +131,8 @@ def test_a_table_that_grows_in_the_rendering_is_cut_smaller() -> None:
 @pytest.mark.parametrize(
     "character",
     [
-        "👨‍👩‍👧‍👦",
-        "🇩🇪",
-        "👍🏽",
-        "e\u0301",
-        "❤️",
+        *("👨‍👩‍👧‍👦", "🇩🇪", "👍🏽", "e\u0301", "❤️", "नि", "각", "1\ufe0f\u20e3", "、\ufe00"),
         "🏴\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f",
-        "नि",
-        "각",
-        "1\ufe0f\u20e3",
-        "、\ufe00",
     ],
 )
 def test_no_character_is_cut_in_two(character: str) -> None:

@@ -1,6 +1,5 @@
 """What pages are told of turns that run: drafts that grow, tools, and pages that do not keep up."""
 
-from datetime import UTC, datetime
 from typing import Any
 
 import orjson
@@ -9,31 +8,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from channels.channel import Progress, ToolUse
-from channels.message import Chat, MessageContext, Sender
+from channels.message import Chat
 from channels.web.live import BACKLOG_BYTES_MAX, BACKLOG_MAX, ENDED_MAX, LiveTurns, Watcher
 from channels.web.markdown import blocks
+from tests.channels.contexts import context
 
 CHAT, MESSAGE = "c_one_one", "m_one_one"
 
 
 def progress(text: str = "", *, chat: str = CHAT, message: str = MESSAGE, **more: Any) -> Progress:
-    context = MessageContext(
-        channel="web",
-        account="default",
-        chat=Chat(id=chat, kind="direct"),
-        message_id=message,
-        sender=Sender(id="user"),
-        text="?",
-        sent_at=datetime.now(UTC),
-    )
-    return Progress(context=context, text=text, **more)
+    return Progress(context=context("web", Chat(id=chat, kind="direct"), message_id=message), text=text, **more)
 
 
 def waiting(watcher: Watcher) -> int:
     return watcher._queue.qsize()
 
 
-async def told(watcher: Watcher) -> list[tuple[str, dict[str, Any]]]:
+async def news_of(watcher: Watcher) -> list[tuple[str, dict[str, Any]]]:
     """What the page has been told since it was asked last: names and data."""
     return [parsed(notice) for _ in range(waiting(watcher)) if (notice := await watcher.next()) is not None]
 
@@ -93,9 +84,9 @@ async def test_whoever_looks_from_whenever_on_sees_the_draft_as_it_is(
                 live.show(progress(text))
             for notice in standing:
                 second.take(*parsed(notice))
-            for name, event in await told(late):
+            for name, event in await news_of(late):
                 second.take(name, event)
-        for name, event in await told(early):
+        for name, event in await news_of(early):
             first.take(name, event)
     assert first.drawn == second.drawn == blocks(texts[-1])
 
@@ -104,13 +95,13 @@ async def test_only_what_has_changed_is_told() -> None:
     live = LiveTurns()
     with live.watching() as page:
         live.show(progress("one\n\ntwo"))
-        await told(page)
+        await news_of(page)
         live.show(progress("one\n\ntwo three"))
-        assert await told(page) == [
+        assert await news_of(page) == [
             ("draft", {"chat": CHAT, "message": MESSAGE, "at": 1, "blocks": ["<p>two three</p>\n"]})
         ]
         live.show(progress("one\n\ntwo three"))
-        assert await told(page) == []
+        assert await news_of(page) == []
 
 
 async def test_who_comes_later_sees_what_was_not_drawn_while_nobody_looked() -> None:
@@ -121,7 +112,7 @@ async def test_who_comes_later_sees_what_was_not_drawn_while_nobody_looked() -> 
             page.take(*parsed(notice))
         assert page.drawn == blocks("one\n\ntwo")
         live.show(progress("one\n\ntwo\n\nthree"))
-        ((_, event),) = await told(watcher)
+        ((_, event),) = await news_of(watcher)
         assert (event["at"], event["blocks"]) == (2, ["<p>three</p>\n"])
 
 
@@ -134,7 +125,7 @@ async def test_a_turn_is_told_when_it_begins_uses_a_tool_and_ends() -> None:
         assert live.running(CHAT)
         assert not live.running("c_another")
         live.show(progress(tools=(running,), outcome="replied"))
-        turns = [event for name, event in await told(page) if name == "turn"]
+        turns = [event for name, event in await news_of(page) if name == "turn"]
         assert [(turn["running"], turn["outcome"], len(turn["tools"])) for turn in turns] == [
             (True, None, 0),
             (True, None, 1),

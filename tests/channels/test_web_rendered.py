@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import orjson
 
-from channels.web.archive import Said, Sized, Words
-from channels.web.rendered import PAGE_BYTES_MAX, RENDERED_BYTES_MAX, Renderings, fitting
+from channels.web.archive import MessageBody, Sized, WebMessage
+from channels.web.views import PAGE_BYTES_MAX, RENDERED_BYTES_MAX, Renderings, fitting
 
 
 class Memory:
@@ -16,14 +16,14 @@ class Memory:
         self.texts = dict(enumerate(texts, 1))
         self.loads: list[list[int]] = []
 
-    async def said(self, numbers: Sequence[int]) -> Sequence[Said]:
+    async def messages(self, numbers: Sequence[int]) -> Sequence[WebMessage]:
         self.loads.append(list(numbers))
         await asyncio.sleep(0)
-        return [self._said(number) for number in sorted(numbers) if number in self.texts]
+        return [self._message(number) for number in sorted(numbers) if number in self.texts]
 
-    def _said(self, number: int) -> Said:
-        words = Words(text=self.texts[number], agent="helper")
-        return Said(number=number, chat="c_one", author="agent", key=str(number), words=words, at=1.0)
+    def _message(self, number: int) -> WebMessage:
+        words = MessageBody(text=self.texts[number], agent="helper")
+        return WebMessage(number=number, chat="c_one", author="agent", key=str(number), words=words, at=1.0)
 
 
 def renderings(memory: Memory) -> Renderings:

@@ -76,8 +76,8 @@ def judged(door: Admission, *headers: tuple[str, str], changes: bool = False) ->
         rejected = refusal
     else:
         return 200
-    assert rejected.told
-    assert TOKEN not in f"{rejected.told}{rejected.reason}"
+    assert rejected.sentence
+    assert TOKEN not in f"{rejected.sentence}{rejected.reason}"
     return rejected.status
 
 

@@ -24,25 +24,27 @@ class Shown(HTMLParser):
         self.wrong += [f"<{tag}> stays open" for tag in self._open]
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        told = {name: value or "" for name, value in attrs}
-        if len(told) < len(attrs) or not self._fits(tag, told):
+        attributes = {name: value or "" for name, value in attrs}
+        if len(attributes) < len(attrs) or not self._fits(tag, attributes):
             self.wrong.append(f"<{tag} {attrs}>")
         if tag not in VOID:
             self._open.append(tag)
 
-    def _fits(self, tag: str, told: dict[str, str]) -> bool:
+    def _fits(self, tag: str, attributes: dict[str, str]) -> bool:
         match tag:
             case "a":
-                self.links.append(told.get("href", ""))
-                return SAFE_LINK.match(told.pop("href", "")) is not None and told == LINK
+                self.links.append(attributes.get("href", ""))
+                return SAFE_LINK.match(attributes.pop("href", "")) is not None and attributes == LINK
             case "code":
-                return not told or (re.fullmatch(r"language-\S+", told.pop("class", "")) is not None and not told)
+                return not attributes or (
+                    re.fullmatch(r"language-\S+", attributes.pop("class", "")) is not None and not attributes
+                )
             case "ol":
-                return told.pop("start", "0").isdecimal() and not told
+                return attributes.pop("start", "0").isdecimal() and not attributes
             case "th" | "td":
-                return told.pop("class", "left") in ("left", "center", "right") and not told
+                return attributes.pop("class", "left") in ("left", "center", "right") and not attributes
             case _:
-                return tag in PLAIN and not told
+                return tag in PLAIN and not attributes
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.handle_starttag(tag, attrs)

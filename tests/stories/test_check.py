@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from agents.providers.wellknown import WELL_KNOWN
-from gateway.config.channels import KINDS
+from gateway.config.channels import CHANNEL_TYPES
 from gateway.config.root import Config
 from gateway.config.shape import known_keys
 from tests.gateway.config.writing import parsed
@@ -43,7 +43,7 @@ def data_of(text: str) -> Any:
 def pasted(config: Any, text: str, page: Path) -> Any:
     """The config with a snippet put where it belongs: at the top, or among the keys of the page's channel."""
     snippet, channel = data_of(text), page.parent.name
-    if channel in KINDS and snippet.keys() <= set(known_keys(Config, ("channels", channel))):
+    if channel in CHANNEL_TYPES and snippet.keys() <= set(known_keys(Config, ("channels", channel))):
         snippet = {"channels": {channel: snippet}}
     return joined(config, snippet)
 
@@ -63,14 +63,14 @@ async def test_what_is_pasted_from_a_page_needs_no_mending_and_no_warning(tmp_pa
     """One snippet after the other; a channel's page leads to whom to let in only at its end."""
     text, file = page.read_text(encoding="utf-8"), tmp_path / "config.yaml"
     exported = [name for line in re.findall(r"export (.+)", text) for name in re.findall(r"([A-Z0-9_]+)=", line)]
-    others = tuple(f"{name.upper()}_" for name in KINDS if f"{name}:" not in "".join(snippets(page)))
+    others = tuple(f"{name.upper()}_" for name in CHANNEL_TYPES if f"{name}:" not in "".join(snippets(page)))
     named = {name for name in (*exported, *re.findall(r"\$\{([A-Z0-9_]+)\}", text)) if not name.startswith(others)}
     env = KEYS | {name: VALUES.get(name, DUMMY) for name in named}
     config = data_of((ROOT / "config.yaml").read_text(encoding="utf-8"))
     for number, snippet in enumerate(snippets(page), start=1):
         config = pasted(config, snippet, page)
         file.write_text(yaml.safe_dump(config, allow_unicode=True), encoding="utf-8")
-        if page.parent.name in KINDS and number < len(snippets(page)):
+        if page.parent.name in CHANNEL_TYPES and number < len(snippets(page)):
             continue
         code, output = await ask("check", "--config", str(file), more=env)
         assert (code, re.findall(r"^warning: .*", output, re.M)) == (0, []), f"snippet {number}: {output}"
@@ -107,5 +107,5 @@ def test_the_pages_that_have_snippets_are_found() -> None:
     assert {
         "docs/add-an-agent.md",
         "docs/providers.md",
-        *(f"channels/{name}/README.md" for name in KINDS),
+        *(f"channels/{name}/README.md" for name in CHANNEL_TYPES),
     } <= counts.keys()

@@ -10,10 +10,10 @@ from typing import Any
 import httpx
 import pytest
 
-from channels.web.archive import Words
+from channels.web.archive import MessageBody
 from channels.web.channel import MISSED_BYTES_MAX
 from channels.web.live import BACKLOG_MAX
-from channels.web.rendered import PAGE_BYTES_MAX
+from channels.web.views import PAGE_BYTES_MAX
 from tests.running import Running, running
 from tests.stories.test_web_door import ROUTES, client, statuses
 from tests.web_page import CHAT, WEB, Page, opened
@@ -26,7 +26,7 @@ async def history(house: Running, *sizes: int) -> None:
     """A conversation whose messages are so long, alternately a person's and an agent's."""
     archive = house.gateway.runtime.store.archive
     for number, size in enumerate(sizes):
-        words = Words(text=f"{number} " + "word " * (size // 5), agent="helper")
+        words = MessageBody(text=f"{number} " + "word " * (size // 5), agent="helper")
         if number % 2:
             await archive.answer(CHAT, f"key_{number}", words, 1.0)
         else:

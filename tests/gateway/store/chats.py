@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from channels.web.archive import Archive, Said
+from channels.web.archive import ChatHistory, WebMessage
 from gateway.config.root import DatabaseConfig
 from gateway.store.opening import open_store
 from gateway.store.store import Acceptance, Delivery, Entry, Lease, NewPart, Part, Store, View, Work
@@ -22,15 +22,15 @@ async def opened(url: str, *, lease_seconds: float = 15) -> AsyncIterator[Store]
         await store.close()
 
 
-async def page(archive: Archive, chat: str, *, before: int | None, limit: int) -> Sequence[Said]:
+async def page(archive: ChatHistory, chat: str, *, before: int | None, limit: int) -> Sequence[WebMessage]:
     """The newest messages of a conversation, oldest first."""
-    return await archive.said(
+    return await archive.messages(
         [it.number for it in await archive.page(chat, before=before, limit=limit, bytes_max=LARGE)]
     )
 
 
-async def since(archive: Archive, number: int, *, limit: int) -> Sequence[Said]:
-    return await archive.said([it.number for it in await archive.since(number, limit=limit, bytes_max=LARGE)])
+async def since(archive: ChatHistory, number: int, *, limit: int) -> Sequence[WebMessage]:
+    return await archive.messages([it.number for it in await archive.since(number, limit=limit, bytes_max=LARGE)])
 
 
 def message(

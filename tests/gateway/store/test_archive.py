@@ -9,7 +9,7 @@ from sqlalchemy import create_engine, text
 
 from channels.channel import ToolUse
 from channels.message import File
-from channels.web.archive import Archive, Said, Words
+from channels.web.archive import ChatHistory, MessageBody, WebMessage
 from gateway.routing import control_session
 from gateway.store.store import Store
 from tests.gateway.store.chats import LARGE, finish, leased, opened, page, since
@@ -26,17 +26,17 @@ async def store(database_url: str) -> AsyncIterator[Store]:
 
 
 @pytest.fixture
-def archive(store: Store) -> Archive:
+def archive(store: Store) -> ChatHistory:
     return store.archive
 
 
-def words(text: str, *, agent: str = "helper", **more: object) -> Words:
-    return Words(text=text, agent=agent, **more)  # type: ignore[arg-type]
+def words(text: str, *, agent: str = "helper", **more: object) -> MessageBody:
+    return MessageBody(text=text, agent=agent, **more)  # type: ignore[arg-type]
 
 
 def texts(text: object) -> list[str]:
     assert isinstance(text, list)
-    return [it.words.text for it in text if isinstance(it, Said)]
+    return [it.words.text for it in text if isinstance(it, WebMessage)]
 
 
 def count(url: str, table: str, where: str = "1=1") -> int:
@@ -48,26 +48,26 @@ def count(url: str, table: str, where: str = "1=1") -> int:
     return int(found or 0)
 
 
-async def test_the_same_message_is_kept_once_however_often_it_comes(archive: Archive) -> None:
+async def test_the_same_message_is_kept_once_however_often_it_comes(archive: ChatHistory) -> None:
     await asyncio.gather(*(archive.keep(CHAT, "m_1", words("hello"), 1.0) for _ in range(10)))
     await archive.keep(CHAT, "m_1", words("another text under the same id"), 2.0)
     assert texts(await page(archive, CHAT, before=None, limit=50)) == ["hello"]
     assert [(it.title, it.at) for it in await archive.conversations()] == [("hello", 1.0)]
 
 
-async def test_the_same_answer_is_kept_once_however_often_it_is_sent(archive: Archive) -> None:
+async def test_the_same_answer_is_kept_once_however_often_it_is_sent(archive: ChatHistory) -> None:
     await archive.keep(CHAT, "m_1", words("hello"), 1.0)
     assert await asyncio.gather(*(archive.answer(CHAT, "key", words("hi"), 2.0) for _ in range(5))) == [True] * 5
     assert texts(await page(archive, CHAT, before=None, limit=50)) == ["hello", "hi"]
 
 
-async def test_the_same_id_in_another_conversation_is_another_message(archive: Archive) -> None:
+async def test_the_same_id_in_another_conversation_is_another_message(archive: ChatHistory) -> None:
     await archive.keep(CHAT, "m_1", words("here"), 1.0)
     await archive.keep(OTHER, "m_1", words("there"), 2.0)
     assert texts(await since(archive, 0, limit=10)) == ["here", "there"]
 
 
-async def test_what_was_said_comes_back_as_it_was(archive: Archive) -> None:
+async def test_what_was_said_comes_back_as_it_was(archive: ChatHistory) -> None:
     tool = ToolUse(id="t1", name="exec", about='ls "a\nb"\x00', state="failed")
     file = await archive.put(File(name="图 1.png", type="image/png", data=b"\x89PNG\x00\xff"), 1.0)
     text = words("你好\n\n<b>\u2028𝔘", reply_to="m_0", files=(file,), tools=(tool,))
@@ -78,7 +78,7 @@ async def test_what_was_said_comes_back_as_it_was(archive: Archive) -> None:
 
 
 async def test_a_page_holds_the_newest_messages_oldest_first_and_the_one_before_goes_on_without_a_gap(
-    archive: Archive,
+    archive: ChatHistory,
 ) -> None:
     for number in range(7):
         await archive.keep(CHAT, f"m_{number}", words(f"n{number}"), float(number))
@@ -91,7 +91,7 @@ async def test_a_page_holds_the_newest_messages_oldest_first_and_the_one_before_
     assert await page(archive, "c_nobody_", before=None, limit=3) == []
 
 
-async def test_who_has_seen_a_number_is_told_all_above_it_in_order(archive: Archive) -> None:
+async def test_who_has_seen_a_number_is_told_all_above_it_in_order(archive: ChatHistory) -> None:
     assert (await archive.last(), await since(archive, 0, limit=10)) == (0, [])
     for number in range(5):
         await archive.keep(CHAT if number % 2 else OTHER, f"m_{number}", words(f"n{number}"), float(number))
@@ -101,7 +101,7 @@ async def test_who_has_seen_a_number_is_told_all_above_it_in_order(archive: Arch
     assert texts(await since(archive, everything[1].number, limit=2)) == ["n2", "n3"]
 
 
-async def test_messages_are_measured_in_bytes_before_they_are_loaded(archive: Archive) -> None:
+async def test_messages_are_measured_in_bytes_before_they_are_loaded(archive: ChatHistory) -> None:
     for number, content in enumerate(("x" * 1000, "字" * 1000, "𝔘" * 1000)):
         await archive.keep(CHAT, f"m_{number}", words(content), 1.0)
     measured = list(await archive.since(0, limit=10, bytes_max=LARGE))
@@ -109,11 +109,11 @@ async def test_messages_are_measured_in_bytes_before_they_are_loaded(archive: Ar
     assert list(await archive.page(CHAT, before=None, limit=10, bytes_max=LARGE)) == measured[::-1]
     assert list(await archive.since(0, limit=10, bytes_max=500)) == measured[:2]
     assert list(await archive.page(CHAT, before=None, limit=10, bytes_max=2000)) == measured[:0:-1]
-    assert texts(await archive.said([measured[2].number, measured[0].number, 999])) == ["x" * 1000, "𝔘" * 1000]
-    assert await archive.said([]) == []
+    assert texts(await archive.messages([measured[2].number, measured[0].number, 999])) == ["x" * 1000, "𝔘" * 1000]
+    assert await archive.messages([]) == []
 
 
-async def test_a_number_is_never_given_out_again(archive: Archive) -> None:
+async def test_a_number_is_never_given_out_again(archive: ChatHistory) -> None:
     await archive.keep(CHAT, "m_1", words("gone"), 1.0)
     gone = await archive.last()
     await archive.erase(CHAT, [])
@@ -121,7 +121,7 @@ async def test_a_number_is_never_given_out_again(archive: Archive) -> None:
     assert await archive.last() > gone
 
 
-async def test_conversations_come_newest_first_and_a_new_word_brings_one_up(archive: Archive) -> None:
+async def test_conversations_come_newest_first_and_a_new_word_brings_one_up(archive: ChatHistory) -> None:
     await archive.keep(CHAT, "m_1", words("first"), 1.0)
     await archive.keep(OTHER, "m_2", words("second"), 2.0)
     assert [it.title for it in await archive.conversations()] == ["second", "first"]
@@ -144,7 +144,7 @@ TITLES = {
 
 @pytest.mark.parametrize(("text", "title"), TITLES.items())
 async def test_a_conversation_is_called_by_its_first_words_or_as_it_is_renamed(
-    archive: Archive, text: str, title: str
+    archive: ChatHistory, text: str, title: str
 ) -> None:
     if "\x00" not in text:
         assert (await archive.keep(CHAT, "m_1", words(text), 1.0)).title == title
@@ -155,12 +155,12 @@ async def test_a_conversation_is_called_by_its_first_words_or_as_it_is_renamed(
     assert (await archive.keep(OTHER, "m_3", words("later words"), 2.0)).title == title
 
 
-async def test_one_that_begins_with_a_file_is_called_by_it(archive: Archive) -> None:
+async def test_one_that_begins_with_a_file_is_called_by_it(archive: ChatHistory) -> None:
     file = await archive.put(File(name="plan.pdf", type="application/pdf", data=b"x"), 1.0)
     assert (await archive.keep(CHAT, "m_1", words("", files=(file,)), 1.0)).title == "plan.pdf"
 
 
-async def test_what_is_not_there_cannot_be_renamed_erased_or_answered(archive: Archive, database_url: str) -> None:
+async def test_what_is_not_there_cannot_be_renamed_erased_or_answered(archive: ChatHistory, database_url: str) -> None:
     assert await archive.conversation(CHAT) is None
     assert await archive.rename(CHAT, "x") is None
     assert not await archive.erase(CHAT, [SESSION])
@@ -168,7 +168,7 @@ async def test_what_is_not_there_cannot_be_renamed_erased_or_answered(archive: A
     assert count(database_url, "web_message") == 0
 
 
-async def test_an_answer_to_an_erased_conversation_brings_nothing_back(archive: Archive, database_url: str) -> None:
+async def test_an_answer_to_an_erased_conversation_brings_nothing_back(archive: ChatHistory, database_url: str) -> None:
     await archive.keep(CHAT, "m_1", words("hello"), 1.0)
     assert await archive.erase(CHAT, [])
     assert not await archive.answer(CHAT, "key", words("too late"), 2.0)
@@ -177,7 +177,7 @@ async def test_an_answer_to_an_erased_conversation_brings_nothing_back(archive: 
 
 
 async def test_answers_and_an_erasure_at_the_same_moment_leave_nothing_of_the_conversation(
-    archive: Archive, database_url: str
+    archive: ChatHistory, database_url: str
 ) -> None:
     for round_ in range(5):
         await archive.keep(CHAT, "m_1", words("hello"), 1.0)
@@ -187,7 +187,7 @@ async def test_answers_and_an_erasure_at_the_same_moment_leave_nothing_of_the_co
 
 
 async def test_erasing_takes_messages_files_transcripts_and_finished_work_along_and_nothing_of_others(
-    store: Store, archive: Archive, database_url: str
+    store: Store, archive: ChatHistory, database_url: str
 ) -> None:
     file = File(name="a.txt", type="text/plain", data=b"secret")
     for chat in (CHAT, OTHER):
@@ -215,7 +215,7 @@ async def test_erasing_takes_messages_files_transcripts_and_finished_work_along_
 
 
 async def test_erasing_leaves_a_message_that_still_waits_and_takes_its_replies_along(
-    store: Store, archive: Archive, database_url: str
+    store: Store, archive: ChatHistory, database_url: str
 ) -> None:
     """Whoever runs the turn must find its row; the answer goes nowhere."""
     await archive.keep(CHAT, "m_1", words("hello"), 1.0)
@@ -231,7 +231,9 @@ async def test_erasing_leaves_a_message_that_still_waits_and_takes_its_replies_a
     assert await store.release(lease)
 
 
-async def test_a_file_that_is_never_sent_is_thrown_away_after_a_day_and_a_used_one_is_kept(archive: Archive) -> None:
+async def test_a_file_that_is_never_sent_is_thrown_away_after_a_day_and_a_used_one_is_kept(
+    archive: ChatHistory,
+) -> None:
     file = File(name="a.txt", type="text/plain", data=b"x")
     used, sent, unused = [await archive.put(file, 0.0) for _ in range(3)]
     await archive.keep(CHAT, "m_1", words("look", files=(used,)), 1.0)
@@ -243,7 +245,7 @@ async def test_a_file_that_is_never_sent_is_thrown_away_after_a_day_and_a_used_o
     assert [it.id for it in await archive.files([sent.id, unused.id, used.id, "f_unknown"])] == [sent.id, used.id]
 
 
-async def test_files_are_told_in_the_order_they_are_asked_for_and_as_often(archive: Archive) -> None:
+async def test_files_are_told_in_the_order_they_are_asked_for_and_as_often(archive: ChatHistory) -> None:
     one, two = [await archive.put(File(name=n, type="text/plain", data=n.encode()), 1.0) for n in ("a", "bb")]
     assert list(await archive.files([two.id, one.id, two.id])) == [two, one, two]
     assert (one.size, two.size) == (1, 2)
@@ -251,7 +253,7 @@ async def test_files_are_told_in_the_order_they_are_asked_for_and_as_often(archi
 
 
 async def test_it_names_the_newest_message_of_a_session_and_whom_a_conversation_talked_to(
-    store: Store, archive: Archive
+    store: Store, archive: ChatHistory
 ) -> None:
     assert await archive.newest_turn(SESSION) == 0
     first = await leased(store, 1, sid=SESSION)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from channels.web.archive import Words
+from channels.web.archive import MessageBody
 from gateway.config.root import DatabaseConfig
 from gateway.store.archive import WEB_NOTICE
 from gateway.store.opening import open_store
@@ -24,8 +24,8 @@ def url(postgres: PostgresServer) -> Iterator[str]:
     postgres.drop(address)
 
 
-def words(text: str) -> Words:
-    return Words(text=text, agent="helper")
+def words(text: str) -> MessageBody:
+    return MessageBody(text=text, agent="helper")
 
 
 async def test_who_has_seen_a_number_never_misses_a_lower_one_that_is_committed_later(url: str) -> None:

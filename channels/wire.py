@@ -1,6 +1,6 @@
-"""What Telegram's JSON holds, looked at with care: unknown keys are nobody's business, and no type is believed unseen.
+"""What a platform's JSON holds, read with care: unknown keys are ignored, and no type is believed unchecked.
 
-Every release of the Bot API adds fields and kinds, so nothing here is a model of it.
+Platforms add fields and kinds with every release, so nothing here is a model of them.
 """
 
 import json
@@ -10,10 +10,10 @@ from typing import Any
 import orjson
 
 ID_MAX = 2**52
-"""Ids have up to 52 significant bits."""
+"""Telegram's ids have up to 52 significant bits."""
 
 
-def loads(raw: bytes) -> object:
+def loads(raw: bytes | str) -> object:
     """Half a character inside is data that a person typed: the lenient parser keeps it. Raises ValueError."""
     try:
         return orjson.loads(raw)
@@ -51,9 +51,3 @@ def number(holder: Mapping[str, Any], key: str) -> int | None:
     value = holder.get(key)
     usable = isinstance(value, int) and not isinstance(value, bool) and -ID_MAX <= value <= ID_MAX
     return value if usable else None
-
-
-def name(party: Mapping[str, Any]) -> str | None:
-    """How a person, a group or a channel is called."""
-    full = " ".join(filter(None, (text(party, "first_name"), text(party, "last_name"))))
-    return clean(full or text(party, "title") or text(party, "username")).strip() or None
