@@ -181,10 +181,6 @@ def main(folder: Path) -> None:
     )
 
 
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))
-
-
 _REFERENCE = {"type": "string", "pattern": r"\$\{"}
 
 
@@ -220,3 +216,7 @@ def _loosened(property_: dict[str, Any], name: str) -> dict[str, Any]:
         if {"integer", "number", "boolean"} & set(kinds):
             return {"anyOf": [*property_["anyOf"], _REFERENCE]}
     return property_
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
