@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from channels.message import MessageContext
 from gateway.config.root import AgentsConfig, BindingConfig, MatchConfig
+from gateway.store.store import ASIDE
 
 _STRONGEST_FIRST = ("sender", "thread", "chat", "chat_type", "account", "channel")
 
@@ -52,19 +53,15 @@ def chat_session(agent: str, *place: str) -> str:
     return ":".join(part.replace("%", "%25").replace(":", "%3A") for part in parts)
 
 
-_CONTROL = "aside:"
-"""As the rows of earlier versions have it."""
-
-
 def control_session(session: str) -> str:
     """The session beside a conversation: commands and notes, which never wait behind a turn."""
-    return _CONTROL + session
+    return ASIDE + session
 
 
 def is_control(session: str) -> bool:
-    return session.startswith(_CONTROL)
+    return session.startswith(ASIDE)
 
 
 def conversation(session: str) -> str:
     """The conversation that a control session belongs to."""
-    return session.removeprefix(_CONTROL)
+    return session.removeprefix(ASIDE)

@@ -5,15 +5,18 @@ another table: under READ COMMITTED a re-checked UPDATE does not see a row that 
 Placeholders are psycopg's.
 """
 
-ACCEPT = """
+from gateway.store.store import ASIDE
+
+ACCEPT = f"""
 WITH f AS (SELECT
     COALESCE((SELECT pending FROM session WHERE id = %(sid)s), 0) >= %(pending_max)s AS chat_full,
-    count(*) AS theirs, min(id) AS since FROM inbox WHERE sender = %(sender)s AND status = 0
+    count(*) AS theirs, min(id) AS since, bool_or(starts_with(sid, '{ASIDE}')) AS noted
+    FROM inbox WHERE sender = %(sender)s AND status = 0
 ),
 g AS (SELECT f.*, theirs >= %(sender_max)s * CASE WHEN %(aside)s = %(sid)s THEN 2 ELSE 1 END AS sender_full FROM f),
 a AS (
     SELECT chat_full OR sender_full AS beyond, (chat_full OR sender_full) AND (
-        %(aside)s = %(sid)s OR theirs > %(sender_max)s OR EXISTS (
+        %(aside)s = %(sid)s OR sender_full AND noted OR EXISTS (
             SELECT FROM inbox WHERE sid = %(aside)s AND id > CASE WHEN sender_full THEN since ELSE (
                 SELECT min(id) FROM inbox WHERE sid = %(sid)s AND status = 0
             ) END

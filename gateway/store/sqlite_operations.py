@@ -42,18 +42,14 @@ def accept(
     if turn is None:
         return Acceptance(turn=None)
     is_command = delivery.sid == delivery.aside
-    theirs, since = connection.execute(sql.OF_SENDER, {"b_sender": delivery.sender}).one()
+    theirs, since, notes = connection.execute(sql.OF_SENDER, {"b_sender": delivery.sender}).one()
     if theirs <= sender_max * (2 if is_command else 1):
         lease, pending = _count(connection, delivery.sid, owner, turn if delivery.interrupts else 0)
         if pending <= pending_max:
             return Acceptance(turn=turn, lease=lease)
         connection.execute(sql.COUNT_DOWN, {"b_sid": delivery.sid})
-        since = connection.scalar(sql.OLDEST_WAITING, {"b_sid": delivery.sid})
-    if (
-        is_command
-        or theirs > sender_max + 1
-        or connection.scalar(sql.NOTED, {"b_aside": delivery.aside, "b_since": since})
-    ):
+        since, notes = connection.scalar(sql.OLDEST_WAITING, {"b_sid": delivery.sid}), 0
+    if is_command or notes or connection.scalar(sql.NOTED, {"b_aside": delivery.aside, "b_since": since}):
         connection.execute(sql.REFUSE_MESSAGE, {"b_turn": turn})
         return Acceptance(turn=turn, overflow=True)
     connection.execute(update(inbox).where(inbox.c.id == turn).values(sid=delivery.aside))

@@ -6,6 +6,7 @@ A bound name starts with `b_`: a column's own name is SQLAlchemy's.
 from sqlalchemy import BindParameter, bindparam, case, exists, func, literal_column, or_, select, update
 from sqlalchemy.dialects.sqlite import insert
 
+from gateway.store.store import ASIDE
 from gateway.store.tables import InboxStatus, OutboxStatus, inbox, outbox, session, transcript, worker
 
 _SID: BindParameter[str] = bindparam("b_sid")
@@ -34,7 +35,9 @@ COUNT_MESSAGE = _new_session.on_conflict_do_update(
     },
 ).returning(session.c.owner, session.c.epoch, session.c.pending)
 _noted = inbox.alias()
-OF_SENDER = select(func.count(), func.min(inbox.c.id)).where(inbox.c.sender == bindparam("b_sender"), _waits)
+OF_SENDER = select(func.count(), func.min(inbox.c.id), func.count().filter(inbox.c.sid.startswith(ASIDE))).where(
+    inbox.c.sender == bindparam("b_sender"), _waits
+)
 OLDEST_WAITING = select(func.min(inbox.c.id)).where(_is_waiting)
 NOTED = select(
     exists(select(_noted.c.id).where(_noted.c.sid == bindparam("b_aside"), _noted.c.id > bindparam("b_since")))

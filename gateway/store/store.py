@@ -14,6 +14,9 @@ from channels.web.archive import ChatHistory
 NOTIFY_CHANNEL = "clawgate"
 """Where the workers of a shared database wake each other."""
 
+ASIDE = "aside:"
+"""What the session beside a chat's own begins with: commands and notes, which never wait behind a turn."""
+
 Kind: TypeAlias = Literal["user", "steered", "assistant", "toolResult", "drained", "final"]
 
 

@@ -83,8 +83,9 @@ def stall(where: tuple[str, int], flood: Callable[[], Iterator[bytes]]) -> float
     return longest
 
 
-def silent(where: tuple[str, int], count: int = 1_100) -> str:
+def silence(gateway: Subject, count: int = 1_100) -> str:
     """Connections that say nothing: whether somebody else is answered meanwhile."""
+    where = address(gateway.url)
     held: list[socket.socket] = []
     try:
         held.extend(socket.create_connection(where, timeout=10) for _ in range(count))
@@ -98,7 +99,7 @@ def silent(where: tuple[str, int], count: int = 1_100) -> str:
             each.close()
 
 
-def request_microseconds(gateway: Subject) -> float:
+def plain_request(gateway: Subject) -> str:
     """The processor time of one plain request over a connection that stays open: the median of blocks."""
     with socket.create_connection(address(gateway.url), timeout=10) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -108,23 +109,20 @@ def request_microseconds(gateway: Subject) -> float:
             for _ in range(PROBES):
                 ask(connection)
             blocks.append((gateway.cpu_seconds() - began) / PROBES * 1e6)
-    return sorted(blocks)[len(blocks) // 2]
+    return f"{sorted(blocks)[len(blocks) // 2]:.0f} us"
 
 
-def report(gateway: Subject, flood: Callable[[], Iterator[bytes]]) -> str:
+def flooded(flood: Callable[[], Iterator[bytes]], gateway: Subject) -> str:
     before, seconds = gateway.peak_mb(), stall(address(gateway.url), flood)
     return f"stall {seconds:6.3f} s, memory {gateway.peak_mb() - before:+6.0f} MB"
 
 
 async def main(files: int) -> None:
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    floods = (one_value, small_fields, trailers, pipelined)
-    measures: list[tuple[str, Callable[[Subject], str]]] = [
-        *((flood.__name__, partial(report, flood=flood)) for flood in floods),
-        (f"1,100 silent connections under {files} files", lambda it: silent(address(it.url))),
-        ("a plain request", lambda it: f"{request_microseconds(it):.0f} us of processor time"),
-    ]
-    for name, measure in measures:
+    attacks: dict[str, Callable[[Subject], str]] = {
+        flood.__name__: partial(flooded, flood) for flood in (one_value, small_fields, trailers, pipelined)
+    }
+    for name, measure in (attacks | {"silence": silence, "a plain request": plain_request}).items():
         with tempfile.TemporaryDirectory() as folder:
             command = subject.gateway(Path(folder), feishu=NOWHERE, anthropic=NOWHERE, database=None)
             resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))  # inherited by the process
