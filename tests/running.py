@@ -17,7 +17,7 @@ from agents.events import TurnEvent
 from gateway.config.load import load
 from gateway.config.root import Config
 from gateway.gateway import Gateway
-from gateway.store.opening import open_store
+from tests.empty_database import open_store
 from tests.emulators.feishu.emulator import FeishuEmulator
 from tests.emulators.models.anthropic.emulator import AnthropicEmulator
 from tests.emulators.models.server import Script

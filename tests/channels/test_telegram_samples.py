@@ -74,6 +74,7 @@ def test_there_is_a_sample_for_every_kind_of_update() -> None:
     assert kinds >= {*ALLOWED_UPDATES, "channel_post", "message_reaction"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
 async def test_a_sample_goes_through_the_gateway_with_that_outcome(tmp_path: Path, sample: Sample) -> None:
     telegram = TelegramEmulator(token=BOT_TOKEN, bot=BOT | ME)

@@ -13,6 +13,8 @@ from tests.agents.providers.requests import PIXEL, collect, result, user
 from tests.emulators.models.script import Call, Say, Think, Turn, says
 from tools.tool import Image
 
+pytestmark = pytest.mark.slow  # every wire after every other
+
 TURN = Turn(
     parts=(
         Think(text="I should look twice."),
