@@ -71,6 +71,12 @@ class _Renderer(RendererHTML):
         name = Token("text", "", 0, content=token.content or str(token.attrs.get("src", "")))
         return self.render([Token("inline", "", 0, children=[link, name, Token("link_close", "a", -1)])], options, env)
 
+    def fence(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
+        """The first word behind the fence names the language; control characters are no part of a name."""
+        token = tokens[idx]
+        token.info = "".join(char for char in token.info if char.isprintable())
+        return super().fence(tokens, idx, options, env)
+
     def th_open(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
         return self._cell(tokens, idx, options, env)
 

@@ -14,6 +14,7 @@ SHOWN = {
     "one\ntwo": "<p>one<br />\ntwo</p>\n",
     "# Title": "<h1>Title</h1>\n",
     "**a** *b* ~~c~~ `d`": "<p><strong>a</strong> <em>b</em> <s>c</s> <code>d</code></p>\n",
+    "```\x1f\nx\n```": "<pre><code>x\n</code></pre>\n",
     "```python\nx < 1\n```": '<pre><code class="language-python">x &lt; 1\n</code></pre>\n',
     "```\nx\n```": "<pre><code>x\n</code></pre>\n",
     "    indented": "<pre><code>indented\n</code></pre>\n",
