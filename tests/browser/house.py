@@ -67,6 +67,11 @@ class House:
     def workspace(self, agent: str = "helper") -> Path:
         return self.folder / "data" / "workspaces" / agent
 
+    def uploads(self) -> dict[str, bytes]:
+        """What people have sent, by the path that the model is told."""
+        found = (self.folder / "data" / "uploads").glob("*/*/*")
+        return {f"./uploads/{path.parent.name}/{path.name}": path.read_bytes() for path in found}
+
     def told(self) -> list[Any]:
         """The last user message of each request to the model, as it was sent."""
         users = ([m for m in received.body["messages"] if m["role"] == "user"] for received in self.anthropic.requests)

@@ -75,7 +75,7 @@ class StoreHooks:
         """How many parts each reply has, by turn."""
         hooks: dict[str, tuple[Any, Any]] = {
             "accept": (self._before_accept, self._after_accept),
-            "look": (None, self._after_look),
+            "load": (None, self._after_look),
             "append": (self._before_append, self._after_append),
             "finish": (self._before_finish, self._after_finish),
             "sent": (None, self._after_sent),

@@ -104,7 +104,7 @@ async def test_a_replica_that_lost_its_lease_sends_nothing_and_the_other_does(
         await other.say("hello")
         await asked(one, 1)
         owner = other.gateway.runtime.store
-        monkeypatch.setattr(owner._presence, "held", lambda: False)  # type: ignore[attr-defined]
+        monkeypatch.setattr(owner._presence, "lease_valid", lambda: False)  # type: ignore[attr-defined]
         address = owner._conninfo  # type: ignore[attr-defined]
         with psycopg.connect(address, autocommit=True) as connection:
             dead = [owner._worker]  # type: ignore[attr-defined]

@@ -62,7 +62,7 @@ async def test_what_was_sent_is_there_in_later_turns_by_the_path_that_was_told_f
         assert uploads == f"{folder.rpartition('/')[2]}/"
         assert inner == "salary.csv"
         assert "uploads/" in top.split("\n")
-        content, place = command.split("\n")
+        content, place, _ = command.split("\n")
         assert content == SECRET.decode()
         by_command, edited, written, sent = await works(
             house,
@@ -78,7 +78,10 @@ async def test_what_was_sent_is_there_in_later_turns_by_the_path_that_was_told_f
 
 
 async def test_nobody_else_lists_reads_changes_or_sends_it(tmp_path: Path) -> None:
-    async with running(tmp_path, more=RUNS, feishu=WEB) as house, opened(house.url) as page:
+    async with (
+        running(tmp_path, more=RUNS, feishu=WEB) as house,
+        opened(house.url, link=house.gateway.offer_link()) as page,
+    ):
         path = await sends(house)
         folder = path.rpartition("/")[0]
         bob = {"sender": BOB, "chat": BOB_CHAT}
@@ -154,7 +157,7 @@ def kept(folder: Path) -> list[bytes]:
 
 
 async def test_a_conversation_that_is_deleted_takes_its_files_along_and_no_others(tmp_path: Path) -> None:
-    async with running(tmp_path, feishu=WEB) as house, opened(house.url) as page:
+    async with running(tmp_path, feishu=WEB) as house, opened(house.url, link=house.gateway.offer_link()) as page:
         for number, chat in enumerate((CHAT, f"{CHAT}2"), 1):
             file = (await page.upload(f"of {chat}".encode(), "a.txt", "text/plain")).json()
             await page.say("keep it", chat=chat, files=[file["id"]])
@@ -166,7 +169,7 @@ async def test_a_conversation_that_is_deleted_takes_its_files_along_and_no_other
 
 
 async def test_a_conversation_whose_files_cannot_be_deleted_is_still_there_to_be_deleted_again(tmp_path: Path) -> None:
-    async with running(tmp_path, feishu=WEB) as house, opened(house.url) as page:
+    async with running(tmp_path, feishu=WEB) as house, opened(house.url, link=house.gateway.offer_link()) as page:
         file = (await page.upload(b"x", "a.txt", "text/plain")).json()
         await page.say("keep it", files=[file["id"]])
         await page.answers(1)
@@ -217,13 +220,13 @@ async def test_each_chat_or_person_may_have_a_workspace_of_its_own(tmp_path: Pat
             **bob,
         )
         assert listed == "(empty folder)"
-        assert command == "(no output)"
+        assert command == "[exit code 0]"
         assert [json.loads(it)["error_code"] for it in (read, absolute, beside)] == ["NOT_FOUND"] * 3
         (made / "AGENTS.md").write_text("Alice's instructions")
         (made / "skills" / "hers").mkdir(parents=True)
         (made / "skills" / "hers" / "SKILL.md").write_text("# Hers\nA skill of hers.\n")
         read, command = await works(house, ("read", {"file_path": "mine.txt"}), ("exec", {"command": "cat mine.txt"}))
-        assert read == command == "CANARY"
+        assert (read, command) == ("CANARY", "CANARY\n[exit code 0]")
         assert "Alice's instructions" in prompt(house)
         assert "./skills/hers/SKILL.md" in prompt(house)
         await works(house, **bob)
