@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -137,3 +139,9 @@ def test_a_place_with_keys_of_ones_own_choice_knows_none() -> None:
 def test_every_secret_is_known_as_one() -> None:
     channels = {"appSecret", "botToken", "encryptKey", "verificationToken", "webhookSecret"}
     assert secret_keys(Config) == {"adminToken", "apiKey", "apiKeys", *channels}
+
+
+def test_the_command_that_writes_the_reference_pages_writes_what_is_shipped(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-m", "gateway.config.reference", str(tmp_path)], cwd=ROOT, check=True)
+    for name in ("config.md", "config.schema.json"):
+        assert (tmp_path / name).read_text(encoding="utf-8") == (ROOT / "docs" / name).read_text(encoding="utf-8")
