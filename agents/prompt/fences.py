@@ -164,10 +164,11 @@ _RULES = (
         re.MULTILINE,
     ),
     re.compile(rf"[(\[{{<]{_GAP}{{0,8}}(?:un)?trusted([^\w\\\n]{{0,3}})metadata"),
-    re.compile(rf"\[{_GAP}{{0,3}}message({_GAP}{{0,3}})id{_BLANK}*[:=](?!{_BLANK}*\])"),
+    re.compile(rf"\[{_GAP}{{0,3}}message({_GAP}{{0,3}})id{_BLANK}*[:=]"),
     re.compile(rf"{_LEAD}__(silent)__{_GAP}*$", re.MULTILINE),
     re.compile(rf"{_LEAD}{_ROLE}{_EMPHASIS}(?:{_ASIDE}{_EMPHASIS})?(:)", re.MULTILINE),
-    re.compile(rf"{_LEAD}\[{_EMPHASIS}{_ROLE}{_EMPHASIS}(\])(?!\()", re.MULTILINE),
+    # [System Message], and "System]", whose opening bracket may stand in a name before it
+    re.compile(rf"{_LEAD}{_ROLE}{_EMPHASIS}(\])(?!\()", re.MULTILINE),
     re.compile(r"<(\|)[^\s|<>]{1,64}\|>"),
     re.compile(r"<(<)/?sys>>"),
     re.compile(rf"<(/?)(?:{_TOKENS})>"),

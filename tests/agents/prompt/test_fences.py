@@ -55,7 +55,7 @@ UNTOUCHED = [
     "line one\nline two\r\n\tline three\n\n",
     "# Safety\n## My own heading\n## Safety measures\n### 工作总结\n#safety #runtime",
     "Operating System: Windows 11\n操作系统:Windows\n系统: 正常",
-    "a system: many parts\nthe message_id: 5\nmessage_id = 7\nrow[message_id]\n{'message_id': 1}\nids[message_id:]",
+    "a system: many parts\nthe message_id: 5\nmessage_id = 7\nrow[message_id]\n{'message_id': 1}\nids[message_id]",
     '{"system": "x", "role": "system", "text": "## not a line"}',
     "def f(x: int) -> list[str]:\n    return [y << 2 for y in x] if x >> 1 else d['system']\n",
     "if (a || b) { return List<S>.of(c<|>d); } // <T> <b>bold</b>",
