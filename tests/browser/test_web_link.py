@@ -1,9 +1,10 @@
 """The link that the start prints where agents run commands: it signs in one browser, once, and leaves no trace in it."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Browser, expect
+from playwright.async_api import Browser, Route, expect
 
 from tests.browser.house import TOKEN, house
 from tests.browser.tab import visitor
@@ -60,6 +61,24 @@ async def test_whoever_has_no_session_is_asked_for_the_link_and_can_paste_it_or_
                 await expect(asked).to_be_hidden()
                 await expect(tab.page.get_by_role("button", name="Sign out")).to_be_visible()
                 assert tab.page.url == f"{home.url}/"
+
+
+async def test_what_is_sent_during_the_sign_in_goes_after_it(browser: Browser, tmp_path: Path) -> None:
+    async with house(tmp_path, script=[says("Welcome.")]) as home:
+        async with visitor(browser, home, address="about:blank") as tab:
+            answered = asyncio.Event()
+
+            async def slow(route: Route) -> None:
+                await answered.wait()
+                await route.continue_()
+
+            await tab.page.route("**/api/session", slow)
+            await tab.page.goto(home.link())
+            await tab.say("Hi")
+            await tab.has_said("Hi")
+            answered.set()
+            await tab.is_answered("Welcome.")
+            await tab.has_said("Hi")
 
 
 async def test_after_a_restart_the_browser_is_signed_in_still(browser: Browser, tmp_path: Path) -> None:

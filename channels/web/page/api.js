@@ -22,6 +22,9 @@ export class Refusal extends Error {
 }
 
 export class Api {
+  /** Settles with the sign-in under way: until then everything else would be refused. */
+  #signingIn = null;
+
   /** `onSignedOut` hears of every 401 but that of signing in itself. */
   constructor({ onSignedOut }) {
     this.onSignedOut = onSignedOut;
@@ -34,10 +37,20 @@ export class Api {
   /** What was uploaded and will not be sent. */
   discard = (id) => this.#ask("DELETE", fileAddress(id));
   post = (message) => this.#ask("POST", "webhooks/web/default", message);
-  signIn = (token) => this.#ask("POST", "api/session", { token });
   signOut = () => this.#ask("DELETE", "api/session");
 
+  signIn(token) {
+    const answer = this.#send("POST", "api/session", { token });
+    this.#signingIn = answer.catch(() => null);
+    return answer;
+  }
+
   async #ask(method, path, body) {
+    await this.#signingIn;
+    return this.#send(method, path, body);
+  }
+
+  async #send(method, path, body) {
     const headers = method === "GET" ? {} : { "x-clawgate": "1" };
     if (body !== undefined) headers["content-type"] = "application/json";
     let answer;
@@ -86,8 +99,15 @@ export class Api {
     request.open("POST", `api/files?name=${encodeURIComponent(file.name)}`);
     request.setRequestHeader("x-clawgate", "1");
     request.setRequestHeader("content-type", file.type || "application/octet-stream");
-    request.send(file);
-    return { done, abort: () => request.abort() };
+    let aborted = false;
+    Promise.resolve(this.#signingIn).then(() => !aborted && request.send(file));
+    return {
+      done,
+      abort: () => {
+        aborted = true;
+        request.abort();
+      },
+    };
   }
 
   #heard(error) {
