@@ -25,11 +25,11 @@ log = structlog.get_logger()
 class Connections:
     """The connections of one gateway. `maximum` may be set lower, where there are fewer files."""
 
-    def __init__(self, limits: ServerConfig, metrics: Metrics) -> None:
+    def __init__(self, limits: ServerConfig, peers: Peers, metrics: Metrics) -> None:
         self.limits = limits
         self.maximum = limits.max_connections
         self._metrics = metrics
-        self._peers = Peers(limits.trusted_proxies)
+        self._peers = peers
         self._open: dict[Connection, str | None] = {}
         """With the network that each counts for."""
         self._waiting: dict[Connection, float] = {}
@@ -79,7 +79,7 @@ class Connections:
 
     def refused(self, refusal: Refusal) -> None:
         self._refused[refusal.reason] += 1
-        self._metrics.refused(refusal.reason)
+        self._metrics.refused.labels(refusal.reason).inc()
 
     def _by_request(self, app: Any) -> Any:
         async def counted(scope: Any, receive: Any, send: Any) -> None:

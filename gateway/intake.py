@@ -57,7 +57,7 @@ class Intake:
         return await self._lanes.accept(
             Delivery(
                 sid=control_session(sid) if command else sid,
-                aside=control_session(sid),
+                control=control_session(sid),
                 dedupe=tuple(scope + key for key in dedupe),
                 body=inbound_json.dump_json(inbound).decode(),
                 at=self._runtime.now(),

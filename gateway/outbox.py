@@ -7,7 +7,7 @@ session that another worker may own by now.
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,6 +21,7 @@ from channels.channel import Channel, DeliveryError, Gone, RateLimited, Refused,
 from channels.message import MessageContext, Outbound, StoredFile, Target
 from gateway.runtime import Runtime
 from gateway.store.store import Fenced, Lease, NewPart, Part, StoreUnavailable
+from tools.tool import ToolError
 
 BACKOFF_SECONDS_MAX = 60.0
 UNRECORDED_SECONDS = 0.25
@@ -84,7 +85,7 @@ class Outbox:
                 case Delivered(message_id=message_id):
                     return await _recorded(partial(self._store.sent, lease, part, message_id))
                 case GivenUp(reason=reason):
-                    self._runtime.metrics.dead("part")
+                    self._runtime.metrics.dead.labels("part").inc()
                     return await _recorded(partial(self._store.failed, lease, part, reason))
                 case Postponed(seconds=seconds, ambiguous=ambiguous):
                     due = now() + seconds
@@ -133,7 +134,7 @@ class Attempts:
         recognised = channel.capabilities.repeat_seconds > 0
         in_doubt = part.ambiguous > 0 if recognised else part.next_at < 0 and not part.begun
         if in_doubt and (not recognised or not part.attempts):
-            self._runtime.metrics.ambiguous(channel.name)
+            self._runtime.metrics.ambiguous.labels(channel.name).inc()
         if in_doubt and not self._may_repeat(channel, part):
             return GivenUp(reason="it may have arrived, and the platform would not recognise a repetition")
         if in_doubt:
@@ -167,9 +168,9 @@ class Attempts:
                 log.warning("part_postponed", seconds=round(seconds, 1), may_have_arrived=ambiguous, **facts)
             case GivenUp(reason=reason):
                 log.error("part_given_up", reason=reason, **facts)
-        self._runtime.metrics.part(channel, type(report).__name__.lower())
+        self._runtime.metrics.parts.labels(channel, type(report).__name__.lower()).inc()
         if not isinstance(report, Delivered) and report.ambiguous:
-            self._runtime.metrics.ambiguous(channel)
+            self._runtime.metrics.ambiguous.labels(channel).inc()
 
 
 def may_repeat(channel: Channel, age_seconds: float) -> bool:
@@ -227,3 +228,56 @@ def reply_parts(
         key = idempotency_key(purpose, *names, str(number))
         parts.append(NewPart(key=key, payload=payload_json.dump_json(payload).decode()))
     return parts
+
+
+ATTEMPTS_MAX = 3
+WAIT_SECONDS_MAX = 5.0
+IN_DOUBT = "it may have arrived, so do not send it again unasked"
+
+
+class ChannelMessenger:
+    """`tools.tool.Messenger` over the configured channel accounts."""
+
+    def __init__(self, channels: Mapping[tuple[str, str], Channel], *, now: Callable[[], float]) -> None:
+        self._channels = channels
+        self._now = now
+
+    async def send(
+        self, *, channel: str, account: str, chat: str, thread: str | None, text: str, key: str, begun_at: float | None
+    ) -> str:
+        carrier = self._channels.get((channel, account))
+        if carrier is None:
+            known = ", ".join(f"{name}:{account}" for name, account in sorted(self._channels))
+            raise ToolError("UNKNOWN_CHANNEL", f"there is no channel {channel}:{account}; there is: {known}")
+        if begun_at is not None and not may_repeat(carrier, self._now() - begun_at):
+            raise ToolError("INTERRUPTED", f"a restart interrupted the sending: {IN_DOUBT}")
+        target, parts, sent = Target(chat=chat, thread=thread), carrier.split(text), list[str]()
+        for number, part in enumerate(parts):
+            try:
+                outbound = Outbound(target=target, text=part)
+                sent.append(await self._send(carrier, outbound, idempotency_key(key, str(number))))
+            except ToolError as error:
+                if sent:
+                    message = f"the first {number} of {len(parts)} parts were sent; of the next: {error.message}"
+                    raise ToolError(error.code, message) from error
+                raise
+        return sent[0]
+
+    async def _send(self, carrier: Channel, part: Outbound, key: str) -> str:
+        in_doubt, began = False, self._now()
+        for attempt in range(1, ATTEMPTS_MAX + 1):
+            try:
+                return await carrier.send(part, key)
+            except (RateLimited, Unreachable) as error:
+                in_doubt = in_doubt or (isinstance(error, Unreachable) and error.maybe_arrived)
+                retry_after = error.retry_after_seconds if isinstance(error, RateLimited) else None
+                wait = retry_after if retry_after is not None else float(2 ** (attempt - 1))
+                if in_doubt and not may_repeat(carrier, self._now() - began):
+                    raise ToolError("NOT_DELIVERED", IN_DOUBT) from error
+                if attempt == ATTEMPTS_MAX or wait > WAIT_SECONDS_MAX:
+                    message = IN_DOUBT if in_doubt else "the platform cannot be reached now"
+                    raise ToolError("NOT_DELIVERED", message, retryable=not in_doubt) from error
+                await asyncio.sleep(wait)
+            except DeliveryError as error:
+                raise ToolError("NOT_DELIVERED", f"the platform refused it ({error.code or 'no code'})") from error
+        raise AssertionError("unreachable")

@@ -9,7 +9,7 @@ from agents.model import Models
 from agents.runner import AgentRunner
 from channels.channel import Channel
 from gateway.config.root import Config
-from gateway.messenger import ChannelMessenger
+from gateway.outbox import ChannelMessenger
 from skills.catalog import SkillCatalog
 from tools.config import effective_exec, effective_files
 

@@ -41,7 +41,7 @@ class Sweep:
         for lease in leases:
             self._lanes.open(lease)
         if leases:
-            self._runtime.metrics.taken_over(len(leases))
+            self._runtime.metrics.taken_over.inc(len(leases))
             log.info("chats_taken_over", count=len(leases))
         return len(leases)
 
@@ -70,7 +70,7 @@ class Sweep:
         self._suspects = forgotten
         oldest = await self._store.oldest()
         self.oldest_seconds = max(0.0, self._runtime.now() - oldest) if oldest is not None else 0.0
-        self._runtime.metrics.oldest(self.oldest_seconds)
+        self._runtime.metrics.oldest.set(self.oldest_seconds)
 
     def _reopen(self, leases: Sequence[Lease]) -> None:
         for lease in leases:

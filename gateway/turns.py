@@ -232,11 +232,12 @@ class Turns:
         parts = reply_parts(context, texts, files=ending.files, purpose=purpose, quotes_once=once)
         queued = await self._store.finish(lease, entries, parts, at=self._runtime.now(), dead=ending.dead)
         seconds = self._runtime.now() - began
-        metrics.turn(inbound.agent, ending.outcome, seconds)
+        metrics.turns.labels(inbound.agent, ending.outcome).inc()
+        metrics.turn_seconds.observe(seconds)
         for spent in ending.spent:
-            metrics.spent(spent.model, spent.usage, spent.cost)
+            metrics.count_request(spent)
         if ending.dead:
-            metrics.dead("message")
+            metrics.dead.labels("message").inc()
         log.info(
             "turn_finished",
             turn=turn,

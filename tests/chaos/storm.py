@@ -113,7 +113,7 @@ async def _fill(played: Scene, rows: int, url: str) -> None:
         await store.accept(
             Delivery(
                 sid=sid,
-                aside=control_session(sid),
+                control=control_session(sid),
                 dedupe=tuple(f"{context.channel}:default:{key}" for key in arrived.dedupe),
                 body=inbound_json.dump_json(Inbound(agent="helper", context=context)).decode(),
                 at=time(),
