@@ -1,9 +1,12 @@
 """The composition root: everything is built here, once, in the order in which a message passes it."""
 
 import asyncio
+import shutil
+import sys
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
+from pathlib import Path
 
 import structlog
 from fastapi import FastAPI
@@ -12,6 +15,7 @@ from agents.events import Emit, silent
 from agents.model import Models
 from agents.providers.catalog import build_provider
 from agents.providers.provider import Provider
+from agents.runner import AgentRunner
 from channels.channel import Arrived, Channel, DeliveryError, Ignored, Listens, Receipt
 from channels.web.channel import WebChannel
 from gateway.commands import MENU
@@ -23,16 +27,17 @@ from gateway.door import Door, build_app
 from gateway.intake import Intake
 from gateway.lanes import Lanes
 from gateway.metrics import Metrics
-from gateway.outbox import Outbox
+from gateway.outbox import ChannelMessenger, Outbox
 from gateway.queue import Queues
 from gateway.request import Guesses, Peers
-from gateway.runners import build_runners
 from gateway.runtime import Runtime, Setup
 from gateway.store.archive import WEB_NOTICE
 from gateway.store.store import Store, StoreUnavailable
 from gateway.sweep import Sweep
 from gateway.turns import Turns
 from gateway.web import WebDoor
+from skills.catalog import SkillCatalog
+from tools.config import effective_exec, effective_files
 
 DEDUPE_SECONDS = 7 * 24 * 3600
 PRUNE_EVERY_SECONDS = 3600
@@ -238,3 +243,34 @@ def build_providers(config: Config) -> dict[str, Provider]:
     """Only those that an agent names: a model SDK costs a second and tens of megabytes."""
     names = {model.partition("/")[0] for agent in config.agents.list for model in agent.model}
     return {name: build_provider(name, config.provider(name)) for name in sorted(names)}
+
+
+def build_runners(
+    config: Config,
+    models: Models,
+    channels: Mapping[tuple[str, str], Channel],
+    environment: Mapping[str, str],
+    now: Callable[[], float],
+) -> dict[str, AgentRunner]:
+    """One runner per agent; they share the skill catalogue and the messenger."""
+    shipped = Path(__file__).resolve().parent.parent / "skills"
+    catalog = SkillCatalog(
+        roots=[shipped, *map(Path, config.skills.directories)],
+        env=environment,
+        which=shutil.which,
+        platform=sys.platform,
+    )
+    messenger = ChannelMessenger(channels, now=now)
+    return {
+        agent.id: AgentRunner(
+            agent,
+            models=models,
+            catalog=catalog,
+            exec_config=effective_exec(config.tools.exec, agent.tools),
+            files_config=effective_files(config.tools.files, agent.tools),
+            messenger=messenger,
+            limits=config.limits,
+            now=now,
+        )
+        for agent in config.agents.list
+    }

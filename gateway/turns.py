@@ -18,11 +18,9 @@ from channels.channel import Channel, Progress, ShowsProgress
 from gateway.attachments import Attachments
 from gateway.commands import COMMANDS, CommandContext
 from gateway.control import Drained, Stopped
-from gateway.ending import Ending, ending_of
-from gateway.inbound import Inbound, inbound_of
-from gateway.journal import TurnJournal, entry, turns_of
+from gateway.journal import Ending, TurnJournal, ending_of, entry, turns_of
 from gateway.outbox import reply_parts
-from gateway.queue import Queue
+from gateway.queue import Inbound, Queue, inbound_of
 from gateway.routing import conversation, is_control
 from gateway.runtime import Runtime, Setup
 from gateway.store.store import Entry, Fenced, Lease, Part, StoreUnavailable, Waiting, Work

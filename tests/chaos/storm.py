@@ -11,7 +11,7 @@ from typing import Any
 
 from channels.channel import Arrived
 from gateway.config.root import DatabaseConfig
-from gateway.inbound import Inbound, inbound_json
+from gateway.queue import Inbound, inbound_json
 from gateway.routing import control_session, session_key
 from gateway.store.opening import open_store
 from gateway.store.store import Delivery
