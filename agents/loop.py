@@ -29,7 +29,6 @@ from agents.truncate import truncate_result
 from agents.turn import Answered, Declined, LimitReached, ModelFailed, Outcome, TurnLimits
 from channels.message import MessageContext
 from tools.tool import Call, Image, ToolResult, error_body
-from tools.tool import Text as ResultText
 from tools.toolbox import Toolbox
 
 log = structlog.get_logger()
@@ -246,8 +245,8 @@ class ToolLoop:
         for part in result.content:
             if isinstance(part, Image):
                 parts.append(part)
-            elif part.text:
-                parts.append(Text(text=truncate_result(part.text, self.result_chars)))
+            elif part:
+                parts.append(Text(text=truncate_result(part, self.result_chars)))
         return tuple(parts) or (Text(text="(no output)"),)
 
     async def _keep(self, message: AssistantMessage | ToolResultMessage) -> None:
@@ -265,7 +264,7 @@ def _refusal(code: str, message: str, *, retryable: bool) -> ToolResult:
 
 
 def _error(body: str) -> ToolResult:
-    return ToolResult(content=(ResultText(text=body),), is_error=True)
+    return ToolResult(content=(body,), is_error=True)
 
 
 def _unanswered(messages: Sequence[Message]) -> tuple[AssistantMessage | None, list[ToolCall]]:

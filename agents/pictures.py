@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from agents.messages import AssistantMessage, Message, Text, UserPart
 from agents.providers.wellformed import well_formed
+from tools.read import image_type
 from tools.tool import Image
 
 IMAGES_MAX = 20
@@ -51,12 +52,4 @@ def _media_type(data: str) -> str | None:
         head = base64.b64decode(data[:24], validate=True)
     except (binascii.Error, ValueError):
         return None
-    if len(data) % 4:
-        return None
-    if head.startswith(b"\x89PNG\r\n\x1a\n"):
-        return "image/png"
-    if head.startswith(b"\xff\xd8\xff"):
-        return "image/jpeg"
-    if head.startswith((b"GIF87a", b"GIF89a")):
-        return "image/gif"
-    return "image/webp" if head[:4] == b"RIFF" and head[8:12] == b"WEBP" else None
+    return image_type(head) if len(data) % 4 == 0 else None

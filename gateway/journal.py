@@ -17,7 +17,6 @@ import structlog
 from pydantic import ValidationError
 
 from agents import sentences
-from agents.completion import Spent
 from agents.messages import AssistantMessage, Message, ToolResultMessage, UserMessage, message_json
 from agents.prompt.reply import media, visible
 from agents.turn import Answered, Declined, LimitReached, ModelFailed, Outcome
@@ -132,7 +131,8 @@ class Ending:
     """Files of the workspace to send along, as the model named them."""
     files: tuple[StoredFile, ...] = ()
     """The same, kept for the reply."""
-    spent: tuple[Spent, ...] = ()
+    answers: tuple[AssistantMessage, ...] = ()
+    """Of models, as far as they took tokens."""
 
     def record(self, parts: int) -> str:
         """The content of the `final` row."""
@@ -140,10 +140,10 @@ class Ending:
 
     def bill(self) -> dict[str, Any]:
         """What the turn took, summed up; nothing where no model was called. The cost is there where prices are."""
-        if not self.spent:
+        if not self.answers:
             return {}
-        usages = [spent.usage for spent in self.spent]
-        costs = [spent.cost for spent in self.spent if spent.cost is not None]
+        usages = [answer.usage for answer in self.answers]
+        costs = [answer.cost for answer in self.answers if answer.cost is not None]
         tokens = {
             name: sum(getattr(usage, name) for usage in usages)
             for name in ("input", "cache_read", "cache_write", "output", "reasoning")

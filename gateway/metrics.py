@@ -4,7 +4,7 @@ from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from agents.completion import Spent
+from agents.messages import AssistantMessage
 
 TURN_SECONDS = (0.1, 0.3, 1, 3, 10, 30, 100, 300, 600)
 
@@ -50,14 +50,14 @@ class Metrics:
             registry=registry,
         )
 
-    def count_request(self, spent: Spent) -> None:
+    def count_request(self, answer: AssistantMessage) -> None:
         """One request to a model."""
-        self._requests.labels(spent.model).inc()
+        self._requests.labels(answer.reference).inc()
         for kind in ("input", "cache_read", "cache_write", "output", "reasoning"):
-            if tokens := getattr(spent.usage, kind):
-                self._tokens.labels(spent.model, kind).inc(tokens)
-        if spent.cost:
-            self._cost.labels(spent.model).inc(spent.cost)
+            if tokens := getattr(answer.usage, kind):
+                self._tokens.labels(answer.reference, kind).inc(tokens)
+        if answer.cost:
+            self._cost.labels(answer.reference).inc(answer.cost)
 
     def render(self) -> bytes:
         return generate_latest(self._registry)

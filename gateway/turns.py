@@ -181,12 +181,12 @@ class Turns:
             so_far=so_far,
             interrupted=bool(work.so_far) and work.so_far[-1].kind != "drained",
         )
-        outcome, spent = await runner.run(turn, journal=journal, emit=emit)
+        outcome, answers = await runner.run(turn, journal=journal, emit=emit)
         ending = ending_of(outcome, context.text)
         if ending.media and ending.text is not None:
             files, note = await self._attachments.send(runner, channel, context, batch.lease.sid, ending.media)
             ending = replace(ending, text=f"{ending.text}\n\n{note}".strip() if note else ending.text, files=files)
-        return replace(ending, spent=spent)
+        return replace(ending, answers=answers)
 
     def _steering(
         self, runner: AgentRunner, channel: Channel, session: str
@@ -232,8 +232,8 @@ class Turns:
         seconds = self._runtime.now() - began
         metrics.turns.labels(inbound.agent, ending.outcome).inc()
         metrics.turn_seconds.observe(seconds)
-        for spent in ending.spent:
-            metrics.count_request(spent)
+        for answer in ending.answers:
+            metrics.count_request(answer)
         if ending.dead:
             metrics.dead.labels("message").inc()
         log.info(

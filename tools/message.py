@@ -10,7 +10,7 @@ from pydantic import Field
 
 from tools.arguments import Arguments
 from tools.config import MessageConfig
-from tools.tool import Call, Messenger, Text, ToolError, ToolResult
+from tools.tool import Call, Messenger, ToolError, ToolResult
 
 
 class MessageArguments(Arguments):
@@ -56,7 +56,7 @@ class Message:
         )
         where = "this chat" if is_here else f"{channel}:{chat}"
         return ToolResult(
-            content=(Text(text=f"Sent to {where} (message {sent})"),),
+            content=(f"Sent to {where} (message {sent})",),
             details={"messageId": sent, "channel": channel, "chat": chat},
         )
 

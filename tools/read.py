@@ -8,13 +8,18 @@ from pydantic import Field
 
 from tools.arguments import Arguments
 from tools.pages import read_page
-from tools.tool import Call, Image, Text, ToolError, ToolResult
+from tools.tool import Call, Image, ToolError, ToolResult
 from tools.workspace import Workspace
 
 IMAGE_BYTES_MAX = 5 * 1024 * 1024 * 3 // 4
 """5 MB of base64, which is the most a model provider takes."""
 _BLOCK_BYTES = 65_536
-_SIGNATURES = ((b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF8", "image/gif"))
+_SIGNATURES = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+)
 
 
 class ReadArguments(Arguments):
@@ -60,7 +65,7 @@ class Read:
                 raise ToolError("NOT_TEXT", f"{path!r} is a binary file of {size} bytes; it cannot be shown as text")
             page = read_page(fd, size=size, offset=offset, limit=arguments.limit, chars_max=self._page_chars)
         details = {"bytes": size, "firstLine": page.first, "lastLine": page.last}
-        return ToolResult(content=(Text(text=page.shown(size)),), details=details)
+        return ToolResult(content=(page.shown(size),), details=details)
 
 
 def image_type(head: bytes) -> str | None:
@@ -73,7 +78,7 @@ def image_type(head: bytes) -> str | None:
 def _image(fd: int, size: int, media_type: str, path: str) -> ToolResult:
     if size > IMAGE_BYTES_MAX:
         note = f"[picture {path!r}, {media_type}, {size} bytes: larger than the {IMAGE_BYTES_MAX} bytes a model takes]"
-        return ToolResult(content=(Text(text=note),), details={"bytes": size})
+        return ToolResult(content=(note,), details={"bytes": size})
     data = b"".join(iter(lambda: os.read(fd, _BLOCK_BYTES), b""))
     image = Image(media_type=media_type, data=base64.b64encode(data).decode(), name=path)
-    return ToolResult(content=(Text(text=f"[picture {path}]"), image), details={"bytes": size})
+    return ToolResult(content=(f"[picture {path}]", image), details={"bytes": size})

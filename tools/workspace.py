@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple, Self
 
 from tools.beneath import new_temporary, open_beneath, sweep
 from tools.paths import not_found, protection, relative
@@ -28,13 +29,16 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Version:
+class Version(NamedTuple):
     """What a file was when it was read: if it is something else at the rename, somebody changed it in between."""
 
     inode: int
     mtime_ns: int
     size: int
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> Self:
+        return cls(status.st_ino, status.st_mtime_ns, status.st_size)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -93,10 +97,6 @@ class Workspace:
             yield fd
         finally:
             os.close(fd)
-
-    def version(self, fd: int) -> Version:
-        status = os.fstat(fd)
-        return Version(inode=status.st_ino, mtime_ns=status.st_mtime_ns, size=status.st_size)
 
     def entries(self, path: str) -> list[FileEntry]:
         """What is in a folder, unsorted. Raises ToolError."""
@@ -237,10 +237,9 @@ class Workspace:
 
     def _current(self, parent: int, leaf: str) -> Version | None:
         try:
-            status = os.stat(leaf, dir_fd=parent, follow_symlinks=False)
+            return Version.of(os.stat(leaf, dir_fd=parent, follow_symlinks=False))
         except OSError:
             return None
-        return Version(inode=status.st_ino, mtime_ns=status.st_mtime_ns, size=status.st_size)
 
 
 def _open_in(folder: Path, name: str, flags: int) -> tuple[int, int]:

@@ -5,7 +5,7 @@ import asyncio
 from pydantic import Field
 
 from tools.arguments import Arguments
-from tools.tool import Call, Text, ToolError, ToolResult
+from tools.tool import Call, ToolError, ToolResult
 from tools.workspace import Workspace
 
 
@@ -37,6 +37,6 @@ class Write:
             raise ToolError("INVALID_ARGUMENT", "'content' holds half a character; write it whole") from None
         name = await asyncio.to_thread(self._workspace.write, arguments.file_path, data)
         return ToolResult(
-            content=(Text(text=f"Wrote {name} ({len(data)} bytes)"),),
+            content=(f"Wrote {name} ({len(data)} bytes)",),
             details={"bytesWritten": len(data), "path": name},
         )
