@@ -83,10 +83,7 @@ _LATE = _Sentence(
 _DECLINED = _Sentence("The model declined to answer this.", "模型拒绝回答这个问题。")
 _RETRYING = _Sentence("The model is busy right now; I am asking again.", "模型现在很繁忙,正在重试。")
 _CONNECTING = _Sentence("The connection to the model broke; I am asking again.", "与模型的连接中断,正在重试。")
-_EMPTY = _Sentence(
-    "I have no answer to that. Please put it another way.",
-    "我没有得到可用的回答,请换个说法再试一次。",
-)
+_EMPTY = _Sentence("I have no answer to that. Please put it another way.", "我没有得到可用的回答,请换个说法再试一次。")
 cut_short = _Sentence("(The answer is cut off here: it reached the length limit.)", "(回答到此被截断:已达长度上限。)")
 """Put behind an answer that ran into the model's output limit, or into ours for the parts of a reply."""
 internal_error = _Sentence(
@@ -162,24 +159,20 @@ _ERRORS: dict[ErrorKind, _Sentence] = {
         "模型的请求太多了,请过几分钟再试。",
     ),
     "overloaded": _Sentence(
-        "The model is overloaded right now. Please try again in a few minutes.",
-        "模型现在很繁忙,请过几分钟再试。",
+        "The model is overloaded right now. Please try again in a few minutes.", "模型现在很繁忙,请过几分钟再试。"
     ),
     "server": _Sentence(
-        "The model's service has a problem. Please try again in a few minutes.",
-        "模型服务出现故障,请过几分钟再试。",
+        "The model's service has a problem. Please try again in a few minutes.", "模型服务出现故障,请过几分钟再试。"
     ),
     "network": _Sentence(
-        "I could not connect to the model. Please try again in a moment.",
-        "我连接不上模型,请稍后再试。",
+        "I could not connect to the model. Please try again in a moment.", "我连接不上模型,请稍后再试。"
     ),
     "timeout": _Sentence(
         "The model took too long to answer. Please try again, perhaps with a smaller task.",
         "模型回答超时,请再试一次,或把任务拆小一些。",
     ),
     "incomplete": _Sentence(
-        "The model's answer broke off on the way. Please try again.",
-        "模型的回答中途中断了,请再试一次。",
+        "The model's answer broke off on the way. Please try again.", "模型的回答中途中断了,请再试一次。"
     ),
     "unconfigured": _Sentence(
         "No model is set up for me yet. Please tell whoever runs this bot.",

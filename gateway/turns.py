@@ -205,10 +205,7 @@ class Turns:
         if inbound.command is None:
             return Ending(outcome="too-many", text=sentences.too_many(text))
         context = CommandContext(
-            runtime=self._runtime,
-            session=conversation(batch.lease.sid),
-            turn=batch.turn,
-            message=inbound.context,
+            runtime=self._runtime, session=conversation(batch.lease.sid), turn=batch.turn, message=inbound.context
         )
         return Ending(outcome=inbound.command, text=await COMMANDS[inbound.command].run(context, inbound.arguments))
 

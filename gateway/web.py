@@ -132,11 +132,7 @@ class WebDoor:
                 "chats": [conversation_view(it, running=self._channel.live.running(it.id)) for it in found],
                 "after": last,
                 "signed_in": await self._channel.admission.signed_in(request.headers.items()),
-                "limits": {
-                    "file_bytes": limits.file_bytes,
-                    "files": FILES_MAX,
-                    "message_chars": limits.message_chars,
-                },
+                "limits": {"file_bytes": limits.file_bytes, "files": FILES_MAX, "message_chars": limits.message_chars},
                 "guide": agents[0].model[0].partition("/")[0] == "demo",
             }
         )

@@ -37,6 +37,5 @@ class Write:
             raise ToolError("INVALID_ARGUMENT", "'content' holds half a character; write it whole") from None
         name = await asyncio.to_thread(self._workspace.write, arguments.file_path, data)
         return ToolResult(
-            content=(f"Wrote {name} ({len(data)} bytes)",),
-            details={"bytesWritten": len(data), "path": name},
+            content=(f"Wrote {name} ({len(data)} bytes)",), details={"bytesWritten": len(data), "path": name}
         )

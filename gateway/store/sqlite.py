@@ -23,18 +23,7 @@ from gateway.store import statements as shared
 from gateway.store.archive import DatabaseArchive, DatabaseSessions
 from gateway.store.migrate import DatabaseUnusable, migrate
 from gateway.store.operation import Database, reads, writes
-from gateway.store.store import (
-    CONTROL,
-    Acceptance,
-    Delivery,
-    Entry,
-    Fenced,
-    Lease,
-    NewPart,
-    Part,
-    SessionState,
-    View,
-)
+from gateway.store.store import CONTROL, Acceptance, Delivery, Entry, Fenced, Lease, NewPart, Part, SessionState, View
 from gateway.store.tables import InboxStatus, OutboxStatus
 from gateway.store.writer import Writer
 
