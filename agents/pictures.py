@@ -5,10 +5,9 @@ A line of text stands for every other one, so that the model knows that there wa
 
 import base64
 import binascii
-import operator
 from dataclasses import replace
 
-from agents.messages import AssistantMessage, Message, Text, UserPart
+from agents.messages import AssistantMessage, Message, Text, UserPart, with_parts
 from agents.providers.wellformed import well_formed
 from tools.read import image_type
 from tools.tool import Image
@@ -40,8 +39,7 @@ def with_fitting_pictures(messages: list[Message], images_max: int) -> list[Mess
                 part = part if part.media_type == media_type else replace(part, media_type=media_type)
             parts.append(part)
         parts.reverse()
-        same = len(parts) == len(message.content) and all(map(operator.is_, parts, message.content))
-        kept.append(message if same else replace(message, content=tuple(parts)))
+        kept.append(with_parts(message, parts))
     kept.reverse()
     return kept
 

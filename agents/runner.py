@@ -29,8 +29,7 @@ from tools.catalog import Catalog
 from tools.config import ExecConfig, FilesConfig
 from tools.tool import Messenger, ToolError
 from tools.toolbox import Toolbox, ToolSource
-from tools.uploads import folder_of
-from tools.workspace import Workspace
+from tools.workspace import Workspace, folder_of
 
 GATEWAY_NAME = "Clawgate"
 PROMPTS_KEPT = 256
@@ -168,9 +167,9 @@ class AgentRunner:
             workspace=str(place.workspace.root),
             docs=docs,
             workspace_files=place.files.read(turn.context.chat.kind),
-            channel=turn.surface.channel,
-            capabilities=turn.surface.capabilities,
-            directives=turn.surface.directives,
+            channel=turn.context.channel,
+            capabilities=turn.capabilities,
+            directives=turn.directives,
             chat_kind=turn.context.chat.kind,
             session=turn.session,
             exec_mode=self._exec_config.mode,

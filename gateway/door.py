@@ -28,10 +28,9 @@ from channels.channel import (
     Rejected,
     WebhookRequest,
 )
-from gateway.answers import too_many
 from gateway.config.server import ServerConfig
 from gateway.intake import Intake
-from gateway.request import Guesses, Unreadable, read_body
+from gateway.request import Guesses, Unreadable, read_body, too_many
 from gateway.runtime import Runtime
 from gateway.store.store import StoreUnavailable
 from gateway.web import WebDoor

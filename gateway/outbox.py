@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 from uuid import NAMESPACE_URL, uuid5
 
 import structlog
@@ -27,7 +27,6 @@ BACKOFF_SECONDS_MAX = 60.0
 UNRECORDED_SECONDS = 0.25
 UNRECORDED_SECONDS_MAX = 30.0
 
-T = TypeVar("T")
 log = structlog.get_logger()
 
 _KEYS = uuid5(NAMESPACE_URL, "clawgate:outbox")
@@ -135,7 +134,7 @@ class Attempts:
         in_doubt = part.ambiguous > 0 if recognised else part.next_at < 0 and not part.begun
         if in_doubt and (not recognised or not part.attempts):
             self._runtime.metrics.ambiguous.labels(channel.name).inc()
-        if in_doubt and not self._may_repeat(channel, part):
+        if in_doubt and not may_repeat(channel, self._runtime.now() - part.created):
             return GivenUp(reason="it may have arrived, and the platform would not recognise a repetition")
         if in_doubt:
             log.warning("part_repeated", **facts)
@@ -148,15 +147,12 @@ class Attempts:
         give_up_seconds = self._runtime.setup.limits.delivery_seconds
         if self._runtime.now() - part.created >= give_up_seconds:
             return GivenUp(reason=f"not delivered within {give_up_seconds:.0f} s: {error}", ambiguous=ambiguous)
-        if ambiguous and not self._may_repeat(channel, part):
+        if ambiguous and not may_repeat(channel, self._runtime.now() - part.created):
             return GivenUp(reason=f"it may have arrived: {error}", ambiguous=True)
         if isinstance(error, RateLimited) and error.retry_after_seconds is not None:
             return Postponed(seconds=error.retry_after_seconds)
         backoff = min(2.0 ** min(part.attempts, 10), BACKOFF_SECONDS_MAX)
         return Postponed(seconds=backoff * (0.75 + random.random() / 2), ambiguous=ambiguous)
-
-    def _may_repeat(self, channel: Channel, part: Part) -> bool:
-        return may_repeat(channel, self._runtime.now() - part.created)
 
     def _log(self, report: Report, channel: str, facts: dict[str, object]) -> None:
         match report:
@@ -178,7 +174,7 @@ def may_repeat(channel: Channel, age_seconds: float) -> bool:
     return channel.resend_ambiguous or age_seconds < channel.capabilities.repeat_seconds
 
 
-async def _recorded(write: Callable[[], Awaitable[T]]) -> T:
+async def _recorded(write: Callable[[], Awaitable[bool]]) -> bool:
     """Retries until the outcome is stored; otherwise the part would be sent twice."""
     failures = 0
     while True:

@@ -23,13 +23,12 @@ from channels.message import PICTURES, StoredFile
 from channels.web.admission import COOKIE, SECURE_COOKIE, SESSION_SECONDS
 from channels.web.channel import FILES_MAX, WebChannel
 from channels.web.views import PAGE_BYTES_MAX, conversation_view, event, file_view, fitting
-from gateway.answers import HEADERS, answer_json, catch_errors, problem, read_json
-from gateway.request import Guesses, Peers, Unreadable
+from gateway.request import HEADERS, Guesses, Peers, Unreadable, answer_json, catch_errors, problem, read_json
 from gateway.routing import chat_session, control_session
 from gateway.runtime import Runtime
 from gateway.streams import EventStream
 from gateway.uploads import TooManyUploads, Uploads
-from tools.uploads import forget
+from tools.workspace import forget
 
 PAGE = Path(__file__).resolve().parent.parent / "channels" / "web" / "page"
 PAGE_MESSAGES = 50

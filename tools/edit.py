@@ -34,7 +34,6 @@ class Edit:
         self._workspace = workspace
 
     async def run(self, arguments: EditArguments, call: Call) -> ToolResult:
-        """Raises ToolError."""
         return await asyncio.to_thread(self._edit, arguments)
 
     def _edit(self, arguments: EditArguments) -> ToolResult:

@@ -48,7 +48,6 @@ class Exec:
         self._result_chars = result_chars
 
     async def run(self, arguments: ExecArguments, call: Call) -> ToolResult:
-        """Raises ToolError."""
         match self._config.mode:
             case "deny":
                 raise ToolError("EXEC_DENIED", "commands are switched off for this agent (tools.exec.mode: deny)")

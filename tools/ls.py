@@ -31,7 +31,6 @@ class Ls:
         self._workspace = workspace
 
     async def run(self, arguments: LsArguments, call: Call) -> ToolResult:
-        """Raises ToolError."""
         entries = await asyncio.to_thread(self._workspace.entries, arguments.path)
         names = sorted(_shown(entry.name) + ("/" if entry.is_folder else "") for entry in entries)
         listing = "\n".join(names[:ENTRIES_MAX]) or "(empty folder)"

@@ -37,7 +37,6 @@ class Message:
         self._config = config
 
     async def run(self, arguments: MessageArguments, call: Call) -> ToolResult:
-        """Raises ToolError."""
         if not arguments.message.strip():
             raise ToolError("INVALID_ARGUMENT", "'message' has no visible text")
         here = call.message

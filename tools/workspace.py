@@ -8,18 +8,19 @@ a crash leaves the old file or the new one. Blocking; the tools run it off the e
 
 import errno
 import os
+import shutil
 import stat
 import weakref
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple, Self
 
 from tools.beneath import new_temporary, open_beneath, sweep
 from tools.paths import not_found, protection, relative
 from tools.tool import ToolError
-from tools.uploads import UPLOADS, make_folder
 
 NOBODY = 65_534
 """Whom a workspace is given to where the gateway runs as root: commands never do."""
@@ -266,3 +267,26 @@ def _explained(error: OSError, path: str) -> ToolError:
     if error.errno == errno.ENAMETOOLONG:
         return ToolError("INVALID_ARGUMENT", "the name is too long")
     return not_found(path)
+
+
+UPLOADS = "uploads"
+
+
+def folder_of(base: Path, session: str) -> Path:
+    """The same for ever, and no two sessions' are one."""
+    return base / sha256(session.encode(errors="surrogatepass")).hexdigest()[:32]
+
+
+def make_folder(folder: Path) -> int:
+    """A descriptor of a session's folder, made if missing, for its owner only. Raises OSError."""
+    # Where the gateway is root its commands are somebody else: they may pass the folder above, and not list it.
+    folder.parent.mkdir(mode=0o711 if os.geteuid() == 0 else 0o700, parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+
+def forget(base: Path, session: str) -> None:
+    """Delete what was sent to a session. Blocking. Raises OSError."""
+    with suppress(FileNotFoundError):
+        shutil.rmtree(folder_of(base, session))

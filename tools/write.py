@@ -30,7 +30,6 @@ class Write:
         self._workspace = workspace
 
     async def run(self, arguments: WriteArguments, call: Call) -> ToolResult:
-        """Raises ToolError."""
         try:
             data = arguments.content.encode()
         except UnicodeEncodeError:
