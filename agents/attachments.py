@@ -20,8 +20,7 @@ from agents.pictures import IMAGE_CHARS_MAX
 from channels.message import PICTURES, UNKNOWN_TYPE, File
 from tools.read import image_type
 from tools.tool import Image, ToolError
-from tools.uploads import UPLOADS
-from tools.workspace import Workspace
+from tools.workspace import UPLOADS, Workspace
 
 NAME_CHARS_MAX = 80
 NAME_BYTES_MAX = 200

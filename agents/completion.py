@@ -7,7 +7,7 @@ tools by prompt. Every attempt's usage is recorded, failed ones included.
 import hashlib
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import structlog
 
@@ -36,21 +36,8 @@ LEARNING_SHARE = 0.25
 log = structlog.get_logger()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Spent:
-    """One request and what it cost; `cost` is None without prices."""
-
-    model: str
-    usage: Usage
-    cost: float | None
-
-    @classmethod
-    def on(cls, answer: AssistantMessage) -> "Spent":
-        return cls(model=answer.reference, usage=answer.usage, cost=answer.cost)
-
-
 class ModelCalls:
-    """`spent` has every request of the turn that was answered, or failed at a price, in order."""
+    """`answers` has every answer of the turn that was good, or failed at a price, in order."""
 
     def __init__(
         self,
@@ -65,7 +52,7 @@ class ModelCalls:
         turn_seconds: float,
         emit: Emit,
     ) -> None:
-        self.spent: list[Spent] = []
+        self.answers: list[AssistantMessage] = []
         self._models = models
         self._shared = shared
         self._config = config
@@ -189,7 +176,7 @@ class ModelCalls:
         if answer.error is None and bound(request.messages) > request.facts.window * LEARNING_SHARE:
             self._shared.calibration.learn(answer.model, _tokens(request), answer.usage)
         if answer.usage.is_reported:
-            self.spent.append(Spent.on(answer))
+            self.answers.append(answer)
 
     def _priced(self, answer: AssistantMessage, requests: Mapping[str, ModelRequest]) -> AssistantMessage:
         """The answer with its cost, and with an estimate where the provider reported no usage of a good answer."""

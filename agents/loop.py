@@ -8,6 +8,7 @@ that failed, was refused or was cut off still gets its result, so no history is 
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias, assert_never
 
 import structlog
@@ -28,7 +29,6 @@ from agents.truncate import truncate_result
 from agents.turn import Answered, Declined, LimitReached, ModelFailed, Outcome, TurnLimits
 from channels.message import MessageContext
 from tools.tool import Call, Image, ToolResult, error_body
-from tools.tool import Text as ResultText
 from tools.toolbox import Toolbox
 
 log = structlog.get_logger()
@@ -49,39 +49,27 @@ class Journal(Protocol):
         """What people wrote since, to be answered by this turn, durable already; mostly nothing."""
 
 
+@dataclass(kw_only=True)
 class ToolLoop:
     """One turn. `turn` names it in idempotency keys; `context` is the message it answers."""
 
-    def __init__(
-        self,
-        *,
-        turn: str,
-        context: MessageContext,
-        complete: Complete,
-        toolbox: Toolbox,
-        journal: Journal,
-        limits: TurnLimits,
-        result_chars: int,
-        emit: Emit,
-        now: Callable[[], float],
-    ) -> None:
-        self._turn = turn
-        self._context = context
-        self._complete = complete
-        self._toolbox = toolbox
-        self._journal = journal
-        self._limits = limits
-        self._result_chars = result_chars
-        self._emit = emit
-        self._now = now
-        self._messages: list[Message] = []
-        self._failures: Counter[tuple[str, str]] = Counter()
-        self._calls_made = 0
-        self._pauses = 0
-        self._nudged = False
-        self._cut = False
-        self._cut_texts: list[str] = []
-        """The texts of answers that the output limit cut, and that are being continued."""
+    turn: str
+    context: MessageContext
+    complete: Complete
+    toolbox: Toolbox
+    journal: Journal
+    limits: TurnLimits
+    result_chars: int
+    emit: Emit
+    now: Callable[[], float]
+    _messages: list[Message] = field(default_factory=list)
+    _failures: Counter[tuple[str, str]] = field(default_factory=Counter)
+    _calls_made: int = 0
+    _pauses: int = 0
+    _nudged: bool = False
+    _cut: bool = False
+    _cut_texts: list[str] = field(default_factory=list)
+    """The texts of answers that the output limit cut, and that are being continued."""
 
     async def run(self, so_far: Sequence[Message], *, interrupted: bool) -> Outcome:
         """Go on from `so_far`: the running user message and what is journaled behind it.
@@ -98,13 +86,13 @@ class ToolLoop:
         self._recall(so_far)
         begun = sum(isinstance(message, AssistantMessage) for message in so_far)
         outcome = await self._resume(interrupted=interrupted)
-        for number in range(begun + 1, self._limits.rounds + 1):
+        for number in range(begun + 1, self.limits.rounds + 1):
             if outcome is not None:
                 return outcome
             if isinstance(self._messages[-1], ToolResultMessage):
-                self._messages += await self._journal.steered()
-            answer = await self._complete(self._messages, number)
-            self._emit(ModelAnswered(round=number, message=answer))
+                self._messages += await self.journal.steered()
+            answer = await self.complete(self._messages, number)
+            self.emit(ModelAnswered(round=number, message=answer))
             outcome = await self._take(answer)
         return outcome or LimitReached(limit="rounds")
 
@@ -136,7 +124,7 @@ class ToolLoop:
         if self._nudged or self._cut_texts:
             return LimitReached(limit="empty")
         self._nudged = True
-        self._messages.append(UserMessage(content=(Text(text=NUDGE),), timestamp=self._now()))
+        self._ask(NUDGE)
         return None
 
     async def _take_cut(self, answer: AssistantMessage) -> Outcome | None:
@@ -154,15 +142,16 @@ class ToolLoop:
     async def _take_cut_text(self, answer: AssistantMessage) -> Outcome | None:
         if not answer.text.strip():
             return LimitReached(limit="cut")
-        if answer.stop_reason == "context_window" or len(self._cut_texts) >= self._limits.continuations:
+        if answer.stop_reason == "context_window" or len(self._cut_texts) >= self.limits.continuations:
             return Answered(message=answer, before="".join(self._cut_texts), cut=True)
         await self._keep(answer)
         self._cut_texts.append(answer.text)
-        self._messages.append(self._continue())
+        self._ask(CONTINUE)
         return None
 
-    def _continue(self) -> UserMessage:
-        return UserMessage(content=(Text(text=CONTINUE),), timestamp=self._now())
+    def _ask(self, text: str) -> None:
+        """In the user's place; it is not journaled."""
+        self._messages.append(UserMessage(content=(Text(text=text),), timestamp=self.now()))
 
     async def _answer_cut(self, calls: Sequence[ToolCall]) -> None:
         for call in calls:
@@ -190,16 +179,16 @@ class ToolLoop:
         """Answer what a crash or a hand-over left open; the declared effect of a tool decides what may run again."""
         answer, calls = _unanswered(self._messages)
         if answer is not None and answer is self._messages[-1] and answer.stop_reason in _CUT and not calls:
-            self._messages.append(self._continue())
+            self._ask(CONTINUE)
         if answer is None or not calls:
             return None
         if answer.stop_reason in _CUT:
             await self._answer_cut(calls)
             return None
-        if not interrupted or all(self._toolbox.effect(call.name) == "safe" for call in calls):
+        if not interrupted or all(self.toolbox.effect(call.name) == "safe" for call in calls):
             return await self._run_calls(calls)
         first, *others = calls
-        once = self._toolbox.effect(first.name) == "once"
+        once = self.toolbox.effect(first.name) == "once"
         await self._answer(
             first, _error(substitute(begun=True)) if once else await self._run_call(first, answer.timestamp)
         )
@@ -207,7 +196,7 @@ class ToolLoop:
 
     async def _run_calls(self, calls: Sequence[ToolCall]) -> Outcome | None:
         """In order; side by side only where every one of them merely reads. Results are journaled in call order."""
-        if len(calls) > 1 and all(self._toolbox.effect(call.name) == "safe" for call in calls):
+        if len(calls) > 1 and all(self.toolbox.effect(call.name) == "safe" for call in calls):
             results = await asyncio.gather(*(self._run_call(call) for call in calls))
             for call, result in zip(calls, results, strict=True):
                 await self._answer(call, result)
@@ -215,21 +204,21 @@ class ToolLoop:
             for call in calls:
                 await self._answer(call, await self._run_call(call))
         repeated = max(self._failures.values(), default=0)
-        return LimitReached(limit="repeating") if repeated >= self._limits.identical_failures else None
+        return LimitReached(limit="repeating") if repeated >= self.limits.identical_failures else None
 
     async def _run_call(self, call: ToolCall, begun_at: float | None = None) -> ToolResult:
         self._calls_made += 1
-        if self._calls_made > self._limits.tool_calls:
-            message = f"this turn's {self._limits.tool_calls} tool calls are used up; answer with what you have"
+        if self._calls_made > self.limits.tool_calls:
+            message = f"this turn's {self.limits.tool_calls} tool calls are used up; answer with what you have"
             return _refusal("TOOL_CALLS_EXHAUSTED", message, retryable=False)
-        self._emit(ToolStarted(call=call))
-        circumstances = Call(id=call.id, key=self._key(call), message=self._context, begun_at=begun_at)
-        return await self._toolbox.call(call.name, call.arguments, call.arguments_raw, circumstances)
+        self.emit(ToolStarted(call=call))
+        circumstances = Call(id=call.id, key=self._key(call), message=self.context, begun_at=begun_at)
+        return await self.toolbox.call(call.name, call.arguments, call.arguments_raw, circumstances)
 
     def _key(self, call: ToolCall) -> str:
         """The same when a call is run again, another where a model gives the same id to a second call."""
         earlier = sum(isinstance(it, ToolResultMessage) and it.call_id == call.id for it in self._messages)
-        return f"{self._turn}:{call.id}:{earlier}" if earlier else f"{self._turn}:{call.id}"
+        return f"{self.turn}:{call.id}:{earlier}" if earlier else f"{self.turn}:{call.id}"
 
     async def _answer(self, call: ToolCall, result: ToolResult) -> None:
         message = ToolResultMessage(
@@ -238,17 +227,17 @@ class ToolLoop:
             content=self._fitting(result),
             is_error=result.is_error,
             details=dict(result.details) or None,
-            timestamp=self._now(),
+            timestamp=self.now(),
         )
         await self._keep(message)
-        self._emit(ToolFinished(result=message))
+        self.emit(ToolFinished(result=message))
         self._count(call, message)
 
     def _count(self, call: ToolCall, result: ToolResultMessage) -> None:
         """A failure of the same call. What changed something gives every call a new chance: tests fail until fixed."""
         if result.is_error:
             self._failures[call.name, call.arguments_raw] += 1
-        elif self._toolbox.effect(call.name) != "safe":
+        elif self.toolbox.effect(call.name) != "safe":
             self._failures.clear()
 
     def _fitting(self, result: ToolResult) -> tuple[UserPart, ...]:
@@ -256,12 +245,12 @@ class ToolLoop:
         for part in result.content:
             if isinstance(part, Image):
                 parts.append(part)
-            elif part.text:
-                parts.append(Text(text=truncate_result(part.text, self._result_chars)))
+            elif part:
+                parts.append(Text(text=truncate_result(part, self.result_chars)))
         return tuple(parts) or (Text(text="(no output)"),)
 
     async def _keep(self, message: AssistantMessage | ToolResultMessage) -> None:
-        await self._journal.append(message)
+        await self.journal.append(message)
         self._messages.append(message)
 
 
@@ -275,7 +264,7 @@ def _refusal(code: str, message: str, *, retryable: bool) -> ToolResult:
 
 
 def _error(body: str) -> ToolResult:
-    return ToolResult(content=(ResultText(text=body),), is_error=True)
+    return ToolResult(content=(body,), is_error=True)
 
 
 def _unanswered(messages: Sequence[Message]) -> tuple[AssistantMessage | None, list[ToolCall]]:

@@ -5,8 +5,10 @@ list. A provider's own payload travels whole in `wire` and goes back only to the
 The system prompt and the tools are not messages.
 """
 
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal, TypeAlias
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 from pydantic import Field, TypeAdapter
 
@@ -186,6 +188,20 @@ class ToolResultMessage:
 
 
 Message: TypeAlias = Annotated[UserMessage | AssistantMessage | ToolResultMessage, Field(discriminator="role")]
+
+M = TypeVar("M", bound="UserMessage | AssistantMessage | ToolResultMessage")
+
+
+def same(parts: Sequence[object], others: Sequence[object]) -> bool:
+    """Whether they are the very same objects."""
+    return len(parts) == len(others) and all(map(operator.is_, parts, others))
+
+
+def with_parts(message: M, parts: Sequence[Any]) -> M:
+    """The message with this content; the same object where that is its own."""
+    content: Any = tuple(parts)
+    return message if same(parts, message.content) else replace(message, content=content)
+
 
 message_json: TypeAdapter[Message] = TypeAdapter(Message)
 """How the journal writes and reads a message: `dump_json` and `validate_json`."""

@@ -5,11 +5,11 @@ A line of text stands for every other one, so that the model knows that there wa
 
 import base64
 import binascii
-import operator
 from dataclasses import replace
 
-from agents.messages import AssistantMessage, Message, Text, UserPart
+from agents.messages import AssistantMessage, Message, Text, UserPart, with_parts
 from agents.providers.wellformed import well_formed
+from tools.read import image_type
 from tools.tool import Image
 
 IMAGES_MAX = 20
@@ -39,8 +39,7 @@ def with_fitting_pictures(messages: list[Message], images_max: int) -> list[Mess
                 part = part if part.media_type == media_type else replace(part, media_type=media_type)
             parts.append(part)
         parts.reverse()
-        same = len(parts) == len(message.content) and all(map(operator.is_, parts, message.content))
-        kept.append(message if same else replace(message, content=tuple(parts)))
+        kept.append(with_parts(message, parts))
     kept.reverse()
     return kept
 
@@ -51,12 +50,4 @@ def _media_type(data: str) -> str | None:
         head = base64.b64decode(data[:24], validate=True)
     except (binascii.Error, ValueError):
         return None
-    if len(data) % 4:
-        return None
-    if head.startswith(b"\x89PNG\r\n\x1a\n"):
-        return "image/png"
-    if head.startswith(b"\xff\xd8\xff"):
-        return "image/jpeg"
-    if head.startswith((b"GIF87a", b"GIF89a")):
-        return "image/gif"
-    return "image/webp" if head[:4] == b"RIFF" and head[8:12] == b"WEBP" else None
+    return image_type(head) if len(data) % 4 == 0 else None

@@ -20,10 +20,12 @@ from agents.messages import (
     UserMessage,
     UserPart,
     Wire,
+    same,
+    with_parts,
 )
 from agents.pictures import IMAGES_MAX, with_fitting_pictures
 from agents.providers.wellformed import well_formed, well_formed_json
-from tools.tool import error_body
+from tools.tool import Image, error_body
 
 _LASTING = frozenset({("openai-responses", "phase"), ("google-gemini", "thought_signature")})
 """Payloads that are not bound to what stood before them, by api and kind: Gemini wants its signatures back for as long
@@ -42,53 +44,31 @@ def repair(messages: Sequence[Message], *, api: str, family: str, images_max: in
     repaired = with_fitting_pictures(repaired, images_max)
     repaired = _open_ended(repaired)
     repaired = _joined(repaired)
-    same = len(repaired) == len(messages) and all(a is b for a, b in zip(repaired, messages, strict=True))
-    return messages if same else tuple(repaired)
+    return messages if same(repaired, messages) else tuple(repaired)
 
 
 def _readable(message: Message) -> Message:
     """No lone surrogate, no NUL, no blank text; a user's message is never left without any content."""
-    match message:
-        case UserMessage():
-            content = _readable_parts(message.content)
-            if not content and not message.metadata.strip():
-                content = (Text(text="(empty message)"),)
-            metadata = well_formed(message.metadata)
-            if content is message.content and metadata is message.metadata:
-                return message
-            return replace(message, content=content, metadata=metadata)
-        case ToolResultMessage():
-            content = _readable_parts(message.content)
-            return message if content is message.content else replace(message, content=content)
-        case AssistantMessage():
-            parts = tuple(_readable_part(part) for part in message.content if not _blank(part))
-            return message if _same(parts, message.content) else replace(message, content=parts)
+    parts = [_readable_part(it) for it in message.content if not (isinstance(it, Text) and not it.text.strip())]
+    if not isinstance(message, UserMessage):
+        return with_parts(message, parts)
+    if not parts and not message.metadata.strip():
+        parts = [Text(text="(empty message)")]
+    message, metadata = with_parts(message, parts), well_formed(message.metadata)
+    return message if metadata is message.metadata else replace(message, metadata=metadata)
 
 
-def _readable_parts(parts: tuple[UserPart, ...]) -> tuple[UserPart, ...]:
-    readable = tuple(_readable_text(part) if isinstance(part, Text) else part for part in parts if not _blank(part))
-    return parts if _same(readable, parts) else readable
-
-
-def _readable_part(part: AssistantPart) -> AssistantPart:
+def _readable_part(part: UserPart | AssistantPart) -> UserPart | AssistantPart:
     match part:
         case Text():
-            return _readable_text(part)
+            text = well_formed(part.text)
+            return part if text is part.text else replace(part, text=text)
         case ToolCall():
             raw, arguments = well_formed(part.arguments_raw), well_formed_json(part.arguments)
-            same = raw is part.arguments_raw and arguments is part.arguments
-            return part if same else replace(part, arguments=arguments, arguments_raw=raw)
-        case Thinking() | Opaque():
+            unchanged = raw is part.arguments_raw and arguments is part.arguments
+            return part if unchanged else replace(part, arguments=arguments, arguments_raw=raw)
+        case Image() | Thinking() | Opaque():
             return part  # opaque to us: its maker may check every byte
-
-
-def _readable_text(part: Text) -> Text:
-    text = well_formed(part.text)
-    return part if text is part.text else replace(part, text=text)
-
-
-def _blank(part: UserPart | AssistantPart) -> bool:
-    return isinstance(part, Text) and not part.text.strip()
 
 
 def _without_failures(messages: list[Message]) -> list[Message]:
@@ -98,7 +78,7 @@ def _without_failures(messages: list[Message]) -> list[Message]:
         if isinstance(message, AssistantMessage) and message.stop_reason in ("error", "aborted"):
             texts = tuple(part for part in message.content if isinstance(part, Text))
             if texts:
-                kept.append(message if _same(texts, message.content) else replace(message, content=texts))
+                kept.append(with_parts(message, texts))
         else:
             kept.append(message)
     return kept
@@ -163,7 +143,7 @@ def _paired(messages: list[Message]) -> list[Message]:
                 part = part if part.id == call_id else replace(part, id=call_id)
                 results.append(result if result.call_id == call_id else replace(result, call_id=call_id))
             parts.append(part)
-        paired.append(message if _same(parts, message.content) else replace(message, content=tuple(parts)))
+        paired.append(with_parts(message, parts))
         paired.extend(results)
     return paired
 
@@ -230,8 +210,7 @@ def _own_wires(messages: list[Message], api: str, family: str) -> list[Message]:
                 for old in message.content
                 if (part := _own_part(old, (api, family), running=number > running)) is not None
             )
-            parts = _without_trailing_thinking(parts)
-            message = message if _same(parts, message.content) else replace(message, content=parts)
+            message = with_parts(message, _without_trailing_thinking(parts))
         kept.append(message)
     return kept
 
@@ -293,7 +272,3 @@ def _unfinished(message: Message) -> bool:
     if message.stop_reason == "pause":
         return not any(isinstance(part, Opaque) for part in message.content)
     return message.stop_reason in ("error", "aborted")
-
-
-def _same(parts: Sequence[object], others: Sequence[object]) -> bool:
-    return len(parts) == len(others) and all(a is b for a, b in zip(parts, others, strict=True))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from agents.attachments import Missing, Received, attachment, receive
-from agents.completion import ModelCalls, Spent
+from agents.completion import ModelCalls
 from agents.config import AgentConfig
 from agents.events import Emit, TurnStarted
 from agents.loop import Journal, ToolLoop
@@ -29,8 +29,7 @@ from tools.catalog import Catalog
 from tools.config import ExecConfig, FilesConfig
 from tools.tool import Messenger, ToolError
 from tools.toolbox import Toolbox, ToolSource
-from tools.uploads import folder_of
-from tools.workspace import Workspace
+from tools.workspace import Workspace, folder_of
 
 GATEWAY_NAME = "Clawgate"
 PROMPTS_KEPT = 256
@@ -93,9 +92,9 @@ class AgentRunner:
             raise ToolError("NOT_ALLOWED", "this agent has no tool that reads files")
         return attachment(self._serving(self._workspaces.of(context), session), path, bytes_max=bytes_max)
 
-    async def run(self, turn: Turn, *, journal: Journal, emit: Emit) -> tuple[Outcome, tuple[Spent, ...]]:
-        """Answer the message, or say which way it failed; with every request that it took. Raises only what the journal
-        raises."""
+    async def run(self, turn: Turn, *, journal: Journal, emit: Emit) -> tuple[Outcome, tuple[AssistantMessage, ...]]:
+        """Answer the message, or say which way it failed; with every answer of a model that it took. Raises only what the
+        journal raises."""
         toolbox, system = await asyncio.to_thread(self._prepare, turn)
         emit(TurnStarted(agent=self._config.id, turn=turn, system=system))
         model_calls = ModelCalls(
@@ -126,8 +125,8 @@ class AgentRunner:
                 outcome = await loop.run([turn.user, *turn.so_far], interrupted=turn.interrupted)
         except TimeoutError:
             outcome = LimitReached(limit="turn-time")
-        earlier = (Spent.on(message) for message in turn.so_far if isinstance(message, AssistantMessage))
-        return outcome, (*earlier, *model_calls.spent)
+        earlier = (message for message in turn.so_far if isinstance(message, AssistantMessage))
+        return outcome, (*earlier, *model_calls.answers)
 
     def close(self) -> None:
         self._workspaces.close()
@@ -140,7 +139,8 @@ class AgentRunner:
         mounts = {f"skills/{skill.name}": skill.directory for skill in skills if skill.source == "shared"}
         if self._shows_docs and not os.path.lexists(place.workspace.root / DOCS):
             mounts[DOCS] = DOCS_DIR
-        toolbox = self._toolbox(self._serving(place, turn.session, mounts))
+        workspace = self._serving(place, turn.session, mounts)
+        toolbox = Toolbox(self._tool_sources, workspace, argument_bytes_max=self._limits.tool_argument_bytes)
         facts = self._facts(turn, place, toolbox, skills, docs=f"./{DOCS}" if DOCS in mounts else None)
         known = self._prompts.get(turn.session)
         if known is None or known[0] != facts:
@@ -152,9 +152,6 @@ class AgentRunner:
     def _serving(self, place: Place, session: str, mounts: Mapping[str, Path] | None = None) -> Workspace:
         """The workspace as a session sees it."""
         return place.workspace.serving(uploads=folder_of(self._uploads, session), mounts=mounts)
-
-    def _toolbox(self, workspace: Workspace) -> Toolbox:
-        return Toolbox(self._tool_sources, workspace, argument_bytes_max=self._limits.tool_argument_bytes)
 
     def _facts(
         self, turn: Turn, place: Place, toolbox: Toolbox, skills: Sequence[Skill], *, docs: str | None
@@ -170,9 +167,9 @@ class AgentRunner:
             workspace=str(place.workspace.root),
             docs=docs,
             workspace_files=place.files.read(turn.context.chat.kind),
-            channel=turn.surface.channel,
-            capabilities=turn.surface.capabilities,
-            directives=turn.surface.directives,
+            channel=turn.context.channel,
+            capabilities=turn.capabilities,
+            directives=turn.directives,
             chat_kind=turn.context.chat.kind,
             session=turn.session,
             exec_mode=self._exec_config.mode,

@@ -22,10 +22,12 @@ def language_of(text: str) -> Language:
 
 
 class _Sentence(NamedTuple):
+    """Called with the text that it answers, the sentence in that text's language."""
+
     en: str
     zh: str
 
-    def for_(self, text: str) -> str:
+    def __call__(self, text: str) -> str:
         return self.zh if language_of(text) == "zh" else self.en
 
 
@@ -33,66 +35,42 @@ def failure(outcome: Outcome, text: str) -> str:
     """Why there is no answer to `text`."""
     match outcome:
         case ModelFailed(error=error):
-            return _ERRORS[error.kind].for_(text)
+            return _ERRORS[error.kind](text)
         case LimitReached(limit=limit):
-            return _LIMITS[limit].for_(text)
+            return _LIMITS[limit](text)
         case Declined():
-            return _DECLINED.for_(text)
+            return _DECLINED(text)
         case Answered():
-            return _EMPTY.for_(text)
+            return _EMPTY(text)
         case _:
             assert_never(outcome)
 
 
 def retrying(error: ModelError, text: str) -> str:
     """Shown while the request is repeated."""
-    return (_RETRYING if error.kind in ("rate_limited", "overloaded", "server") else _CONNECTING).for_(text)
-
-
-def cut_short(text: str) -> str:
-    """Put behind an answer that ran into the model's output limit, or into ours for the parts of a reply."""
-    return _CUT_SHORT.for_(text)
-
-
-def internal_error(text: str) -> str:
-    """Our own fault."""
-    return _INTERNAL.for_(text)
-
-
-def gave_up(text: str) -> str:
-    """The message brought its process down too often."""
-    return _GAVE_UP.for_(text)
-
-
-def unknown_agent(text: str) -> str:
-    """The agent was taken out of the config while the message waited."""
-    return _UNKNOWN_AGENT.for_(text)
-
-
-def too_many(text: str) -> str:
-    """The chat, or whoever wrote it, has enough in line already; this one is not answered."""
-    return _TOO_MANY.for_(text)
+    return (_RETRYING if error.kind in ("rate_limited", "overloaded", "server") else _CONNECTING)(text)
 
 
 def stopped(messages: int, text: str) -> str:
     """The answer to /stop; `messages` were being answered or waiting."""
-    return (_STOPPED if messages else _NOTHING_TO_STOP).for_(text)
+    return (_STOPPED if messages else _NOTHING_TO_STOP)(text)
 
 
 def not_attached(path: str, text: str) -> str:
     """Put beneath an answer that was to bring a file."""
-    return _NOT_ATTACHED.for_(text).format(name=" ".join(path.replace("`", "").split())[-80:])
+    return _NOT_ATTACHED(text).format(name=" ".join(path.replace("`", "").split())[-80:])
 
 
 def late(seconds: float, text: str) -> str:
     """Put before an answer that comes long after the message."""
     minutes = round(seconds / 60)
-    amount, unit = (
-        (minutes, 0) if minutes < 120 else (round(minutes / 60), 1) if minutes < 2880 else (minutes // 1440, 2)
-    )
-    return _LATE.for_(text).format(
-        amount=amount, en=("minutes", "hours", "days")[unit], zh=("分钟", "小时", "天")[unit]
-    )
+    if minutes < 120:
+        amount, en, zh = minutes, "minutes", "分钟"
+    elif minutes < 2880:
+        amount, en, zh = round(minutes / 60), "hours", "小时"
+    else:
+        amount, en, zh = minutes // 1440, "days", "天"
+    return _LATE(text).format(amount=amount, en=en, zh=zh)
 
 
 _STOPPED = _Sentence("Stopped. / 已停止。", "已停止。")
@@ -105,28 +83,30 @@ _LATE = _Sentence(
 _DECLINED = _Sentence("The model declined to answer this.", "模型拒绝回答这个问题。")
 _RETRYING = _Sentence("The model is busy right now; I am asking again.", "模型现在很繁忙,正在重试。")
 _CONNECTING = _Sentence("The connection to the model broke; I am asking again.", "与模型的连接中断,正在重试。")
-_EMPTY = _Sentence(
-    "I have no answer to that. Please put it another way.",
-    "我没有得到可用的回答,请换个说法再试一次。",
-)
-_CUT_SHORT = _Sentence("(The answer is cut off here: it reached the length limit.)", "(回答到此被截断:已达长度上限。)")
-_INTERNAL = _Sentence(
+_EMPTY = _Sentence("I have no answer to that. Please put it another way.", "我没有得到可用的回答,请换个说法再试一次。")
+cut_short = _Sentence("(The answer is cut off here: it reached the length limit.)", "(回答到此被截断:已达长度上限。)")
+"""Put behind an answer that ran into the model's output limit, or into ours for the parts of a reply."""
+internal_error = _Sentence(
     "Something went wrong on my side and the operator's log has the details. Please try again.",
     "我这边出了点问题,详情已记录在运维日志中。请再试一次。",
 )
-_GAVE_UP = _Sentence(
+"""Our own fault."""
+gave_up = _Sentence(
     "I could not finish this: it was interrupted several times. Please send it again, perhaps in smaller steps.",
     "这条消息多次被中断,未能完成。请重新发送,最好拆成更小的步骤。",
 )
-_UNKNOWN_AGENT = _Sentence(
+"""The message brought its process down too often."""
+unknown_agent = _Sentence(
     "The assistant that was to answer this is no longer configured. Please send the message again, in the web chat in a new "
     "conversation.",
     "原本负责回答的助手已不在配置中,请重新发送这条消息;在网页聊天中请新建对话。",
 )
-_TOO_MANY = _Sentence(
+"""The agent was taken out of the config while the message waited."""
+too_many = _Sentence(
     "Too many messages are already waiting, so I cannot take more. Please send it again once I have caught up.",
     "排队的消息太多了,暂时无法接收更多。请等我处理完后再发送。",
 )
+"""The chat, or whoever wrote it, has enough in line already; this one is not answered."""
 _LIMITS: dict[Limit, _Sentence] = {
     "rounds": _Sentence(
         'I stopped: this took more steps than I may take in one go. Say "continue" and I will go on from here.',
@@ -179,24 +159,20 @@ _ERRORS: dict[ErrorKind, _Sentence] = {
         "模型的请求太多了,请过几分钟再试。",
     ),
     "overloaded": _Sentence(
-        "The model is overloaded right now. Please try again in a few minutes.",
-        "模型现在很繁忙,请过几分钟再试。",
+        "The model is overloaded right now. Please try again in a few minutes.", "模型现在很繁忙,请过几分钟再试。"
     ),
     "server": _Sentence(
-        "The model's service has a problem. Please try again in a few minutes.",
-        "模型服务出现故障,请过几分钟再试。",
+        "The model's service has a problem. Please try again in a few minutes.", "模型服务出现故障,请过几分钟再试。"
     ),
     "network": _Sentence(
-        "I could not connect to the model. Please try again in a moment.",
-        "我连接不上模型,请稍后再试。",
+        "I could not connect to the model. Please try again in a moment.", "我连接不上模型,请稍后再试。"
     ),
     "timeout": _Sentence(
         "The model took too long to answer. Please try again, perhaps with a smaller task.",
         "模型回答超时,请再试一次,或把任务拆小一些。",
     ),
     "incomplete": _Sentence(
-        "The model's answer broke off on the way. Please try again.",
-        "模型的回答中途中断了,请再试一次。",
+        "The model's answer broke off on the way. Please try again.", "模型的回答中途中断了,请再试一次。"
     ),
     "unconfigured": _Sentence(
         "No model is set up for me yet. Please tell whoever runs this bot.",

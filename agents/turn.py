@@ -35,22 +35,15 @@ class TurnLimits(BaseModel, extra="forbid", strict=True, frozen=True, alias_gene
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Surface:
-    """What the prompt says of the channel."""
-
-    channel: str
-    capabilities: tuple[str, ...]
-    directives: tuple[str, ...]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Turn:
     """`history` are the finished turns, oldest first; `so_far` is what is journaled of this one behind its user message.
+    `capabilities` and `directives` are what the prompt says of the channel.
     `interrupted`: a process died while it worked on it."""
 
     context: MessageContext
     session: str
-    surface: Surface
+    capabilities: tuple[str, ...]
+    directives: tuple[str, ...]
     history: Sequence[Sequence[Message]]
     user: UserMessage
     so_far: Sequence[Message] = ()

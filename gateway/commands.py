@@ -43,11 +43,7 @@ async def _stop(context: CommandContext, _: str) -> str:
 COMMANDS = {
     command.name: command
     for command in (
-        Command(
-            name="stop",
-            help=("Stop the running answer and what waits behind it", "停止当前处理"),
-            run=_stop,
-        ),
+        Command(name="stop", help=("Stop the running answer and what waits behind it", "停止当前处理"), run=_stop),
     )
 }
 MENU = tuple(MenuEntry(name=it.name, description=" / ".join(it.help)) for it in COMMANDS.values())

@@ -28,11 +28,10 @@ from channels.channel import (
     Rejected,
     WebhookRequest,
 )
-from gateway.answers import too_many
 from gateway.config.server import ServerConfig
 from gateway.intake import Intake
-from gateway.metrics import Metrics
-from gateway.request import Guesses, Unreadable, read_body
+from gateway.request import Guesses, Unreadable, read_body, too_many
+from gateway.runtime import Runtime
 from gateway.store.store import StoreUnavailable
 from gateway.web import WebDoor
 
@@ -44,27 +43,19 @@ log = structlog.get_logger()
 
 
 class Door:
-    """Judges deliveries. `ready` names what is amiss, by check; nothing amiss is an empty mapping."""
+    """Judges deliveries. `ready` returns what fails, by check."""
 
     def __init__(
-        self,
-        *,
-        config: ServerConfig,
-        channels: Mapping[tuple[str, str], Channel],
-        intake: Intake,
-        metrics: Metrics,
-        guesses: Guesses,
-        ready: Callable[[], Awaitable[Mapping[str, str]]],
-        now: Callable[[], float],
+        self, runtime: Runtime, intake: Intake, guesses: Guesses, *, ready: Callable[[], Awaitable[Mapping[str, str]]]
     ) -> None:
-        self._config = config
-        self._channels = channels
+        self._config = runtime.setup.config.server
+        self._channels = runtime.setup.channels
         self._intake = intake
-        self._metrics = metrics
+        self._metrics = runtime.metrics
         self._guesses = guesses
-        self._guarded = {key: channel for key, channel in channels.items() if isinstance(channel, Guarded)}
+        self._guarded = {key: channel for key, channel in self._channels.items() if isinstance(channel, Guarded)}
         self._ready = ready
-        self._now = now
+        self._now = runtime.now
 
     async def webhook(self, request: Request, channel: str, account: str) -> Response:
         """`POST /webhooks/{channel}/{account}`."""
@@ -89,7 +80,7 @@ class Door:
         except (NotReady, StoreUnavailable, TimeoutError) as error:
             log.error("webhook_unavailable", channel=channel, account=account, error=repr(error))
             response, outcome = Response(status_code=503, headers={"retry-after": "5"}), "unavailable"
-        self._metrics.delivery(channel, outcome)
+        self._metrics.deliveries.labels(channel, outcome).inc()
         return response
 
     async def _judge(self, channel: Channel, request: WebhookRequest) -> Receipt:
@@ -122,9 +113,9 @@ class Door:
 
     async def readyz(self) -> Response:
         """Can take work; 503 with the failing checks otherwise."""
-        amiss = await self._ready()
-        content = orjson.dumps({"ready": not amiss, "amiss": dict(amiss)})
-        return Response(content, status_code=503 if amiss else 200, media_type="application/json")
+        failing = await self._ready()
+        content = orjson.dumps({"ready": not failing, "amiss": dict(failing)})
+        return Response(content, status_code=503 if failing else 200, media_type="application/json")
 
     async def metrics(self, request: Request) -> Response:
         """Prometheus, behind the admin token; not there at all where none is set."""

@@ -1,9 +1,10 @@
 """The composition root: everything is built here, once, in the order in which a message passes it."""
 
 import asyncio
+import shutil
+import sys
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from agents.events import Emit, silent
 from agents.model import Models
 from agents.providers.catalog import build_provider
 from agents.providers.provider import Provider
+from agents.runner import AgentRunner
 from channels.channel import Arrived, Channel, DeliveryError, Ignored, Listens, Receipt
 from channels.web.channel import WebChannel
 from gateway.commands import MENU
@@ -25,18 +27,17 @@ from gateway.door import Door, build_app
 from gateway.intake import Intake
 from gateway.lanes import Lanes
 from gateway.metrics import Metrics
-from gateway.outbox import Outbox
+from gateway.outbox import ChannelMessenger, Outbox
 from gateway.queue import Queues
 from gateway.request import Guesses, Peers
-from gateway.routing import chat_session, control_session
-from gateway.runners import build_runners
 from gateway.runtime import Runtime, Setup
 from gateway.store.archive import WEB_NOTICE
 from gateway.store.store import Store, StoreUnavailable
 from gateway.sweep import Sweep
 from gateway.turns import Turns
 from gateway.web import WebDoor
-from tools.uploads import forget
+from skills.catalog import SkillCatalog
+from tools.config import effective_exec, effective_files
 
 DEDUPE_SECONDS = 7 * 24 * 3600
 PRUNE_EVERY_SECONDS = 3600
@@ -45,8 +46,6 @@ PROBE_EVERY_SECONDS = 0.25
 IDENTITY_RETRY_SECONDS = 15.0
 IDENTITY_TIMEOUT_SECONDS = 10.0
 RECONNECT_SECONDS = 5.0
-STOP_SECONDS = 5.0
-STOP_POLL_SECONDS = 0.05
 
 log = structlog.get_logger()
 
@@ -88,17 +87,11 @@ class Gateway:
         self._intake = Intake(self.runtime, self.lanes)
         peers = Peers(config.server.trusted_proxies)
         guesses = Guesses(peers, per_minute=config.server.wrong_tokens_per_minute, now=now)
-        door = Door(
-            config=config.server,
-            channels=channels,
-            intake=self._intake,
-            metrics=self.runtime.metrics,
-            guesses=guesses,
-            ready=self._amiss,
-            now=now,
-        )
-        self.connections = Connections(config.server, self.runtime.metrics)
-        self._web = self._web_door(peers, guesses)
+        door = Door(self.runtime, self._intake, guesses, ready=self._failing)
+        self.connections = Connections(config.server, peers, self.runtime.metrics)
+        web = channels.get((WebChannel.name, WebChannel.account))
+        self._web_channel = web if isinstance(web, WebChannel) else None
+        self._web = WebDoor(self.runtime, self._web_channel, peers, guesses) if self._web_channel else None
         self.app: FastAPI = build_app(door, self._web, config.server)
         self._started = False
         self._probed, self._writes = float("-inf"), False
@@ -134,7 +127,7 @@ class Gateway:
         active, grace_seconds = len(self.runtime.control.lanes), self.config.limits.grace_seconds
         hint = "a second signal stops at once"
         log.info("gateway_stopping", chats_at_work=active, grace_seconds=grace_seconds, hint=hint)
-        await self.lanes.drain(self.config.limits.grace_seconds)
+        await self.lanes.drain(grace_seconds)
         if self._web is not None:
             self._web.close()
 
@@ -154,56 +147,16 @@ class Gateway:
 
     def offer_link(self) -> str | None:
         """A code that signs in to the web chat once, for whoever sees the start; None where there is no need."""
-        channel = self._web_channel
-        return channel.admission.offer_link() if channel else None
-
-    @property
-    def _web_channel(self) -> WebChannel | None:
-        channel = self.runtime.setup.channels.get((WebChannel.name, WebChannel.account))
-        return channel if isinstance(channel, WebChannel) else None
-
-    def _web_door(self, peers: Peers, guesses: Guesses) -> WebDoor | None:
-        channel = self._web_channel
-        if channel is None:
-            return None
-        agents = self.config.agents.list
-        uploads = Path(self.config.tools.files.uploads_dir)
-
-        def sessions(chat: str, known_agents: Sequence[str]) -> Sequence[str]:
-            known = sorted({*known_agents, *(it.id for it in agents)})
-            main = [chat_session(it, channel.name, channel.account, chat) for it in known]
-            return [*main, *map(control_session, main)]
-
-        return WebDoor(
-            channel,
-            agents=agents,
-            limits=self.config.limits,
-            sessions=sessions,
-            stop=self._end_session,
-            forget=lambda session: asyncio.to_thread(forget, uploads, session),
-            peers=peers,
-            guesses=guesses,
-            public_tls=(self.config.server.public_url or "").startswith("https:"),
-            now=self.runtime.now,
-        )
-
-    async def _end_session(self, session: str) -> None:
-        """Stop what runs there, at whichever worker, and wait for it to have ended, for a while."""
-        before = await self.runtime.store.archive.newest_turn(session) + 1
-        if await self.runtime.control.stop(session, before):
-            with suppress(TimeoutError):
-                async with asyncio.timeout(STOP_SECONDS):
-                    while session in self.runtime.control.lanes or await self.runtime.store.stop(session, before):  # noqa: ASYNC110
-                        await asyncio.sleep(STOP_POLL_SECONDS)
+        return self._web_channel.admission.offer_link() if self._web_channel else None
 
     def _notified(self, what: str | None) -> None:
         """Another worker of the same database has something to tell: of a session, of any, or of the web chat."""
         if what != WEB_NOTICE:
             self.lanes.notified(what)
-        elif channel := self._web_channel:
-            channel.live.wake()
+        elif self._web_channel:
+            self._web_channel.live.wake()
 
-    async def _amiss(self) -> Mapping[str, str]:
+    async def _failing(self) -> Mapping[str, str]:
         if not self._started:
             return {"start": "not started"}
         if self.runtime.control.draining:
@@ -260,7 +213,7 @@ class Gateway:
             outcome = f"ignored: {receipt.reason}"
         else:
             outcome = "answered"
-        self.runtime.metrics.delivery(channel.name, outcome)
+        self.runtime.metrics.deliveries.labels(channel.name, outcome).inc()
 
     async def _prune(self) -> None:
         while True:
@@ -290,3 +243,34 @@ def build_providers(config: Config) -> dict[str, Provider]:
     """Only those that an agent names: a model SDK costs a second and tens of megabytes."""
     names = {model.partition("/")[0] for agent in config.agents.list for model in agent.model}
     return {name: build_provider(name, config.provider(name)) for name in sorted(names)}
+
+
+def build_runners(
+    config: Config,
+    models: Models,
+    channels: Mapping[tuple[str, str], Channel],
+    environment: Mapping[str, str],
+    now: Callable[[], float],
+) -> dict[str, AgentRunner]:
+    """One runner per agent; they share the skill catalogue and the messenger."""
+    shipped = Path(__file__).resolve().parent.parent / "skills"
+    catalog = SkillCatalog(
+        roots=[shipped, *map(Path, config.skills.directories)],
+        env=environment,
+        which=shutil.which,
+        platform=sys.platform,
+    )
+    messenger = ChannelMessenger(channels, now=now)
+    return {
+        agent.id: AgentRunner(
+            agent,
+            models=models,
+            catalog=catalog,
+            exec_config=effective_exec(config.tools.exec, agent.tools),
+            files_config=effective_files(config.tools.files, agent.tools),
+            messenger=messenger,
+            limits=config.limits,
+            now=now,
+        )
+        for agent in config.agents.list
+    }

@@ -8,8 +8,8 @@ from channels.access import refusal
 from channels.channel import Arrived, Channel, StoresInbound
 from channels.message import MessageContext
 from gateway.commands import command_of
-from gateway.inbound import Inbound, inbound_json
 from gateway.lanes import Lanes
+from gateway.queue import Inbound, inbound_json
 from gateway.routing import control_session, route, session_key
 from gateway.runtime import Runtime
 from gateway.store.store import Acceptance, Delivery
@@ -57,7 +57,7 @@ class Intake:
         return await self._lanes.accept(
             Delivery(
                 sid=control_session(sid) if command else sid,
-                aside=control_session(sid),
+                control=control_session(sid),
                 dedupe=tuple(scope + key for key in dedupe),
                 body=inbound_json.dump_json(inbound).decode(),
                 at=self._runtime.now(),

@@ -136,7 +136,7 @@ class Lanes:
         try:
             await self._work(lane)
         except Fenced:
-            self._runtime.metrics.fenced()
+            self._runtime.metrics.fenced.inc()
             log.warning("lane_fenced", session=lane.lease.sid, epoch=lane.lease.epoch)
         except (Drained, asyncio.CancelledError):
             with suppress(StoreUnavailable):

@@ -1,14 +1,9 @@
 """Every limit of a turn and a chat, with its number. Reaching one is a sentence to the user, never silence."""
 
-from pydantic import BaseModel
-from pydantic.alias_generators import to_camel
-
 from agents.turn import Count, Seconds, TurnLimits
 
 
-class LaneLimits(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
-    """What may wait and run at once."""
-
+class LimitsConfig(TurnLimits):
     parallel_turns: Count = 64
     """Turns that run at the same time; more wait in the inbox."""
     pending_per_session: Count = 50
@@ -16,9 +11,6 @@ class LaneLimits(BaseModel, extra="forbid", strict=True, frozen=True, alias_gene
     pending_per_sender: Count = 200
     """Messages of one person waiting in all chats and topics together; one more is answered with "too many". Commands have
     as much room again."""
-
-
-class LimitsConfig(TurnLimits, LaneLimits):
     file_bytes: Count = 20_971_520
     """One file, to the agent or from it."""
     uploads_bytes: Count = 209_715_200

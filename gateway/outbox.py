@@ -7,11 +7,11 @@ session that another worker may own by now.
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 from uuid import NAMESPACE_URL, uuid5
 
 import structlog
@@ -21,12 +21,12 @@ from channels.channel import Channel, DeliveryError, Gone, RateLimited, Refused,
 from channels.message import MessageContext, Outbound, StoredFile, Target
 from gateway.runtime import Runtime
 from gateway.store.store import Fenced, Lease, NewPart, Part, StoreUnavailable
+from tools.tool import ToolError
 
 BACKOFF_SECONDS_MAX = 60.0
 UNRECORDED_SECONDS = 0.25
 UNRECORDED_SECONDS_MAX = 30.0
 
-T = TypeVar("T")
 log = structlog.get_logger()
 
 _KEYS = uuid5(NAMESPACE_URL, "clawgate:outbox")
@@ -84,7 +84,7 @@ class Outbox:
                 case Delivered(message_id=message_id):
                     return await _recorded(partial(self._store.sent, lease, part, message_id))
                 case GivenUp(reason=reason):
-                    self._runtime.metrics.dead("part")
+                    self._runtime.metrics.dead.labels("part").inc()
                     return await _recorded(partial(self._store.failed, lease, part, reason))
                 case Postponed(seconds=seconds, ambiguous=ambiguous):
                     due = now() + seconds
@@ -133,8 +133,8 @@ class Attempts:
         recognised = channel.capabilities.repeat_seconds > 0
         in_doubt = part.ambiguous > 0 if recognised else part.next_at < 0 and not part.begun
         if in_doubt and (not recognised or not part.attempts):
-            self._runtime.metrics.ambiguous(channel.name)
-        if in_doubt and not self._may_repeat(channel, part):
+            self._runtime.metrics.ambiguous.labels(channel.name).inc()
+        if in_doubt and not may_repeat(channel, self._runtime.now() - part.created):
             return GivenUp(reason="it may have arrived, and the platform would not recognise a repetition")
         if in_doubt:
             log.warning("part_repeated", **facts)
@@ -147,15 +147,12 @@ class Attempts:
         give_up_seconds = self._runtime.setup.limits.delivery_seconds
         if self._runtime.now() - part.created >= give_up_seconds:
             return GivenUp(reason=f"not delivered within {give_up_seconds:.0f} s: {error}", ambiguous=ambiguous)
-        if ambiguous and not self._may_repeat(channel, part):
+        if ambiguous and not may_repeat(channel, self._runtime.now() - part.created):
             return GivenUp(reason=f"it may have arrived: {error}", ambiguous=True)
         if isinstance(error, RateLimited) and error.retry_after_seconds is not None:
             return Postponed(seconds=error.retry_after_seconds)
         backoff = min(2.0 ** min(part.attempts, 10), BACKOFF_SECONDS_MAX)
         return Postponed(seconds=backoff * (0.75 + random.random() / 2), ambiguous=ambiguous)
-
-    def _may_repeat(self, channel: Channel, part: Part) -> bool:
-        return may_repeat(channel, self._runtime.now() - part.created)
 
     def _log(self, report: Report, channel: str, facts: dict[str, object]) -> None:
         match report:
@@ -167,9 +164,9 @@ class Attempts:
                 log.warning("part_postponed", seconds=round(seconds, 1), may_have_arrived=ambiguous, **facts)
             case GivenUp(reason=reason):
                 log.error("part_given_up", reason=reason, **facts)
-        self._runtime.metrics.part(channel, type(report).__name__.lower())
+        self._runtime.metrics.parts.labels(channel, type(report).__name__.lower()).inc()
         if not isinstance(report, Delivered) and report.ambiguous:
-            self._runtime.metrics.ambiguous(channel)
+            self._runtime.metrics.ambiguous.labels(channel).inc()
 
 
 def may_repeat(channel: Channel, age_seconds: float) -> bool:
@@ -177,7 +174,7 @@ def may_repeat(channel: Channel, age_seconds: float) -> bool:
     return channel.resend_ambiguous or age_seconds < channel.capabilities.repeat_seconds
 
 
-async def _recorded(write: Callable[[], Awaitable[T]]) -> T:
+async def _recorded(write: Callable[[], Awaitable[bool]]) -> bool:
     """Retries until the outcome is stored; otherwise the part would be sent twice."""
     failures = 0
     while True:
@@ -227,3 +224,56 @@ def reply_parts(
         key = idempotency_key(purpose, *names, str(number))
         parts.append(NewPart(key=key, payload=payload_json.dump_json(payload).decode()))
     return parts
+
+
+ATTEMPTS_MAX = 3
+WAIT_SECONDS_MAX = 5.0
+IN_DOUBT = "it may have arrived, so do not send it again unasked"
+
+
+class ChannelMessenger:
+    """`tools.tool.Messenger` over the configured channel accounts."""
+
+    def __init__(self, channels: Mapping[tuple[str, str], Channel], *, now: Callable[[], float]) -> None:
+        self._channels = channels
+        self._now = now
+
+    async def send(
+        self, *, channel: str, account: str, chat: str, thread: str | None, text: str, key: str, begun_at: float | None
+    ) -> str:
+        carrier = self._channels.get((channel, account))
+        if carrier is None:
+            known = ", ".join(f"{name}:{account}" for name, account in sorted(self._channels))
+            raise ToolError("UNKNOWN_CHANNEL", f"there is no channel {channel}:{account}; there is: {known}")
+        if begun_at is not None and not may_repeat(carrier, self._now() - begun_at):
+            raise ToolError("INTERRUPTED", f"a restart interrupted the sending: {IN_DOUBT}")
+        target, parts, sent = Target(chat=chat, thread=thread), carrier.split(text), list[str]()
+        for number, part in enumerate(parts):
+            try:
+                outbound = Outbound(target=target, text=part)
+                sent.append(await self._send(carrier, outbound, idempotency_key(key, str(number))))
+            except ToolError as error:
+                if sent:
+                    message = f"the first {number} of {len(parts)} parts were sent; of the next: {error.message}"
+                    raise ToolError(error.code, message) from error
+                raise
+        return sent[0]
+
+    async def _send(self, carrier: Channel, part: Outbound, key: str) -> str:
+        in_doubt, began = False, self._now()
+        for attempt in range(1, ATTEMPTS_MAX + 1):
+            try:
+                return await carrier.send(part, key)
+            except (RateLimited, Unreachable) as error:
+                in_doubt = in_doubt or (isinstance(error, Unreachable) and error.maybe_arrived)
+                retry_after = error.retry_after_seconds if isinstance(error, RateLimited) else None
+                wait = retry_after if retry_after is not None else float(2 ** (attempt - 1))
+                if in_doubt and not may_repeat(carrier, self._now() - began):
+                    raise ToolError("NOT_DELIVERED", IN_DOUBT) from error
+                if attempt == ATTEMPTS_MAX or wait > WAIT_SECONDS_MAX:
+                    message = IN_DOUBT if in_doubt else "the platform cannot be reached now"
+                    raise ToolError("NOT_DELIVERED", message, retryable=not in_doubt) from error
+                await asyncio.sleep(wait)
+            except DeliveryError as error:
+                raise ToolError("NOT_DELIVERED", f"the platform refused it ({error.code or 'no code'})") from error
+        raise AssertionError("unreachable")

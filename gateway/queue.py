@@ -1,13 +1,40 @@
-"""How the messages of one chat become turns: which wait together, which is late, and what the config says of it."""
+"""The inbox of one chat: what it holds of a message, and how messages become turns: which wait together, which is late, and
+what the config says of it. Tokens and raw bodies are not kept."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from pydantic import TypeAdapter
 
 from agents.config import AgentConfig
 from channels.channel import Channel
 from channels.message import MessageContext
 from channels.queue import QueueConfig, QueueMode, StalePolicy
 from gateway.store.store import Waiting
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Inbound:
+    """`command` is the name of the gateway's command that the message is, None for what an agent answers. `replays` counts
+    how often an operator gave the message another chance: its reply then is another reply, with keys of its own."""
+
+    agent: str
+    context: MessageContext
+    command: str | None = None
+    arguments: str = ""
+    replays: int = 0
+
+
+inbound_json: TypeAdapter[Inbound] = TypeAdapter(Inbound)
+
+
+@lru_cache(maxsize=1_024)
+def inbound_of(body: str) -> Inbound:
+    """The message in an inbox row's body; parsed once, since a waiting message is looked at several times."""
+    return inbound_json.validate_json(body)
+
 
 BATCH_MAX = 20
 """The messages that one collected turn answers at most."""
@@ -54,10 +81,7 @@ class Queues:
     """The settings by agent and channel account."""
 
     def __init__(
-        self,
-        base: QueueConfig,
-        channels: Mapping[tuple[str, str], Channel],
-        agents: Sequence[AgentConfig],
+        self, base: QueueConfig, channels: Mapping[tuple[str, str], Channel], agents: Sequence[AgentConfig]
     ) -> None:
         self._base = base
         self._channels = channels
@@ -71,9 +95,9 @@ class Queues:
         return self._settled[key]
 
     def _settle(self, agent: str, channel: str, account: str) -> Queue:
-        settings: dict[str, object] = {}
+        settings: dict[str, Any] = {}
         carrier = self._channels.get((channel, account))
         for level in (self._base, carrier.queue if carrier else None, self._agents.get(agent)):
             if level is not None:
                 settings.update({key: value for key, value in level if value is not None})
-        return Queue(**settings)  # type: ignore[arg-type]
+        return Queue(**settings)

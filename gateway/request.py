@@ -1,4 +1,4 @@
-"""What the doors know of a request before what it wants: who is at the other end, its body, and its wrong secrets.
+"""What the doors share: who is at the other end of a request, its body, its wrong secrets, and answers that say what to do.
 
 Forwarding headers count only where the connection comes from `server.trustedProxies`; from anybody else they are text that
 whoever writes it can vary at will. They decide limits and the Secure mark of cookies, never who somebody is.
@@ -11,12 +11,19 @@ filling the log, and slows a misconfigured client down.
 import asyncio
 import ipaddress
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
-from fastapi import Request
+import orjson
+import structlog
+from fastapi import Request, Response
+from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect
+
+from channels.channel import Rejected
+from channels.web.admission import CLOSED, SPENT_LINK, WRONG_TOKEN
+from gateway.store.store import StoreUnavailable
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -137,3 +144,76 @@ async def read_body(request: Request, *, bytes_max: int, seconds: float) -> byte
     except ClientDisconnect:
         raise Unreadable(400, "body cut off") from None
     return bytes(body)
+
+
+JSON_BYTES_MAX = 16_384
+JSON_SECONDS = 10.0
+POLICY = (
+    "default-src 'self'; img-src 'self' blob: data:; object-src 'none'; base-uri 'none'; form-action 'self'; "
+    "frame-ancestors 'none'"
+)
+HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+}
+
+_CODES = {CLOSED: "closed", WRONG_TOKEN: "wrong-token", SPENT_LINK: "link-spent"}
+_STATUS_CODES = {401: "signed-out", 403: "forbidden"}
+
+Route = Callable[[Request], Awaitable[Response]]
+T = TypeVar("T", bound=BaseModel)
+log = structlog.get_logger()
+
+
+def catch_errors(route: Route, guesses: Guesses) -> Route:
+    """What goes wrong, as an answer that the page can show."""
+
+    async def answer(request: Request) -> Response:
+        try:
+            return await route(request)
+        except Rejected as rejected:
+            if rejected.guess and (wait := guesses.wait(request.scope)):
+                return too_many(wait)
+            code = _CODES.get(rejected.reason) or _STATUS_CODES.get(rejected.status, "refused")
+            if rejected.guess:
+                log.warning("token_refused", reason=rejected.reason)
+            return problem(rejected.status, code, rejected.sentence)
+        except Unreadable as unreadable:
+            return problem(unreadable.status, "unreadable", f"The request could not be read: {unreadable.reason}.")
+        except StoreUnavailable as error:
+            log.error("web_unavailable", error=repr(error))
+            return problem(503, "unavailable", "The database is not available. Try again in a moment.")
+
+    return answer
+
+
+async def read_json(request: Request, model: type[T]) -> T:
+    """The JSON body. Raises Unreadable."""
+    body = await read_body(request, bytes_max=JSON_BYTES_MAX, seconds=JSON_SECONDS)
+    try:
+        return model.model_validate_json(body)
+    except ValidationError:
+        raise Unreadable(400, f"expected JSON with {', '.join(model.model_fields)}") from None
+
+
+def answer_json(content: Mapping[str, Any]) -> Response:
+    return Response(
+        orjson.dumps(content), headers=HEADERS | {"cache-control": "no-store"}, media_type="application/json"
+    )
+
+
+def too_many(wait_seconds: int) -> Response:
+    """The answer to one more wrong token, at any door."""
+    sentence = (
+        f"Too many wrong tokens from this address. A right one passes; a wrong one is looked at in {wait_seconds} s."
+    )
+    return problem(429, "too-many-attempts", sentence, retry_seconds=wait_seconds)
+
+
+def problem(status: int, code: str, sentence: str, *, retry_seconds: int | None = None) -> Response:
+    body = orjson.dumps({"error": sentence, "code": code})
+    retry = {} if retry_seconds is None else {"retry-after": str(retry_seconds)}
+    return Response(body, status, HEADERS | {"cache-control": "no-store"} | retry, media_type="application/json")

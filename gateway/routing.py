@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from channels.message import MessageContext
 from gateway.config.root import AgentsConfig, BindingConfig, MatchConfig
-from gateway.store.store import ASIDE
+from gateway.store.store import CONTROL
 
 _STRONGEST_FIRST = ("sender", "thread", "chat", "chat_type", "account", "channel")
 
@@ -55,13 +55,13 @@ def chat_session(agent: str, *place: str) -> str:
 
 def control_session(session: str) -> str:
     """The session beside a conversation: commands and notes, which never wait behind a turn."""
-    return ASIDE + session
+    return CONTROL + session
 
 
 def is_control(session: str) -> bool:
-    return session.startswith(ASIDE)
+    return session.startswith(CONTROL)
 
 
 def conversation(session: str) -> str:
     """The conversation that a control session belongs to."""
-    return session.removeprefix(ASIDE)
+    return session.removeprefix(CONTROL)

@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from channels.channel import Rejected
 from channels.web.channel import ALIVE_SECONDS, WebChannel
-from gateway.answers import HEADERS, problem
+from gateway.request import HEADERS, problem
 from gateway.store.store import StoreUnavailable
 
 PIECE_BYTES = 65_536

@@ -6,7 +6,6 @@ than one round of this for somebody to look at it.
 """
 
 import asyncio
-from collections.abc import Sequence
 from contextlib import suppress
 
 import structlog
@@ -41,7 +40,7 @@ class Sweep:
         for lease in leases:
             self._lanes.open(lease)
         if leases:
-            self._runtime.metrics.taken_over(len(leases))
+            self._runtime.metrics.taken_over.inc(len(leases))
             log.info("chats_taken_over", count=len(leases))
         return len(leases)
 
@@ -66,13 +65,10 @@ class Sweep:
     async def _audit(self) -> None:
         """A chat that is ours by the database and has no lane twice in a row has been forgotten: it gets one."""
         forgotten = {lease for lease in await self._store.leased() if not self._lanes.has(lease)}
-        self._reopen(sorted(forgotten & self._suspects, key=lambda lease: lease.sid))
+        for lease in sorted(forgotten & self._suspects, key=lambda lease: lease.sid):
+            log.error("lane_missing", session=lease.sid, epoch=lease.epoch)
+            self._lanes.open(lease)
         self._suspects = forgotten
         oldest = await self._store.oldest()
         self.oldest_seconds = max(0.0, self._runtime.now() - oldest) if oldest is not None else 0.0
-        self._runtime.metrics.oldest(self.oldest_seconds)
-
-    def _reopen(self, leases: Sequence[Lease]) -> None:
-        for lease in leases:
-            log.error("lane_missing", session=lease.sid, epoch=lease.epoch)
-            self._lanes.open(lease)
+        self._runtime.metrics.oldest.set(self.oldest_seconds)

@@ -4,7 +4,7 @@ Every step is journaled before the next one; what a crash leaves behind is enoug
 is finished with a reply, a recorded silence, or a sentence that says what went wrong: never with nothing.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import structlog
@@ -13,16 +13,14 @@ from agents import sentences
 from agents.events import Emit
 from agents.messages import UserMessage, message_json
 from agents.runner import AgentRunner
-from agents.turn import Surface, Turn
+from agents.turn import Turn
 from channels.channel import Channel, Progress, ShowsProgress
 from gateway.attachments import Attachments
 from gateway.commands import COMMANDS, CommandContext
 from gateway.control import Drained, Stopped
-from gateway.ending import Ending, ending_of
-from gateway.inbound import Inbound, inbound_of
-from gateway.journal import TurnJournal, entry, turns_of
+from gateway.journal import Ending, TurnJournal, ending_of, entry, turns_of
 from gateway.outbox import reply_parts
-from gateway.queue import Queue
+from gateway.queue import Inbound, Queue, inbound_of
 from gateway.routing import conversation, is_control
 from gateway.runtime import Runtime, Setup
 from gateway.store.store import Entry, Fenced, Lease, Part, StoreUnavailable, Waiting, Work
@@ -152,20 +150,17 @@ class Turns:
 
     async def _answer(self, batch: _Batch, channel: Channel, runner: AgentRunner, emit: Emit) -> Ending:
         context = batch.inbound.context
-        journal = TurnJournal(
-            self._runtime,
-            batch.lease,
-            batch.turn,
-            mode=batch.queue.mode,
-            user_message=self._steering(runner, channel, batch.lease.sid),
-        )
+
+        async def user_message(*messages: Waiting) -> UserMessage:
+            contexts = [await channel.enrich(inbound_of(message.body).context) for message in messages]
+            received = [await self._attachments.receive(runner, channel, it, batch.lease.sid) for it in contexts]
+            return runner.user_message(*contexts, received=received)
+
+        journal = TurnJournal(self._runtime, batch.lease, batch.turn, mode=batch.queue.mode, user_message=user_message)
         work = batch.work
         journaled = [message_json.validate_json(row.content) for row in work.so_far if row.kind != "drained"]
         if not journaled:
-            contexts = [await channel.enrich(inbound_of(message.body).context) for message in batch.messages]
-            context = contexts[-1]
-            received = [await self._attachments.receive(runner, channel, it, batch.lease.sid) for it in contexts]
-            journaled = [runner.user_message(*contexts, received=received)]
+            journaled = [await user_message(*batch.messages)]
             await journal.begin(journaled[0], joined=[message.turn for message in batch.messages[:-1]])
         user, *so_far = journaled
         if not isinstance(user, UserMessage):
@@ -173,32 +168,19 @@ class Turns:
         turn = Turn(
             context=context,
             session=batch.lease.sid,
-            surface=Surface(
-                channel=channel.name,
-                capabilities=channel.capabilities.names,
-                directives=channel.capabilities.directives,
-            ),
+            capabilities=channel.capabilities.names,
+            directives=channel.capabilities.directives,
             history=turns_of(work.history),
             user=user,
             so_far=so_far,
             interrupted=bool(work.so_far) and work.so_far[-1].kind != "drained",
         )
-        outcome, spent = await runner.run(turn, journal=journal, emit=emit)
+        outcome, answers = await runner.run(turn, journal=journal, emit=emit)
         ending = ending_of(outcome, context.text)
         if ending.media and ending.text is not None:
             files, note = await self._attachments.send(runner, channel, context, batch.lease.sid, ending.media)
             ending = replace(ending, text=f"{ending.text}\n\n{note}".strip() if note else ending.text, files=files)
-        return replace(ending, spent=spent)
-
-    def _steering(
-        self, runner: AgentRunner, channel: Channel, session: str
-    ) -> Callable[[Waiting], Awaitable[UserMessage]]:
-        async def user_message(message: Waiting) -> UserMessage:
-            context = await channel.enrich(inbound_of(message.body).context)
-            received = await self._attachments.receive(runner, channel, context, session)
-            return runner.user_message(context, received=[received])
-
-        return user_message
+        return replace(ending, answers=answers)
 
     async def _control(self, batch: _Batch) -> Ending:
         """The answer to a command, or the note that too many messages wait."""
@@ -207,10 +189,7 @@ class Turns:
         if inbound.command is None:
             return Ending(outcome="too-many", text=sentences.too_many(text))
         context = CommandContext(
-            runtime=self._runtime,
-            session=conversation(batch.lease.sid),
-            turn=batch.turn,
-            message=inbound.context,
+            runtime=self._runtime, session=conversation(batch.lease.sid), turn=batch.turn, message=inbound.context
         )
         return Ending(outcome=inbound.command, text=await COMMANDS[inbound.command].run(context, inbound.arguments))
 
@@ -232,11 +211,12 @@ class Turns:
         parts = reply_parts(context, texts, files=ending.files, purpose=purpose, quotes_once=once)
         queued = await self._store.finish(lease, entries, parts, at=self._runtime.now(), dead=ending.dead)
         seconds = self._runtime.now() - began
-        metrics.turn(inbound.agent, ending.outcome, seconds)
-        for spent in ending.spent:
-            metrics.spent(spent.model, spent.usage, spent.cost)
+        metrics.turns.labels(inbound.agent, ending.outcome).inc()
+        metrics.turn_seconds.observe(seconds)
+        for answer in ending.answers:
+            metrics.count_request(answer)
         if ending.dead:
-            metrics.dead("message")
+            metrics.dead.labels("message").inc()
         log.info(
             "turn_finished",
             turn=turn,

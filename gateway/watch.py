@@ -7,21 +7,13 @@ not say is not shown either: directives, the silent token, and what a failed att
 import asyncio
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Self
 
 import structlog
 
-from agents.events import (
-    Emit,
-    ModelAnswered,
-    ModelCalled,
-    ModelRetried,
-    ModelStreamed,
-    ToolFinished,
-    ToolStarted,
-    TurnEvent,
-    TurnStarted,
-)
+from agents import events
+from agents.events import Emit, TurnEvent
 from agents.messages import AssistantMessage, Message, ToolCall, ToolResultMessage
 from agents.prompt.reply import draft
 from agents.providers.provider import Done, TextDelta
@@ -65,33 +57,33 @@ class Watch:
     def _follow(self, event: TurnEvent) -> None:
         self._emit(event)
         match event:
-            case TurnStarted(turn=turn):
+            case events.TurnStarted(turn=turn):
                 self._recall(turn.so_far)
                 self._show()
-            case ModelCalled():
+            case events.ModelCalled():
                 self._text.clear()
                 self._soon()
-            case ModelStreamed(event=TextDelta(text=text)):
+            case events.ModelStreamed(event=TextDelta(text=text)):
                 self._note = ""
                 self._text.append(text)
                 self._soon()
-            case ModelStreamed(event=Done(message=message)) if message.error is not None:
+            case events.ModelStreamed(event=Done(message=message)) if message.error is not None:
                 self._text.clear()
                 self._soon()
-            case ModelStreamed():
+            case events.ModelStreamed():
                 pass
-            case ModelRetried(error=error):
+            case events.ModelRetried(error=error):
                 self._note = retrying(error, self._context.text)
                 self._show()
-            case ModelAnswered(message=message) if _is_cut(message):
+            case events.ModelAnswered(message=message) if _is_cut(message):
                 self._before += message.text
                 self._text.clear()
-            case ModelAnswered():
+            case events.ModelAnswered():
                 self._note = ""
-            case ToolStarted(call=call):
-                self._tools[call.id] = ToolUse(id=call.id, name=call.name, about=_about(call), state="running")
+            case events.ToolStarted(call=call):
+                self._start(call)
                 self._show()
-            case ToolFinished(result=result):
+            case events.ToolFinished(result=result):
                 self._finish(result)
                 self._show()
 
@@ -101,18 +93,16 @@ class Watch:
             if isinstance(message, AssistantMessage):
                 self._before += message.text if _is_cut(message) else ""
                 for call in message.calls:
-                    self._tools[call.id] = ToolUse(id=call.id, name=call.name, about=_about(call), state="running")
+                    self._start(call)
             elif isinstance(message, ToolResultMessage):
                 self._finish(message)
 
+    def _start(self, call: ToolCall) -> None:
+        self._tools[call.id] = ToolUse(id=call.id, name=call.name, about=_about(call), state="running")
+
     def _finish(self, result: ToolResultMessage) -> None:
-        begun = self._tools.get(result.call_id)
-        self._tools[result.call_id] = ToolUse(
-            id=result.call_id,
-            name=result.tool,
-            about=begun.about if begun else "",
-            state="failed" if result.is_error else "done",
-        )
+        begun = self._tools.get(result.call_id) or ToolUse(id=result.call_id, name=result.tool, about="", state="done")
+        self._tools[begun.id] = replace(begun, state="failed" if result.is_error else "done")
 
     def _soon(self) -> None:
         if self._timer is None:

@@ -4,9 +4,11 @@ Every answer says what a browser may do with it; every request but those for the
 `Admission` first. What the routes take and give is in docs/http.md.
 """
 
+import asyncio
 import mimetypes
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from urllib.parse import quote
@@ -17,20 +19,22 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel
 from starlette.responses import StreamingResponse
 
-from agents.config import AgentConfig
 from channels.message import PICTURES, StoredFile
 from channels.web.admission import COOKIE, SECURE_COOKIE, SESSION_SECONDS
 from channels.web.channel import FILES_MAX, WebChannel
 from channels.web.views import PAGE_BYTES_MAX, conversation_view, event, file_view, fitting
-from gateway.answers import HEADERS, answer_json, catch_errors, problem, read_json
-from gateway.limits import LimitsConfig
-from gateway.request import Guesses, Peers, Unreadable
+from gateway.request import HEADERS, Guesses, Peers, Unreadable, answer_json, catch_errors, problem, read_json
+from gateway.routing import chat_session, control_session
+from gateway.runtime import Runtime
 from gateway.streams import EventStream
 from gateway.uploads import TooManyUploads, Uploads
+from tools.workspace import forget
 
 PAGE = Path(__file__).resolve().parent.parent / "channels" / "web" / "page"
 PAGE_MESSAGES = 50
 DOWNLOAD_PIECE_BYTES = 1_048_576
+STOP_SECONDS = 5.0
+STOP_POLL_SECONDS = 0.05
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 log = structlog.get_logger()
@@ -45,35 +49,15 @@ class _Title(BaseModel, extra="forbid", strict=True):
 
 
 class WebDoor:
-    """`stop` ends what runs in a session and returns when it has, `forget` deletes the files it was sent; `sessions` names
-    all of a conversation, where these agents were talked to."""
-
-    def __init__(
-        self,
-        channel: WebChannel,
-        *,
-        agents: Sequence[AgentConfig],
-        limits: LimitsConfig,
-        sessions: Callable[[str, Sequence[str]], Sequence[str]],
-        stop: Callable[[str], Awaitable[None]],
-        forget: Callable[[str], Awaitable[None]],
-        peers: Peers,
-        guesses: Guesses,
-        public_tls: bool,
-        now: Callable[[], float],
-    ) -> None:
+    def __init__(self, runtime: Runtime, channel: WebChannel, peers: Peers, guesses: Guesses) -> None:
+        self._runtime = runtime
         self._channel = channel
         self._archive = channel.archive
-        self._agents = agents
-        self._limits = limits
-        self._uploads = Uploads(channel.archive, limits=limits, now=now)
-        self._sessions = sessions
-        self._stop = stop
-        self._forget = forget
+        self._config = runtime.setup.config
+        self._limits = self._config.limits
+        self._uploads = Uploads(channel.archive, limits=self._limits, now=runtime.now)
         self._peers = peers
         self._guesses = guesses
-        self._public_tls = public_tls
-        self._now = now
         self._files = _page_files()
 
     def router(self) -> APIRouter:
@@ -129,7 +113,8 @@ class WebDoor:
 
     def _with_cookie(self, request: Request, value: str, seconds: int) -> Response:
         """Over TLS under a name that binds it to this host, which browsers take only there."""
-        secure = self._public_tls or self._peers.of(request.scope).secure
+        public_tls = (self._config.server.public_url or "").startswith("https:")
+        secure = public_tls or self._peers.of(request.scope).secure
         name = SECURE_COOKIE if secure else COOKIE
         response = Response(status_code=204, headers=HEADERS)
         response.set_cookie(name, value, max_age=seconds, httponly=True, samesite="strict", secure=secure, path="/")
@@ -139,19 +124,15 @@ class WebDoor:
         await self._judge(request)
         last = await self._archive.last()
         found = await self._archive.conversations()
-        limits = self._limits
+        limits, agents = self._limits, self._config.agents.list
         return answer_json(
             {
-                "agents": [{"id": it.id, "name": it.name or it.id, "model": it.model[0]} for it in self._agents],
+                "agents": [{"id": it.id, "name": it.name or it.id, "model": it.model[0]} for it in agents],
                 "chats": [conversation_view(it, running=self._channel.live.running(it.id)) for it in found],
                 "after": last,
                 "signed_in": await self._channel.admission.signed_in(request.headers.items()),
-                "limits": {
-                    "file_bytes": limits.file_bytes,
-                    "files": FILES_MAX,
-                    "message_chars": limits.message_chars,
-                },
-                "guide": self._agents[0].model[0].partition("/")[0] == "demo",
+                "limits": {"file_bytes": limits.file_bytes, "files": FILES_MAX, "message_chars": limits.message_chars},
+                "guide": agents[0].model[0].partition("/")[0] == "demo",
             }
         )
 
@@ -181,12 +162,13 @@ class WebDoor:
         """Whoever answers there is stopped first: what a running turn writes would be left behind."""
         await self._judge(request)
         chat = _named(request, "chat")
-        sessions = self._sessions(chat, await self._archive.agents(chat))
+        sessions = await self._sessions(chat)
         self._channel.leaving.add(chat)
         try:
             for session in sessions:
                 await self._stop(session)
-                await self._forget(session)  # while there is a conversation, and what fails here can be repeated
+                # While there is a conversation: what fails here can be repeated.
+                await asyncio.to_thread(forget, Path(self._config.tools.files.uploads_dir), session)
             there_was = await self._archive.erase(chat, sessions)
         except OSError as error:
             log.error("uploads_not_deleted", error=repr(error))
@@ -199,6 +181,22 @@ class WebDoor:
             return _no_such_chat()
         self._channel.live.announce(event("chat", {"id": chat, "deleted": True}))
         return Response(status_code=204, headers=HEADERS)
+
+    async def _sessions(self, chat: str) -> Sequence[str]:
+        """All of a conversation, whoever was talked to in it."""
+        known = sorted({*await self._archive.agents(chat), *(it.id for it in self._config.agents.list)})
+        main = [chat_session(it, self._channel.name, self._channel.account, chat) for it in known]
+        return [*main, *map(control_session, main)]
+
+    async def _stop(self, session: str) -> None:
+        """Stop what runs there, at whichever worker, and wait for it to have ended, for a while."""
+        control, store = self._runtime.control, self._runtime.store
+        before = await self._archive.newest_turn(session) + 1
+        if await control.stop(session, before):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(STOP_SECONDS):
+                    while session in control.lanes or await store.stop(session, before):  # noqa: ASYNC110
+                        await asyncio.sleep(STOP_POLL_SECONDS)
 
     async def upload(self, request: Request) -> Response:
         await self._judge(request)
@@ -247,7 +245,7 @@ class WebDoor:
             after=_number(after) or 0,
             pages_max=self._limits.event_streams,
             judge=lambda: self._judge(request),
-            now=self._now,
+            now=self._runtime.now,
         )
 
     async def _judge(self, request: Request) -> None:

@@ -52,11 +52,8 @@ class Skill:
         return f"./skills/{self.name}/SKILL.md"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Stamp:
-    mtime_ns: int
-    size: int
-    inode: int
+_Stamp: TypeAlias = tuple[int, int, int]
+"""When it was changed, its size, its inode."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -120,7 +117,7 @@ class SkillRoot:
         return known
 
     def _read(self, root: int, folder: str, stamp: _Stamp) -> _Document:
-        settled = stamp.mtime_ns + SETTLED_NS < self._now_ns()
+        settled = stamp[0] + SETTLED_NS < self._now_ns()
         top = Path(os.path.realpath(self._path if self._source == "shared" else self._path / "skills"))
         directory = Path(os.path.realpath(top / folder))
         try:
@@ -206,4 +203,4 @@ def _text(content: bytes) -> str:
 
 
 def _stamp(status: os.stat_result) -> _Stamp:
-    return _Stamp(mtime_ns=status.st_mtime_ns, size=status.st_size, inode=status.st_ino)
+    return status.st_mtime_ns, status.st_size, status.st_ino

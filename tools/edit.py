@@ -1,12 +1,13 @@
 """`edit`: replace one passage of a file, found by its exact text."""
 
 import asyncio
+import os
 
 from pydantic import Field
 
 from tools.arguments import Arguments
-from tools.tool import Call, Text, ToolError, ToolResult
-from tools.workspace import Workspace
+from tools.tool import Call, ToolError, ToolResult
+from tools.workspace import Version, Workspace
 
 FILE_BYTES_MAX = 8 * 1024 * 1024
 
@@ -33,13 +34,12 @@ class Edit:
         self._workspace = workspace
 
     async def run(self, arguments: EditArguments, call: Call) -> ToolResult:
-        """Raises ToolError."""
         return await asyncio.to_thread(self._edit, arguments)
 
     def _edit(self, arguments: EditArguments) -> ToolResult:
         path = arguments.file_path
         with self._workspace.reading(path) as fd:
-            version = self._workspace.version(fd)
+            version = Version.of(os.fstat(fd))
             if version.size > FILE_BYTES_MAX:
                 raise ToolError("TOO_LARGE", f"{path!r} is larger than {FILE_BYTES_MAX} bytes; use another way")
             with open(fd, "rb", closefd=False) as file:
@@ -62,7 +62,7 @@ class Edit:
             else f"deleted at line {first}"
         )
         return ToolResult(
-            content=(Text(text=f"Edited {name} ({lines}, {len(new_data)} bytes)"),),
+            content=(f"Edited {name} ({lines}, {len(new_data)} bytes)",),
             details={"bytesWritten": len(new_data), "path": name, "firstLine": first, "lastLine": last},
         )
 

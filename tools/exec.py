@@ -16,7 +16,7 @@ from pydantic import Field
 from tools.arguments import Arguments
 from tools.config import EXEC_SECONDS_MAX, ExecConfig
 from tools.process import OUTPUT_BYTES_MAX, Bounds, Finished, run
-from tools.tool import Call, Text, ToolError, ToolResult
+from tools.tool import Call, ToolError, ToolResult
 from tools.workspace import NOBODY, Workspace
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -48,7 +48,6 @@ class Exec:
         self._result_chars = result_chars
 
     async def run(self, arguments: ExecArguments, call: Call) -> ToolResult:
-        """Raises ToolError."""
         match self._config.mode:
             case "deny":
                 raise ToolError("EXEC_DENIED", "commands are switched off for this agent (tools.exec.mode: deny)")
@@ -111,7 +110,7 @@ class Exec:
         note, details = self._note(finished, seconds), {"exitCode": finished.code, "timedOut": finished.limit == "time"}
         text = finished.output.shown(self._result_chars - len(note) - 1).rstrip("\n")
         is_error = finished.limit is not None or finished.code != 0
-        return ToolResult(content=(Text(text=f"{text}\n{note}".lstrip("\n")),), details=details, is_error=is_error)
+        return ToolResult(content=(f"{text}\n{note}".lstrip("\n"),), details=details, is_error=is_error)
 
     def _note(self, finished: Finished, seconds: float) -> str:
         """How it ended."""

@@ -5,7 +5,7 @@ import asyncio
 from pydantic import Field
 
 from tools.arguments import Arguments
-from tools.tool import Call, Text, ToolResult
+from tools.tool import Call, ToolResult
 from tools.workspace import Workspace
 
 ENTRIES_MAX = 500
@@ -31,13 +31,12 @@ class Ls:
         self._workspace = workspace
 
     async def run(self, arguments: LsArguments, call: Call) -> ToolResult:
-        """Raises ToolError."""
         entries = await asyncio.to_thread(self._workspace.entries, arguments.path)
         names = sorted(_shown(entry.name) + ("/" if entry.is_folder else "") for entry in entries)
         listing = "\n".join(names[:ENTRIES_MAX]) or "(empty folder)"
         if len(names) > ENTRIES_MAX:
             listing += f"\n[… {len(names) - ENTRIES_MAX} more; list a subfolder]"
-        return ToolResult(content=(Text(text=listing),), details={"entries": len(names)})
+        return ToolResult(content=(listing,), details={"entries": len(names)})
 
 
 def _shown(name: str) -> str:

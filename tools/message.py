@@ -10,7 +10,7 @@ from pydantic import Field
 
 from tools.arguments import Arguments
 from tools.config import MessageConfig
-from tools.tool import Call, Messenger, Text, ToolError, ToolResult
+from tools.tool import Call, Messenger, ToolError, ToolResult
 
 
 class MessageArguments(Arguments):
@@ -37,7 +37,6 @@ class Message:
         self._config = config
 
     async def run(self, arguments: MessageArguments, call: Call) -> ToolResult:
-        """Raises ToolError."""
         if not arguments.message.strip():
             raise ToolError("INVALID_ARGUMENT", "'message' has no visible text")
         here = call.message
@@ -56,7 +55,7 @@ class Message:
         )
         where = "this chat" if is_here else f"{channel}:{chat}"
         return ToolResult(
-            content=(Text(text=f"Sent to {where} (message {sent})"),),
+            content=(f"Sent to {where} (message {sent})",),
             details={"messageId": sent, "channel": channel, "chat": chat},
         )
 

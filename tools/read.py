@@ -1,20 +1,31 @@
-"""`read`: a page of a text file, or a picture."""
+"""`read`: a page of a text file, or a picture.
+
+A page is whole lines, as many as one result may hold, and a note that says how to go on. Only the page is kept. To find
+where it begins, the file is read in blocks, from its beginning or from its end: a file of any size, or one endless line,
+costs bounded memory. A line is cut only where it alone is longer than a page.
+"""
 
 import asyncio
 import base64
 import os
+from dataclasses import dataclass
+from typing import Literal
 
 from pydantic import Field
 
 from tools.arguments import Arguments
-from tools.pages import read_page
-from tools.tool import Call, Image, Text, ToolError, ToolResult
+from tools.tool import Call, Image, ToolError, ToolResult
 from tools.workspace import Workspace
 
 IMAGE_BYTES_MAX = 5 * 1024 * 1024 * 3 // 4
 """5 MB of base64, which is the most a model provider takes."""
 _BLOCK_BYTES = 65_536
-_SIGNATURES = ((b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF8", "image/gif"))
+_SIGNATURES = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+)
 
 
 class ReadArguments(Arguments):
@@ -44,7 +55,6 @@ class Read:
         self._page_chars = page_chars
 
     async def run(self, arguments: ReadArguments, call: Call) -> ToolResult:
-        """Raises ToolError."""
         return await asyncio.to_thread(self._read, arguments)
 
     def _read(self, arguments: ReadArguments) -> ToolResult:
@@ -60,7 +70,7 @@ class Read:
                 raise ToolError("NOT_TEXT", f"{path!r} is a binary file of {size} bytes; it cannot be shown as text")
             page = read_page(fd, size=size, offset=offset, limit=arguments.limit, chars_max=self._page_chars)
         details = {"bytes": size, "firstLine": page.first, "lastLine": page.last}
-        return ToolResult(content=(Text(text=page.shown(size)),), details=details)
+        return ToolResult(content=(page.shown(size),), details=details)
 
 
 def image_type(head: bytes) -> str | None:
@@ -73,7 +83,129 @@ def image_type(head: bytes) -> str | None:
 def _image(fd: int, size: int, media_type: str, path: str) -> ToolResult:
     if size > IMAGE_BYTES_MAX:
         note = f"[picture {path!r}, {media_type}, {size} bytes: larger than the {IMAGE_BYTES_MAX} bytes a model takes]"
-        return ToolResult(content=(Text(text=note),), details={"bytes": size})
+        return ToolResult(content=(note,), details={"bytes": size})
     data = b"".join(iter(lambda: os.read(fd, _BLOCK_BYTES), b""))
     image = Image(media_type=media_type, data=base64.b64encode(data).decode(), name=path)
-    return ToolResult(content=(Text(text=f"[picture {path}]"), image), details={"bytes": size})
+    return ToolResult(content=(f"[picture {path}]", image), details={"bytes": size})
+
+
+NOTE_CHARS = 200
+"""Kept free in a page for its note and for the mark of a line that is cut."""
+SEEK_BYTES_MAX = 256 * 1024 * 1024
+"""How much of a file is read to find where a page begins."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Page:
+    """Lines `first` to `last`, counted from the file's end where they are negative, and the bytes behind them."""
+
+    text: str
+    first: int
+    last: int
+    left_bytes: int
+
+    def shown(self, size: int) -> str:
+        """The text, and what a reader must know who sees no more than this of a file of `size` bytes."""
+        if not self.text:
+            return f"(the file ends before line {self.first})" if size else "(empty file)"
+        if not self.left_bytes:
+            return self.text
+        lines = f"[lines {self.first} to {self.last} of a file of {size:,} bytes"
+        return f"{self.text}\n{lines}; {self.left_bytes:,} bytes were cut; go on with offset={self.last + 1}]"
+
+
+def read_page(fd: int, *, size: int, offset: int, limit: int | None, chars_max: int) -> Page:
+    """The page from line `offset` on, of at most `limit` lines. Raises ToolError where it lies too far in."""
+    first, start = _from_end(fd, size, -offset) if offset < 0 else (offset, _line_start(fd, size, offset))
+    room = max(1, chars_max - NOTE_CHARS)
+    window = os.pread(fd, min(4 * room + 1, size - start), start)
+    lines: list[str] = []
+    end = 0
+    while end < len(window) and len(lines) != limit:
+        stop = window.find(b"\n", end) + 1 or len(window)
+        line = _text(window[end:stop])
+        is_whole = window[stop - 1] == ord("\n") or start + stop == size
+        if not is_whole or len(line) > room:
+            break
+        lines.append(line)
+        room -= len(line)
+        end = stop
+    if window and not lines:
+        end = _line_end(fd, size, start) - start
+        lines = [_cut_line(fd, start, start + end, room, keep="end" if offset < 0 else "beginning")]
+    return Page(text="".join(lines), first=first, last=first + len(lines) - 1, left_bytes=size - start - end)
+
+
+def _line_start(fd: int, size: int, line: int) -> int:
+    """Where the line begins; the file's end where it has fewer lines."""
+    missing, position = line - 1, 0
+    while missing and position < size:
+        if position >= SEEK_BYTES_MAX:
+            raise ToolError("TOO_LARGE", f"line {line} lies too far into the file; look for it another way")
+        block = os.pread(fd, _BLOCK_BYTES, position)
+        if (found := block.count(b"\n")) >= missing:
+            at = -1
+            for _ in range(missing):
+                at = block.index(b"\n", at + 1)
+            return position + at + 1
+        missing -= found
+        position += _BLOCK_BYTES
+    return min(position, size)
+
+
+def _from_end(fd: int, size: int, count: int) -> tuple[int, int]:
+    """The number of the first of the last `count` lines, and where it begins.
+
+    Numbered from the beginning, as a growing file keeps them; from the end only where counting would take too long.
+    """
+    start = _tail_start(fd, size, count)
+    if start > SEEK_BYTES_MAX:
+        return -count, start
+    before = sum(os.pread(fd, min(_BLOCK_BYTES, start - at), at).count(b"\n") for at in range(0, start, _BLOCK_BYTES))
+    return before + 1, start
+
+
+def _tail_start(fd: int, size: int, count: int) -> int:
+    """Where the last `count` lines begin."""
+    missing = count
+    position = max(0, size - 1)  # a line break at the very end ends the last line and begins no other
+    while position > 0:
+        if size - position > SEEK_BYTES_MAX:
+            if count == 1:
+                return size - SEEK_BYTES_MAX
+            raise ToolError("TOO_LARGE", f"the last {count} lines are longer than {SEEK_BYTES_MAX} bytes; read fewer")
+        begin = max(0, position - _BLOCK_BYTES)
+        block = os.pread(fd, position - begin, begin)
+        if (found := block.count(b"\n")) >= missing:
+            at = len(block)
+            for _ in range(missing):
+                at = block.rindex(b"\n", 0, at)
+            return begin + at + 1
+        missing -= found
+        position = begin
+    return 0
+
+
+def _line_end(fd: int, size: int, start: int) -> int:
+    """Behind the line that begins at `start`, or as far as is looked for it."""
+    position = start
+    while position < size and position - start < SEEK_BYTES_MAX:
+        block = os.pread(fd, _BLOCK_BYTES, position)
+        if (at := block.find(b"\n")) >= 0:
+            return position + at + 1
+        position += _BLOCK_BYTES
+    return min(position, size)
+
+
+def _cut_line(fd: int, start: int, end: int, room: int, *, keep: Literal["beginning", "end"]) -> str:
+    """As much of one line as a page holds; its beginning, or its end where the end of the file was wanted."""
+    length = min(4 * room, end - start)
+    raw = os.pread(fd, length, start if keep == "beginning" else end - length)
+    chars = raw.decode("utf-8", errors="surrogateescape")
+    kept = (chars[:room] if keep == "beginning" else chars[-room:]).encode("utf-8", errors="surrogateescape")
+    mark = f"[… {end - start - len(kept):,} bytes of this line are not shown]"
+    return f"{_text(kept)} {mark}\n" if keep == "beginning" else f"{mark} {_text(kept)}"
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", errors="replace").replace("\0", "\ufffd")  # no database takes NUL for text

@@ -18,14 +18,6 @@ Effect: TypeAlias = Literal["safe", "keyed", "once"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Text:
-    """Words for the model."""
-
-    text: str
-    type: Literal["text"] = "text"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Image:
     """A picture for the model. `data` is base64; `media_type` is what the bytes are, not what the name says."""
 
@@ -39,7 +31,7 @@ class Image:
 class ToolResult:
     """What a call gave: `content` for the model, `details` for programs (never sent to a model)."""
 
-    content: tuple[Text | Image, ...]
+    content: tuple[str | Image, ...]
     details: Mapping[str, Any] = field(default_factory=dict)
     is_error: bool = False
 

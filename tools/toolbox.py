@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import structlog
 
-from tools.tool import Call, Effect, Text, Tool, ToolError, ToolResult, error_body
+from tools.tool import Call, Effect, Tool, ToolError, ToolResult, error_body
 from tools.workspace import Workspace
 
 log = structlog.get_logger()
@@ -64,4 +64,4 @@ class Toolbox:
 def _failed(error: ToolError) -> ToolResult:
     """The error as the model reads it."""
     body = error_body(error.code, error.message, retryable=error.retryable)
-    return ToolResult(content=(Text(text=body),), details=error.details, is_error=True)
+    return ToolResult(content=(body,), details=error.details, is_error=True)

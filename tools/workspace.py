@@ -8,17 +8,19 @@ a crash leaves the old file or the new one. Blocking; the tools run it off the e
 
 import errno
 import os
+import shutil
 import stat
 import weakref
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from pathlib import Path
+from typing import NamedTuple, Self
 
 from tools.beneath import new_temporary, open_beneath, sweep
 from tools.paths import not_found, protection, relative
 from tools.tool import ToolError
-from tools.uploads import UPLOADS, make_folder
 
 NOBODY = 65_534
 """Whom a workspace is given to where the gateway runs as root: commands never do."""
@@ -28,13 +30,16 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Version:
+class Version(NamedTuple):
     """What a file was when it was read: if it is something else at the rename, somebody changed it in between."""
 
     inode: int
     mtime_ns: int
     size: int
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> Self:
+        return cls(status.st_ino, status.st_mtime_ns, status.st_size)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -93,10 +98,6 @@ class Workspace:
             yield fd
         finally:
             os.close(fd)
-
-    def version(self, fd: int) -> Version:
-        status = os.fstat(fd)
-        return Version(inode=status.st_ino, mtime_ns=status.st_mtime_ns, size=status.st_size)
 
     def entries(self, path: str) -> list[FileEntry]:
         """What is in a folder, unsorted. Raises ToolError."""
@@ -237,10 +238,9 @@ class Workspace:
 
     def _current(self, parent: int, leaf: str) -> Version | None:
         try:
-            status = os.stat(leaf, dir_fd=parent, follow_symlinks=False)
+            return Version.of(os.stat(leaf, dir_fd=parent, follow_symlinks=False))
         except OSError:
             return None
-        return Version(inode=status.st_ino, mtime_ns=status.st_mtime_ns, size=status.st_size)
 
 
 def _open_in(folder: Path, name: str, flags: int) -> tuple[int, int]:
@@ -267,3 +267,26 @@ def _explained(error: OSError, path: str) -> ToolError:
     if error.errno == errno.ENAMETOOLONG:
         return ToolError("INVALID_ARGUMENT", "the name is too long")
     return not_found(path)
+
+
+UPLOADS = "uploads"
+
+
+def folder_of(base: Path, session: str) -> Path:
+    """The same for ever, and no two sessions' are one."""
+    return base / sha256(session.encode(errors="surrogatepass")).hexdigest()[:32]
+
+
+def make_folder(folder: Path) -> int:
+    """A descriptor of a session's folder, made if missing, for its owner only. Raises OSError."""
+    # Where the gateway is root its commands are somebody else: they may pass the folder above, and not list it.
+    folder.parent.mkdir(mode=0o711 if os.geteuid() == 0 else 0o700, parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+
+def forget(base: Path, session: str) -> None:
+    """Delete what was sent to a session. Blocking. Raises OSError."""
+    with suppress(FileNotFoundError):
+        shutil.rmtree(folder_of(base, session))

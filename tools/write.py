@@ -5,7 +5,7 @@ import asyncio
 from pydantic import Field
 
 from tools.arguments import Arguments
-from tools.tool import Call, Text, ToolError, ToolResult
+from tools.tool import Call, ToolError, ToolResult
 from tools.workspace import Workspace
 
 
@@ -30,13 +30,11 @@ class Write:
         self._workspace = workspace
 
     async def run(self, arguments: WriteArguments, call: Call) -> ToolResult:
-        """Raises ToolError."""
         try:
             data = arguments.content.encode()
         except UnicodeEncodeError:
             raise ToolError("INVALID_ARGUMENT", "'content' holds half a character; write it whole") from None
         name = await asyncio.to_thread(self._workspace.write, arguments.file_path, data)
         return ToolResult(
-            content=(Text(text=f"Wrote {name} ({len(data)} bytes)"),),
-            details={"bytesWritten": len(data), "path": name},
+            content=(f"Wrote {name} ({len(data)} bytes)",), details={"bytesWritten": len(data), "path": name}
         )

@@ -105,10 +105,7 @@ def _conversation(context: MessageContext) -> dict[str, Value]:
 
 
 def _sender(sender: Sender) -> dict[str, Value]:
-    values: dict[str, Value] = {
-        "label": capped(_name(sender), NAME_CHARS_MAX),
-        "id": capped(sender.id, ID_CHARS_MAX),
-    }
+    values: dict[str, Value] = {"label": capped(_name(sender), NAME_CHARS_MAX), "id": capped(sender.id, ID_CHARS_MAX)}
     return values | {"is_bot": True} if sender.is_bot else values
 
 

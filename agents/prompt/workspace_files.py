@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 import structlog
 
@@ -30,11 +31,8 @@ _BYTES_MAX = 4 * FILE_CHARS_MAX  # no character takes more than four
 log = structlog.get_logger()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Stamp:
-    mtime_ns: int
-    size: int
-    inode: int
+_Stamp: TypeAlias = tuple[int, int, int]
+"""When it was changed, its size, its inode."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -123,8 +121,8 @@ def _decoded(data: bytes) -> tuple[str, bool]:
 
 
 def _stamp(status: os.stat_result) -> _Stamp:
-    return _Stamp(mtime_ns=status.st_mtime_ns, size=status.st_size, inode=status.st_ino)
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def _settled(stamp: _Stamp, now_ns: int) -> bool:
-    return stamp.mtime_ns + SETTLED_NS < now_ns
+    return stamp[0] + SETTLED_NS < now_ns

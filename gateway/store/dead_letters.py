@@ -17,7 +17,7 @@ from sqlalchemy import Connection, create_engine, insert, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.config.root import DatabaseConfig
-from gateway.inbound import inbound_json
+from gateway.queue import inbound_json
 from gateway.store.migrate import DatabaseUnusable
 from gateway.store.tables import InboxStatus, OutboxStatus, inbox, outbox, session
 

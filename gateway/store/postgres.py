@@ -6,8 +6,10 @@ worker that was taken for dead can do no harm.
 """
 
 import asyncio
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import cache
 from typing import Any
 from uuid import uuid4
 from weakref import WeakValueDictionary
@@ -22,6 +24,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from channels.web.admission import Sessions
 from channels.web.archive import ChatHistory
 from gateway.store import postgres_statements as sql
+from gateway.store import statements as shared
 from gateway.store.archive import DatabaseArchive, DatabaseSessions
 from gateway.store.migrate import DatabaseUnusable, migrate
 from gateway.store.presence import KEEPALIVE, Presence, Transactions
@@ -37,8 +40,6 @@ from gateway.store.store import (
     SessionState,
     StoreUnavailable,
     View,
-    Waiting,
-    Work,
 )
 from gateway.store.tables import InboxStatus, OutboxStatus
 
@@ -53,6 +54,8 @@ log = structlog.get_logger()
 class PostgresStore:
     """`Store` on the database at `conninfo`, a libpq address. Its tables are made where they are missing."""
 
+    shared = True
+
     def __init__(self, conninfo: str, *, lease_seconds: float, connections: int) -> None:
         self._conninfo = conninfo
         self._worker = uuid4().hex
@@ -63,8 +66,9 @@ class PostgresStore:
         self._claims = 0
         self._turnstiles: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._transactions = Transactions(conninfo, statement_seconds=STATEMENT_SECONDS)
-        self._archive = DatabaseArchive(read=self._transactions.call, write=self._transactions.call)
-        self._sessions = DatabaseSessions(read=self._transactions.call, write=self._transactions.call)
+        calls = self._transactions.call
+        self.archive: ChatHistory = DatabaseArchive(read=calls, write=calls)
+        self.sessions: Sessions = DatabaseSessions(read=calls, write=calls)
         engine = create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(conninfo, **KEEPALIVE))
         try:
             with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
@@ -74,18 +78,6 @@ class PostgresStore:
             raise DatabaseUnusable(f"PostgreSQL: {reason}. Is it running, and `database.url` right?") from error
         finally:
             engine.dispose()
-
-    @property
-    def archive(self) -> ChatHistory:
-        return self._archive
-
-    @property
-    def sessions(self) -> Sessions:
-        return self._sessions
-
-    @property
-    def shared(self) -> bool:
-        return True
 
     async def start(self, on_notify: Callable[[str | None], None]) -> None:
         loop = asyncio.get_running_loop()
@@ -114,14 +106,8 @@ class PostgresStore:
     async def accept(self, delivery: Delivery, *, pending_max: int, sender_max: int, claim: bool) -> Acceptance:
         """Messages of one chat pass one after the other: their order is that of their arrival, not of the pool."""
         turnstile = self._turnstiles.setdefault(delivery.sid, asyncio.Lock())
-        message = {
-            "dedupe": delivery.dedupe[0],
-            "dedupe_text": delivery.dedupe[1] if len(delivery.dedupe) > 1 else None,
-            "sid": delivery.sid,
-            "aside": delivery.aside,
-            "body": delivery.body,
-            "at": delivery.at,
-            "sender": delivery.sender,
+        message = delivery.row | {
+            "control": delivery.control,
             "sender_max": sender_max,
             "interrupts": delivery.interrupts,
             "pending_max": pending_max,
@@ -138,33 +124,20 @@ class PostgresStore:
         self._claims += 1
         if self._claims % BURY_EVERY_CLAIMS == 1:
             await self._rows(sql.BURY, {})
-        rows = await self._rows(sql.CLAIM, {"owner": self._worker, "limit": limit})
-        return [Lease(sid=row["id"], epoch=row["epoch"]) for row in rows]
+        return [Lease(**row) for row in await self._rows(sql.CLAIM, {"owner": self._worker, "limit": limit})]
 
     async def leased(self) -> Sequence[Lease]:
-        rows = await self._rows(sql.OWNED, {"owner": self._worker})
-        return [Lease(sid=row["id"], epoch=row["epoch"]) for row in rows]
+        return [Lease(**row) for row in await self._rows(shared.LEASED, {"owner": self._worker})]
 
     async def load(self, lease: Lease, *, history_turns: int, waiting_max: int) -> View:
-        names = _owned(lease) | {"skip": history_turns - 1, "waiting_max": waiting_max}
+        names = lease.row | {"skip": history_turns - 1, "waiting_max": waiting_max}
         async with self._connection() as connection, connection.pipeline():
-            queued = await connection.execute(sql.QUEUED, names)
-            waiting = await connection.execute(sql.WAITING, names)
-            history = await connection.execute(sql.HISTORY, names)
+            queued = await connection.execute(_psycopg(shared.QUEUED), names)
+            waiting = await connection.execute(_psycopg(shared.WAITING), names)
+            history = await connection.execute(_psycopg(shared.HISTORY), names)
             parts = [Part(**row) for row in await queued.fetchall()]
             rows = await waiting.fetchall()
-            entries = [Entry(**row) for row in await history.fetchall()] if rows else []
-        if not rows:
-            return View(parts=parts, work=None)
-        first = rows[0]["id"]
-        work = Work(
-            waiting=[Waiting(turn=row["id"], body=row["body"], at=row["at"], attempts=row["attempts"]) for row in rows],
-            stopped=rows[0]["stopped"],
-            superseded=rows[0]["superseded"],
-            history=[entry for entry in entries if entry.turn != first],
-            so_far=[entry for entry in entries if entry.turn == first],
-        )
-        return View(parts=parts, work=work)
+            return View.of(parts, rows, [Entry(**row) for row in await history.fetchall()] if rows else ())
 
     async def append(self, lease: Lease, entries: Sequence[Entry], joined: Sequence[int] = ()) -> SessionState:
         if joined:
@@ -194,34 +167,34 @@ class PostgresStore:
 
     async def sent(self, lease: Lease, part: Part, ext_id: str) -> bool:
         names = {"status": int(OutboxStatus.SENT), "ext_id": ext_id, "reason": None}
-        return await self._one(sql.MARK, _owned(lease) | {"part": part.id} | names) is not None
+        return await self._one(sql.MARK, lease.row | {"part": part.id} | names) is not None
 
     async def failed(self, lease: Lease, part: Part, reason: str) -> bool:
         names = {"status": int(OutboxStatus.FAILED), "ext_id": None, "reason": reason}
-        return await self._one(sql.MARK, _owned(lease) | {"part": part.id} | names) is not None
+        return await self._one(sql.MARK, lease.row | {"part": part.id} | names) is not None
 
     async def begin(self, lease: Lease, part: Part, next_at: float) -> None:
-        if await self._one(sql.BEGIN, _owned(lease) | {"part": part.id, "next_at": next_at}) is None:
+        if await self._one(shared.BEGIN, lease.row | {"part": part.id, "next_at": next_at}) is None:
             raise Fenced
 
     async def postpone(self, lease: Lease, part: Part, next_at: float, *, ambiguous: bool) -> None:
         names = {"part": part.id, "next_at": next_at, "ambiguous": int(ambiguous)}
-        await self._rows(sql.POSTPONE, _owned(lease) | names)
+        await self._rows(shared.POSTPONE, lease.row | names)
 
     async def release(self, lease: Lease) -> bool:
-        return await self._one(sql.RELEASE, _owned(lease) | {"part": 0}) is not None
+        return await self._one(shared.RELEASE, lease.row | {"part": 0}) is not None
 
     async def release_for_takeover(self, lease: Lease) -> None:
-        await self._rows(sql.HAND_OVER, _owned(lease))
+        await self._rows(shared.RELEASE_FOR_TAKEOVER, lease.row)
 
     async def renew(self, lease: Lease) -> Lease:
-        row = await self._one(sql.RENEW, _owned(lease))
+        row = await self._one(shared.RENEW, lease.row)
         if row is None:
             raise Fenced
         return Lease(sid=lease.sid, epoch=row["epoch"])
 
     async def session_state(self, lease: Lease) -> SessionState:
-        row = await self._one(sql.STANDING, _owned(lease))
+        row = await self._one(shared.STATE, lease.row)
         if row is None:
             raise Fenced
         return SessionState(**row)
@@ -234,12 +207,12 @@ class PostgresStore:
         await self._rows(sql.NOTIFY, {"channel": NOTIFY_CHANNEL, "sid": sid or ""})
 
     async def oldest(self) -> float | None:
-        row = await self._one(sql.OLDEST, {})
+        row = await self._one(shared.OLDEST, {})
         return row["at"] if row else None
 
     async def prune(self, before: float) -> int:
         async with self._connection() as connection:
-            deleted: int = (await connection.execute(sql.PRUNE, {"before": before})).rowcount
+            deleted: int = (await connection.execute(_psycopg(sql.PRUNE), {"before": before})).rowcount
             return deleted
 
     async def probe(self) -> None:
@@ -258,7 +231,7 @@ class PostgresStore:
 
     async def _rows(self, statement: str, names: Mapping[str, Any]) -> list[DictRow]:
         async with self._connection() as connection:
-            cursor = await connection.execute(statement, names)
+            cursor = await connection.execute(_psycopg(statement), names)
             return await cursor.fetchall() if cursor.description else []
 
     @asynccontextmanager
@@ -279,12 +252,14 @@ async def _configure(connection: psycopg.AsyncConnection[Any]) -> None:
     await connection.execute(f"SET statement_timeout = '{STATEMENT_SECONDS}s'")
 
 
-def _owned(lease: Lease) -> dict[str, object]:
-    return {"sid": lease.sid, "epoch": lease.epoch}
+@cache
+def _psycopg(statement: str) -> str:
+    """The statement with psycopg's placeholders; a cast is none."""
+    return re.sub(r"(?<!:):(\w+)", r"%(\1)s", statement)
 
 
 def _journaled(lease: Lease, entries: Sequence[Entry]) -> dict[str, object]:
-    return _owned(lease) | {
+    return lease.row | {
         "turn": entries[-1].turn,
         "kinds": [entry.kind for entry in entries],
         "contents": [entry.content for entry in entries],

@@ -2,60 +2,42 @@
 
 Every write goes through the one `Writer`; reads have a connection of their own. A lock on the file beside the database
 keeps a second gateway out. `synchronous=FULL`: what was acknowledged is on the disk.
-
-Waiting operations share a `BEGIN IMMEDIATE` … `COMMIT`, so that fifty chats cost one fsync, not fifty. If one of a
-group fails, the group is rolled back and each operation runs alone, so that only the guilty one fails. There is never
-a deferred transaction that reads and then writes: its upgrade fails at once whatever busy_timeout says.
 """
 
-import asyncio
 import contextlib
 import fcntl
 import os
-import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from pathlib import Path
-from queue import Empty, SimpleQueue
-from typing import Any, TypeVar
+from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import Connection, CursorResult, create_engine, event
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import SQLAlchemyError
 
 from channels.web.admission import Sessions
 from channels.web.archive import ChatHistory
-from gateway.store import sqlite_operations as operations
+from gateway.store import sqlite_statements as sql
+from gateway.store import statements as shared
 from gateway.store.archive import DatabaseArchive, DatabaseSessions
 from gateway.store.migrate import DatabaseUnusable, migrate
-from gateway.store.store import (
-    Acceptance,
-    Delivery,
-    Entry,
-    Fenced,
-    Lease,
-    NewPart,
-    Part,
-    SessionState,
-    StoreUnavailable,
-    View,
-)
+from gateway.store.operation import Database, reads, writes
+from gateway.store.store import CONTROL, Acceptance, Delivery, Entry, Fenced, Lease, NewPart, Part, SessionState, View
+from gateway.store.tables import InboxStatus, OutboxStatus
+from gateway.store.writer import Writer
 
 PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=5000", "wal_autocheckpoint=4000")
-
-GROUP_MAX = 64
-QUEUE_MAX = 5_000
-T = TypeVar("T")
-Operation = Callable[[Connection], Any]
 
 
 class DatabaseInUse(DatabaseUnusable):
     """Another Clawgate is running on this database file. Stop it first, or give this one its own `database.url`."""
 
 
-class SqliteStore:
+class SqliteStore(Database):
     """`Store` on a SQLite file, made where it is missing."""
+
+    shared = False
 
     def __init__(self, path: Path) -> None:
         self._worker = uuid4().hex
@@ -81,20 +63,9 @@ class SqliteStore:
             raise
         self._writer = Writer(engine, name="store-writer", begin="BEGIN IMMEDIATE")
         self._reader = Writer(engine, name="store-reader", begin="BEGIN")
-        self._archive = DatabaseArchive(read=self._reader.call, write=self._writer.call)
-        self._sessions = DatabaseSessions(read=self._reader.call, write=self._writer.call)
-
-    @property
-    def shared(self) -> bool:
-        return False
-
-    @property
-    def archive(self) -> ChatHistory:
-        return self._archive
-
-    @property
-    def sessions(self) -> Sessions:
-        return self._sessions
+        super().__init__(read=self._reader.call, write=self._writer.call)
+        self.archive: ChatHistory = DatabaseArchive(read=self.read, write=self.write)
+        self.sessions: Sessions = DatabaseSessions(read=self.read, write=self.write)
 
     async def start(self, on_notify: Callable[[str | None], None]) -> None:
         """Nobody else is on this file: there is nobody to announce to, and nobody who notifies."""
@@ -102,66 +73,154 @@ class SqliteStore:
     def lease_valid(self) -> bool:
         return True
 
-    async def accept(self, delivery: Delivery, *, pending_max: int, sender_max: int, claim: bool) -> Acceptance:
-        me = self._worker if claim else None
-        return await self._writer.call(lambda c: operations.accept(c, me, delivery, pending_max, sender_max))
+    @writes
+    def accept(
+        self, connection: Connection, delivery: Delivery, *, pending_max: int, sender_max: int, claim: bool
+    ) -> Acceptance:
+        """Insert the message unless it is known, then count it on its chat's row and own the chat if nobody does."""
+        owner = self._worker if claim else None
+        turn = _run(connection, sql.INSERT_MESSAGE, **delivery.row).scalar()
+        if turn is None:
+            return Acceptance(turn=None)
+        is_command = delivery.sid == delivery.control
+        by_sender = {"sender": delivery.sender, "control_sids": CONTROL + "%"}
+        of_sender = _run(connection, sql.OF_SENDER, **by_sender).one()
+        since, notes = of_sender.since, of_sender.notes
+        if of_sender.theirs <= sender_max * (2 if is_command else 1):
+            lease, pending = _count(connection, delivery.sid, owner, turn if delivery.interrupts else 0)
+            if pending <= pending_max:
+                return Acceptance(turn=turn, lease=lease)
+            _run(connection, sql.COUNT_DOWN, sid=delivery.sid, by=1)
+            since, notes = _run(connection, sql.OLDEST_WAITING, sid=delivery.sid).scalar(), 0
+        if is_command or notes or _run(connection, sql.NOTED, control=delivery.control, since=since).scalar():
+            _run(connection, sql.REFUSE_MESSAGE, turn=turn)
+            return Acceptance(turn=turn, overflow=True)
+        _run(connection, sql.MOVE_MESSAGE, turn=turn, sid=delivery.control)
+        lease, _ = _count(connection, delivery.control, owner, 0)
+        return Acceptance(turn=turn, lease=lease, overflow=True)
 
-    async def claim(self, limit: int) -> Sequence[Lease]:
-        return await self._writer.call(lambda c: operations.claim(c, self._worker, limit))
+    @writes
+    def claim(self, connection: Connection, limit: int) -> Sequence[Lease]:
+        """One process per file: whoever else owned a chat is dead. A turn it had begun counts one attempt, and the part
+        it was about to send may have arrived."""
+        leases = []
+        for chat in _run(connection, sql.CLAIMABLE, owner=self._worker, limit=limit).all():
+            epoch = _run(connection, sql.TAKE, sid=chat.id, owner=self._worker).scalar_one()
+            leases.append(Lease(sid=chat.id, epoch=epoch))
+            if chat.owner is not None:
+                _run(connection, sql.COUNT_ATTEMPT, sid=chat.id)
+                _run(connection, sql.COUNT_AMBIGUOUS, sid=chat.id)
+        return leases
 
-    async def leased(self) -> Sequence[Lease]:
-        return await self._reader.call(lambda c: operations.leased(c, self._worker))
+    @reads
+    def leased(self, connection: Connection) -> Sequence[Lease]:
+        return [Lease(**row._mapping) for row in _run(connection, shared.LEASED, owner=self._worker)]
 
-    async def load(self, lease: Lease, *, history_turns: int, waiting_max: int) -> View:
-        return await self._reader.call(lambda c: operations.load(c, lease, history_turns, waiting_max))
+    @reads
+    def load(self, connection: Connection, lease: Lease, *, history_turns: int, waiting_max: int) -> View:
+        parts = [Part(**row._mapping) for row in _run(connection, shared.QUEUED, **lease.row)]
+        rows = _run(connection, shared.WAITING, **lease.row, waiting_max=waiting_max).all()
+        entries = _run(connection, shared.HISTORY, sid=lease.sid, skip=history_turns - 1) if rows else ()
+        return View.of(parts, [dict(row._mapping) for row in rows], [Entry(**row._mapping) for row in entries])
 
-    async def append(self, lease: Lease, entries: Sequence[Entry], joined: Sequence[int] = ()) -> SessionState:
-        return await self._writer.call(lambda c: operations.append(c, lease, entries, joined))
+    @writes
+    def append(
+        self, connection: Connection, lease: Lease, entries: Sequence[Entry], joined: Sequence[int] = ()
+    ) -> SessionState:
+        state = _append(connection, lease, entries)
+        for turn in joined:
+            _run(connection, sql.JOIN, joined=turn, turn=entries[-1].turn)
+        if joined:
+            _run(connection, sql.COUNT_DOWN, sid=lease.sid, by=len(joined))
+        return SessionState(pending=state.pending - len(joined), stopped=state.stopped)
 
-    async def finish(
-        self, lease: Lease, entries: Sequence[Entry], parts: Sequence[NewPart], *, at: float, dead: bool = False
+    @writes
+    def finish(
+        self,
+        connection: Connection,
+        lease: Lease,
+        entries: Sequence[Entry],
+        parts: Sequence[NewPart],
+        *,
+        at: float,
+        dead: bool = False,
     ) -> Sequence[Part]:
-        return await self._writer.call(lambda c: operations.finish(c, lease, entries, parts, at, dead))
+        """The turn's last rows, its reply and the end of its message, all or nothing."""
+        _append(connection, lease, entries)
+        turn = entries[-1].turn
+        _run(connection, sql.COUNT_DOWN, sid=lease.sid, by=1)
+        _run(connection, sql.CLOSE_MESSAGE, turn=turn, status=InboxStatus.DEAD if dead else InboxStatus.DONE)
+        queued = []
+        for number, part in enumerate(parts):
+            row: dict[str, Any] = {
+                "turn": turn,
+                "part": number,
+                "key": part.key,
+                "payload": part.payload,
+                "created": at,
+            }
+            queued.append(Part(id=_run(connection, sql.INSERT_PART, sid=lease.sid, **row).scalar_one(), **row))
+        return queued
 
-    async def sent(self, lease: Lease, part: Part, ext_id: str) -> bool:
-        return await self._writer.call(lambda c: operations.sent(c, lease, part.id, ext_id))
+    @writes
+    def sent(self, connection: Connection, lease: Lease, part: Part, ext_id: str) -> bool:
+        _run(connection, sql.MARK, part=part.id, status=OutboxStatus.SENT, ext_id=ext_id, reason=None)
+        return _release(connection, lease)
 
-    async def failed(self, lease: Lease, part: Part, reason: str) -> bool:
-        return await self._writer.call(lambda c: operations.failed(c, lease, part.id, reason))
+    @writes
+    def failed(self, connection: Connection, lease: Lease, part: Part, reason: str) -> bool:
+        _run(connection, sql.MARK, part=part.id, status=OutboxStatus.FAILED, ext_id=None, reason=reason)
+        return _release(connection, lease)
 
-    async def begin(self, lease: Lease, part: Part, next_at: float) -> None:
-        await self._writer.call(lambda c: operations.begin(c, lease, part.id, next_at))
+    @writes
+    def begin(self, connection: Connection, lease: Lease, part: Part, next_at: float) -> None:
+        if _run(connection, shared.BEGIN, **lease.row, part=part.id, next_at=next_at).first() is None:
+            raise Fenced
 
-    async def postpone(self, lease: Lease, part: Part, next_at: float, *, ambiguous: bool) -> None:
-        await self._writer.call(lambda c: operations.postpone(c, lease, part.id, next_at, ambiguous))
+    @writes
+    def postpone(self, connection: Connection, lease: Lease, part: Part, next_at: float, *, ambiguous: bool) -> None:
+        _run(connection, shared.POSTPONE, **lease.row, part=part.id, next_at=next_at, ambiguous=int(ambiguous))
 
-    async def release(self, lease: Lease) -> bool:
-        return await self._writer.call(lambda c: operations.release(c, lease))
+    @writes
+    def release(self, connection: Connection, lease: Lease) -> bool:
+        return _release(connection, lease)
 
-    async def release_for_takeover(self, lease: Lease) -> None:
-        await self._writer.call(lambda c: operations.release_for_takeover(c, lease))
+    @writes
+    def release_for_takeover(self, connection: Connection, lease: Lease) -> None:
+        _run(connection, shared.RELEASE_FOR_TAKEOVER, **lease.row)
 
-    async def renew(self, lease: Lease) -> Lease:
-        return await self._writer.call(lambda c: operations.renew(c, lease))
+    @writes
+    def renew(self, connection: Connection, lease: Lease) -> Lease:
+        if (epoch := _run(connection, shared.RENEW, **lease.row).scalar()) is None:
+            raise Fenced
+        return Lease(sid=lease.sid, epoch=epoch)
 
-    async def session_state(self, lease: Lease) -> SessionState:
-        return await self._reader.call(lambda c: operations.session_state(c, lease))
+    @reads
+    def session_state(self, connection: Connection, lease: Lease) -> SessionState:
+        return _state(connection, lease)
 
-    async def stop(self, sid: str, before: int) -> int:
-        return await self._writer.call(lambda c: operations.stop(c, sid, before))
+    @writes
+    def stop(self, connection: Connection, sid: str, before: int) -> int:
+        _run(connection, sql.STOP, sid=sid, before=before)
+        concerned: int = _run(connection, sql.STOPPED, sid=sid, before=before).scalar_one()
+        return concerned
 
     async def notify(self, sid: str | None) -> None:
         """There are no other workers."""
 
-    async def oldest(self) -> float | None:
-        return await self._reader.call(operations.oldest)
+    @reads
+    def oldest(self, connection: Connection) -> float | None:
+        at: float | None = _run(connection, shared.OLDEST).scalar()
+        return at
 
-    async def prune(self, before: float) -> int:
-        return await self._writer.call(lambda c: operations.prune(c, before))
+    @writes
+    def prune(self, connection: Connection, before: float) -> int:
+        _run(connection, sql.PRUNE_OUTBOX, before=before)
+        return _run(connection, sql.PRUNE_INBOX, before=before).rowcount
 
-    async def probe(self) -> None:
-        """A statement that changes nothing would pass on a full or read-only disk: this one changes a row."""
-        await self._writer.call(operations.probe)
+    @writes
+    def probe(self, connection: Connection) -> None:
+        _run(connection, sql.PROBE)
 
     async def close(self) -> None:
         self._writer.close()
@@ -171,6 +230,34 @@ class SqliteStore:
     def _let_go(self) -> None:
         self._engine.dispose()
         self._lock.close()
+
+
+def _run(connection: Connection, statement: str, **names: object) -> CursorResult[Any]:
+    return connection.exec_driver_sql(statement, names)
+
+
+def _count(connection: Connection, sid: str, owner: str | None, stopped: int) -> tuple[Lease | None, int]:
+    row = _run(connection, sql.COUNT_MESSAGE, sid=sid, owner=owner, stopped=stopped).one()
+    return (Lease(sid=sid, epoch=row.epoch) if owner is not None and row.owner == owner else None), row.pending
+
+
+def _append(connection: Connection, lease: Lease, entries: Sequence[Entry]) -> SessionState:
+    state = _state(connection, lease)
+    for entry in entries:
+        _run(connection, sql.APPEND, sid=lease.sid, turn=entry.turn, kind=entry.kind, content=entry.content)
+    return state
+
+
+def _state(connection: Connection, lease: Lease) -> SessionState:
+    row = _run(connection, shared.STATE, **lease.row).first()
+    if row is None:
+        raise Fenced
+    return SessionState(**row._mapping)
+
+
+def _release(connection: Connection, lease: Lease) -> bool:
+    """By the counter on the chat's own row, so that no message can slip in between."""
+    return _run(connection, shared.RELEASE, **lease.row, part=0).first() is not None
 
 
 def _configure(connection: Any, _: Any) -> None:
@@ -197,92 +284,3 @@ def _lock(path: Path) -> Any:
             file.close()
         raise DatabaseInUse(DatabaseInUse.__doc__) from error
     return file
-
-
-class Writer:
-    """Runs operations one after the other on its own thread. `call` awaits the commit."""
-
-    def __init__(self, engine: Engine, *, name: str, begin: str) -> None:
-        self._engine = engine
-        self._begin = begin
-        self._queue: SimpleQueue[tuple[Operation, Future[Any]] | None] = SimpleQueue()
-        self._closed = False
-        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
-        self._thread.start()
-
-    async def call(self, operation: Callable[[Connection], T]) -> T:
-        """Run it and commit. Raises Fenced, or StoreUnavailable for whatever the database says."""
-        if self._closed:  # its thread has ended: nobody would ever answer
-            raise StoreUnavailable("the database is closed")
-        if self._queue.qsize() >= QUEUE_MAX:
-            raise StoreUnavailable("too many writes are waiting")
-        future: Future[T] = Future()
-        self._queue.put((operation, future))
-        return await asyncio.wrap_future(future)
-
-    def close(self) -> None:
-        """Finish what is queued, then stop."""
-        self._closed = True
-        self._queue.put(None)
-        self._thread.join()
-
-    def _work(self) -> None:
-        connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
-        try:
-            while group := self._take():
-                if not self._run(connection, group) and len(group) > 1:
-                    for single in group:
-                        self._run(connection, [single])
-                del group  # while it waits for the next, what was written is not kept
-        finally:
-            connection.close()
-
-    def _take(self) -> list[tuple[Operation, Future[Any]]]:
-        first = self._queue.get()
-        group = []
-        item: tuple[Operation, Future[Any]] | None = first
-        while item is not None:
-            # A caller that was cancelled before its turn came wants nothing written.
-            if item[1].set_running_or_notify_cancel():
-                group.append(item)
-            if len(group) >= GROUP_MAX:
-                return group
-            try:
-                item = self._queue.get_nowait()
-            except Empty:
-                return group or self._take()
-        if group:
-            self._queue.put(None)
-        return group
-
-    def _run(self, connection: Connection, group: list[tuple[Operation, Future[Any]]]) -> bool:
-        """One transaction for the group. False where it was rolled back and no caller has its result yet."""
-        results: list[Any] = []
-        try:
-            connection.exec_driver_sql(self._begin)
-            results.extend(operation(connection) for operation, _ in group)
-            connection.exec_driver_sql("COMMIT")
-        except Exception as error:  # noqa: BLE001 - whatever SQLAlchemy, sqlite3 or a statement says goes to the caller
-            _roll_back(connection)
-            if len(group) > 1:
-                return False
-            group[0][1].set_exception(_unavailable(error))
-            return True
-        for (_, future), result in zip(group, results, strict=True):
-            future.set_result(result)
-        return True
-
-
-def _roll_back(connection: Connection) -> None:
-    try:
-        connection.exec_driver_sql("ROLLBACK")
-    except Exception:  # noqa: BLE001 - a failed BEGIN leaves nothing to roll back
-        return
-
-
-def _unavailable(error: Exception) -> Exception:
-    if isinstance(error, Fenced):
-        return error
-    unavailable = StoreUnavailable(f"{type(error).__name__}: {getattr(error, 'orig', None) or ''}".strip(": "))
-    unavailable.__cause__ = error
-    return unavailable

@@ -4,9 +4,9 @@ Every method is one round trip and one commit. A write under an old epoch raises
 now. SQLite (`sqlite.py`) and PostgreSQL (`postgres.py`) stand behind it; nothing above may know which.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 from channels.web.admission import Sessions
 from channels.web.archive import ChatHistory
@@ -14,8 +14,8 @@ from channels.web.archive import ChatHistory
 NOTIFY_CHANNEL = "clawgate"
 """Where the workers of a shared database wake each other."""
 
-ASIDE = "aside:"
-"""What the session beside a chat's own begins with: commands and notes, which never wait behind a turn."""
+CONTROL = "aside:"
+"""What the ids of control sessions begin with: commands and notes, which never wait behind a turn."""
 
 Kind: TypeAlias = Literal["user", "steered", "assistant", "toolResult", "drained", "final"]
 
@@ -40,18 +40,25 @@ class NewPart:
 class Delivery:
     """A message to accept. `dedupe` is one or two keys, scoped to channel and account.
 
-    `aside` is the session beside the chat's own: commands go there, and so does a message beyond a limit, to be answered
+    `control` is the session beside the chat's own: commands go there, and so does a message beyond a limit, to be answered
     with a note. `sender` is whom it counts for, over all chats; nobody where None. `interrupts`: whatever the chat had
     before this message is to be stopped.
     """
 
     sid: str
-    aside: str
+    control: str
     dedupe: tuple[str, ...]
     body: str
     at: float
     sender: str | None = None
     interrupts: bool = False
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """What the inbox keeps of it, by column."""
+        first, *second = self.dedupe
+        row = {"dedupe": first, "dedupe_text": second[0] if second else None, "sid": self.sid, "body": self.body}
+        return row | {"at": self.at, "sender": self.sender}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,6 +67,10 @@ class Lease:
 
     sid: str
     epoch: int
+
+    @property
+    def row(self) -> dict[str, Any]:
+        return {"sid": self.sid, "epoch": self.epoch}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -115,10 +126,10 @@ class Part:
     part: int
     key: str
     payload: str
-    attempts: int
-    ambiguous: int
-    next_at: float
     created: float
+    attempts: int = 0
+    ambiguous: int = 0
+    next_at: float = 0.0
     begun: bool = False
 
 
@@ -128,6 +139,21 @@ class View:
 
     parts: Sequence[Part]
     work: Work | None
+
+    @classmethod
+    def of(cls, parts: Sequence[Part], rows: Sequence[Mapping[str, Any]], entries: Sequence[Entry]) -> "View":
+        """From the messages that wait, as rows, and the transcript from the oldest turn to be shown on."""
+        if not rows:
+            return cls(parts=parts, work=None)
+        first = rows[0]
+        work = Work(
+            waiting=[Waiting(**{name: row[name] for name in ("turn", "body", "at", "attempts")}) for row in rows],
+            stopped=first["stopped"],
+            superseded=bool(first["superseded"]),
+            history=[entry for entry in entries if entry.turn != first["turn"]],
+            so_far=[entry for entry in entries if entry.turn == first["turn"]],
+        )
+        return cls(parts=parts, work=work)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

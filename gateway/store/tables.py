@@ -68,7 +68,7 @@ inbox = Table(
     Column("dedupe", Text, nullable=False, unique=True, comment="channel:account:message id"),
     Column("dedupe_text", Text, unique=True, comment="recognises a re-push under another message id"),
     Column("sid", Text, nullable=False),
-    Column("body", Text, nullable=False, comment="JSON of gateway.inbound.Inbound"),
+    Column("body", Text, nullable=False, comment="JSON of gateway.queue.Inbound"),
     Column("at", Float, nullable=False),
     Column("status", Integer, nullable=False, default=InboxStatus.WAITING),
     Column("attempts", Integer, nullable=False, default=0, comment="times it was begun and its process died"),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from agents.workspaces import Workspaces, chat_name, safe_name, sender_name
 from channels.message import Chat, Sender
 from tests.tools.bench import CALL
-from tools.uploads import folder_of
+from tools.workspace import folder_of
 
 IDS = st.text(max_size=20) | st.text(alphabet="aA.=-_/:\u0130\udc80", max_size=300)
 MESSAGE = CALL.message

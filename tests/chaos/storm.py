@@ -11,7 +11,7 @@ from typing import Any
 
 from channels.channel import Arrived
 from gateway.config.root import DatabaseConfig
-from gateway.inbound import Inbound, inbound_json
+from gateway.queue import Inbound, inbound_json
 from gateway.routing import control_session, session_key
 from gateway.store.opening import open_store
 from gateway.store.store import Delivery
@@ -113,7 +113,7 @@ async def _fill(played: Scene, rows: int, url: str) -> None:
         await store.accept(
             Delivery(
                 sid=sid,
-                aside=control_session(sid),
+                control=control_session(sid),
                 dedupe=tuple(f"{context.channel}:default:{key}" for key in arrived.dedupe),
                 body=inbound_json.dump_json(Inbound(agent="helper", context=context)).decode(),
                 at=time(),

@@ -41,7 +41,7 @@ class House:
 
     async def say(self, chat: str, text: str, *, interrupts: bool = False, at: float = 1.0) -> int | None:
         dedupe = (f"{chat}:{text}",)
-        message = Delivery(sid=chat, aside=f"aside:{chat}", dedupe=dedupe, body=text, at=at, interrupts=interrupts)
+        message = Delivery(sid=chat, control=f"aside:{chat}", dedupe=dedupe, body=text, at=at, interrupts=interrupts)
         return (await self.lanes.accept(message)).turn
 
     def wait_seconds(self, work: Work, *, during_turn: bool) -> float:
@@ -315,7 +315,7 @@ async def test_a_turn_that_does_not_end_when_it_is_told_to_is_ended_without_it(
 
 async def test_a_chat_that_is_ours_and_has_no_lane_gets_one(tmp_path: Path) -> None:
     async with house(tmp_path) as h:
-        message = Delivery(sid="a", aside="aside:a", dedupe=("a:a0",), body="a0", at=0.0)
+        message = Delivery(sid="a", control="aside:a", dedupe=("a:a0",), body="a0", at=0.0)
         await h.store.accept(message, pending_max=9, sender_max=9, claim=True)
         await h.sweep._audit()
         assert not h.runtime.control.lanes

@@ -7,7 +7,7 @@ import pytest
 
 from channels.web.admission import COOKIE, SECURE_COOKIE
 from channels.web.channel import ALIVE_SECONDS
-from gateway.answers import HEADERS
+from gateway.request import HEADERS
 from tests.channels.web_admission import Clock
 from tests.running import running
 from tests.web_page import CHAT, WEB, opened

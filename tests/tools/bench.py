@@ -10,7 +10,7 @@ from typing import Any
 from channels.message import Chat, MessageContext, Sender
 from tools.catalog import Catalog
 from tools.config import AgentToolsConfig, ExecConfig
-from tools.tool import Call, Image, Text, ToolError, ToolResult
+from tools.tool import Call, Image, ToolError, ToolResult
 from tools.toolbox import Toolbox
 from tools.workspace import Workspace
 
@@ -74,7 +74,7 @@ CALL = Call(
 
 
 def text_of(result: ToolResult) -> str:
-    return "".join(part.text for part in result.content if isinstance(part, Text))
+    return "".join(part for part in result.content if isinstance(part, str))
 
 
 def pictures(result: ToolResult) -> list[Image]:

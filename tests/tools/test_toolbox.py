@@ -10,7 +10,7 @@ import pytest
 from tests.tools.bench import CALL, Bench, bench, text_of
 from tools.catalog import NAMES
 from tools.config import AgentToolsConfig, ExecConfig, allowed, effective_exec
-from tools.tool import Call, Text, Tool, ToolError, ToolResult, ToolSpec
+from tools.tool import Call, Tool, ToolError, ToolResult, ToolSpec
 from tools.toolbox import Toolbox
 from tools.workspace import Workspace
 
@@ -102,7 +102,7 @@ class _Weather:
         return str(raw["city"])
 
     async def run(self, arguments: str, call: Call) -> ToolResult:
-        return ToolResult(content=(Text(text=f"sunny in {arguments}"),))
+        return ToolResult(content=(f"sunny in {arguments}",))
 
 
 class _Server:

@@ -39,7 +39,7 @@ def message(
     dedupe = (f"{sid}:m{number}", text_key) if text_key else (f"{sid}:m{number}",)
     return Delivery(
         sid=sid,
-        aside=f"aside:{sid}",
+        control=f"aside:{sid}",
         dedupe=dedupe,
         body=f"body {number}",
         at=float(number),

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from gateway.store.migrate import DatabaseUnusable
-from gateway.store.sqlite import DatabaseInUse, SqliteStore, Writer
+from gateway.store.sqlite import DatabaseInUse, SqliteStore
 from gateway.store.store import Acceptance, StoreUnavailable
+from gateway.store.writer import Writer
 from tests.gateway.store.chats import accept, opened
 
 ROOT = Path(__file__).resolve().parents[3]
