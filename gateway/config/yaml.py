@@ -63,7 +63,7 @@ def parse(
     text = _REFERENCE.sub(lambda found: found[0].translate(_MASK), text)
     tree, whole = _Tree(), False
     try:
-        tree.take(yaml.parse(text, Loader=yaml.SafeLoader))
+        tree.take(yaml.parse(text, Loader=yaml.SafeLoader), findings)
         whole = True
     except _TooMuch as error:
         findings.at(error.place, (), str(error))
@@ -162,13 +162,14 @@ class _Tree:
         self.last = Position(1, 1)
         self._anchors: dict[str, _Node] = {}
 
-    def take(self, events: Iterable[Any]) -> None:
+    def take(self, events: Iterable[Any], findings: Findings) -> None:
         """Raises _TooMuch, and what the parser raises."""
         opened: list[_Node] = []
         for event in events:
             self.last = Position(event.start_mark.line + 1, event.start_mark.column + 1)
             if isinstance(event, yaml.DocumentStartEvent) and self.root is not None:
-                raise _TooMuch(self.last, "a second document — a config file has one; remove this ---")
+                findings.at(self.last, (), "a second document — a config file has one; remove this ---")
+                return
             if isinstance(event, yaml.CollectionEndEvent):
                 node = opened.pop()
                 if isinstance(event, yaml.MappingEndEvent):
