@@ -36,7 +36,7 @@ def serve(
     """Serve the page and the channels until Ctrl-C or SIGTERM."""
     from gateway import logs
     from gateway.cli import environment
-    from gateway.config.greeting import greeting
+    from gateway.config.report import greeting
     from gateway.gateway import Gateway
     from gateway.serve import AddressInUse, listen, run
     from gateway.store.migrate import DatabaseUnusable
