@@ -72,7 +72,7 @@ def load(path: Path, env: Mapping[str, str], *, root: type[Config] = Config) -> 
     check_folders(config, path, home, findings)
     if findings.problems:
         raise ConfigErrors(findings.problems)
-    advice = warnings(config, document.data, path, chosen, findings.origin)
+    advice = warnings(chosen, path, findings.origin)
     return Loaded(
         config=config,
         warnings=tuple(map(redacted, (*expansion.warnings, *advice))),

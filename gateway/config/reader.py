@@ -11,16 +11,16 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args, get_origin
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
 from agents.config import AgentDefaults
 from gateway.config.explain import explain, not_a_mapping
 from gateway.config.faults import colon_slip
 from gateway.config.problems import Findings, Key, Mark, suggestion
 from gateway.config.root import Config
-from gateway.config.shape import fields_of, known_keys
 from gateway.config.yaml import Document
 
 Root = TypeVar("Root", bound=Config)
@@ -178,6 +178,29 @@ def _unknown_key(root: type[Config], key: Key, findings: Findings) -> None:
         findings.add(key, "the space before the key is a wide or special one — indent with plain spaces", on="key")
     else:
         findings.add(key, "unknown key" + suggestion(name, known_keys(root, key[:-1])), on="key")
+
+
+def known_keys(root: type[BaseModel], key: Key) -> list[str]:
+    """The keys that the mapping at `key` may have, as written in the file."""
+    models, parts = [root], iter(key)
+    for name in parts:
+        annotation = next((fields_of(it)[str(name)].annotation for it in models if name in fields_of(it)), None)
+        models = models_of(annotation)
+        if get_origin(annotation) in (dict, tuple):
+            next(parts, None)  # a name of one's own choice, or an index
+    return [name for model in models for name in fields_of(model)]
+
+
+def fields_of(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    """A model's fields by the names used in the file."""
+    return {field.alias or name: field for name, field in model.model_fields.items()}
+
+
+def models_of(annotation: Any) -> list[type[BaseModel]]:
+    """The models an annotation mentions: itself, a branch, an item or a value."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for argument in get_args(annotation) for model in models_of(argument)]
 
 
 def _take_out(data: Any, fault: _Fault) -> None:

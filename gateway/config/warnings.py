@@ -3,10 +3,8 @@
 Every line names the key and the next step; none holds a value that could be a secret.
 """
 
-import stat
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from agents.config import AgentConfig
 from agents.providers.catalog import needs_key
@@ -17,15 +15,15 @@ from gateway.config.channels import configured
 from gateway.config.keys import DEMO, Auto, Settled
 from gateway.config.problems import Key, quoted, shown, suggestion
 from gateway.config.root import Config
-from gateway.config.shape import secret_keys
+from gateway.redaction import secrets_in
 from gateway.routing import specificity
 from tools.catalog import NAMES
 from tools.config import allowed, effective_exec
 
 
-def warnings(config: Config, data: Any, file: Path, settled: Settled, origin: Callable[[Key], Key]) -> Iterator[str]:
-    """One line each. `data` is what `file` holds; `origin` has the key under which a value was written."""
-    names = settled.names
+def warnings(settled: Settled, file: Path, origin: Callable[[Key], Key]) -> Iterator[str]:
+    """One line each. `origin` has the key under which a value was written."""
+    config, names = settled.config, settled.names
     yield from _channels(config, names)
     yield from _providers(config, names)
     yield from dict.fromkeys(_models(config, origin))
@@ -35,7 +33,7 @@ def warnings(config: Config, data: Any, file: Path, settled: Settled, origin: Ca
     yield from _skills(config)
     yield from _bindings(config)
     yield from _server(config)
-    yield from _inline_secrets(data, file, names)
+    yield from _inline_secrets(config, file, names)
 
 
 def _channels(config: Config, names: Mapping[Key, tuple[str, ...]]) -> Iterator[str]:
@@ -128,25 +126,12 @@ def _server(config: Config) -> Iterator[str]:
         )
 
 
-def _inline_secrets(data: Any, file: Path, names: Mapping[Key, tuple[str, ...]]) -> Iterator[str]:
+def _inline_secrets(config: Config, file: Path, names: Mapping[Key, tuple[str, ...]]) -> Iterator[str]:
     """A secret that stands in the file itself, where others can read the file."""
-    try:
-        mode = stat.S_IMODE(file.stat().st_mode)
-    except OSError:
-        return
-    if mode & 0o077:
-        for key in _secrets_in(data, (), secret_keys(Config)):
-            if key not in names:
+    if file.stat().st_mode & 0o077:
+        for key, secret in secrets_in(config):
+            if secret.strip() and key not in names:
                 yield f"{shown(key)}: a secret in a file that others can read — use ${{NAME}}, or chmod 600 the file"
-
-
-def _secrets_in(data: Any, key: Key, secret: frozenset[str]) -> Iterator[Key]:
-    entries = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
-    for part, value in entries:
-        if part in secret and isinstance(value, str) and value.strip():
-            yield (*key, part)
-        else:
-            yield from _secrets_in(value, (*key, part), secret)
 
 
 def advice(key: Key, names: Mapping[Key, tuple[str, ...]]) -> str:

@@ -130,6 +130,10 @@ class _Node:
         return Position(self.event.start_mark.line + 1, self.event.start_mark.column + 1)
 
     @property
+    def meant(self) -> "_Node | None":
+        return self.anchored if isinstance(self.event, yaml.AliasEvent) else self
+
+    @property
     def merges(self) -> bool:
         """Whether it is the key <<."""
         return isinstance(self.event, yaml.ScalarEvent) and self.event.style is None and self.event.value == "<<"
@@ -139,17 +143,16 @@ class _Node:
 
     def merge(self) -> None:
         """Once it is complete: earlier sources win, and what is written here wins over all."""
-        source = next((item for name, item in self.entries() if name.merges), None)
-        source = source and (source.anchored if isinstance(source.event, yaml.AliasEvent) else source)
-        if source is None:
+        value = next((item for name, item in self.entries() if name.merges), None)
+        source = value and value.meant
+        if source is None or self.merged:
             return
-        listed = source.items if isinstance(source.event, yaml.SequenceStartEvent) else [source]
-        sources = [it.anchored if isinstance(it.event, yaml.AliasEvent) else it for it in listed]
-        found = [it for it in sources if it is not None]
-        self.merges_wrongly = not all(isinstance(it.event, yaml.MappingStartEvent) for it in found)
+        found = source.items if isinstance(source.event, yaml.SequenceStartEvent) else [source]
+        sources = [it.meant for it in found if it.meant is not None]
+        self.merges_wrongly = not all(isinstance(it.event, yaml.MappingStartEvent) for it in sources)
         known = {name.event.value for name, _ in self.entries() if isinstance(name.event, yaml.ScalarEvent)}
-        for name, item in (entry for it in found for entry in (*it.entries(), *it.merged)):
-            if not self.merges_wrongly and getattr(name.event, "value", None) not in known:
+        for name, item in (entry for it in sources for entry in (*it.entries(), *it.merged)):
+            if not self.merges_wrongly and isinstance(name.event, yaml.ScalarEvent) and name.event.value not in known:
                 known.add(name.event.value)
                 self.merged.append((name, item))
 
@@ -171,10 +174,7 @@ class _Tree:
                 findings.at(self.last, (), "a second document — a config file has one; remove this ---")
                 return
             if isinstance(event, yaml.CollectionEndEvent):
-                node = opened.pop()
-                if isinstance(event, yaml.MappingEndEvent):
-                    node.merge()
-                self._anchor(node)
+                self._anchor(opened.pop())
             elif isinstance(event, yaml.NodeEvent):
                 if len(opened) >= DEPTH_MAX and isinstance(event, yaml.CollectionStartEvent):
                     _too_deep(self.last)
@@ -274,11 +274,12 @@ class _Reader:
             self._fault(node.place, key, "tags (!…) are not allowed")
         if not is_map:
             return [self.value(item, (*key, index), live=live) for index, item in enumerate(node.items)]
+        node.merge()  # only now: who reads is stopped before it is too much
         data: dict[str, Any] = {}
         first: dict[str, Position] = {}
         for name, item in node.entries():
             self._entry(name, item, key, data, first, live)
-        if node.merges_wrongly:
+        if node.merges_wrongly and "<<" in first:
             self._fault(first["<<"], (*key, "<<"), "<< takes a mapping or a list of mappings, such as *name")
         outer, self._alias = self._alias, self._alias or node.place
         for name, item in node.merged:

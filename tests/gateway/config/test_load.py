@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from agents.providers.wellknown import WELL_KNOWN
 from gateway.config.load import load
-from gateway.config.reader import merged
+from gateway.config.reader import fields_of, merged
+from gateway.config.reference import all_models
 from gateway.config.root import Config
-from gateway.config.shape import all_models, fields_of
 from tests.gateway.config.writing import lines, loaded
 
 OPUS = "anthropic/claude-opus-5"
