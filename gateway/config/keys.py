@@ -50,12 +50,12 @@ def settle(config: Config, names: Mapping[Key, tuple[str, ...]], env: Mapping[st
     """`names` are those the file mentions. What cannot be used goes to `findings`."""
     settling = _Settling(env, findings, dict(names))
     blocks = {name: settling.with_key(name, block, ("providers", name)) for name, block in config.providers.items()}
-    model = _first(blocks, env) or DEMO
     passed_over = tuple(_passed_over(blocks, env))
     none = "the key that is set tells no model" if passed_over else "no key is set"
+    model, because = _first(blocks, settling.variables, env) or (DEMO, none)
     auto = Auto(
         model=model,
-        because=none if model == DEMO else _because(model.partition("/")[0], blocks, settling.variables, env),
+        because=because,
         agents=frozenset(agent.id for agent in config.agents.list if AUTO in agent.model),
         settable=tuple(_settable(blocks, settling.names)),
         passed_over=passed_over,
@@ -114,26 +114,20 @@ class _Settling:
         return found
 
 
-def _first(blocks: Mapping[str, ProviderConfig], env: Mapping[str, str]) -> str | None:
-    """The default model of the first provider with a key: as the file is written, then in our own order."""
+def _first(
+    blocks: Mapping[str, ProviderConfig], variables: Mapping[str, str], env: Mapping[str, str]
+) -> tuple[str, str] | None:
+    """The default model of the first provider with a key, and why: as the file is written, then in our own order."""
     for name, block in blocks.items():
         vendor = well_known(name)
         if vendor is not None and vendor.default_model and block.keys:
-            return vendor.model_of(name)
+            because = f"{variables[name]} is set" if name in variables else f"providers.{name} has a key"
+            return vendor.model_of(name), because
     for vendor in WELL_KNOWN:
-        if vendor.default_model and not blocks.keys() & set(vendor.names) and _set(vendor.variables, env):
-            return vendor.model_of(vendor.names[0])
+        variable = _set(vendor.variables, env)
+        if vendor.default_model and variable and not blocks.keys() & set(vendor.names):
+            return vendor.model_of(vendor.names[0]), f"{variable} is set"
     return None
-
-
-def _because(
-    name: str, blocks: Mapping[str, ProviderConfig], variables: Mapping[str, str], env: Mapping[str, str]
-) -> str:
-    vendor = well_known(name)
-    if vendor is None:
-        return "no key is set"
-    variable = variables.get(name) if name in blocks else _set(vendor.variables, env)
-    return f"{variable} is set" if variable else f"providers.{name} has a key"
 
 
 def _settable(blocks: Mapping[str, ProviderConfig], names: Mapping[Key, tuple[str, ...]]) -> Iterator[str]:

@@ -27,22 +27,15 @@ SHIPPED_SKILLS = Path(__file__).resolve().parents[2] / "skills"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class AgentSkills:
-    """What an agent sees of the skills, and which it would see if their requirements were met."""
-
-    usable: tuple[Skill, ...]
-    hidden: tuple[Skill, ...]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Loaded:
-    """A config that can be run. `warnings` are lines for people; `names` has the environment names behind a value;
-    `variables` the providers whose key was taken from the environment unasked, each with the variable."""
+    """A config that can be run. `warnings` are lines for people; `skills` are those that each agent sees, `hidden_skills`
+    those that it would see if their requirements were met; `names` has the environment names behind a value; `variables`
+    the providers whose key was taken from the environment unasked, each with the variable."""
 
     config: Config
     warnings: tuple[str, ...]
-    file: Path
-    skills: Mapping[str, AgentSkills]
+    skills: Mapping[str, tuple[Skill, ...]]
+    hidden_skills: Mapping[str, tuple[Skill, ...]]
     names: Mapping[Key, tuple[str, ...]]
     auto: Auto
     variables: Mapping[str, str]
@@ -66,18 +59,24 @@ def load(path: Path, env: Mapping[str, str], *, root: type[Config] = Config) -> 
         raise ConfigErrors(findings.problems)
     chosen = settle(settled(read(root, document, findings), folder, home), expansion.names, env, findings)
     config = chosen.config
-    catalog = _catalog(config, env)
-    skills = {agent.id: catalog.names(Path(agent.workspace_dir)) for agent in config.agents.list}
-    check(config, skills, findings)
+    agents = {agent.id: (Path(agent.workspace_dir), agent.skills) for agent in config.agents.list}
+    catalog = SkillCatalog(
+        roots=[SHIPPED_SKILLS, *map(Path, config.skills.directories)],
+        env=env,
+        which=partial(shutil.which, path=env.get("PATH")),
+        platform=sys.platform,
+    )
+    check(config, {name: catalog.names(workspace) for name, (workspace, _) in agents.items()}, findings)
     check_folders(config, path, home, findings)
     if findings.problems:
         raise ConfigErrors(findings.problems)
-    advice = warnings(chosen, path, findings.origin)
     return Loaded(
         config=config,
-        warnings=tuple(map(redacted, (*expansion.warnings, *advice))),
-        file=path,
-        skills=_skills(config, catalog),
+        warnings=tuple(map(redacted, (*expansion.warnings, *warnings(chosen, path, findings.origin)))),
+        skills={name: visible(catalog.scan(workspace), config) for name, (workspace, config) in agents.items()},
+        hidden_skills={
+            name: visible(catalog.hidden(workspace), config) for name, (workspace, config) in agents.items()
+        },
         names=chosen.names,
         auto=chosen.auto,
         variables=chosen.variables,
@@ -104,23 +103,3 @@ def _read(path: Path, findings: Findings, expansion: Expansion) -> Document | No
         findings.add((), not_a_mapping(document.data, "expected keys and values, such as agents:"))
         return None
     return document
-
-
-def _catalog(config: Config, env: Mapping[str, str]) -> SkillCatalog:
-    return SkillCatalog(
-        roots=[SHIPPED_SKILLS, *map(Path, config.skills.directories)],
-        env=env,
-        which=partial(shutil.which, path=env.get("PATH")),
-        platform=sys.platform,
-    )
-
-
-def _skills(config: Config, catalog: SkillCatalog) -> dict[str, AgentSkills]:
-    skills = {}
-    for agent in config.agents.list:
-        workspace = Path(agent.workspace_dir)
-        skills[agent.id] = AgentSkills(
-            usable=visible(catalog.scan(workspace), agent.skills),
-            hidden=visible(catalog.hidden(workspace), agent.skills),
-        )
-    return skills

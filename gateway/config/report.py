@@ -131,7 +131,7 @@ def _providers(loaded: Loaded) -> Iterator[str]:
 
 def _agent(agent: AgentConfig, loaded: Loaded) -> str:
     tools = " ".join(allowed(agent.tools, NAMES)) or "none"
-    skills = " ".join(skill.name for skill in loaded.skills[agent.id].usable) or "none"
+    skills = " ".join(skill.name for skill in loaded.skills[agent.id]) or "none"
     answering, workspace = _models(agent, loaded), _short(agent.workspace_dir)
     return f"agent {agent.id}: {answering}; tools {tools}; skills {skills}; workspace {workspace}"
 
@@ -154,7 +154,7 @@ def _models(agent: AgentConfig, loaded: Loaded) -> str:
 
 
 def _hidden_skills(loaded: Loaded) -> Iterator[str]:
-    hidden = {skill.name: skill for skills in loaded.skills.values() for skill in skills.hidden}
+    hidden = {skill.name: skill for skills in loaded.hidden_skills.values() for skill in skills}
     for name, skill in sorted(hidden.items()):
         yield f"skill {name}: hidden — it needs {' and '.join(skill.missing)}"
 

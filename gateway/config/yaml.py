@@ -10,17 +10,17 @@ would stop at the brace: their braces are masked while the parser runs. What `${
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, NoReturn, TypeAlias
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import yaml
 
 from gateway.config.faults import colon_slip, faults
 from gateway.config.problems import Findings, Key, Mark, Position
+from gateway.config.tree import DEPTH_MAX, Node, TooMuch, Tree, too_deep
 
 BYTES_MAX = 1_048_576
-DEPTH_MAX = 64
 DIGITS_MAX = 300
 ALIASED_VALUES_MAX = 10_000
 """Values that all aliases of a file may stand for: nested ones multiply, and nine lines could fill the memory."""
@@ -61,11 +61,11 @@ def parse(
     if text is None:
         return None
     text = _REFERENCE.sub(lambda found: found[0].translate(_MASK), text)
-    tree, whole = _Tree(), False
+    tree, whole = Tree(), False
     try:
         tree.take(yaml.parse(text, Loader=yaml.SafeLoader), findings)
         whole = True
-    except _TooMuch as error:
+    except TooMuch as error:
         findings.at(error.place, (), str(error))
     except yaml.MarkedYAMLError as error:
         for place, message in faults(error, text):
@@ -76,7 +76,7 @@ def parse(
     reader = _Reader(text, whole, findings, expand)
     try:
         data = None if tree.root is None else reader.value(tree.root, ())
-    except _TooMuch as error:
+    except TooMuch as error:
         findings.at(error.place, (), str(error))
         return None
     return Document(data=data, marks=reader.marks, texts=reader.texts) if whole else None
@@ -103,108 +103,6 @@ def _end_of(text: str) -> Position:
     return Position(len(lines), len(lines[-1]) + 1)
 
 
-class _TooMuch(Exception):
-    """Reading must stop."""
-
-    def __init__(self, place: Position, message: str) -> None:
-        super().__init__(message)
-        self.place = place
-
-
-@dataclass(slots=True)
-class _Node:
-    """A value or a key as it is written. `items` are a list's entries, or a mapping's keys and values in turn."""
-
-    event: Any
-    items: list["_Node"] = field(default_factory=list)
-    anchored: "_Node | None" = None
-    """What an alias stands for."""
-    merged: list[tuple["_Node", "_Node"]] = field(default_factory=list)
-    """The entries that << brings to a mapping, those of its sources' own << included."""
-    merges_wrongly: bool = False
-    is_used: bool = False
-    """Whether an alias refers to it."""
-
-    @property
-    def place(self) -> Position:
-        return Position(self.event.start_mark.line + 1, self.event.start_mark.column + 1)
-
-    @property
-    def meant(self) -> "_Node | None":
-        return self.anchored if isinstance(self.event, yaml.AliasEvent) else self
-
-    @property
-    def merges(self) -> bool:
-        """Whether it is the key <<."""
-        return isinstance(self.event, yaml.ScalarEvent) and self.event.style is None and self.event.value == "<<"
-
-    def entries(self) -> Iterable[tuple["_Node", "_Node"]]:
-        return zip(self.items[::2], self.items[1::2], strict=False)
-
-    def merge(self) -> None:
-        """Once it is complete: earlier sources win, and what is written here wins over all."""
-        value = next((item for name, item in self.entries() if name.merges), None)
-        source = value and value.meant
-        if source is None or self.merged:
-            return
-        found = source.items if isinstance(source.event, yaml.SequenceStartEvent) else [source]
-        sources = [it.meant for it in found if it.meant is not None]
-        self.merges_wrongly = not all(isinstance(it.event, yaml.MappingStartEvent) for it in sources)
-        known = {name.event.value for name, _ in self.entries() if isinstance(name.event, yaml.ScalarEvent)}
-        for name, item in (entry for it in sources for entry in (*it.entries(), *it.merged)):
-            if not self.merges_wrongly and isinstance(name.event, yaml.ScalarEvent) and name.event.value not in known:
-                known.add(name.event.value)
-                self.merged.append((name, item))
-
-
-class _Tree:
-    """Takes the parser's events. Nothing recurses, and what was read before a fault stays."""
-
-    def __init__(self) -> None:
-        self.root: _Node | None = None
-        self.last = Position(1, 1)
-        self._anchors: dict[str, _Node] = {}
-
-    def take(self, events: Iterable[Any], findings: Findings) -> None:
-        """Raises _TooMuch, and what the parser raises."""
-        opened: list[_Node] = []
-        for event in events:
-            self.last = Position(event.start_mark.line + 1, event.start_mark.column + 1)
-            if isinstance(event, yaml.DocumentStartEvent) and self.root is not None:
-                findings.at(self.last, (), "a second document — a config file has one; remove this ---")
-                return
-            if isinstance(event, yaml.CollectionEndEvent):
-                self._anchor(opened.pop())
-            elif isinstance(event, yaml.NodeEvent):
-                if len(opened) >= DEPTH_MAX and isinstance(event, yaml.CollectionStartEvent):
-                    _too_deep(self.last)
-                node = _Node(event)
-                if opened:
-                    opened[-1].items.append(node)
-                else:
-                    self.root = node
-                if isinstance(event, yaml.CollectionStartEvent):
-                    opened.append(node)
-                elif isinstance(event, yaml.ScalarEvent):
-                    self._anchor(node)
-                elif (anchored := self._anchors.get(str(event.anchor))) is not None:
-                    is_key = (
-                        opened and isinstance(opened[-1].event, yaml.MappingStartEvent) and len(opened[-1].items) % 2
-                    )
-                    node.anchored, anchored.is_used = anchored, anchored.is_used or not is_key
-
-    def _anchor(self, node: _Node) -> None:
-        """From here on, so that nothing holds itself."""
-        if name := node.event.anchor:
-            if name in self._anchors:
-                self._anchors[name].is_used = True
-            self._anchors[name] = node
-
-
-def _too_deep(place: Position) -> NoReturn:
-    raise _TooMuch(place, f"nested deeper than {DEPTH_MAX} levels")
-
-
 class _Reader:
     """Makes data of nodes. Every refusal is noted and read past."""
 
@@ -220,10 +118,10 @@ class _Reader:
         self._aliased = 0
 
     def value(
-        self, node: _Node, key: Key, *, named_at: Position | None = None, live: bool = True, text: str | None = None
+        self, node: Node, key: Key, *, named_at: Position | None = None, live: bool = True, text: str | None = None
     ) -> Any:
         """`named_at` is the place of its key. Beneath a key that was refused nothing is `live`: read for its faults, then
-        dropped. `text` stands for what is written there. Raises _TooMuch."""
+        dropped. `text` stands for what is written there. Raises TooMuch."""
         if isinstance(node.event, yaml.AliasEvent) and node.anchored is not None:
             outer, self._alias = self._alias, self._alias or node.place
             value = self.value(node.anchored, key, named_at=named_at, live=live)
@@ -247,14 +145,14 @@ class _Reader:
                 self._findings.broken(key)
             return None
 
-    def _scalar(self, node: _Node, text: str, key: Key) -> Scalar:
+    def _scalar(self, node: Node, text: str, key: Key) -> Scalar:
         value = _meaning(node.event, text)
         if node.event.anchor and not node.is_used and self._whole:
             message = "no alias (*…) refers to this anchor (&…) — put text that begins with & in quotes"
             self._fault(node.place, key, message)
         return value
 
-    def _expanded(self, node: _Node, value: str, key: Key) -> Scalar:
+    def _expanded(self, node: Node, value: str, key: Key) -> Scalar:
         text = self._expand(value, key)
         if node.event.style is not None:
             return text
@@ -266,9 +164,9 @@ class _Reader:
             self.texts[key] = text
         return meaning
 
-    def _collection(self, node: _Node, key: Key, live: bool) -> Any:
+    def _collection(self, node: Node, key: Key, live: bool) -> Any:
         if len(key) >= DEPTH_MAX:
-            _too_deep(self._alias or node.place)
+            too_deep(self._alias or node.place)
         is_map = isinstance(node.event, yaml.MappingStartEvent)
         if node.event.tag not in (None, "!", _CORE + ("map" if is_map else "seq")):
             self._fault(node.place, key, "tags (!…) are not allowed")
@@ -288,7 +186,7 @@ class _Reader:
         return data
 
     def _entry(
-        self, node: _Node, item: _Node, key: Key, data: dict[str, Any], first: dict[str, Position], live: bool
+        self, node: Node, item: Node, key: Key, data: dict[str, Any], first: dict[str, Position], live: bool
     ) -> None:
         """One key with its value, into `data`; `first` has the places of the keys so far."""
         name, rest, fault = "?", None, None
@@ -315,7 +213,7 @@ class _Reader:
         if counts:
             data[name] = value
 
-    def _fault_of(self, node: _Node, key: Key, first: Mapping[str, Position]) -> str | None:
+    def _fault_of(self, node: Node, key: Key, first: Mapping[str, Position]) -> str | None:
         name = str(key[-1])
         try:
             if not isinstance(self._scalar(node, name, key), str):
@@ -329,7 +227,7 @@ class _Reader:
             self._aliased += 1
             if self._aliased > ALIASED_VALUES_MAX:
                 message = f"the aliases of the file stand for more than {ALIASED_VALUES_MAX:,} values — write fewer"
-                raise _TooMuch(self._alias, message)
+                raise TooMuch(self._alias, message)
 
     def _fault(self, place: Position, key: Key, message: str) -> None:
         if self._alias is None:
