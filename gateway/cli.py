@@ -1,6 +1,8 @@
 """The command line. Each command imports what it needs when it runs; errors are one line each, exit code 1."""
 
+import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -8,8 +10,6 @@ import typer
 
 if TYPE_CHECKING:
     from gateway.config.load import Loaded
-import os
-from collections.abc import Mapping
 
 app = typer.Typer(
     add_completion=False,
@@ -35,8 +35,7 @@ def serve(
 ) -> None:
     """Serve the page and the channels until Ctrl-C or SIGTERM."""
     from gateway import logs
-    from gateway.cli import environment
-    from gateway.config.greeting import greeting
+    from gateway.config.report import greeting
     from gateway.gateway import Gateway
     from gateway.serve import AddressInUse, listen, run
     from gateway.store.migrate import DatabaseUnusable
@@ -120,7 +119,6 @@ def replay_dead_letters(
 
 
 def _load(path: Path) -> "Loaded":
-    from gateway.cli import environment
     from gateway.config.load import load
     from gateway.config.problems import ConfigErrors
 

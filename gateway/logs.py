@@ -19,7 +19,7 @@ import orjson
 import structlog
 from pydantic import BaseModel, SecretStr
 
-from gateway.redaction import REDACTED, SHAPES
+from gateway.redaction import REDACTED, SHAPES, secrets_in
 
 SECRET_CHARS_MIN = 6
 LINE_CHARS_MAX = 8_192
@@ -82,19 +82,7 @@ def configure(
 
 def secrets_of(model: BaseModel | SecretStr) -> set[str]:
     """Every SecretStr in a tree of models."""
-    found: set[str] = set()
-    pending: list[object] = [model]
-    while pending:
-        value = pending.pop()
-        if isinstance(value, SecretStr):
-            found.add(value.get_secret_value())
-        elif isinstance(value, BaseModel):
-            pending.extend(value.__dict__.values())
-        elif isinstance(value, dict):
-            pending.extend(value.values())
-        elif isinstance(value, list | tuple):
-            pending.extend(value)
-    return {secret for secret in found if len(secret) >= SECRET_CHARS_MIN}
+    return {secret for _, secret in secrets_in(model) if len(secret) >= SECRET_CHARS_MIN}
 
 
 class _Line:

@@ -5,7 +5,10 @@ asks `redacted`, which sees random words of any vendor: a key pasted into the wr
 """
 
 import re
+from collections.abc import Iterator
 from itertools import pairwise
+
+from pydantic import BaseModel, SecretStr
 
 REDACTED = "***"
 SHAPES = (
@@ -44,6 +47,18 @@ def looks_secret(word: str) -> bool:
     if _NO_SECRET.fullmatch(word):
         return False
     return any(_changes(part) >= CHANGES_MIN for part in (*_UNBROKEN.findall(word), *_BROKEN.findall(word)))
+
+
+def secrets_in(value: object, key: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Every SecretStr in a tree of models, beneath its key as a config file has it."""
+    if isinstance(value, SecretStr):
+        yield key, value.get_secret_value()
+    elif isinstance(value, BaseModel):
+        for name, field in type(value).model_fields.items():
+            yield from secrets_in(getattr(value, name), (*key, field.alias or name))
+    elif isinstance(value, dict | list | tuple):
+        for part, inner in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from secrets_in(inner, (*key, part))
 
 
 def _changes(word: str) -> float:

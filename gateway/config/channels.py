@@ -20,19 +20,16 @@ from channels.telegram import config as telegram
 from channels.telegram.channel import TelegramChannel
 from channels.telegram.config import TelegramConfig
 from channels.web import config as web
-from channels.web.admission import Admission, Sessions
+from channels.web.admission import Admission, Sessions, Way
 from channels.web.archive import ChatHistory
 from channels.web.channel import WebChannel
 from channels.web.config import WebConfig
 from gateway.config.problems import Key
+from tools.catalog import NAMES
+from tools.config import allowed, effective_exec
 
 if TYPE_CHECKING:
     from gateway.config.root import Config
-from typing import TYPE_CHECKING
-
-from channels.web.admission import Way
-from tools.catalog import NAMES
-from tools.config import allowed, effective_exec
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,9 +78,7 @@ def configured(channels: "ChannelsConfig") -> Iterator[Account]:
     """Every account of every channel that is switched on."""
     for kind in channels.kinds.values():
         section = getattr(channels, kind.name)
-        if section is None:
-            continue
-        for name, config in kind.accounts(section).items():
+        for name, config in kind.accounts(section).items() if section is not None else ():
             beneath = named_accounts(section).get(name) == config
             place: Key = ("channels", kind.name, "accounts", name) if beneath else ("channels", kind.name)
             yield Account(kind=kind, name=name, config=config, key=place)
@@ -91,8 +86,7 @@ def configured(channels: "ChannelsConfig") -> Iterator[Account]:
 
 def account_names(channels: "ChannelsConfig") -> dict[str, list[str]]:
     """The channels there can be, and their accounts, whether in use or not."""
-    sections = {name: getattr(channels, name) for name in channels.kinds}
-    return {name: ["default", *named_accounts(section)] for name, section in sections.items()}
+    return {name: ["default", *named_accounts(getattr(channels, name))] for name in channels.kinds}
 
 
 def named_accounts(section: Any) -> Mapping[str, Any]:
@@ -102,24 +96,24 @@ def named_accounts(section: Any) -> Mapping[str, Any]:
 
 
 def _feishu_arrives(account: feishu.FeishuAccount, name: str, config: "Config") -> str:
-    server = config.server
-    public_url = server.public_url or "<publicUrl>"
     step = "enter it as the request URL in the developer console"
-    if server.public_url is None:
+    if config.server.public_url is None:
         step = "set server.publicUrl to the address under which Feishu reaches this server"
-    return f"app {account.app_id}, {account.mode} {public_url}/webhooks/feishu/{name} — {step}"
+    return f"app {account.app_id}, {account.mode} {_webhook(config)}/feishu/{name} — {step}"
 
 
 def _telegram_arrives(account: telegram.TelegramAccount, name: str, config: "Config") -> str:
-    server = config.server
-    public_url = server.public_url or "<publicUrl>"
     bot = f"bot {telegram.bot_of(account)}"
     if account.mode == "polling":
         return f"{bot}, polling"
     step = "Telegram is told of it at the start"
-    if server.public_url is None:
+    if config.server.public_url is None:
         step = "set server.publicUrl, or mode: polling, which needs none"
-    return f"{bot}, webhook {public_url}/webhooks/telegram/{name} — {step}"
+    return f"{bot}, webhook {_webhook(config)}/telegram/{name} — {step}"
+
+
+def _webhook(config: "Config") -> str:
+    return f"{config.server.public_url or '<publicUrl>'}/webhooks"
 
 
 def _web_arrives(account: web.WebConfig, name: str, config: "Config") -> str:

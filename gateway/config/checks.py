@@ -11,16 +11,17 @@ belong to the system, or be shared: two agents must not see each other's files. 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
 
+from agents.config import AgentConfig
 from agents.providers.config import IMPLIED, api_of
 from agents.workspaces import PLACEHOLDERS
 from gateway.config.channels import Account, ChannelsConfig, account_names, configured, named_accounts
 from gateway.config.problems import Findings, Key, quoted, suggestion
-from gateway.config.sections import Agent, Sections
+from gateway.config.root import Config
 from gateway.guard import PACKAGES
+from skills.catalog import AgentSkillsConfig
 from tools.catalog import NAMES
-from tools.config import allowed
+from tools.config import AgentToolsConfig, allowed
 
 _OF_THE_SYSTEM = ("/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/sbin", "/sys", "/usr")
 """Neither these nor anything beneath them."""
@@ -29,109 +30,96 @@ _SHARED = ("/", "/home", "/media", "/mnt", "/opt", "/root", "/run", "/srv", "/tm
 _CODE = Path(__file__).resolve().parents[2]
 
 
-def check(sections: Sections, skills: Mapping[str, Iterable[str]], findings: Findings) -> None:
+def check(config: Config, skills: Mapping[str, Iterable[str]], findings: Findings) -> None:
     """Everything but folders. `skills` has the names of all skills, usable or not, by agent."""
-    _ids(sections.agents, findings)
-    for agent in sections.agents:
-        _names(agent, "tools", NAMES, findings)
-        _names(agent, "skills", skills.get(agent.config.id, ()), findings)
-        _tool_choice(agent, findings)
-        _models(agent, sections, findings)
-        _targets(agent, sections.config.channels, findings)
-    _providers(sections, findings)
-    _bindings(sections, findings)
-    _accounts(sections.config.channels, findings)
-
-
-def _ids(agents: tuple[Agent, ...], findings: Findings) -> None:
     seen: set[str] = set()
-    for agent in agents:
-        name = agent.config.id.casefold()
-        if agent.sound and name in seen:
-            what = f"two agents have the id {quoted(agent.config.id)} — each needs one of its own"
-            findings.add(agent.origin(("id",)), what)
-        seen.add(name)
+    for index, agent in enumerate(config.agents.list):
+        key: Key = ("agents", "list", index)
+        if agent.id in seen:
+            findings.add((*key, "id"), f"two agents have the id {quoted(agent.id)} — each needs one of its own")
+        seen.add(agent.id)
+        _names("tool", (*key, "tools"), agent.tools, list(NAMES), findings)
+        _names("skill", (*key, "skills"), agent.skills, list(skills.get(agent.id, ())), findings)
+        _tool_choice(key, agent, findings)
+        _models(key, agent, config, findings)
+        _targets(key, agent, config.channels, findings)
+    _providers(config, findings)
+    _bindings(config, findings)
+    _accounts(config.channels, findings)
 
 
-def _names(agent: Agent, section: Literal["tools", "skills"], known: Iterable[str], findings: Findings) -> None:
+def _unknown(what: str, name: str, known: Iterable[str]) -> str:
+    return f"unknown {what} {quoted(name)}{suggestion(name, known)}"
+
+
+def _names(
+    what: str, key: Key, config: AgentToolsConfig | AgentSkillsConfig, known: Sequence[str], findings: Findings
+) -> None:
     """Unknown names in an agent's allow and deny lists."""
-    names = list(known)
-    config = agent.config.tools if section == "tools" else agent.config.skills
     for which, listed in (("allow", config.allow), ("deny", config.deny)):
         for index, name in enumerate(listed):
-            if name != "*" and name not in names:
-                what = f"unknown {section.removesuffix('s')} {quoted(name)}"
-                findings.add(agent.origin((section, which, index)), what + suggestion(name, names))
+            if name != "*" and name not in known:
+                findings.add((*key, which, index), _unknown(what, name, known))
 
 
-def _tool_choice(agent: Agent, findings: Findings) -> None:
-    wanted = agent.config.tool_choice
-    offered = allowed(agent.config.tools, NAMES)
-    key = agent.origin(("toolChoice",))
-    if wanted in ("auto", "none"):
-        return
-    if wanted == "required":
-        if not offered:
-            findings.add(key, "the agent has no tool that it could be required to call")
-    elif wanted not in offered:
-        known = ("auto", "none", "required", *offered)
-        findings.add(key, "expected auto, none, required or a tool the agent has" + suggestion(wanted, known))
+def _tool_choice(key: Key, agent: AgentConfig, findings: Findings) -> None:
+    wanted, offered = agent.tool_choice, allowed(agent.tools, NAMES)
+    known = ("auto", "none", "required", *offered)
+    if wanted == "required" and not offered:
+        findings.add((*key, "toolChoice"), "the agent has no tool that it could be required to call")
+    elif wanted not in known:
+        what = "expected auto, none, required or a tool the agent has"
+        findings.add((*key, "toolChoice"), what + suggestion(wanted, known))
 
 
-def _models(agent: Agent, sections: Sections, findings: Findings) -> None:
-    known = sorted({*IMPLIED, *sections.config.providers})
-    for index, model in enumerate(agent.config.model):
+def _models(key: Key, agent: AgentConfig, config: Config, findings: Findings) -> None:
+    known = sorted({*IMPLIED, *config.providers})
+    for index, model in enumerate(agent.model):
         provider = model.partition("/")[0]
         if provider not in known:
-            place = ("model", index)
-            key = agent.origin(place)
-            findings.add(key, f"unknown provider {quoted(provider)}{suggestion(provider, known)}")
+            findings.add((*key, "model", index), _unknown("provider", provider, known))
 
 
-def _targets(agent: Agent, channels: ChannelsConfig, findings: Findings) -> None:
+def _targets(key: Key, agent: AgentConfig, channels: ChannelsConfig, findings: Findings) -> None:
     """`channel:chat` or `channel:account:chat`."""
     known = account_names(channels)
-    for index, target in enumerate(agent.config.tools.message.targets):
-        key = agent.origin(("tools", "message", "targets", index))
+    for index, target in enumerate(agent.tools.message.targets):
+        place = (*key, "tools", "message", "targets", index)
         parts = target.split(":")
         if len(parts) not in (2, 3) or not all(parts):
-            findings.add(key, "expected channel:chat or channel:account:chat, such as feishu:oc_0123456789abcdef")
+            findings.add(place, "expected channel:chat or channel:account:chat, such as feishu:oc_0123456789abcdef")
         elif parts[0] not in known:
-            findings.add(key, f"unknown channel {quoted(parts[0])}{suggestion(parts[0], known)}")
+            findings.add(place, _unknown("channel", parts[0], known))
         elif len(parts) == 3 and parts[1] not in known[parts[0]]:
-            findings.add(key, f"unknown account {quoted(parts[1])}{suggestion(parts[1], known[parts[0]])}")
+            findings.add(place, _unknown("account", parts[1], known[parts[0]]))
 
 
-def _providers(sections: Sections, findings: Findings) -> None:
-    for name, config in sections.config.providers.items():
+def _providers(config: Config, findings: Findings) -> None:
+    for name, provider in config.providers.items():
         key = ("providers", name)
         if "/" in name or not name.strip():
             findings.add(key, "a provider's name stands before the slash of provider/model and holds none", on="key")
             continue
         try:
-            api_of(name, config)
+            api_of(name, provider)
         except ValueError as error:
             findings.add(key, str(error).removeprefix(f"providers.{name}: "), on="key")
 
 
-def _bindings(sections: Sections, findings: Findings) -> None:
-    agents = [agent.config.id for agent in sections.agents if agent.sound]
-    every_id_known = all(agent.sound for agent in sections.agents) and bool(agents)
-    channels = account_names(sections.config.channels)
-    for index, binding in zip(sections.bindings, sections.config.bindings, strict=True):
-        here: Key = ("bindings", index)
-        if every_id_known and binding.agent not in agents:
-            what = f"unknown agent {quoted(binding.agent)}{suggestion(binding.agent, agents)}"
-            findings.add((*here, "agent"), what)
+def _bindings(config: Config, findings: Findings) -> None:
+    agents = [agent.id for agent in config.agents.list]
+    is_every_id_known = all(findings.is_sound(("agents", "list", index, "id")) for index in range(len(agents)))
+    channels = account_names(config.channels)
+    for index, binding in enumerate(config.bindings):
+        if is_every_id_known and binding.agent not in agents:
+            findings.add(("bindings", index, "agent"), _unknown("agent", binding.agent, agents))
         channel, account = binding.match.channel, binding.match.account
         if channel is not None and channel not in channels:
-            what = f"unknown channel {quoted(channel)}{suggestion(channel, channels)}"
-            findings.add((*here, "match", "channel"), what)
+            findings.add(("bindings", index, "match", "channel"), _unknown("channel", channel, channels))
             continue
         names = channels[channel] if channel is not None else sorted({n for of in channels.values() for n in of})
         if account is not None and account not in names:
-            what = f"unknown account {quoted(account)}{suggestion(account, names)}"
-            findings.add((*here, "match", "account"), what)
+            findings.add(("bindings", index, "match", "account"), _unknown("account", account, names))
 
 
 def _accounts(channels: ChannelsConfig, findings: Findings) -> None:
@@ -166,42 +154,35 @@ def _place(field: str) -> Key:
     return (found[1], int(found[2])) if found else (field,)
 
 
-def check_folders(sections: Sections, config_file: Path, home: str, findings: Findings) -> None:
+def check_folders(config: Config, config_file: Path, home: str, findings: Findings) -> None:
     """Report every workspace that cannot be one."""
     folders = {config_file.parent.resolve(), config_file.resolve().parent}
-    database = Path(sections.config.database.path) if sections.config.database.path else None
-    uploads = Path(sections.config.tools.files.uploads_dir)
-    seen: list[tuple[Agent, Path]] = []
-    for agent in sections.agents:
-        workspace = Path(agent.config.workspace_dir)
-        key = agent.origin(("workspaceDir",))
-        if odd := _odd_placeholder(workspace):
-            findings.add(key, odd)
-        elif _is_system(workspace) or (home and _within(Path(home).resolve(), workspace)):
-            findings.add(key, "a folder of the system or a whole home folder cannot be a workspace")
-        elif _is_code(workspace):
-            findings.add(key, "the workspace would hold Clawgate's own code — choose a folder of its own")
-        elif any(_within(folder, workspace) for folder in folders):
-            findings.add(key, "the workspace would hold the config file — choose a folder of its own")
-        elif database and _within(database, workspace):
-            findings.add(key, "the workspace would hold the database — choose a folder of its own")
-        elif _overlaps(uploads, workspace):
-            findings.add(
-                key, "overlaps tools.files.uploadsDir, where the files that people send are kept — keep them apart"
-            )
-        elif other := _neighbour(workspace, seen):
-            name = quoted(other.config.id)
-            findings.add(key, f"overlaps the workspace of agent {name} — {{agent}} in the path keeps them apart")
-        seen.append((agent, workspace))
+    seen: dict[str, Path] = {}
+    for index, agent in enumerate(config.agents.list):
+        key: Key = ("agents", "list", index, "workspaceDir")
+        if findings.is_sound(key[:3]):
+            workspace = Path(agent.workspace_dir)
+            if message := _unusable(workspace, folders, home, config) or _neighbour(workspace, seen):
+                findings.add(key, message)
+            seen[agent.id] = workspace
 
 
-def _odd_placeholder(workspace: Path) -> str | None:
-    """Two chats must never be one folder, so what stands for them is one alone."""
-    for part in workspace.parts:
+def _unusable(workspace: Path, folders: Iterable[Path], home: str, config: Config) -> str | None:
+    for part in workspace.parts:  # two chats must never be one folder, so what stands for them is one alone
         if any(it in part and it != part for it in PLACEHOLDERS):
             return "{chat} and {sender} are each a folder of their own, such as ./data/workspaces/{agent}/{chat}"
         if part not in PLACEHOLDERS and re.search(r"\{\w*\}", part):
             return "only {agent}, {chat} and {sender} are replaced"
+    if _is_system(workspace) or (home and _within(Path(home).resolve(), workspace)):
+        return "a folder of the system or a whole home folder cannot be a workspace"
+    if _is_code(workspace):
+        return "the workspace would hold Clawgate's own code — choose a folder of its own"
+    if any(_within(folder, workspace) for folder in folders):
+        return "the workspace would hold the config file — choose a folder of its own"
+    if config.database.path and _within(Path(config.database.path), workspace):
+        return "the workspace would hold the database — choose a folder of its own"
+    if _overlaps(Path(config.tools.files.uploads_dir), workspace):
+        return "overlaps tools.files.uploadsDir, where the files that people send are kept — keep them apart"
     return None
 
 
@@ -222,8 +203,9 @@ def _within(path: Path, folder: Path) -> bool:
     return path == folder or folder in path.parents
 
 
-def _neighbour(workspace: Path, seen: list[tuple[Agent, Path]]) -> Agent | None:
-    return next((agent for agent, other in seen if _overlaps(workspace, other)), None)
+def _neighbour(workspace: Path, seen: Mapping[str, Path]) -> str | None:
+    name = next((name for name, other in seen.items() if _overlaps(workspace, other)), None)
+    return name and f"overlaps the workspace of agent {quoted(name)} — {{agent}} in the path keeps them apart"
 
 
 def _overlaps(one: Path, other: Path) -> bool:

@@ -4,8 +4,8 @@ Settled once, while the config is loaded: everywhere else a provider has its key
 variable is read only where the file says nothing of a key, and only for a provider that the file or an agent names.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from pydantic import SecretStr
 
@@ -13,7 +13,7 @@ from agents.config import AUTO
 from agents.providers.config import NOT_A_KEY, ProviderConfig, can_be_sent
 from agents.providers.wellknown import WELL_KNOWN, well_known
 from gateway.config.problems import Findings, Key
-from gateway.config.sections import Agent, Sections
+from gateway.config.root import Config
 
 DEMO = "demo/guide"
 OFFERED = ("anthropic", "openai", "deepseek")
@@ -37,40 +37,43 @@ class Auto:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Settled:
-    """The sections with their keys and models. `variables` has the providers whose key came from the environment, each
-    with the variable; `names` the names behind a value, those of keys that nobody wrote included."""
+    """The config with its keys and models. `variables` has the providers whose key came from the environment, each with
+    the variable; `names` the names behind a value, those of keys that nobody wrote included."""
 
-    sections: Sections
+    config: Config
     auto: Auto
     variables: Mapping[str, str]
     names: Mapping[Key, tuple[str, ...]]
 
 
-def settle(
-    sections: Sections, names: Mapping[Key, tuple[str, ...]], env: Mapping[str, str], findings: Findings
-) -> Settled:
+def settle(config: Config, names: Mapping[Key, tuple[str, ...]], env: Mapping[str, str], findings: Findings) -> Settled:
     """`names` are those the file mentions. What cannot be used goes to `findings`."""
     settling = _Settling(env, findings, dict(names))
-    blocks = {
-        name: settling.with_key(name, block, ("providers", name)) for name, block in sections.config.providers.items()
-    }
-    model = _first(blocks, env) or DEMO
-    agents = tuple(_chosen(agent, model, findings) for agent in sections.agents)
+    blocks = {name: settling.with_key(name, block, ("providers", name)) for name, block in config.providers.items()}
     passed_over = tuple(_passed_over(blocks, env))
-    found = model != DEMO
     none = "the key that is set tells no model" if passed_over else "no key is set"
+    model, because = _first(blocks, settling.variables, env) or (DEMO, none)
     auto = Auto(
         model=model,
-        because=_because(model.partition("/")[0], blocks, settling.variables, env) if found else none,
-        agents=frozenset(agent.config.id for agent in sections.agents if AUTO in agent.config.model),
+        because=because,
+        agents=frozenset(agent.id for agent in config.agents.list if AUTO in agent.model),
         settable=tuple(_settable(blocks, settling.names)),
         passed_over=passed_over,
     )
-    providers = blocks | settling.without_block(agents, blocks)
-    defaults = sections.defaults.model_copy(update={"model": _without_auto(sections.defaults.model, model)})
-    config = sections.config.model_copy(update={"providers": providers})
-    settled = replace(sections, config=config, agents=agents, defaults=defaults)
-    return Settled(sections=settled, auto=auto, variables=settling.variables, names=settling.names)
+    for number, agent in enumerate(config.agents.list):
+        if AUTO in agent.model and len(agent.model) > 1:
+            findings.add(("agents", "list", number, "model", agent.model.index(AUTO)), _ALONE)
+    defaults, *agents = (
+        agent.model_copy(update={"model": tuple(model if name == AUTO else name for name in agent.model)})
+        for agent in (config.agents.defaults, *config.agents.list)
+    )
+    changes = {
+        "agents": config.agents.model_copy(update={"defaults": defaults, "list": tuple(agents)}),
+        "providers": blocks | settling.without_block([agent.model for agent in agents], blocks),
+    }
+    return Settled(
+        config=config.model_copy(update=changes), auto=auto, variables=settling.variables, names=settling.names
+    )
 
 
 @dataclass(slots=True)
@@ -98,51 +101,33 @@ class _Settling:
         return block.model_copy(update={"api_key": SecretStr(key)})
 
     def without_block(
-        self, agents: tuple[Agent, ...], blocks: Mapping[str, ProviderConfig]
+        self, models: Sequence[Sequence[str]], blocks: Mapping[str, ProviderConfig]
     ) -> dict[str, ProviderConfig]:
         """The well-known providers that agents name although the file does not, where there is a key for them."""
         found: dict[str, ProviderConfig] = {}
-        for agent in agents:
-            for index, model in enumerate(agent.config.model):
+        for agent, listed in enumerate(models):
+            for index, model in enumerate(listed):
                 name = model.partition("/")[0]
                 if name not in blocks and name not in found:
-                    block = self.with_key(name, ProviderConfig(), agent.origin(("model", index)))
+                    block = self.with_key(name, ProviderConfig(), ("agents", "list", agent, "model", index))
                     found |= {name: block} if block.keys else {}
         return found
 
 
-def _first(blocks: Mapping[str, ProviderConfig], env: Mapping[str, str]) -> str | None:
-    """The default model of the first provider with a key: as the file is written, then in our own order."""
+def _first(
+    blocks: Mapping[str, ProviderConfig], variables: Mapping[str, str], env: Mapping[str, str]
+) -> tuple[str, str] | None:
+    """The default model of the first provider with a key, and why: as the file is written, then in our own order."""
     for name, block in blocks.items():
         vendor = well_known(name)
         if vendor is not None and vendor.default_model and block.keys:
-            return vendor.model_of(name)
+            because = f"{variables[name]} is set" if name in variables else f"providers.{name} has a key"
+            return vendor.model_of(name), because
     for vendor in WELL_KNOWN:
-        if vendor.default_model and not blocks.keys() & set(vendor.names) and _set(vendor.variables, env):
-            return vendor.model_of(vendor.names[0])
+        variable = _set(vendor.variables, env)
+        if vendor.default_model and variable and not blocks.keys() & set(vendor.names):
+            return vendor.model_of(vendor.names[0]), f"{variable} is set"
     return None
-
-
-def _chosen(agent: Agent, model: str, findings: Findings) -> Agent:
-    listed = agent.config.model
-    for index, name in enumerate(listed):
-        if name == AUTO and len(listed) > 1:
-            findings.add(agent.origin(("model", index)), _ALONE)
-    return replace(agent, config=agent.config.model_copy(update={"model": _without_auto(listed, model)}))
-
-
-def _without_auto(listed: tuple[str, ...], model: str) -> tuple[str, ...]:
-    return tuple(model if name == AUTO else name for name in listed)
-
-
-def _because(
-    name: str, blocks: Mapping[str, ProviderConfig], variables: Mapping[str, str], env: Mapping[str, str]
-) -> str:
-    vendor = well_known(name)
-    if vendor is None:
-        return "no key is set"
-    variable = variables.get(name) if name in blocks else _set(vendor.variables, env)
-    return f"{variable} is set" if variable else f"providers.{name} has a key"
 
 
 def _settable(blocks: Mapping[str, ProviderConfig], names: Mapping[Key, tuple[str, ...]]) -> Iterator[str]:

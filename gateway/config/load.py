@@ -12,12 +12,12 @@ from functools import partial
 from pathlib import Path
 
 from gateway.config.checks import check, check_folders
-from gateway.config.expand import expand
+from gateway.config.expand import Expansion
+from gateway.config.explain import not_a_mapping
 from gateway.config.keys import Auto, settle
 from gateway.config.problems import ConfigErrors, Findings, Key, Position
-from gateway.config.reader import not_a_mapping
+from gateway.config.reader import origin_of, read, settled
 from gateway.config.root import Config
-from gateway.config.sections import Sections, read_sections
 from gateway.config.warnings import warnings
 from gateway.config.yaml import BYTES_MAX, Document, parse
 from gateway.redaction import redacted
@@ -27,22 +27,15 @@ SHIPPED_SKILLS = Path(__file__).resolve().parents[2] / "skills"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class AgentSkills:
-    """What an agent sees of the skills, and which it would see if their requirements were met."""
-
-    usable: tuple[Skill, ...]
-    hidden: tuple[Skill, ...]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Loaded:
-    """A config that can be run. `warnings` are lines for people; `names` has the environment names behind a value;
-    `variables` the providers whose key was taken from the environment unasked, each with the variable."""
+    """A config that can be run. `warnings` are lines for people; `skills` are those that each agent sees, `hidden_skills`
+    those that it would see if their requirements were met; `names` has the environment names behind a value; `variables`
+    the providers whose key was taken from the environment unasked, each with the variable."""
 
     config: Config
     warnings: tuple[str, ...]
-    file: Path
-    skills: Mapping[str, AgentSkills]
+    skills: Mapping[str, tuple[Skill, ...]]
+    hidden_skills: Mapping[str, tuple[Skill, ...]]
     names: Mapping[Key, tuple[str, ...]]
     auto: Auto
     variables: Mapping[str, str]
@@ -58,38 +51,39 @@ def load(path: Path, env: Mapping[str, str], *, root: type[Config] = Config) -> 
 
     A `root` with other channels in its section `channels` reads and runs those."""
     findings = Findings(str(path))
-    document = _read(path, findings)
-    if document is None:
-        raise ConfigErrors(findings.problems)
-    findings.locate(document.marks)
     folder = path.parent.resolve()  # of the link, where the file is one: mounted configs often are
     home = env.get("HOME", "")
-    expanded = expand(document, folder, env, findings)
-    findings.named({key: names for key, names in expanded.names.items() if any(env.get(name) for name in names)})
-    settled = settle(
-        read_sections(expanded.data, expanded.texts, folder, home, findings, root), expanded.names, env, findings
+    expansion = Expansion(folder, env, findings)
+    document = _read(path, findings, expansion)
+    if document is None:
+        raise ConfigErrors(findings.problems)
+    chosen = settle(settled(read(root, document, findings), folder, home), expansion.names, env, findings)
+    config = chosen.config
+    agents = {agent.id: (Path(agent.workspace_dir), agent.skills) for agent in config.agents.list}
+    catalog = SkillCatalog(
+        roots=[SHIPPED_SKILLS, *map(Path, config.skills.directories)],
+        env=env,
+        which=partial(shutil.which, path=env.get("PATH")),
+        platform=sys.platform,
     )
-    sections = settled.sections
-    catalog = _catalog(sections, env)
-    skills = {agent.config.id: catalog.names(Path(agent.config.workspace_dir)) for agent in sections.agents}
-    check(sections, skills, findings)
-    check_folders(sections, path, home, findings)
+    check(config, {name: catalog.names(workspace) for name, (workspace, _) in agents.items()}, findings)
+    check_folders(config, path, home, findings)
     if findings.problems:
         raise ConfigErrors(findings.problems)
-    config = sections.whole()
-    advice = warnings(config, sections.agents, document.data, path, settled.names, settled.auto)
     return Loaded(
         config=config,
-        warnings=tuple(map(redacted, (*expanded.warnings, *advice))),
-        file=path,
-        skills=_skills(config, catalog),
-        names=settled.names,
-        auto=settled.auto,
-        variables=settled.variables,
+        warnings=tuple(map(redacted, (*expansion.warnings, *warnings(chosen, path, findings.origin)))),
+        skills={name: visible(catalog.scan(workspace), config) for name, (workspace, config) in agents.items()},
+        hidden_skills={
+            name: visible(catalog.hidden(workspace), config) for name, (workspace, config) in agents.items()
+        },
+        names=chosen.names,
+        auto=chosen.auto,
+        variables=chosen.variables,
     )
 
 
-def _read(path: Path, findings: Findings) -> Document | None:
+def _read(path: Path, findings: Findings, expansion: Expansion) -> Document | None:
     """The file's document, when its top is a mapping."""
     try:
         with path.open("rb") as file:
@@ -98,33 +92,14 @@ def _read(path: Path, findings: Findings) -> Document | None:
         reason = error.strerror if isinstance(error, OSError) else "not a file name"
         findings.at(Position(1, 1), (), f"cannot be read: {reason} — name another with --config")
         return None
-    document = parse(content, findings)
+    document = parse(content, findings, expansion.fill)
     if document is None:
         return None
+    names = {key: names for key, names in expansion.names.items() if any(map(expansion.env.get, names))}
+    findings.locate(document.marks, names, origin_of)
     if document.data is None and not findings.problems:
-        return Document(data={}, marks=document.marks, plain=document.plain)
+        return replace(document, data={})
     if not isinstance(document.data, dict):
-        findings.locate(document.marks)
         findings.add((), not_a_mapping(document.data, "expected keys and values, such as agents:"))
         return None
     return document
-
-
-def _catalog(sections: Sections, env: Mapping[str, str]) -> SkillCatalog:
-    return SkillCatalog(
-        roots=[SHIPPED_SKILLS, *map(Path, sections.config.skills.directories)],
-        env=env,
-        which=partial(shutil.which, path=env.get("PATH")),
-        platform=sys.platform,
-    )
-
-
-def _skills(config: Config, catalog: SkillCatalog) -> dict[str, AgentSkills]:
-    skills = {}
-    for agent in config.agents.list:
-        workspace = Path(agent.workspace_dir)
-        skills[agent.id] = AgentSkills(
-            usable=visible(catalog.scan(workspace), agent.skills),
-            hidden=visible(catalog.hidden(workspace), agent.skills),
-        )
-    return skills

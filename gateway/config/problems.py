@@ -8,7 +8,7 @@ do not look like one, and so are lists of what would have been right. The other 
 import difflib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -75,14 +75,26 @@ class Findings:
         self._broken: set[Key] = set()
         self._hidden: set[str] = set()
         self._names: Mapping[Key, tuple[str, ...]] = {}
+        self._origin: Callable[[Key, Mapping[Key, Mark]], Key] = lambda key, marks: key
 
-    def locate(self, marks: Mapping[Key, Mark]) -> None:
-        """From now on keys can be named instead of positions."""
-        self._marks = marks
+    def locate(
+        self,
+        marks: Mapping[Key, Mark],
+        names: Mapping[Key, tuple[str, ...]],
+        origin: Callable[[Key, Mapping[Key, Mark]], Key],
+    ) -> None:
+        """From now on keys can be named instead of positions. `names` are the environment names that values came from: a
+        mistake in one is not the file's. `origin` has the key under which a value was written."""
+        self._marks, self._names, self._origin = marks, names, origin
 
-    def named(self, names: Mapping[Key, tuple[str, ...]]) -> None:
-        """The environment names that values came from: a mistake in one is not the file's."""
-        self._names = names
+    def origin(self, key: Key) -> Key:
+        """Where the value of a key was written, which may be under another one."""
+        return self._origin(key, self._marks)
+
+    def is_sound(self, key: Key) -> bool:
+        """Whether nothing is known against it, nor against what it stands in."""
+        key = self.origin(key)
+        return not any(key[:length] in self._broken for length in range(len(key) + 1))
 
     def at(self, position: Position, key: Key, message: str) -> None:
         """A problem at this very place."""
@@ -91,14 +103,15 @@ class Findings:
         line = redacted(" ".join(message.split()))
         self._found.add(Problem(self._file, position.line, position.column, shown(key), line))
 
-    def add(self, key: Key, message: str, *, on: Literal["key", "value"] = "value", path: Key | None = None) -> None:
+    def add(self, key: Key, message: str, *, on: Literal["key", "value"] = "value", name: str | None = None) -> None:
         """A problem of this key: with its value, or with the key itself. A key that is not there belongs to the
-        mapping that lacks it. `path` is shown in its place, where the key holds more than a name."""
-        path = key if path is None else path
-        if any(key[:length] in self._broken for length in range(len(key) + 1)):
+        mapping that lacks it. `name` is shown in its place, where the key holds more than a name."""
+        if not self.is_sound(key):
             return
+        key = self.origin(key)
         while key and isinstance(key[-1], int) and key not in self._marks:
-            path = key = key[:-1]  # an entry of a list that the model made of a single value
+            key = key[:-1]  # an entry of a list that the model made of a single value
+        path = key if name is None else (*key[:-1], name)
         there = next((key[:length] for length in range(len(key), -1, -1) if key[:length] in self._marks), None)
         if there is None:
             self.at(Position(1, 1), path, message)
@@ -120,7 +133,7 @@ class Findings:
 
     def broken(self, key: Key) -> None:
         """The value of this key is unusable and has been reported: later complaints about it are dropped."""
-        self._broken.add(key)
+        self._broken.add(self.origin(key))
 
     @property
     def problems(self) -> tuple[Problem, ...]:

@@ -1,103 +1,121 @@
-"""From expanded data to a model, without stopping at the first mistake.
+"""From a file's data to its config, without stopping at the first mistake.
 
-A value the model refuses is reported and taken out, and the rest is read again: so every mistake of a section is found
-in one run, and what is sound of it can still be checked against the other sections. Data goes in as JSON, because
+A value that the root model refuses is reported and taken out, or replaced where it cannot be missing, and the rest is read
+again: so every mistake is found in one run, and what is sound can still be checked against the rest. `agents.defaults` are
+merged into each agent before, and every mistake is still reported where it was written. Data goes in as JSON, because
 strict models take a list for a tuple only there.
-
-A sentence says what is expected, never what was found: that may be a secret in the wrong place.
 """
 
-import copy
 import json
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypeVar, get_args
+from pathlib import Path
+from typing import Any, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
-from agents.config import AgentId, ModelName
+from agents.config import AgentDefaults
+from gateway.config.explain import explain, not_a_mapping
 from gateway.config.faults import colon_slip
-from gateway.config.problems import Findings, Key, suggestion
-from gateway.config.shape import known_keys
+from gateway.config.problems import Findings, Key, Mark, suggestion
+from gateway.config.root import Config
+from gateway.config.yaml import Document
 
-Model = TypeVar("Model")
-Origin: TypeAlias = Callable[[Key], Key]
-"""From a place in the data to the key of the file it came from."""
+Root = TypeVar("Root", bound=Config)
 
-_PATTERNS = {
-    get_args(AgentId)[1].pattern: "expected lower-case letters, digits, - and _, at most 64, a letter or digit first",
-    get_args(ModelName)[1].pattern: "expected auto or provider/model, such as anthropic/claude-sonnet-4-6",
+_EXAMPLE = "add at least one agent: agents: { list: [ { id: assistant } ] }"
+_LINES = "expected a list: lines that begin with -"
+_SENTENCES = {
+    (("agents",), "missing"): f"missing — {_EXAMPLE}",
+    (("agents",), "model_type"): f"expected a mapping — {_EXAMPLE}",
+    (("agents", "list"), "missing"): f"missing or empty — {_EXAMPLE}",
+    (("agents", "list"), "too_short"): f"missing or empty — {_EXAMPLE}",
+    (("agents", "list"), "tuple_type"): _LINES,
+    (("agents", "list", "*"), "model_type"): "expected a mapping with at least an id, such as { id: assistant }",
+    (("bindings",), "tuple_type"): _LINES,
 }
-_EXPECTED = {
-    "string_type": "a string",
-    "int_type": "a whole number",
-    "int_from_float": "a whole number",
-    "float_type": "a number",
-    "bool_type": "true or false",
-    "list_type": "a list",
-    "tuple_type": "a list",
-    "set_type": "a list",
-    "frozen_set_type": "a list",
-    "dict_type": "a mapping",
-    "model_type": "a mapping",
-    "model_attributes_type": "a mapping",
-}
+"""Where the usual sentence would not help; `*` is any entry of a list."""
 
 
-def beneath(*key: str | int) -> Origin:
-    """For data that stands in the file as it is, at `key`."""
-    return lambda place: (*key, *place)
+def read(root: type[Root], document: Document, findings: Findings) -> Root:
+    """The config as far as the file is sound; what stands for the rest is never complained of. Mistakes go to `findings`."""
+    data = json.loads(json.dumps(_effective(document.data, fields_of(root))))  # so that no two agents share a mapping
+    while True:
+        try:
+            return root.model_validate_json(json.dumps(data))
+        except ValidationError as error:
+            for fault in _faults(error, data):
+                if not _read_otherwise(data, fault, document.texts.get(findings.origin(fault.place))):
+                    _report(fault, root, findings)
+                    _take_out(data, fault)
 
 
-class Reader:
-    """Reads parts of one file. `texts` has the text behind each value that an expansion gave another type."""
+def _effective(written: Mapping[str, Any], sections: Mapping[str, Any]) -> dict[str, Any]:
+    """Without empty sections and places for anchors, and each agent with the defaults that hold for it."""
+    data = {
+        name: value
+        for name, value in written.items()
+        if not (name in sections and value is None) and (name in sections or not name.startswith("x-"))
+    }
+    agents = data.get("agents")
+    if not isinstance(agents, dict):
+        return data
+    data["agents"] = agents = {name: value for name, value in agents.items() if name != "list" or value is not None}
+    if isinstance(agents.get("list"), list):
+        defaults = agents.get("defaults")
+        defaults = defaults if isinstance(defaults, dict) else {}
+        inherited = {name: value for name, value in defaults.items() if name in fields_of(AgentDefaults)}
+        agents["list"] = [merged(inherited, it) if isinstance(it, dict) else it for it in agents["list"]]
+    return data
 
-    def __init__(self, root: type[BaseModel], texts: Mapping[Key, str], findings: Findings) -> None:
-        self._root = root
-        self._texts = texts
-        self._findings = findings
 
-    def read(
-        self, model: type[Model], data: Any, origin: Origin, stand_ins: Mapping[str, Any] | None = None
-    ) -> Model | None:
-        """The model of what is sound in `data`; None where too little is. Mistakes go to the findings.
-
-        `stand_ins` take the place of required values that are missing or wrong, so that reading can go on.
-        """
-        adapter: TypeAdapter[Model] = TypeAdapter(model)
-        data = copy.deepcopy(data)
-        while True:
-            try:
-                return adapter.validate_json(json.dumps(data))
-            except ValidationError as error:
-                faults = _faults(error, data)
-                readable = [self._otherwise(data, fault, origin) or self._report(fault, origin) for fault in faults]
-                wrong = [fault for fault, read in zip(faults, readable, strict=True) if not read]
-                taken = [_take_out(data, fault, stand_ins or {}) for fault in wrong]
-                if not all(taken):
-                    return None
-
-    def _otherwise(self, data: Any, fault: "_Fault", origin: Origin) -> bool:
-        """Whether a value can be read in another way than it was; then `data` has it so."""
-        if not _has(data, fault.place) or not fault.place:
-            return False
-        text = self._texts.get(origin(fault.place))
-        if fault.kind == "string_type" and text is not None:
-            _set(data, fault.place, text)
-            return True
-        if fault.kind in ("model_type", "dict_type") and _get(data, fault.place) is None:
-            _set(data, fault.place, {})  # a key with nothing beneath it: a block whose lines are all commented out
-            return True
-        return False
-
-    def _report(self, fault: "_Fault", origin: Origin) -> bool:
-        key = origin(fault.place)
-        if fault.kind == "extra_forbidden":
-            unknown_key(self._root, key, self._findings)
+def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """`over` on top of `base`: mappings key by key, everything else replaced. An empty block changes nothing."""
+    result = dict(base)
+    for name, value in over.items():
+        beneath = result.get(name)
+        if isinstance(beneath, dict) and (value is None or isinstance(value, dict)):
+            result[name] = merged(beneath, value or {})
         else:
-            self._findings.add(key, explain(fault.error), on="key" if fault.on_key else "value")
-        self._findings.broken(key)
-        return False
+            result[name] = value
+    return result
+
+
+def origin_of(key: Key, marks: Mapping[Key, Mark]) -> Key:
+    """Where the value of a key was written: one of an agent in its own block, or in the defaults."""
+    end = len(key)
+    while end and isinstance(key[end - 1], int):
+        end -= 1
+    default: Key = ("agents", "defaults", *key[3:])
+    inherits = key[:2] == ("agents", "list") and end > 3 and key[3] in fields_of(AgentDefaults)
+    return default if inherits and key[:end] not in marks and default[: end - 1] in marks else key
+
+
+def settled(config: Root, folder: Path, home: str) -> Root:
+    """With every path absolute: so nobody later depends on the working directory. Paths count from `folder`, `~` is
+    `home`; `..` and symbolic links are followed as far as they exist."""
+
+    def resolve(path: str) -> str:
+        if home and (path == "~" or path.startswith("~/")):
+            path = home + path[1:]
+        return os.path.realpath(folder / path)
+
+    file = config.database.path
+    database = {} if file is None else {"url": f"sqlite:///{resolve(file)}"}
+    files = config.tools.files.model_copy(update={"uploads_dir": resolve(config.tools.files.uploads_dir)})
+    agents = (
+        agent.model_copy(update={"workspace_dir": resolve(agent.workspace_dir.replace("{agent}", agent.id))})
+        for agent in config.agents.list
+    )
+    changes = {
+        "database": config.database.model_copy(update=database),
+        "skills": config.skills.model_copy(update={"directories": tuple(map(resolve, config.skills.directories))}),
+        "tools": config.tools.model_copy(update={"files": files}),
+        "agents": config.agents.model_copy(update={"list": tuple(agents)}),
+    }
+    return config.model_copy(update=changes)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -106,20 +124,13 @@ class _Fault:
 
     place: Key
     kind: str
-    on_key: bool
     error: Mapping[str, Any]
 
 
 def _faults(error: ValidationError, data: Any) -> list[_Fault]:
     """In the order of the data. A fault around another one is its consequence, such as a list made too short."""
     faults = [
-        _Fault(
-            place=_place(found, data),
-            kind=found["type"],
-            on_key="[key]" in found["loc"],
-            error=found,
-        )
-        for found in error.errors(include_url=False)
+        _Fault(place=_place(found, data), kind=found["type"], error=found) for found in error.errors(include_url=False)
     ]
     around = {fault.place[:length] for fault in faults for length in range(len(fault.place))}
     return [fault for fault in faults if fault.place not in around]
@@ -134,21 +145,84 @@ def _place(error: Mapping[str, Any], data: Any) -> Key:
     return tuple(place)
 
 
-def _take_out(data: Any, fault: _Fault, stand_ins: Mapping[str, Any]) -> bool:
-    """Remove the innermost key around a fault. False where nothing can go without the whole."""
-    place = fault.place
-    if len(place) == 1 and place[0] in stand_ins:
-        data[place[0]] = stand_ins[str(place[0])]
-        return True
-    if fault.kind == "missing":
-        place = place[:-1]
-    while place and isinstance(place[-1], int):
-        place = place[:-1]
-    if not place:
+def _read_otherwise(data: Any, fault: _Fault, text: str | None) -> bool:
+    """Whether a value can be read in another way than it was, as its `text`; then `data` has it so."""
+    if not _has(data, fault.place):
         return False
-    if _has(data, place):
-        del _get(data, place[:-1])[place[-1]]
-    return True
+    value: Any = text if fault.kind == "string_type" else None
+    is_empty = fault.error["input"] is None and not isinstance(fault.place[-1], int)
+    if is_empty and fault.kind in ("model_type", "dict_type"):
+        value = {}  # a key with nothing beneath it: a block whose lines are all commented out
+    if value is not None:
+        _get(data, fault.place[:-1])[fault.place[-1]] = value
+    return value is not None
+
+
+def _report(fault: _Fault, root: type[Config], findings: Findings) -> None:
+    if fault.kind == "extra_forbidden":
+        _unknown_key(root, fault.place, findings)
+    else:
+        place = tuple("*" if isinstance(part, int) else part for part in fault.place)
+        sentence = _SENTENCES.get((place, fault.kind))
+        what = not_a_mapping(fault.error["input"], sentence) if sentence else explain(fault.error)
+        findings.add(fault.place, what, on="key" if "[key]" in fault.error["loc"] else "value")
+    findings.broken(fault.place)
+
+
+def _unknown_key(root: type[Config], key: Key, findings: Findings) -> None:
+    """Report a key that the model at its place does not have. Behind a colon in it stands what was meant as its value."""
+    name = str(key[-1])
+    if slip := colon_slip(name):
+        findings.add(key, slip.message, on="key", name=slip.key)
+    elif name != name.lstrip():
+        findings.add(key, "the space before the key is a wide or special one — indent with plain spaces", on="key")
+    else:
+        findings.add(key, "unknown key" + suggestion(name, known_keys(root, key[:-1])), on="key")
+
+
+def known_keys(root: type[BaseModel], key: Key) -> list[str]:
+    """The keys that the mapping at `key` may have, as written in the file."""
+    models, parts = [root], iter(key)
+    for name in parts:
+        annotation = next((fields_of(it)[str(name)].annotation for it in models if name in fields_of(it)), None)
+        models = models_of(annotation)
+        if get_origin(annotation) in (dict, tuple):
+            next(parts, None)  # a name of one's own choice, or an index
+    return [name for model in models for name in fields_of(model)]
+
+
+def fields_of(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    """A model's fields by the names used in the file."""
+    return {field.alias or name: field for name, field in model.model_fields.items()}
+
+
+def models_of(annotation: Any) -> list[type[BaseModel]]:
+    """The models an annotation mentions: itself, a branch, an item or a value."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for argument in get_args(annotation) for model in models_of(argument)]
+
+
+def _take_out(data: Any, fault: _Fault) -> None:
+    """Remove the innermost key around a fault, or put something sound where it cannot be missing."""
+    place = fault.place
+    match place:
+        case ("agents", *rest) if rest in ([], ["list"]):
+            data["agents"] = {"list": [{"id": "unnamed"}]}
+        case ("agents", "list", int(index)):
+            data["agents"]["list"][index] = {"id": f"unnamed-{index}"}
+        case ("agents", "list", int(index), "id"):
+            data["agents"]["list"][index]["id"] = f"unnamed-{index}"
+        case ("bindings", int(index)):
+            data["bindings"][index] = {"agent": "unnamed"}
+        case ("bindings", int(index), "agent"):
+            data["bindings"][index]["agent"] = "unnamed"
+        case _:
+            place = place[:-1] if fault.kind == "missing" else place
+            while isinstance(place[-1], int):
+                place = place[:-1]
+            if _has(data, place):
+                del _get(data, place[:-1])[place[-1]]
 
 
 def _get(data: Any, place: Key) -> Any:
@@ -157,119 +231,10 @@ def _get(data: Any, place: Key) -> Any:
     return data
 
 
-def _set(data: Any, place: Key, value: Any) -> None:
-    _get(data, place[:-1])[place[-1]] = value
-
-
 def _has(data: Any, place: Key) -> bool:
     for part in place:
-        if isinstance(data, dict):
-            if part not in data:
-                return False
-        elif not isinstance(data, list) or not isinstance(part, int) or part >= len(data):
+        inside = part in data if isinstance(data, dict) else isinstance(data, list) and part in range(len(data))
+        if not inside:
             return False
         data = data[part]
     return True
-
-
-_LIMITS: Mapping[str, Callable[[dict[str, Any]], str]] = {
-    "greater_than_equal": lambda limit: f"must be at least {_number(limit['ge'])}",
-    "greater_than": lambda limit: f"must be more than {_number(limit['gt'])}",
-    "less_than_equal": lambda limit: f"must be at most {_number(limit['le'])}",
-    "less_than": lambda limit: f"must be less than {_number(limit['lt'])}",
-    "too_short": lambda limit: f"needs at least {_entries(limit['min_length'])}",
-    "too_long": lambda limit: f"takes at most {_entries(limit['max_length'])}",
-    "string_too_short": lambda limit: (
-        "must not be empty" if limit["min_length"] == 1 else f"must have at least {limit['min_length']} characters"
-    ),
-    "string_too_long": lambda limit: f"must have at most {limit['max_length']} characters",
-    "string_pattern_mismatch": lambda limit: _PATTERNS.get(limit["pattern"], f"must match {limit['pattern']}"),
-    "literal_error": lambda limit: f"expected {limit['expected']}",
-    "finite_number": lambda _: "must be a finite number",
-}
-
-
-def explain(error: Mapping[str, Any]) -> str:
-    """One sentence for one of pydantic's errors."""
-    kind = error["type"]
-    limits = error.get("ctx", {})
-    if kind == "missing":
-        return "missing"
-    if kind == "value_error":
-        return str(limits["error"])
-    if kind == "literal_error":
-        return _one_of(error["input"], str(limits["expected"]))
-    if kind in _LIMITS:
-        return _LIMITS[kind](limits)
-    if kind in ("model_type", "dict_type"):
-        return not_a_mapping(error["input"], f"expected {_EXPECTED[kind]}, got {_kind(error['input'])}")
-    if kind in _EXPECTED:
-        return f"expected {_EXPECTED[kind]}, got {_kind(error['input'])}{_hint(kind, error['input'])}"
-    return f"not usable here ({kind})"
-
-
-def unknown_key(root: type[BaseModel], key: Key, findings: Findings) -> None:
-    """Report a key that the model at its place does not have. Behind a colon in it stands what was meant as its value."""
-    name = str(key[-1])
-    if slip := colon_slip(name):
-        findings.add(key, slip.message, on="key", path=(*key[:-1], slip.key))
-    elif name != name.lstrip():
-        findings.add(key, "the space before the key is a wide or special one — indent with plain spaces", on="key")
-    else:
-        findings.add(key, "unknown key" + suggestion(name, known_keys(root, key[:-1])), on="key")
-
-
-def not_a_mapping(value: object, otherwise: str) -> str:
-    """For a value that should have been a mapping: a lone key and value become a text where the colon is wrong."""
-    slip = colon_slip(value) if isinstance(value, str) else None
-    return slip.message if slip else otherwise
-
-
-def _one_of(value: object, expected: str) -> str:
-    names = [name.strip("' ") for name in expected.replace(" or ", ", ").split(",")]
-    return f"expected {' or '.join(names)}" + (_near(value, names) if isinstance(value, str) else _found(value))
-
-
-def _near(value: str, names: list[str]) -> str:
-    found = suggestion(value, names)
-    return found if "did you mean" in found else ""
-
-
-def _found(value: object) -> str:
-    return f", got {_kind(value)}"
-
-
-def _kind(value: object) -> str:
-    match value:
-        case None:
-            return "nothing"
-        case bool():
-            return "true or false"
-        case int() | float():
-            return "a number"
-        case str():
-            return "a string"
-        case list() | tuple():
-            return "a list"
-        case _:
-            return "a mapping"
-
-
-def _hint(kind: str, value: object) -> str:
-    if kind == "string_type" and isinstance(value, int | float):
-        return " — put it in quotes"
-    if kind in ("list_type", "tuple_type"):
-        return {"nothing": " — write [] for an empty list", "a string": " — write [ ] around it"}.get(_kind(value), "")
-    if kind == "bool_type" and isinstance(value, str) and value.lower() in ("yes", "on", "no", "off", "true", "false"):
-        return f" — write {'true' if value.lower() in ('yes', 'on', 'true') else 'false'}"
-    if kind in ("int_type", "float_type") and isinstance(value, str):
-        return " — write it without quotes, in digits"
-    return ""
-
-
-def _number(limit: float) -> str:
-    return f"{int(limit):,}" if limit == int(limit) else str(limit)
-
-
-def _entries(count: int) -> str:
-    return "one entry" if count == 1 else f"{count} entries"

@@ -17,8 +17,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
+from gateway.config.reader import fields_of, models_of
 from gateway.config.root import Config
-from gateway.config.shape import all_models, branches, fields_of, models_of
 
 _OPENING = """\
 # config.yaml
@@ -63,6 +63,15 @@ def documentation(model: type[BaseModel]) -> dict[str, str]:
     return sentences
 
 
+def all_models(root: type[BaseModel]) -> list[type[BaseModel]]:
+    """`root` and every model beneath it, each once, top down."""
+    models = [root]
+    for model in models:
+        for field in fields_of(model).values():
+            models.extend(found for found in models_of(field.annotation) if found not in models)
+    return models
+
+
 def _docstrings(model: type[BaseModel]) -> dict[str, str]:
     """The strings that stand under the fields in the source of this one class."""
     body = ast.parse(textwrap.dedent(inspect.getsource(model))).body[0]
@@ -100,8 +109,7 @@ def _sections() -> Iterator[str]:
 
 def _below(path: str, name: str, annotation: Any) -> str:
     full = f"{path}.{name}" if path else name
-    origins = {get_origin(part) for part in branches(annotation)}
-    return full + (".NAME" if dict in origins else "[]" if origins & {tuple, list} else "")
+    return full + {dict: ".NAME", tuple: "[]"}.get(get_origin(annotation) or str, "")
 
 
 def _section(path: str, model: type[BaseModel], sentence: str, listed: dict[type[BaseModel], str]) -> str:

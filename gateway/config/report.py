@@ -1,6 +1,7 @@
-"""What is configured, what is missing, and what to do next: every fact of it, as `check` prints it.
+"""What a config makes: every fact of it as `check` prints it, and the few lines that start-up says.
 
-Plain text, in the order of the sections, without secrets. The few lines of it that start-up says are in `greeting`.
+Plain text, without secrets. The report goes in the order of the sections: what is configured, what is missing, and what to
+do next. The greeting is for somebody who has just typed `make run`.
 
 Which agents serve several people from one workspace is found by routing what could arrive. The web chat is the operator's
 own and does not count; one person and one group may well be he and his team.
@@ -26,54 +27,84 @@ from gateway.routing import route
 from tools.catalog import NAMES
 from tools.config import allowed, effective_exec
 
+VERSION = "0.1.0"
+AGENTS_MAX = 4
+"""More are counted in the greeting; `check` names them."""
 ANYBODY = "*"
 
 
 def report(loaded: Loaded) -> list[str]:
     """One line a fact; those that ask for a step begin with `warning:` or name the step behind a dash."""
+    server = loaded.config.server
+    public, database = server.public_url or "no publicUrl", _short(loaded.config.database.shown)
     lines = [
-        *_server(loaded.config),
-        *_channels(loaded),
+        f"server: http://{_bracketed(server.host)}:{server.port}, {public}, database {database}",
+        *_reported_channels(loaded),
         *_providers(loaded),
         *(_agent(agent, loaded) for agent in loaded.config.agents.list),
         *_hidden_skills(loaded),
         *_demo(loaded),
-        *(f"warning: {warning}" for warning in (*loaded.warnings, *shared_workspaces(loaded.config))),
+        *(f"warning: {warning}" for warning in (*loaded.warnings, *_shared_workspaces(loaded.config))),
     ]
     return list(map(redacted, lines))
 
 
-def _server(config: Config) -> Iterator[str]:
-    server = config.server
-    public = server.public_url or "no publicUrl"
-    yield f"server: http://{bracketed(server.host)}:{server.port}, {public}, database {_short(config.database.shown)}"
+def greeting(loaded: Loaded, *, link: str | None = None) -> list[str]:
+    """One line a fact. `loaded` has the host and the port that are really listened on; `link` is the code that signs in
+    to the web chat once."""
+    server = loaded.config.server
+    lines = [f"Clawgate {VERSION} listens on http://{_bracketed(server.host)}:{server.port}"]
+    lines += (redacted(_labelled(name, text)) for name, text in _greeted_channels(loaded))
+    if link is not None:  # the one secret that is meant to be read here; browsers send what stands behind a # to nobody
+        within = f"once, within {server.sign_in_link_seconds / 60:.0f} min"
+        lines.append(_labelled("sign in", f"{server.public_url or server.address}/#sign-in={link} ({within})"))
+    lines += (redacted(_labelled(label, text)) for label, text in _greeted_agents(loaded))
+    return [*lines, _labelled("stop", "Ctrl-C"), *(redacted(f"warning: {warning}") for warning in loaded.warnings)]
 
 
-def _channels(loaded: Loaded) -> Iterator[str]:
+def _labelled(label: str, text: str) -> str:
+    return f"  {label:<10} {text}"
+
+
+def _reported_channels(loaded: Loaded) -> Iterator[str]:
+    for name, accounts, step in _channels(loaded):
+        yield from (f"{name} {account}: {arrival}" for account, arrival in accounts)
+        if step:
+            yield f"{name}: not configured — {step}; channels/{name}/README.md shows where to find it"
+        elif not accounts:
+            yield f"{name}: switched off (channels.{name}.enabled)"
+
+
+def _greeted_channels(loaded: Loaded) -> Iterator[tuple[str, str]]:
+    for name, accounts, step in _channels(loaded):
+        for account, arrival in accounts:
+            yield name, arrival if account == "default" else f"{account}: {arrival}"
+        if step:
+            yield name, f"off: {step} (channels/{name}/README.md)"
+        elif not accounts:
+            yield name, f"off: channels.{name}.enabled is false"
+
+
+def _channels(loaded: Loaded) -> Iterator[tuple[str, list[tuple[str, str]], str | None]]:
+    """Each with its accounts and how their events arrive; without any, with what to set unless it is switched off."""
     channels = loaded.config.channels
     found = list(configured(channels))
     for kind in channels.kinds.values():
         section = getattr(channels, kind.name)
-        if section is not None and not section.enabled:
-            yield f"{kind.name}: switched off (channels.{kind.name}.enabled)"
-            continue
-        accounts = [account for account in found if account.kind is kind]
-        for account in accounts:
-            yield f"{kind.name} {account.name}: {kind.arrives(account.config, account.name, loaded.config)}"
-        if not accounts:
-            step = missing(kind, loaded)
-            yield f"{kind.name}: not configured — {step}; channels/{kind.name}/README.md shows where to find it"
+        arrivals = [(it.name, kind.arrives(it.config, it.name, loaded.config)) for it in found if it.kind is kind]
+        is_off = section is not None and not section.enabled
+        yield kind.name, arrivals, None if arrivals or is_off else _missing(kind, loaded)
 
 
-def missing(kind: ChannelType, loaded: Loaded) -> str:
+def _missing(kind: ChannelType, loaded: Loaded) -> str:
     """What to set before the channel has an account."""
+    section = getattr(loaded.config.channels, kind.name)
+    named = [name for key in kind.keys for name in loaded.names.get(("channels", kind.name, key), ())]
     if not kind.keys:
         return f"add {kind.name}: {{}} under channels"
-    keys = enumerated(kind.keys, "and")
-    if getattr(loaded.config.channels, kind.name) is None:
-        return f"add {keys} under channels.{kind.name}"
-    named = [name for key in kind.keys for name in loaded.names.get(("channels", kind.name, key), ())]
-    return f"set {', '.join(named)}" if named else f"set {keys} under channels.{kind.name}"
+    if section is not None and named:
+        return f"set {', '.join(named)}"
+    return f"{'add' if section is None else 'set'} {_enumerated(kind.keys, 'and')} under channels.{kind.name}"
 
 
 def _providers(loaded: Loaded) -> Iterator[str]:
@@ -100,19 +131,30 @@ def _providers(loaded: Loaded) -> Iterator[str]:
 
 def _agent(agent: AgentConfig, loaded: Loaded) -> str:
     tools = " ".join(allowed(agent.tools, NAMES)) or "none"
-    skills = " ".join(skill.name for skill in loaded.skills[agent.id].usable) or "none"
-    answering, workspace = models(agent, loaded), _short(agent.workspace_dir)
+    skills = " ".join(skill.name for skill in loaded.skills[agent.id]) or "none"
+    answering, workspace = _models(agent, loaded), _short(agent.workspace_dir)
     return f"agent {agent.id}: {answering}; tools {tools}; skills {skills}; workspace {workspace}"
 
 
-def models(agent: AgentConfig, loaded: Loaded) -> str:
+def _greeted_agents(loaded: Loaded) -> Iterator[tuple[str, str]]:
+    agents = loaded.config.agents.list
+    shown = agents if len(agents) <= AGENTS_MAX else agents[: AGENTS_MAX - 1]
+    for agent in shown:
+        is_script = agent.model[0].partition("/")[0] == "demo"
+        script = f"{agent.model[0]}, a script; {_real_model(agent, loaded)}"
+        yield "agent", f"{agent.id}: {script if is_script else _models(agent, loaded)}"
+    if len(shown) < len(agents):
+        yield "agents", f"{len(agents) - len(shown)} more: python -m gateway check"
+
+
+def _models(agent: AgentConfig, loaded: Loaded) -> str:
     """What an agent asks, and why where the file does not say it."""
     why = f" (auto: {loaded.auto.because})" if agent.id in loaded.auto.agents else ""
     return ", then ".join(agent.model) + why
 
 
 def _hidden_skills(loaded: Loaded) -> Iterator[str]:
-    hidden = {skill.name: skill for skills in loaded.skills.values() for skill in skills.hidden}
+    hidden = {skill.name: skill for skills in loaded.hidden_skills.values() for skill in skills}
     for name, skill in sorted(hidden.items()):
         yield f"skill {name}: hidden — it needs {' and '.join(skill.missing)}"
 
@@ -121,18 +163,18 @@ def _demo(loaded: Loaded) -> Iterator[str]:
     guided = [agent for agent in loaded.config.agents.list if agent.model[0].partition("/")[0] == "demo"]
     if guided:
         answers = f"model {DEMO}: a script, not a model, answers as {', '.join(agent.id for agent in guided)}"
-        yield f"{answers} — {real_model(guided[0], loaded)}"
+        yield f"{answers} — {_real_model(guided[0], loaded)}"
 
 
-def real_model(agent: AgentConfig, loaded: Loaded) -> str:
+def _real_model(agent: AgentConfig, loaded: Loaded) -> str:
     """The way from the script to a model."""
     if agent.id not in loaded.auto.agents:
         return "for a real model say model: auto, or name one"
     keys = loaded.auto.settable
-    return f"set {enumerated(keys, 'or')} for a real model" if keys else "name a real model"
+    return f"set {_enumerated(keys, 'or')} for a real model" if keys else "name a real model"
 
 
-def enumerated(words: Sequence[str], joint: str) -> str:
+def _enumerated(words: Sequence[str], joint: str) -> str:
     """`a, b and c`."""
     *others, last = words
     return f"{', '.join(others)} {joint} {last}" if others else last
@@ -146,12 +188,12 @@ def _short(path: str) -> str:
         return path
 
 
-def bracketed(host: str) -> str:
+def _bracketed(host: str) -> str:
     """As it stands in a URL."""
     return f"[{host}]" if ":" in host else host
 
 
-def shared_workspaces(config: Config) -> Iterator[str]:
+def _shared_workspaces(config: Config) -> Iterator[str]:
     """A warning for each: one member can have the agent leave there what it reads for another."""
     for agent in config.agents.list:
         runs = effective_exec(config.tools.exec, agent.tools).mode == "allow"

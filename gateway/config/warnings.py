@@ -3,10 +3,8 @@
 Every line names the key and the next step; none holds a value that could be a secret.
 """
 
-import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from agents.config import AgentConfig
 from agents.providers.catalog import needs_key
@@ -14,36 +12,28 @@ from agents.providers.models import facts_of
 from agents.providers.wellknown import known_models, serves_own_models
 from channels.web.admission import is_loopback
 from gateway.config.channels import configured
-from gateway.config.keys import DEMO, Auto
+from gateway.config.keys import DEMO, Auto, Settled
 from gateway.config.problems import Key, quoted, shown, suggestion
 from gateway.config.root import Config
-from gateway.config.sections import Agent
-from gateway.config.shape import secret_keys
+from gateway.redaction import secrets_in
 from gateway.routing import specificity
 from tools.catalog import NAMES
 from tools.config import allowed, effective_exec
 
 
-def warnings(
-    config: Config,
-    agents: Sequence[Agent],
-    written: Any,
-    file: Path,
-    names: Mapping[Key, tuple[str, ...]],
-    auto: Auto,
-) -> Iterator[str]:
-    """One line each. `agents` say where their values were written; `written` is the data before expansion, `names` the
-    environment names behind its values."""
+def warnings(settled: Settled, file: Path, origin: Callable[[Key], Key]) -> Iterator[str]:
+    """One line each. `origin` has the key under which a value was written."""
+    config, names = settled.config, settled.names
     yield from _channels(config, names)
     yield from _providers(config, names)
-    yield from dict.fromkeys(line for agent in agents for line in _models(config, agent))
-    yield from _auto(auto, names)
+    yield from dict.fromkeys(_models(config, origin))
+    yield from _auto(settled.auto, names)
     for agent in config.agents.list:
         yield from _exec(config, agent)
     yield from _skills(config)
     yield from _bindings(config)
     yield from _server(config)
-    yield from _inline_secrets(written, file)
+    yield from _inline_secrets(config, file, names)
 
 
 def _channels(config: Config, names: Mapping[Key, tuple[str, ...]]) -> Iterator[str]:
@@ -71,17 +61,18 @@ def _providers(config: Config, names: Mapping[Key, tuple[str, ...]]) -> Iterator
         yield f"{shown(key)}: is empty, so {users} cannot answer with {name} — {advice(key, names)}"
 
 
-def _models(config: Config, agent: Agent) -> Iterator[str]:
+def _models(config: Config, origin: Callable[[Key], Key]) -> Iterator[str]:
     """Models that neither the table nor the config knows, although their vendor's should be known: likely slips."""
-    for model in agent.config.model:
-        provider, _, name = model.partition("/")
-        if facts_of(name).known or {model, name} & config.models.keys():
-            continue
-        if serves_own_models(provider, config.provider(provider).base_url):
-            near = suggestion(name, known_models())
-            step = "a line under models: makes it known (docs/providers.md)"
-            what = f"unknown model {quoted(name)}{f'{near} Otherwise' if near else ' —'} {step}"
-            yield f"{shown(agent.origin(('model',)))}: {what}"
+    for index, agent in enumerate(config.agents.list):
+        for model in agent.model:
+            provider, _, name = model.partition("/")
+            if facts_of(name).known or {model, name} & config.models.keys():
+                continue
+            if serves_own_models(provider, config.provider(provider).base_url):
+                near = suggestion(name, known_models())
+                step = "a line under models: makes it known (docs/providers.md)"
+                what = f"unknown model {quoted(name)}{f'{near} Otherwise' if near else ' —'} {step}"
+                yield f"{shown(origin(('agents', 'list', index, 'model')))}: {what}"
 
 
 def _auto(auto: Auto, names: Mapping[Key, tuple[str, ...]]) -> Iterator[str]:
@@ -135,28 +126,14 @@ def _server(config: Config) -> Iterator[str]:
         )
 
 
-def _inline_secrets(written: Any, file: Path) -> Iterator[str]:
+def _inline_secrets(config: Config, file: Path, names: Mapping[Key, tuple[str, ...]]) -> Iterator[str]:
     """A secret that stands in the file itself, where others can read the file."""
-    try:
-        mode = stat.S_IMODE(file.stat().st_mode)
-    except OSError:
-        return
-    if mode & 0o077:
-        for key in _secrets_in(written, (), secret_keys(Config)):
-            yield f"{shown(key)}: a secret in a file that others can read — use ${{NAME}}, or chmod 600 the file"
-
-
-def _secrets_in(data: Any, key: Key, secret: frozenset[str]) -> Iterator[Key]:
-    entries = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
-    for part, value in entries:
-        if part in secret and isinstance(value, str) and value.strip() and "${" not in value:
-            yield (*key, part)
-        else:
-            yield from _secrets_in(value, (*key, part), secret)
+    if file.stat().st_mode & 0o077:
+        for key, secret in secrets_in(config):
+            if secret.strip() and key not in names:
+                yield f"{shown(key)}: a secret in a file that others can read — use ${{NAME}}, or chmod 600 the file"
 
 
 def advice(key: Key, names: Mapping[Key, tuple[str, ...]]) -> str:
     """The next step for an empty value: the environment name the file takes it from, or the key itself."""
-    if key in names:
-        return f"set {' and '.join(names[key])} in the environment"
-    return f"set {shown(key)}"
+    return f"set {' and '.join(names[key])} in the environment" if names.get(key) else f"set {shown(key)}"

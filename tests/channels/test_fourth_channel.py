@@ -33,10 +33,9 @@ from channels.channel import (
     StoresInbound,
 )
 from gateway.config.channels import CHANNEL_TYPES, ChannelsConfig, ChannelType
-from gateway.config.greeting import greeting
 from gateway.config.load import load
 from gateway.config.problems import ConfigErrors
-from gateway.config.report import report
+from gateway.config.report import greeting, report
 from gateway.config.root import Config
 from tests.channels.notes import NOTE_CHARS, NotesChannel, Root
 from tests.emulators.models.script import calls, says

@@ -10,8 +10,8 @@ import yaml
 
 from agents.providers.wellknown import WELL_KNOWN
 from gateway.config.channels import CHANNEL_TYPES
+from gateway.config.reader import known_keys
 from gateway.config.root import Config
-from gateway.config.shape import known_keys
 from tests.gateway.config.writing import parsed
 from tests.stories.test_process import ROOT, ask
 

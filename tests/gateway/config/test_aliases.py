@@ -53,7 +53,6 @@ def test_the_values_of_an_alias_stand_where_they_were_written() -> None:
     assert document is not None
     assert document.marks["b",] == Mark(key=Position(2, 1), value=Position(1, 4))
     assert document.marks["b", "c"] == document.marks["d", "c"] == Mark(key=Position(1, 9), value=Position(1, 12))
-    assert document.plain == {("a", "c"), ("b", "c"), ("d", "c")}
 
 
 NO_ANCHOR = "no anchor (&…) of this name stands above — put text that begins with * in quotes"

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config.expand import Expanded, expand
+from gateway.config.expand import Expansion
 from gateway.config.problems import Findings
-from gateway.config.yaml import parse
+from gateway.config.yaml import Document, parse
 from tests.gateway.config.writing import lines, loaded
 
 ENV = {
@@ -22,13 +22,12 @@ ENV = {
 AGENTS = "agents: { list: [ { id: a } ] }\n"
 
 
-def expanded(folder: Path, text: str) -> tuple[Expanded, list[str]]:
+def expanded(folder: Path, text: str) -> tuple[Document, Expansion, list[str]]:
     findings = Findings("c.yaml")
-    document = parse(text.encode(), findings)
+    expansion = Expansion(folder, ENV, findings)
+    document = parse(text.encode(), findings, expansion.fill)
     assert document is not None
-    findings.locate(document.marks)
-    result = expand(document, folder, ENV, findings)
-    return result, [str(problem) for problem in findings.problems]
+    return document, expansion, [str(problem) for problem in findings.problems]
 
 
 @pytest.mark.parametrize(
@@ -60,21 +59,21 @@ def expanded(folder: Path, text: str) -> tuple[Expanded, list[str]]:
     ],
 )
 def test_a_reference_becomes_what_it_names(tmp_path: Path, written: str, becomes: object) -> None:
-    result, complaints = expanded(tmp_path, f"key: {written}\n")
+    result, _, complaints = expanded(tmp_path, f"key: {written}\n")
     assert complaints == []
     assert result.data == {"key": becomes}
     assert type(result.data["key"]) is type(becomes)
 
 
 def test_keys_are_never_expanded(tmp_path: Path) -> None:
-    result, _ = expanded(tmp_path, "${WORD}: [ '${WORD}', { ${WORD}: ${WORD} } ]\n")
+    result, _, _ = expanded(tmp_path, "${WORD}: [ '${WORD}', { ${WORD}: ${WORD} } ]\n")
     assert result.data == {"${WORD}": ["hello", {"${WORD}": "hello"}]}
 
 
 def test_the_text_behind_a_number_is_kept(tmp_path: Path) -> None:
-    result, _ = expanded(tmp_path, "a: ${NUMBER}\nb: ${WORD}\nc: ${UNSET:-}\nd: 5\n")
+    result, expansion, _ = expanded(tmp_path, "a: ${NUMBER}\nb: ${WORD}\nc: ${UNSET:-}\nd: 5\n")
     assert result.texts == {("a",): "8080", ("c",): ""}
-    assert result.names == {("a",): ("NUMBER",), ("b",): ("WORD",), ("c",): ("UNSET",)}
+    assert expansion.names == {("a",): ("NUMBER",), ("b",): ("WORD",), ("c",): ("UNSET",)}
 
 
 @pytest.mark.parametrize(
@@ -107,7 +106,7 @@ def test_what_cannot_be_filled_in_is_said(tmp_path: Path, written: str, complain
     (tmp_path / "large").write_bytes(b"x" * 65_537)
     (tmp_path / "latin").write_bytes(b"\xe9")
     (tmp_path / "zero").write_bytes(b"a\0b")
-    assert expanded(tmp_path, f"a: 1\nkey: {written}\n")[1] == [f"c.yaml:2:6: key: {complaint}"]
+    assert expanded(tmp_path, f"a: 1\nkey: {written}\n")[2] == [f"c.yaml:2:6: key: {complaint}"]
 
 
 @pytest.mark.parametrize(
@@ -132,7 +131,7 @@ def test_a_file_that_others_can_read_is_a_warning(tmp_path: Path) -> None:
     key.write_text("s3cret")
     for mode, warnings in ((0o600, ()), (0o640, ("k: the file key can be read by others — chmod 600 it",))):
         key.chmod(mode)
-        assert expanded(tmp_path, "k: ${file:key}\n")[0].warnings == warnings
+        assert expanded(tmp_path, "k: ${file:key}\n")[1].warnings == list(warnings)
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config.greeting import VERSION, greeting
 from gateway.config.load import load
-from gateway.config.report import report
+from gateway.config.report import VERSION, greeting, report
 from tests.gateway.config.writing import loaded
 
 SHIPPED = Path(__file__).resolve().parents[3] / "config.yaml"

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from agents.providers.wellknown import WELL_KNOWN
 from gateway.config.load import load
+from gateway.config.reader import fields_of, merged
+from gateway.config.reference import all_models
 from gateway.config.root import Config
-from gateway.config.sections import merged
-from gateway.config.shape import all_models, fields_of
 from tests.gateway.config.writing import lines, loaded
 
 OPUS = "anthropic/claude-opus-5"
@@ -153,9 +153,11 @@ def test_a_skill_of_the_workspace_and_of_a_named_folder_is_known(tmp_path: Path)
         (tmp_path / folder / "SKILL.md").write_text("# Title\nA sentence.\n")
     (tmp_path / "more" / "theirs" / "SKILL.md").write_text("---\nrequires: { bins: [no-such-program] }\n---\n# T\nS.\n")
     text = "skills: { directories: [more] }\nagents: { list: [ { id: a, skills: { allow: [mine, ours, theirs] } } ] }\n"
-    skills = loaded(tmp_path, text).skills["a"]
-    assert [skill.name for skill in skills.usable] == ["mine", "ours"]
-    assert [(skill.name, skill.missing) for skill in skills.hidden] == [("theirs", ("the program no-such-program",))]
+    found = loaded(tmp_path, text)
+    assert [skill.name for skill in found.skills["a"]] == ["mine", "ours"]
+    assert [(skill.name, skill.missing) for skill in found.hidden_skills["a"]] == [
+        ("theirs", ("the program no-such-program",))
+    ]
 
 
 def test_known_providers_need_no_block(tmp_path: Path) -> None:

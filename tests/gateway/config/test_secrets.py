@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config.greeting import greeting
 from gateway.config.load import load
 from gateway.config.problems import ConfigErrors
-from gateway.config.report import report
+from gateway.config.report import greeting, report
 from tests.gateway.config.writing import lines, loaded
 
 CANARY = "canary-5f1d0c9b7a"

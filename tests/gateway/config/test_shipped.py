@@ -12,9 +12,9 @@ import yaml
 
 from agents.providers.wellknown import WELL_KNOWN
 from gateway.config.load import load
-from gateway.config.reference import documentation, markdown, schema
+from gateway.config.reader import fields_of, known_keys
+from gateway.config.reference import all_models, documentation, markdown, schema
 from gateway.config.root import Config
-from gateway.config.shape import all_models, fields_of, known_keys, secret_keys
 from tests.gateway.config.writing import loaded
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -130,15 +130,6 @@ def test_the_schema_refers_only_to_what_it_defines_and_knows_references() -> Non
 )
 def test_the_keys_of_a_place_are_known(place: tuple[str | int, ...], some: set[str]) -> None:
     assert some <= set(known_keys(Config, place))
-
-
-def test_a_place_with_keys_of_ones_own_choice_knows_none() -> None:
-    assert known_keys(Config, ("providers",)) == []
-
-
-def test_every_secret_is_known_as_one() -> None:
-    channels = {"appSecret", "botToken", "encryptKey", "verificationToken", "webhookSecret"}
-    assert secret_keys(Config) == {"adminToken", "apiKey", "apiKeys", *channels}
 
 
 def test_the_command_that_writes_the_reference_pages_writes_what_is_shipped(tmp_path: Path) -> None:

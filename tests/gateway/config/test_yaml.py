@@ -136,12 +136,6 @@ def test_every_key_and_value_knows_its_place() -> None:
     }
 
 
-def test_only_texts_without_quotes_count_as_plain() -> None:
-    document, _ = parsed("a: x\nb: 'x'\nc: \"x\"\nd: |\n  x\ne: 1\n")
-    assert document is not None
-    assert document.plain == {("a",)}
-
-
 _json_data: st.SearchStrategy[Any] = st.recursive(
     st.none()
     | st.booleans()
