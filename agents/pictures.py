@@ -9,7 +9,7 @@ import operator
 from dataclasses import replace
 
 from agents.messages import AssistantMessage, Message, Text, UserPart
-from agents.providers.wellformed import well_formed
+from agents.providers.payload import well_formed
 from tools.tool import Image
 
 IMAGES_MAX = 20

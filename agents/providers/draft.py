@@ -20,11 +20,10 @@ from agents.messages import (
     Usage,
     Wire,
 )
-from agents.providers.arguments import parse_arguments
 from agents.providers.errors import BadStream
 from agents.providers.models import family_of
+from agents.providers.payload import parse_arguments, well_formed
 from agents.providers.provider import ModelEvent, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallEnd, ToolCallStart
-from agents.providers.wellformed import split_half, well_formed
 
 ANSWER_CHARS_MAX = 8_000_000
 """No model writes this much; a server that does is broken."""
@@ -44,8 +43,9 @@ class TextBuffer:
     def add(self, piece: str) -> str:
         """Take more, and return what may be shown of it, which may be nothing."""
         self.raw += piece
-        shown, self._held = split_half(self._held + piece)
-        return well_formed(shown)
+        shown = self._held + piece
+        self._held = shown[-1:] if "\ud800" <= shown[-1:] <= "\udbff" else ""
+        return well_formed(shown.removesuffix(self._held))
 
     @property
     def text(self) -> str:

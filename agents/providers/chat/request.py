@@ -17,8 +17,8 @@ from agents.messages import AssistantMessage, Text, ToolCall, ToolResultMessage,
 from agents.providers.chat.thinking import may_think, replayed, thinking_members
 from agents.providers.chat.vendors import Vendor, for_model
 from agents.providers.choice import settled
+from agents.providers.payload import well_formed
 from agents.providers.provider import ModelRequest, OneTool, System
-from agents.providers.wellformed import well_formed
 from agents.providers.wire_ids import wire_id, wire_name
 from tools.tool import Image, ToolSpec
 

@@ -13,8 +13,8 @@ import structlog
 from agents.messages import AssistantMessage, Thinking
 from agents.providers.chat.vendors import Vendor
 from agents.providers.models import Level
+from agents.providers.payload import well_formed, well_formed_json
 from agents.providers.provider import ModelRequest
-from agents.providers.wellformed import well_formed, well_formed_json
 
 DETAILS = "reasoning_details"
 BUDGET_MIN = 1024

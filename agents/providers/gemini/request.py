@@ -25,8 +25,8 @@ from agents.messages import (
 from agents.providers.choice import settled
 from agents.providers.gemini.schema import parameters
 from agents.providers.models import Level
+from agents.providers.payload import well_formed
 from agents.providers.provider import ModelRequest, OneTool
-from agents.providers.wellformed import well_formed
 from agents.providers.wire_ids import wire_id, wire_name
 from tools.tool import ToolSpec
 

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from agents.messages import AssistantPart, Opaque, Text, Thinking, ToolCall, Wire
-from agents.providers.arguments import parse_arguments
 from agents.providers.draft import TextBuffer
-from agents.providers.wellformed import well_formed, well_formed_json
+from agents.providers.payload import objects_of, parse_arguments, text_of, well_formed, well_formed_json
 
 PartKind: TypeAlias = Literal["text", "refusal", "summary", "reasoning", "arguments"]
 
@@ -41,7 +40,7 @@ class ItemUnderWay:
 
     @property
     def type(self) -> str:
-        return string(self.start, "type")
+        return text_of(self.start, "type")
 
     def streamed(self, kind: PartKind) -> list[str]:
         return [part.text for (part_kind, _), part in sorted(self.parts.items()) if part_kind == kind]
@@ -63,7 +62,7 @@ class ItemUnderWay:
         cut = cut or end.get("status") == "incomplete"
         return ToolCall(
             id=self.call_id,
-            name=string(end, "name") or string(self.start, "name"),
+            name=text_of(end, "name") or text_of(self.start, "name"),
             arguments=None if cut and not raw.strip() else parse_arguments(raw),
             arguments_raw=raw,
         )
@@ -83,7 +82,7 @@ class ItemUnderWay:
                     yield Opaque(wire=Wire(api=api, family=family, kind=kind, data=well_formed_json(self.end)))
 
     def _kept_text(self, api: str, family: str) -> Iterator[Text]:
-        phase = string(self.end or {}, "phase") or string(self.start, "phase")
+        phase = text_of(self.end or {}, "phase") or text_of(self.start, "phase")
         wire = Wire(api=api, family=family, kind="phase", data={"phase": phase}) if phase else None
         if self.text:
             yield Text(text=self.text, wire=wire)
@@ -93,7 +92,7 @@ class ItemUnderWay:
         end = self.end or {}
         texts = _final_texts(end, "summary") or _final_texts(end, "reasoning")
         texts = texts or self.streamed("summary") or self.streamed("reasoning")
-        whole = bool(string(end, "encrypted_content")) and end.get("status") != "incomplete"
+        whole = bool(text_of(end, "encrypted_content")) and end.get("status") != "incomplete"
         sendable = whole and well_formed_json(end) is end
         wire = Wire(api=api, family=family, kind="reasoning", data=end) if sendable else None
         return Thinking(text="\n\n".join(texts), wire=wire)
@@ -101,12 +100,12 @@ class ItemUnderWay:
 
 def final_parts(item: Mapping[str, Any]) -> Iterator[tuple[PartKind, int, str]]:
     """The texts of an item as it was told at its end, in order."""
-    for index, part in enumerate(_objects(item, "summary")):
-        yield "summary", index, string(part, "text")
-    for index, part in enumerate(_objects(item, "content")):
-        kind = _KINDS.get(string(part, "type"))
+    for index, part in enumerate(objects_of(item, "summary")):
+        yield "summary", index, text_of(part, "text")
+    for index, part in enumerate(objects_of(item, "content")):
+        kind = _KINDS.get(text_of(part, "type"))
         if kind is not None:
-            yield kind, index, string(part, "refusal" if kind == "refusal" else "text")
+            yield kind, index, text_of(part, "refusal" if kind == "refusal" else "text")
     if (arguments := final_arguments(item)) is not None:
         yield "arguments", 0, arguments
 
@@ -118,15 +117,5 @@ def final_arguments(item: Mapping[str, Any]) -> str | None:
     return arguments if isinstance(arguments, str) else None
 
 
-def string(value: Mapping[str, Any], key: str) -> str:
-    text = value.get(key)
-    return text if isinstance(text, str) else ""
-
-
 def _final_texts(end: Mapping[str, Any] | None, kind: PartKind) -> list[str]:
     return [well_formed(text) for part_kind, _, text in final_parts(end or {}) if part_kind == kind and text]
-
-
-def _objects(item: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
-    value = item.get(key)
-    return [part for part in value if isinstance(part, dict)] if isinstance(value, list) else []

@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 from agents.messages import AssistantMessage, Message, Opaque, Text, Thinking, ToolCall, ToolResultMessage, UserMessage
 from agents.providers.choice import settled
 from agents.providers.openai.strict import strict_schema
+from agents.providers.payload import well_formed
 from agents.providers.provider import ModelRequest, OneTool, System
-from agents.providers.wellformed import well_formed
 from agents.providers.wire_ids import wire_id, wire_name
 from tools.tool import Image, ToolSpec
 

@@ -6,17 +6,17 @@ of an end. Unknown events, members and parts are passed over, for the protocol g
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeGuard
+from typing import Any
 
 from agents.messages import AssistantMessage, ModelError, StopReason, Text, Usage
 from agents.providers.draft import Draft, TextBuffer
 from agents.providers.errors import AttemptFailed, BadStream, error_of
 from agents.providers.models import family_of
 from agents.providers.openai.errors import from_event
+from agents.providers.payload import count_of, index_of, object_of, required_index, required_object, text_of
 from agents.providers.provider import ModelEvent, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallEnd, ToolCallStart
-from agents.providers.responses.items import OWNERS, ItemUnderWay, PartKind, final_arguments, final_parts, string
+from agents.providers.responses.items import OWNERS, ItemUnderWay, PartKind, final_arguments, final_parts
 from agents.providers.responses.request import API
-from agents.providers.usage import count
 
 ENDS = frozenset({"response.completed", "response.incomplete", "response.failed"})
 
@@ -44,15 +44,15 @@ class ResponsesAssembly:
         """Take one event. Raises BadStream, or AttemptFailed for a failure that it reports."""
         match event.get("type"):
             case "response.created":
-                self._note(_dict(event, "response"))
+                self._note(required_object(event, "response"))
             case "response.output_item.added":
-                yield from self._open(_index(event), _dict(event, "item"))
+                yield from self._open(required_index(event, "output_index"), required_object(event, "item"))
             case "response.output_item.done":
-                yield from self._close(_index(event), _dict(event, "item"))
+                yield from self._close(required_index(event, "output_index"), required_object(event, "item"))
             case "response.function_call_arguments.done":
                 yield from self._seal(event)
             case "response.completed" | "response.incomplete" as type_:
-                yield from self._end(_dict(event, "response"), completed=type_ == "response.completed")
+                yield from self._end(required_object(event, "response"), completed=type_ == "response.completed")
             case "response.failed" | "error":
                 if isinstance(response := event.get("response"), dict):
                     self._note(response)
@@ -61,23 +61,23 @@ class ResponsesAssembly:
                 raise failure_of(event)
             case str() as type_ if type_ in _DELTAS:
                 kind, index = _DELTAS[type_]
-                yield from self._extend(event, kind, _number(event.get(index)), string(event, "delta"))
+                yield from self._extend(event, kind, index_of(event, index) or 0, text_of(event, "delta"))
             case _:
                 pass
 
     def _note(self, response: dict[str, Any]) -> None:
-        self._draft.response_id = string(response, "id") or self._draft.response_id
-        if isinstance(usage := response.get("usage"), dict) and usage:
+        self._draft.response_id = text_of(response, "id") or self._draft.response_id
+        if usage := object_of(response, "usage"):
             self._draft.usage = _usage(usage)
 
     def _open(self, place: int, start: dict[str, Any]) -> Iterator[ModelEvent]:
         if place in self._items:
             raise BadStream("an item was opened twice")
         item = self._items[place] = ItemUnderWay(start=start)
-        self._places[string(start, "id")] = place
+        self._places[text_of(start, "id")] = place
         if item.type == "function_call":
-            item.call_id = self._draft.unique_id(string(start, "call_id"), place)
-            yield ToolCallStart(index=place, id=item.call_id, name=string(start, "name"))
+            item.call_id = self._draft.unique_id(text_of(start, "call_id"), place)
+            yield ToolCallStart(index=place, id=item.call_id, name=text_of(start, "name"))
 
     def _extend(self, event: dict[str, Any], kind: PartKind, part: int, piece: str) -> Iterator[ModelEvent]:
         place = self._place(event)
@@ -114,8 +114,7 @@ class ResponsesAssembly:
         for place, item in self._items.items():
             yield from self._finish_call(place, item, cut=not completed and item.sealed is None)
         if not completed:
-            details = response.get("incomplete_details")
-            self._incomplete = string(details, "reason") if isinstance(details, dict) else ""
+            self._incomplete = text_of(response.get("incomplete_details"), "reason")
         self._ended = True
 
     def _finish_call(self, place: int, item: ItemUnderWay, *, cut: bool) -> Iterator[ModelEvent]:
@@ -148,8 +147,8 @@ class ResponsesAssembly:
 
     def _place(self, event: dict[str, Any]) -> int:
         """Where the item of this event stands. Raises BadStream where there is none."""
-        index = event.get("output_index")
-        place = index if _is_index(index) else self._places.get(string(event, "item_id"))
+        place = index_of(event, "output_index")
+        place = self._places.get(text_of(event, "item_id")) if place is None else place
         if place not in self._items:
             raise BadStream("an event belongs to no item")
         return place
@@ -177,38 +176,15 @@ class ResponsesAssembly:
 
 def _usage(usage: dict[str, Any]) -> Usage:
     """OpenAI's input is the sum; ours is what neither came from the cache nor went into it."""
-    into, out = usage.get("input_tokens_details"), usage.get("output_tokens_details")
-    read = count(into.get("cached_tokens")) if isinstance(into, dict) else 0
-    written = count(into.get("cache_write_tokens")) if isinstance(into, dict) else 0
+    into = usage.get("input_tokens_details")
+    read, written = count_of(into, "cached_tokens"), count_of(into, "cache_write_tokens")
     return Usage(
-        input=max(0, count(usage.get("input_tokens")) - read - written),
+        input=max(0, count_of(usage, "input_tokens") - read - written),
         cache_read=read,
         cache_write=written,
-        output=count(usage.get("output_tokens")),
-        reasoning=count(out.get("reasoning_tokens")) if isinstance(out, dict) else 0,
+        output=count_of(usage, "output_tokens"),
+        reasoning=count_of(usage.get("output_tokens_details"), "reasoning_tokens"),
     )
-
-
-def _dict(event: dict[str, Any], key: str) -> dict[str, Any]:
-    value = event.get(key)
-    if not isinstance(value, dict):
-        raise BadStream(f"{key} is missing")
-    return value
-
-
-def _index(event: dict[str, Any]) -> int:
-    index = event.get("output_index")
-    if not _is_index(index):
-        raise BadStream("output_index is missing")
-    return index
-
-
-def _number(value: object) -> int:
-    return value if _is_index(value) else 0
-
-
-def _is_index(value: object) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 _NOT_TAKEN = frozenset(
