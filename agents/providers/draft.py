@@ -129,8 +129,9 @@ class Draft:
             case "call":
                 block.unshown += shown
 
-    def close(self, key: Hashable, *, arguments: str | None = None) -> Iterator[ModelEvent]:
-        """A call is whole; `arguments` where they are not what was streamed. Nothing for other blocks and closed calls."""
+    def close(self, key: Hashable, *, arguments: str | None = None, cut: bool = False) -> Iterator[ModelEvent]:
+        """A call is whole, or `cut`; `arguments` where they are not what was streamed. Nothing for other blocks and closed
+        calls."""
         block = self.blocks.get(key)
         if block is None or block.kind != "call" or block.call is not None:
             return
@@ -138,7 +139,7 @@ class Draft:
         block.call = ToolCall(
             id=block.call_id,
             name=block.name,
-            arguments=parse_arguments(raw),
+            arguments=None if cut and not raw.strip() else parse_arguments(raw),
             arguments_raw=raw,
             wire=self._wire(block.payload(raw)),
         )
