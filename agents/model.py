@@ -12,10 +12,9 @@ import structlog
 from agents.messages import Usage
 from agents.providers.chat.vendors import for_model, vendor_for
 from agents.providers.config import ModelConfig, ProviderConfig, api_of
-from agents.providers.health import Health
 from agents.providers.models import ModelFacts, Prices, facts_of, family_of
 from agents.providers.provider import Provider
-from agents.providers.retry import RetryConfig
+from agents.providers.retry import Health, RetryConfig
 from agents.providers.textcalls.prompted import PromptedTools
 from agents.providers.textcalls.repaired import RepairedCalls
 from agents.tokens import Calibration

@@ -8,7 +8,7 @@ import binascii
 from dataclasses import replace
 
 from agents.messages import AssistantMessage, Message, Text, UserPart, with_parts
-from agents.providers.wellformed import well_formed
+from agents.providers.payload import well_formed
 from tools.read import image_type
 from tools.tool import Image
 

@@ -24,7 +24,7 @@ from agents.messages import (
     with_parts,
 )
 from agents.pictures import IMAGES_MAX, with_fitting_pictures
-from agents.providers.wellformed import well_formed, well_formed_json
+from agents.providers.payload import well_formed, well_formed_json
 from tools.tool import Image, error_body
 
 _LASTING = frozenset({("openai-responses", "phase"), ("google-gemini", "thought_signature")})

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, Field, SecretStr, field_validator
 from pydantic.alias_generators import to_camel
 
-from agents.providers.chat.vendors import VENDORS, vendor_for
-from agents.providers.models import Level, ThinkingStyle
+from agents.providers.chat.vendors import VENDORS, WellKnown, vendor_for
+from agents.providers.models import Level, ThinkingStyle, known_names
 
 Api: TypeAlias = Literal["anthropic-messages", "openai-responses", "openai-chat", "google-gemini", "mistral", "demo"]
 APIS: tuple[Api, ...] = get_args(Api)
@@ -27,6 +27,30 @@ IMPLIED: dict[str, Api] = {
     **{name: "openai-chat" for vendor in VENDORS.values() for name in vendor.names if name != "openai"},
 }
 """Provider names that need no `api`, nor a block in the config at all."""
+
+WELL_KNOWN: tuple[WellKnown, ...] = (
+    WellKnown(
+        names=("anthropic",),
+        variables=("ANTHROPIC_API_KEY",),
+        hosts=("api.anthropic.com",),
+        default_model="claude-sonnet-4-6",
+    ),
+    VENDORS["openai"],
+    WellKnown(
+        names=("google", "gemini"),
+        variables=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+        hosts=("generativelanguage.googleapis.com",),
+        default_model="gemini-3-flash",
+    ),
+    WellKnown(
+        names=("mistral",),
+        variables=("MISTRAL_API_KEY",),
+        hosts=("api.mistral.ai",),
+        default_model="mistral-large-latest",
+    ),
+    *(vendor for vendor in VENDORS.values() if vendor.variables and vendor.name != "openai"),
+)
+"""The vendors whose key has a usual name, in the order in which `auto` looks."""
 
 Price = Annotated[float, Field(ge=0)]
 
@@ -168,3 +192,24 @@ def api_of(name: str, config: ProviderConfig) -> Api:
     if api == "openai-chat" and not (config.base_url or vendor_for(name, None, config.dialect).base_url):
         raise ValueError(f'providers.{name}: add "baseUrl:", such as https://models.example.com/v1')
     return api
+
+
+def well_known(name: str) -> WellKnown | None:
+    """The vendor that a provider of this name stands for."""
+    return next((vendor for vendor in WELL_KNOWN if name in vendor.names), None)
+
+
+def known_models() -> list[str]:
+    """Names of models that a person may have meant."""
+    return [*(vendor.default_model for vendor in WELL_KNOWN if vendor.default_model), *known_names()]
+
+
+def serves_own_models(name: str, base_url: str | None) -> bool:
+    """Whether a provider is a vendor's own service, whose models `models.yaml` should know: by its address where it has
+    one, else by its name. A vendor without a default model has no models of its own."""
+    if base_url is None:
+        vendor = well_known(name)
+    else:
+        host = urlsplit(base_url).hostname or ""
+        vendor = next((it for it in WELL_KNOWN if any(f".{host}".endswith(f".{own}") for own in it.hosts)), None)
+    return vendor is not None and bool(vendor.default_model)

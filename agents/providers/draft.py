@@ -20,11 +20,10 @@ from agents.messages import (
     Usage,
     Wire,
 )
-from agents.providers.arguments import parse_arguments
 from agents.providers.errors import BadStream
 from agents.providers.models import family_of
+from agents.providers.payload import parse_arguments, well_formed
 from agents.providers.provider import ModelEvent, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallEnd, ToolCallStart
-from agents.providers.wellformed import split_half, well_formed
 
 ANSWER_CHARS_MAX = 8_000_000
 """No model writes this much; a server that does is broken."""
@@ -44,8 +43,9 @@ class TextBuffer:
     def add(self, piece: str) -> str:
         """Take more, and return what may be shown of it, which may be nothing."""
         self.raw += piece
-        shown, self._held = split_half(self._held + piece)
-        return well_formed(shown)
+        shown = self._held + piece
+        self._held = shown[-1:] if "\ud800" <= shown[-1:] <= "\udbff" else ""
+        return well_formed(shown.removesuffix(self._held))
 
     @property
     def text(self) -> str:
@@ -129,8 +129,9 @@ class Draft:
             case "call":
                 block.unshown += shown
 
-    def close(self, key: Hashable, *, arguments: str | None = None) -> Iterator[ModelEvent]:
-        """A call is whole; `arguments` where they are not what was streamed. Nothing for other blocks and closed calls."""
+    def close(self, key: Hashable, *, arguments: str | None = None, cut: bool = False) -> Iterator[ModelEvent]:
+        """A call is whole, or `cut`; `arguments` where they are not what was streamed. Nothing for other blocks and closed
+        calls."""
         block = self.blocks.get(key)
         if block is None or block.kind != "call" or block.call is not None:
             return
@@ -138,7 +139,7 @@ class Draft:
         block.call = ToolCall(
             id=block.call_id,
             name=block.name,
-            arguments=parse_arguments(raw),
+            arguments=None if cut and not raw.strip() else parse_arguments(raw),
             arguments_raw=raw,
             wire=self._wire(block.payload(raw)),
         )

@@ -26,6 +26,27 @@ REFUSAL_SECONDS = 5.0
 """How much of a refusal's body is read, and for how long: its status says the most."""
 
 
+class LazyClient:
+    """A client that is built at the first need, in a thread: importing an SDK and reading the machine's certificates takes
+    up to a second."""
+
+    def __init__(self, build: Callable[[], Any]) -> None:
+        self._build = build
+        self._client: Any = None
+        self._building = asyncio.Lock()
+
+    async def get(self) -> Any:
+        async with self._building:
+            if self._client is None:
+                self._client = await asyncio.to_thread(self._build)
+            return self._client
+
+    async def close(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await (client.aclose() if hasattr(client, "aclose") else client.close())
+
+
 def is_local(url: str) -> bool:
     """A server on this machine is never behind a proxy, and needs no key."""
     host = urlsplit(url).hostname or ""

@@ -1,7 +1,6 @@
 """A wire without an SDK: one JSON body goes out over httpx, server-sent events come back.
 
-An SDK would add little more than names, and cost a second and tens of megabytes. What a vendor wants is one `Dialect`. The
-client is built at the first need, in a thread, because reading the machine's certificates takes time.
+An SDK would add little more than names, and cost a second and tens of megabytes. What a vendor wants is one `Dialect`.
 """
 
 import asyncio
@@ -13,8 +12,17 @@ from typing import TYPE_CHECKING, Any
 from agents.messages import ModelError
 from agents.providers.config import ProviderConfig
 from agents.providers.errors import AttemptFailed, Refused
-from agents.providers.http import DRAIN_SECONDS, END, event_of, is_local, must_be_events, server_sent, settings
-from agents.providers.network import Assembly, network_failure
+from agents.providers.http import (
+    DRAIN_SECONDS,
+    END,
+    LazyClient,
+    event_of,
+    is_local,
+    must_be_events,
+    server_sent,
+    settings,
+)
+from agents.providers.network import Assembly
 from agents.providers.provider import ModelRequest
 
 if TYPE_CHECKING:
@@ -47,15 +55,14 @@ class JsonWire:
         self._dialect = dialect
         self._config = config
         self._base_url = dialect.base_url(config)
-        self._client: AsyncClient | None = None
-        self._building = asyncio.Lock()
+        self.client = LazyClient(self._build)
         self.keyless = dialect.local_keyless and is_local(self._base_url)
 
     def assembly(self, request: ModelRequest, *, provider: str, timestamp: float) -> Assembly:
         return self._dialect.assembly(provider=provider, model=request.model, timestamp=timestamp)
 
     async def events(self, request: ModelRequest, key: str) -> AsyncGenerator[dict[str, Any], None]:
-        client = await self._ready()
+        client: AsyncClient = await self.client.get()
         headers = dict([self._dialect.key_header(key)]) if key else {}
         url = self._base_url + self._dialect.path(request)
         async with client.stream("POST", url, json=self._dialect.body(request), headers=headers) as response:
@@ -81,26 +88,8 @@ class JsonWire:
                     events.append(self._dialect.late(event_of(data)))  # noqa: PERF401 - kept also where it breaks off
         return events
 
-    def explain(self, error: Exception, now: float) -> AttemptFailed | None:
-        import httpx
-
-        if isinstance(error, Refused):
-            return AttemptFailed(self._dialect.from_status(error.status, error.body, error.headers, now))
-        return network_failure(error, httpx)
-
-    async def warm_up(self) -> None:
-        await self._ready()
-
-    async def close(self) -> None:
-        client, self._client = self._client, None
-        if client is not None:
-            await client.aclose()
-
-    async def _ready(self) -> "AsyncClient":
-        async with self._building:
-            if self._client is None:
-                self._client = await asyncio.to_thread(self._build)
-            return self._client
+    def refusal(self, refused: Refused, now: float) -> AttemptFailed:
+        return AttemptFailed(self._dialect.from_status(refused.status, refused.body, refused.headers, now))
 
     def _build(self) -> "AsyncClient":
         import httpx

@@ -7,7 +7,8 @@ is here: keys, deadlines, and the promise that whatever breaks is a final messag
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator
+import zlib
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Protocol
@@ -16,8 +17,8 @@ import structlog
 
 from agents.messages import AssistantMessage, ErrorKind, ModelError, StopReason
 from agents.providers.config import ProviderConfig
-from agents.providers.errors import AttemptFailed, BadStream
-from agents.providers.keys import KeyRing
+from agents.providers.errors import AttemptFailed, BadStream, Refused
+from agents.providers.http import LazyClient
 from agents.providers.provider import Done, ModelEvent, ModelRequest
 
 log = structlog.get_logger()
@@ -42,6 +43,7 @@ class Wire(Protocol):
 
     api: str
     keyless: bool
+    client: LazyClient
 
     def assembly(self, request: ModelRequest, *, provider: str, timestamp: float) -> Assembly: ...
 
@@ -49,12 +51,8 @@ class Wire(Protocol):
         """The events of one answer, parsed; an empty one for every other sign of life. Ends with the answer or with
         the body, whichever is first."""
 
-    def explain(self, error: Exception, now: float) -> AttemptFailed | None:
-        """What the wire's own exceptions mean; None for those that are not its own."""
-
-    async def warm_up(self) -> None: ...
-
-    async def close(self) -> None: ...
+    def refusal(self, refused: Refused, now: float) -> AttemptFailed:
+        """What the server's answer with an error means. `now` is wall time in seconds."""
 
 
 class NetworkProvider:
@@ -98,10 +96,10 @@ class NetworkProvider:
 
     async def warm_up(self) -> None:
         if self._config.keys or self._wire.keyless:
-            await self._wire.warm_up()
+            await self._wire.client.get()
 
     async def close(self) -> None:
-        await self._wire.close()
+        await self._wire.client.close()
 
     async def _paced(self, events: AsyncGenerator[dict[str, Any], None]) -> AsyncGenerator[dict[str, Any], None]:
         """Raises TimeoutError: where nothing comes, where it falls silent, where it takes too long in all."""
@@ -124,36 +122,83 @@ class NetworkProvider:
         return error
 
     def _explain(self, error: Exception) -> AttemptFailed:
-        """Every exception as one of our kinds."""
-        match error:
-            case AttemptFailed():
-                return error
-            case BadStream():
-                return _failed("incomplete", str(error))
-            case TimeoutError():
-                return _failed("timeout", type(error).__name__)
-            case UnicodeDecodeError():
-                return _failed("incomplete", type(error).__name__)
-        if (known := self._wire.explain(error, self._now())) is not None:
-            return known
+        """An exception as one of our kinds: its own, or that of the one that an SDK has wrapped."""
+        cause: BaseException | None = error
+        while cause is not None:
+            match cause:
+                case AttemptFailed():
+                    return cause
+                case Refused():
+                    return self._wire.refusal(cause, self._now())
+                case BadStream():
+                    return _failed("incomplete", str(cause))
+            if kind := _kind(cause):
+                named = cause.__cause__ or cause if kind == "network" else cause
+                return _failed(kind, type(named).__name__)
+            cause = cause.__cause__
+        name = type(error).__name__
+        if name == "APIConnectionError":
+            return _failed("network", name)
         # Its text may hold what a person wrote, so the log gets the name alone.
-        log.error("model_unexpected_error", provider=self._name, type=type(error).__name__)
-        summary = f"unexpected {type(error).__name__}"
-        return AttemptFailed(ModelError(kind="invalid", summary=summary, retryable=False))
+        log.error("model_unexpected_error", provider=self._name, type=name)
+        return AttemptFailed(ModelError(kind="invalid", summary=f"unexpected {name}", retryable=False))
 
 
-def network_failure(error: Exception, library: Any) -> AttemptFailed | None:
-    """What an exception of `library` (`httpx`, or the `httpx2` of the SDKs) means; None for any other."""
-    match error:
-        case library.TimeoutException():
-            return _failed("timeout", type(error).__name__)
-        case library.DecodingError():
-            return _failed("incomplete", type(error).__name__)
-        case library.HTTPError():
-            return _failed("network", type(error.__cause__ or error).__name__)
-        case _:
-            return None
+_KINDS: dict[str, ErrorKind] = {
+    "TimeoutError": "timeout",
+    "UnicodeDecodeError": "incomplete",
+    "TimeoutException": "timeout",
+    "DecodingError": "incomplete",
+    "HTTPError": "network",
+}
+"""By the class or its base, the first that fits. By name, since httpx comes as `httpx2` with the SDKs, too, and importing
+either for nothing costs time."""
+
+
+def _kind(error: BaseException) -> ErrorKind | None:
+    names = {base.__name__ for base in type(error).__mro__}
+    return next((kind for name, kind in _KINDS.items() if name in names), None)
 
 
 def _failed(kind: ErrorKind, summary: str) -> AttemptFailed:
     return AttemptFailed(ModelError(kind=kind, summary=summary, retryable=True))
+
+
+RATE_LIMITED_SECONDS = 30.0
+"""How long a key rests that has had too many requests, where the server names no time."""
+REFUSED_SECONDS = 600.0
+"""How long a key rests that is not accepted or has no money left: somebody has to do something about it."""
+
+_RESTS: dict[ErrorKind, float] = {
+    "rate_limited": RATE_LIMITED_SECONDS,
+    "auth": REFUSED_SECONDS,
+    "billing": REFUSED_SECONDS,
+}
+
+
+class KeyRing:
+    """Chats are spread over the keys of a provider, and a key that is refused rests while another is ready. A chat stays
+    with its key as long as that works, because prompt caches belong to a key's account."""
+
+    def __init__(self, keys: Sequence[str], *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._keys = tuple(keys)
+        self._clock = clock
+        self._ready_at = dict.fromkeys(self._keys, float("-inf"))
+
+    def pick(self, conversation: str) -> str | None:
+        """The chat's key, or the next one that is ready, or the one that will be ready first; None without any."""
+        if not self._keys:
+            return None
+        start = zlib.crc32(conversation.encode(errors="replace")) % len(self._keys)
+        order = self._keys[start:] + self._keys[:start]
+        now = self._clock()
+        ready = next((key for key in order if self._ready_at[key] <= now), None)
+        return ready or min(order, key=lambda key: self._ready_at[key])
+
+    def refused(self, key: str, error: ModelError) -> bool:
+        """Let a key rest where `error` is about it. True where another one is ready, so that asking again is worth it."""
+        if error.kind not in _RESTS:
+            return False
+        now = self._clock()
+        self._ready_at[key] = now + (error.retry_after_seconds or _RESTS[error.kind])
+        return any(ready_at <= now for ready_at in self._ready_at.values())

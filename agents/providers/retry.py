@@ -19,7 +19,6 @@ from pydantic import BaseModel, Field
 from pydantic.alias_generators import to_camel
 
 from agents.messages import AssistantMessage, ErrorKind, ModelError
-from agents.providers.health import Health
 from agents.providers.provider import Done, ModelEvent, ModelRequest, Provider
 
 ATTEMPTS_BEFORE_FALLBACK = 2
@@ -44,6 +43,33 @@ class RetryConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_gen
     pause_seconds: Annotated[float, Field(gt=0, le=30)] = 1
     """The first pause at most, where a server is overloaded; a quarter of it where a connection broke. Each further pause
     is twice as long, up to 30 seconds."""
+
+
+RESTS_SECONDS = (30.0, 60.0, 300.0)
+"""After the first failure, the second, and every one behind it."""
+
+
+class Health:
+    """Which models rest: one that could not answer is passed over for a while, as long as another one can be asked. Shared
+    by all agents, because it is the model that is down. One that fails again right after its rest rests longer; one answer,
+    and all is forgotten."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._failures: dict[tuple[str, str], tuple[int, float]] = {}
+        """By provider and model: failures in a row, and until when it rests."""
+
+    def rests(self, provider: str, model: str) -> bool:
+        _, until = self._failures.get((provider, model), (0, 0.0))
+        return self._clock() < until
+
+    def failed(self, provider: str, model: str) -> None:
+        count, _ = self._failures.get((provider, model), (0, 0.0))
+        seconds = RESTS_SECONDS[min(count, len(RESTS_SECONDS) - 1)]
+        self._failures[provider, model] = count + 1, self._clock() + seconds
+
+    def answered(self, provider: str, model: str) -> None:
+        self._failures.pop((provider, model), None)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

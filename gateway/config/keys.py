@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from pydantic import SecretStr
 
 from agents.config import AUTO
-from agents.providers.config import NOT_A_KEY, ProviderConfig, can_be_sent
-from agents.providers.wellknown import WELL_KNOWN, well_known
+from agents.providers.config import NOT_A_KEY, WELL_KNOWN, ProviderConfig, can_be_sent, well_known
 from gateway.config.problems import Findings, Key
 from gateway.config.root import Config
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from agents.config import AgentConfig
 from agents.providers.catalog import needs_key
+from agents.providers.config import known_models, serves_own_models
 from agents.providers.models import facts_of
-from agents.providers.wellknown import known_models, serves_own_models
 from channels.web.admission import is_loopback
 from gateway.config.channels import configured
 from gateway.config.keys import DEMO, Auto, Settled

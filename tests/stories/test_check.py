@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from agents.providers.wellknown import WELL_KNOWN
+from agents.providers.config import WELL_KNOWN
 from gateway.config.channels import CHANNEL_TYPES
 from gateway.config.reader import known_keys
 from gateway.config.root import Config

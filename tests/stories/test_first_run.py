@@ -5,7 +5,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from agents.providers.wellknown import WELL_KNOWN
+from agents.providers.config import WELL_KNOWN
 from tests.emulators.feishu.emulator import FeishuEmulator
 from tests.emulators.models.chat.emulator import ChatEmulator
 from tests.emulators.models.script import says

@@ -11,11 +11,18 @@ from typing import Any, TypeAlias
 import structlog
 
 from agents.messages import AssistantMessage, Message, Opaque, Text, Thinking, ToolCall, ToolResultMessage, UserMessage
-from agents.providers.choice import settled
 from agents.providers.models import Level
 from agents.providers.provider import ModelRequest, OneTool, System
-from agents.providers.wellformed import well_formed
-from agents.providers.wire_ids import wire_id, wire_name
+from agents.providers.request import (
+    THINKING_SHARES,
+    called_names,
+    description_of,
+    output_tokens,
+    settled,
+    system_texts,
+    wire_id,
+    wire_name,
+)
 from tools.tool import Image, ToolSpec
 
 API = "anthropic-messages"
@@ -29,7 +36,7 @@ def wire_request(request: ModelRequest) -> dict[str, Any]:
     """The body of `POST /v1/messages`, without `stream`."""
     body: dict[str, Any] = {
         "model": request.model,
-        "max_tokens": min(request.max_tokens, request.facts.max_output) if request.facts.known else request.max_tokens,
+        "max_tokens": output_tokens(request),
         "messages": _messages(request.messages),
     }
     if system := _system(request.system):
@@ -38,20 +45,18 @@ def wire_request(request: ModelRequest) -> dict[str, Any]:
         body["tools"] = _tools(request.tools)
         if choice := _tool_choice(request):
             body["tool_choice"] = choice
-    elif (called := _first_call(request.messages)) is not None:
-        # An agent that has lost its tools: a history with calls is refused unless a tool is declared.
-        body["tools"] = [{"name": wire_name(called), "input_schema": {"type": "object", "properties": {}}}]
+    elif called := called_names(request.messages):
+        body["tools"] = [{"name": wire_name(called[0]), "input_schema": {"type": "object", "properties": {}}}]
         body["tool_choice"] = {"type": "none"}
     forced = body.get("tool_choice", {}).get("type") in ("any", "tool")
     return body | thinking_members(request, forced=forced)
 
 
 def _system(system: System) -> list[Block]:
-    blocks: list[Block] = []
+    """The stable half ends at a cache mark."""
+    blocks: list[Block] = [{"type": "text", "text": text} for text in system_texts(system)]
     if system.stable.strip():
-        blocks.append({"type": "text", "text": well_formed(system.stable), "cache_control": MARK})
-    if system.volatile.strip():
-        blocks.append({"type": "text", "text": well_formed(system.volatile)})
+        blocks[0]["cache_control"] = MARK
     return blocks
 
 
@@ -59,7 +64,7 @@ def _tools(tools: Sequence[ToolSpec]) -> list[Block]:
     blocks: list[Block] = [
         {
             "name": tool.name,
-            "description": well_formed(tool.description or tool.summary or tool.name),
+            "description": description_of(tool),
             "input_schema": dict(tool.input_schema),
         }
         for tool in tools
@@ -70,8 +75,7 @@ def _tools(tools: Sequence[ToolSpec]) -> list[Block]:
 
 def _tool_choice(request: ModelRequest) -> Block | None:
     """None is `auto`, the server's default."""
-    refused = "" if request.facts.forced_tool else "this model cannot be forced to call a tool"
-    match settled(request, required=refused, named=refused):
+    match settled(request):
         case "none":
             return {"type": "none"}
         case "required":
@@ -164,16 +168,8 @@ def _result_block(message: ToolResultMessage) -> Block:
     return result
 
 
-def _first_call(messages: Sequence[Message]) -> str | None:
-    calls = (call for message in messages if isinstance(message, AssistantMessage) for call in message.calls)
-    return next((call.name for call in calls), None)
-
-
 BUDGET_MIN = 1024
 """Anthropic's own minimum, in tokens."""
-_SHARES: dict[Level, float] = {"minimal": 0.1, "low": 0.2, "medium": 0.4, "high": 0.6, "xhigh": 0.7, "max": 0.8}
-"""Of `max_tokens`, which holds thinking and answer together."""
-
 log = structlog.get_logger()
 
 
@@ -198,7 +194,7 @@ def thinking_members(request: ModelRequest, *, forced: bool) -> dict[str, Any]:
 def _budget(request: ModelRequest, level: Level, *, forced: bool) -> dict[str, Any]:
     if level == "off":
         return {}  # left out is off
-    budget = max(BUDGET_MIN, int(request.max_tokens * _SHARES[level]))
+    budget = max(BUDGET_MIN, int(request.max_tokens * THINKING_SHARES[level]))
     if forced:
         return _without(request, "a tool is forced")
     if budget >= request.max_tokens:

@@ -13,8 +13,8 @@ from agents.messages import AssistantMessage, ModelError, StopReason, Usage
 from agents.providers.anthropic.request import API
 from agents.providers.draft import Draft, Payload
 from agents.providers.errors import BadStream
+from agents.providers.payload import count_of, object_of, required_index, required_object, text_of
 from agents.providers.provider import ModelEvent
-from agents.providers.usage import count
 
 _STOP_REASONS: dict[str, StopReason] = {
     "end_turn": "end_turn",
@@ -43,17 +43,17 @@ class AnthropicAssembly:
         """Take one event. Raises BadStream."""
         match event.get("type"):
             case "message_start":
-                message = _dict(event, "message")
-                self._draft.response_id = _text(message, "id") or None
+                message = required_object(event, "message")
+                self._draft.response_id = text_of(message, "id") or None
                 self._count(message.get("usage"))
             case "content_block_start":
-                yield from self._open(_index(event), _dict(event, "content_block"))
+                yield from self._open(required_index(event, "index"), required_object(event, "content_block"))
             case "content_block_delta":
-                yield from self._extend(_index(event), _dict(event, "delta"))
+                yield from self._extend(required_index(event, "index"), required_object(event, "delta"))
             case "content_block_stop":
-                yield from self._close(_index(event))
+                yield from self._close(required_index(event, "index"))
             case "message_delta":
-                self._stop_reason = _text(_dict(event, "delta"), "stop_reason") or self._stop_reason
+                self._stop_reason = text_of(required_object(event, "delta"), "stop_reason") or self._stop_reason
                 self._count(event.get("usage"))
             case "message_stop":
                 for index in self._starts:
@@ -63,19 +63,19 @@ class AnthropicAssembly:
                 pass
 
     def _open(self, index: int, start: dict[str, Any]) -> Iterator[ModelEvent]:
-        match kind := _text(start, "type"):
+        match kind := text_of(start, "type"):
             case "text":
                 self._draft.open(index, "text", index=index)
-                yield from self._draft.add(index, _text(start, "text"))
+                yield from self._draft.add(index, text_of(start, "text"))
             case "thinking":
-                start = {**start, "signature": _text(start, "signature")}
+                start = {**start, "signature": text_of(start, "signature")}
                 self._draft.open(index, "thinking", lambda text: (kind, {**start, "thinking": text}), index=index)
-                yield from self._draft.add(index, _text(start, "thinking"))
+                yield from self._draft.add(index, text_of(start, "thinking"))
             case "redacted_thinking":
                 self._draft.open(index, "thinking", lambda _: (kind, start), index=index)
             case "tool_use":
                 self._draft.open(index, "call", lambda _: _beyond(start), index=index)
-                yield from self._draft.start(index, vendor_id=_text(start, "id"), name=_text(start, "name"))
+                yield from self._draft.start(index, vendor_id=text_of(start, "id"), name=text_of(start, "name"))
             case _:
                 self._draft.open(index, "opaque", lambda _: (kind, start), index=index)
         self._starts[index] = start
@@ -86,13 +86,13 @@ class AnthropicAssembly:
             raise BadStream("a delta belongs to no block")
         match delta.get("type"), start.get("type"):
             case "text_delta", "text":
-                yield from self._draft.add(index, _text(delta, "text"))
+                yield from self._draft.add(index, text_of(delta, "text"))
             case "thinking_delta", "thinking":
-                yield from self._draft.add(index, _text(delta, "thinking"))
+                yield from self._draft.add(index, text_of(delta, "thinking"))
             case "input_json_delta", "tool_use":
-                yield from self._draft.add(index, _text(delta, "partial_json"))
+                yield from self._draft.add(index, text_of(delta, "partial_json"))
             case "signature_delta", "thinking":
-                start["signature"] += _text(delta, "signature")
+                start["signature"] += text_of(delta, "signature")
             case _:
                 pass
 
@@ -123,35 +123,15 @@ class AnthropicAssembly:
 
 def _beyond(start: dict[str, Any]) -> Payload:
     """Who else than the model itself made a call, which goes back with it."""
-    caller = start.get("caller")
-    return ("tool_use", {"caller": caller}) if isinstance(caller, dict) and caller.get("type") != "direct" else None
+    caller = object_of(start, "caller")
+    return ("tool_use", {"caller": caller}) if caller and caller.get("type") != "direct" else None
 
 
 def _usage(usage: dict[str, Any]) -> Usage:
-    details = usage.get("output_tokens_details")
     return Usage(
-        input=count(usage.get("input_tokens")),
-        cache_read=count(usage.get("cache_read_input_tokens")),
-        cache_write=count(usage.get("cache_creation_input_tokens")),
-        output=count(usage.get("output_tokens")),
-        reasoning=count(details.get("thinking_tokens")) if isinstance(details, dict) else 0,
+        input=count_of(usage, "input_tokens"),
+        cache_read=count_of(usage, "cache_read_input_tokens"),
+        cache_write=count_of(usage, "cache_creation_input_tokens"),
+        output=count_of(usage, "output_tokens"),
+        reasoning=count_of(usage.get("output_tokens_details"), "thinking_tokens"),
     )
-
-
-def _dict(event: dict[str, Any], key: str) -> dict[str, Any]:
-    value = event.get(key)
-    if not isinstance(value, dict):
-        raise BadStream(f"{key} is missing")
-    return value
-
-
-def _text(value: dict[str, Any], key: str) -> str:
-    text = value.get(key)
-    return text if isinstance(text, str) else ""
-
-
-def _index(event: dict[str, Any]) -> int:
-    index = event.get("index")
-    if not isinstance(index, int) or isinstance(index, bool):
-        raise BadStream("index is missing")
-    return index

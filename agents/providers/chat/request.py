@@ -7,7 +7,6 @@ servers of text-only models refuse lists.
 
 import hashlib
 import json
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -16,10 +15,18 @@ import structlog
 from agents.messages import AssistantMessage, Text, ToolCall, ToolResultMessage, UserMessage
 from agents.providers.chat.thinking import may_think, replayed, thinking_members
 from agents.providers.chat.vendors import Vendor, for_model
-from agents.providers.choice import settled
-from agents.providers.provider import ModelRequest, OneTool, System
-from agents.providers.wellformed import well_formed
-from agents.providers.wire_ids import wire_id, wire_name
+from agents.providers.provider import ModelRequest, OneTool
+from agents.providers.request import (
+    called_names,
+    data_url,
+    description_of,
+    output_tokens,
+    settled,
+    system_texts,
+    texts_and_images,
+    wire_id,
+    wire_name,
+)
 from tools.tool import Image, ToolSpec
 
 Object: TypeAlias = dict[str, Any]
@@ -33,8 +40,7 @@ def wire_request(request: ModelRequest, vendor: Vendor) -> Object:
     body: Object = {"model": request.model, "messages": conversation(request, vendor), "stream": True}
     if vendor.stream_options:
         body["stream_options"] = {"include_usage": True}
-    facts = request.facts
-    body[vendor.limit_field] = min(request.max_tokens, facts.max_output) if facts.known else request.max_tokens
+    body[vendor.limit_field] = output_tokens(request)
     if vendor.prompt_cache_key and request.conversation:
         body["prompt_cache_key"] = hashlib.sha256(request.conversation.encode(errors="replace")).hexdigest()
     body |= _tool_members(request, vendor)
@@ -43,9 +49,9 @@ def wire_request(request: ModelRequest, vendor: Vendor) -> Object:
 
 def _tool_members(request: ModelRequest, vendor: Vendor) -> Object:
     """`tools` and `tool_choice`. A history with calls always has some tool declared."""
-    called = [call.name for it in request.messages if isinstance(it, AssistantMessage) for call in it.calls]
+    called = dict.fromkeys(wire_name(name) for name in called_names(request.messages))
     if not request.tools:
-        forgotten = [_forgotten(name) for name in dict.fromkeys(wire_name(name) for name in called)]
+        forgotten = [_tool(name, "No longer available.", parameters({}, inline_defs=False)) for name in called]
         return _with_choice({"tools": forgotten}, "none", vendor) if forgotten else {}
     choice = _choice(request, vendor)
     if choice == "none" and "none" not in vendor.choices and not called:
@@ -64,9 +70,7 @@ def _with_choice(members: Object, choice: str | OneTool, vendor: Vendor) -> Obje
 
 def _choice(request: ModelRequest, vendor: Vendor) -> str | OneTool:
     refused = ""
-    if not request.facts.forced_tool:
-        refused = "this model cannot be forced to call a tool"
-    elif not vendor.forced_while_thinking and may_think(request):
+    if not vendor.forced_while_thinking and may_think(request):
         refused = f"{vendor.name} forces no tool while the model thinks"
     return settled(
         request,
@@ -79,7 +83,7 @@ def _tools(tools: Sequence[ToolSpec], vendor: Vendor) -> list[Object]:
     return [
         _tool(
             tool.name,
-            _cut(well_formed(tool.description or tool.summary or tool.name), vendor.description_chars_max),
+            _cut(description_of(tool), vendor.description_chars_max),
             parameters(tool.input_schema, inline_defs=vendor.inline_defs),
         )
         for tool in tools
@@ -88,11 +92,6 @@ def _tools(tools: Sequence[ToolSpec], vendor: Vendor) -> list[Object]:
 
 def _tool(name: str, description: str, schema: Object) -> Object:
     return {"type": "function", "function": {"name": name, "description": description, "parameters": schema}}
-
-
-def _forgotten(name: str) -> Object:
-    """A tool that the agent no longer has, but that its history calls."""
-    return _tool(name, "No longer available.", parameters({}, inline_defs=False))
 
 
 def _cut(text: str, chars_max: int | None) -> str:
@@ -147,14 +146,14 @@ _SILENT_FAILURE = "the tool failed and gave no reason"
 def conversation(request: ModelRequest, vendor: Vendor) -> list[Object]:
     """`messages`, with the system prompt as the first."""
     wire: list[Object] = []
-    if system := _system(request.system):
-        wire.append({"role": "system", "content": system})
+    if system := system_texts(request.system):
+        wire.append({"role": "system", "content": "\n\n".join(system)})
     pictures: list[Image] = []
     for message in request.messages:
         match message:
             case ToolResultMessage():
                 wire.append(_result(message, vendor))
-                pictures.extend(_images(message))
+                pictures += texts_and_images(message)[1]
                 continue
             case UserMessage():
                 parts = [_user_part(part) for part in message.sent_parts]
@@ -167,14 +166,9 @@ def conversation(request: ModelRequest, vendor: Vendor) -> list[Object]:
     return wire
 
 
-def _system(system: System) -> str:
-    halves = (system.stable, system.volatile)
-    return "\n\n".join(well_formed(half) for half in halves if half.strip())
-
-
 def _user_part(part: Text | Image) -> Object:
     if isinstance(part, Image):
-        return {"type": "image_url", "image_url": {"url": f"data:{part.media_type};base64,{part.data}"}}
+        return {"type": "image_url", "image_url": {"url": data_url(part)}}
     return {"type": "text", "text": part.text}
 
 
@@ -206,7 +200,7 @@ def _assistant(message: AssistantMessage, vendor: Vendor) -> list[Object]:
 
 def _call(call: ToolCall, vendor: Vendor) -> Object:
     function = {"name": wire_name(call.name), "arguments": _arguments(call, vendor)}
-    return {"id": _id(call.id, vendor), "type": "function", "function": function}
+    return {"id": wire_id(call.id, pattern=vendor.ids), "type": "function", "function": function}
 
 
 def _arguments(call: ToolCall, vendor: Vendor) -> str:
@@ -218,18 +212,14 @@ def _arguments(call: ToolCall, vendor: Vendor) -> str:
     return json.dumps(call.arguments or {}, ensure_ascii=False)
 
 
-def _id(call_id: str, vendor: Vendor) -> str:
-    return call_id if re.fullmatch(vendor.ids, call_id) else wire_id(call_id, chars_max=0)
-
-
 def _result(message: ToolResultMessage, vendor: Vendor) -> Object:
     """Text only. The wire has no flag for a failure, so the text says it."""
-    texts = [part.text for part in message.content if isinstance(part, Text)]
-    if _images(message):
+    texts, images = texts_and_images(message)
+    if images:
         texts.append(_SHOWN_BELOW)
     text = "\n\n".join(texts)
     content = _as_json(text, failed=message.is_error) if vendor.json_results else _plain(text, failed=message.is_error)
-    return {"role": "tool", "tool_call_id": _id(message.call_id, vendor), "content": content}
+    return {"role": "tool", "tool_call_id": wire_id(message.call_id, pattern=vendor.ids), "content": content}
 
 
 def _plain(text: str, *, failed: bool) -> str:
@@ -251,7 +241,3 @@ def _object(text: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return result if isinstance(result, dict) else {}
-
-
-def _images(message: ToolResultMessage) -> list[Image]:
-    return [part for part in message.content if isinstance(part, Image)]

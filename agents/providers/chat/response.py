@@ -4,21 +4,19 @@ A finish reason is the proof of an end, or `[DONE]` for the vendors that send no
 this wire differ in every detail of it, so what a chunk lacks or says twice is borne; calls are told apart in `calls`.
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from agents.messages import AssistantMessage, ModelError, StopReason, Usage
-from agents.providers.arguments import parse_arguments
 from agents.providers.chat.thinking import DETAILS, merge
 from agents.providers.chat.vendors import Vendor
 from agents.providers.draft import Block, Draft, Payload
 from agents.providers.errors import AttemptFailed, BadStream, word
 from agents.providers.http import END
 from agents.providers.openai.errors import from_event
+from agents.providers.payload import arguments_of, count_of, index_of, object_of, parse_arguments, text_of
 from agents.providers.provider import ModelEvent
-from agents.providers.usage import count
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -112,22 +110,13 @@ def _another(call: _Call, piece: _Piece, here: Sequence[_Call]) -> bool:
 
 def _read(value: object) -> _Piece:
     piece: dict[str, Any] = value if isinstance(value, dict) else {}
-    function = piece.get("function")
-    function = function if isinstance(function, dict) else {}
-    index, call_id, name = piece.get("index"), piece.get("id"), function.get("name")
+    function = object_of(piece, "function")
     return _Piece(
-        index=index if isinstance(index, int) and not isinstance(index, bool) else None,
-        id=call_id if isinstance(call_id, str) else "",
-        name=name if isinstance(name, str) else "",
-        arguments=_arguments(function.get("arguments")),
+        index=index_of(piece, "index"),
+        id=text_of(piece, "id"),
+        name=text_of(function, "name"),
+        arguments=arguments_of(function),
     )
-
-
-def _arguments(value: object) -> str:
-    """A string of JSON, or as some servers send them the value itself."""
-    if value is None or isinstance(value, str):
-        return value or ""
-    return json.dumps(value, ensure_ascii=False)
 
 
 API = "openai-chat"
@@ -163,12 +152,12 @@ class ChatAssembly:
             self._done = True
             yield from self._calls.close()
             return
-        self._draft.response_id = self._draft.response_id or _text(event, "id") or None
+        self._draft.response_id = self._draft.response_id or text_of(event, "id") or None
         choice = first_choice(event)
-        if usage := _object(event, "usage") or _object(choice, "usage"):
+        if usage := object_of(event, "usage") or object_of(choice, "usage"):
             self._draft.usage = usage_of(usage)
-        yield from self._extend(_object(choice, "delta"))
-        if (reason := _text(choice, "finish_reason")) and not self._finish_reason:
+        yield from self._extend(object_of(choice, "delta"))
+        if (reason := text_of(choice, "finish_reason")) and not self._finish_reason:
             self._finish_reason = reason
             if self._stop_reason == "error":
                 summary = f"status=200 finish_reason={word(reason)}"
@@ -176,15 +165,15 @@ class ChatAssembly:
             yield from self._calls.close()
 
     def _extend(self, delta: Mapping[str, Any]) -> Iterator[ModelEvent]:
-        field_name = next((name for name in self._vendor.reasoning_fields if _text(delta, name)), "")
+        field_name = next((name for name in self._vendor.reasoning_fields if text_of(delta, name)), "")
         if field_name:
             self._reasoning_field = self._reasoning_field or field_name
-            yield from self._think(_text(delta, field_name))
+            yield from self._think(text_of(delta, field_name))
         if isinstance(details := delta.get(DETAILS), list) and details:
             text = merge(self._details, details)
             yield from self._think("" if field_name else text)
-        yield from self._write(_text(delta, "content"))
-        if refusal := _text(delta, "refusal"):
+        yield from self._write(text_of(delta, "content"))
+        if refusal := text_of(delta, "refusal"):
             self._refused = True
             yield from self._write(refusal)
         if isinstance(pieces := delta.get("tool_calls"), list):
@@ -238,39 +227,22 @@ def first_choice(event: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def finishes(event: Mapping[str, Any]) -> bool:
     """Whether this chunk ends the answer; what comes behind it is its price."""
-    return bool(_text(first_choice(event), "finish_reason"))
-
-
-def _object(value: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    member = value.get(key)
-    return member if isinstance(member, dict) else {}
-
-
-def _text(value: Mapping[str, Any], key: str) -> str:
-    text = value.get(key)
-    return text if isinstance(text, str) else ""
+    return bool(text_of(first_choice(event), "finish_reason"))
 
 
 def usage_of(usage: Mapping[str, Any]) -> Usage:
-    """`usage` is the last `usage` that came: each one replaces those before it. Empty where none came."""
-    if not usage:
-        return Usage(estimated=True)
-    prompt, completion = _details(usage, "prompt_tokens_details"), _details(usage, "completion_tokens_details")
+    """`usage` is the last that came: each one replaces those before it."""
+    prompt = usage.get("prompt_tokens_details")
     read = (
-        count(prompt.get("cached_tokens"))
-        or count(usage.get("prompt_cache_hit_tokens"))  # DeepSeek
-        or count(usage.get("cached_tokens"))  # Moonshot
+        count_of(prompt, "cached_tokens")
+        or count_of(usage, "prompt_cache_hit_tokens")  # DeepSeek
+        or count_of(usage, "cached_tokens")  # Moonshot
     )
-    write = count(prompt.get("cache_write_tokens"))
+    write = count_of(prompt, "cache_write_tokens")
     return Usage(
-        input=max(0, count(usage.get("prompt_tokens")) - read - write),
+        input=max(0, count_of(usage, "prompt_tokens") - read - write),
         cache_read=read,
         cache_write=write,
-        output=count(usage.get("completion_tokens")),
-        reasoning=count(completion.get("reasoning_tokens")),
+        output=count_of(usage, "completion_tokens"),
+        reasoning=count_of(usage.get("completion_tokens_details"), "reasoning_tokens"),
     )
-
-
-def _details(usage: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    details = usage.get(key)
-    return details if isinstance(details, dict) else {}

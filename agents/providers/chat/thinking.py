@@ -13,13 +13,12 @@ import structlog
 from agents.messages import AssistantMessage, Thinking
 from agents.providers.chat.vendors import Vendor
 from agents.providers.models import Level
+from agents.providers.payload import well_formed, well_formed_json
 from agents.providers.provider import ModelRequest
-from agents.providers.wellformed import well_formed, well_formed_json
+from agents.providers.request import THINKING_SHARES
 
 DETAILS = "reasoning_details"
 BUDGET_MIN = 1024
-_SHARES: dict[Level, float] = {"minimal": 0.1, "low": 0.2, "medium": 0.4, "high": 0.6, "xhigh": 0.7, "max": 0.8}
-"""Of `max_tokens`, for vendors that want a number."""
 _EFFORTS: dict[Level, str] = {"off": "none", "max": "xhigh"}
 """Levels that have another name as an effort; `max` is refused on this wire."""
 
@@ -54,7 +53,7 @@ def _requested(level: Level, request: ModelRequest, vendor: Vendor) -> dict[str,
         case "enable":
             if not on:
                 return {"enable_thinking": False}
-            budget = max(BUDGET_MIN, int(request.max_tokens * _SHARES[level]))
+            budget = max(BUDGET_MIN, int(request.max_tokens * THINKING_SHARES[level]))
             return {"enable_thinking": True, "thinking_budget": budget}
         case "reasoning":
             return {"reasoning": {"effort": _EFFORTS.get(level, level)}}

@@ -25,19 +25,31 @@ Choice: TypeAlias = Literal["none", "required", "named"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Vendor:
-    name: str
-    """What `dialect` in the config says."""
+class WellKnown:
+    """A vendor of any wire that is known by name."""
+
     names: tuple[str, ...] = ()
-    """Names of providers in the config that pick this record."""
+    """Names of providers in the config that mean it; the first is the one that `auto` says."""
+    variables: tuple[str, ...] = ()
+    """Where the key usually is in the environment: the first that is set counts."""
     hosts: tuple[str, ...] = ()
-    """Hosts of a baseUrl that pick it, with their subdomains; with a port where only that one is meant."""
+    """Where it answers, subdomains included, and with a port where only that one is meant; any other address may offer
+    any model."""
+    default_model: str = ""
+    """Without the provider: what `auto` takes where this vendor's key is the first that is set. Empty where no model is
+    the obvious one."""
+
+    def model_of(self, name: str) -> str:
+        """The default model, under one of the vendor's names."""
+        return f"{name}/{self.default_model}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Vendor(WellKnown):
+    """One of the Chat wire. Its names and hosts pick this record."""
+
     base_url: str | None = None
     """Where requests go if the config does not say; None where only the config can know."""
-    key_env: str = ""
-    """The usual name of the environment variable that holds the key."""
-    default_model: str = ""
-    """What `model: auto` takes where this vendor's key is the first that is set; empty where no model is the obvious one."""
     keyless: bool = False
     """May be asked without a key."""
     models: Mapping[str, str] = field(default_factory=dict)
@@ -82,13 +94,17 @@ class Vendor:
     finish_optional: bool = False
     """Sends no finish reason at times: then `[DONE]` alone is the proof of an end."""
 
+    @property
+    def name(self) -> str:
+        """What `dialect` in the config says."""
+        return self.names[0] if self.names else "generic"
+
 
 _OPENAI = Vendor(
-    name="openai",
     names=("openai",),
     hosts=("api.openai.com",),
     base_url="https://api.openai.com/v1",
-    key_env="OPENAI_API_KEY",
+    variables=("OPENAI_API_KEY",),
     default_model="gpt-5.5",
     limit_field="max_completion_tokens",
     prompt_cache_key=True,
@@ -97,158 +113,138 @@ _OPENAI = Vendor(
     reasoning_unarmed=("gpt-5.4*", "gpt-5.5*", "gpt-5.6*", "gpt-6*"),
     ids=r"[a-zA-Z0-9_-]{1,40}",
 )
-_AZURE = replace(
-    _OPENAI,
-    name="azure",
-    names=("azure", "azure-openai"),
-    hosts=("openai.azure.com", "services.ai.azure.com", "cognitiveservices.azure.com"),
-    base_url=None,
-    key_env="AZURE_OPENAI_API_KEY",
-    default_model="",  # its models bear the names of one's own deployments
-    prompt_cache_key=False,
-)
-_DEEPSEEK = Vendor(
-    name="deepseek",
-    names=("deepseek",),
-    hosts=("api.deepseek.com",),
-    base_url="https://api.deepseek.com/v1",
-    key_env="DEEPSEEK_API_KEY",
-    default_model="deepseek-v4-pro",
-    models={"deepseek-reasoner": "deepseek-r1", "deepseek-r1*": "deepseek-r1"},
-    thinking="deepseek",
-    forced_while_thinking=False,
-    call_content="",
-    replay="calls",
-)
-_DEEPSEEK_R1 = Vendor(
-    name="deepseek-r1",
-    names=("deepseek-r1",),
-    base_url="https://api.deepseek.com/v1",
-    key_env="DEEPSEEK_API_KEY",
-    choices=frozenset({"none"}),
-    call_content="",
-    replay="never",
-)
-_MOONSHOT = Vendor(
-    name="moonshot",
-    names=("moonshot", "kimi"),
-    hosts=("api.moonshot.ai", "api.moonshot.cn"),
-    base_url="https://api.moonshot.ai/v1",
-    key_env="MOONSHOT_API_KEY",
-    default_model="kimi-k2.6",
-    stream_options=False,  # usage comes in the last choice unasked
-    thinking="switch",
-    choices=frozenset({"none", "named"}),
-    forced_while_thinking=False,
-    ids=r"[a-zA-Z0-9_.:-]{1,64}",
-    replay="filled",
-)
-_ZHIPU = Vendor(
-    name="zhipu",
-    names=("zhipu", "glm", "zai", "z.ai"),
-    hosts=("open.bigmodel.cn", "api.z.ai"),
-    base_url="https://open.bigmodel.cn/api/paas/v4",
-    key_env="ZHIPUAI_API_KEY",
-    default_model="glm-4.7",
-    stream_options=False,  # usage comes with the finish reason unasked
-    inline_defs=True,
-    thinking="kept",
-    choices=frozenset(),
-    replay="own",
-    finish={"sensitive": "content_filter", "model_context_window_exceeded": "context_window", "network_error": "error"},
-)
-_QWEN = Vendor(
-    name="qwen",
-    names=("qwen", "dashscope"),
-    hosts=("dashscope.aliyuncs.com", "dashscope-intl.aliyuncs.com", "dashscope-us.aliyuncs.com"),
-    base_url="https://dashscope.aliyuncs.com/compatible-mode/v1",
-    key_env="DASHSCOPE_API_KEY",
-    default_model="qwen3-max",
-    inline_defs=True,
-    thinking="enable",
-    forced_while_thinking=False,
-    call_content="",
-    json_arguments=True,
-    replay="own",
-)
-_OPENROUTER = Vendor(
-    name="openrouter",
-    names=("openrouter",),
-    hosts=("openrouter.ai",),
-    base_url="https://openrouter.ai/api/v1",
-    key_env="OPENROUTER_API_KEY",
-    thinking="reasoning",
-    ids=r"[a-zA-Z0-9_-]{1,40}",  # what the strictest of those behind it takes
-    replay="details",
-    reasoning_fields=("reasoning", "reasoning_content"),
-)
-_OLLAMA = Vendor(
-    name="ollama",
-    names=("ollama",),
-    hosts=("localhost:11434", "127.0.0.1:11434"),
-    base_url="http://127.0.0.1:11434/v1",
-    keyless=True,
-    inline_defs=True,
-    thinking="effort",
-    choices=frozenset(),
-    call_content="",
-    json_arguments=True,  # it parses them for the template
-    reasoning_fields=("reasoning", "reasoning_content"),
-    finish_optional=True,
-)
-_VLLM = Vendor(
-    name="vllm",
-    names=("vllm",),
-    base_url="http://127.0.0.1:8000/v1",
-    keyless=True,
-    inline_defs=True,
-    may_ignore_tools=True,
-    thinking="template",
-    call_content="",
-    json_arguments=True,
-    replay="own",
-    reasoning_fields=("reasoning", "reasoning_content"),
-)
-_LMSTUDIO = Vendor(
-    name="lmstudio",
-    names=("lmstudio", "lm-studio"),
-    hosts=("localhost:1234", "127.0.0.1:1234"),
-    base_url="http://127.0.0.1:1234/v1",
-    keyless=True,
-    inline_defs=True,
-    may_ignore_tools=True,
-    call_content="",
-    json_arguments=True,
-    finish_optional=True,
-)
-_CLAWDBOT = Vendor(
-    name="clawdbot",
-    names=("clawdbot",),
-    key_env="CLAWDBOT_API_KEY",
-    stream_options=False,
-    choices=frozenset({"none", "named"}),
-    always_choice=True,
-    may_ignore_tools=True,
-    json_results=True,
-)
-_GENERIC = Vendor(name="generic", may_ignore_tools=True, finish_optional=True)
 
 VENDORS: dict[str, Vendor] = {
     vendor.name: vendor
     for vendor in (
         _OPENAI,
-        _AZURE,
-        _DEEPSEEK,
-        _DEEPSEEK_R1,
-        _MOONSHOT,
-        _ZHIPU,
-        _QWEN,
-        _OPENROUTER,
-        _OLLAMA,
-        _VLLM,
-        _LMSTUDIO,
-        _CLAWDBOT,
-        _GENERIC,
+        replace(
+            _OPENAI,
+            names=("azure", "azure-openai"),
+            hosts=("openai.azure.com", "services.ai.azure.com", "cognitiveservices.azure.com"),
+            base_url=None,
+            variables=("AZURE_OPENAI_API_KEY",),
+            default_model="",  # its models bear the names of one's own deployments
+            prompt_cache_key=False,
+        ),
+        Vendor(
+            names=("deepseek",),
+            hosts=("api.deepseek.com",),
+            base_url="https://api.deepseek.com/v1",
+            variables=("DEEPSEEK_API_KEY",),
+            default_model="deepseek-v4-pro",
+            models={"deepseek-reasoner": "deepseek-r1", "deepseek-r1*": "deepseek-r1"},
+            thinking="deepseek",
+            forced_while_thinking=False,
+            call_content="",
+            replay="calls",
+        ),
+        Vendor(
+            names=("deepseek-r1",),
+            base_url="https://api.deepseek.com/v1",
+            variables=("DEEPSEEK_API_KEY",),
+            choices=frozenset({"none"}),
+            call_content="",
+        ),
+        Vendor(
+            names=("moonshot", "kimi"),
+            hosts=("api.moonshot.ai", "api.moonshot.cn"),
+            base_url="https://api.moonshot.ai/v1",
+            variables=("MOONSHOT_API_KEY",),
+            default_model="kimi-k2.6",
+            stream_options=False,  # usage comes in the last choice unasked
+            thinking="switch",
+            choices=frozenset({"none", "named"}),
+            forced_while_thinking=False,
+            ids=r"[a-zA-Z0-9_.:-]{1,64}",
+            replay="filled",
+        ),
+        Vendor(
+            names=("zhipu", "glm", "zai", "z.ai"),
+            hosts=("open.bigmodel.cn", "api.z.ai"),
+            base_url="https://open.bigmodel.cn/api/paas/v4",
+            variables=("ZHIPUAI_API_KEY",),
+            default_model="glm-4.7",
+            stream_options=False,  # usage comes with the finish reason unasked
+            inline_defs=True,
+            thinking="kept",
+            choices=frozenset(),
+            replay="own",
+            finish={
+                "sensitive": "content_filter",
+                "model_context_window_exceeded": "context_window",
+                "network_error": "error",
+            },
+        ),
+        Vendor(
+            names=("qwen", "dashscope"),
+            hosts=("dashscope.aliyuncs.com", "dashscope-intl.aliyuncs.com", "dashscope-us.aliyuncs.com"),
+            base_url="https://dashscope.aliyuncs.com/compatible-mode/v1",
+            variables=("DASHSCOPE_API_KEY",),
+            default_model="qwen3-max",
+            inline_defs=True,
+            thinking="enable",
+            forced_while_thinking=False,
+            call_content="",
+            json_arguments=True,
+            replay="own",
+        ),
+        Vendor(
+            names=("openrouter",),
+            hosts=("openrouter.ai",),
+            base_url="https://openrouter.ai/api/v1",
+            variables=("OPENROUTER_API_KEY",),
+            thinking="reasoning",
+            ids=r"[a-zA-Z0-9_-]{1,40}",  # what the strictest of those behind it takes
+            replay="details",
+            reasoning_fields=("reasoning", "reasoning_content"),
+        ),
+        Vendor(
+            names=("ollama",),
+            hosts=("localhost:11434", "127.0.0.1:11434"),
+            base_url="http://127.0.0.1:11434/v1",
+            keyless=True,
+            inline_defs=True,
+            thinking="effort",
+            choices=frozenset(),
+            call_content="",
+            json_arguments=True,  # it parses them for the template
+            reasoning_fields=("reasoning", "reasoning_content"),
+            finish_optional=True,
+        ),
+        Vendor(
+            names=("vllm",),
+            base_url="http://127.0.0.1:8000/v1",
+            keyless=True,
+            inline_defs=True,
+            may_ignore_tools=True,
+            thinking="template",
+            call_content="",
+            json_arguments=True,
+            replay="own",
+            reasoning_fields=("reasoning", "reasoning_content"),
+        ),
+        Vendor(
+            names=("lmstudio", "lm-studio"),
+            hosts=("localhost:1234", "127.0.0.1:1234"),
+            base_url="http://127.0.0.1:1234/v1",
+            keyless=True,
+            inline_defs=True,
+            may_ignore_tools=True,
+            call_content="",
+            json_arguments=True,
+            finish_optional=True,
+        ),
+        Vendor(
+            names=("clawdbot",),
+            variables=("CLAWDBOT_API_KEY",),
+            stream_options=False,
+            choices=frozenset({"none", "named"}),
+            always_choice=True,
+            may_ignore_tools=True,
+            json_results=True,
+        ),
+        Vendor(may_ignore_tools=True, finish_optional=True),
     )
 }
 

@@ -1,7 +1,7 @@
 """`demo/guide`, the scripted model that ships: no key, no network, the same answer to the same history.
 
 It streams like a real one and goes the same way through the loop, so that the whole product can be tried and tested
-without an account. What it decides is in `plan`, what it says in `words`.
+without an account. What it decides and says is in `guide`.
 """
 
 import asyncio
@@ -9,17 +9,10 @@ import json
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator
 
-from agents.messages import AssistantMessage, Message, Text, ToolCall, Usage
-from agents.providers.demo.plan import Call, next_step
-from agents.providers.provider import (
-    Done,
-    ModelEvent,
-    ModelRequest,
-    TextDelta,
-    ToolCallDelta,
-    ToolCallEnd,
-    ToolCallStart,
-)
+from agents.messages import Message, Text, ToolCall, Usage
+from agents.providers.demo.guide import Step, next_step
+from agents.providers.draft import Draft
+from agents.providers.provider import Done, ModelEvent, ModelRequest
 
 API = "demo"
 PIECE_CHARS = 16
@@ -29,25 +22,21 @@ CHARS_PER_TOKEN = 3.5
 class DemoProvider:
     """A `Provider` of the api `demo`. Any model name will do."""
 
+    api = API
+
     def __init__(self, name: str, *, now: Callable[[], float] = time.time) -> None:
-        self._name = name
+        self.name = name
         self._now = now
 
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def api(self) -> str:
-        return API
-
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        step = next_step(request)
-        part = _call(step) if isinstance(step, Call) else Text(text=step)
-        for event in _events(part):
+        draft = Draft(api=API, provider=self.name, model=request.model, timestamp=self._now())
+        for event in _events(draft, next_step(request)):
             yield event
             await asyncio.sleep(0)  # let others in between, as a network would
-        yield Done(message=self._message(request, part))
+        message = draft.finished("end_turn")
+        read = len(request.system.stable) + len(request.system.volatile) + sum(_chars(it) for it in request.messages)
+        draft.usage = Usage(input=_tokens(read), output=_tokens(_chars(message)), estimated=True)
+        yield Done(message=draft.finished("end_turn"))
 
     async def warm_up(self) -> None:
         """There is nothing to warm."""
@@ -55,52 +44,23 @@ class DemoProvider:
     async def close(self) -> None:
         """There is nothing to close."""
 
-    def _message(self, request: ModelRequest, part: Text | ToolCall) -> AssistantMessage:
-        read = len(request.system.stable) + len(request.system.volatile) + sum(_chars(it) for it in request.messages)
-        usage = Usage(input=_tokens(read), output=_tokens(_part_chars(part)), estimated=True)
-        return AssistantMessage(
-            content=(part,),
-            provider=self._name,
-            model=request.model,
-            api=API,
-            stop_reason="tool_use" if isinstance(part, ToolCall) else "end_turn",
-            usage=usage,
-            timestamp=self._now(),
-        )
 
-
-def _call(step: Call) -> ToolCall:
-    raw = json.dumps(step.arguments, ensure_ascii=False)
-    return ToolCall(id=step.id, name=step.name, arguments=step.arguments, arguments_raw=raw)
-
-
-def _events(part: Text | ToolCall) -> Iterator[ModelEvent]:
-    match part:
-        case Text(text=text):
-            for piece in _pieces(text):
-                yield TextDelta(index=0, text=piece)
-        case ToolCall():
-            yield ToolCallStart(index=0, id=part.id, name=part.name)
-            for piece in _pieces(part.arguments_raw):
-                yield ToolCallDelta(index=0, text=piece)
-            yield ToolCallEnd(index=0, call=part)
-
-
-def _pieces(text: str) -> Iterator[str]:
+def _events(draft: Draft, step: Step | str) -> Iterator[ModelEvent]:
+    if isinstance(step, str):
+        draft.open(0, "text")
+    else:
+        draft.open(0, "call")
+        yield from draft.start(0, vendor_id=step.id, name=step.name)
+    text = step if isinstance(step, str) else json.dumps(step.arguments, ensure_ascii=False)
     for at in range(0, len(text), PIECE_CHARS):
-        yield text[at : at + PIECE_CHARS]
+        yield from draft.add(0, text[at : at + PIECE_CHARS])
+    yield from draft.close(0)
 
 
 def _chars(message: Message) -> int:
-    return sum(_part_chars(part) for part in message.content)
-
-
-def _part_chars(part: object) -> int:
-    match part:
-        case Text(text=text) | ToolCall(arguments_raw=text):
-            return len(text)
-        case _:
-            return 0
+    texts = (part.text for part in message.content if isinstance(part, Text))
+    arguments = (part.arguments_raw for part in message.content if isinstance(part, ToolCall))
+    return sum(map(len, texts)) + sum(map(len, arguments))
 
 
 def _tokens(chars: int) -> int:

@@ -6,7 +6,7 @@ goes without, for it would be refused.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import structlog
@@ -22,12 +22,20 @@ from agents.messages import (
     UserMessage,
     UserPart,
 )
-from agents.providers.choice import settled
 from agents.providers.gemini.schema import parameters
 from agents.providers.models import Level
 from agents.providers.provider import ModelRequest, OneTool
-from agents.providers.wellformed import well_formed
-from agents.providers.wire_ids import wire_id, wire_name
+from agents.providers.request import (
+    THINKING_SHARES,
+    called_names,
+    description_of,
+    image_label,
+    output_tokens,
+    settled,
+    system_texts,
+    wire_id,
+    wire_name,
+)
 from tools.tool import ToolSpec
 
 API = "google-gemini"
@@ -38,19 +46,17 @@ Part: TypeAlias = dict[str, Any]
 
 def wire_request(request: ModelRequest) -> dict[str, Any]:
     """The body of `POST …/models/{model}:streamGenerateContent`."""
-    limit = min(request.max_tokens, request.facts.max_output) if request.facts.known else request.max_tokens
+    limit = output_tokens(request)
     generation: dict[str, Any] = {"maxOutputTokens": limit}
     if thinking := thinking_config(request, limit):
         generation["thinkingConfig"] = thinking
     body: dict[str, Any] = {"contents": _contents(request.messages, signed=signs(request.model))}
-    system = [half for half in (request.system.stable, request.system.volatile) if half.strip()]
-    if system:
-        body["systemInstruction"] = {"parts": [{"text": well_formed(half)} for half in system]}
+    if system := system_texts(request.system):
+        body["systemInstruction"] = {"parts": [{"text": text} for text in system]}
     if request.tools:
         body["tools"] = [{"functionDeclarations": [_declaration(tool) for tool in request.tools]}]
         body["toolConfig"] = {"functionCallingConfig": _choice(request)}
-    elif called := _called(request.messages):
-        # An agent that has lost its tools: what the history calls stays declared, and may not be called.
+    elif called := dict.fromkeys(called_name(name) for name in called_names(request.messages)):
         body["tools"] = [{"functionDeclarations": [{"name": name, "description": name} for name in called]}]
         body["toolConfig"] = {"functionCallingConfig": {"mode": "NONE"}}
     return body | {"generationConfig": generation}
@@ -65,13 +71,11 @@ def called_name(name: str) -> str:
 
 
 def _declaration(tool: ToolSpec) -> Part:
-    description = well_formed(tool.description or tool.summary or tool.name)
-    return {"name": tool.name, "description": description} | parameters(tool.input_schema)
+    return {"name": tool.name, "description": description_of(tool)} | parameters(tool.input_schema)
 
 
 def _choice(request: ModelRequest) -> Part:
-    refused = "" if request.facts.forced_tool else "this model cannot be forced to call a tool"
-    match settled(request, required=refused, named=refused):
+    match settled(request):
         case "none":
             return {"mode": "NONE"}
         case "required":
@@ -119,7 +123,7 @@ def _spoken(part: UserPart) -> Part:
         return {"text": part.text}
     if part.media_type in SPOKEN_IMAGES:
         return {"inlineData": {"mimeType": part.media_type, "data": part.data}}
-    return {"text": f"[image: {well_formed(part.name or 'not shown')}]"}
+    return {"text": image_label(part)}
 
 
 def _model_parts(message: AssistantMessage, *, signed: bool) -> list[Part]:
@@ -174,12 +178,6 @@ def _result_part(message: ToolResultMessage, name: str, *, pictures_inside: bool
     return {"functionResponse": response}, pictures
 
 
-def _called(messages: Sequence[Message]) -> Mapping[str, None]:
-    """The names that the history calls, each once and in order."""
-    calls = (call for message in messages if isinstance(message, AssistantMessage) for call in message.calls)
-    return dict.fromkeys(called_name(call.name) for call in calls)
-
-
 PLACEHOLDER_SIGNATURE = "skip_thought_signature_validator"
 """What a call may carry in place of its own signature, where another model made it or it is long past."""
 
@@ -213,7 +211,6 @@ BUDGET_MAX = 24_576
 LEAST_OF_PRO = 128
 """2.5 Pro's own minimum; it refuses to think not at all."""
 
-_SHARES: dict[Level, float] = {"minimal": 0.1, "low": 0.2, "medium": 0.4, "high": 0.6, "xhigh": 0.7, "max": 0.8}
 _LEVELS: dict[Level, str] = {
     "off": "MINIMAL",  # the least there is: a level can not be none
     "minimal": "MINIMAL",
@@ -237,7 +234,7 @@ def thinking_config(request: ModelRequest, max_tokens: int) -> dict[str, Any]:
         return {"thinkingLevel": _LEVELS[level]} | shown
     if level == "off":
         return {"thinkingBudget": LEAST_OF_PRO if always_thinks(request.model) else 0}
-    budget = min(BUDGET_MAX, max(BUDGET_MIN, int(max_tokens * _SHARES[level])))
+    budget = min(BUDGET_MAX, max(BUDGET_MIN, int(max_tokens * THINKING_SHARES[level])))
     if budget >= max_tokens:
         log.info("thinking_left_out", model=request.model, wanted=level, reason="maxTokens leaves no room for it")
         return {}

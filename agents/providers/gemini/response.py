@@ -25,8 +25,8 @@ from agents.providers.errors import (
     word,
 )
 from agents.providers.gemini.request import API
+from agents.providers.payload import arguments_of, count_of, object_of, objects_of, text_of
 from agents.providers.provider import ModelEvent
-from agents.providers.usage import count
 
 _STOP_REASONS: dict[str, StopReason] = {
     "STOP": "end_turn",
@@ -57,8 +57,8 @@ _KEPT = frozenset({"executableCode", "codeExecutionResult", "toolCall", "toolRes
 
 def finish_reason(chunk: dict[str, Any]) -> str:
     """Why the answer ended, of the chunk that says it; else empty."""
-    reason = _candidate(chunk).get("finishReason")
-    return reason if isinstance(reason, str) and reason != "FINISH_REASON_UNSPECIFIED" else ""
+    reason = text_of(_candidate(chunk), "finishReason")
+    return "" if reason == "FINISH_REASON_UNSPECIFIED" else reason
 
 
 class GeminiAssembly:
@@ -76,14 +76,12 @@ class GeminiAssembly:
         """Take one chunk. Raises BadStream, and AttemptFailed for an error that it reports."""
         if event.get("error") is not None:
             raise AttemptFailed(from_event(event))
-        self._draft.response_id = _text(event, "responseId") or self._draft.response_id
-        if isinstance(usage := event.get("usageMetadata"), dict) and usage:
+        self._draft.response_id = text_of(event, "responseId") or self._draft.response_id
+        if usage := object_of(event, "usageMetadata"):
             self._usage |= usage
             self._draft.usage = _usage(self._usage)
-        feedback = event.get("promptFeedback")
-        self._blocked = self._blocked or (isinstance(feedback, dict) and bool(feedback.get("blockReason")))
-        content = _candidate(event).get("content")
-        parts = content.get("parts") if isinstance(content, dict) else None
+        self._blocked = self._blocked or bool(object_of(event, "promptFeedback").get("blockReason"))
+        parts = object_of(_candidate(event), "content").get("parts")
         for part in parts if isinstance(parts, list) else ():
             if not isinstance(part, dict):
                 raise BadStream("a part is not an object")
@@ -91,14 +89,14 @@ class GeminiAssembly:
         self._finish_reason = finish_reason(event) or self._finish_reason
 
     def _take(self, part: dict[str, Any]) -> Iterator[ModelEvent]:
-        signature = _text(part, "thoughtSignature")
+        signature = text_of(part, "thoughtSignature")
         self._draft.count(len(signature))
         if isinstance(part.get("functionCall"), dict):
             yield from self._call(part["functionCall"], signature)
         elif known := next((name for name in part if name in _KEPT), ""):
             self._draft.count(len(json.dumps(part)))
             self._keep(known, part)
-        elif text := _text(part, "text"):
+        elif text := text_of(part, "text"):
             yield from self._write(text, signature, thought=part.get("thought") is True)
         elif signature:
             # Signed emptiness is kept apart from Text, of which an empty one is never sent to anybody.
@@ -118,12 +116,10 @@ class GeminiAssembly:
         yield from self._draft.add(key, text)
 
     def _call(self, call: dict[str, Any], signature: str) -> Iterator[ModelEvent]:
-        args = call.get("args")
-        raw = args if isinstance(args, str) else json.dumps({} if args is None else args, ensure_ascii=False)
         key, self._open = object(), None
         self._draft.open(key, "call", lambda _: _signed(signature))
-        yield from self._draft.start(key, vendor_id=_text(call, "id"), name=_text(call, "name"))
-        yield from self._draft.add(key, raw)
+        yield from self._draft.start(key, vendor_id=text_of(call, "id"), name=text_of(call, "name"))
+        yield from self._draft.add(key, arguments_of(call, "args") or "{}")
         yield from self._draft.close(key)
 
     def finish(self) -> AssistantMessage:
@@ -147,13 +143,12 @@ def _signed(signature: str) -> Payload:
 
 def _usage(usage: dict[str, Any]) -> Usage:
     """Gemini counts the cached part into the prompt, and thoughts apart from the answer."""
-    cached = count(usage.get("cachedContentTokenCount"))
-    prompt = count(usage.get("promptTokenCount")) + count(usage.get("toolUsePromptTokenCount"))
-    thoughts = count(usage.get("thoughtsTokenCount"))
+    cached, thoughts = count_of(usage, "cachedContentTokenCount"), count_of(usage, "thoughtsTokenCount")
+    prompt = count_of(usage, "promptTokenCount") + count_of(usage, "toolUsePromptTokenCount")
     return Usage(
         input=max(0, prompt - cached),
         cache_read=cached,
-        output=count(usage.get("candidatesTokenCount")) + thoughts,
+        output=count_of(usage, "candidatesTokenCount") + thoughts,
         reasoning=thoughts,
     )
 
@@ -166,11 +161,6 @@ def _candidate(event: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(candidates[0], dict):
         raise BadStream("a candidate is not an object")
     return candidates[0]
-
-
-def _text(value: dict[str, Any], key: str) -> str:
-    text = value.get(key)
-    return text if isinstance(text, str) else ""
 
 
 _CODES = {
@@ -218,33 +208,20 @@ def _kind(status: int, error: Mapping[str, Any]) -> ErrorKind:
     if status in (400, 413, 422) and (overflows(message) or _PAYLOAD.search(message)):
         return "too_large"
     if status == 400:
-        if any(str(detail.get("reason")).startswith("API_KEY_") for detail in _details(error)):
+        if any(str(detail.get("reason")).startswith("API_KEY_") for detail in objects_of(error, "details")):
             return "auth"
         if error.get("status") == "FAILED_PRECONDITION":
             return "auth"  # the account, or the place it asks from: nothing that another wording would cure
         return "stale_thinking" if _SIGNATURE.search(message) else "invalid"
-    if status == 429 and any("PerDay" in quota for quota in _quotas(error)):
+    violations = (it for detail in objects_of(error, "details") for it in objects_of(detail, "violations"))
+    if status == 429 and any("PerDay" in str(violation.get("quotaId")) for violation in violations):
         return "billing"
     return _BY_STATUS.get(status) or kind_of_status(status)
 
 
-def _details(error: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    details = error.get("details")
-    return (detail for detail in (details if isinstance(details, list) else ()) if isinstance(detail, dict))
-
-
-def _quotas(error: Mapping[str, Any]) -> Iterator[str]:
-    for detail in _details(error):
-        violations = detail.get("violations")
-        for violation in violations if isinstance(violations, list) else ():
-            if isinstance(violation, dict):
-                yield str(violation.get("quotaId"))
-
-
 def _retry_delay(error: Mapping[str, Any]) -> float | None:
     """Seconds, from `RetryInfo`."""
-    for detail in _details(error):
-        delay = detail.get("retryDelay")
-        if isinstance(delay, str) and (match := _DELAY.fullmatch(delay)) and float(match[1]) > 0:
+    for detail in objects_of(error, "details"):
+        if (match := _DELAY.fullmatch(text_of(detail, "retryDelay"))) and float(match[1]) > 0:
             return float(match[1])
     return None

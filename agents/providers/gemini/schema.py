@@ -8,7 +8,7 @@ the model less than the tool checks. The two never go together.
 from collections.abc import Mapping
 from typing import Any
 
-from agents.providers.wellformed import well_formed_json
+from agents.providers.payload import well_formed_json
 
 TYPES = frozenset({"string", "number", "integer", "boolean", "array", "object"})
 FORMATS = {

@@ -12,10 +12,18 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 from agents.messages import AssistantMessage, Message, Text, Thinking, ToolCall, ToolResultMessage, UserMessage
-from agents.providers.choice import settled
-from agents.providers.provider import ModelRequest, OneTool, System
-from agents.providers.wellformed import well_formed
-from agents.providers.wire_ids import wire_name
+from agents.providers.provider import ModelRequest, OneTool
+from agents.providers.request import (
+    called_names,
+    data_url,
+    description_of,
+    image_label,
+    output_tokens,
+    settled,
+    system_texts,
+    texts_and_images,
+    wire_name,
+)
 from tools.tool import Image, ToolSpec
 
 API = "mistral"
@@ -25,32 +33,28 @@ Block: TypeAlias = dict[str, Any]
 
 def wire_request(request: ModelRequest) -> dict[str, Any]:
     """The body of `POST /v1/chat/completions`, without `stream`."""
+    texts = system_texts(request.system)
+    system = [{"role": "system", "content": "\n\n".join(texts)}] if texts else []
     body: dict[str, Any] = {
         "model": request.model,
-        "messages": [*_system(request.system), *_messages(request)],
-        "max_tokens": min(request.max_tokens, request.facts.max_output) if request.facts.known else request.max_tokens,
+        "messages": [*system, *_messages(request)],
+        "max_tokens": output_tokens(request),
     }
     if request.tools:
         body["tools"] = [_tool(tool) for tool in request.tools]
         if (choice := _tool_choice(request)) is not None:
             body["tool_choice"] = choice
-    elif called := _called(request.messages):
-        # An agent that has lost its tools: what its history calls stays declared, so that the history is readable.
+    elif called := dict.fromkeys(wire_name(name) for name in called_names(request.messages)):
         parameters = {"type": "object", "properties": {}}
         body["tools"] = [{"type": "function", "function": {"name": name, "parameters": parameters}} for name in called]
         body["tool_choice"] = "none"
     return body
 
 
-def _system(system: System) -> list[Block]:
-    halves = [well_formed(half) for half in (system.stable, system.volatile) if half.strip()]
-    return [{"role": "system", "content": "\n\n".join(halves)}] if halves else []
-
-
 def _tool(tool: ToolSpec) -> Block:
     function = {
         "name": tool.name,
-        "description": well_formed(tool.description or tool.summary or tool.name),
+        "description": description_of(tool),
         "parameters": dict(tool.input_schema),
     }
     return {"type": "function", "function": function}
@@ -58,8 +62,7 @@ def _tool(tool: ToolSpec) -> Block:
 
 def _tool_choice(request: ModelRequest) -> str | Block | None:
     """None is `auto`, the server's default."""
-    refused = "" if request.facts.forced_tool else "this model cannot be forced to call a tool"
-    match settled(request, required=refused, named=refused):
+    match settled(request):
         case "none":
             return "none"
         case "required":
@@ -68,11 +71,6 @@ def _tool_choice(request: ModelRequest) -> str | Block | None:
             return {"type": "function", "function": {"name": name}}
         case _:
             return None
-
-
-def _called(messages: Sequence[Message]) -> list[str]:
-    """The names that the history calls, each once."""
-    return list(dict.fromkeys(wire_name(call.name) for call in _calls(messages)))
 
 
 def _calls(messages: Sequence[Message]) -> list[ToolCall]:
@@ -127,7 +125,7 @@ def _with_plain_content(message: Block) -> Block:
 def _part(part: Text | Image, *, vision: bool) -> Block:
     if isinstance(part, Text):
         return _text(part.text)
-    return _picture(part) if vision else _text(_named(part))
+    return _picture(part) if vision else _text(image_label(part))
 
 
 def _text(text: str) -> Block:
@@ -135,11 +133,7 @@ def _text(text: str) -> Block:
 
 
 def _picture(image: Image) -> Block:
-    return {"type": "image_url", "image_url": f"data:{image.media_type};base64,{image.data}"}
-
-
-def _named(image: Image) -> str:
-    return f"[image: {well_formed(image.name or 'not shown')}]"
+    return {"type": "image_url", "image_url": data_url(image)}
 
 
 def _assistant_chunks(message: AssistantMessage) -> list[Block]:
@@ -161,9 +155,8 @@ def _call(call: ToolCall, ids: dict[str, str]) -> Block:
 
 def _result(message: ToolResultMessage, call_id: str, *, vision: bool) -> Block:
     """A result is text. There is no member for an error, so its text says that it is one."""
-    texts = [part.text for part in message.content if isinstance(part, Text)]
-    images = [part for part in message.content if isinstance(part, Image)]
-    texts += ["[the image follows]" if vision else _named(image) for image in images]
+    texts, images = texts_and_images(message)
+    texts += ["[the image follows]" if vision else image_label(image) for image in images]
     text = "\n".join(texts) or "(no output)"
     if message.is_error and not text.lstrip().startswith('{"ok": false'):
         text = f"The tool failed: {text}"
@@ -171,8 +164,8 @@ def _result(message: ToolResultMessage, call_id: str, *, vision: bool) -> Block:
 
 
 def _result_pictures(message: ToolResultMessage, *, vision: bool) -> list[Block]:
-    images = [part for part in message.content if isinstance(part, Image)] if vision else []
-    if not images:
+    _, images = texts_and_images(message)
+    if not images or not vision:
         return []
     return [_text(f"[what {wire_name(message.tool)} returned]"), *(_picture(image) for image in images)]
 

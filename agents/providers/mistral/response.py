@@ -5,20 +5,25 @@ Calls stand beside the content in this protocol, not in it: text that goes on af
 shape is known to do otherwise (arguments as an object, calls in pieces, an id "null" or none) is understood.
 """
 
-import json
 import re
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from agents.messages import AssistantMessage, ErrorKind, ModelError, StopReason, Usage
-from agents.providers.arguments import parse_arguments
 from agents.providers.draft import Draft, Payload
 from agents.providers.errors import RETRYABLE, AttemptFailed, BadStream, failure, kind_of_status, overflows, word
 from agents.providers.mistral.request import API
+from agents.providers.payload import (
+    arguments_of,
+    count_of,
+    object_of,
+    objects_of,
+    parse_arguments,
+    text_of,
+    well_formed_json,
+)
 from agents.providers.provider import ModelEvent
-from agents.providers.usage import count
-from agents.providers.wellformed import well_formed_json
 
 
 @dataclass(slots=True)
@@ -43,8 +48,8 @@ class Thought:
         """Take one piece of the chunk; yields its texts."""
         members = {key: value for key, value in piece.items() if key not in ("type", "thinking") and value is not None}
         self.beside |= members
-        thinking = piece.get("thinking")
-        for item in _items(thinking):
+        whole = text_of(piece, "thinking")  # not documented, but the reading is plain
+        for item in [{"type": "text", "text": whole}] if whole else objects_of(piece, "thinking"):
             text = item.get("text") if item.get("type") == "text" else None
             if not isinstance(text, str):
                 self.items.append(item)
@@ -62,12 +67,6 @@ class Thought:
 
 def _plain(item: dict[str, Any]) -> bool:
     return item.keys() == {"type", "text"} and item["type"] == "text" and isinstance(item["text"], str)
-
-
-def _items(thinking: object) -> list[dict[str, Any]]:
-    if isinstance(thinking, str):  # not documented, but the reading is plain
-        return [{"type": "text", "text": thinking}]
-    return [item for item in thinking if isinstance(item, dict)] if isinstance(thinking, list) else []
 
 
 _STOP_REASONS: dict[str, StopReason] = {
@@ -96,25 +95,24 @@ class MistralAssembly:
         """Take one chunk. Raises BadStream, or AttemptFailed for an error that it reports."""
         if (error := from_event(event)) is not None:
             raise AttemptFailed(error)
-        self._draft.response_id = self._draft.response_id or _text(event, "id") or None
+        self._draft.response_id = self._draft.response_id or text_of(event, "id") or None
         if isinstance(usage := event.get("usage"), dict):
             self._draft.usage = _usage(usage)
-        for choice in _dicts(event.get("choices")):
+        for choice in objects_of(event, "choices"):
             if choice.get("index") in (0, None):
                 yield from self._choose(choice)
 
     def _choose(self, choice: dict[str, Any]) -> Iterator[ModelEvent]:
-        delta = choice.get("delta")
-        if isinstance(delta, dict):
-            content = delta.get("content")
-            for chunk in [{"type": "text", "text": content}] if isinstance(content, str) else _dicts(content):
-                if chunk.get("type") == "text" and _text(chunk, "text"):
-                    yield from self._write(_text(chunk, "text"))
-                elif chunk.get("type") == "thinking":
-                    yield from self._think(chunk)
-            for piece in _dicts(delta.get("tool_calls")):
-                yield from self._call(piece)
-        if reason := _text(choice, "finish_reason"):
+        delta = object_of(choice, "delta")
+        content = text_of(delta, "content")
+        for chunk in [{"type": "text", "text": content}] if content else objects_of(delta, "content"):
+            if chunk.get("type") == "text" and text_of(chunk, "text"):
+                yield from self._write(text_of(chunk, "text"))
+            elif chunk.get("type") == "thinking":
+                yield from self._think(chunk)
+        for piece in objects_of(delta, "tool_calls"):
+            yield from self._call(piece)
+        if reason := text_of(choice, "finish_reason"):
             self._finish_reason = reason
             for key in self._draft.blocks:
                 yield from self._draft.close(key)
@@ -135,9 +133,8 @@ class MistralAssembly:
             yield from self._draft.add(self._current, text)
 
     def _call(self, piece: dict[str, Any]) -> Iterator[ModelEvent]:
-        function = piece.get("function")
-        function = function if isinstance(function, dict) else {}
-        name, arguments, vendor_id = _text(function, "name"), _arguments(function.get("arguments")), _text(piece, "id")
+        function = object_of(piece, "function")
+        name, vendor_id = text_of(function, "name"), text_of(piece, "id")
         vendor_id = "" if vendor_id == "null" else vendor_id
         place = piece.get("index")
         place = place if isinstance(place, int) else max(self._calls, default=0)
@@ -146,7 +143,7 @@ class MistralAssembly:
             self._calls[place] = key, vendor_id
             self._draft.open(key, "call")
             yield from self._draft.start(key, vendor_id=vendor_id, name=name)
-        yield from self._draft.add(self._calls[place][0], arguments)
+        yield from self._draft.add(self._calls[place][0], arguments_of(function))
 
     def _continues(self, key: Hashable, known_id: str, vendor_id: str, name: str) -> bool:
         """Whether a piece with this id and name belongs to this call and begins no other."""
@@ -172,29 +169,12 @@ class MistralAssembly:
 
 def _usage(usage: dict[str, Any]) -> Usage:
     """Mistral's prompt includes what came from the cache, ours does not."""
-    details = usage.get("prompt_tokens_details")
-    cached = count(details.get("cached_tokens")) if isinstance(details, dict) else 0
+    cached = count_of(usage.get("prompt_tokens_details"), "cached_tokens")
     return Usage(
-        input=max(0, count(usage.get("prompt_tokens")) - cached),
+        input=max(0, count_of(usage, "prompt_tokens") - cached),
         cache_read=cached,
-        output=count(usage.get("completion_tokens")),
+        output=count_of(usage, "completion_tokens"),
     )
-
-
-def _arguments(value: object) -> str:
-    """The text of a call's arguments, which may also come as an object."""
-    if value is None:
-        return ""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def _dicts(value: object) -> list[dict[str, Any]]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
-
-
-def _text(value: dict[str, Any], key: str) -> str:
-    text = value.get(key)
-    return text if isinstance(text, str) else ""
 
 
 _BY_WORD: tuple[tuple[str, ErrorKind], ...] = (
@@ -253,7 +233,7 @@ def _kind(status: int, error: Mapping[str, Any]) -> ErrorKind:
     text = _text_of(error)
     if overflows(text):
         return "too_large"
-    if _STALE_THINKING.search(text) or _about_thinking(error.get("detail")):
+    if _STALE_THINKING.search(text) or _about_thinking(error):
         return "stale_thinking"
     if _kind_of_words(error) == "not_found":
         return "not_found"
@@ -275,9 +255,9 @@ def _text_of(error: Mapping[str, Any]) -> str:
     return message[:_TEXT_CHARS_MAX] if isinstance(message, str) else ""
 
 
-def _about_thinking(detail: object) -> bool:
+def _about_thinking(error: Mapping[str, Any]) -> bool:
     """Whether the validator points at a thinking chunk."""
-    places = [item.get("loc") for item in detail if isinstance(item, dict)] if isinstance(detail, list) else []
+    places = [item.get("loc") for item in objects_of(error, "detail")]
     return any(isinstance(place, list) and "thinking" in place for place in places)
 
 

@@ -1,21 +1,23 @@
 """OpenAI's two wires, Chat Completions and Responses, through its official SDK; many vendors speak Chat.
 
-What a vendor of Chat wants differently is its record (`chat.vendors`). Bodies and events are ours: the SDK is given the
-body whole, since it would walk through its typed arguments on the event loop, a third of a millisecond an item.
+What a vendor of Chat wants differently is its record (`chat.vendors`). The SDK gives us authentication, paths and the
+connection pool. Bodies and events are ours: it would walk through its typed arguments on the event loop, a third of a
+millisecond an item, it takes a cut stream for a whole one, and it knows only what OpenAI itself sends.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator
+import json
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, aclosing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from agents.providers.chat import request as chat_request
 from agents.providers.chat import response as chat_response
 from agents.providers.chat.vendors import Vendor, for_model
 from agents.providers.config import ProviderConfig
-from agents.providers.errors import AttemptFailed
-from agents.providers.http import is_local
-from agents.providers.openai.client import OpenAIClient
+from agents.providers.errors import AttemptFailed, Refused, error_of
+from agents.providers.http import END, LazyClient, drain, event_of, is_local, must_be_events, server_sent, settings
+from agents.providers.openai.errors import from_status, output_blocked
 from agents.providers.provider import ModelRequest
 from agents.providers.responses import request as responses_request
 from agents.providers.responses import response as responses_response
@@ -23,11 +25,59 @@ from agents.providers.responses import response as responses_response
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
+NO_KEY = "no-key"
+ERROR_BYTES_MAX = 1_000_000
+RESPONSES_URL = "https://api.openai.com/v1"
 TAIL_SECONDS = 2.0
 """How long a finished answer waits for what may come behind it: its price, and the end of the body."""
 
+Create: TypeAlias = Callable[["AsyncOpenAI", dict[str, str]], AbstractAsyncContextManager[Any]]
+"""Posts with the client and these `extra_headers`: `….with_streaming_response.create(…)` of one of its resources."""
 
-class ChatWire:
+
+class OpenAIWire:
+    """What both wires share. A subclass gives `api`, `assembly` and `events`."""
+
+    def __init__(self, config: ProviderConfig, base_url: str) -> None:
+        self.keyless = is_local(base_url)
+        self.client = LazyClient(lambda: _build_client(config, base_url.rstrip("/")))
+        self._config = config
+
+    def refusal(self, refused: Refused, now: float) -> AttemptFailed:
+        error = from_status(refused.status, refused.body, refused.headers, now)
+        blocked = output_blocked(refused.status, refused.body)
+        return AttemptFailed(error, "content_filter" if blocked else "error")
+
+    async def _events(
+        self, create: Create, key: str, *, last: Callable[[dict[str, Any]], bool] = lambda event: False
+    ) -> AsyncGenerator[dict[str, Any], None]:
+        """The events of one answer, parsed; an empty one for every other sign of life.
+
+        Ends with `[DONE]`, which is an event of that type, behind the event that `last` says is one, or with the body.
+        An error in the stream, or in its place, is an event like any other. Raises BadStream, and exceptions of the
+        SDK's.
+        """
+        client: AsyncOpenAI = await self.client.get()
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        async with create(client, headers) as response:
+            if (error := await _error_instead(response)) is not None:
+                yield error
+                return
+            must_be_events(response.headers)
+            raw = server_sent(response.iter_bytes())
+            async for data in raw:
+                if data.strip() == END:
+                    yield {"type": END}
+                    await drain(raw, idle_seconds=self._config.idle_seconds)
+                    return
+                event = event_of(data)
+                yield event
+                if event and last(event):
+                    await drain(raw, idle_seconds=self._config.idle_seconds)
+                    return
+
+
+class ChatWire(OpenAIWire):
     """`openai-chat`, as a `Wire`. Raises ValueError where neither the config nor the vendor says where it is."""
 
     api = chat_response.API
@@ -36,9 +86,9 @@ class ChatWire:
         base_url = config.base_url or vendor.base_url
         if base_url is None:
             raise ValueError(f"providers.{name}: add baseUrl:, the address of its chat API with /v1")
-        self.keyless = vendor.keyless or is_local(base_url)
+        super().__init__(config, base_url)
+        self.keyless = self.keyless or vendor.keyless
         self._vendor = vendor
-        self._client = OpenAIClient(config, base_url)
         self._tail_seconds = min(TAIL_SECONDS, config.idle_seconds / 2)
 
     def assembly(self, request: ModelRequest, *, provider: str, timestamp: float) -> chat_response.ChatAssembly:
@@ -59,7 +109,7 @@ class ChatWire:
             )
 
         finished = False
-        async with aclosing(self._client.events(create, key, last=lambda event: False)) as events:
+        async with aclosing(self._events(create, key)) as events:
             while True:
                 try:
                     async with asyncio.timeout(self._tail_seconds if finished else None):
@@ -73,53 +123,59 @@ class ChatWire:
                 finished = finished or chat_response.finishes(event)
                 yield event
 
-    def explain(self, error: Exception, now: float) -> AttemptFailed | None:
-        return self._client.explain(error, now)
 
-    async def warm_up(self) -> None:
-        await self._client.warm_up()
-
-    async def close(self) -> None:
-        await self._client.close()
-
-
-RESPONSES_URL = "https://api.openai.com/v1"
-
-
-class ResponsesWire:
+class ResponsesWire(OpenAIWire):
     """`openai-responses`, as a `Wire`."""
 
     api = responses_request.API
 
     def __init__(self, config: ProviderConfig) -> None:
-        self._client = OpenAIClient(config, RESPONSES_URL)
-        self.keyless = is_local(self._client.base_url)
+        super().__init__(config, config.base_url or RESPONSES_URL)
 
     def assembly(
         self, request: ModelRequest, *, provider: str, timestamp: float
     ) -> responses_response.ResponsesAssembly:
         return responses_response.ResponsesAssembly(provider=provider, model=request.model, timestamp=timestamp)
 
-    async def events(self, request: ModelRequest, key: str) -> AsyncGenerator[dict[str, Any], None]:
+    def events(self, request: ModelRequest, key: str) -> AsyncGenerator[dict[str, Any], None]:
         body = responses_request.wire_request(request)
 
         def create(client: "AsyncOpenAI", headers: dict[str, str]) -> AbstractAsyncContextManager[Any]:
             post = client.responses.with_streaming_response.create
             return post(stream=True, extra_body=body, extra_headers=headers)
 
-        async with aclosing(self._client.events(create, key, last=_is_last)) as events:
-            async for event in events:
-                yield event
-
-    def explain(self, error: Exception, now: float) -> AttemptFailed | None:
-        return self._client.explain(error, now)
-
-    async def warm_up(self) -> None:
-        await self._client.warm_up()
-
-    async def close(self) -> None:
-        await self._client.close()
+        return self._events(create, key, last=lambda event: event.get("type") in responses_response.ENDS)
 
 
-def _is_last(event: dict[str, Any]) -> bool:
-    return event.get("type") in responses_response.ENDS
+def _build_client(config: ProviderConfig, base_url: str) -> "AsyncOpenAI":
+    import httpx2
+    import openai
+
+    arguments = settings(config, base_url, httpx2)
+    client = openai.AsyncOpenAI(
+        api_key=NO_KEY,  # each request brings its own; servers that want none often want to see one all the same
+        base_url=base_url,
+        max_retries=0,
+        timeout=arguments["timeout"],
+        http_client=httpx2.AsyncClient(**arguments),
+    )
+    # What it reads from the environment is dropped: a stray variable must not change what we send, or to whom.
+    client.organization = client.project = client.admin_api_key = client.webhook_secret = None
+    client._custom_headers = dict(config.headers)
+    return client
+
+
+async def _error_instead(response: Any) -> dict[str, Any] | None:
+    """What a JSON body with status 200 says that is an error; OpenRouter sends such. None where there is none."""
+    if not response.headers.get("content-type", "").lower().startswith("application/json"):
+        return None
+    body = b""
+    async for chunk in response.iter_bytes():
+        body += chunk
+        if len(body) > ERROR_BYTES_MAX:
+            return None
+    try:
+        answer = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    return answer if error_of(answer) else None

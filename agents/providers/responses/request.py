@@ -9,12 +9,20 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
-from agents.messages import AssistantMessage, Message, Opaque, Text, Thinking, ToolCall, ToolResultMessage, UserMessage
-from agents.providers.choice import settled
+from agents.messages import AssistantMessage, Opaque, Text, Thinking, ToolCall, ToolResultMessage, UserMessage
 from agents.providers.openai.strict import strict_schema
-from agents.providers.provider import ModelRequest, OneTool, System
-from agents.providers.wellformed import well_formed
-from agents.providers.wire_ids import wire_id, wire_name
+from agents.providers.provider import ModelRequest, OneTool
+from agents.providers.request import (
+    called_names,
+    data_url,
+    description_of,
+    image_label,
+    output_tokens,
+    settled,
+    system_texts,
+    wire_id,
+    wire_name,
+)
 from tools.tool import Image, ToolSpec
 
 API = "openai-responses"
@@ -30,23 +38,14 @@ def wire_request(request: ModelRequest) -> dict[str, Any]:
         "model": request.model,
         "input": _input(request),
         "store": False,
-        "max_output_tokens": _output_tokens(request),
+        "max_output_tokens": max(OUTPUT_TOKENS_MIN, output_tokens(request)),
     }
-    if instructions := _instructions(request.system):
-        body["instructions"] = instructions
+    if instructions := system_texts(request.system):
+        body["instructions"] = "\n\n".join(instructions)
     if request.conversation:
         # At most 64 characters, and nothing that tells who it is.
         body["prompt_cache_key"] = hashlib.sha256(request.conversation.encode("utf-8", "surrogatepass")).hexdigest()
     return body | _tool_members(request) | _reasoning_members(request)
-
-
-def _output_tokens(request: ModelRequest) -> int:
-    most = min(request.max_tokens, request.facts.max_output) if request.facts.known else request.max_tokens
-    return max(OUTPUT_TOKENS_MIN, most)
-
-
-def _instructions(system: System) -> str:
-    return "\n\n".join(well_formed(half) for half in (system.stable, system.volatile) if half.strip())
 
 
 def _reasoning_members(request: ModelRequest) -> dict[str, Any]:
@@ -71,10 +70,9 @@ def _tool_members(request: ModelRequest) -> dict[str, Any]:
             case choice:
                 members["tool_choice"] = choice
         return members
-    if (called := _first_call(request.messages)) is not None:
-        # An agent that has lost its tools: a history with calls keeps one declared.
+    if called := called_names(request.messages):
         empty = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
-        tool = {"type": "function", "name": wire_name(called), "parameters": empty, "strict": False}
+        tool = {"type": "function", "name": wire_name(called[0]), "parameters": empty, "strict": False}
         return {"tools": [tool], "tool_choice": "none"}
     return {}
 
@@ -85,15 +83,10 @@ def _tool(tool: ToolSpec) -> dict[str, Any]:
     return {
         "type": "function",
         "name": tool.name,
-        "description": well_formed(tool.description or tool.summary or tool.name),
+        "description": description_of(tool),
         "parameters": {"properties": {}, **tool.input_schema} if strict is None else strict,
         "strict": strict is not None,
     }
-
-
-def _first_call(messages: Sequence[Message]) -> str | None:
-    calls = (call for message in messages if isinstance(message, AssistantMessage) for call in message.calls)
-    return next((call.name for call in calls), None)
 
 
 def _input(request: ModelRequest) -> list[Item]:
@@ -116,10 +109,9 @@ def _input_parts(parts: Sequence[Text | Image], *, sees: bool) -> list[Item]:
         if isinstance(part, Text):
             wire.append(_input_text(part.text))
         elif sees:
-            url = f"data:{part.media_type};base64,{part.data}"
-            wire.append({"type": "input_image", "detail": "auto", "image_url": url})
+            wire.append({"type": "input_image", "detail": "auto", "image_url": data_url(part)})
         else:
-            wire.append(_input_text(f"[image: {well_formed(part.name or 'not shown')}]"))
+            wire.append(_input_text(image_label(part)))
     return wire
 
 

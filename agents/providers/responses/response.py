@@ -1,22 +1,33 @@
-"""The events of a Responses stream put together into one assistant message. Pure: dicts in, our events out.
+"""The events of a Responses stream, translated into a `Draft`. Pure: dicts in, our events out.
 
-Items may interleave, so everything goes by the item's place. `completed`, `incomplete` and `failed` are the only proof
-of an end. Unknown events, members and parts are passed over, for the protocol grows; what is plainly broken raises
-`BadStream`. Nothing here knows a socket.
+Items may interleave, so everything goes by the item's place. The item as it is sent at its end has the last word; where it
+never ended, the pieces are all there is. `completed`, `incomplete` and `failed` are the only proof of an end. Unknown
+events, members and parts are passed over, for the protocol grows; what is plainly broken raises `BadStream`.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeGuard
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
 
-from agents.messages import AssistantMessage, ModelError, StopReason, Text, Usage
-from agents.providers.draft import Draft, TextBuffer
+from agents.messages import AssistantMessage, ModelError, StopReason, Usage
+from agents.providers.draft import Draft, Payload, TextBuffer
 from agents.providers.errors import AttemptFailed, BadStream, error_of
-from agents.providers.models import family_of
 from agents.providers.openai.errors import from_event
-from agents.providers.provider import ModelEvent, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallEnd, ToolCallStart
-from agents.providers.responses.items import OWNERS, ItemUnderWay, PartKind, final_arguments, final_parts, string
+from agents.providers.payload import (
+    arguments_of,
+    count_of,
+    index_of,
+    object_of,
+    objects_of,
+    required_index,
+    required_object,
+    text_of,
+    well_formed_json,
+)
+from agents.providers.provider import ModelEvent
 from agents.providers.responses.request import API
-from agents.providers.usage import count
+
+PartKind: TypeAlias = Literal["text", "refusal", "summary", "reasoning", "arguments"]
 
 ENDS = frozenset({"response.completed", "response.incomplete", "response.failed"})
 
@@ -27,7 +38,49 @@ _DELTAS: dict[str, tuple[PartKind, str]] = {
     "response.reasoning_text.delta": ("reasoning", "content_index"),
     "response.function_call_arguments.delta": ("arguments", ""),
 }
+_OWNERS: dict[PartKind, str] = {
+    "text": "message",
+    "refusal": "message",
+    "summary": "reasoning",
+    "reasoning": "reasoning",
+    "arguments": "function_call",
+}
+"""Which type of item has parts of a kind."""
+_KINDS: dict[str, PartKind] = {"output_text": "text", "refusal": "refusal", "reasoning_text": "reasoning"}
 _INCOMPLETE: dict[str, StopReason] = {"max_output_tokens": "max_tokens", "content_filter": "content_filter"}
+
+
+@dataclass(slots=True)
+class _Item:
+    """`start` is the item as it was opened, `end` as it was when it was done, `sealed` the arguments that are whole. `parts`
+    are the pieces that arrived, by kind and index."""
+
+    start: dict[str, Any]
+    end: dict[str, Any] = field(default_factory=dict)
+    sealed: str | None = None
+    parts: dict[tuple[PartKind, int], str] = field(default_factory=dict)
+
+    @property
+    def type(self) -> str:
+        return text_of(self.start, "type")
+
+    def final(self, kind: PartKind) -> list[str]:
+        return [text for part_kind, _, text in _final_parts(self.end) if part_kind == kind and text]
+
+    def payload(self, _: str) -> Payload:
+        """What history keeps besides the text. Reasoning may be sent again only where it is whole and carries its encrypted
+        content."""
+        match self.type:
+            case "message":
+                phase = text_of(self.end, "phase") or text_of(self.start, "phase")
+                return ("phase", {"phase": phase}) if phase else None
+            case "reasoning":
+                whole = text_of(self.end, "encrypted_content") and self.end.get("status") != "incomplete"
+                return ("reasoning", self.end) if whole and well_formed_json(self.end) is self.end else None
+            case "function_call":
+                return None
+            case kind:
+                return (kind, well_formed_json(self.end)) if self.end else None
 
 
 class ResponsesAssembly:
@@ -35,7 +88,7 @@ class ResponsesAssembly:
 
     def __init__(self, *, provider: str, model: str, timestamp: float) -> None:
         self._draft = Draft(api=API, provider=provider, model=model, timestamp=timestamp)
-        self._items: dict[int, ItemUnderWay] = {}
+        self._items: dict[int, _Item] = {}
         self._places: dict[str, int] = {}
         self._incomplete: str | None = None
         self._ended = False
@@ -44,15 +97,15 @@ class ResponsesAssembly:
         """Take one event. Raises BadStream, or AttemptFailed for a failure that it reports."""
         match event.get("type"):
             case "response.created":
-                self._note(_dict(event, "response"))
+                self._note(required_object(event, "response"))
             case "response.output_item.added":
-                yield from self._open(_index(event), _dict(event, "item"))
+                yield from self._open(required_index(event, "output_index"), required_object(event, "item"))
             case "response.output_item.done":
-                yield from self._close(_index(event), _dict(event, "item"))
+                yield from self._close(required_index(event, "output_index"), required_object(event, "item"))
             case "response.function_call_arguments.done":
                 yield from self._seal(event)
             case "response.completed" | "response.incomplete" as type_:
-                yield from self._end(_dict(event, "response"), completed=type_ == "response.completed")
+                yield from self._end(required_object(event, "response"), completed=type_ == "response.completed")
             case "response.failed" | "error":
                 if isinstance(response := event.get("response"), dict):
                     self._note(response)
@@ -61,95 +114,93 @@ class ResponsesAssembly:
                 raise failure_of(event)
             case str() as type_ if type_ in _DELTAS:
                 kind, index = _DELTAS[type_]
-                yield from self._extend(event, kind, _number(event.get(index)), string(event, "delta"))
+                place = self._place(event)
+                yield from self._extend(place, kind, index_of(event, index) or 0, text_of(event, "delta"))
             case _:
                 pass
 
     def _note(self, response: dict[str, Any]) -> None:
-        self._draft.response_id = string(response, "id") or self._draft.response_id
-        if isinstance(usage := response.get("usage"), dict) and usage:
+        self._draft.response_id = text_of(response, "id") or self._draft.response_id
+        if usage := object_of(response, "usage"):
             self._draft.usage = _usage(usage)
 
     def _open(self, place: int, start: dict[str, Any]) -> Iterator[ModelEvent]:
-        if place in self._items:
-            raise BadStream("an item was opened twice")
-        item = self._items[place] = ItemUnderWay(start=start)
-        self._places[string(start, "id")] = place
-        if item.type == "function_call":
-            item.call_id = self._draft.unique_id(string(start, "call_id"), place)
-            yield ToolCallStart(index=place, id=item.call_id, name=string(start, "name"))
+        item = _Item(start)
+        match item.type:
+            case "message":
+                self._draft.open(place, "text", item.payload, index=place)
+            case "reasoning":
+                self._draft.open(place, "thinking", item.payload, index=place)
+            case "function_call":
+                self._draft.open(place, "call", index=place)
+                vendor_id, name = text_of(start, "call_id"), text_of(start, "name")
+                yield from self._draft.start(place, vendor_id=vendor_id, name=name)
+            case _:
+                self._draft.open(place, "opaque", item.payload, index=place)
+        self._items[place] = item
+        self._places[text_of(start, "id")] = place
 
-    def _extend(self, event: dict[str, Any], kind: PartKind, part: int, piece: str) -> Iterator[ModelEvent]:
-        place = self._place(event)
+    def _extend(self, place: int, kind: PartKind, part: int, piece: str) -> Iterator[ModelEvent]:
         item = self._items[place]
-        if item.type == OWNERS[kind]:
-            yield from self._show(place, item, kind, part, piece)
+        if item.type != _OWNERS[kind]:
+            return
+        begins = bool(piece) and (kind, part) not in item.parts and any(item.parts.values())
+        item.parts[kind, part] = item.parts.get((kind, part), "") + piece
+        if kind == "refusal":
+            self._draft.count(len(piece))  # what it says instead of an answer is not shown as one
+        else:
+            separated = begins and kind in ("summary", "reasoning")
+            yield from self._draft.add(place, f"\n\n{piece}" if separated else piece)
 
     def _seal(self, event: dict[str, Any]) -> Iterator[ModelEvent]:
         place = self._place(event)
-        item = self._items[place]
-        item.sealed = final_arguments(event) or ""
-        yield from self._catch_up(place, item, "arguments", 0, item.sealed)
+        self._items[place].sealed = whole = arguments_of(event)
+        yield from self._catch_up(place, "arguments", 0, whole)
 
     def _close(self, place: int, end: dict[str, Any]) -> Iterator[ModelEvent]:
         """Some servers send no pieces: then all of the item is news."""
         if place not in self._items:
             yield from self._open(place, end)
         item = self._items[place]
-        if item.end is not None:
+        if item.end:
             raise BadStream("an item was closed twice")
         item.end = end
-        for kind, part, text in final_parts(end):
-            if item.type == OWNERS[kind]:
-                yield from self._catch_up(place, item, kind, part, text)
-        yield from self._finish_call(place, item, cut=False)
+        for kind, part, text in _final_parts(end):
+            yield from self._catch_up(place, kind, part, text)
+        block = self._draft.blocks[place]
+        block.name = text_of(end, "name") or block.name
+        if whole := "".join(item.final("text")) or "\n\n".join(item.final("summary") or item.final("reasoning")):
+            block.body = TextBuffer(whole)
+        yield from self._finish_call(place, cut=False)
 
     def _end(self, response: dict[str, Any], *, completed: bool) -> Iterator[ModelEvent]:
         self._note(response)
-        output = response.get("output")
-        if not self._items and isinstance(output, list):
-            for place, item in enumerate(output):
-                if isinstance(item, dict):
-                    yield from self._close(place, item)
+        if not self._items:
+            for place, end in enumerate(objects_of(response, "output")):
+                yield from self._close(place, end)
         for place, item in self._items.items():
-            yield from self._finish_call(place, item, cut=not completed and item.sealed is None)
+            yield from self._finish_call(place, cut=not completed and item.sealed is None)
         if not completed:
-            details = response.get("incomplete_details")
-            self._incomplete = string(details, "reason") if isinstance(details, dict) else ""
+            self._incomplete = text_of(response.get("incomplete_details"), "reason")
         self._ended = True
 
-    def _finish_call(self, place: int, item: ItemUnderWay, *, cut: bool) -> Iterator[ModelEvent]:
-        if item.type == "function_call" and item.call is None:
-            item.call = item.finished_call(cut=cut)
-            yield ToolCallEnd(index=place, call=item.call)
+    def _finish_call(self, place: int, *, cut: bool) -> Iterator[ModelEvent]:
+        """One that was cut has no arguments unless what arrived of them is an object."""
+        item = self._items[place]
+        whole = arguments_of(item.end) if item.end.get("arguments") is not None else item.sealed
+        cut = cut or item.end.get("status") == "incomplete"
+        yield from self._draft.close(place, arguments=whole, cut=cut)
 
-    def _catch_up(self, place: int, item: ItemUnderWay, kind: PartKind, part: int, whole: str) -> Iterator[ModelEvent]:
+    def _catch_up(self, place: int, kind: PartKind, part: int, whole: str) -> Iterator[ModelEvent]:
         """Show what the pieces have left out; where they said something else, only history learns of it."""
-        before = item.parts[kind, part].raw if (kind, part) in item.parts else ""
+        before = self._items[place].parts.get((kind, part), "")
         if len(whole) > len(before) and whole.startswith(before):
-            yield from self._show(place, item, kind, part, whole[len(before) :])
-
-    def _show(self, place: int, item: ItemUnderWay, kind: PartKind, part: int, piece: str) -> Iterator[ModelEvent]:
-        self._draft.count(len(piece))
-        follows = any(before.raw for before in item.parts.values())
-        begins = (kind, part) not in item.parts
-        shown = item.parts.setdefault((kind, part), TextBuffer()).add(piece)
-        if not shown:
-            return
-        match kind:
-            case "text":
-                yield TextDelta(index=place, text=shown)
-            case "arguments":
-                yield ToolCallDelta(index=place, text=shown)
-            case "summary" | "reasoning":
-                yield ThinkingDelta(index=place, text=f"\n\n{shown}" if follows and begins else shown)
-            case "refusal":
-                pass  # what it says instead of an answer is not shown as one
+            yield from self._extend(place, kind, part, whole[len(before) :])
 
     def _place(self, event: dict[str, Any]) -> int:
         """Where the item of this event stands. Raises BadStream where there is none."""
-        index = event.get("output_index")
-        place = index if _is_index(index) else self._places.get(string(event, "item_id"))
+        place = index_of(event, "output_index")
+        place = self._places.get(text_of(event, "item_id")) if place is None else place
         if place not in self._items:
             raise BadStream("an event belongs to no item")
         return place
@@ -158,57 +209,41 @@ class ResponsesAssembly:
         """The whole answer. Raises BadStream where the end never came."""
         if not self._ended:
             raise BadStream("the stream ended without response.completed")
-        family = family_of(self._draft.model)
-        parts = [part for _, item in sorted(self._items.items()) for part in item.kept(API, family)]
-        return self._draft.message(parts, self._reason())
+        return self._draft.finished(self._reason())
 
     def _reason(self) -> StopReason:
-        if any(item.refuses for item in self._items.values()):
+        if any(kind == "refusal" for item in self._items.values() for kind, _ in item.parts):
             return "refusal"
         if self._incomplete is not None:
             return _INCOMPLETE.get(self._incomplete, "max_tokens")  # cut, for a reason of the future
-        return "tool_use" if any(item.call for item in self._items.values()) else "end_turn"
+        return "end_turn"
 
     def failed(self, error: ModelError, reason: StopReason = "error") -> AssistantMessage:
-        """What was said before it broke, without calls and thinking, for neither is sure to be whole."""
-        texts = [Text(text=item.text) for _, item in sorted(self._items.items()) if item.type == "message"]
-        return self._draft.message([part for part in texts if part.text.strip()], reason, error)
+        return self._draft.failed(error, reason)
+
+
+def _final_parts(item: Mapping[str, Any]) -> Iterator[tuple[PartKind, int, str]]:
+    """The texts of an item at its end, in order."""
+    for index, part in enumerate(objects_of(item, "summary")):
+        yield "summary", index, text_of(part, "text")
+    for index, part in enumerate(objects_of(item, "content")):
+        if kind := _KINDS.get(text_of(part, "type")):
+            yield kind, index, text_of(part, "refusal" if kind == "refusal" else "text")
+    if item.get("arguments") is not None:
+        yield "arguments", 0, arguments_of(item)
 
 
 def _usage(usage: dict[str, Any]) -> Usage:
     """OpenAI's input is the sum; ours is what neither came from the cache nor went into it."""
-    into, out = usage.get("input_tokens_details"), usage.get("output_tokens_details")
-    read = count(into.get("cached_tokens")) if isinstance(into, dict) else 0
-    written = count(into.get("cache_write_tokens")) if isinstance(into, dict) else 0
+    into = usage.get("input_tokens_details")
+    read, written = count_of(into, "cached_tokens"), count_of(into, "cache_write_tokens")
     return Usage(
-        input=max(0, count(usage.get("input_tokens")) - read - written),
+        input=max(0, count_of(usage, "input_tokens") - read - written),
         cache_read=read,
         cache_write=written,
-        output=count(usage.get("output_tokens")),
-        reasoning=count(out.get("reasoning_tokens")) if isinstance(out, dict) else 0,
+        output=count_of(usage, "output_tokens"),
+        reasoning=count_of(usage.get("output_tokens_details"), "reasoning_tokens"),
     )
-
-
-def _dict(event: dict[str, Any], key: str) -> dict[str, Any]:
-    value = event.get(key)
-    if not isinstance(value, dict):
-        raise BadStream(f"{key} is missing")
-    return value
-
-
-def _index(event: dict[str, Any]) -> int:
-    index = event.get("output_index")
-    if not _is_index(index):
-        raise BadStream("output_index is missing")
-    return index
-
-
-def _number(value: object) -> int:
-    return value if _is_index(value) else 0
-
-
-def _is_index(value: object) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 _NOT_TAKEN = frozenset(

@@ -1,72 +1,203 @@
-"""A finished answer read as a whole: its thoughts, its words, and the calls that are made of its text. Pure.
+"""A provider's answer rewritten on the way: thoughts and calls that the model wrote into its text become parts of their
+own.
 
-Two kinds of wrapper differ in which stretches are taken out of the words and in which of those are calls: their `Style`.
+Words are shown as they arrive, up to the first opening of a call. What follows is held until the answer is over and read
+as a whole, so what was shown and what is kept agree. Thoughts are `<think>…</think>` at the very beginning; blank space
+around them belongs to neither side, and anywhere else the tag is ordinary text.
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from itertools import count, groupby
+from typing import Literal
 
 from agents.messages import AssistantMessage, AssistantPart, StopReason, Text, Thinking, ToolCall
-from agents.providers.provider import ModelRequest
-from agents.providers.textcalls.grammar import WrittenCall
-from agents.providers.textcalls.preview import Preview
-from agents.providers.textcalls.thinking import Thoughts
+from agents.providers.provider import (
+    Done,
+    ModelEvent,
+    ModelRequest,
+    Provider,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallStart,
+)
+from agents.providers.textcalls.written import BARE, Form, Stretch
 
 DONE_WELL: frozenset[StopReason] = frozenset({"end_turn", "stop_sequence", "tool_use"})
 """With calls, these mean tool use. Any other reason to stop says more than that calls were made, so it stays."""
 _BROKEN: frozenset[StopReason] = frozenset({"error", "aborted"})
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Cut:
-    """A stretch of the words that is not shown, and the calls that are made of it."""
-
-    start: int
-    end: int
-    calls: Sequence[WrittenCall] = ()
-
-
-class Style(Protocol):
-    def preview(self) -> Preview | None:
-        """None where every word may be shown as it comes."""
-
-    def cuts(self, words: str, message: AssistantMessage) -> Sequence[Cut]:
-        """In order. `words` is the text of `message` without its thoughts."""
+_OPENING, _CLOSING = "<think>", "</think>"
+_CUT_CLOSING = "|".join(_CLOSING[:chars] for chars in range(len(_CLOSING) - 1, 0, -1))
+_THOUGHTS = re.compile(rf"\s*{_OPENING}\s*(.*?)(?:{_CLOSING}\s*|(?:{_CUT_CLOSING})?\Z)", re.DOTALL)
+_OPENS = re.compile(r"[<\[]")
+_BARE_BEGUN = re.compile(r'(?:\[\s*)?(?:\{\s*(?:"[a-z]{0,10}(?:"\s*)?)?)?|\[[\w.-]{0,120}(?:\][ \t]*\r?(?:\n\s*)?)?')
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Reading:
-    """`message` is the very object that was read where nothing changed. `kept` are the places of its words in the text
-    that was read, `thoughts` what stood before them."""
+class Style:
+    """What is taken out of an answer's words. `forms` begin what is held back; with `bare`, so does JSON that begins the
+    answer. `cuts` gets the words of one text, and whether they are all there is and may be calls."""
 
-    message: AssistantMessage
-    kept: Sequence[tuple[int, int]]
-    thoughts: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Edit:
-    start: int
-    end: int
-    parts: tuple[AssistantPart, ...] = ()
+    forms: Sequence[Form]
+    bare: bool
+    cuts: Callable[[str, bool], Sequence[Stretch]]
 
 
-def read(message: AssistantMessage, request: ModelRequest, style: Style) -> Reading:
-    thoughts = Thoughts()
-    text = message.text
-    words = thoughts.feed(text)[1] + thoughts.finish()[1]
-    cuts = _with_blanks(words, style.cuts(words, message))
-    edits = [_thought(thoughts, message)] if thoughts.end else []
-    edits += _called(cuts, thoughts.end, message, new_ids(request, message))
-    kept = _between(edits, len(text))
-    if not edits:
-        return Reading(message=message, kept=kept, thoughts="")
-    made = any(isinstance(part, ToolCall) for edit in edits for part in edit.parts)
-    reason = "tool_use" if made and message.stop_reason in DONE_WELL else message.stop_reason
-    content = tuple(_assembled(message.content, edits))
-    return Reading(message=replace(message, content=content, stop_reason=reason), kept=kept, thoughts=thoughts.text)
+class Rewriting:
+    """A `Provider` around another, whose answers `stream` rewrites."""
+
+    def __init__(self, inner: Provider) -> None:
+        self._inner = inner
+
+    @property
+    def name(self) -> str:
+        return self._inner.name
+
+    @property
+    def api(self) -> str:
+        return self._inner.api
+
+    async def warm_up(self) -> None:
+        await self._inner.warm_up()
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+
+async def rewritten(
+    events: AsyncIterator[ModelEvent], request: ModelRequest, style: Style
+) -> AsyncGenerator[ModelEvent, None]:
+    """`events`, with the calls and thoughts that were found in the text reported right before `Done`."""
+    preview = _Preview(style)
+    shown: list[str] = []
+    text_index, highest = 0, -1
+    try:
+        async for event in events:
+            match event:
+                case TextDelta():
+                    text_index, highest = event.index, max(highest, event.index)
+                    if words := preview.feed(event.text):
+                        shown.append(words)
+                        yield event if words == event.text else replace(event, text=words)
+                case Done(message=message):
+                    answer = read(message, request, style)
+                    so_far, text = "".join(shown), answer.text
+                    if text.startswith(so_far) and text != so_far:  # else a failed attempt's, which are void
+                        yield TextDelta(index=text_index, text=text[len(so_far) :])
+                    for piece in _added(message, answer, max(highest, text_index) + 1):
+                        yield piece
+                    yield event if answer is message else Done(message=answer)
+                case _:
+                    highest = max(highest, event.index)
+                    yield event
+    finally:
+        if isinstance(events, AsyncGenerator):
+            await events.aclose()
+
+
+def _added(before: AssistantMessage, after: AssistantMessage, index: int) -> Iterator[ModelEvent]:
+    for part in after.content:
+        if isinstance(part, Text) or any(part is old for old in before.content):
+            continue
+        if isinstance(part, ToolCall):
+            yield ToolCallStart(index=index, id=part.id, name=part.name)
+            yield ToolCallDelta(index=index, text=part.arguments_raw)
+            yield ToolCallEnd(index=index, call=part)
+        elif isinstance(part, Thinking):
+            yield ThinkingDelta(index=index, text=part.text)
+        index += 1
+
+
+class _Preview:
+    """What may be shown of the words while they come."""
+
+    def __init__(self, style: Style) -> None:
+        self._openings = tuple(form.opening for form in style.forms)
+        self._opening = re.compile("|".join(map(re.escape, self._openings)) or r"\Z.")
+        self._longest = max(map(len, self._openings), default=0)
+        self._bare = style.bare
+        self._held = ""
+        self._state: Literal["beginning", "thinking", "after thoughts", "words", "call"] = "beginning"
+        self._silent = True
+        """Nothing but blank space has arrived: what stands before a call at the beginning goes with it."""
+
+    def feed(self, piece: str) -> str:
+        """The next characters to show, which may be none."""
+        if self._state == "words" and not self._held and not _OPENS.search(piece):
+            return piece
+        self._held += piece
+        if self._state == "beginning":
+            self._begin()
+        if self._state == "thinking":
+            _, closed, behind = self._held.partition(_CLOSING)
+            self._held = behind if closed else self._held[-len(_CLOSING) :]
+            self._state = "after thoughts" if closed else "thinking"
+        if self._state == "after thoughts":
+            self._held = self._held.lstrip()
+            self._speak(self._held)
+        return self._release() if self._state == "words" else ""
+
+    def _begin(self) -> None:
+        text = self._held.lstrip()
+        if text.startswith(_OPENING):
+            self._state, self._held = "thinking", text[len(_OPENING) :]
+        elif not _OPENING.startswith(text):
+            self._speak(text)
+
+    def _speak(self, text: str) -> None:
+        """Words, unless they may still become a call that begins the answer."""
+        if self._bare and any(form.header.match(text) for form in BARE):
+            self._state = "call"
+        elif text and not (self._bare and _BARE_BEGUN.fullmatch(text)):
+            self._state = "words"
+
+    def _release(self) -> str:
+        if found := self._opening.search(self._held):
+            self._state, end = "call", found.start()
+        else:
+            begun = _OPENS.finditer(self._held, max(0, len(self._held) - self._longest))
+            starts = (mark.start() for mark in begun if self._opens(self._held[mark.start() :]))
+            end = next(starts, len(self._held))
+        if self._silent and not self._held[:end].strip():
+            return ""
+        self._silent = False
+        released, self._held = self._held[:end], self._held[end:]
+        return released
+
+    def _opens(self, text: str) -> bool:
+        return any(opening.startswith(text) for opening in self._openings)
+
+
+def read(message: AssistantMessage, request: ModelRequest, style: Style) -> AssistantMessage:
+    """The finished answer: the very object where nothing is taken out of its text. Texts that stand together are one; where
+    it lost something, its `wire` is lost too, for that belongs to the whole."""
+    runs = [list(run) for _, run in groupby(message.content, lambda part: isinstance(part, Text))]
+    texts = [run for run in runs if isinstance(run[0], Text)]
+    may_call = len(texts) == 1 and not message.calls and message.stop_reason in DONE_WELL
+    ids = new_ids(request, message)
+    content: list[AssistantPart] = []
+    for run in runs:
+        text = "".join(part.text for part in run if isinstance(part, Text))
+        thoughts = _THOUGHTS.match(text) if texts and run is texts[0] else None
+        words = text[thoughts.end() :] if thoughts else text
+        cuts = style.cuts(words, may_call)
+        if thoughts or cuts:
+            made = _parts(thoughts[1] if thoughts else "", words, cuts, ids)
+            content += [part for part in made if isinstance(part, Text) or message.stop_reason not in _BROKEN]
+        else:
+            content += run
+    if len(content) == len(message.content) and all(
+        new is old for new, old in zip(content, message.content, strict=True)
+    ):
+        return message
+    called = sum(isinstance(part, ToolCall) for part in content) > len(message.calls)
+    reason = "tool_use" if called and message.stop_reason in DONE_WELL else message.stop_reason
+    return replace(message, content=tuple(content), stop_reason=reason)
 
 
 def new_ids(request: ModelRequest, answer: AssistantMessage) -> Iterator[str]:
@@ -74,83 +205,29 @@ def new_ids(request: ModelRequest, answer: AssistantMessage) -> Iterator[str]:
     earlier = [call.id for it in request.messages if isinstance(it, AssistantMessage) for call in it.calls]
     taken = {*earlier, *(call.id for call in answer.calls)}
     seed = f"{answer.response_id or answer.timestamp}:{len(earlier)}"
-    position = 0
-    while True:
+    for position in count():
         call_id = "call_" + hashlib.sha256(f"{seed}:{position}".encode()).hexdigest()[:8]
-        position += 1
         if call_id not in taken:
             taken.add(call_id)
             yield call_id
 
 
-def _thought(thoughts: Thoughts, message: AssistantMessage) -> _Edit:
-    shown = bool(thoughts.text) and message.stop_reason not in _BROKEN
-    return _Edit(start=0, end=thoughts.end, parts=(Thinking(text=thoughts.text),) if shown else ())
-
-
-def _called(cuts: Sequence[Cut], offset: int, message: AssistantMessage, ids: Iterator[str]) -> Iterator[_Edit]:
-    for cut in cuts:
-        calls = () if message.stop_reason in _BROKEN else cut.calls
-        parts = tuple(
-            ToolCall(id=next(ids), name=call.name, arguments=call.arguments, arguments_raw=call.raw) for call in calls
-        )
-        yield _Edit(start=offset + cut.start, end=offset + cut.end, parts=parts)
-
-
-def _with_blanks(words: str, cuts: Sequence[Cut]) -> list[Cut]:
-    """With the blank space that would gape where they stood, and where there is no text before or behind them."""
-    widened: list[Cut] = []
-    at, last = 0, " "
-    for number, cut in enumerate(cuts):
-        before = words[at : cut.start]
-        start = cut.start if before.strip() else at
-        last = before[-1] if before.strip() else last
-        rest = words[cut.end : cuts[number + 1].start if number + 1 < len(cuts) else len(words)]
-        goes = last.isspace() or not rest.strip()
-        at = cut.end + (len(rest) - len(rest.lstrip()) if goes else 0)
-        widened.append(replace(cut, start=start, end=at))
-    return widened
-
-
-def _between(edits: Sequence[_Edit], end: int) -> list[tuple[int, int]]:
-    starts = [0, *(edit.end for edit in edits)]
-    ends = [*(edit.start for edit in edits), end]
-    return [(a, b) for a, b in zip(starts, ends, strict=True) if a < b]
-
-
-def _assembled(content: Sequence[AssistantPart], edits: Sequence[_Edit]) -> Iterator[AssistantPart]:
-    """The message's parts after the edits, whose places count through all its texts. Untouched parts stay as they are;
-    a text that lost something lost its `wire` too, for that belongs to the whole."""
-    waiting = list(reversed(edits))
-    start = 0
-    for part in content:
-        if not isinstance(part, Text):
-            yield part
-            continue
-        end = start + len(part.text)
-        if not waiting or waiting[-1].start >= end:
-            yield part
-        else:
-            yield from _pieces(part, start, waiting)
-        start = end
-
-
-def _pieces(part: Text, start: int, waiting: list[_Edit]) -> Iterator[AssistantPart]:
-    """One text cut up. What reaches into the next text stays waiting, with nothing left to put in its place."""
-    end = start + len(part.text)
-    kept: list[str] = []
-    at = start
-    while waiting and waiting[-1].start < end:
-        edit = waiting.pop()
-        kept.append(part.text[at - start : edit.start - start])
-        if edit.parts and any(kept):
-            yield replace(part, text="".join(kept), wire=None)
-            kept = []
-        yield from edit.parts
-        at = edit.end
-        if edit.end > end:
-            waiting.append(_Edit(start=end, end=edit.end))
-            at = end
-    kept.append(part.text[at - start :])
-    if any(kept):
-        yield replace(part, text="".join(kept), wire=None)
+def _parts(thoughts: str, words: str, cuts: Sequence[Stretch], ids: Iterator[str]) -> Iterator[AssistantPart]:
+    """Without the blank space that would gape where a cut stood, and where there is no text before or behind it."""
+    if thoughts:
+        yield Thinking(text=thoughts)
+    kept, last = "", " "
+    starts = [0, *(cut.end for cut in cuts)]
+    ends = [*(cut.start for cut in cuts), len(words)]
+    for number, (start, end) in enumerate(zip(starts, ends, strict=True)):
+        text = words[start:end]
+        if number and last.isspace():
+            text = text.lstrip()
+        if text.strip():
+            kept, last = kept + text, text[-1]
+        calls = cuts[number].calls if number < len(cuts) else ()
+        if kept and (calls or number == len(cuts)):
+            yield Text(text=kept)
+            kept = ""
+        for call in calls:
+            yield ToolCall(id=next(ids), name=call.name, arguments=call.arguments, arguments_raw=call.raw)

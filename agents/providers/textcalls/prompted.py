@@ -1,74 +1,82 @@
-"""Tools for a model that has none: the prompt describes them, and the model writes its calls as text between tags.
+"""Tools for a model that has none: the prompt describes them, calls and results stand in the history as text, and the
+model writes its calls as text between tags.
 
 Same loop, same policy, same history as with native tools; only what goes over the wire differs. A call that cannot be
 read is passed on as one without arguments, so that the toolbox answers it; after two answers in a row that were nothing
 but such calls no tool is offered any more, and the model must finish in words.
+
+The request is the same for the same history, byte by byte, so that a server's prompt cache holds. What a result or a
+person says is written so that it can neither close nor open a tag. The history is taken as repaired.
 """
 
-from collections.abc import AsyncGenerator, Sequence
+import json
+import re
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby, takewhile
+from typing import Literal, TypeAlias, assert_never
 
-from agents.messages import AssistantMessage, Message, Thinking, ToolCall, UserMessage
-from agents.providers.provider import ModelEvent, ModelRequest, Provider
-from agents.providers.textcalls.answer import Cut
-from agents.providers.textcalls.forms import prompted_forms
-from agents.providers.textcalls.grammar import written_calls
-from agents.providers.textcalls.preview import Preview
-from agents.providers.textcalls.request import Offer, translated
-from agents.providers.textcalls.rewriting import rewritten
+from agents.messages import (
+    AssistantMessage,
+    AssistantPart,
+    Message,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResultMessage,
+    UserMessage,
+    UserPart,
+)
+from agents.prompt.markers import TOOL_CALLS
+from agents.providers.provider import ModelEvent, ModelRequest, OneTool, System
+from agents.providers.textcalls.answer import Rewriting, Style, rewritten
+from agents.providers.textcalls.written import PROMPTED, Stretch, calls_among_words
+from tools.tool import Image, ToolSpec
 
+Offer: TypeAlias = Literal["tools", "not now", "they do not work", "no tools"]
 MISTAKES_MAX = 2
 
-_FORMS = prompted_forms()
-_INVENTED = "<tool_response"
+_RULES = """\
+You call a tool by writing the call. To call, answer with nothing but the call, in this form:
+<tool_call>{"name": "ls", "arguments": {"path": "/tmp"}}</tool_call>
+Then stop and wait: the next message brings the result in <tool_response> tags.
+- One call or several, each in its own tags.
+- `name` is one of the tools below, and there are no others. `arguments` is one JSON object that fits its schema.
+- Never write a <tool_response> yourself: it would be invented.
+- When you need no tool, answer in words, without these tags."""
+_NOT_NOW = "No tools may be called now, even where earlier messages show calls. Answer in words, without any tags."
+_NOT_WORKING = """\
+Tool calls do not work now: the last ones could not be read. Call no more tools. Tell the user in words what you found,
+or what you could not do."""
+
+_TAG = re.compile(r"<(?=\s*/?\s*(?:tool_|think)|\|)", re.IGNORECASE)
 
 
-class PromptedTools:
+class PromptedTools(Rewriting):
     """A `Provider` around another, whose model gets its tools in no other way."""
-
-    def __init__(self, inner: Provider) -> None:
-        self._inner = inner
-
-    @property
-    def name(self) -> str:
-        return self._inner.name
-
-    @property
-    def api(self) -> str:
-        return self._inner.api
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         offer = _offer(request)
-        return rewritten(self._inner.stream(translated(request, offer)), request, _Style(request, offer))
-
-    async def warm_up(self) -> None:
-        await self._inner.warm_up()
-
-    async def close(self) -> None:
-        await self._inner.close()
+        return rewritten(self._inner.stream(translated(request, offer)), request, _style(request, offer))
 
 
-class _Style:
+def _style(request: ModelRequest, offer: Offer) -> Style:
     """Calls are made where tools were offered, and are never shown. What follows the first of them as its result was
     invented, and so is all behind that."""
+    offered = offer == "tools"
+    tools = {tool.name: tool for tool in request.tools}
 
-    def __init__(self, request: ModelRequest, offer: Offer) -> None:
-        self._offered = offer == "tools"
-        self._tools = {tool.name: tool for tool in request.tools}
-
-    def preview(self) -> Preview:
-        return Preview(_FORMS)
-
-    def cuts(self, words: str, message: AssistantMessage) -> Sequence[Cut]:
-        cuts: list[Cut] = []
-        for found in _FORMS.among_words(words, in_spans=True):
-            if cuts and (invented := words.find(_INVENTED, cuts[-1].end, found.start)) >= 0:
-                return [*cuts, Cut(start=invented, end=len(words))]
-            calls = written_calls(found.kind, found.text, self._tools)
-            if found.kind == "never" or any(self._offered or call.arguments is not None for call in calls):
-                cuts.append(Cut(start=found.start, end=found.end, calls=calls if self._offered else ()))
-        if cuts and (invented := words.find(_INVENTED, cuts[-1].end)) >= 0:
-            cuts.append(Cut(start=invented, end=len(words)))
+    def cuts(words: str, may_call: bool) -> Sequence[Stretch]:
+        cuts: list[Stretch] = []
+        for found in (*calls_among_words(words, PROMPTED, tools, in_spans=True), None):
+            invented = words.find("<tool_response", cuts[-1].end, found.start if found else None) if cuts else -1
+            if invented >= 0:
+                return [*cuts, Stretch(start=invented, end=len(words))]
+            if found and (offered or not found.calls or any(call.arguments is not None for call in found.calls)):
+                cuts.append(found if offered else replace(found, calls=()))
         return cuts
+
+    return Style(forms=PROMPTED, bare=False, cuts=cuts)
 
 
 def _offer(request: ModelRequest) -> Offer:
@@ -81,17 +89,137 @@ def _offer(request: ModelRequest) -> Offer:
 
 def _mistakes(messages: Sequence[Message]) -> int:
     """How many of the running turn's last answers were nothing but calls that could not be read."""
-    count = 0
-    for message in reversed(messages):
-        if isinstance(message, UserMessage):
-            break
-        if isinstance(message, AssistantMessage):
-            if not _unreadable(message):
-                break
-            count += 1
-    return count
+    turn = takewhile(lambda message: not isinstance(message, UserMessage), reversed(messages))
+    answers = (message for message in turn if isinstance(message, AssistantMessage))
+    return sum(1 for _ in takewhile(_unreadable, answers))
 
 
 def _unreadable(message: AssistantMessage) -> bool:
     parts = [part for part in message.content if not isinstance(part, Thinking)]
     return bool(parts) and all(isinstance(part, ToolCall) and part.arguments is None for part in parts)
+
+
+def translated(request: ModelRequest, offer: Offer) -> ModelRequest:
+    """The request as the model gets it; the same object where it needs no tools and has none in its history."""
+    calls = any(isinstance(it, ToolResultMessage) or _calls(it) for it in request.messages)
+    if not request.tools and not calls:
+        return request
+    stable = "\n\n".join(part for part in (request.system.stable, _section(request, offer)) if part)
+    return replace(
+        request,
+        system=System(stable=stable, volatile=request.system.volatile),
+        messages=tuple(_alternating(request.messages)),
+        tools=(),
+        tool_choice="auto",
+    )
+
+
+def _calls(message: Message) -> bool:
+    return isinstance(message, AssistantMessage) and bool(message.calls)
+
+
+def _section(request: ModelRequest, offer: Offer) -> str:
+    match offer:
+        case "tools":
+            tools = "\n\n".join(_described(tool) for tool in request.tools)
+            return "\n\n".join(part for part in (f"## {TOOL_CALLS}\n{_RULES}", _demand(request), tools) if part)
+        case "not now" | "no tools":
+            return f"## {TOOL_CALLS}\n{_NOT_NOW}"
+        case "they do not work":
+            return f"## {TOOL_CALLS}\n{_NOT_WORKING}"
+        case _:
+            assert_never(offer)
+
+
+def _demand(request: ModelRequest) -> str:
+    match request.tool_choice:
+        case "required":
+            return "This time your answer must begin with a tool call."
+        case OneTool(name=name) if name in {tool.name for tool in request.tools}:
+            return f"This time your answer must begin with a call of `{name}`."
+        case _:
+            return ""
+
+
+def _described(tool: ToolSpec) -> str:
+    schema = json.dumps(dict(tool.input_schema), ensure_ascii=False, sort_keys=True)
+    return f"Tool: {tool.name}\n{tool.description or tool.summary}\nSchema of `arguments`: {schema}"
+
+
+def _alternating(messages: Sequence[Message]) -> Iterator[Message]:
+    """Users and assistants by turns, as strict templates want it; a message that needs no change stays as it is."""
+    for answers, group in groupby(messages, lambda message: isinstance(message, AssistantMessage)):
+        run = list(group)
+        yield _answer([it for it in run if isinstance(it, AssistantMessage)]) if answers else _question(run)
+
+
+def _answer(run: Sequence[AssistantMessage]) -> AssistantMessage:
+    if len(run) == 1 and not run[0].calls:
+        return run[0]
+    parts: list[AssistantPart] = []
+    for message in run:
+        parts += _as_text(message) if message.calls else message.content
+    return replace(run[-1], content=tuple(parts))
+
+
+def _as_text(message: AssistantMessage) -> Iterator[Text]:
+    """Its words and calls in order, as the model would have written them; its thoughts are not sent again."""
+    lines: list[str] = []
+    for part in message.content:
+        match part:
+            case Text() if part.text.strip():
+                lines.append(part.text.strip("\n"))
+            case ToolCall():
+                lines.append(f"<tool_call>{_written(part)}</tool_call>")
+    yield Text(text="\n".join(lines))
+
+
+def _written(call: ToolCall) -> str:
+    if call.arguments is None:
+        return call.arguments_raw
+    return _harmless({"name": call.name, "arguments": call.arguments})
+
+
+def _question(run: Sequence[Message]) -> UserMessage:
+    if len(run) == 1 and isinstance(run[0], UserMessage) and not _posing(run[0]):
+        return run[0]
+    parts: list[UserPart] = []
+    for message in run:
+        match message:
+            case ToolResultMessage():
+                block, *images = _result(message)
+                if parts and isinstance(before := parts[-1], Text) and isinstance(block, Text):
+                    parts[-1] = Text(text=f"{before.text}\n{block.text}")
+                else:
+                    parts.append(block)
+                parts += images
+            case UserMessage():
+                parts += _plain(message)
+    return UserMessage(content=tuple(parts), timestamp=run[-1].timestamp)
+
+
+def _result(message: ToolResultMessage) -> Iterator[UserPart]:
+    """The block, and behind it the pictures that belong to it."""
+    images = [part for part in message.content if isinstance(part, Image)]
+    text = "\n".join(part.text for part in message.content if isinstance(part, Text))
+    response: dict[str, object] = {"name": message.tool, "content": text or ("(see the picture)" if images else "")}
+    if message.is_error:
+        response["error"] = True
+    yield Text(text=f"<tool_response>{_harmless(response)}</tool_response>")
+    yield from images
+
+
+def _plain(message: UserMessage) -> Iterator[UserPart]:
+    """A person's parts with no tag in them; they stay readable."""
+    for part in message.sent_parts:
+        yield Text(text=_TAG.sub("‹", part.text)) if isinstance(part, Text) else part
+
+
+def _posing(message: UserMessage) -> bool:
+    """A person's words that would read as a call, a result or a chat template's own token."""
+    return any(_TAG.search(part.text) for part in message.sent_parts if isinstance(part, Text))
+
+
+def _harmless(value: Mapping[str, object]) -> str:
+    """JSON in which no tag begins and no special token of a chat template."""
+    return _TAG.sub(r"\\u003c", json.dumps(value, ensure_ascii=False))

@@ -4,79 +4,37 @@ An answer that is nothing but calls of offered tools becomes those calls; nothin
 about calls. What is unmistakably call text but cannot be made a call is kept from people. The request is not touched.
 """
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
+from dataclasses import replace
 
-from agents.messages import AssistantMessage
-from agents.providers.provider import ModelEvent, ModelRequest, Provider
-from agents.providers.textcalls.answer import DONE_WELL, Cut
-from agents.providers.textcalls.forms import all_forms, tag_forms
-from agents.providers.textcalls.grammar import NAME_CHARS_MAX, written_calls
-from agents.providers.textcalls.preview import Preview
-from agents.providers.textcalls.rewriting import rewritten
+from agents.providers.provider import ModelEvent, ModelRequest
+from agents.providers.textcalls.answer import Rewriting, Style, rewritten
+from agents.providers.textcalls.written import TAGS, Stretch, calls_alone, calls_among_words
 
 PAYLOAD_BYTES_MAX = 256_000
 """A longer answer is no call."""
 
-_TAGS = tag_forms()
 
-
-class RepairedCalls:
+class RepairedCalls(Rewriting):
     """A `Provider` around another."""
 
-    def __init__(self, inner: Provider) -> None:
-        self._inner = inner
-
-    @property
-    def name(self) -> str:
-        return self._inner.name
-
-    @property
-    def api(self) -> str:
-        return self._inner.api
-
     def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        return rewritten(self._inner.stream(request), request, _Style(request) if request.tools else _Words())
-
-    async def warm_up(self) -> None:
-        await self._inner.warm_up()
-
-    async def close(self) -> None:
-        await self._inner.close()
+        return rewritten(self._inner.stream(request), request, _style(request))
 
 
-class _Style:
-    def __init__(self, request: ModelRequest) -> None:
-        self._request = request
-        self._tools = {tool.name: tool for tool in request.tools if len(tool.name) <= NAME_CHARS_MAX}
-        self._alone = all_forms(tuple(self._tools))
-
-    def preview(self) -> Preview:
-        return Preview(_TAGS, self._alone)
-
-    def cuts(self, words: str, message: AssistantMessage) -> Sequence[Cut]:
-        if made := self._calls_alone(words, message):
-            return made
-        return [Cut(start=found.start, end=found.end) for found in _TAGS.among_words(words, in_spans=False)]
-
-    def _calls_alone(self, words: str, message: AssistantMessage) -> Sequence[Cut]:
-        may_call = not message.calls and message.stop_reason in DONE_WELL and self._request.tool_choice != "none"
-        stretches = self._alone.alone(words) if may_call else []
-        if stretches and len(words.encode(errors="replace")) > PAYLOAD_BYTES_MAX:
-            return ()
-        cuts: list[Cut] = []
-        for found in stretches:
-            calls = written_calls(found.kind, found.text, self._tools)
-            if not calls or any(call.name not in self._tools or call.arguments is None for call in calls):
-                return ()
-            cuts.append(Cut(start=found.start, end=found.end, calls=calls))
-        return cuts
-
-
-class _Words:
+def _style(request: ModelRequest) -> Style:
     """Without tools nothing is a call."""
+    tools = {tool.name: tool for tool in request.tools}
 
-    def preview(self) -> None:
-        return None
+    def cuts(words: str, may_call: bool) -> Sequence[Stretch]:
+        short = len(words.encode(errors="replace")) <= PAYLOAD_BYTES_MAX
+        alone = calls_alone(words, tools) if may_call and short and request.tool_choice != "none" else []
+        if alone and all(_is_good(found, tools) for found in alone):
+            return alone
+        return [replace(found, calls=()) for found in calls_among_words(words, TAGS, tools)]
 
-    def cuts(self, words: str, message: AssistantMessage) -> Sequence[Cut]:
-        return ()
+    return Style(forms=TAGS, bare=True, cuts=cuts) if tools else Style(forms=(), bare=False, cuts=lambda *_: ())
+
+
+def _is_good(found: Stretch, tools: Collection[str]) -> bool:
+    return bool(found.calls) and all(call.name in tools and call.arguments is not None for call in found.calls)

@@ -15,7 +15,7 @@ from agents.prompt.fences import harmless
 from agents.prompt.inbound import body, metadata_blocks
 from agents.prompt.system import build_system, render
 from agents.prompt.workspace_files import NAMES
-from agents.providers.textcalls.request import Offer, translated
+from agents.providers.textcalls.prompted import Offer, translated
 from channels.message import ChatKind, Quote
 from tests.agents.prompt.test_inbound import message
 from tests.agents.prompt.test_system import BARE, FULL

@@ -8,7 +8,7 @@ import pytest
 from agents.messages import AssistantMessage, Opaque, Text, Thinking, ToolCall, UserMessage, Wire
 from agents.providers.anthropic.request import wire_request
 from agents.providers.provider import ModelRequest, OneTool, System, ToolChoice
-from agents.providers.wire_ids import wire_id, wire_name
+from agents.providers.request import wire_id, wire_name
 from tests.agents.providers.requests import LS, MODEL, PIXEL, READ, WRITE, asking, assistant, call, result, user
 from tests.emulators.models.anthropic.rules import check_body
 from tests.emulators.models.anthropic.script import redacted_block, thinking_block

@@ -62,7 +62,7 @@ def test_a_record_can_be_used(vendor: object) -> None:
     assert all(VENDORS[other] for other in record.models.values())
     assert re.fullmatch(record.ids, "call_1")
     assert record.name in HABITS
-    assert bool(record.key_env) != record.keyless or record.name == "generic"
+    assert bool(record.variables) != record.keyless or record.name == "generic"
 
 
 def test_no_name_and_no_host_picks_two_records() -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from agents.providers.choice import settled
 from agents.providers.provider import OneTool, ToolChoice
+from agents.providers.request import settled
 from tests.agents.providers.requests import LS, READ, asking
 
 NO = "not here"

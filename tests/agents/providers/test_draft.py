@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.messages import AssistantMessage, ModelError, Opaque, Text, Thinking, ToolCall, Usage
-from agents.providers.arguments import parse_arguments
 from agents.providers.draft import ANSWER_CHARS_MAX, BlockKind, Draft
 from agents.providers.errors import BadStream
+from agents.providers.payload import parse_arguments
 from agents.providers.provider import ModelEvent, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallEnd, ToolCallStart
 
 

@@ -24,8 +24,8 @@ from agents.messages import (
 )
 from agents.providers.gemini.request import API, PLACEHOLDER_SIGNATURE, wire_request
 from agents.providers.models import Level, ModelFacts
+from agents.providers.payload import well_formed_json
 from agents.providers.provider import ModelRequest, OneTool, System, ToolChoice
-from agents.providers.wellformed import well_formed_json
 from agents.repair import repair
 from tests.agents.histories import broken_histories
 from tests.agents.providers.requests import LS, PIXEL, READ, asking, assistant, call, result, user

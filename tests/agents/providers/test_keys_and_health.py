@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from agents.messages import ErrorKind, ModelError
-from agents.providers.health import Health
-from agents.providers.keys import KeyRing
+from agents.providers.network import KeyRing
+from agents.providers.retry import Health
 
 
 @dataclass

@@ -164,7 +164,7 @@ async def test_an_answer_that_is_not_read_leaves_no_connection_behind(connect: C
         for _ in range(3):
             _, message = await collect(provider, asking())
             wire: Any = provider._wire
-            assert all(held.is_idle() for held in wire._client._transport._pool.connections)
+            assert all(held.is_idle() for held in wire.client._client._transport._pool.connections)
     assert message.text == "ok"
 
 

@@ -22,9 +22,9 @@ from agents.messages import (
 )
 from agents.providers.models import Level, ModelFacts, facts_of
 from agents.providers.provider import ModelRequest, OneTool, System, ToolChoice
+from agents.providers.request import wire_id
 from agents.providers.responses.request import API, wire_request
 from agents.providers.responses.response import ResponsesAssembly
-from agents.providers.wire_ids import wire_id
 from agents.repair import repair
 from tests.agents.histories import broken_histories
 from tests.agents.providers.requests import LS, PIXEL, READ, WRITE, assistant, call, result, user

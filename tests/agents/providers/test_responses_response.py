@@ -91,7 +91,8 @@ def test_calls_that_arrive_side_by_side_are_kept_apart() -> None:
 
 
 def test_the_order_is_that_of_the_places_not_of_arrival() -> None:
-    _, message = assemble(opened(call(), 2), opened(MESSAGE, 1), text_delta("x", 1), opened(REASONING, 0))
+    thought = {"type": "response.reasoning_text.delta", "output_index": 0, "content_index": 0, "delta": "hm"}
+    _, message = assemble(opened(call(), 2), opened(MESSAGE, 1), text_delta("x", 1), opened(REASONING, 0), thought)
     assert [part.type for part in message.content] == ["thinking", "text", "toolCall"]
 
 

@@ -10,9 +10,8 @@ import pytest
 from agents.messages import AssistantMessage, ErrorKind, ModelError, Text
 from agents.providers.catalog import build_provider
 from agents.providers.config import ProviderConfig
-from agents.providers.health import Health
 from agents.providers.provider import Done, ModelEvent, ModelRequest, TextDelta
-from agents.providers.retry import Notice, RetryConfig, Retrying, complete
+from agents.providers.retry import Health, Notice, RetryConfig, Retrying, complete
 from tests.agents.providers.requests import asking
 from tests.emulators.models.anthropic.emulator import AnthropicEmulator
 from tests.emulators.models.script import HTML_200, Fault, says

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from agents.providers.config import IMPLIED
+from agents.providers.config import IMPLIED, WELL_KNOWN
 from agents.providers.models import facts_of
-from agents.providers.wellknown import WELL_KNOWN
 from gateway import logs
 from gateway.config.root import Config
 from tests.gateway.config.writing import lines, loaded

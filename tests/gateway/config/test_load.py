@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.providers.wellknown import WELL_KNOWN
+from agents.providers.config import WELL_KNOWN
 from gateway.config.load import load
 from gateway.config.reader import fields_of, merged
 from gateway.config.reference import all_models

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from agents.providers.wellknown import WELL_KNOWN
+from agents.providers.config import WELL_KNOWN
 from gateway.config.load import load
 from gateway.config.reader import fields_of, known_keys
 from gateway.config.reference import all_models, documentation, markdown, schema

@@ -1,4 +1,4 @@
-"""A provider that says what it is told, cut into pieces as it is told, and the strategies that make up answers."""
+"""A provider with a scripted answer, cut into pieces, and the strategies that make up answers."""
 
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -31,21 +31,21 @@ class Scripted:
     error: ModelError | None = None
     name: str = "scripted"
     api: str = "scripted-api"
-    asked: list[ModelRequest] = field(default_factory=list)
-    said: list[ModelEvent] = field(default_factory=list)
+    requests: list[ModelRequest] = field(default_factory=list)
+    sent: list[ModelEvent] = field(default_factory=list)
     warm: bool = False
     closed: bool = False
     streams_closed: int = 0
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        self.asked.append(request)
+        self.requests.append(request)
         try:
             for index, part in enumerate(self.content):
                 for event in self._events(index, part):
-                    self.said.append(event)
+                    self.sent.append(event)
                     yield event
             done = Done(message=self._message(request))
-            self.said.append(done)
+            self.sent.append(done)
             yield done
         finally:
             self.streams_closed += 1
@@ -97,7 +97,7 @@ def shown(events: Sequence[ModelEvent]) -> str:
     return "".join(event.text for event in events if isinstance(event, TextDelta))
 
 
-def told(message: AssistantMessage) -> list[str | tuple[str, object]]:
+def outline(message: AssistantMessage) -> list[str | tuple[str, object]]:
     """Texts as strings, calls as pairs of name and arguments, thoughts in brackets."""
     spoken: list[str | tuple[str, object]] = []
     for part in message.content:
@@ -111,7 +111,7 @@ def told(message: AssistantMessage) -> list[str | tuple[str, object]]:
     return spoken
 
 
-async def asked(wrapper: Provider, request: ModelRequest) -> tuple[list[ModelEvent], AssistantMessage]:
+async def ask(wrapper: Provider, request: ModelRequest) -> tuple[list[ModelEvent], AssistantMessage]:
     """As `collect`, and what must hold of every stream: what was shown is what is kept, and calls are told of once."""
     events, message = await collect(wrapper, request)
     if message.error is None:
@@ -143,37 +143,16 @@ _FRAGMENTS = (
 texts = st.lists(st.sampled_from(_FRAGMENTS), max_size=14).map("".join)
 """Answers made of everything that means something to a scanner, in any order."""
 
-mentions = st.lists(
-    st.sampled_from(
-        (
-            "<tool_call>",
-            "</tool_call>",
-            "`<tool_call>`",
-            "<tool_response>",
-            "`</tool_response>`",
-            "<function=ls>",
-            "<invoke ",
-            "`<tool_call>{…}</tool_call>`",
-            "<tool_call>oops</tool_call>",
-            "[tool:ls]",
-            "[TOOL_CALLS]",
-            "<function_calls>",
-            "<",
-            "<|channel|>commentary to=ls",
-            "<tool_ca",
-            "\n```\n<tool_call>{}\n```\n",
-            '`<tool_call>{"name": "ls"}</tool_call>`',
-            "你好 🙂",
-            '"',
-            "\\",
-            "}",
-            "]",
-            "\n\n",
-        ),
-    ),
-    min_size=1,
-    max_size=9,
-).map(lambda parts: "".join(f"So {part}" for part in parts) + " it is.")
+_MENTIONS = (
+    "<tool_call>", "</tool_call>", "`<tool_call>`", "<tool_response>", "`</tool_response>`", "<function=ls>", "<invoke ",
+    "`<tool_call>{…}</tool_call>`", "<tool_call>oops</tool_call>", "[tool:ls]", "[TOOL_CALLS]", "<function_calls>", "<",
+    "<|channel|>commentary to=ls", "<tool_ca", "\n```\n<tool_call>{}\n```\n", '`<tool_call>{"name": "ls"}</tool_call>`',
+    "你好 🙂", '"', "\\", "}", "]", "\n\n",
+)  # fmt: skip
+
+mentions = st.lists(st.sampled_from(_MENTIONS), min_size=1, max_size=9).map(
+    lambda parts: "".join(f"So {part}" for part in parts) + " it is."
+)
 """Answers that speak of calls and make none."""
 
 chunkings = st.lists(st.integers(1, 9), min_size=1, max_size=6)

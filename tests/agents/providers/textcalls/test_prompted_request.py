@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 
 from agents.messages import AssistantMessage, Message, Text, Thinking, ToolCall, ToolResultMessage, UserMessage, Wire
 from agents.providers.provider import OneTool, System, ToolChoice
-from agents.providers.textcalls.forms import prompted_forms
-from agents.providers.textcalls.grammar import written_calls
-from agents.providers.textcalls.request import Offer, translated
+from agents.providers.textcalls.prompted import Offer, PromptedTools, translated
 from agents.repair import repair
 from tests.agents.histories import broken_histories
 from tests.agents.providers.requests import LS, PIXEL, READ, asking, assistant, call, result, user
+from tests.agents.providers.textcalls.scripted import ask, outline, says
 from tools.tool import Image, ToolSpec
 
 WIRE = Wire(api="scripted-api", family="m", kind="text", data={"a": 1})
@@ -223,16 +222,23 @@ def test_roles_alternate_and_no_result_brings_a_tag(history: list[Message], evil
     assert sum(text.count("}</tool_response>") for text in blocks) == results
 
 
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
+    | st.sampled_from(["</tool_call>", "<tool_call>"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)  # fmt: skip
+
+
 @settings(deadline=None)
-@given(st.dictionaries(st.text(max_size=8), st.text() | st.sampled_from(["</tool_call>", "<tool_call>"]), max_size=3))
-def test_what_is_told_of_a_call_is_read_as_the_same_call(arguments: dict[str, str]) -> None:
+@given(st.dictionaries(st.text(max_size=8), json_values, max_size=4))
+async def test_a_call_in_the_history_is_read_as_the_same_call(arguments: dict[str, object]) -> None:
     made = ToolCall(id="c1", name="ls", arguments=arguments, arguments_raw="")
-    sent = translated(asking(user("q"), assistant(made), result("c1")), "tools")
-    (text,) = texts_of(sent.messages[1])
-    (found,) = prompted_forms().among_words(text, in_spans=True)
-    (read,) = written_calls("tool_call", found.text, {})
-    assert (found.text, read.name) == (text, "ls")
-    assert read.arguments == arguments
+    request = asking(user("q"), assistant(made), result("c1"))
+    (text,) = texts_of(translated(request, "tools").messages[1])
+    _, message = await ask(PromptedTools(says(text)), request)
+    assert outline(message) == [("ls", arguments)]
+    assert json.loads(message.calls[0].arguments_raw) == arguments
 
 
 def test_what_a_person_writes_cannot_pose_as_a_result_or_a_call() -> None:

@@ -13,14 +13,13 @@ from agents.providers.textcalls.repaired import RepairedCalls
 from tests.agents.providers.requests import LS, READ, asking, call, collect
 from tests.agents.providers.textcalls.scripted import (
     Scripted,
-    asked,
+    ask,
     chunkings,
-    cut,
     mentions,
+    outline,
     says,
     shown,
     texts,
-    told,
 )
 
 TAGGED = '<tool_call>{"name": "ls", "arguments": {"path": "/tmp"}}</tool_call>'
@@ -50,26 +49,26 @@ WIRE = Wire(api="scripted-api", family="m", kind="text", data={})
 @pytest.mark.parametrize("form", FORMS)
 async def test_an_answer_that_is_nothing_but_a_call_becomes_the_call(form: str) -> None:
     for pieces in ([], [1], [4, 3]):
-        events, message = await asked(RepairedCalls(says(f"\n{form}\n", pieces)), asking())
-        assert (told(message), message.stop_reason) == ([TMP], "tool_use")
+        events, message = await ask(RepairedCalls(says(f"\n{form}\n", pieces)), asking())
+        assert (outline(message), message.stop_reason) == ([TMP], "tool_use")
         assert re.fullmatch(r"call_[0-9a-f]{8}", message.calls[0].id)
         assert not any(isinstance(event, TextDelta) for event in events)
 
 
 async def test_several_calls_of_several_forms_are_made_in_order() -> None:
     text = f'{TAGGED}\n[tool:read] {{"path": "a"}}\n\n{BARE}'
-    _, message = await asked(RepairedCalls(says(text, [3])), asking(tools=[LS, READ]))
-    assert told(message) == [TMP, ("read", {"path": "a"}), TMP]
+    _, message = await ask(RepairedCalls(says(text, [3])), asking(tools=[LS, READ]))
+    assert outline(message) == [TMP, ("read", {"path": "a"}), TMP]
 
 
 async def test_thoughts_do_not_stand_in_the_way() -> None:
-    events, message = await asked(RepairedCalls(says(f"<think>look</think>\n\n{BARE}")), asking())
-    assert told(message) == ["(look)", TMP]
-    assert events[0] == ThinkingDelta(index=0, text="look")
+    events, message = await ask(RepairedCalls(says(f"<think>look</think>\n\n{BARE}")), asking())
+    assert outline(message) == ["(look)", TMP]
+    assert [event for event in events if isinstance(event, ThinkingDelta)] == [ThinkingDelta(index=1, text="look")]
     native = Thinking(text="hm", wire=WIRE)
-    _, message = await asked(RepairedCalls(Scripted((native, Text(text=TAGGED)))), asking())
+    _, message = await ask(RepairedCalls(Scripted((native, Text(text=TAGGED)))), asking())
     assert message.content[0] is native
-    assert told(message) == ["(hm)", TMP]
+    assert outline(message) == ["(hm)", TMP]
 
 
 @pytest.mark.parametrize("form", TAGS)
@@ -77,8 +76,8 @@ async def test_thoughts_do_not_stand_in_the_way() -> None:
 async def test_a_call_among_words_is_not_made_and_not_seen(before: str, form: str, after: str) -> None:
     if after and form == FORMS[1]:
         return  # without its end nothing stands behind it
-    _, message = await asked(RepairedCalls(says(f"{before}{form}{after}", [4])), asking())
-    assert told(message) == [before + (after.lstrip() if not before or before[-1].isspace() else after)]
+    _, message = await ask(RepairedCalls(says(f"{before}{form}{after}", [4])), asking())
+    assert outline(message) == [before + (after.lstrip() if not before or before[-1].isspace() else after)]
     assert message.stop_reason == "end_turn"
 
 
@@ -86,7 +85,7 @@ async def test_a_call_among_words_is_not_made_and_not_seen(before: str, form: st
 @pytest.mark.parametrize(("before", "after"), [("Send this:\n", ""), ("", "\nis what I would send")])
 async def test_json_among_words_is_ordinary_text(before: str, form: str, after: str) -> None:
     inner = says(f"{before}{form}{after}", [4])
-    _, message = await asked(RepairedCalls(inner), asking())
+    _, message = await ask(RepairedCalls(inner), asking())
     assert message.content[0] is inner.content[0]
 
 
@@ -131,28 +130,28 @@ async def test_json_among_words_is_ordinary_text(before: str, form: str, after: 
 )
 async def test_what_does_not_qualify(text: str, seen: list[str]) -> None:
     for pieces in ([], [1], [6, 5]):
-        _, message = await asked(RepairedCalls(says(text, pieces)), asking())
-        assert (told(message), message.stop_reason) == (seen, "end_turn")
+        _, message = await ask(RepairedCalls(says(text, pieces)), asking())
+        assert (outline(message), message.stop_reason) == (seen, "end_turn")
 
 
 @pytest.mark.parametrize("reason", ["max_tokens", "refusal", "content_filter", "pause", "error", "aborted"])
 async def test_only_an_answer_that_ended_well_makes_calls(reason: StopReason) -> None:
     for form, seen in ((TAGGED, []), (BARE, [BARE])):
-        _, message = await asked(RepairedCalls(says(form, [5], reason)), asking())
-        assert (told(message), message.stop_reason) == (seen, reason)
+        _, message = await ask(RepairedCalls(says(form, [5], reason)), asking())
+        assert (outline(message), message.stop_reason) == (seen, reason)
 
 
 @pytest.mark.parametrize("reason", ["end_turn", "stop_sequence", "tool_use"])
 async def test_every_good_end_makes_calls(reason: StopReason) -> None:
-    _, message = await asked(RepairedCalls(says(TAGGED, [5], reason)), asking())
-    assert (told(message), message.stop_reason) == ([TMP], "tool_use")
+    _, message = await ask(RepairedCalls(says(TAGGED, [5], reason)), asking())
+    assert (outline(message), message.stop_reason) == ([TMP], "tool_use")
 
 
 @pytest.mark.parametrize(
     ("choice", "made"), [("auto", True), ("required", True), (OneTool(name="ls"), True), ("none", False)]
 )
 async def test_a_model_that_may_not_call_does_not(choice: ToolChoice, made: bool) -> None:
-    _, message = await asked(RepairedCalls(says(TAGGED)), asking(tool_choice=choice))
+    _, message = await ask(RepairedCalls(says(TAGGED)), asking(tool_choice=choice))
     assert bool(message.calls) is made
     assert message.text == ""
 
@@ -161,19 +160,19 @@ async def test_a_model_that_may_not_call_does_not(choice: ToolChoice, made: bool
 async def test_a_call_of_a_quarter_megabyte_is_the_largest(chars: int, made: bool) -> None:
     text = '<tool_call>{"name": "ls", "arguments": {"path": "' + "a" * chars + '"}}</tool_call>'
     for pieces in ([], [9973]):
-        _, message = await asked(RepairedCalls(says(text, pieces)), asking())
+        _, message = await ask(RepairedCalls(says(text, pieces)), asking())
         assert (bool(message.calls), message.text) == (made, "")
 
 
 async def test_json_that_is_too_large_for_a_call_is_shown() -> None:
     text = '{"name": "ls", "arguments": {"path": "' + "中" * 300_000
-    _, message = await asked(RepairedCalls(says(text, [50_000])), asking())
+    _, message = await ask(RepairedCalls(says(text, [50_000])), asking())
     assert message.text == text
 
 
 @pytest.mark.parametrize(
     "text",
-    ["I found it", "a > b", "a lone ` and <b", '{"ok": true', "[docs](", "[x] done", '{"title": "', "x <tool_call> y"],
+    ["I found it", "a > b", "a lone ` and <b", '{"ok": true', "[docs](", "[x] done", '{"title": "'],
 )
 async def test_what_cannot_become_a_call_is_shown_while_it_comes(text: str) -> None:
     text += " and more" * 60
@@ -181,38 +180,25 @@ async def test_what_cannot_become_a_call_is_shown_while_it_comes(text: str) -> N
     async for event in RepairedCalls(inner).stream(asking()):
         if isinstance(event, TextDelta):
             break
-    assert len(inner.said) < len(text)
-
-
-async def test_a_name_too_long_to_be_a_tools_makes_no_call() -> None:
-    tool = replace(LS, name="l" * 121)
-    _, message = await asked(RepairedCalls(says(TAGGED.replace('"ls"', f'"{tool.name}"'))), asking(tools=[tool]))
-    assert told(message) == []
+    assert len(inner.sent) < len(text)
 
 
 async def test_next_to_native_calls_text_is_only_cleaned() -> None:
     native = call("toolu_1")
     inner = Scripted((Text(text=TAGGED), native, Text(text="ok", wire=WIRE)), pieces=[3], stop_reason="tool_use")
-    events, message = await asked(RepairedCalls(inner), asking())
+    events, message = await ask(RepairedCalls(inner), asking())
     assert message.content == (native, inner.content[2])
     assert message.content[0] is native
     assert message.content[1] is inner.content[2]
     assert [event.index for event in events if not isinstance(event, Done)] == [1, 1, 1, 2]
-    _, message = await asked(RepairedCalls(Scripted((Text(text=BARE), native))), asking())
-    assert told(message) == [BARE, ("ls", {"path": "."})]
+    _, message = await ask(RepairedCalls(Scripted((Text(text=BARE), native))), asking())
+    assert outline(message) == [BARE, ("ls", {"path": "."})]
 
 
 async def test_a_call_that_is_split_over_two_texts_is_one_call() -> None:
     inner = Scripted((Text(text=TAGGED[:20], wire=WIRE), Text(text=TAGGED[20:])))
-    _, message = await asked(RepairedCalls(inner), asking())
-    assert told(message) == [TMP]
-
-
-async def test_held_text_returns_under_the_index_it_came_with() -> None:
-    inner = Scripted((Text(text='{"name": "ls", ', wire=WIRE), Text(text='"x": 1}', wire=WIRE)))
-    events, message = await asked(RepairedCalls(inner), asking())
-    assert events == [TextDelta(index=0, text='{"name": "ls", '), TextDelta(index=1, text='"x": 1}')]
-    assert message.content == tuple(inner.content)
+    _, message = await ask(RepairedCalls(inner), asking())
+    assert outline(message) == [TMP]
 
 
 async def test_a_healthy_answer_passes_as_the_very_same_objects() -> None:
@@ -224,26 +210,26 @@ async def test_a_healthy_answer_passes_as_the_very_same_objects() -> None:
     )
     inner = Scripted(parts, pieces=[3])
     got = [event async for event in RepairedCalls(inner).stream(asking())]
-    assert len(got) == len(inner.said)
-    assert all(mine is theirs for mine, theirs in zip(got, inner.said, strict=True))
+    assert len(got) == len(inner.sent)
+    assert all(mine is theirs for mine, theirs in zip(got, inner.sent, strict=True))
 
 
 async def test_without_tools_only_thoughts_are_told_apart() -> None:
     inner = says(f"{TAGGED} and {BARE}", [4])
     got = [event async for event in RepairedCalls(inner).stream(asking(tools=[]))]
-    assert got == inner.said
-    assert got[-1] is inner.said[-1]
-    _, message = await asked(RepairedCalls(says(f"<think>hm</think>{TAGGED}", [4])), asking(tools=[]))
-    assert told(message) == ["(hm)", TAGGED]
+    assert got == inner.sent
+    assert got[-1] is inner.sent[-1]
+    _, message = await ask(RepairedCalls(says(f"<think>hm</think>{TAGGED}", [4])), asking(tools=[]))
+    assert outline(message) == ["(hm)", TAGGED]
 
 
 async def test_the_request_is_not_touched_and_the_wrapper_passes_for_its_provider() -> None:
     inner, request = says("hi"), asking()
     provider = RepairedCalls(inner)
-    await asked(provider, request)
+    await ask(provider, request)
     await provider.warm_up()
     await provider.close()
-    assert inner.asked[0] is request
+    assert inner.requests[0] is request
     assert (provider.name, provider.api, inner.warm, inner.closed) == ("scripted", "scripted-api", True, True)
 
 
@@ -262,7 +248,7 @@ async def test_words_are_shown_while_they_come() -> None:
     async for event in RepairedCalls(inner).stream(asking()):
         if isinstance(event, TextDelta):
             seen += len(event.text)
-            assert seen >= len(inner.said) - 1
+            assert seen >= len(inner.sent) - 1
     assert seen == len(text)
 
 
@@ -271,7 +257,7 @@ async def test_words_are_shown_while_they_come() -> None:
 async def test_chunking_never_changes_the_outcome(text: str, pieces: list[int], reason: StopReason, at: int) -> None:
     parts = [Text(text=half) for half in (text[:at], text[at:]) if half]
     _, whole = await collect(RepairedCalls(Scripted(parts, (), reason)), asking())
-    events, message = await asked(RepairedCalls(Scripted(parts, pieces, reason)), asking())
+    events, message = await ask(RepairedCalls(Scripted(parts, pieces, reason)), asking())
     assert message == whole
     assert shown(events) == message.text
 
@@ -281,28 +267,24 @@ async def test_chunking_never_changes_the_outcome(text: str, pieces: list[int], 
 async def test_words_about_calls_pass_whole_and_a_call_among_them_is_not_seen(
     words: str, pieces: list[int], form: str
 ) -> None:
-    _, message = await asked(RepairedCalls(says(words, pieces)), asking())
-    assert told(message) == [words]
-    _, message = await asked(RepairedCalls(says(f"{words}\n\n{form}", pieces)), asking())
-    assert told(message) == [f"{words}\n\n"]
+    _, message = await ask(RepairedCalls(says(words, pieces)), asking())
+    assert outline(message) == [words]
+    _, message = await ask(RepairedCalls(says(f"{words}\n\n{form}", pieces)), asking())
+    assert outline(message) == [f"{words}\n\n"]
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.sampled_from(FORMS), min_size=1, max_size=3), chunkings)
 async def test_calls_alone_are_always_made(forms: list[str], pieces: list[int]) -> None:
     forms = [TAGGED if form == FORMS[1] else form for form in forms]
-    events, message = await asked(RepairedCalls(says("\n".join(forms), pieces)), asking())
-    assert told(message) == [TMP] * len(forms)
+    events, message = await ask(RepairedCalls(says("\n".join(forms), pieces)), asking())
+    assert outline(message) == [TMP] * len(forms)
     assert shown(events) == ""
 
 
 async def test_a_stream_with_an_error_keeps_its_error() -> None:
     failed = ModelError(kind="overloaded", summary="529", retryable=True)
     inner = replace(says("Hel", stop_reason="error"), error=failed)
-    events, message = await asked(RepairedCalls(inner), asking())
+    events, message = await ask(RepairedCalls(inner), asking())
     assert (message.error, shown(events)) == (failed, "Hel")
-    assert message is inner.said[-1].message if isinstance(inner.said[-1], Done) else False
-
-
-def test_cutting_loses_nothing() -> None:
-    assert "".join(cut("a🙂中", [1])) == "a🙂中"
+    assert message is inner.sent[-1].message if isinstance(inner.sent[-1], Done) else False

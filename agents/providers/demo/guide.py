@@ -1,16 +1,18 @@
-"""What the scripted model does next: look at the turn so far, take one step, and in the end report the results.
+"""What the scripted model does next, and what it says: look at the turn so far, take one step, and in the end report the
+results, in English or Chinese.
 
 A plan is read off the person's words and the tools on offer; each of its steps is one call and is taken at most once,
 so every turn is over after a handful of rounds whatever the tools answer. No randomness, no state.
 """
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from html import unescape
+from itertools import count
+from typing import Any, TypeAlias
 
 from agents.messages import AssistantMessage, Message, Text, ToolCall, ToolResultMessage, UserMessage
-from agents.providers.demo.words import CallMade, closing, script_source
 from agents.providers.provider import ModelRequest, OneTool
 from agents.sentences import language_of
 
@@ -26,10 +28,25 @@ _SKILL = re.compile(r"<skill>(.*?)</skill>", re.DOTALL)
 _MEDIA_OFFERED = re.compile(r"^## Assistant Output Directives\n(?:(?!## ).*\n)*?- `MEDIA:", re.MULTILINE)
 _NOTE = re.compile(r"\n\(The gateway: [^\n]*\)(?:\n\[image: [^\n]*\])*\Z")
 _BODY = re.compile(r"\A\[message_id: [^\]\n]*\]\n[^\n]{0,200}?: ?")
+ECHO_CHARS_MAX = 60
+RESULT_CHARS_MAX = 160
+
+REAL_MODEL = (
+    "For a real model, set ANTHROPIC_API_KEY, OPENAI_API_KEY or DEEPSEEK_API_KEY in the environment and start again: "
+    "`model: auto` in config.yaml takes it. Other vendors: docs/providers.md"
+)
+REAL_MODEL_ZH = (
+    "要使用真正的模型:设置环境变量 ANTHROPIC_API_KEY、OPENAI_API_KEY 或 DEEPSEEK_API_KEY,然后重新启动,"
+    "config.yaml 里的 `model: auto` 就会用它。其他厂商见 docs/providers.md"
+)
+
+
+Made: TypeAlias = tuple[ToolCall, ToolResultMessage | None]
+"""A call of this turn and its result."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Call:
+class Step:
     """A tool to use now."""
 
     id: str
@@ -37,7 +54,7 @@ class Call:
     arguments: dict[str, Any]
 
 
-def next_step(request: ModelRequest) -> Call | str:
+def next_step(request: ModelRequest) -> Step | str:
     """The call to make, or the words that end the turn."""
     text = _last_request(request.messages)
     chinese = language_of(text) == "zh"
@@ -45,13 +62,9 @@ def next_step(request: ModelRequest) -> Call | str:
     if len(done) < STEPS_MAX:
         for name, arguments in _plan(request, text, chinese=chinese):
             if name not in {call.name for call, _ in done}:
-                return Call(id=_new_id(request.messages), name=name, arguments=arguments)
-    done_calls = [
-        CallMade(tool=call.name, arguments=call.arguments or {}, result=_text(result)) for call, result in done
-    ]
-    failed = {call.name for call, result in done if result is None or result.is_error}
-    attached = _written(done_calls, failed) if _MEDIA_OFFERED.search(request.system.stable) else None
-    return closing(text, done_calls, failed, chinese=chinese, attached=attached)
+                return Step(id=_new_id(request.messages), name=name, arguments=arguments)
+    attached = _written(done) if _MEDIA_OFFERED.search(request.system.stable) else None
+    return closing(text, done, chinese=chinese, attached=attached)
 
 
 def _plan(request: ModelRequest, text: str, *, chinese: bool) -> list[tuple[str, dict[str, Any]]]:
@@ -69,10 +82,16 @@ def _plan(request: ModelRequest, text: str, *, chinese: bool) -> list[tuple[str,
     return [step for step in plan if step[0] in offered]
 
 
-def _written(done_calls: Sequence[CallMade], failed: Collection[str]) -> str | None:
+def _written(done: Sequence[Made]) -> str | None:
     """The file that this turn has made. Another model may have made the calls: then its name may be anything."""
-    paths = [one.arguments.get("file_path") for one in done_calls if one.tool == "write" and one.tool not in failed]
+    paths = [
+        (call.arguments or {}).get("file_path") for call, result in done if call.name == "write" and not _failed(result)
+    ]
     return next((path for path in paths if isinstance(path, str) and re.fullmatch(r"\S.*", path)), None)
+
+
+def _failed(result: ToolResultMessage | None) -> bool:
+    return result is None or result.is_error
 
 
 def _forced(request: ModelRequest) -> str:
@@ -97,10 +116,7 @@ def _skill_for(prompt: str, text: str, *, wants_script: bool) -> str | None:
 
 def _element(xml: str, tag: str) -> str:
     found = re.search(rf"<{tag}>(.*?)</{tag}>", xml, re.DOTALL)
-    text = found[1].strip() if found else ""
-    for escaped, plain in (("&lt;", "<"), ("&gt;", ">"), ("&quot;", '"'), ("&apos;", "'"), ("&amp;", "&")):
-        text = text.replace(escaped, plain)
-    return text
+    return unescape(found[1].strip()) if found else ""
 
 
 def _is_cjk(pair: str) -> bool:
@@ -126,7 +142,7 @@ def _last_request(messages: Sequence[Message]) -> str:
     return ""
 
 
-def _done(messages: Sequence[Message]) -> list[tuple[ToolCall, ToolResultMessage | None]]:
+def _done(messages: Sequence[Message]) -> list[Made]:
     """The calls of the running turn, each with its result."""
     start = max((n for n, message in enumerate(messages) if isinstance(message, UserMessage)), default=0)
     turn = messages[start:]
@@ -141,7 +157,66 @@ def _text(result: ToolResultMessage | None) -> str:
 
 def _new_id(messages: Sequence[Message]) -> str:
     used = {call.id for message in messages if isinstance(message, AssistantMessage) for call in message.calls}
-    number = len(used) + 1
-    while f"demo_{number}" in used:
-        number += 1
-    return f"demo_{number}"
+    return next(name for number in count(len(used) + 1) if (name := f"demo_{number}") not in used)
+
+
+def closing(text: str, done: Sequence[Made], *, chinese: bool, attached: str | None) -> str:
+    """The final words of a turn. `attached` is a file to send along."""
+    lines = [_opening(_one_line(text, ECHO_CHARS_MAX) or "…", chinese=chinese)]
+    if done:
+        lines.append("我实际调用了这些工具:" if chinese else "I really used these tools:")
+        lines.append("\n".join(_report(call, result, chinese=chinese) for call, result in done))
+    lines.append(REAL_MODEL_ZH if chinese else REAL_MODEL)
+    if attached is not None:
+        lines.append(f"MEDIA:{attached}")
+    return "\n\n".join(lines)
+
+
+def _opening(echo: str, *, chinese: bool) -> str:
+    if chinese:
+        return f"我是 Clawgate 自带的脚本演示模型(demo/guide),不是真正的 AI。你说的是:「{echo}」"
+    return f"I am demo/guide, the scripted demo model that ships with Clawgate, not a real AI. You said: “{echo}”"
+
+
+def _report(call: ToolCall, result: ToolResultMessage | None, *, chinese: bool) -> str:
+    target = str(next(iter((call.arguments or {}).values()), ""))
+    text = _text(result)
+    if call.name == "read" and not _failed(result):
+        return f"- `read` {target}: " + (f"已读取 {len(text)} 个字符" if chinese else f"read {len(text)} characters")
+    outcome = ("失败:" if chinese else "failed: ") if _failed(result) else ""
+    shown = _one_line(text, RESULT_CHARS_MAX) or ("(没有内容)" if chinese else "(nothing)")
+    return f"- `{call.name}` {target}: {outcome}{shown}"
+
+
+def _one_line(text: str, chars_max: int) -> str:
+    """One harmless line: no markup a platform might act upon, such as a mention of everyone."""
+    line = " ".join(re.sub(r"[<>`]|\[\[|\]\]", " ", text).split())
+    return line if len(line) <= chars_max else line[:chars_max].rstrip() + "…"
+
+
+def script_source(name: str, *, chinese: bool) -> str:
+    """A small script that works: it lists every file below a folder."""
+    about = "遍历目录,打印其中的所有文件。" if chinese else "Print every file below a folder."
+    usage = "用法" if chinese else "Usage"
+    start = "从这个目录开始,默认是当前目录" if chinese else "start here, or in the current folder"
+    return f'''#!/usr/bin/env python3
+"""{about}
+
+{usage}: python3 {name} [folder]
+"""
+
+import os
+import sys
+
+
+def main() -> None:
+    # {start}
+    top = sys.argv[1] if len(sys.argv) > 1 else "."
+    for folder, _, files in os.walk(top):
+        for file in sorted(files):
+            print(os.path.join(folder, file))
+
+
+if __name__ == "__main__":
+    main()
+'''

@@ -1,0 +1,124 @@
+"""JSON of a model or a server, read with suspicion: what is not of the expected type counts as missing.
+
+Text is made such that every wire accepts it: no half of a surrogate pair and no NUL, which JSON parsers and databases
+refuse. A model may send one emoji as two escaped halves in two events; joined here, they are the emoji again.
+"""
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from agents.providers.errors import BadStream
+
+REPLACEMENT = "\ufffd"
+
+
+def well_formed(text: str) -> str:
+    """`text` with pairs joined, lone halves and NULs replaced; the same object where it is healthy."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text.replace("\0", REPLACEMENT) if "\0" in text else text
+
+
+def well_formed_json(value: Any) -> Any:
+    """A parsed JSON value with every string well formed; the same object where it is healthy."""
+    match value:
+        case str():
+            return well_formed(value)
+        case dict():
+            fixed = {well_formed(key): well_formed_json(member) for key, member in value.items()}
+            same = all(new is old for new, old in zip(fixed.values(), value.values(), strict=False))
+            return value if same and fixed.keys() == value.keys() else fixed
+        case list():
+            items = [well_formed_json(item) for item in value]
+            return value if all(new is old for new, old in zip(items, value, strict=True)) else items
+        case _:
+            return value
+
+
+DEPTH_MAX = 64
+
+
+def parse_arguments(raw: str) -> dict[str, Any] | None:
+    """The arguments as an object; None where they are not one. Nothing is repaired by guessing.
+
+    What strict JSON cannot carry back (NaN, infinities, lone surrogates, absurd depth) counts as broken.
+    """
+    if not raw.strip():
+        return {}
+    try:
+        value = json.loads(raw, parse_constant=refuse_constant)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) and _carriable(value, DEPTH_MAX) else None
+
+
+def refuse_constant(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _carriable(value: Any, depth: int) -> bool:
+    match value:
+        case dict():
+            return depth > 0 and all(_carriable(key, depth) and _carriable(it, depth - 1) for key, it in value.items())
+        case list():
+            return depth > 0 and all(_carriable(item, depth - 1) for item in value)
+        case float():
+            return math.isfinite(value)
+        case str():
+            return value.isascii() or not re.search("[\ud800-\udfff]", value)
+        case _:
+            return True
+
+
+def text_of(value: object, key: str) -> str:
+    text = value.get(key) if isinstance(value, Mapping) else None
+    return text if isinstance(text, str) else ""
+
+
+def object_of(value: object, key: str) -> dict[str, Any]:
+    member = value.get(key) if isinstance(value, Mapping) else None
+    return member if isinstance(member, dict) else {}
+
+
+def objects_of(value: object, key: str) -> list[dict[str, Any]]:
+    """The objects in a list."""
+    members = value.get(key) if isinstance(value, Mapping) else None
+    return [member for member in members if isinstance(member, dict)] if isinstance(members, list) else []
+
+
+def count_of(value: object, key: str) -> int:
+    """A number of tokens."""
+    count = value.get(key) if isinstance(value, Mapping) else None
+    return count if isinstance(count, int) and not isinstance(count, bool) and count > 0 else 0
+
+
+def index_of(value: Mapping[str, Any], key: str) -> int | None:
+    index = value.get(key)
+    return index if isinstance(index, int) and not isinstance(index, bool) else None
+
+
+def required_object(event: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """Raises BadStream."""
+    if not isinstance(value := event.get(key), dict):
+        raise BadStream(f"{key} is missing")
+    return value
+
+
+def required_index(event: Mapping[str, Any], key: str) -> int:
+    """Raises BadStream."""
+    if (index := index_of(event, key)) is None:
+        raise BadStream(f"{key} is missing")
+    return index
+
+
+def arguments_of(value: Mapping[str, Any], key: str = "arguments") -> str:
+    """The text of a call's arguments; some servers send the value itself."""
+    arguments = value.get(key)
+    if arguments is None or isinstance(arguments, str):
+        return arguments or ""
+    return json.dumps(arguments, ensure_ascii=False)

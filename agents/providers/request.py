@@ -1,0 +1,99 @@
+"""What the requests of all wires have in common: limits, names and ids that they take, and the tool choice.
+
+Which tool choice a wire is sent is the agent's, or the nearest that the model takes, with the reason in the log. What a
+wire cannot demand is also asked for in the prompt (`agents.runner`), so a degraded choice is still a wish.
+"""
+
+import hashlib
+import re
+from collections.abc import Sequence
+
+import structlog
+
+from agents.messages import AssistantMessage, Message, Text, ToolResultMessage
+from agents.providers.models import Level
+from agents.providers.payload import well_formed
+from agents.providers.provider import ModelRequest, OneTool, System, ToolChoice
+from tools.tool import Image, ToolSpec
+
+THINKING_SHARES: dict[Level, float] = {"minimal": 0.1, "low": 0.2, "medium": 0.4, "high": 0.6, "xhigh": 0.7, "max": 0.8}
+"""Of `max_tokens`, which holds thinking and answer together, for models that want a number."""
+
+log = structlog.get_logger()
+
+
+def output_tokens(request: ModelRequest) -> int:
+    return min(request.max_tokens, request.facts.max_output) if request.facts.known else request.max_tokens
+
+
+def system_texts(system: System) -> list[str]:
+    """The halves of the system prompt that say something."""
+    return [well_formed(half) for half in (system.stable, system.volatile) if half.strip()]
+
+
+def description_of(tool: ToolSpec) -> str:
+    return well_formed(tool.description or tool.summary or tool.name)
+
+
+def called_names(messages: Sequence[Message]) -> list[str]:
+    """The tools that the history calls, each once: an agent that has lost its tools declares them still, since a history
+    with calls and no tools is refused."""
+    calls = (call for message in messages if isinstance(message, AssistantMessage) for call in message.calls)
+    return list(dict.fromkeys(call.name for call in calls))
+
+
+def texts_and_images(message: ToolResultMessage) -> tuple[list[str], list[Image]]:
+    texts = [part.text for part in message.content if isinstance(part, Text)]
+    return texts, [part for part in message.content if isinstance(part, Image)]
+
+
+def data_url(image: Image) -> str:
+    return f"data:{image.media_type};base64,{image.data}"
+
+
+def image_label(image: Image) -> str:
+    """What stands in place of a picture that the model cannot see."""
+    return f"[image: {well_formed(image.name or 'not shown')}]"
+
+
+def wire_id(call_id: str, *, pattern: str = r"[a-zA-Z0-9_-]{1,64}") -> str:
+    """The id as it is where the wire takes it; else one made from it, the same for the call and its result."""
+    if re.fullmatch(pattern, call_id):
+        return call_id
+    return "call_" + hashlib.sha256(call_id.encode("utf-8", "surrogatepass")).hexdigest()[:24]
+
+
+def wire_name(name: str) -> str:
+    """A model may have called a tool by a name that the wire refuses; what is sent stays close to that."""
+    return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64] or "unknown"
+
+
+def settled(request: ModelRequest, *, required: str = "", named: str = "") -> ToolChoice:
+    """The choice to send for a request that has tools. `required` and `named` say why this wire does not take that
+    form, or are empty where it does; a `required` that is refused becomes the named form where there is one tool."""
+    wanted = request.tool_choice
+    names = [tool.name for tool in request.tools]
+    if not request.facts.forced_tool:
+        required = named = "this model cannot be forced to call a tool"
+    if wanted in ("auto", "none"):
+        return wanted
+    if isinstance(wanted, OneTool):
+        if wanted.name not in names:
+            return _degraded(request, "auto", f"the agent has no tool {wanted.name}")
+        return _degraded(request, "auto", named) if named else wanted
+    if not required:
+        return wanted
+    if len(names) == 1 and not named:
+        return _degraded(request, OneTool(name=names[0]), required)
+    return _degraded(request, "auto", required)
+
+
+def _degraded(request: ModelRequest, to: ToolChoice, reason: str) -> ToolChoice:
+    log.info(
+        "tool_choice_degraded", model=request.model, wanted=_shown(request.tool_choice), to=_shown(to), reason=reason
+    )
+    return to
+
+
+def _shown(choice: ToolChoice) -> str:
+    return choice.name if isinstance(choice, OneTool) else choice
