@@ -6,7 +6,6 @@ stale; repeating is the outbox's business. A code we do not know is refused: the
 common error codes (2026) is the source.
 """
 
-import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
@@ -20,6 +19,7 @@ from channels.channel import DeliveryError, Gone, RateLimited, Refused, TooLarge
 from channels.download import Download, download, twice
 from channels.feishu.config import FeishuAccount
 from channels.message import Attachment, File, media_type
+from channels.single_flight import SingleFlight
 
 TOKEN_PATH = "/open-apis/auth/v3/tenant_access_token/internal"
 RENEW_SECONDS = 600.0
@@ -75,25 +75,25 @@ class FeishuApi:
         self._client: httpx.AsyncClient | None = None
         self._token = ""
         self._token_ends = 0.0
-        self._fetching: asyncio.Task[str] | None = None
+        self._fetching = SingleFlight(self._fetch_token)
 
-    async def get(
-        self, path: str, params: Mapping[str, str] | None = None, *, timeout_seconds: float | None = None
+    async def call(
+        self,
+        path: str,
+        params: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
+        *,
+        timeout_seconds: float | None = None,
     ) -> dict[str, Any]:
-        """The whole answer. Raises DeliveryError with Feishu's code."""
-        return await self._with_token(lambda token: self._request("GET", path, token, params, None, timeout_seconds))
-
-    async def post(self, path: str, body: Mapping[str, Any], params: Mapping[str, str] | None = None) -> dict[str, Any]:
-        """The whole answer. Raises DeliveryError with Feishu's code."""
-        return await self._with_token(lambda token: self._request("POST", path, token, params, body, None))
+        """The whole answer to a GET, or to a POST where there is a body. Raises DeliveryError with Feishu's code."""
+        return await self._with_token(lambda token: self._request(path, token, params, body, timeout_seconds))
 
     async def download(self, path: str, params: Mapping[str, str], *, bytes_max: int) -> Download:
         """The bytes at a path. Raises DeliveryError with Feishu's code."""
         return await self._with_token(lambda token: self._download(path, params, token, bytes_max))
 
     async def close(self) -> None:
-        if self._fetching is not None:
-            self._fetching.cancel()
+        self._fetching.cancel()
         if self._client is not None:
             await self._client.aclose()
 
@@ -112,22 +112,13 @@ class FeishuApi:
     async def _current_token(self) -> str:
         if self._token and self._clock() < self._token_ends - RENEW_SECONDS:
             return self._token
-        if self._fetching is None:
-            self._fetching = asyncio.create_task(self._fetch_token())
-            self._fetching.add_done_callback(self._fetched)
-        # Shielded: one caller's deadline must not take the token from all the others who wait for it.
-        return await asyncio.shield(self._fetching)
-
-    def _fetched(self, task: asyncio.Task[str]) -> None:
-        self._fetching = None
-        if not task.cancelled():
-            task.exception()
+        return await self._fetching.get()
 
     async def _fetch_token(self) -> str:
         secret = self._account.app_secret.get_secret_value()
         body = {"app_id": self._account.app_id, "app_secret": secret}
         try:
-            answer = await self._request("POST", TOKEN_PATH, "", None, body, None)
+            answer = await self._request(TOKEN_PATH, "", None, body, None)
         except Unreachable as error:
             raise Unreachable(str(error), code=error.code, maybe_arrived=False) from error
         token, ends = answer.get("tenant_access_token"), answer.get("expire")
@@ -138,7 +129,6 @@ class FeishuApi:
 
     async def _request(
         self,
-        method: str,
         path: str,
         token: str,
         params: Mapping[str, str] | None,
@@ -152,7 +142,12 @@ class FeishuApi:
         timeout = timeout_seconds or self._account.timeout_seconds
         try:
             response = await self._http().request(
-                method, path, params=params, content=content, headers=headers, timeout=timeout
+                "POST" if body is not None else "GET",
+                path,
+                params=params,
+                content=content,
+                headers=headers,
+                timeout=timeout,
             )
         except httpx.HTTPError as error:
             arrived = not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout)

@@ -41,6 +41,7 @@ from channels.feishu.events import receipt
 from channels.feishu.people import People
 from channels.message import Attachment, File, MessageContext, Outbound
 from channels.pace import Pace
+from channels.single_flight import SingleFlight
 from channels.split import Limit
 from channels.wire import mapping
 from channels.wire import text as text_of
@@ -81,7 +82,7 @@ class FeishuChannel:
             per_second=config.sends_per_second, account_rate=ACCOUNT_RATE, chat_rate=lambda chat: CHAT_RATE
         )
         self._bot: str | None = None
-        self._learning: asyncio.Task[None] | None = None
+        self._learning = SingleFlight(self._learn)
 
     def receive(self, request: WebhookRequest, now: datetime) -> Receipt:
         """Judge one delivery. Raises Rejected, or NotReady for a group message while the bot's own id is unknown."""
@@ -99,11 +100,9 @@ class FeishuChannel:
         """The bot's own open id, single-flight. Raises DeliveryError."""
         if self._bot is not None:
             return
-        if self._learning is None or self._learning.done():
-            self._learning = asyncio.create_task(self._learn())
         try:
             async with asyncio.timeout(timeout_seconds):
-                await asyncio.shield(self._learning)
+                await self._learning.get()
         except TimeoutError:
             raise Unreachable("Feishu has not said yet who the bot is") from None
 
@@ -158,8 +157,7 @@ class FeishuChannel:
         return await fetch_file(self._api, attachment, bytes_max=bytes_max)
 
     async def close(self) -> None:
-        if self._learning is not None:
-            self._learning.cancel()
+        self._learning.cancel()
         await self._api.close()
 
     # receiving
@@ -196,7 +194,7 @@ class FeishuChannel:
     # sending
 
     async def _learn(self) -> None:
-        answer = await self._api.get("/open-apis/bot/v3/info")
+        answer = await self._api.call("/open-apis/bot/v3/info")
         open_id = text_of(mapping(answer, "bot"), "open_id")  # under `bot`, not under `data`
         if not open_id:
             raise Unreachable("Feishu's answer does not name the bot")
@@ -224,7 +222,7 @@ class FeishuChannel:
         return await self._post(_MESSAGES, body | {"receive_id": target.chat}, {"receive_id_type": "chat_id"})
 
     async def _post(self, path: str, body: dict[str, Any], params: dict[str, str] | None = None) -> str:
-        return text_of(mapping(await self._api.post(path, body, params), "data"), "message_id")
+        return text_of(mapping(await self._api.call(path, params, body), "data"), "message_id")
 
 
 def _challenge(event: dict[str, Any]) -> str | None:

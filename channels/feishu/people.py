@@ -68,7 +68,7 @@ class People:
     async def _get(self, path: str, params: dict[str, str] | None = None) -> Mapping[str, Any]:
         """The `data` of the answer; empty where there is none."""
         try:
-            return mapping(await self._api.get(path, params, timeout_seconds=LOOKUP_SECONDS), "data")
+            return mapping(await self._api.call(path, params, timeout_seconds=LOOKUP_SECONDS), "data")
         except DeliveryError as error:
             log.info("lookup_failed", what=path.split("/")[-2], error=str(error))
             return {}

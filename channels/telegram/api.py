@@ -104,14 +104,11 @@ class TelegramApi:
             raise Unreachable(f"Telegram does not hand out the file (HTTP {code})", code=code)
         raise Refused(f"Telegram refuses the file (HTTP {code})", code=code)
 
-    async def renew(self) -> None:
-        """Begin anew with other connections: one may look alive and be dead."""
+    async def close(self) -> None:
+        """A later call opens new connections: one may look alive and be dead."""
         client, self._client = self._client, None
         if client is not None:
             await client.aclose()
-
-    async def close(self) -> None:
-        await self.renew()
 
     def _http(self) -> httpx.AsyncClient:
         if self._client is None:
@@ -189,36 +186,21 @@ class MethodError(Exception):
         self.status = number(answer, "error_code") or status
         self.description = text(answer, "description")
         self.migrated_to = number(parameters, "migrate_to_chat_id")
+        self.is_conflict = self.status == 409
+        self.bad_entities = self._has(_BAD_ENTITIES)
+        self.no_reply = self._has(_NO_REPLY)
+        self.no_thread = self._has(_NO_THREAD)
+        self.too_big = self._has(("file is too big",))
         seconds = number(parameters, "retry_after")
         self.retry_after = retry_after if seconds is None else float(seconds)
         super().__init__(f"Telegram answered {self.status}")
-
-    @property
-    def is_conflict(self) -> bool:
-        return self.status == 409
-
-    @property
-    def bad_entities(self) -> bool:
-        return self._says(_BAD_ENTITIES)
-
-    @property
-    def no_reply(self) -> bool:
-        return self._says(_NO_REPLY)
-
-    @property
-    def no_thread(self) -> bool:
-        return self._says(_NO_THREAD)
-
-    @property
-    def too_big(self) -> bool:
-        return self._says(("file is too big",))
 
     @property
     def shown(self) -> str:
         """For the log. A complaint about entities quotes what was sent, so not that one."""
         return "can't parse entities" if self.bad_entities else self.description[:200]
 
-    def _says(self, parts: tuple[str, ...]) -> bool:
+    def _has(self, parts: tuple[str, ...]) -> bool:
         return self.status == 400 and any(part in self.description.lower() for part in parts)
 
     def meaning(self) -> DeliveryError:

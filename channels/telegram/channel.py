@@ -30,6 +30,7 @@ from channels.channel import (
 )
 from channels.download import twice
 from channels.message import Attachment, File, MessageContext, Outbound
+from channels.single_flight import SingleFlight
 from channels.telegram import updates
 from channels.telegram.activity import Activity
 from channels.telegram.api import MethodError, TelegramApi, fetch_file, refusal_of
@@ -67,7 +68,7 @@ class TelegramChannel:
         self._callbacks = Callbacks(api=self._api, account=account)
         bot_id = config.bot_token.get_secret_value().strip().partition(":")[0]
         self._me = Me(id=int(bot_id) if bot_id.isdecimal() else 0)
-        self._learning: asyncio.Task[None] | None = None
+        self._learning = SingleFlight(self._learn)
         self._migrated: dict[str, str] = {}
         """Groups that have become supergroups, as far as an update has said or a send has found out."""
         self._activity = Activity(api=self._api, account=account, migrated=self._migrated, timing=self._timing)
@@ -107,12 +108,9 @@ class TelegramChannel:
         """The bot's own name, single-flight. Raises DeliveryError."""
         if self._me.username is not None:
             return
-        if self._learning is None or self._learning.done():
-            self._learning = asyncio.create_task(self._learn())
-            self._learning.add_done_callback(lambda task: task.cancelled() or task.exception())
         try:
             async with asyncio.timeout(timeout_seconds):
-                await asyncio.shield(self._learning)
+                await self._learning.get()
         except TimeoutError:
             raise Unreachable("Telegram has not said yet who the bot is") from None
 
@@ -144,8 +142,7 @@ class TelegramChannel:
 
     async def close(self) -> None:
         await self._activity.close()
-        if self._learning is not None:
-            self._learning.cancel()
+        self._learning.cancel()
         await self._api.close()
 
     def _read(self, update: Mapping[str, Any], now: datetime) -> Receipt:

@@ -110,5 +110,5 @@ class Polling:
             wait = error.retry_after_seconds or self.timing.backoff(failures)
             log.warning("telegram_poll_failed", account=self.account, reason=str(error), seconds=round(wait, 1))
             if isinstance(error, Unreachable):
-                await self.api.renew()
+                await self.api.close()  # the next call opens new connections
         await self.timing.sleep(wait)
