@@ -4,9 +4,12 @@ Names, quotes and buttons carry no authority. An empty list means nobody; `*` in
 An unknown kind of chat is treated as a group, the stricter of the two.
 """
 
+import re
+from collections.abc import Iterator
 from typing import Literal, TypeAlias, assert_never
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel
+from pydantic import BaseModel, SecretStr
 from pydantic.alias_generators import to_camel
 
 from channels.message import MessageContext
@@ -54,3 +57,41 @@ def _judge(where: Literal["dm", "group"], policy: Policy, subject: str, listed: 
             return None if subject in listed or "*" in listed else f"{where}-not-allowed"
         case _:
             assert_never(policy)
+
+
+# what an account's config is checked for, on every platform
+
+
+def id_problems(access: AccessConfig, *, person: tuple[str, str], group: tuple[str, str]) -> Iterator[tuple[str, str]]:
+    """The listed ids that cannot be any: (key, sentence). `person` and `group` are what an id looks like, as a pattern
+    and in words."""
+    lists = (("allowFrom", access.allow_from, person), ("groupAllowFrom", access.group_allow_from, group))
+    for key, ids, (pattern, words) in lists:
+        for index, listed in enumerate(ids):
+            if listed != "*" and not re.fullmatch(pattern, listed):
+                yield f"{key}[{index}]", f"must be {words}"
+
+
+def access_warnings(access: AccessConfig, *, person: str, group: str, place: str, added: str) -> Iterator[str]:
+    """Who lets everybody in, or nobody yet. `person` and `group` say where their id is in the log line."""
+    if access.dm_policy == "open":
+        yield f"dmPolicy: open — everybody {place} can write to the bot and use its tools"
+    if access.group_policy == "open":
+        yield f"groupPolicy: open — the bot answers in every group {added}"
+    step = "from the log line message_not_admitted, and add it to"
+    if access.dm_policy == "allowlist" and not access.allow_from:
+        yield f"nobody may write in direct chats yet: write to the bot, take {person} {step} allowFrom"
+    if access.group_policy == "allowlist" and not access.group_allow_from:
+        yield f"no group is listened to yet: mention the bot there, take {group} {step} groupAllowFrom"
+
+
+def is_blank(secret: SecretStr) -> bool:
+    return not secret.get_secret_value().strip()
+
+
+def is_http(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False

@@ -57,6 +57,8 @@ class Ignored:
 
 
 Receipt: TypeAlias = Arrived | Answered | Ignored
+Deliver: TypeAlias = Callable[[Receipt], Awaitable[None]]
+"""Stores one receipt durably. Raises where it could not: the same update must then be delivered again."""
 
 
 class Rejected(Exception):
@@ -80,6 +82,8 @@ class NotReady(Exception):
 
 class DeliveryError(Exception):
     """A send that did not happen, or may not have. `code` is the platform's own, for the log."""
+
+    retry_after_seconds: float | None = None
 
     def __init__(self, message: str, *, code: str = "") -> None:
         super().__init__(message)
@@ -139,26 +143,15 @@ class Capabilities:
 class Channel(Protocol):
     """One account of one platform."""
 
-    @property
-    def name(self) -> str:
-        """The platform, as in `channels.<name>` and in the webhook's path."""
-
-    @property
-    def account(self) -> str: ...
-
-    @property
-    def access(self) -> AccessConfig: ...
-
-    @property
-    def capabilities(self) -> Capabilities: ...
-
-    @property
-    def queue(self) -> QueueConfig:
-        """What the account's config says about messages that arrive during a turn."""
-
-    @property
-    def resend_ambiguous(self) -> bool:
-        """Whether a send that may have arrived is repeated where the platform would not recognise it."""
+    name: str
+    """The platform, as in `channels.<name>` and in the webhook's path."""
+    account: str
+    access: AccessConfig
+    capabilities: Capabilities
+    queue: QueueConfig
+    """What the account's config says about messages that arrive during a turn."""
+    resend_ambiguous: bool
+    """Whether a send that may have arrived is repeated where the platform would not recognise it."""
 
     def receive(self, request: WebhookRequest, now: datetime) -> Receipt:
         """Judge one delivery. Raises `Rejected`, or `NotReady` until `learn_identity` has succeeded."""
@@ -196,15 +189,8 @@ class Command:
 class Listens(Channel, Protocol):
     """A channel with a connection of its own: it fetches its events, or tells its platform where to post them."""
 
-    async def connect(
-        self,
-        *,
-        public_url: str | None,
-        commands: Sequence[Command],
-        deliver: Callable[[Receipt], Awaitable[None]],
-    ) -> None:
-        """Runs as long as the gateway does. `deliver` stores one receipt durably and raises where it could not: the
-        same update must then be delivered again."""
+    async def connect(self, *, public_url: str | None, commands: Sequence[Command], deliver: Deliver) -> None:
+        """Runs as long as the gateway does."""
 
 
 @runtime_checkable

@@ -36,49 +36,43 @@ class _Bucket:
 
 
 class Pace:
-    """The buckets of one account: its own, and one for each chat that was too fast."""
+    """The buckets of one account: its own, and one for each chat that was too fast. Rates are sends a second."""
 
     def __init__(
         self,
         *,
         per_second: float | None,
         account_rate: float,
-        chat_rate: float,
+        chat_rate: Callable[[str], float],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._rates = {ACCOUNT: per_second or account_rate}
+        self._per_second = per_second
+        self._account_rate = account_rate
         self._chat_rate = chat_rate
         self._clock = clock
         self._buckets: dict[str, _Bucket] = {}
         if per_second is not None:
             self._buckets[ACCOUNT] = _Bucket(per_second, max(1.0, per_second), clock())
-        self._fixed = per_second is not None
 
     async def wait(self, chat: str) -> None:
         """Return when a message may go to `chat`. Raises RateLimited where that is not soon."""
-        if not self._buckets:
-            return
         now = self._clock()
-        self._forget(now)
-        wait = max((bucket.take(now) for key in (ACCOUNT, chat) if (bucket := self._buckets.get(key))), default=0.0)
+        self._buckets = {key: bucket for key, bucket in self._buckets.items() if bucket.ends >= now}
+        buckets = [bucket for key in (ACCOUNT, chat) if (bucket := self._buckets.get(key))]
+        wait = max((bucket.take(now) for bucket in buckets), default=0.0)
         if wait > WAIT_SECONDS_MAX:
-            for key in (ACCOUNT, chat):
-                if bucket := self._buckets.get(key):
-                    bucket.tokens += 1
+            for bucket in buckets:
+                bucket.tokens += 1
             raise RateLimited("waiting for the platform's pace", code="paced", retry_after_seconds=wait)
-        await asyncio.sleep(wait)
+        if wait:
+            await asyncio.sleep(wait)
 
     def slow(self, chat: str | None, seconds: float) -> None:
         """The platform asked to wait: with this chat, or with everything."""
-        now = self._clock()
-        key = chat or ACCOUNT
-        rate = self._rates.get(key, self._chat_rate)
+        now, key = self._clock(), chat or ACCOUNT
+        rate = self._chat_rate(key) if chat else self._per_second or self._account_rate
         bucket = self._buckets.setdefault(key, _Bucket(rate, 0.0, now))
         bucket.tokens = min(bucket.tokens, 0.0)
         bucket.closed_until = max(bucket.closed_until, now + seconds)
-        if not (self._fixed and key == ACCOUNT):
+        if chat or self._per_second is None:
             bucket.ends = bucket.closed_until + CAREFUL_SECONDS
-
-    def _forget(self, now: float) -> None:
-        for key in [key for key, bucket in self._buckets.items() if bucket.ends < now]:
-            del self._buckets[key]

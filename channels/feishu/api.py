@@ -6,7 +6,6 @@ stale; repeating is the outbox's business. A code we do not know is refused: the
 common error codes (2026) is the source.
 """
 
-import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
@@ -20,42 +19,44 @@ from channels.channel import DeliveryError, Gone, RateLimited, Refused, TooLarge
 from channels.download import Download, download, twice
 from channels.feishu.config import FeishuAccount
 from channels.message import Attachment, File, media_type
+from channels.single_flight import SingleFlight
 
 TOKEN_PATH = "/open-apis/auth/v3/tenant_access_token/internal"
 RENEW_SECONDS = 600.0
 """A token is renewed this long before it ends: within its last half hour Feishu hands out the next one."""
-TOKEN_CODES = frozenset({99991661, 99991663, 99991664, 99991665, 99991668, 99991671})
+TOKEN_CODES = frozenset({"99991661", "99991663", "99991664", "99991665", "99991668", "99991671"})
 """The tenant token is missing, wrong or expired: fetch a new one, once."""
-WITHDRAWN_CODES = frozenset({230011, 230110, 231003})
+WITHDRAWN_CODES = frozenset({"230011", "230110", "231003"})
 """The message to reply to is gone: send to the chat instead."""
-NO_THREAD_CODES = frozenset({230071})
+NO_THREAD_CODES = frozenset({"230071"})
 """The chat knows no threads: reply without."""
-BAD_CONTENT_CODES = frozenset({230001, 230099, 230055, 230054})
+BAD_CONTENT_CODES = frozenset({"230001", "230099", "230055", "230054"})
 """It is what we made of the text that was not taken: send it as plain text."""
-AUDIT_CODES = frozenset({230022, 230028})
+AUDIT_CODES = frozenset({"230022", "230028"})
 """The text did not pass an audit: the person gets a note that says so."""
-RATE_CODES = frozenset({99991400, 230020, 11232, 11233, 11247})
-BUSY_CODES = frozenset({230049, 1, 1000040343})
+RATE_CODES = frozenset({"99991400", "230020", "11232", "11233", "11247"})
+BUSY_CODES = frozenset({"230049", "1", "1000040343"})
 GONE_CODES = frozenset(
-    {230002, 230013, 230018, 230019, 230029, 230050, 230053, 230111, 232009, 99992354, 234004, 234040}
+    {"230002", "230013", "230018", "230019", "230029", "230050"}
+    | {"230053", "230111", "232009", "99992354", "234004", "234040"}
 )
-TOO_LARGE_CODES = frozenset({234006, 234037})
+TOO_LARGE_CODES = frozenset({"234006", "234037"})
 _HINTS = {
-    99991672: "the app lacks a permission (scope); add it in the developer console and publish a version",
-    99991401: "this machine's address is not on the app's IP whitelist",
-    99991403: "the app's monthly API quota is used up",
-    230006: "the app's bot is switched off, or no version has been published",
-    230022: "the text was refused as sensitive content",
-    230028: "the text did not pass the tenant's audit",
-    230025: "the text is too long",
-    230027: "the app may not send there",
-    230035: "the app may not send there",
-    234002: "the app may not read this file; is the scope im:message:readonly there, and a version published?",
-    234009: "the app may not read this file; is the scope im:message:readonly there, and a version published?",
-    234038: "the chat is in restricted mode: its files cannot be fetched",
-    234043: "what comes in cards, stickers and forwarded bundles cannot be fetched",
-    10003: "the app id or secret is malformed",
-    10014: "the app id does not exist there, or the secret is wrong; is baseUrl right for this app?",
+    "99991672": "the app lacks a permission (scope); add it in the developer console and publish a version",
+    "99991401": "this machine's address is not on the app's IP whitelist",
+    "99991403": "the app's monthly API quota is used up",
+    "230006": "the app's bot is switched off, or no version has been published",
+    "230022": "the text was refused as sensitive content",
+    "230028": "the text did not pass the tenant's audit",
+    "230025": "the text is too long",
+    "230027": "the app may not send there",
+    "230035": "the app may not send there",
+    "234002": "the app may not read this file; is the scope im:message:readonly there, and a version published?",
+    "234009": "the app may not read this file; is the scope im:message:readonly there, and a version published?",
+    "234038": "the chat is in restricted mode: its files cannot be fetched",
+    "234043": "what comes in cards, stickers and forwarded bundles cannot be fetched",
+    "10003": "the app id or secret is malformed",
+    "10014": "the app id does not exist there, or the secret is wrong; is baseUrl right for this app?",
 }
 FILE_BYTES_MAX = 100 * 1024 * 1024
 """Feishu hands out no larger one."""
@@ -63,15 +64,6 @@ _NOT_FETCHABLE = ("sticker", "other")
 
 T = TypeVar("T")
 log = structlog.get_logger()
-
-
-class CodeError(Exception):
-    """Feishu answered with a code that is not 0. `error` is what it means for a send."""
-
-    def __init__(self, code: int, error: DeliveryError) -> None:
-        super().__init__(f"code {code}")
-        self.code = code
-        self.error = error
 
 
 class FeishuApi:
@@ -83,25 +75,25 @@ class FeishuApi:
         self._client: httpx.AsyncClient | None = None
         self._token = ""
         self._token_ends = 0.0
-        self._fetching: asyncio.Task[str] | None = None
+        self._fetching = SingleFlight(self._fetch_token)
 
-    async def get(
-        self, path: str, params: Mapping[str, str] | None = None, *, timeout_seconds: float | None = None
+    async def call(
+        self,
+        path: str,
+        params: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
+        *,
+        timeout_seconds: float | None = None,
     ) -> dict[str, Any]:
-        """The whole answer. Raises CodeError or DeliveryError."""
-        return await self._with_token(lambda token: self._request("GET", path, token, params, None, timeout_seconds))
-
-    async def post(self, path: str, body: Mapping[str, Any], params: Mapping[str, str] | None = None) -> dict[str, Any]:
-        """The whole answer. Raises CodeError or DeliveryError."""
-        return await self._with_token(lambda token: self._request("POST", path, token, params, body, None))
+        """The whole answer to a GET, or to a POST where there is a body. Raises DeliveryError with Feishu's code."""
+        return await self._with_token(lambda token: self._request(path, token, params, body, timeout_seconds))
 
     async def download(self, path: str, params: Mapping[str, str], *, bytes_max: int) -> Download:
-        """The bytes at a path. Raises CodeError or DeliveryError."""
+        """The bytes at a path. Raises DeliveryError with Feishu's code."""
         return await self._with_token(lambda token: self._download(path, params, token, bytes_max))
 
     async def close(self) -> None:
-        if self._fetching is not None:
-            self._fetching.cancel()
+        self._fetching.cancel()
         if self._client is not None:
             await self._client.aclose()
 
@@ -110,7 +102,7 @@ class FeishuApi:
         token = await self._current_token()
         try:
             return await request(token)
-        except CodeError as error:
+        except DeliveryError as error:
             if error.code not in TOKEN_CODES:
                 raise
         if self._token == token:
@@ -120,24 +112,13 @@ class FeishuApi:
     async def _current_token(self) -> str:
         if self._token and self._clock() < self._token_ends - RENEW_SECONDS:
             return self._token
-        if self._fetching is None:
-            self._fetching = asyncio.create_task(self._fetch_token())
-            self._fetching.add_done_callback(self._fetched)
-        # Shielded: one caller's deadline must not take the token from all the others who wait for it.
-        return await asyncio.shield(self._fetching)
-
-    def _fetched(self, task: asyncio.Task[str]) -> None:
-        self._fetching = None
-        if not task.cancelled():
-            task.exception()
+        return await self._fetching.get()
 
     async def _fetch_token(self) -> str:
         secret = self._account.app_secret.get_secret_value()
         body = {"app_id": self._account.app_id, "app_secret": secret}
         try:
-            answer = await self._request("POST", TOKEN_PATH, "", None, body, None)
-        except CodeError as error:
-            raise error.error from error
+            answer = await self._request(TOKEN_PATH, "", None, body, None)
         except Unreachable as error:
             raise Unreachable(str(error), code=error.code, maybe_arrived=False) from error
         token, ends = answer.get("tenant_access_token"), answer.get("expire")
@@ -148,7 +129,6 @@ class FeishuApi:
 
     async def _request(
         self,
-        method: str,
         path: str,
         token: str,
         params: Mapping[str, str] | None,
@@ -162,7 +142,12 @@ class FeishuApi:
         timeout = timeout_seconds or self._account.timeout_seconds
         try:
             response = await self._http().request(
-                method, path, params=params, content=content, headers=headers, timeout=timeout
+                "POST" if body is not None else "GET",
+                path,
+                params=params,
+                content=content,
+                headers=headers,
+                timeout=timeout,
             )
         except httpx.HTTPError as error:
             arrived = not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout)
@@ -187,7 +172,7 @@ class FeishuApi:
 
 
 def _answer(response: httpx.Response, path: str) -> dict[str, Any]:
-    """The body of a good answer. Raises CodeError with what the code means, Unreachable, or Refused."""
+    """The body of a good answer. Raises DeliveryError."""
     try:
         answer = orjson.loads(response.content)
         code = answer["code"]
@@ -195,7 +180,7 @@ def _answer(response: httpx.Response, path: str) -> dict[str, Any]:
             raise TypeError
     except (orjson.JSONDecodeError, KeyError, TypeError):
         if response.status_code == 429:
-            raise delivery_error(0, status=429, retry_after_seconds=_reset_seconds(response)) from None
+            raise _error("0", response) from None
         if 400 <= response.status_code < 500:
             raise Refused(f"Feishu answered HTTP {response.status_code} without a code") from None
         raise Unreachable(f"Feishu's answer cannot be read (HTTP {response.status_code})") from None
@@ -203,29 +188,24 @@ def _answer(response: httpx.Response, path: str) -> dict[str, Any]:
         return dict(answer)
     log_id = response.headers.get("x-tt-logid", "")
     log.info("feishu_error", path=path.split("?")[0], code=code, status=response.status_code, log_id=log_id)
-    error = delivery_error(code, status=response.status_code, retry_after_seconds=_reset_seconds(response))
-    raise CodeError(code, error)
+    raise _error(str(code), response)
 
 
-def _reset_seconds(response: httpx.Response) -> float | None:
-    value = response.headers.get("x-ogw-ratelimit-reset") or response.headers.get("retry-after") or ""
-    return min(float(value), 3600.0) if value.isdecimal() else None
+def _error(code: str, response: httpx.Response) -> DeliveryError:
+    """What `code` stands for. Its text is ours: Feishu's may quote what was sent."""
+    if code in RATE_CODES or response.status_code == 429:
+        reset = response.headers.get("x-ogw-ratelimit-reset") or response.headers.get("retry-after") or ""
+        seconds = min(float(reset), 3600.0) if reset.isdecimal() else None
+        return RateLimited(f"Feishu asks to slow down ({code})", code=code, retry_after_seconds=seconds)
+    if code in BUSY_CODES or response.status_code >= 500:
+        return Unreachable(f"Feishu is busy ({code}, HTTP {response.status_code})", code=code)
+    if code in GONE_CODES or code in WITHDRAWN_CODES:
+        return Gone(f"the chat, topic or person is out of reach ({code})", code=code)
+    return Refused(f"Feishu refused it ({code}): {_HINTS.get(code, 'see the list of error codes')}", code=code)
 
 
 def _is_local(url: str) -> bool:
     return httpx.URL(url).host in ("127.0.0.1", "localhost", "::1")
-
-
-def delivery_error(code: int, *, status: int, retry_after_seconds: float | None = None) -> DeliveryError:
-    """The error that `code` stands for. Its text is ours: Feishu's may quote what was sent."""
-    name = str(code)
-    if code in RATE_CODES or status == 429:
-        return RateLimited(f"Feishu asks to slow down ({code})", code=name, retry_after_seconds=retry_after_seconds)
-    if code in BUSY_CODES or status >= 500:
-        return Unreachable(f"Feishu is busy ({code}, HTTP {status})", code=name)
-    if code in GONE_CODES or code in WITHDRAWN_CODES:
-        return Gone(f"the chat, topic or person is out of reach ({code})", code=name)
-    return Refused(f"Feishu refused it ({code}): {_HINTS.get(code, 'see the list of error codes')}", code=name)
 
 
 async def fetch_file(api: FeishuApi, attachment: Attachment, *, bytes_max: int) -> File:
@@ -235,15 +215,11 @@ async def fetch_file(api: FeishuApi, attachment: Attachment, *, bytes_max: int) 
         raise Refused("Feishu does not hand out such a file")
     path = "/open-apis/im/v1/messages/{}/resources/{}".format(*(quote(part, safe="") for part in (message_id, key)))
     wanted = {"type": "image" if attachment.kind == "image" else "file"}
-    got = await twice(lambda: _download(api, path, wanted, bytes_max))
-    kind = media_type(got.headers.get("content-type", ""))
-    return File(name=attachment.name or attachment.kind, type=kind, data=got.data)
-
-
-async def _download(api: FeishuApi, path: str, wanted: Mapping[str, str], bytes_max: int) -> Download:
     try:
-        return await api.download(path, wanted, bytes_max=bytes_max)
-    except CodeError as error:
+        got = await twice(lambda: api.download(path, wanted, bytes_max=bytes_max))
+    except DeliveryError as error:
         if error.code in TOO_LARGE_CODES:
             raise TooLarge(FILE_BYTES_MAX) from error
-        raise error.error from error
+        raise
+    kind = media_type(got.headers.get("content-type", ""))
+    return File(name=attachment.name or attachment.kind, type=kind, data=got.data)

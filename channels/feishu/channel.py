@@ -19,6 +19,7 @@ from channels.access import AccessConfig
 from channels.channel import (
     Answered,
     Capabilities,
+    DeliveryError,
     Gone,
     RateLimited,
     Receipt,
@@ -32,7 +33,6 @@ from channels.feishu.api import (
     BAD_CONTENT_CODES,
     NO_THREAD_CODES,
     WITHDRAWN_CODES,
-    CodeError,
     FeishuApi,
     fetch_file,
 )
@@ -41,8 +41,10 @@ from channels.feishu.events import receipt
 from channels.feishu.people import People
 from channels.message import Attachment, File, MessageContext, Outbound
 from channels.pace import Pace
-from channels.queue import QueueConfig
+from channels.single_flight import SingleFlight
 from channels.split import Limit
+from channels.wire import mapping
+from channels.wire import text as text_of
 
 CHALLENGE_BYTES_MAX = 1_024
 UUID_CHARS_MAX = 50
@@ -68,26 +70,19 @@ class FeishuChannel:
 
     def __init__(self, config: FeishuAccount, account: str) -> None:
         self.account = account
+        self.access: AccessConfig = config
+        self.queue = config.queue
+        self.resend_ambiguous = config.resend_ambiguous
         self._config = config
         self._key = config.encrypt_key.get_secret_value().strip()
         self._token = config.verification_token.get_secret_value().strip()
         self._api = FeishuApi(config)
         self._people = People(self._api)
-        self._pace = Pace(per_second=config.sends_per_second, account_rate=ACCOUNT_RATE, chat_rate=CHAT_RATE)
+        self._pace = Pace(
+            per_second=config.sends_per_second, account_rate=ACCOUNT_RATE, chat_rate=lambda chat: CHAT_RATE
+        )
         self._bot: str | None = None
-        self._learning: asyncio.Task[None] | None = None
-
-    @property
-    def access(self) -> AccessConfig:
-        return self._config
-
-    @property
-    def queue(self) -> QueueConfig:
-        return self._config.queue
-
-    @property
-    def resend_ambiguous(self) -> bool:
-        return self._config.resend_ambiguous
+        self._learning = SingleFlight(self._learn)
 
     def receive(self, request: WebhookRequest, now: datetime) -> Receipt:
         """Judge one delivery. Raises Rejected, or NotReady for a group message while the bot's own id is unknown."""
@@ -105,11 +100,9 @@ class FeishuChannel:
         """The bot's own open id, single-flight. Raises DeliveryError."""
         if self._bot is not None:
             return
-        if self._learning is None or self._learning.done():
-            self._learning = asyncio.create_task(self._learn())
         try:
             async with asyncio.timeout(timeout_seconds):
-                await asyncio.shield(self._learning)
+                await self._learning.get()
         except TimeoutError:
             raise Unreachable("Feishu has not said yet who the bot is") from None
 
@@ -147,26 +140,24 @@ class FeishuChannel:
     async def _send(self, part: Outbound, key: str) -> str:
         text = _without_pings(part.text)
         post = {"zh_cn": {"content": [[{"tag": "md", "text": text}]]}}
-        forms: tuple[tuple[str, dict[str, Any], frozenset[int]], ...] = (
+        forms: tuple[tuple[str, dict[str, Any], frozenset[str]], ...] = (
             ("post", post, BAD_CONTENT_CODES | AUDIT_CODES),
             ("text", {"text": text}, AUDIT_CODES),
-            ("text", {"text": NOT_PASSED}, frozenset()),
         )
         for kind, content, tolerated in forms:
             try:
                 return await self._place(part, key, kind, content)
-            except CodeError as error:
+            except DeliveryError as error:
                 if error.code not in tolerated:
-                    raise error.error from error
-        raise AssertionError("the last form tolerates nothing")
+                    raise
+        return await self._place(part, key, "text", {"text": NOT_PASSED})
 
     async def fetch(self, attachment: Attachment, *, bytes_max: int) -> File:
         """Raises DeliveryError."""
         return await fetch_file(self._api, attachment, bytes_max=bytes_max)
 
     async def close(self) -> None:
-        if self._learning is not None:
-            self._learning.cancel()
+        self._learning.cancel()
         await self._api.close()
 
     # receiving
@@ -195,28 +186,22 @@ class FeishuChannel:
             raise Rejected("nothing to verify with")
 
     def _check_app(self, event: dict[str, Any]) -> None:
-        header, body = event.get("header"), event.get("event")
-        given = header.get("app_id") if isinstance(header, dict) else None
-        if given is None and not isinstance(header, dict) and isinstance(body, dict):
-            given = body.get("app_id")
+        holder = "header" if isinstance(event.get("header"), dict) else "event"
+        given = mapping(event, holder).get("app_id")
         if given is not None and not signature.same(given, self._config.app_id):
             raise Rejected("meant for another app")
 
     # sending
 
     async def _learn(self) -> None:
-        try:
-            answer = await self._api.get("/open-apis/bot/v3/info")
-        except CodeError as error:
-            raise error.error from error
-        bot = answer.get("bot")  # under `bot`, not under `data`
-        open_id = bot.get("open_id") if isinstance(bot, dict) else None
-        if not isinstance(open_id, str) or not open_id:
+        answer = await self._api.call("/open-apis/bot/v3/info")
+        open_id = text_of(mapping(answer, "bot"), "open_id")  # under `bot`, not under `data`
+        if not open_id:
             raise Unreachable("Feishu's answer does not name the bot")
         self._bot = open_id
 
     async def _place(self, part: Outbound, key: str, kind: str, content: dict[str, Any]) -> str:
-        """As a reply where it is one, else in the chat. Raises CodeError or DeliveryError."""
+        """As a reply where it is one, else in the chat. Raises DeliveryError."""
         target = part.target
         body: dict[str, Any] = {
             "msg_type": kind,
@@ -227,28 +212,26 @@ class FeishuChannel:
             path = f"{_MESSAGES}/{quote(target.reply_to, safe='')}/reply"
             try:
                 return await self._post(path, body | {"reply_in_thread": True} if target.thread else body)
-            except CodeError as error:
+            except DeliveryError as error:
                 if error.code in NO_THREAD_CODES and target.thread:
                     return await self._post(path, body)
                 if error.code not in WITHDRAWN_CODES:
                     raise
                 if target.thread:
-                    raise Gone("the message was withdrawn, and its topic with it", code=str(error.code)) from error
+                    raise Gone("the message was withdrawn, and its topic with it", code=error.code) from error
         return await self._post(_MESSAGES, body | {"receive_id": target.chat}, {"receive_id_type": "chat_id"})
 
     async def _post(self, path: str, body: dict[str, Any], params: dict[str, str] | None = None) -> str:
-        data = (await self._api.post(path, body, params)).get("data")
-        message_id = data.get("message_id") if isinstance(data, dict) else None
-        return message_id if isinstance(message_id, str) else ""
+        return text_of(mapping(await self._api.call(path, params, body), "data"), "message_id")
 
 
 def _challenge(event: dict[str, Any]) -> str | None:
     """The challenge of a URL check: in the old form, and in the shape of a 2.0 event."""
-    header, body = event.get("header"), event.get("event")
+    header = event.get("header")
     kind = header.get("event_type") if isinstance(header, dict) else event.get("type")
     if kind != "url_verification":
         return None
-    found = event.get("challenge", body.get("challenge") if isinstance(body, dict) else None)
+    found = event.get("challenge", mapping(event, "event").get("challenge"))
     if not isinstance(found, str):
         raise Rejected("challenge missing", status=400)
     return found

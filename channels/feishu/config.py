@@ -1,12 +1,11 @@
 """What a person writes to connect a Feishu app: one account, or several under `accounts`."""
 
 from typing import Annotated, Literal
-from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr
 from pydantic.alias_generators import to_camel
 
-from channels.access import AccessConfig
+from channels.access import AccessConfig, access_warnings, id_problems, is_blank, is_http
 from channels.queue import QueueConfig
 
 DEFAULT = "default"
@@ -62,52 +61,32 @@ def accounts(config: FeishuConfig) -> dict[str, FeishuAccount]:
 def problems(account: FeishuAccount) -> list[tuple[str, str]]:
     """What must be mended before this account can serve: (key, sentence with the fix)."""
     found: list[tuple[str, str]] = []
-    if _blank(account.app_secret):
+    if is_blank(account.app_secret):
         found.append(("appSecret", "missing: copy it from Credentials & Basic Info in the Feishu developer console"))
-    if account.verification == "signature" and _blank(account.encrypt_key):
+    if account.verification == "signature" and is_blank(account.encrypt_key):
         message = (
             "missing: without it anybody could send events. Set one in the developer console under Events & Callbacks → "
             "Encryption Strategy and copy it here, or choose `verification: token` explicitly"
         )
         found.append(("encryptKey", message))
-    if account.verification == "token" and _blank(account.verification_token):
+    if account.verification == "token" and is_blank(account.verification_token):
         found.append(("verificationToken", "missing: `verification: token` has nothing else to check"))
-    if not _is_http(account.base_url):
+    if not is_http(account.base_url):
         found.append(("baseUrl", "must be an http or https URL, such as https://open.feishu.cn"))
-    for index, listed in enumerate(account.allow_from):
-        if listed != "*" and not listed.startswith("ou_"):
-            found.append((f"allowFrom[{index}]", "must be a person's open id, ou_…: ids only, never names"))
-    for index, listed in enumerate(account.group_allow_from):
-        if listed != "*" and not listed.startswith("oc_"):
-            found.append((f"groupAllowFrom[{index}]", "must be a group's chat id, oc_…: ids only, never names"))
+    found += id_problems(
+        account,
+        person=("ou_.*", "a person's open id, ou_…: ids only, never names"),
+        group=("oc_.*", "a group's chat id, oc_…: ids only, never names"),
+    )
     return found
 
 
 def warnings(account: FeishuAccount) -> list[str]:
     """What works but deserves a look, one sentence each."""
     found: list[str] = []
-    if account.verification == "token" and _blank(account.encrypt_key):
+    if account.verification == "token" and is_blank(account.encrypt_key):
         found.append("verification: token — whoever learns the Verification Token can forge events; set encryptKey")
-    if account.dm_policy == "open":
-        found.append("dmPolicy: open — everybody in the tenant can write to the bot and use its tools")
-    if account.group_policy == "open":
-        found.append("groupPolicy: open — the bot answers in every group it is added to")
-    if account.dm_policy == "allowlist" and not account.allow_from:
-        found.append("nobody may write in direct chats yet: write to the bot, take the ou_… id from the log line "
-                     "message_not_admitted, and add it to allowFrom")  # fmt: skip
-    if account.group_policy == "allowlist" and not account.group_allow_from:
-        found.append("no group is listened to yet: mention the bot there, take the oc_… id from the log line "
-                     "message_not_admitted, and add it to groupAllowFrom")  # fmt: skip
+    found += access_warnings(
+        account, person="the ou_… id", group="the oc_… id", place="in the tenant", added="it is added to"
+    )
     return found
-
-
-def _blank(secret: SecretStr) -> bool:
-    return not secret.get_secret_value().strip()
-
-
-def _is_http(url: str) -> bool:
-    try:
-        parts = urlsplit(url)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        return False

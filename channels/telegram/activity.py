@@ -1,19 +1,20 @@
 """That the bot is at work, as people see it: "typing…" in the chat for as long as a turn runs, and not longer.
 
-Telegram shows an action for five seconds or until the next message, so it is said again and again. The answer does not
-need it: nobody waits for it, what fails is not repeated, and where Telegram asks to slow down nothing is said until
+Telegram shows an action for five seconds or until the next message, so it is sent again and again. The answer does not
+need it: nobody waits for it, what fails is not repeated, and where Telegram asks to slow down nothing is sent until
 then.
 """
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import structlog
 
 from channels.channel import DeliveryError, Progress, RateLimited, Unreachable
-from channels.telegram.api import MethodError, TelegramApi
-from channels.telegram.timing import SLOW_SECONDS, Timing, meaning
+from channels.telegram.api import TelegramApi
+from channels.telegram.timing import SLOW_SECONDS, Timing
 
 AGAIN_SECONDS = 4.5
 CALL_SECONDS = 4.0
@@ -25,39 +26,39 @@ Place: TypeAlias = tuple[str, str | None]
 log = structlog.get_logger()
 
 
+@dataclass(kw_only=True, slots=True)
 class Activity:
     """`migrated` has the new ids of groups that moved."""
 
-    def __init__(self, api: TelegramApi, *, account: str, migrated: Mapping[str, str], timing: Timing) -> None:
-        self._api = api
-        self._account = account
-        self._migrated = migrated
-        self._timing = timing
-        self._turns: dict[Place, set[str]] = {}
-        """What is being answered, by the message's id; two agents may be at work in one group."""
-        self._tasks: dict[Place, asyncio.Task[None]] = {}
-        self._rests_until = float("-inf")
+    api: TelegramApi
+    account: str
+    migrated: Mapping[str, str]
+    timing: Timing
+    _turns: dict[Place, set[str]] = field(default_factory=dict)
+    """What is being answered, by the message's id; two agents may be active in one group."""
+    _tasks: dict[Place, asyncio.Task[None]] = field(default_factory=dict)
+    _rests_until: float = float("-inf")
 
     def show(self, progress: Progress) -> None:
         """Takes no time, however often it is called."""
         context = progress.context
         place = (context.chat.id, context.chat.thread)
+        turns = self._turns.setdefault(place, set())
         if progress.outcome is None:
-            self._turns.setdefault(place, set()).add(context.message_id)
+            turns.add(context.message_id)
             if place not in self._tasks:
                 self._tasks[place] = asyncio.create_task(self._type(place))
                 self._tasks[place].add_done_callback(_report)
             return
-        turns = self._turns.get(place, set())
         turns.discard(context.message_id)
         if not turns:
-            self._turns.pop(place, None)
+            del self._turns[place]
             if (task := self._tasks.pop(place, None)) is not None:
                 task.cancel()
 
     def rest(self, seconds: float | None) -> None:
-        """Say nothing for so long: Telegram has asked to slow down."""
-        until = self._timing.clock() + (SLOW_SECONDS if seconds is None else seconds)
+        """Send nothing for so long: Telegram has asked to slow down."""
+        until = self.timing.clock() + (SLOW_SECONDS if seconds is None else seconds)
         self._rests_until = max(self._rests_until, until)
 
     async def close(self) -> None:
@@ -67,27 +68,22 @@ class Activity:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _type(self, place: Place) -> None:
-        """Until it is cancelled, or Telegram will not have it in this turn."""
-        body = self._body(*place)
+        """Until it is cancelled, or Telegram refuses it in this turn."""
+        (chat, thread), chat_id = place, self.migrated.get(place[0], place[0])
+        body: dict[str, Any] = {"chat_id": int(chat_id), "action": "typing"}
+        if thread is not None and chat_id == chat:  # topic ids are the old group's
+            body["message_thread_id"] = int(thread)
         while True:
-            if self._timing.clock() >= self._rests_until:
+            if self.timing.clock() >= self._rests_until:
                 try:
-                    await self._api.call("sendChatAction", body, timeout_seconds=CALL_SECONDS)
-                except (MethodError, DeliveryError) as caught:
-                    error = meaning(caught)
-                    log.info("telegram_typing_not_shown", account=self._account, error=type(error).__name__)
+                    await self.api.call("sendChatAction", body, timeout_seconds=CALL_SECONDS)
+                except DeliveryError as error:
+                    log.info("telegram_typing_not_shown", account=self.account, error=type(error).__name__)
                     if isinstance(error, RateLimited):
                         self.rest(error.retry_after_seconds)
                     elif not isinstance(error, Unreachable):
                         return
-            await self._timing.sleep(AGAIN_SECONDS)
-
-    def _body(self, chat: str, thread: str | None) -> dict[str, Any]:
-        chat_id = self._migrated.get(chat, chat)
-        body: dict[str, Any] = {"chat_id": int(chat_id), "action": "typing"}
-        if thread is not None and chat_id == chat:  # topic ids are the old group's
-            body["message_thread_id"] = int(thread)
-        return body
+            await self.timing.sleep(AGAIN_SECONDS)
 
 
 def _report(task: asyncio.Task[None]) -> None:

@@ -17,7 +17,7 @@ import orjson
 import structlog
 
 from channels.channel import DeliveryError, Gone, RateLimited, Refused, TooLarge, Unreachable
-from channels.download import download, twice
+from channels.download import download
 from channels.message import UNKNOWN_TYPE, Attachment, File
 from channels.telegram.config import TelegramAccount
 from channels.wire import loads, mapping, number, text
@@ -29,7 +29,7 @@ HIDDEN = b"***"
 FILES = "/file/"
 RETRY_SECONDS_MAX = 86_400.0
 _BAD_ENTITIES = ("can't parse entities", "text is too long")
-"""It is our HTML that was not taken: its tags, or its length of more than 32 KiB with them."""
+"""It is our markup that was not taken."""
 _NO_REPLY = ("message to be replied not found", "reply message not found", "replied message not found")
 _NO_THREAD = ("message thread not found",)
 _GONE = (
@@ -77,7 +77,7 @@ class TelegramApi:
     async def call(
         self, method: str, body: Mapping[str, Any] | None = None, *, timeout_seconds: float | None = None
     ) -> Any:
-        """The `result`. Raises MethodError or DeliveryError."""
+        """The `result`. Raises DeliveryError; what Telegram said of a refusal is its `refusal_of`."""
         timeout = timeout_seconds or self._account.timeout_seconds
         soon = min(0.8 * timeout, CONNECT_SECONDS_MAX)
         each = httpx.Timeout(timeout, connect=soon, pool=soon)
@@ -104,14 +104,11 @@ class TelegramApi:
             raise Unreachable(f"Telegram does not hand out the file (HTTP {code})", code=code)
         raise Refused(f"Telegram refuses the file (HTTP {code})", code=code)
 
-    async def renew(self) -> None:
-        """Begin anew with other connections: one may look alive and be dead."""
+    async def close(self) -> None:
+        """A later call opens new connections: one may look alive and be dead."""
         client, self._client = self._client, None
         if client is not None:
             await client.aclose()
-
-    async def close(self) -> None:
-        await self.renew()
 
     def _http(self) -> httpx.AsyncClient:
         if self._client is None:
@@ -142,7 +139,7 @@ class TelegramApi:
         retry_after = response.headers.get("retry-after") or ""
         error = MethodError(answer, status, float(retry_after) if retry_after.isdecimal() else None)
         log.info("telegram_error", method=method, status=error.status, description=error.shown)
-        raise error
+        raise error.meaning() from error
 
 
 class _WithToken(httpx.AsyncBaseTransport):
@@ -182,50 +179,35 @@ def _proxy(root: str) -> str | None:
 
 
 class MethodError(Exception):
-    """Telegram answered with `ok: false`. `error` is what it means for a send."""
+    """Telegram answered with `ok: false`."""
 
     def __init__(self, answer: Mapping[str, Any], status: int, retry_after: float | None = None) -> None:
         parameters = mapping(answer, "parameters")
         self.status = number(answer, "error_code") or status
         self.description = text(answer, "description")
         self.migrated_to = number(parameters, "migrate_to_chat_id")
+        self.is_conflict = self.status == 409
+        self.bad_entities = self._has(_BAD_ENTITIES)
+        self.no_reply = self._has(_NO_REPLY)
+        self.no_thread = self._has(_NO_THREAD)
+        self.too_big = self._has(("file is too big",))
         seconds = number(parameters, "retry_after")
-        self.error = self._error(retry_after if seconds is None else float(seconds))
-        super().__init__(str(self.error))
-
-    @property
-    def is_conflict(self) -> bool:
-        return self.status == 409
-
-    @property
-    def bad_entities(self) -> bool:
-        return self._says(_BAD_ENTITIES)
-
-    @property
-    def no_reply(self) -> bool:
-        return self._says(_NO_REPLY)
-
-    @property
-    def no_thread(self) -> bool:
-        return self._says(_NO_THREAD)
-
-    @property
-    def too_big(self) -> bool:
-        return self._says(("file is too big",))
+        self.retry_after = retry_after if seconds is None else float(seconds)
+        super().__init__(f"Telegram answered {self.status}")
 
     @property
     def shown(self) -> str:
         """For the log. A complaint about entities quotes what was sent, so not that one."""
         return "can't parse entities" if self.bad_entities else self.description[:200]
 
-    def _says(self, parts: tuple[str, ...]) -> bool:
+    def _has(self, parts: tuple[str, ...]) -> bool:
         return self.status == 400 and any(part in self.description.lower() for part in parts)
 
-    def _error(self, retry_after: float | None) -> DeliveryError:
-        """Its text is ours: Telegram's may quote what was sent."""
+    def meaning(self) -> DeliveryError:
+        """What it means for a send. Its text is ours: Telegram's may quote what was sent."""
         code, description = str(self.status), self.description.lower()
         if self.status == 429:
-            wait = None if retry_after is None else min(max(retry_after, 0.0), RETRY_SECONDS_MAX)
+            wait = None if self.retry_after is None else min(max(self.retry_after, 0.0), RETRY_SECONDS_MAX)
             return RateLimited("Telegram asks to slow down", code=code, retry_after_seconds=wait)
         if self.status >= 500 or self.is_conflict:
             return Unreachable(f"Telegram is busy (HTTP {code})", code=code)
@@ -235,12 +217,13 @@ class MethodError(Exception):
         return Refused(f"Telegram refused it ({code}): {hint or 'the log line telegram_error says why'}", code=code)
 
 
-async def fetch_file(api: TelegramApi, attachment: Attachment, *, bytes_max: int) -> File:
+def refusal_of(error: DeliveryError) -> MethodError | None:
+    """What Telegram said, where an answer of Telegram's is behind the error."""
+    return error.__cause__ if isinstance(error.__cause__, MethodError) else None
+
+
+async def fetch_file(api: TelegramApi, attachment: Attachment, bytes_max: int) -> File:
     """Raises DeliveryError."""
-    return await twice(lambda: _fetch_once(api, attachment, bytes_max))
-
-
-async def _fetch_once(api: TelegramApi, attachment: Attachment, bytes_max: int) -> File:
     path, size = await _file_path(api, attachment.key)
     if size is not None and size > bytes_max:
         raise TooLarge(bytes_max)
@@ -256,10 +239,10 @@ async def _file_path(api: TelegramApi, file_id: str) -> tuple[str, int | None]:
     """Where the file is, and how large."""
     try:
         file = await api.call("getFile", {"file_id": file_id})
-    except MethodError as error:
-        if error.too_big:
+    except DeliveryError as error:
+        if (refusal := refusal_of(error)) and refusal.too_big:
             raise TooLarge(FILE_BYTES_MAX) from error
-        raise error.error from error
+        raise
     if not isinstance(file, dict) or not (path := text(file, "file_path")):
         raise Unreachable("Telegram does not say where the file is")
     return path, number(file, "file_size")

@@ -2,7 +2,7 @@
 
 Nothing signs an update: the secret header is all there is, so without it nothing else is looked at. Telegram does not
 recognise a repeated send, so only what it has definitely refused is tried in another way: as plain text where it did not
-take the tags, without the reply or the topic where those are gone, and to the supergroup that a group has become.
+take the entities, without the reply or the topic where those are gone, and to the supergroup that a group has become.
 """
 
 import asyncio
@@ -18,6 +18,8 @@ from channels.access import AccessConfig
 from channels.channel import (
     Capabilities,
     Command,
+    Deliver,
+    DeliveryError,
     Ignored,
     Progress,
     RateLimited,
@@ -26,15 +28,15 @@ from channels.channel import (
     Unreachable,
     WebhookRequest,
 )
+from channels.download import twice
 from channels.message import Attachment, File, MessageContext, Outbound
-from channels.queue import QueueConfig
+from channels.single_flight import SingleFlight
 from channels.telegram import updates
 from channels.telegram.activity import Activity
-from channels.telegram.api import MethodError, TelegramApi, fetch_file
+from channels.telegram.api import MethodError, TelegramApi, fetch_file, refusal_of
 from channels.telegram.config import TelegramAccount
 from channels.telegram.connection import Callbacks, Connection
 from channels.telegram.content import Me
-from channels.telegram.polling import Deliver
 from channels.telegram.render import rendered, split
 from channels.telegram.timing import TelegramPace, Timing, is_group
 from channels.wire import loads, number, text
@@ -56,29 +58,20 @@ class TelegramChannel:
 
     def __init__(self, config: TelegramAccount, account: str, *, timing: Timing | None = None) -> None:
         self.account = account
+        self.access: AccessConfig = config
+        self.queue = config.queue
+        self.resend_ambiguous = config.resend_ambiguous
         self._config = config
         self._timing = timing or Timing()
         self._api = TelegramApi(config)
         self._pace = TelegramPace(per_second=config.sends_per_second)
-        self._callbacks = Callbacks(self._api, account=account)
+        self._callbacks = Callbacks(api=self._api, account=account)
         bot_id = config.bot_token.get_secret_value().strip().partition(":")[0]
         self._me = Me(id=int(bot_id) if bot_id.isdecimal() else 0)
-        self._learning: asyncio.Task[None] | None = None
+        self._learning = SingleFlight(self._learn)
         self._migrated: dict[str, str] = {}
         """Groups that have become supergroups, as far as an update has said or a send has found out."""
-        self._activity = Activity(self._api, account=account, migrated=self._migrated, timing=self._timing)
-
-    @property
-    def access(self) -> AccessConfig:
-        return self._config
-
-    @property
-    def queue(self) -> QueueConfig:
-        return self._config.queue
-
-    @property
-    def resend_ambiguous(self) -> bool:
-        return self._config.resend_ambiguous
+        self._activity = Activity(api=self._api, account=account, migrated=self._migrated, timing=self._timing)
 
     def receive(self, request: WebhookRequest, now: datetime) -> Receipt:
         """Judge one delivery. Raises Rejected, or NotReady for a group message while the bot's own name is unknown."""
@@ -101,7 +94,7 @@ class TelegramChannel:
         """Keep in touch with Telegram until it is cancelled."""
         self._me = replace(self._me, commands=frozenset(command.name for command in commands))
         connection = Connection(
-            self._config,
+            config=self._config,
             account=self.account,
             learn=lambda: self.learn_identity(self._config.timeout_seconds),
             read=lambda update: self._read(update, datetime.now(UTC)),
@@ -115,12 +108,9 @@ class TelegramChannel:
         """The bot's own name, single-flight. Raises DeliveryError."""
         if self._me.username is not None:
             return
-        if self._learning is None or self._learning.done():
-            self._learning = asyncio.create_task(self._learn())
-            self._learning.add_done_callback(lambda task: task.cancelled() or task.exception())
         try:
             async with asyncio.timeout(timeout_seconds):
-                await asyncio.shield(self._learning)
+                await self._learning.get()
         except TimeoutError:
             raise Unreachable("Telegram has not said yet who the bot is") from None
 
@@ -138,13 +128,13 @@ class TelegramChannel:
         try:
             return await self._send(part, chat)
         except RateLimited as error:
-            self._pace.slow(chat, error.retry_after_seconds)
+            self._pace.refused(chat, error.retry_after_seconds)
             self._activity.rest(error.retry_after_seconds)
             raise
 
     async def fetch(self, attachment: Attachment, *, bytes_max: int) -> File:
         """Raises DeliveryError."""
-        return await fetch_file(self._api, attachment, bytes_max=bytes_max)
+        return await twice(lambda: fetch_file(self._api, attachment, bytes_max))
 
     def show(self, progress: Progress) -> None:
         """Telegram shows that something is being written, and nothing of what."""
@@ -152,8 +142,7 @@ class TelegramChannel:
 
     async def close(self) -> None:
         await self._activity.close()
-        if self._learning is not None:
-            self._learning.cancel()
+        self._learning.cancel()
         await self._api.close()
 
     def _read(self, update: Mapping[str, Any], now: datetime) -> Receipt:
@@ -172,10 +161,7 @@ class TelegramChannel:
         log.warning("telegram_group_migrated", account=self.account, before=before, after=after, fix=fix)
 
     async def _learn(self) -> None:
-        try:
-            me = await self._api.call("getMe")
-        except MethodError as error:
-            raise error.error from error
+        me = await self._api.call("getMe")
         bot_id, username = (number(me, "id"), text(me, "username")) if isinstance(me, dict) else (None, "")
         if bot_id is None or not username:
             raise Unreachable("Telegram's answer does not name the bot")
@@ -187,25 +173,26 @@ class TelegramChannel:
 
     async def _send(self, part: Outbound, chat: str) -> str:
         body = self._body(part, chat)
-        for _ in range(OTHER_WAYS_MAX):
+        ways_left = OTHER_WAYS_MAX
+        while True:
             try:
-                return await self._post(body)
-            except MethodError as error:
-                other = self._otherwise(part, body, error)
+                message = await self._api.call("sendMessage", body)
+            except DeliveryError as error:
+                refusal = refusal_of(error)
+                other = self._otherwise(part, body, refusal) if refusal and ways_left else None
                 if other is None:
-                    raise error.error from error
-                body = other
-        try:
-            return await self._post(body)
-        except MethodError as error:
-            raise error.error from error
+                    raise
+                body, ways_left = other, ways_left - 1
+            else:
+                message_id = number(message, "message_id") if isinstance(message, dict) else None
+                return "" if message_id is None else str(message_id)
 
     def _body(self, part: Outbound, chat: str) -> dict[str, Any]:
-        target = part.target
+        target, made = part.target, rendered(part.text)
         body: dict[str, Any] = {
             "chat_id": int(chat) if chat.removeprefix("-").isdecimal() else chat,
-            "text": rendered(part.text).html,
-            "parse_mode": "HTML",
+            "text": made.text,
+            "entities": made.entities,
             "link_preview_options": {"is_disabled": not self._config.link_previews},
         }
         moved = chat != target.chat  # message and topic ids are the old group's then
@@ -220,8 +207,8 @@ class TelegramChannel:
 
         A group's topic that is gone takes the reply with it: without the topic everybody would see it in General.
         """
-        if error.bad_entities and "parse_mode" in body:
-            return _without(body, "parse_mode") | {"text": rendered(part.text).plain}
+        if error.bad_entities and "entities" in body:
+            return _without(body, "entities") | {"text": rendered(part.text).plain}
         if error.no_reply and "reply_parameters" in body:
             return _without(body, "reply_parameters")
         if error.no_thread and "message_thread_id" in body and not is_group(str(body["chat_id"])):
@@ -230,11 +217,6 @@ class TelegramChannel:
             self._follow(part.target.chat, str(error.migrated_to))
             return _without(body, "reply_parameters", "message_thread_id") | {"chat_id": error.migrated_to}
         return None
-
-    async def _post(self, body: dict[str, Any]) -> str:
-        message = await self._api.call("sendMessage", body)
-        message_id = number(message, "message_id") if isinstance(message, dict) else None
-        return "" if message_id is None else str(message_id)
 
 
 def _without(body: dict[str, Any], *keys: str) -> dict[str, Any]:

@@ -2,18 +2,17 @@
 
 import re
 from typing import Annotated, Literal
-from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr
 from pydantic.alias_generators import to_camel
 
-from channels.access import AccessConfig
+from channels.access import AccessConfig, access_warnings, id_problems, is_blank, is_http
 from channels.queue import QueueConfig
 
 DEFAULT = "default"
 _TOKEN = re.compile(r"[0-9]{1,20}:[A-Za-z0-9_-]{30,64}")
 _SECRET = re.compile(r"[A-Za-z0-9_-]{1,256}")
-_PERSON, _GROUP = re.compile(r"[1-9][0-9]{0,15}"), re.compile(r"-[1-9][0-9]{0,15}")
+_PERSON, _GROUP = r"[1-9][0-9]{0,15}", r"-[1-9][0-9]{0,15}"
 
 
 class TelegramAccount(AccessConfig, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
@@ -56,7 +55,7 @@ def accounts(config: TelegramConfig) -> dict[str, TelegramAccount]:
     if not config.enabled:
         return {}
     named = {DEFAULT: config, **config.accounts}
-    return {name: account for name, account in named.items() if not _blank(account.bot_token)}
+    return {name: account for name, account in named.items() if not is_blank(account.bot_token)}
 
 
 def bot_of(account: TelegramAccount) -> str:
@@ -69,51 +68,35 @@ def problems(account: TelegramAccount) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     if not _TOKEN.fullmatch(account.bot_token.get_secret_value().strip()):
         found.append(("botToken", "is no bot token: copy the whole of it, 123456789:AA…, from @BotFather"))
-    if account.mode == "webhook" and _blank(account.webhook_secret):
+    if account.mode == "webhook" and is_blank(account.webhook_secret):
         message = (
             "missing: without it anybody could send updates. Choose a long random word, such as the output of "
             "`openssl rand -hex 32`, or `mode: polling`"
         )
         found.append(("webhookSecret", message))
-    elif not _blank(account.webhook_secret) and not _SECRET.fullmatch(account.webhook_secret.get_secret_value()):
+    elif not is_blank(account.webhook_secret) and not _SECRET.fullmatch(account.webhook_secret.get_secret_value()):
         message = "Telegram takes 1 to 256 of A-Z, a-z, 0-9, _ and -, such as the output of `openssl rand -hex 32`"
         found.append(("webhookSecret", message))
-    if not _is_http(account.api_root):
+    if not is_http(account.api_root):
         found.append(("apiRoot", "must be an http or https URL, such as https://api.telegram.org"))
-    for index, listed in enumerate(account.allow_from):
-        if listed != "*" and not _PERSON.fullmatch(listed):
-            found.append((f"allowFrom[{index}]", "must be a person's id, a number in quotes: ids only, never names"))
-    for index, listed in enumerate(account.group_allow_from):
-        if listed != "*" and not _GROUP.fullmatch(listed):
-            found.append((f"groupAllowFrom[{index}]", 'must be a group\'s id, such as "-1001234567890": never a name'))
+    found += id_problems(
+        account,
+        person=(_PERSON, "a person's id, a number in quotes: ids only, never names"),
+        group=(_GROUP, 'a group\'s id, such as "-1001234567890": never a name'),
+    )
     return found
 
 
 def warnings(account: TelegramAccount) -> list[str]:
     """What works but deserves a look, one sentence each."""
     found: list[str] = []
-    if account.dm_policy == "open":
-        found.append("dmPolicy: open — everybody on Telegram can write to the bot and use its tools")
-    if account.group_policy == "open":
-        found.append("groupPolicy: open — the bot answers in every group that anybody adds it to")
-    if account.dm_policy == "allowlist" and not account.allow_from:
-        found.append("nobody may write in direct chats yet: write to the bot, take the sender's number from the log line "
-                     "message_not_admitted, and add it to allowFrom")  # fmt: skip
-    if account.group_policy == "allowlist" and not account.group_allow_from:
-        found.append("no group is listened to yet: mention the bot there, take the chat's number from the log line "
-                     "message_not_admitted, and add it to groupAllowFrom")  # fmt: skip
+    found += access_warnings(
+        account,
+        person="the sender's number",
+        group="the chat's number",
+        place="on Telegram",
+        added="that anybody adds it to",
+    )
     if account.resend_ambiguous:
         found.append("resendAmbiguous: true — a reply may appear twice after a timeout")
     return found
-
-
-def _blank(secret: SecretStr) -> bool:
-    return not secret.get_secret_value().strip()
-
-
-def _is_http(url: str) -> bool:
-    try:
-        parts = urlsplit(url)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        return False

@@ -6,15 +6,16 @@ Each of these is tried until it works, and none ends while the gateway runs; who
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
 
-from channels.channel import Command, DeliveryError, Receipt, Refused, Unreachable
-from channels.telegram.api import MethodError, TelegramApi
+from channels.channel import Command, Deliver, DeliveryError, Receipt, Refused, Unreachable
+from channels.telegram.api import TelegramApi, refusal_of
 from channels.telegram.config import TelegramAccount
-from channels.telegram.polling import Deliver, Polling
-from channels.telegram.timing import Timing, meaning, requested_wait
+from channels.telegram.polling import Polling
+from channels.telegram.timing import Timing
 from channels.telegram.updates import ALLOWED_UPDATES
 from channels.wire import mapping, number, text
 
@@ -29,43 +30,33 @@ ANSWER_SECONDS = 5.0
 log = structlog.get_logger()
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Connection:
     """`learn` finds out who the bot is; `read` makes a receipt of an update and needs that."""
 
-    def __init__(
-        self,
-        config: TelegramAccount,
-        *,
-        account: str,
-        learn: Callable[[], Awaitable[None]],
-        read: Callable[[Mapping[str, Any]], Receipt],
-        timing: Timing,
-    ) -> None:
-        self._config = config
-        self._account = account
-        self._learn = learn
-        self._read = read
-        self._timing = timing
+    config: TelegramAccount
+    account: str
+    learn: Callable[[], Awaitable[None]]
+    read: Callable[[Mapping[str, Any]], Receipt]
+    timing: Timing
 
     async def run(self, *, public_url: str | None, commands: Sequence[Command], deliver: Deliver) -> None:
         """Until it is cancelled."""
-        api = TelegramApi(self._config)  # of its own: a poll that hangs must not hold a send back
+        api = TelegramApi(self.config)  # of its own: a poll that hangs must not hold a send back
+        shared: dict[str, Any] = {"api": api, "account": self.account, "timing": self.timing}
+        kept: Polling | Registration
+        if self.config.mode == "polling":
+            kept = Polling(read=self.read, deliver=deliver, **shared)
+        else:
+            url = None if public_url is None else f"{public_url.rstrip('/')}/webhooks/telegram/{self.account}"
+            kept = Registration(url=url, secret=self.config.webhook_secret.get_secret_value(), **shared)
         try:
-            await self._timing.until_done("telegram_identity_unknown", self._learn, account=self._account)
+            await self.timing.until_done("telegram_identity_unknown", self.learn, account=self.account)
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._offer(api, commands))
-                tasks.create_task(self._kept(api, public_url, deliver))
+                tasks.create_task(kept.run())
         finally:
             await api.close()
-
-    async def _kept(self, api: TelegramApi, public_url: str | None, deliver: Deliver) -> None:
-        timing, account = self._timing, self._account
-        if self._config.mode == "polling":
-            await Polling(api, account=account, read=self._read, deliver=deliver, timing=timing).run()
-        else:
-            url = None if public_url is None else f"{public_url.rstrip('/')}/webhooks/telegram/{account}"
-            secret = self._config.webhook_secret.get_secret_value()
-            await Registration(api, account=account, url=url, secret=secret, timing=timing).run()
 
     async def _offer(self, api: TelegramApi, commands: Sequence[Command]) -> None:
         """The menu is a nicety: one that Telegram refuses is left out."""
@@ -78,55 +69,53 @@ class Connection:
         async def attempt() -> None:
             try:
                 await api.call("setMyCommands", {"commands": menu[:COMMANDS_MAX]})
-            except (MethodError, DeliveryError) as error:
-                if not isinstance(meaning(error), Refused):
-                    raise
-                log.warning("telegram_menu_refused", account=self._account, reason=str(meaning(error)))
+            except Refused as error:
+                log.warning("telegram_menu_refused", account=self.account, reason=str(error))
 
-        await self._timing.until_done("telegram_menu_not_set", attempt, account=self._account)
+        await self.timing.until_done("telegram_menu_not_set", attempt, account=self.account)
 
 
+@dataclass(kw_only=True, slots=True)
 class Registration:
     """Keeps the webhook set and logs the delivery failures that Telegram reports.
 
     It is set only where it differs, as every replica does this and setting it often is refused.
     `url` is None where the gateway's own address is not known: then it only watches."""
 
-    def __init__(self, api: TelegramApi, *, account: str, url: str | None, secret: str, timing: Timing) -> None:
-        self._api = api
-        self._account = account
-        self._url = url
-        self._secret = secret
-        self._timing = timing
-        self._reported: int | None = None
-        """When the failure happened that has been logged."""
-        self._refused = False
-        """We refused a delivery: the secret that Telegram has is not the one of now. It cannot be read back."""
+    api: TelegramApi
+    account: str
+    url: str | None
+    secret: str = field(repr=False)
+    timing: Timing
+    _reported: int | None = None
+    """When the failure happened that has been logged."""
+    _refused: bool = False
+    """We refused a delivery: the secret that Telegram has is not the one of now. It cannot be read back."""
 
     async def run(self) -> None:
         """Until it is cancelled."""
-        if self._url is None:
+        if self.url is None:
             fix = "set server.publicUrl to the https address under which Telegram reaches this server"
-            log.error("telegram_webhook_not_set", account=self._account, reason=fix)
+            log.error("telegram_webhook_not_set", account=self.account, reason=fix)
         failures = 0
         while True:
             try:
                 await self._check()
-                failures, wait = 0, self._timing.watch_seconds
-            except (MethodError, DeliveryError) as error:
-                failures, reason = failures + 1, meaning(error)
-                wait = requested_wait(reason) or self._timing.backoff(failures)
-                shown = error.shown if isinstance(error, MethodError) else str(reason)
-                log.error("telegram_webhook_failed", account=self._account, reason=shown, seconds=round(wait, 1))
-            await self._timing.sleep(wait)
+                failures, wait = 0, self.timing.watch_seconds
+            except DeliveryError as error:
+                failures, refusal = failures + 1, refusal_of(error)
+                wait = error.retry_after_seconds or self.timing.backoff(failures)
+                reason = refusal.shown if refusal else str(error)
+                log.error("telegram_webhook_failed", account=self.account, reason=reason, seconds=round(wait, 1))
+            await self.timing.sleep(wait)
 
     async def _check(self) -> None:
-        info = await self._api.call("getWebhookInfo")
+        info = await self.api.call("getWebhookInfo")
         if not isinstance(info, dict):
             raise Unreachable("Telegram's answer about the webhook cannot be read")
         self._report(info)
-        if self._url is not None and (self._refused or not _is_set(info, self._url)):
-            await self._set(text(info, "url"), self._url)
+        if self.url is not None and (self._refused or not _is_set(info, self.url)):
+            await self._set(text(info, "url"), self.url)
 
     def _report(self, info: Mapping[str, Any]) -> None:
         """Log a failure that is new."""
@@ -136,15 +125,15 @@ class Registration:
         self._reported = at
         self._refused = self._refused or "401" in reason
         waiting = number(info, "pending_update_count")
-        log.warning("telegram_webhook_error", account=self._account, reason=reason[:200], at=at, waiting=waiting)
+        log.warning("telegram_webhook_error", account=self.account, reason=reason[:200], at=at, waiting=waiting)
 
     async def _set(self, before: str, url: str) -> None:
         if before and before != url:
-            log.warning("telegram_webhook_replaced", account=self._account, before=before[:200])
-        body = {"url": url, "secret_token": self._secret, "allowed_updates": list(ALLOWED_UPDATES)}
-        await self._api.call("setWebhook", body)
+            log.warning("telegram_webhook_replaced", account=self.account, before=before[:200])
+        body = {"url": url, "secret_token": self.secret, "allowed_updates": list(ALLOWED_UPDATES)}
+        await self.api.call("setWebhook", body)
         self._refused = False
-        log.info("telegram_webhook_set", account=self._account, url=url)
+        log.info("telegram_webhook_set", account=self.account, url=url)
 
 
 def _is_set(info: Mapping[str, Any], url: str) -> bool:
@@ -152,15 +141,15 @@ def _is_set(info: Mapping[str, Any], url: str) -> bool:
     return text(info, "url") == url and isinstance(updates, list) and set(map(str, updates)) == set(ALLOWED_UPDATES)
 
 
+@dataclass(kw_only=True, slots=True)
 class Callbacks:
     """Answers each button press once, or its button would spin; a press starts no turn. Failures are not repeated."""
 
-    def __init__(self, api: TelegramApi, *, account: str) -> None:
-        self._api = api
-        self._account = account
-        self._waiting: asyncio.Queue[str] = asyncio.Queue(WAITING_MAX)
-        self._known: dict[str, None] = {}
-        """The latest ones, as an update may come again."""
+    api: TelegramApi
+    account: str
+    _waiting: asyncio.Queue[str] = field(default_factory=lambda: asyncio.Queue(WAITING_MAX))
+    _known: dict[str, None] = field(default_factory=dict)
+    """The latest ones, as an update may come again."""
 
     def note(self, update: Mapping[str, Any]) -> None:
         """Queues a press; returns at once and ignores other kinds of update."""
@@ -175,10 +164,8 @@ class Callbacks:
     async def run(self) -> None:
         """Until it is cancelled."""
         while True:
-            query = await self._waiting.get()
+            body = {"callback_query_id": await self._waiting.get()}
             try:
-                await self._api.call(
-                    "answerCallbackQuery", {"callback_query_id": query}, timeout_seconds=ANSWER_SECONDS
-                )
-            except (MethodError, DeliveryError) as error:
-                log.info("telegram_press_unanswered", account=self._account, error=type(error).__name__)
+                await self.api.call("answerCallbackQuery", body, timeout_seconds=ANSWER_SECONDS)
+            except DeliveryError as error:
+                log.info("telegram_press_unanswered", account=self.account, error=type(error).__name__)

@@ -79,9 +79,9 @@ class _Document:
                 page.break_lines(1 if token.hidden else 2)
             case "heading_open":
                 page.break_lines(2)
-                page.open("b")
+                page.open("bold")
             case "heading_close":
-                page.close("b")
+                page.close("bold")
             case "fence" | "code_block":
                 self._code(token)
             case "blockquote_open" | "blockquote_close":
@@ -131,7 +131,7 @@ class _Document:
             page.break_lines(1)
         code = token.content.strip("\n").rstrip()
         if code.strip():
-            page.write_block(code, Style(tag="pre", value=language))
+            page.write_block(code, Style(kind="pre", value=language))
         page.break_lines(1 if page.depth else 2)
 
     # tables
@@ -142,11 +142,11 @@ class _Document:
         aligns = [_align(token) for token in tokens if token.type == "th_open"]
         pages = [[_cell(cell) for cell in row] for row in rows]
         texts = [["".join(run.text for run in runs) for runs in row] for row in pages]
-        linked = any(style.tag == "a" for row in pages for runs in row for run in runs for style in run.styles)
+        linked = any(style.kind == "text_link" for row in pages for runs in row for run in runs for style in run.styles)
         drawn = None if linked else grid(texts[0], texts[1:], aligns)
         self._page.break_lines(1 if self._page.depth else 2)
         if drawn is not None and drawn.strip(" |+-\n"):
-            self._page.write_block(drawn, Style(tag="pre"))
+            self._page.write_block(drawn, Style(kind="pre"))
         else:
             self._lines_of(rows)
         self._page.break_lines(1 if self._page.depth else 2)
@@ -169,9 +169,9 @@ class _Document:
             for name, cell in zip(head, row, strict=True):
                 self._page.break_lines(1)
                 if body and name:
-                    self._page.open("b")
+                    self._page.open("bold")
                     write_inline(self._page, name)
-                    self._page.close("b")
+                    self._page.close("bold")
                     self._page.write(": ")
                 write_inline(self._page, cell) if cell else self._page.write(_BLANK)
             self._page.break_lines(2)

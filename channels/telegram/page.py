@@ -6,19 +6,25 @@ a list item, and which styles fall away inside which others, is settled here; wh
 
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Literal
+from typing import Any, Literal
 
 BULLET = "• "
-Tag = Literal["b", "i", "s", "tg-spoiler", "a", "code", "pre", "blockquote"]
+Kind = Literal["bold", "italic", "strikethrough", "spoiler", "text_link", "code", "pre", "blockquote"]
+"""Of an entity, in Telegram's words."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Style:
-    tag: Tag
+    kind: Kind
     value: str = ""
     """The address of a link, the language of code."""
     number: int = 0
     """Two neighbours of one kind stay two."""
+
+    def facts(self) -> dict[str, Any]:
+        """What its entity has besides the kind and the place."""
+        key = {"text_link": "url", "pre": "language"}.get(self.kind)
+        return {key: self.value} if key and self.value else {}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,7 +66,7 @@ class Page:
             runs.pop(0)
         if runs:
             runs[-1] = Run(text=runs[-1].text.rstrip(), styles=runs[-1].styles)
-        if runs and not any(style.tag == "pre" for style in runs[0].styles):
+        if runs and not any(style.kind == "pre" for style in runs[0].styles):
             runs[0] = Run(text=runs[0].text.lstrip(), styles=runs[0].styles)
         return runs
 
@@ -85,18 +91,18 @@ class Page:
         self._add(text, (self._numbered(style),))
         self._gap = 1
 
-    def open(self, tag: Tag, value: str = "") -> None:
-        self._styles.append(self._numbered(Style(tag=tag, value=value)))
+    def open(self, kind: Kind, value: str = "") -> None:
+        self._styles.append(self._numbered(Style(kind=kind, value=value)))
 
-    def close(self, tag: Tag) -> None:
+    def close(self, kind: Kind) -> None:
         """The innermost of these; those inside of it stay open, as spoilers may overlap with the others."""
         for at in range(len(self._styles) - 1, -1, -1):
-            if self._styles[at].tag == tag:
+            if self._styles[at].kind == kind:
                 del self._styles[at]
                 return
 
-    def is_open(self, tag: Tag) -> bool:
-        return any(style.tag == tag for style in self._styles)
+    def is_open(self, kind: Kind) -> bool:
+        return any(style.kind == kind for style in self._styles)
 
     def mark(self) -> int:
         return len(self._runs)
@@ -133,11 +139,11 @@ class Page:
 
     def _begin_line(self) -> None:
         before = self._runs[-1].styles if self._runs else ()
-        shared = tuple(style for style in self._styles if style.tag == "blockquote" and style in before)
+        shared = tuple(style for style in self._styles if style.kind == "blockquote" and style in before)
         gap, self._gap = self._gap, 0
         if self._runs:
             self._add("\n" * gap, shared)
-        self._add(self._lead(), tuple(style for style in self._styles if style.tag == "blockquote"))
+        self._add(self._lead(), tuple(style for style in self._styles if style.kind == "blockquote"))
 
     def _lead(self) -> str:
         return "".join(lead.take() for lead in self._leads)
@@ -148,17 +154,15 @@ class Page:
 
     def _numbered(self, style: Style) -> Style:
         self._number += 1
-        return Style(tag=style.tag, value=style.value, number=self._number)
+        return Style(kind=style.kind, value=style.value, number=self._number)
 
     def _effective(self, *more: Style) -> tuple[Style, ...]:
-        """Each tag once, the quote outside of all. Code combines with nothing: it gives way to a link and a quote, and
-        takes the place of the rest."""
-        if not self._styles and not more:
-            return ()
-        styles: dict[Tag, Style] = {}
-        for style in sorted((*self._styles, *more), key=lambda style: style.tag != "blockquote"):
-            styles.setdefault(style.tag, style)
+        """Each kind once. Code combines with nothing: it gives way to a link and a quote, and takes the place of the
+        rest."""
+        styles: dict[Kind, Style] = {}
+        for style in (*self._styles, *more):
+            styles.setdefault(style.kind, style)
         code = styles.pop("code", None)
-        if code and not styles.keys() & {"a", "blockquote"}:
+        if code and not styles.keys() & {"text_link", "blockquote"}:
             return (code,)
         return tuple(styles.values())

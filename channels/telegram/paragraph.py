@@ -11,11 +11,11 @@ from urllib.parse import urlsplit
 from markdown_it.common.normalize_url import normalizeLinkText
 from markdown_it.token import Token
 
-from channels.telegram.page import Page, Style, Tag
+from channels.telegram.page import Kind, Page, Style
 
 _TASK = re.compile(r"\[([ xX])\] ")
-_OPENING: dict[str, Tag] = {"strong_open": "b", "em_open": "i", "s_open": "s"}
-_CLOSING: dict[str, Tag] = {"strong_close": "b", "em_close": "i", "s_close": "s"}
+_OPENING: dict[str, Kind] = {"strong_open": "bold", "em_open": "italic", "s_open": "strikethrough"}
+_CLOSING: dict[str, Kind] = {"strong_close": "bold", "em_close": "italic", "s_close": "strikethrough"}
 
 
 def write_inline(page: Page, tokens: Sequence[Token]) -> None:
@@ -43,7 +43,7 @@ class _Paragraph:
             case "softbreak" | "hardbreak":
                 page.new_line()
             case "code_inline":
-                page.write(token.content, Style(tag="code", number=-index))
+                page.write(token.content, Style(kind="code", number=-index))
             case "link_open":
                 self._begin_link(str(token.attrGet("href") or ""))
             case "link_close":
@@ -67,10 +67,10 @@ class _Paragraph:
         begins = 0
         for mark in marks:
             self._page.write(text[begins:mark])
-            if self._page.is_open("tg-spoiler"):
-                self._page.close("tg-spoiler")
+            if self._page.is_open("spoiler"):
+                self._page.close("spoiler")
             else:
-                self._page.open("tg-spoiler")
+                self._page.open("spoiler")
             begins = mark + 2
         self._page.write(text[begins:])
 
@@ -88,7 +88,7 @@ class _Paragraph:
         self._page.write("")
         self._links.append((address, self._page.mark()))
         if is_clickable(address):
-            self._page.open("a", address)
+            self._page.open("text_link", address)
 
     def _end_link(self) -> None:
         address, mark = self._links.pop()
@@ -96,7 +96,7 @@ class _Paragraph:
         if not label:
             self._page.write(shown)
         if is_clickable(address):
-            self._page.close("a")
+            self._page.close("text_link")
         elif label and shown and label != shown:
             self._page.write(f" ({shown})")
 

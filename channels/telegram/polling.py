@@ -4,14 +4,15 @@ An update is confirmed only after `deliver` has returned for it and for all befo
 passed over, or it would stand in the way for ever; what cannot be stored is fetched again.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import structlog
 
-from channels.channel import DeliveryError, Receipt, Unreachable
-from channels.telegram.api import MethodError, TelegramApi
-from channels.telegram.timing import Timing, meaning, requested_wait
+from channels.channel import Deliver, DeliveryError, Receipt, Unreachable
+from channels.telegram.api import TelegramApi, refusal_of
+from channels.telegram.timing import Timing
 from channels.telegram.updates import ALLOWED_UPDATES
 from channels.wire import number
 
@@ -24,65 +25,47 @@ LIMIT = 100
 _ANOTHER = "another process polls with this bot token: stop it, or give one of the two a bot of its own"
 _WEBHOOK = "a webhook is set for this bot: stop the deployment that sets it, or choose mode: webhook here"
 
-Deliver: TypeAlias = Callable[[Receipt], Awaitable[None]]
 log = structlog.get_logger()
 
 
+@dataclass(kw_only=True, slots=True)
 class Polling:
     """`read` makes a receipt of an update."""
 
-    def __init__(
-        self,
-        api: TelegramApi,
-        *,
-        account: str,
-        read: Callable[[Mapping[str, Any]], Receipt],
-        deliver: Deliver,
-        timing: Timing,
-    ) -> None:
-        self._api = api
-        self._account = account
-        self._read = read
-        self._deliver = deliver
-        self._timing = timing
-        self._offset: int | None = None
+    api: TelegramApi
+    account: str
+    read: Callable[[Mapping[str, Any]], Receipt]
+    deliver: Deliver
+    timing: Timing
+    _offset: int | None = None
 
     async def run(self) -> None:
         """Until it is cancelled."""
-        await self._timing.until_done("telegram_webhook_not_removed", self._remove_webhook, account=self._account)
+        await self.timing.until_done("telegram_webhook_not_removed", self._remove_webhook, account=self.account)
         failures = conflicts = 0
         while True:
             try:
                 updates = await self._fetch()
-            except MethodError as error:
-                failures, conflicts = failures + 1, conflicts + 1 if error.is_conflict else 0
-                await self._pause(error, conflicts or failures)
-                continue
             except DeliveryError as error:
                 failures += 1
-                await self._pause(error, failures)
+                if (refusal := refusal_of(error)) is not None:
+                    conflicts = conflicts + 1 if refusal.is_conflict else 0
+                await self._pause(error, conflicts or failures)
                 continue
             conflicts = 0
-            if await self._hand_over(updates):
-                failures = 0
-            else:
-                failures += 1
-                await self._timing.sleep(self._timing.backoff(failures))
+            failures = 0 if await self._hand_over(updates) else failures + 1
+            if failures:
+                await self.timing.sleep(self.timing.backoff(failures))
 
     async def _remove_webhook(self) -> None:
         """What waits behind it stays: nothing a person wrote is dropped."""
-        await self._api.call("deleteWebhook", {"drop_pending_updates": False})
+        await self.api.call("deleteWebhook", {"drop_pending_updates": False})
 
     async def _fetch(self) -> list[object]:
-        timing, began = self._timing, self._timing.clock()
-        body: dict[str, Any] = {
-            "timeout": timing.poll_seconds,
-            "limit": LIMIT,
-            "allowed_updates": list(ALLOWED_UPDATES),
-        }
-        if self._offset is not None:
-            body["offset"] = self._offset
-        found = await self._api.call("getUpdates", body, timeout_seconds=timing.poll_seconds + timing.margin_seconds)
+        timing, began = self.timing, self.timing.clock()
+        body = {"timeout": timing.poll_seconds, "limit": LIMIT, "allowed_updates": list(ALLOWED_UPDATES)}
+        body |= {} if self._offset is None else {"offset": self._offset}
+        found = await self.api.call("getUpdates", body, timeout_seconds=timing.poll_seconds + timing.margin_seconds)
         if not isinstance(found, list):
             raise Unreachable("Telegram's answer to a poll has no updates")
         if not found and timing.clock() - began < BUSY_SECONDS:
@@ -91,42 +74,41 @@ class Polling:
 
     async def _hand_over(self, updates: list[object]) -> bool:
         """False where one could not be stored: it and those behind it will come again."""
-        readable = [
-            update for update in updates if isinstance(update, dict) and number(update, "update_id") is not None
-        ]
+        readable = {
+            update_id: update
+            for update in updates
+            if isinstance(update, dict) and (update_id := number(update, "update_id")) is not None
+        }
         if len(readable) < len(updates):
-            log.error("telegram_update_unreadable", account=self._account, count=len(updates) - len(readable))
-        for update in sorted(readable, key=lambda update: number(update, "update_id") or 0):
-            update_id = number(update, "update_id") or 0
-            if (receipt := self._receipt(update, update_id)) is not None:
+            log.error("telegram_update_unreadable", account=self.account, count=len(updates) - len(readable))
+        for update_id, update in sorted(readable.items()):
+            try:
+                receipt = self.read(update)
+            except Exception as error:  # noqa: BLE001 - one odd update must not keep all later ones away
+                self._log("telegram_update_unreadable", update_id, error)
+            else:
                 try:
-                    await self._deliver(receipt)
+                    await self.deliver(receipt)
                 except Exception as error:  # noqa: BLE001 - whatever it was, the update is not stored
-                    kind = type(error).__name__
-                    log.error("telegram_update_not_stored", account=self._account, update=update_id, error=kind)
+                    self._log("telegram_update_not_stored", update_id, error)
                     return False
             self._offset = update_id + 1
         return bool(readable) or not updates
 
-    def _receipt(self, update: Mapping[str, Any], update_id: int) -> Receipt | None:
-        try:
-            return self._read(update)
-        except Exception as error:  # noqa: BLE001 - one odd update must not keep all later ones away
-            kind = type(error).__name__
-            log.error("telegram_update_unreadable", account=self._account, update=update_id, error=kind)
-            return None
+    def _log(self, event: str, update_id: int, error: Exception) -> None:
+        log.error(event, account=self.account, update=update_id, error=type(error).__name__)
 
-    async def _pause(self, error: MethodError | DeliveryError, failures: int) -> None:
+    async def _pause(self, error: DeliveryError, failures: int) -> None:
         """With new connections where the old ones brought nothing."""
-        timing, reason = self._timing, meaning(error)
-        if isinstance(error, MethodError) and error.is_conflict:
-            wait = timing.backoff(failures, most=CONFLICT_SECONDS_MAX)
-            say = log.warning if failures <= PASSING_CONFLICTS else log.error
-            who = _WEBHOOK if "webhook" in error.description.lower() else _ANOTHER
-            say("telegram_conflict", account=self._account, reason=who, failures=failures, seconds=round(wait, 1))
+        refusal = refusal_of(error)
+        if refusal is not None and refusal.is_conflict:
+            wait = self.timing.backoff(failures, most=CONFLICT_SECONDS_MAX)
+            write = log.warning if failures <= PASSING_CONFLICTS else log.error
+            reason = _WEBHOOK if "webhook" in refusal.description.lower() else _ANOTHER
+            write("telegram_conflict", account=self.account, reason=reason, failures=failures, seconds=round(wait, 1))
         else:
-            wait = requested_wait(reason) or timing.backoff(failures)
-            log.warning("telegram_poll_failed", account=self._account, reason=str(reason), seconds=round(wait, 1))
-            if isinstance(reason, Unreachable):
-                await self._api.renew()
-        await timing.sleep(wait)
+            wait = error.retry_after_seconds or self.timing.backoff(failures)
+            log.warning("telegram_poll_failed", account=self.account, reason=str(error), seconds=round(wait, 1))
+            if isinstance(error, Unreachable):
+                await self.api.close()  # the next call opens new connections
+        await self.timing.sleep(wait)

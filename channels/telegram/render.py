@@ -1,10 +1,12 @@
-"""Markdown as the HTML that Telegram's `parse_mode` HTML takes, as plain text, and in parts that fit a message. Pure.
+"""Markdown as a text with the entities that mark it up, as plain text, and in parts that fit a message. Pure.
 
-Only the tags Telegram knows are ever written, each is closed in order, and what a model wrote as HTML is text. Telegram
-keeps a hundred entities of a message and drops the rest unsaid: beyond them a link shows its address.
+Offsets and lengths of entities count UTF-16 units. Telegram keeps a hundred entities of a message and drops the rest
+unsaid: beyond them a link shows its address.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from markdown_it.common.normalize_url import normalizeLinkText
 
@@ -17,6 +19,7 @@ ENTITIES_MAX = 100
 _REPLACEMENT = "\ufffd"
 UNITS_MAX = 4_000
 BYTES_MAX = 30_000
+"""Of the text and the addresses of its links."""
 _UNITS_MIN = 100
 """Even a table whose every row repeats a long head fits, if it is that short."""
 _ONE_MAX = 3 * UNITS_MAX
@@ -25,9 +28,9 @@ _ONE_MAX = 3 * UNITS_MAX
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rendered:
-    html: str
     text: str
     """What a reader sees: the text that Telegram's limit counts."""
+    entities: list[dict[str, Any]]
     plain: str
     """Without any markup; links show their addresses."""
     shows: bool
@@ -39,11 +42,8 @@ def rendered(markdown: str) -> Rendered:
     markdown = clean(markdown)
     found = read(markdown)
     runs = found or [Run(text=markdown.strip())]
-    styled, bare = _Writing(entities_left=ENTITIES_MAX), _Writing(entities_left=0)
-    for writing in (styled, bare):
-        for run in (*runs, Run(text="")):
-            writing.write(run)
-    return Rendered(html="".join(styled.html), text="".join(styled.text), plain="".join(bare.text), shows=bool(found))
+    text, entities = _written(runs, ENTITIES_MAX)
+    return Rendered(text=text, entities=entities, plain=_written(runs, 0)[0], shows=bool(found))
 
 
 def clean(text: str) -> str:
@@ -52,72 +52,35 @@ def clean(text: str) -> str:
     return text.encode("utf-16-le", errors="surrogatepass").decode("utf-16-le", errors="replace")
 
 
-def escape(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-
-
-@dataclass(slots=True)
-class _Writing:
-    entities_left: int
-    html: list[str] = field(default_factory=list)
-    text: list[str] = field(default_factory=list)
-    _open: list[Style] = field(default_factory=list)
-    _bare_link: Style | None = None
-    """A link that is not one any more, and what it says so far."""
-    _bare_label: str = ""
-
-    def write(self, run: Run) -> None:
-        self._end_bare_link(run)
-        kept = 0
-        while kept < min(len(self._open), len(run.styles)) and self._open[kept] == run.styles[kept]:
-            kept += 1
-        while len(self._open) > kept:
-            self.html.append(_closing(self._open.pop()))
-        for style in run.styles[kept:]:
-            self._begin(style)
-        if self._bare_link:
-            self._bare_label += run.text
-        self._append(run.text)
-
-    def _begin(self, style: Style) -> None:
-        if self.entities_left:
-            self.entities_left -= 1
-            self._open.append(style)
-            self.html.append(_opening(style))
-        elif style.tag == "a":
-            self._bare_link = style
-
-    def _end_bare_link(self, run: Run) -> None:
-        link = self._bare_link
-        if link is None or link in run.styles:
-            return
-        address, label = normalizeLinkText(link.value), self._bare_label.strip()
-        self._bare_link, self._bare_label = None, ""
-        if label not in (address, address.removeprefix("mailto:")):
-            self._append(f" ({address})")
-
-    def _append(self, text: str) -> None:
-        self.html.append(escape(text))
-        self.text.append(text)
-
-
-def _opening(style: Style) -> str:
-    value = escape(style.value).replace('"', "&quot;")
-    match style.tag:
-        case "a":
-            return f'<a href="{value}">'
-        case "pre" if value:
-            return f'<pre><code class="language-{value}">'
-        case _:
-            return f"<{style.tag}>"
-
-
-def _closing(style: Style) -> str:
-    return "</code></pre>" if style.tag == "pre" and style.value else f"</{style.tag}>"
+def _written(runs: Sequence[Run], entities_max: int) -> tuple[str, list[dict[str, Any]]]:
+    text: list[str] = []
+    entities: list[dict[str, Any]] = []
+    opened: dict[Style, dict[str, Any]] = {}
+    at, bare, label = 0, None, ""  # `bare` is a link that got no entity, `label` what it says so far
+    for run in (*runs, Run(text="")):
+        if bare is not None and bare not in run.styles:
+            address = normalizeLinkText(bare.value)
+            if label.strip() not in (address, address.removeprefix("mailto:")):
+                text.append(f" ({address})")
+                at += units(text[-1])
+            bare, label = None, ""
+        for entity in opened.values():
+            entity["length"] = at - entity["offset"]
+        opened = {style: entity for style, entity in opened.items() if style in run.styles}
+        for style in run.styles:
+            if style not in opened and len(entities) < entities_max:
+                opened[style] = {"type": style.kind, "offset": at, "length": 0} | style.facts()
+                entities.append(opened[style])
+            elif style not in opened and style.kind == "text_link":
+                bare = style
+        label += run.text if bare else ""
+        text.append(run.text)
+        at += units(run.text)
+    return "".join(text), entities
 
 
 def split(markdown: str) -> list[str]:
-    """The parts, in order; each of them shows something and fits a message, as HTML and as plain text."""
+    """The parts, in order; each of them shows something and fits a message, with its entities and as plain text."""
     text = clean(markdown).strip("\n")
     if not text.strip():
         return []
@@ -142,4 +105,5 @@ def _parts(text: str, most: int) -> list[str]:
 
 
 def _fits(made: Rendered) -> bool:
-    return max(units(made.text), units(made.plain)) <= UNITS_MAX and len(made.html.encode()) <= BYTES_MAX
+    size = len(made.text.encode()) + sum(len(entity.get("url", "")) for entity in made.entities)
+    return max(units(made.text), units(made.plain)) <= UNITS_MAX and size <= BYTES_MAX

@@ -17,34 +17,11 @@ from channels.wire import clean, mapping, number, text
 
 ALLOWED_UPDATES = ("message", "edited_message", "callback_query", "my_chat_member")
 """What Telegram is asked for, spelt out: left out, its earlier list would stay."""
-KNOWN = frozenset(
-    {
-        *ALLOWED_UPDATES,
-        "channel_post",
-        "edited_channel_post",
-        "business_connection",
-        "business_message",
-        "edited_business_message",
-        "deleted_business_messages",
-        "guest_message",
-        "stopped_message_generation",
-        "message_reaction",
-        "message_reaction_count",
-        "inline_query",
-        "chosen_inline_result",
-        "shipping_query",
-        "pre_checkout_query",
-        "purchased_paid_media",
-        "poll",
-        "poll_answer",
-        "chat_member",
-        "chat_join_request",
-        "chat_boost",
-        "removed_chat_boost",
-        "managed_bot",
-        "subscription",
-    }
-)
+_OTHERS = """channel_post edited_channel_post business_connection business_message edited_business_message
+deleted_business_messages guest_message stopped_message_generation message_reaction message_reaction_count inline_query
+chosen_inline_result shipping_query pre_checkout_query purchased_paid_media poll poll_answer chat_member
+chat_join_request chat_boost removed_chat_boost managed_bot subscription"""
+KNOWN = frozenset((*ALLOWED_UPDATES, *_OTHERS.split()))
 """Updates we know of; of these a message starts a turn, and nothing else does."""
 _MESSAGE = "message"
 _SECONDS_MAX = 253_402_300_799

@@ -27,7 +27,6 @@ from channels.channel import (
     WebhookRequest,
 )
 from channels.message import PICTURES, Attachment, Chat, File, MessageContext, Outbound, Sender, Target
-from channels.queue import QueueConfig
 from channels.web.admission import Admission, Headers
 from channels.web.archive import ChatHistory, Conversation, MessageBody
 from channels.web.config import WebConfig
@@ -82,12 +81,8 @@ class WebChannel:
         self.leaving: set[str] = set()
         """Conversations that are being erased."""
         self._keeping: set[asyncio.Task[None]] = set()
-        self._config = config
+        self.queue = config.queue
         self._now = now
-
-    @property
-    def queue(self) -> QueueConfig:
-        return self._config.queue
 
     async def admit(self, headers: Headers) -> None:
         await self.admission.judge(headers, changes=True)

@@ -52,6 +52,10 @@ def left_over(value: Any, where: str) -> Iterator[str]:
             yield from left_over(one, where)
 
 
+def entity(kind: str, offset: int, length: int) -> Any:
+    return types.MessageEntity(type=kind, offset=offset, length=length)
+
+
 async def converse(url: str, token: str, chat: int) -> dict[str, Any]:
     """What a bot does in a day, in an order in which each call needs the one before it."""
     session = AiohttpSession(api=TelegramAPIServer.from_base(url))
@@ -64,7 +68,7 @@ async def converse(url: str, token: str, chat: int) -> dict[str, Any]:
         pressed = next(update.callback_query for update in updates if update.callback_query)
         reply = types.ReplyParameters(message_id=message.message_id, allow_sending_without_reply=True)
         sent = await bot.send_message(
-            chat, "<b>bold</b> &amp; <code>code</code>", parse_mode="HTML", reply_parameters=reply
+            chat, "bold & code", entities=[entity("bold", 0, 4), entity("code", 7, 4)], reply_parameters=reply
         )
         answered = await bot.answer_callback_query(pressed.id, text="seen")
         try:
@@ -72,7 +76,7 @@ async def converse(url: str, token: str, chat: int) -> dict[str, Any]:
         except TelegramAPIError as error:
             twice = error.message
         try:
-            await bot.send_message(chat, "<b>never closed", parse_mode="HTML")
+            await bot.send_message(chat, "short", entities=[entity("bold", 0, 9)])
         except TelegramAPIError as error:
             refused = error.message
         edited = await bot.edit_message_text("plain", chat_id=chat, message_id=sent.message_id)

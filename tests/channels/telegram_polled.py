@@ -4,13 +4,14 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
 from channels.channel import Arrived, Command, Receipt
 from channels.telegram.channel import TelegramChannel
 from channels.telegram.timing import Timing
-from tests.channels.telegram_bot import Body, Telegram
+from tests.channels.telegram_bot import Body, Telegram, connected
 
 MENU = (Command(name="stop", description="Stop the running answer"), Command(name="not-one", description="left out"))
 
@@ -23,51 +24,56 @@ def update(number: int, text: str = "hi") -> Body:
 
 
 @dataclass(slots=True)
-class Gateway:
-    """Stores receipts, or fails as often as it is told to."""
+class Connected:
+    """A bot, its Telegram and its gateway. Waiting takes no time here, and is written down."""
 
+    telegram: Telegram
+    channel: TelegramChannel
+    slept: list[float]
     stored: list[str] = field(default_factory=list)
-    failures: int = 0
-    attempts: int = 0
+    failing: list[bool] = field(default_factory=list)
+    """Whether the gateway fails to store the next receipts."""
+
+    @property
+    def polls(self) -> list[Body]:
+        return self.telegram.of("getUpdates")
+
+    async def calls(self, method: str, count: int) -> list[Body]:
+        """Return when there are so many of a method."""
+        await self.telegram.until(lambda: len(self.telegram.of(method)) >= count)
+        return self.telegram.of(method)
 
     async def deliver(self, receipt: Receipt) -> None:
-        self.attempts += 1
-        if self.failures:
-            self.failures -= 1
+        if self.failing and self.failing.pop(0):
             raise OSError("the database is away")
-        self.stored.append(receipt.context.text if isinstance(receipt, Arrived) else receipt_kind(receipt))
-
-
-def receipt_kind(receipt: Receipt) -> str:
-    return str(getattr(receipt, "kind", ""))
-
-
-@dataclass(slots=True)
-class Waits:
-    """Waiting takes no time here, and is written down."""
-
-    slept: list[float] = field(default_factory=list)
-
-    async def sleep(self, seconds: float) -> None:
-        self.slept.append(seconds)
-        await asyncio.sleep(0)
-
-    def timing(self, *, margin: float = 10.0) -> Timing:
-        return Timing(poll_seconds=0, margin_seconds=margin, sleep=self.sleep, random=lambda: 0.5, clock=lambda: 0.0)
+        self.stored.append(receipt.context.text if isinstance(receipt, Arrived) else str(getattr(receipt, "kind", "")))
 
 
 @asynccontextmanager
-async def running(
-    channel: TelegramChannel, gateway: Gateway, *, url: str | None = None, commands: Sequence[Command] = MENU
-) -> AsyncIterator[asyncio.Task[None]]:
-    task = asyncio.create_task(channel.connect(public_url=url, commands=commands, deliver=gateway.deliver))
-    try:
-        yield task
-    finally:
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+async def in_touch(
+    *,
+    margin: float = 10.0,
+    url: str | None = None,
+    commands: Sequence[Command] = MENU,
+    answers: dict[str, list[Any]] | None = None,
+    **settings: Any,
+) -> AsyncIterator[Connected]:
+    """By polling where no `url` is given and no mode. `answers` are those of Telegram, by method."""
+    slept: list[float] = []
 
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        await asyncio.sleep(0)
 
-def polls(telegram: Telegram) -> list[Body]:
-    return telegram.of("getUpdates")
+    timing = Timing(poll_seconds=0, margin_seconds=margin, sleep=sleep, random=lambda: 0.5, clock=lambda: 0.0)
+    settings = {"mode": "polling" if url is None else "webhook"} | settings
+    async with connected(timing=timing, **settings) as (telegram, channel):
+        telegram.answers |= answers or {}
+        made = Connected(telegram, channel, slept)
+        task = asyncio.create_task(channel.connect(public_url=url, commands=commands, deliver=made.deliver))
+        try:
+            yield made
+        finally:
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task

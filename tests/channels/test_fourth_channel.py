@@ -163,7 +163,7 @@ def test_its_config_is_checked_and_reported_like_any_other(tmp_path: Path) -> No
 
 
 def members(port: type) -> set[str]:
-    return {name for name in vars(port) if not name.startswith("_")}
+    return {name for name in (*vars(port), *port.__annotations__) if not name.startswith("_")}
 
 
 def test_a_channel_has_the_members_of_the_port_and_needs_no_others() -> None:
@@ -216,7 +216,7 @@ WORDS = {
     *vars(ChannelType),
     *vars(Progress),
 }
-WORDS |= {*vars(channels.channel), *(name for port in PORTS for name in vars(port)), *chain(*PARAMETERS)}
+WORDS |= {*vars(channels.channel), *(name for port in PORTS for name in members(port)), *chain(*PARAMETERS)}
 
 
 @pytest.mark.parametrize("named", sorted(set(re.findall(r"`([^`]+)`", PAGE)) - {"make demo", "uploads/"}))

@@ -27,7 +27,7 @@ async def waits(pace: Pace, chat: str, clock: Clock) -> float:
 
 
 def pace(clock: Clock, per_second: float | None = None) -> Pace:
-    return Pace(per_second=per_second, account_rate=50, chat_rate=5, clock=clock)
+    return Pace(per_second=per_second, account_rate=50, chat_rate=lambda chat: 5.0, clock=clock)
 
 
 async def test_nothing_waits_until_the_platform_has_complained() -> None:

@@ -1,4 +1,4 @@
-"""How the emulated Telegram gets updates to a bot: by webhook, in order and again until it is taken, or by polling."""
+"""What people do in the emulated Telegram, and how a bot hears of it: by webhook, in order and again, or by polling."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import httpx
 import orjson
 import pytest
 from starlette.applications import Starlette
@@ -13,12 +14,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from tests.channels.telegram_calls import ALICE, TEAM, Clock, call, emulator, refusal
-from tests.emulators.telegram.delivery import Pending, retry_seconds
+from tests.channels.telegram_calls import ALICE, BEGAN, BOB, FORUM, SMALL, TEAM, Clock, ask, call, emulator, refusal
+from tests.emulators.telegram.delivery import Pending
 from tests.emulators.telegram.emulator import TelegramEmulator
+from tests.emulators.telegram.formatted import covered_by
 from tests.loopback import serve_on_loopback
 
-BOB = 5000000022
 SECRET = "fixture_Secret-token_01"
 
 
@@ -55,9 +56,7 @@ def telegram(waits: list[float]) -> TelegramEmulator:
         waits.append(seconds)
         clock.seconds += seconds
 
-    telegram = emulator(now=clock, sleep=sleep, local=True)
-    telegram.private(BOB, "Boris 🦊")
-    return telegram
+    return emulator(now=clock, sleep=sleep, local=True)
 
 
 @asynccontextmanager
@@ -85,125 +84,87 @@ async def test_a_recorded_update_is_pushed_as_it_is_and_can_be_answered(telegram
     assert telegram.files.download(file["file_path"]) == bytes(5)
 
 
-async def test_an_update_is_one_post_with_the_secret(telegram: TelegramEmulator) -> None:
+async def test_an_update_is_one_post_with_the_secret_where_there_is_one(telegram: TelegramEmulator) -> None:
     update = telegram.text_update("hi", chat=ALICE)
     async with listening(telegram) as bot:
         answer = await telegram.push(update)
+        await telegram.deliver_once(telegram.webhook.url, update)
     assert answer is not None
-    assert answer.status_code == 200
-    ((body, headers),) = bot.got
-    assert orjson.loads(body) == update
+    assert (answer.status_code, telegram.pending) == (200, [])
+    (body, headers), (again, bare) = bot.got
+    assert orjson.loads(body) == orjson.loads(again) == update
     assert headers["x-telegram-bot-api-secret-token"] == SECRET
-    assert headers["content-type"] == "application/json"
-    assert telegram.pending == []
-
-
-async def test_without_a_secret_there_is_no_header(telegram: TelegramEmulator) -> None:
-    async with listening(telegram) as bot:
-        await telegram.deliver_once(telegram.webhook.url, telegram.text_update("hi", chat=ALICE))
-    assert "x-telegram-bot-api-secret-token" not in bot.got[0][1]
+    assert "x-telegram-bot-api-secret-token" not in bare
 
 
 async def test_what_is_not_taken_comes_again_word_for_word_after_ever_longer_waits(
     telegram: TelegramEmulator, waits: list[float]
 ) -> None:
-    failures = [Response(status_code=status) for status in (500, 404, 302, 503)]
+    failures = [Response(status_code=status) for status in (500, 404, 302, 503, 500, 500, 500, 500, 500)]
+    failures.append(Response(status_code=503, headers={"retry-after": "9999"}))
     async with listening(telegram, *failures) as bot:
         await telegram.push(telegram.text_update("hi", chat=ALICE))
     assert len({body for body, _ in bot.got}) == 1
-    assert waits == [0, 2, 4, 8]
-    assert [delivery.status for delivery in telegram.deliveries] == [500, 404, 302, 503, 200]
+    assert waits == [0, 2, 4, 8, 16, 32, 64, 120, 120, 3600]
+    assert [delivery.status for delivery in telegram.deliveries][:4] == [500, 404, 302, 503]
 
 
-def test_waits_double_up_to_two_minutes() -> None:
-    waits = retry_seconds()
-    assert [next(waits) for _ in range(10)] == [0, 2, 4, 8, 16, 32, 64, 120, 120, 120]
-
-
-async def test_the_bot_may_say_how_long_to_wait(telegram: TelegramEmulator, waits: list[float]) -> None:
-    answers = [Response(status_code=503, headers={"retry-after": seconds}) for seconds in ("7", "9999")]
-    async with listening(telegram, *answers):
-        await telegram.push(telegram.text_update("hi", chat=ALICE))
-    assert waits == [7, 3600]
-
-
-async def test_after_a_day_an_update_is_given_up(telegram: TelegramEmulator, waits: list[float]) -> None:
-    async with listening(telegram, *[Response(status_code=500, headers={"retry-after": "3600"})] * 30) as bot:
+@pytest.mark.parametrize(("status", "left"), [(500, 0), (410, 1)])
+async def test_after_a_day_an_update_is_given_up_or_a_webhook_that_is_gone(
+    telegram: TelegramEmulator, status: int, left: int
+) -> None:
+    async with listening(telegram, *[Response(status_code=status, headers={"retry-after": "3600"})] * 30) as bot:
         assert await telegram.push(telegram.text_update("hi", chat=ALICE)) is None
-    assert (len(bot.got), len(waits), telegram.pending) == (24, 24, [])
-
-
-async def test_a_webhook_that_is_gone_for_a_day_is_removed_and_the_update_waits(telegram: TelegramEmulator) -> None:
-    async with listening(telegram, *[Response(status_code=410, headers={"retry-after": "3600"})] * 30) as bot:
-        await telegram.push(telegram.text_update("hi", chat=ALICE))
-    assert (len(bot.got), telegram.webhook.url, len(telegram.pending)) == (24, "", 1)
+    assert (len(bot.got), len(telegram.pending), bool(telegram.webhook.url)) == (24, left, status == 500)
 
 
 async def test_nobody_there_is_told_in_the_webhook_info(telegram: TelegramEmulator) -> None:
     async with listening(telegram):
         pass
-    tries = 0
+    told = []
 
     async def sleep(seconds: float) -> None:
-        nonlocal tries
-        tries += 1
-        if tries == 3:
+        told.append((await call(telegram, "getWebhookInfo"))["last_error_message"])
+        if len(told) == 3:
             await call(telegram, "deleteWebhook")
 
     telegram.sleep = sleep
-    webhook = telegram.webhook
     await telegram.push(telegram.text_update("hi", chat=ALICE))
-    assert webhook.last_error_message == "Webhook connection closed"
+    assert told == ["Webhook connection closed"] * 3
     assert [delivery.status for delivery in telegram.deliveries] == [None] * 3
     assert len(telegram.pending) == 1
 
 
 async def test_a_chat_waits_for_its_first_update_and_other_chats_do_not(telegram: TelegramEmulator) -> None:
     first, second = (telegram.text_update(text, chat=ALICE) for text in ("first", "second"))
-    other = telegram.text_update("hi", chat=BOB)
-    press = telegram.press_update(1, "a", chat=ALICE)
+    others = [telegram.text_update("hi", chat=BOB), telegram.press_update(1, "a", chat=ALICE)]
     opened = asyncio.Event()
 
     async def gate(update: dict[str, Any]) -> None:
         if update["update_id"] == first["update_id"]:
             await opened.wait()
 
-    async with listening(telegram, Response(status_code=500)) as bot:
+    async with listening(telegram) as bot:
         bot.gate = gate
-        bot.answers.clear()
         slow = [asyncio.create_task(telegram.push(update)) for update in (first, second)]
-        await telegram.push(other)
-        await telegram.push(press)
+        for other in others:
+            await telegram.push(other)
         assert second["update_id"] not in bot.ids
         opened.set()
         await asyncio.gather(*slow)
-    assert [update_id for update_id in bot.ids if update_id in (first["update_id"], second["update_id"])] == [
-        first["update_id"],
-        second["update_id"],
-    ]
-    assert {other["update_id"], press["update_id"]} < set(bot.ids)
+    assert bot.ids[-1] == second["update_id"]
 
 
 async def test_in_a_chat_a_failure_never_lets_the_next_update_pass(telegram: TelegramEmulator) -> None:
-    updates = [telegram.text_update(str(number), chat=ALICE) for number in range(3)]
-    async with listening(telegram, *[Response(status_code=500)] * 3) as bot:
-        await asyncio.gather(*(telegram.push(update) for update in updates))
-    first, second, third = (update["update_id"] for update in updates)
-    assert bot.ids == [first] * 4 + [second, third]
-
-
-async def test_what_waited_before_the_webhook_is_delivered_first(telegram: TelegramEmulator) -> None:
-    early = [telegram.text_update(str(number), chat=ALICE) for number in range(2)]
-    for update in early:
-        assert await telegram.push(update) is None
+    waiting = telegram.text_update("from before the webhook", chat=ALICE)
+    assert await telegram.push(waiting) is None
+    updates = [telegram.text_update(str(number), chat=ALICE) for number in range(2)]
     elsewhere = telegram.text_update("hi", chat=BOB)
     await telegram.push(elsewhere)
-    late = telegram.text_update("late", chat=ALICE)
-    async with listening(telegram) as bot:
-        await telegram.push(late)
-        assert bot.ids == [update["update_id"] for update in [*early, late]]
+    async with listening(telegram, *[Response(status_code=500)] * 3) as bot:
+        await asyncio.gather(*(telegram.push(update) for update in updates))
         await telegram.deliver_pending()
-    assert bot.ids[3:] == [elsewhere["update_id"]]
+    assert bot.ids == [waiting["update_id"]] * 4 + [update["update_id"] for update in (*updates, elsewhere)]
 
 
 @pytest.mark.parametrize(
@@ -212,7 +173,6 @@ async def test_what_waited_before_the_webhook_is_delivered_first(telegram: Teleg
         (b'{"method":"sendMessage","chat_id":1,"text":"hi"}', "application/json", ["sendMessage"]),
         (b"method=sendMessage&chat_id=1", "application/x-www-form-urlencoded", ["sendMessage"]),
         (b"{}", "application/json", []),
-        (b"", "text/plain", []),
         (b"ok", "text/plain", []),
     ],
 )
@@ -221,22 +181,19 @@ async def test_a_method_in_the_answer_is_held_against_the_bot(
 ) -> None:
     async with listening(telegram, Response(content, media_type=media_type)):
         await telegram.push(telegram.text_update("hi", chat=ALICE))
-    assert telegram.misuses == methods
-    assert telegram.messages == []
+    assert (telegram.misuses, telegram.messages) == (methods, [])
 
 
 async def test_updates_that_the_bot_did_not_ask_for_do_not_come(telegram: TelegramEmulator) -> None:
-    def doings() -> list[dict[str, Any]]:
-        update = telegram.text_update("hi", chat=ALICE)
-        reaction = telegram.reaction_update(update["message"]["message_id"], "👍", chat=ALICE, sender=ALICE)
-        return [update, reaction, telegram.press_update(1, "a", chat=ALICE)]
-
     seen = []
     subscriptions: list[dict[str, Any]] = [{}, {"allowed_updates": ["message_reaction"]}, {}, {"allowed_updates": []}]
     for settings in subscriptions:
         async with listening(telegram, **settings) as bot:
-            for update in doings():
-                await telegram.push(update)
+            update = telegram.text_update("hi", chat=ALICE)
+            number = update["message"]["message_id"]
+            await telegram.push(update)
+            await telegram.push(telegram.reaction_update(number, "👍", chat=ALICE, sender=ALICE))
+            await telegram.push(telegram.press_update(1, "a", chat=ALICE))
         seen.append([kind for body, _ in bot.got for kind in orjson.loads(body) if kind != "update_id"])
     default, reactions = ["message", "callback_query"], ["message_reaction"]
     assert seen == [default, reactions, reactions, default]
@@ -253,5 +210,120 @@ async def test_an_update_that_comes_late_does_not_bring_a_deleted_message_back(t
     telegram.forget(ALICE, update["message"]["message_id"])
     await telegram.push(update)
     reply = {"message_id": update["message"]["message_id"]}
-    words = "Bad Request: message to be replied not found"
-    assert await refusal(telegram, "sendMessage", chat_id=ALICE, text="hi", reply_parameters=reply) == words
+    assert "not found" in await refusal(telegram, "sendMessage", chat_id=ALICE, text="hi", reply_parameters=reply)
+
+
+# what the bot asks for
+
+
+async def test_a_webhook_is_set_changed_told_of_and_deleted() -> None:
+    telegram = emulator(limit_rates=True)
+
+    async def answer(method: str, **parameters: Any) -> str:
+        return str((await ask(telegram, f"/bot{{token}}/{method}", json=parameters)).json()["description"])
+
+    url = "https://bot.example.com:8443/hook"
+    await telegram.push(telegram.text_update("hi", chat=ALICE))
+    assert await answer("setWebhook", url=url, allowed_updates=["message"]) == "Webhook was set"
+    assert await answer("setWebhook", url=url) == "Too Many Requests: retry after 1"
+    assert isinstance(telegram.now, Clock)
+    telegram.now.seconds += 1
+    assert await answer("setWebhook", url=url) == "Webhook is already set"
+    info = await call(telegram, "getWebhookInfo")
+    assert (info["url"], info["pending_update_count"], info["allowed_updates"]) == (url, 1, ["message"])
+    assert await answer("deleteWebhook", drop_pending_updates=True) == "Webhook was deleted"
+    info = await call(telegram, "getWebhookInfo")
+    assert (info["url"], info["pending_update_count"]) == ("", 0)
+
+
+async def test_updates_are_given_until_they_are_confirmed_or_a_day_old(telegram: TelegramEmulator) -> None:
+    updates = [telegram.text_update(str(number), chat=ALICE) for number in range(5)]
+    for update in updates:
+        await telegram.push(update)
+    first = updates[0]["update_id"]
+    assert await call(telegram, "getUpdates", limit=2) == updates[:2]
+    assert await call(telegram, "getUpdates", limit=2) == updates[:2]
+    assert await call(telegram, "getUpdates", offset=first + 2, limit=1) == updates[2:3]
+    assert await call(telegram, "getUpdates", offset=-1) == updates[4:]
+    assert isinstance(telegram.now, Clock)
+    telegram.now.seconds += 24 * 3600
+    assert await call(telegram, "getUpdates") == []
+
+
+async def poll(telegram: TelegramEmulator) -> asyncio.Task[httpx.Response]:
+    """A long poll that is under way."""
+    before = telegram.polls
+    task = asyncio.create_task(ask(telegram, "/bot{token}/getUpdates", json={"timeout": 50}))
+    async with asyncio.timeout(10):
+        while telegram.polls == before:
+            await asyncio.sleep(0)
+    return task
+
+
+async def test_of_two_pollers_the_later_gets_the_first_update(telegram: TelegramEmulator) -> None:
+    earlier = await poll(telegram)
+    later = await poll(telegram)
+    assert (await earlier).status_code == 409
+    update = telegram.text_update("hi", chat=ALICE)
+    await telegram.push(update)
+    assert (await later).json()["result"] == [update]
+
+
+async def test_a_webhook_ends_polling(telegram: TelegramEmulator) -> None:
+    polling = await poll(telegram)
+    await call(telegram, "setWebhook", url="https://bot.example.com/hook")
+    assert (await polling).status_code == 409
+    assert "webhook" in (await refusal(telegram, "getUpdates")).lower()  # our log tells a webhook from a rival
+    await call(telegram, "setWebhook", url="")
+    assert await call(telegram, "getUpdates") == []
+
+
+# what people do
+
+
+def test_a_message_in_a_group_has_its_sender_its_numbers_and_its_marks(telegram: TelegramEmulator) -> None:
+    updates = [telegram.text_update("hi", chat=chat) for chat in (ALICE, BOB, ALICE)]
+    assert [update["update_id"] - updates[0]["update_id"] for update in updates] == [0, 1, 2]
+    assert [update["message"]["message_id"] for update in updates] == [1001, 1001, 1002]
+    text = "🔥🔥 @fixture_helper_bot /ask@fixture_helper_bot"
+    message = telegram.text_update(text, chat=TEAM, sender=ALICE)["message"]
+    assert message["from"] == {"id": ALICE, "is_bot": False, "first_name": "Alice", "username": "alice_fixture"}
+    assert message["chat"] == {"id": TEAM, "type": "supergroup", "title": "Team chat", "username": "team_chat"}
+    assert [(entity["type"], covered_by(text, entity)) for entity in message["entities"]] == [
+        ("mention", "@fixture_helper_bot"),
+        ("bot_command", "/ask@fixture_helper_bot"),
+    ]
+
+
+async def test_a_reply_shows_what_it_replies_to_and_its_chain_in_supergroups(telegram: TelegramEmulator) -> None:
+    for chat, chained in ((TEAM, True), (SMALL, False), (ALICE, False)):
+        sent = await call(telegram, "sendMessage", chat_id=chat, text="Here is the plan")
+        reply = telegram.text_update("shorter", chat=chat, sender=ALICE, reply_to=sent["message_id"])["message"]
+        assert reply["reply_to_message"]["from"] == telegram.bot
+        assert reply.get("message_thread_id") == (sent["message_id"] if chained else None)
+        assert "is_topic_message" not in reply
+
+
+def test_a_message_in_a_topic_names_it_and_one_in_general_does_not(telegram: TelegramEmulator) -> None:
+    thread = telegram.topic(FORUM, "Backend", by=ALICE)
+    inside = telegram.text_update("status?", chat=FORUM, sender=ALICE, thread=thread)["message"]
+    assert (inside["message_thread_id"], inside["is_topic_message"]) == (thread, True)
+    assert inside["reply_to_message"]["forum_topic_created"] == {"name": "Backend", "icon_color": 7322096}
+    general = telegram.text_update("status?", chat=FORUM, sender=ALICE)["message"]
+    assert not {"message_thread_id", "is_topic_message", "reply_to_message"} & set(general)
+
+
+def test_an_edit_keeps_the_message_and_brings_new_words(telegram: TelegramEmulator) -> None:
+    before = telegram.text_update("/whats 2+2", chat=ALICE)["message"]
+    after = telegram.edit_update(before["message_id"], "what's 2+3?", chat=ALICE)["edited_message"]
+    assert (after["message_id"], after["text"], "entities" in after) == (before["message_id"], "what's 2+3?", False)
+    assert after["edit_date"] == BEGAN
+
+
+def test_an_album_is_one_update_for_each_picture_and_one_caption(telegram: TelegramEmulator) -> None:
+    picture = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x02\x80\x00\x00\x01\xe0"
+    updates = telegram.album_updates([picture] * 3, chat=ALICE, caption="@alice_x these")
+    messages = [update["message"] for update in updates]
+    assert len({message["media_group_id"] for message in messages}) == 1
+    assert [message.get("caption") for message in messages] == ["@alice_x these", None, None]
+    assert messages[0]["caption_entities"][0]["type"] == "mention"

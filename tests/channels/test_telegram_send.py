@@ -18,7 +18,7 @@ from tests.channels.telegram_samples import BOT_TOKEN
 PERSON, GROUP = "500000011", "-1002000000041"
 NO_THREAD = refusal(400, "Bad Request: message thread not found")
 NO_REPLY = refusal(400, "Bad Request: message to be replied not found")
-BAD_TAGS = refusal(400, 'Bad Request: can\'t parse entities: Unsupported start tag "br" at byte offset 12')
+BAD_ENTITIES = refusal(400, "Bad Request: can't parse entities: Entity begins after the end of the text: hi")
 
 
 def part(
@@ -27,15 +27,15 @@ def part(
     return Outbound(target=Target(chat=chat, thread=thread, reply_to=reply_to), text=text)
 
 
-async def test_a_reply_is_html_under_the_message_it_answers_without_a_preview() -> None:
+async def test_a_reply_is_a_text_with_entities_under_the_message_it_answers_without_a_preview() -> None:
     async with connected() as (telegram, channel):
         telegram.answers["sendMessage"] = [{"message_id": 160}]
         assert await channel.send(part(), "key-1") == "160"
         assert telegram.sent == [
             {
                 "chat_id": 500000011,
-                "text": "<b>hi</b>",
-                "parse_mode": "HTML",
+                "text": "hi",
+                "entities": [{"type": "bold", "offset": 0, "length": 2}],
                 "link_preview_options": {"is_disabled": True},
                 "reply_parameters": {"message_id": 105, "allow_sending_without_reply": True},
             }
@@ -63,18 +63,18 @@ async def test_what_is_no_message_of_the_chat_is_not_replied_to(reply_to: str | 
         assert "reply_parameters" not in telegram.sent[0]
 
 
-async def test_tags_that_telegram_does_not_take_go_as_plain_text_at_once() -> None:
+async def test_entities_that_telegram_does_not_take_go_as_plain_text_at_once() -> None:
     async with connected() as (telegram, channel):
-        telegram.answers["sendMessage"] = [BAD_TAGS]
+        telegram.answers["sendMessage"] = [BAD_ENTITIES]
         await channel.send(part("**hi** [docs](https://example.com/)"), "key-1")
         assert telegram.sent[1]["text"] == "hi docs (https://example.com/)"
-        assert "parse_mode" not in telegram.sent[1]
+        assert "entities" not in telegram.sent[1]
 
 
 async def test_what_telegram_quotes_of_a_text_is_not_logged() -> None:
     with capture_logs() as logs:
         async with connected() as (telegram, channel):
-            telegram.answers["sendMessage"] = [BAD_TAGS]
+            telegram.answers["sendMessage"] = [BAD_ENTITIES]
             await channel.send(part("a <br> b"), "key-1")
     assert [line["description"] for line in logs if line["event"] == "telegram_error"] == ["can't parse entities"]
 
@@ -279,7 +279,7 @@ async def is_free(pace: TelegramPace, chat: str) -> bool:
 async def test_a_group_that_was_too_fast_waits_and_no_other_chat_does() -> None:
     clock = Clock()
     pace = TelegramPace(per_second=None, clock=clock)
-    pace.slow(GROUP, 7)
+    pace.refused(GROUP, 7)
     assert [await is_free(pace, chat) for chat in (GROUP, PERSON, "-5")] == [False, True, True]
     clock.now += 10
     assert await is_free(pace, GROUP)
@@ -290,9 +290,9 @@ async def test_refusals_in_many_chats_at_a_time_make_the_whole_bot_wait() -> Non
     clock = Clock()
     pace = TelegramPace(per_second=None, clock=clock)
     for chat in (GROUP, "1"):
-        pace.slow(chat, 7)
+        pace.refused(chat, 7)
     assert await is_free(pace, PERSON)
-    pace.slow("2", 7)
+    pace.refused("2", 7)
     assert not await is_free(pace, PERSON)
     clock.now += 8
     assert await is_free(pace, PERSON)

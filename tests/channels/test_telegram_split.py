@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from channels.split import Limit
 from channels.split import split as cut
-from channels.telegram.render import BYTES_MAX, UNITS_MAX, split, units
-from tests.channels.telegram_html import plain, read_html, render
+from channels.telegram.render import UNITS_MAX, split, units
+from tests.channels.telegram_html import plain, render, seen
 from tests.channels.telegram_texts import check_nothing_is_lost, nasty
 
 SENTENCE = "The quick brown fox jumps over the lazy dog. "
@@ -17,12 +17,10 @@ PARAGRAPH = SENTENCE * 8
 
 
 def check_fits(part: str) -> str:
-    html = render(part)
-    seen = read_html(html).text
-    assert 0 < units(seen) <= UNITS_MAX
+    text = seen(part)
+    assert 0 < units(text) <= UNITS_MAX
     assert units(plain(part)) <= UNITS_MAX
-    assert len(html.encode()) <= BYTES_MAX
-    return seen
+    return text
 
 
 @given(nasty(repeats=25))
@@ -170,9 +168,8 @@ def test_a_hundred_kilobytes_of_anything_fit(text: str) -> None:
     parts = split(text)
     for part in parts:
         check_fits(part)
-    seen = "".join(parts)
     assert len(parts) < 200
-    assert all(seen.count(char) >= text.count(char) for char in set(text) if char.isalnum())
+    assert all("".join(parts).count(char) >= text.count(char) for char in set(text) if char.isalnum())
 
 
 def test_an_answer_that_fits_is_left_as_it_is() -> None:
@@ -189,4 +186,4 @@ def test_nothing_to_say_is_no_part(text: str) -> None:
 
 def test_blanks_alone_make_no_message() -> None:
     parts = split("```\n" + "\n" * 20_000 + "x\n```")
-    assert [read_html(render(part)).text for part in parts] == ["x"]
+    assert [seen(part) for part in parts] == ["x"]

@@ -14,7 +14,7 @@ from urllib.parse import parse_qs
 import httpx
 import orjson
 
-from tests.emulators.telegram.rules import NOT_BY_DEFAULT, UPDATE_KINDS
+from tests.emulators.telegram.rules import DEFAULT_KINDS
 from tests.emulators.telegram.updates import UpdateSource
 
 RETENTION_SECONDS = 24 * 3_600
@@ -30,7 +30,6 @@ class Webhook:
 
     url: str = ""
     secret: str = ""
-    max_connections: int = 40
     ip_address: str = ""
     last_error_date: int | None = None
     last_error_message: str = ""
@@ -72,7 +71,7 @@ class UpdateDelivery(UpdateSource):
     deliveries: list[Delivery] = field(default_factory=list)
     misuses: list[str] = field(default_factory=list)
     """Methods that the bot called in its answer to a webhook: they are not carried out here."""
-    allowed: frozenset[str] = UPDATE_KINDS - NOT_BY_DEFAULT
+    allowed: frozenset[str] = DEFAULT_KINDS
     _changed: asyncio.Condition = field(default_factory=asyncio.Condition)
     _queues: dict[str, asyncio.Lock] = field(default_factory=dict)
 
@@ -88,7 +87,7 @@ class UpdateDelivery(UpdateSource):
             return None
         pending = Pending(update=update, since=self.now())
         self.pending.append(pending)
-        await self._tell()
+        await self._notify()
         return await self._deliver(pending) if self.webhook.url else None
 
     async def deliver_pending(self) -> None:
@@ -169,7 +168,7 @@ class UpdateDelivery(UpdateSource):
         if isinstance(body, dict) and "method" in body:
             self.misuses.append(str(body["method"]))
 
-    async def _tell(self) -> None:
+    async def _notify(self) -> None:
         async with self._changed:
             self._changed.notify_all()
 

@@ -1,8 +1,7 @@
 """Telegram's Bot API on loopback, as strict as the real one and now and then stricter, for tests, demo and rehearsals.
 
-It refuses what Telegram refuses, in Telegram's words, and keeps ledgers of what it was told. What people do is in
-`emulator_updates`, how the bot hears of it in `emulator_delivery`, what it says in `emulator_sending`. Albums, rich
-messages and Markdown are not here.
+It refuses what Telegram refuses and keeps ledgers of what it received. What people do is in `updates`, how the bot hears
+of it in `delivery`, what it sends in `sending`. Albums, rich messages and texts with tags are not here.
 """
 
 import asyncio
@@ -10,23 +9,16 @@ import re
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from tests.emulators.telegram.requests import Asked, read_call
-from tests.emulators.telegram.rules import (
-    PARAMETERS,
-    Refusal,
-    bad_request,
-    check_action,
-    check_callback_answer,
-    check_commands,
-    check_reaction,
-)
+from tests.emulators.telegram import models
+from tests.emulators.telegram.requests import Received, read_call
+from tests.emulators.telegram.rules import Refusal, bad_request
 from tests.emulators.telegram.sending import Sending
 from tests.emulators.telegram.subscription import Described
 
@@ -34,19 +26,6 @@ ABILITIES = (
     "can_read_all_group_messages supports_guest_queries supports_inline_queries can_connect_to_business "
     "has_main_web_app has_topics_enabled allows_users_to_create_topics can_manage_bots supports_join_request_queries"
 )
-SCOPES = frozenset(
-    {
-        "default",
-        "all_private_chats",
-        "all_group_chats",
-        "all_chat_administrators",
-        "chat",
-        "chat_administrators",
-        "chat_member",
-    }
-)
-
-Handler: TypeAlias = Callable[[Asked], Awaitable[Any]]
 
 
 @dataclass(kw_only=True, slots=True)
@@ -81,49 +60,42 @@ class Reaction:
     emoji: str | None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CallbackAnswer:
-    callback_query_id: str
-    text: str
-    show_alert: bool
-
-
 @dataclass(kw_only=True)
 class TelegramEmulator(Sending):
     """One emulated bot. `app` is the ASGI app of the platform's API; `messages` is the ledger of what was sent."""
 
-    requests: list[Asked] = field(default_factory=list)
+    requests: list[Received] = field(default_factory=list)
     actions: list[Action] = field(default_factory=list)
     reactions: list[Reaction] = field(default_factory=list)
-    callback_answers: list[CallbackAnswer] = field(default_factory=list)
+    callback_answers: list[models.AnswerCallbackQuery] = field(default_factory=list)
     commands: dict[tuple[str, str], list[dict[str, str]]] = field(default_factory=dict)
     """The bot's menus, by scope (`default`, `chat 500000011`) and language."""
     _failures: list[Failure] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        handlers: dict[str, Handler] = {
-            "getMe": self._get_me,
-            "setWebhook": self._set_webhook,
-            "deleteWebhook": self._delete_webhook,
-            "getWebhookInfo": self._get_webhook_info,
-            "getUpdates": self._get_updates,
-            "sendMessage": self._send_message,
-            "sendPhoto": self._send_photo,
-            "sendDocument": self._send_document,
-            "sendMessageDraft": self._send_draft,
-            "editMessageText": self._edit_text,
-            "editMessageReplyMarkup": self._edit_markup,
-            "deleteMessage": self._delete_message,
-            "sendChatAction": self._send_action,
-            "setMessageReaction": self._set_reaction,
-            "setMyCommands": self._set_commands,
-            "getMyCommands": self._get_commands,
-            "getChat": self._get_chat,
-            "answerCallbackQuery": self._answer_callback,
-            "getFile": self._get_file,
+        handlers: dict[str, tuple[type[models.Call], Callable[..., Awaitable[Any]]]] = {
+            "getMe": (models.Call, self._get_me),
+            "setWebhook": (models.SetWebhook, self._set_webhook),
+            "deleteWebhook": (models.DeleteWebhook, self._delete_webhook),
+            "getWebhookInfo": (models.Call, self._get_webhook_info),
+            "getUpdates": (models.GetUpdates, self._get_updates),
+            "sendMessage": (models.SendMessage, self._send_message),
+            "sendPhoto": (models.SendFile, self._send_photo),
+            "sendDocument": (models.SendFile, self._send_document),
+            "sendMessageDraft": (models.SendMessageDraft, self._send_draft),
+            "editMessageText": (models.EditMessageText, self._edit_text),
+            "editMessageReplyMarkup": (models.EditMessageReplyMarkup, self._edit_markup),
+            "deleteMessage": (models.AtMessage, self._delete_message),
+            "sendChatAction": (models.SendChatAction, self._send_action),
+            "setMessageReaction": (models.SetMessageReaction, self._set_reaction),
+            "setMyCommands": (models.SetMyCommands, self._set_commands),
+            "getMyCommands": (models.GetMyCommands, self._get_commands),
+            "getChat": (models.InChat, self._get_chat),
+            "answerCallbackQuery": (models.AnswerCallbackQuery, self._answer_callback),
+            "getFile": (models.GetFile, self._get_file),
         }
-        self._handlers = {name.lower(): (name, handler) for name, handler in handlers.items()}
+        self._handlers = {name.lower(): (name, *handler) for name, handler in handlers.items()}
         routes = [
             Route("/bot{token}/{method}", self._call, methods=["GET", "POST"]),
             Route("/file/bot{token}/{path:path}", self._download, methods=["GET"]),
@@ -159,18 +131,20 @@ class TelegramEmulator(Sending):
     async def _call(self, request: Request) -> Response:
         try:
             self._check_token(request.path_params["token"])
-            name, handler = self._handlers.get(request.path_params["method"].lower(), ("", None))
-            if handler is None:
+            if (found := self._handlers.get(request.path_params["method"].lower())) is None:
                 raise Refusal(404, "Not Found: method not found")
-            asked = await read_call(request, name)
-            self.requests.append(asked)
+            name, shape, handler = found
+            received = await read_call(request, name)
+            self.requests.append(received)
             failure = self._failure(name)
             if failure is not None and not failure.lose_answer:
                 raise Refusal(
                     failure.status, failure.description, parameters=failure.parameters, headers=failure.headers
                 )
-            asked.check_names(PARAMETERS[name])
-            result = await _unless_gone(request, handler(asked))
+            call = received.parsed(shape)
+            result = await _unless_gone(
+                request, handler(call, received.files) if shape is models.SendFile else handler(call)
+            )
         except Refusal as refusal:
             return _refused(refusal)
         if failure is not None:
@@ -209,64 +183,53 @@ class TelegramEmulator(Sending):
 
     # the small methods
 
-    async def _get_me(self, asked: Asked) -> dict[str, Any]:
+    async def _get_me(self, call: models.Call) -> dict[str, Any]:
         return {**dict.fromkeys(ABILITIES.split(), False), "can_join_groups": True, **self.bot}
 
-    async def _send_action(self, asked: Asked) -> bool:
-        action = check_action(asked.text("action"))
-        chat = self.chat_named(asked.parameters.get("chat_id"))
-        thread = self.thread_named(chat, asked.number("message_thread_id"), general=True)
-        self.actions.append(Action(chat_id=chat.id, action=action, thread=thread))
-        await self._tell()
+    async def _send_action(self, call: models.SendChatAction) -> bool:
+        chat = self.chat_named(call.chat_id)
+        thread = self.thread_named(chat, call.message_thread_id, general=True)
+        self.actions.append(Action(chat_id=chat.id, action=call.action, thread=thread))
+        await self._notify()
         return True
 
-    async def _set_reaction(self, asked: Asked) -> bool:
-        emoji = check_reaction(asked.rows("reaction") or [])
-        asked.flag("is_big")
-        chat = self.chat_named(asked.parameters.get("chat_id"))
-        message_id = asked.needed_number("message_id")
-        if (chat.id, message_id) not in self.known:
+    async def _set_reaction(self, call: models.SetMessageReaction) -> bool:
+        chat = self.chat_named(call.chat_id)
+        if (chat.id, call.message_id) not in self.known:
             raise bad_request("message to react not found")
-        self.reactions.append(Reaction(chat_id=chat.id, message_id=message_id, emoji=emoji))
-        await self._tell()
+        emoji = call.reaction[0].emoji if call.reaction else None
+        self.reactions.append(Reaction(chat_id=chat.id, message_id=call.message_id, emoji=emoji))
+        await self._notify()
         return True
 
-    async def _set_commands(self, asked: Asked) -> bool:
-        rows = asked.rows("commands")
-        if rows is None:
-            raise bad_request("wrong parameter commands in request")
-        self.commands[self._menu(asked)] = check_commands(rows)
+    async def _set_commands(self, call: models.SetMyCommands) -> bool:
+        self.commands[self._menu(call)] = [command.model_dump() for command in call.commands]
         return True
 
-    async def _get_commands(self, asked: Asked) -> list[dict[str, str]]:
-        return self.commands.get(self._menu(asked), [])
+    async def _get_commands(self, call: models.GetMyCommands) -> list[dict[str, str]]:
+        return self.commands.get(self._menu(call), [])
 
-    def _menu(self, asked: Asked) -> tuple[str, str]:
-        scope = asked.object("scope", frozenset({"type", "chat_id", "user_id"})) or {"type": "default"}
-        if scope.get("type") not in SCOPES:
-            raise bad_request("can't parse BotCommandScope: type of the scope is not known")  # our wording
-        if "chat_id" in scope:
-            self.chat_named(scope["chat_id"])
-        words = [str(scope[name]) for name in ("type", "chat_id", "user_id") if name in scope]
-        return " ".join(words), asked.text("language_code") or ""
+    def _menu(self, call: models.GetMyCommands) -> tuple[str, str]:
+        scope = call.scope
+        if scope.chat_id is not None:
+            self.chat_named(scope.chat_id)
+        words = [str(word) for word in (scope.type, scope.chat_id, scope.user_id) if word is not None]
+        return " ".join(words), call.language_code
 
-    async def _get_chat(self, asked: Asked) -> dict[str, Any]:
-        chat = self.chat_named(asked.parameters.get("chat_id"))
+    async def _get_chat(self, call: models.InChat) -> dict[str, Any]:
         gifts = ("unlimited_gifts", "limited_gifts", "unique_gifts", "premium_subscription", "gifts_from_channels")
         full = {"accent_color_id": 0, "max_reaction_count": 11, "accepted_gift_types": dict.fromkeys(gifts, False)}
-        return dict(chat.public) | full
+        return dict(self.chat_named(call.chat_id).public) | full
 
-    async def _answer_callback(self, asked: Asked) -> bool:
+    async def _answer_callback(self, call: models.AnswerCallbackQuery) -> bool:
         """Once, and in time."""
-        query, text = asked.text("callback_query_id") or "", check_callback_answer(asked.text("text"))
-        show_alert = asked.flag("show_alert")
-        if self.queries.pop(query, None) is None:
+        if self.queries.pop(call.callback_query_id, None) is None:
             raise bad_request("query is too old and response timeout expired or query ID is invalid")
-        self.callback_answers.append(CallbackAnswer(callback_query_id=query, text=text, show_alert=show_alert))
+        self.callback_answers.append(call)
         return True
 
-    async def _get_file(self, asked: Asked) -> dict[str, Any]:
-        return self.files.get(asked.text("file_id"))
+    async def _get_file(self, call: models.GetFile) -> dict[str, Any]:
+        return self.files.get(call.file_id)
 
 
 async def _unless_gone(request: Request, work: Awaitable[Any]) -> Any:

@@ -9,9 +9,9 @@ import secrets
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
-from tests.emulators.telegram.requests import Asked, Upload
+from tests.emulators.telegram.requests import Upload
 from tests.emulators.telegram.rules import Refusal, bad_request
 
 DOWNLOAD_BYTES_MAX = 20 * 1024 * 1024
@@ -20,6 +20,7 @@ PHOTO_BYTES_MAX = 10 * 1024 * 1024
 PHOTO_SIDES_MAX = 10_000
 PHOTO_RATIO_MAX = 20
 PATH_SECONDS = 3_600
+Uploads: TypeAlias = Mapping[str, Upload]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,12 +78,9 @@ class Files:
             return None
         return file.content if file.content is not None else bytes(file.size)
 
-    def of_message(self, kind: str, asked: Asked) -> dict[str, Any]:
+    def of_message(self, kind: str, named: str | None, uploads: Uploads) -> dict[str, Any]:
         """The member of a message for the file that a call uploads or names again. Raises Refusal."""
-        upload = asked.files.get(kind)
-        named = asked.text(kind) if upload is None else None
-        if named is not None and named.startswith("attach://"):
-            upload = asked.files.get(named.removeprefix("attach://"))
+        upload = uploads.get((named or "").removeprefix("attach://"))
         if upload is None:
             return {kind: self._named(kind, named)}
         check_upload(kind, upload)

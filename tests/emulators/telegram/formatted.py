@@ -1,13 +1,14 @@
 """Text with entities: what people see, and which part of it is bold, a link or a mention.
 
-Offsets and lengths count UTF-16 units, as everywhere in Telegram. What may overlap what is settled here; the tags that
-say it are read in `entities`.
+Offsets and lengths count UTF-16 units, as everywhere in Telegram. What may overlap what is settled here. Texts with tags
+(`parse_mode`) are not here: our bot sends entities.
 """
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 STYLES = ("bold", "italic", "underline", "strikethrough", "spoiler")
 QUOTES = ("blockquote", "expandable_blockquote")
@@ -40,12 +41,11 @@ class Formatted:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Span:
-    """A stretch of text in the making; `depth` is how many tags are around it."""
+    """A stretch of text in the making."""
 
     kind: str
     begin: int
     end: int
-    depth: int = 0
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -54,34 +54,47 @@ def utf16_length(text: str) -> int:
 
 
 def covered_by(text: str, entity: Mapping[str, Any]) -> str:
-    """The part of the text that an entity is about."""
+    """The part of the text that an entity is about. Raises UnicodeDecodeError where that is half a character."""
     begin = 2 * int(entity["offset"])
     return text.encode("utf-16-le")[begin : begin + 2 * int(entity["length"])].decode("utf-16-le")
 
 
 def given_entities(text: str, given: Sequence[Mapping[str, Any]]) -> Formatted:
-    """The same from a list that came with the text. Raises Unparsable."""
-    bytes_at = _byte_offsets(text)
-    end_of_text = utf16_length(text)
+    """The text with the entities that came with it, as far as Telegram keeps them. Raises Unparsable."""
     spans = []
     for entity in given:
-        begin, length = entity.get("offset"), entity.get("length")
-        if not isinstance(begin, int) or not isinstance(length, int) or begin < 0 or length < 0:
-            raise Unparsable("an entity needs an offset and a length")  # our wording
-        if begin > end_of_text:
-            raise Unparsable(f"Entity begins after the end of the text at UTF-16 offset {begin}")
-        if begin not in bytes_at:
-            raise Unparsable(f"Entity begins in a middle of a UTF-16 symbol at byte offset {bytes_at[begin - 1]}")
-        end = begin + length
-        beginning = f"Entity beginning at UTF-16 offset {begin} ends"
-        if end > end_of_text:
-            raise Unparsable(f"{beginning} after the end of the text at UTF-16 offset {end}")
-        if end not in bytes_at:
-            raise Unparsable(f"{beginning} in a middle of a UTF-16 symbol at byte offset {bytes_at[end - 1]}")
-        facts = {name: fact for name, fact in entity.items() if name not in ("type", "offset", "length")}
-        if length:
-            spans.append(Span(kind=str(entity.get("type")), begin=begin, end=end, facts=facts))
-    return Formatted(text=text, entities=settled(spans))
+        begin, end = entity["offset"], entity["offset"] + entity["length"]
+        if end > utf16_length(text):
+            raise Unparsable(f"Entity beginning at UTF-16 offset {begin} ends after the end of the text")
+        try:
+            covered_by(text, {"offset": 0, "length": begin}), covered_by(text, entity)
+        except UnicodeDecodeError:
+            raise Unparsable(f"Entity beginning at UTF-16 offset {begin} cuts a UTF-16 symbol in two") from None
+        kind, facts = entity["type"], {name: fact for name, fact in entity.items() if name not in _PLACE}
+        if kind == "text_link":
+            kind, facts = _link(facts.get("url", ""))
+        if kind and begin < end:
+            spans.append(Span(kind=kind, begin=begin, end=end, facts=facts))
+    return Formatted(text=text, entities=_settled(spans))
+
+
+_PLACE = ("type", "offset", "length")
+
+
+def _link(address: str) -> tuple[str | None, dict[str, Any]]:
+    """An address that is none is dropped without a word, and its text stays."""
+    try:
+        parts = urlsplit(address if "://" in address else f"http://{address}")
+    except ValueError:
+        return None, {}
+    user = parse_qs(parts.query).get("id", [""])[0]
+    if parts.scheme == "tg" and parts.netloc == "user" and user.isdigit():
+        return "text_mention", {"user": {"id": int(user)}}
+    if parts.scheme not in ("http", "https", "tg", "ton") or (parts.scheme != "tg" and "." not in parts.netloc):
+        return None, {}
+    if "@" in parts.netloc or any(character.isspace() for character in address):
+        return None, {}
+    return "text_link", {"url": parts._replace(path=parts.path or "/").geturl()}
 
 
 def trimmed(formatted: Formatted) -> Formatted:
@@ -110,17 +123,16 @@ def with_found(formatted: Formatted) -> Formatted:
     return replace(formatted, entities=tuple(everything[:ENTITIES_MAX]))
 
 
-def settled(spans: list[Span]) -> tuple[Mapping[str, Any], ...]:
+def _settled(spans: list[Span]) -> tuple[Mapping[str, Any], ...]:
     """Nothing inside code and links but styles, no style in code, no quote in a quote, and a style once."""
-    outer_first = sorted(spans, key=lambda span: (span.begin, -span.end, span.depth))
+    outer_first = sorted(spans, key=lambda span: (span.begin, -span.end))
     fixed = _apart([span for span in outer_first if span.kind in FIXED])
     quotes = _apart([span for span in outer_first if span.kind in QUOTES])
     code = [span for span in fixed if span.kind in ("code", "pre")]
     styles = []
     for kind in STYLES:
         styles += _united([part for span in outer_first if span.kind == kind for part in _without(span, code)])
-    plain = [replace(span, facts={}) if span.kind == "code" else span for span in fixed]
-    everything = sorted([*plain, *quotes, *styles], key=lambda span: (span.begin, -span.end, span.depth))
+    everything = sorted([*quotes, *fixed, *styles], key=lambda span: (span.begin, -span.end))
     listed = ({"offset": s.begin, "length": s.end - s.begin, "type": s.kind, **s.facts} for s in everything)
     return tuple(listed)[:ENTITIES_MAX]
 
@@ -152,14 +164,3 @@ def _united(spans: list[Span]) -> list[Span]:
         else:
             united.append(span)
     return united
-
-
-def _byte_offsets(text: str) -> dict[int, int]:
-    """Byte offsets by UTF-16 offset, for the offsets between characters."""
-    offsets = {0: 0}
-    units = size = 0
-    for character in text:
-        units += utf16_length(character)
-        size += len(character.encode())
-        offsets[units] = size
-    return offsets

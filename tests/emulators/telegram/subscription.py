@@ -6,24 +6,15 @@ A bot has the one or the other, and of pollers only the last; the three conflict
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tests.emulators.telegram import models
 from tests.emulators.telegram.delivery import RETENTION_SECONDS, UpdateDelivery, Webhook
 from tests.emulators.telegram.rates import Rates
-from tests.emulators.telegram.requests import Asked
-from tests.emulators.telegram.rules import (
-    NOT_BY_DEFAULT,
-    UPDATE_KINDS,
-    Refusal,
-    bad_request,
-    check_secret,
-    check_update_kinds,
-    check_webhook_url,
-)
+from tests.emulators.telegram.rules import DEFAULT_KINDS, Refusal, check_webhook_url
 
-CONNECTIONS_MAX = 100
 UPDATES_MAX = 100
 POLL_SECONDS_MAX = 50
 
@@ -49,83 +40,69 @@ class Subscription(UpdateDelivery):
     local: bool = False
     """As a server of one's own: webhooks may go to any address."""
     limit_rates: bool = False
-    _polls: int = 0
+    polls: int = 0
+    """How many were begun; only the last one goes on."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.rates = Rates(now=lambda: self.now())
 
-    async def _set_webhook(self, asked: Asked) -> Described:
-        url = asked.text("url") or ""
-        if not url:
-            return await self._delete_webhook(asked)
-        check_webhook_url(url, local=self.local)
-        secret = check_secret(asked.text("secret_token"))
-        connections = asked.number("max_connections") or 40
-        if not 1 <= connections <= (CONNECTIONS_MAX if not self.local else 100_000):
-            raise bad_request("wrong parameter max_connections in request")  # stricter than the real server
+    async def _set_webhook(self, call: models.SetWebhook) -> Described:
+        if not call.url:
+            return await self._delete_webhook(call)
+        check_webhook_url(call.url, local=self.local)
         if self.limit_rates:
             self.rates.check_webhook()
         before, allowed = self.webhook, self.allowed
-        self._ask_for(asked)
-        if asked.flag("drop_pending_updates"):
+        self._subscribe(call.allowed_updates)
+        if call.drop_pending_updates:
             self.pending.clear()
-        same = (before.url, before.secret, before.max_connections) == (url, secret, connections)
-        if same and allowed == self.allowed:
+        if (before.url, before.secret, allowed) == (call.url, call.secret_token, self.allowed):
             return Described("Webhook is already set")
         self.webhook = Webhook(
-            url=url,
-            secret=secret,
-            max_connections=connections,
-            ip_address=asked.text("ip_address") or "",
-            connections=asyncio.Semaphore(connections),
+            url=call.url,
+            secret=call.secret_token,
+            ip_address=call.ip_address,
+            connections=asyncio.Semaphore(call.max_connections),
         )
-        await self._tell()
+        await self._notify()
         return Described("Webhook was set")
 
-    async def _delete_webhook(self, asked: Asked) -> Described:
-        if asked.flag("drop_pending_updates"):
+    async def _delete_webhook(self, call: models.DeleteWebhook) -> Described:
+        if call.drop_pending_updates:
             self.pending.clear()
         was_set, self.webhook = bool(self.webhook.url), Webhook()
         return Described("Webhook was deleted" if was_set else "Webhook is already deleted")
 
-    async def _get_webhook_info(self, asked: Asked) -> dict[str, Any]:
+    async def _get_webhook_info(self, call: models.Call) -> dict[str, Any]:
         webhook = self.webhook
-        info = {
-            "url": webhook.url,
-            "has_custom_certificate": False,
-            "pending_update_count": len(self.pending),
-        }
-        if webhook.url:
-            info["max_connections"] = webhook.max_connections
+        info = {"url": webhook.url, "has_custom_certificate": False, "pending_update_count": len(self.pending)}
         optional = {
             "ip_address": webhook.ip_address,
             "last_error_date": webhook.last_error_date,
             "last_error_message": webhook.last_error_message,
-            "allowed_updates": sorted(self.allowed) if self.allowed != UPDATE_KINDS - NOT_BY_DEFAULT else None,
+            "allowed_updates": sorted(self.allowed) if self.allowed != DEFAULT_KINDS else None,
         }
         return info | {name: value for name, value in optional.items() if value}
 
     # by polling
 
-    async def _get_updates(self, asked: Asked) -> list[Mapping[str, Any]]:
-        offset = asked.number("offset") or 0
-        limit = min(max(asked.number("limit") or UPDATES_MAX, 1), UPDATES_MAX)
+    async def _get_updates(self, call: models.GetUpdates) -> list[Mapping[str, Any]]:
         if self.webhook.url:
             raise Refusal(409, WEBHOOK_IS_ACTIVE)
-        self._ask_for(asked)
-        self._confirm(offset)
-        self._polls += 1
-        mine = self._polls
-        await self._tell()
+        self._subscribe(call.allowed_updates)
+        self._confirm(call.offset)
+        self.polls += 1
+        mine = self.polls
+        await self._notify()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(min(asked.number("timeout") or 0, POLL_SECONDS_MAX)), self._changed:
-                await self._changed.wait_for(lambda: self.pending or self.webhook.url or self._polls != mine)
+            async with asyncio.timeout(min(call.timeout, POLL_SECONDS_MAX)), self._changed:
+                await self._changed.wait_for(lambda: self.pending or self.webhook.url or self.polls != mine)
         if self.webhook.url:
             raise Refusal(409, WEBHOOK_SET)
-        if self._polls != mine:
+        if self.polls != mine:
             raise Refusal(409, OTHER_POLL)
-        return [pending.update for pending in self.pending[:limit]]
+        return [pending.update for pending in self.pending[: min(max(call.limit, 1), UPDATES_MAX)]]
 
     def _confirm(self, offset: int) -> None:
         """What the bot has handled is forgotten, and what is a day old; a negative offset keeps only the last ones."""
@@ -135,8 +112,7 @@ class Subscription(UpdateDelivery):
         else:
             self.pending[:] = [pending for pending in fresh if pending.update["update_id"] >= offset]
 
-    def _ask_for(self, asked: Asked) -> None:
+    def _subscribe(self, kinds: Sequence[str] | None) -> None:
         """Which updates come from now on. Left out, it stays as it was; what already waits is not looked at."""
-        kinds = asked.rows("allowed_updates")
         if kinds is not None:
-            self.allowed = check_update_kinds(kinds)
+            self.allowed = frozenset(kinds) or DEFAULT_KINDS
