@@ -11,7 +11,7 @@ from tests.agents.providers.requests import PIXEL
 from tests.agents.providers.test_chat_request import MODELS
 from tests.emulators.models.chat.emulator import ChatEmulator
 from tests.emulators.models.chat.habits import HABITS
-from tests.emulators.models.chat.reasoning_rules import signature_of
+from tests.emulators.models.chat.shapes import signature_of
 from tests.emulators.models.chat.rules import check_body, check_headers, parse_body
 from tests.emulators.models.script import Call, Fault, Say, Think, Turn, calls, says
 from tests.emulators.models.server import Refusal
@@ -422,8 +422,8 @@ async def test_the_official_sdk_reads_the_streams(vendor: str) -> None:
 
 async def test_what_goes_wrong_with_our_own_script_is_our_mistake() -> None:
     from tests.emulators.models.chat.script import heard
-    from tests.emulators.models.script import Accident
+    from tests.emulators.models.script import StreamFault
 
     with pytest.raises(TypeError, match="not an answer"):
-        heard(Accident(), {}, HABITS["openai"])
+        heard(StreamFault(), {}, HABITS["openai"])
     assert heard(says("x"), {}, HABITS["openai"]) == says("x")

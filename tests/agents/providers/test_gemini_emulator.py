@@ -16,7 +16,7 @@ from tests.emulators.models.gemini.emulator import GeminiEmulator
 from tests.emulators.models.gemini.rules import check_body, check_call, check_key, parse_body
 from tests.emulators.models.gemini.script import call_part, text_part, thought_part
 from tests.emulators.models.gemini.signature import signed
-from tests.emulators.models.gemini.spelling import respelt
+from tests.emulators.models.gemini.shapes import respelt
 from tests.emulators.models.script import Fault, calls, says
 from tests.emulators.models.server import Refusal
 from tests.loopback import serve_on_loopback
