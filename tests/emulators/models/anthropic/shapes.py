@@ -107,8 +107,11 @@ class RedactedBlock(Shape):
 
 
 class ServerBlock(Marked):
-    also = "id name input caller tool_use_id content"
+    also = "caller tool_use_id content"
     type: Literal["server_tool_use", "web_search_tool_result"]
+    id: str = ""
+    name: str = ""
+    input: dict[str, Any] = Field(default={})
 
 
 UserBlock: TypeAlias = Annotated[TextBlock | ImageBlock | DocumentBlock | ResultBlock, Field(discriminator="type")]

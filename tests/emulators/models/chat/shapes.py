@@ -31,8 +31,8 @@ class RefusalPart(Shape):
 
 
 class ImageUrl(Shape):
-    also = "detail"
     url: str
+    detail: Literal["auto", "low", "high"] = "auto"
 
     @model_validator(mode="after")
     def _is_an_image(self) -> "ImageUrl":
@@ -113,7 +113,8 @@ class NamedChoice(Open):
 
 
 class StreamOptions(Shape):
-    also = "include_usage include_obfuscation"
+    include_usage: bool = False
+    include_obfuscation: bool = False
 
 
 class Request(Open):

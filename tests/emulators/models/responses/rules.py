@@ -37,7 +37,7 @@ def check_body(body: dict[str, Any]) -> None:
     """Everything about a parsed request. Raises `Refusal`."""
     if moved := body.keys() & _MOVED:
         refuse(f"In the Responses API, the parameter '{min(moved)}' has moved.", "unsupported_parameter")
-    openai.check_shape(Request, body, closed=False)
+    openai.check_shape(Request, body)
     given = {name: value for name, value in body.items() if value is not None}
     model, facts = given["model"], facts_of(given["model"])
     if not model.startswith(_MODELS):

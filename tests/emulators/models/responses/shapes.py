@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import Discriminator, Field, StringConstraints, Tag, model_validator
 
 from agents.providers.models import LEVELS
-from tests.emulators.models.shapes import Open, Shape, is_image
+from tests.emulators.models.shapes import Shape, is_image
 
 IMAGE_CHARS_MAX = 50 * 1024 * 1024
 
@@ -146,12 +146,13 @@ class NamedChoice(Shape):
     name: str
 
 
-class AllowedTool(Open):
+class AllowedTool(Shape):
+    type: Literal["function"] = "function"
     name: str
 
 
 class AllowedTools(Shape):
-    also = "mode"
+    mode: Literal["auto", "required"] = "auto"
     type: Literal["allowed_tools"]
     tools: list[AllowedTool] = Field(min_length=1)
 
@@ -180,7 +181,7 @@ MetadataValue: TypeAlias = Annotated[str, StringConstraints(max_length=512)]
 class Request(Shape):
     also = (
         "prompt_cache_options prompt_cache_retention user text stream_options service_tier max_tool_calls "
-        "context_management temperature top_p top_logprobs previous_response_id conversation prompt moderation"
+        "context_management top_logprobs previous_response_id conversation prompt moderation"
     )
     model: str
     input: str | list[AnyItem] | None = None
@@ -194,6 +195,8 @@ class Request(Shape):
     prompt_cache_key: str | None = Field(default=None, max_length=64)
     safety_identifier: str | None = Field(default=None, max_length=128)
     truncation: Literal["auto", "disabled"] | None = None
+    temperature: float | None = None
+    top_p: float | None = None
     parallel_tool_calls: bool | None = None
     store: bool | None = None
     stream: bool | None = None
