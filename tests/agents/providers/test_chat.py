@@ -176,7 +176,7 @@ async def test_a_stream_cut_before_its_end_is_an_error_and_after_it_is_none(
 ) -> None:
     async with connect(vendor=vendor) as (emulator, provider):
         await collect(provider, ask(vendor=vendor))
-        frames = emulator._face.frames(_WHOLE, 1, emulator.requests[0].body, 1)
+        frames = emulator.frames(_WHOLE, 1, emulator.requests[0].body, 1)
         needed = proof(frames)
         for after in range(len(frames)):
             emulator.script = [replace(_WHOLE, cut_after=after, then=then)]  # type: ignore[arg-type]
@@ -196,7 +196,7 @@ async def test_a_stream_cut_before_its_end_is_an_error_and_after_it_is_none(
 async def test_a_server_that_falls_silent_after_the_end_keeps_nobody_waiting(connect: Connect) -> None:
     async with connect(config={"idleSeconds": 0.2}) as (emulator, provider):
         await collect(provider, ask())
-        frames = emulator._face.frames(_WHOLE, 1, emulator.requests[0].body, 1)
+        frames = emulator.frames(_WHOLE, 1, emulator.requests[0].body, 1)
         emulator.script = [replace(_WHOLE, cut_after=proof(frames), then="stall")]
         _, message = await collect(provider, ask())
     assert (message.stop_reason, message.usage) == ("tool_use", Usage(estimated=True))

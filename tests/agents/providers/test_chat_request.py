@@ -349,7 +349,7 @@ def test_a_model_of_the_older_era_gets_no_reasoning_back_from_the_same_vendor() 
 
 
 def test_openrouter_gets_its_list_back_unmodified() -> None:
-    from tests.emulators.models.chat.reasoning_rules import signature_of
+    from tests.emulators.models.chat.shapes import signature_of
 
     entry = {"type": "reasoning.text", "text": "hm", "index": 0, "format": "x"}
     details = [entry | {"signature": signature_of(entry)}]

@@ -4,8 +4,9 @@ Tests, the demo and rehearsals write their models with this. Each emulator puts 
 one vendor has (a redacted block, a phase) is in that vendor's own script.
 """
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeAlias
 
 from agents.messages import Usage
@@ -40,15 +41,15 @@ class Call:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Accident:
+class StreamFault:
     """What happens to an answer on its way."""
 
     cut_after: int | None = None
     """After so many events the stream goes wrong, in the way that `then` names."""
     then: Literal["end", "reset", "stall", "error"] = "end"
-    """`end`: the body ends as if whole. `reset`: the connection breaks. `stall`: silence. `error`: an error is told."""
+    """`end`: the body ends as if whole. `reset`: the connection breaks. `stall`: silence. `error`: an error is sent."""
     error_type: str = "overloaded_error"
-    """The vendor's name for the error that is told."""
+    """The vendor's name for that error."""
     chunk_bytes: int | None = None
     """Send the stream in pieces of this size, across events and characters."""
     pause_seconds: float = 0.0
@@ -58,7 +59,7 @@ class Accident:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Turn(Accident):
+class Turn(StreamFault):
     """One answer. Without `stop` the vendor's natural reason to end."""
 
     parts: tuple[Say | Think | Call, ...]
@@ -86,16 +87,33 @@ class Fault:
 HTML_200 = Fault(status=200, body="<!doctype html><title>Sign in</title>", content_type="text/html")
 
 
-def says(text: str, **told: Any) -> Turn:
-    """A plain answer; `told` are other members of the `Turn`."""
-    return Turn(parts=(Say(text=text),), **told)
+def says(text: str, **members: Any) -> Turn:
+    """A plain answer; `members` are others of the `Turn`."""
+    return Turn(parts=(Say(text=text),), **members)
 
 
-def calls(*made: tuple[str, dict[str, Any]], before: str = "", **told: Any) -> Turn:
+def calls(*made: tuple[str, dict[str, Any]], before: str = "", **members: Any) -> Turn:
     """Tool calls, as (name, arguments), with words before them if there are any."""
-    said = (Say(text=before),) if before else ()
-    return Turn(parts=(*said, *(Call(name=name, arguments=arguments) for name, arguments in made)), **told)
+    words = (Say(text=before),) if before else ()
+    return Turn(parts=(*words, *(Call(name=name, arguments=arguments) for name, arguments in made)), **members)
 
 
 def pieces(text: str) -> list[str]:
     return [text[at : at + PIECE_CHARS] for at in range(0, len(text), PIECE_CHARS)]
+
+
+def raw_arguments(call: Call) -> str:
+    """The arguments as the text that is sent."""
+    return call.raw if call.raw is not None else json.dumps(dict(call.arguments), ensure_ascii=False)
+
+
+def neutral(turn: StreamFault) -> Turn:
+    """Raises TypeError for an answer in another vendor's own form."""
+    if not isinstance(turn, Turn):
+        raise TypeError(f"not an answer of this vendor's: {type(turn).__name__}")
+    return turn
+
+
+def faults_of(turn: StreamFault) -> dict[str, Any]:
+    """The members that say what happens to an answer on its way, for the same answer in a vendor's own form."""
+    return {member.name: getattr(turn, member.name) for member in fields(StreamFault)}

@@ -6,19 +6,19 @@ they fail to, is the emulator's part.
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from agents.messages import Usage
 from tests.emulators.models import script
-from tests.emulators.models.anthropic.block_rules import signature_of
-from tests.emulators.models.script import Accident, pieces
+from tests.emulators.models.anthropic.shapes import signature_of
+from tests.emulators.models.script import StreamFault, pieces
 
 Block: TypeAlias = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Turn(Accident):
+class Turn(StreamFault):
     """One answer. Without `stop_reason` it is `tool_use` where there is a call, else `end_turn`."""
 
     blocks: tuple[Block, ...]
@@ -35,21 +35,17 @@ _STOPS: dict[script.Stop, str] = {
 }
 
 
-def rendered(turn: Accident) -> Turn:
+def rendered(turn: StreamFault) -> Turn:
     """A turn as anybody writes it, in Anthropic's blocks; one that is in them already as it is."""
-    match turn:
-        case Turn():
-            return turn
-        case script.Turn():
-            accident = {member.name: getattr(turn, member.name) for member in fields(Accident)}
-            return Turn(
-                blocks=tuple(_block(part) for part in turn.parts),
-                stop_reason=_STOPS[turn.stop] if turn.stop else None,
-                usage=_usage(turn.usage) if turn.usage else {},
-                **accident,
-            )
-        case _:
-            raise TypeError(f"not an answer of Anthropic's: {type(turn).__name__}")
+    if isinstance(turn, Turn):
+        return turn
+    plain = script.neutral(turn)
+    return Turn(
+        blocks=tuple(_block(part) for part in plain.parts),
+        stop_reason=_STOPS[plain.stop] if plain.stop else None,
+        usage=_usage(plain.usage) if plain.usage else {},
+        **script.faults_of(plain),
+    )
 
 
 def _block(part: script.Say | script.Think | script.Call) -> Block:
@@ -131,8 +127,8 @@ def events_of(turn: Turn, number: int, model: str, tokens: int) -> list[dict[str
     started = whole | {"content": [], "stop_reason": None, "usage": whole["usage"] | {"output_tokens": 1}}
     ended: dict[str, Any] = {key: whole[key] for key in ("stop_reason", "stop_sequence", "stop_details")}
     events: list[dict[str, Any]] = [{"type": "message_start", "message": started}, {"type": "ping"}]
-    for index, (block, told) in enumerate(zip(whole["content"], turn.blocks, strict=True)):
-        events += _block_events(index, block, told.get("raw"), noise=turn.noise)
+    for index, (block, scripted) in enumerate(zip(whole["content"], turn.blocks, strict=True)):
+        events += _block_events(index, block, scripted.get("raw"), noise=turn.noise)
     if turn.noise:
         events.append({"type": "weather_report", "sky": "clear"})
     events.append({"type": "message_delta", "delta": ended, "usage": whole["usage"]})
@@ -155,8 +151,8 @@ def _block_events(index: int, block: Block, raw: str | None, *, noise: bool) -> 
             opened = block | {"input": {}, "caller": {"type": "direct"}}
             streamed = raw if raw is not None else json.dumps(block["input"], ensure_ascii=False)
             # The real server opens with an empty piece, and sends nothing more for a call without arguments.
-            told = ["", *(pieces(streamed) if streamed != "{}" else [])]
-            deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in told]
+            streamed_pieces = ["", *(pieces(streamed) if streamed != "{}" else [])]
+            deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in streamed_pieces]
     yield {"type": "content_block_start", "index": index, "content_block": opened}
     if noise:
         yield {"type": "content_block_delta", "index": index, "delta": {"type": "scent_delta", "scent": "pine"}}

@@ -4,26 +4,17 @@ What is refused is in `rules`, what is said in `script`, how the servers differ 
 Serve it with a base URL that ends in `/v1`.
 """
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
-from tests.emulators.models.chat.habits import HABITS, Habits
+from tests.emulators.models.chat.habits import HABITS
 from tests.emulators.models.chat.rules import check_body, check_headers, parse_body
 from tests.emulators.models.chat.script import chunks_of, heard, message_of
-from tests.emulators.models.script import Accident
-from tests.emulators.models.server import ModelEmulator, Refusal, Script
+from tests.emulators.models.openai import error_of
+from tests.emulators.models.script import StreamFault
+from tests.emulators.models.server import ModelEmulator, Refusal, Script, sse
 
 _DONE = b"data: [DONE]\n\n"
-_TYPES = {
-    402: "insufficient_quota",
-    429: "requests",
-    500: "server_error",
-    502: "server_error",
-    503: "server_error",
-    529: "overloaded_error",
-}
-_CODES = {401: "invalid_api_key", 402: "insufficient_quota", 429: "rate_limit_exceeded", 503: "server_is_overloaded"}
 _ZHIPU_CODES = {400: "1214", 401: "1000", 402: "1113", 404: "1211", 429: "1302", 503: "1305", 529: "1305"}
 _STATUSES = {
     "overloaded_error": 503,
@@ -35,7 +26,9 @@ _STATUSES = {
 
 
 class ChatEmulator(ModelEmulator):
-    """With `api_key` only that key is let in. `vendor` is one of `HABITS`."""
+    """`vendor` is one of `HABITS`."""
+
+    path = "/v1/chat/completions"
 
     def __init__(
         self,
@@ -45,18 +38,11 @@ class ChatEmulator(ModelEmulator):
         api_key: str | None = None,
         window_tokens: int | None = None,
     ) -> None:
-        super().__init__(_Face(HABITS[vendor], api_key), script, window_tokens=window_tokens)
-
-
-class _Face:
-    path = "/v1/chat/completions"
-
-    def __init__(self, habits: Habits, api_key: str | None) -> None:
-        self._habits = habits
-        self._api_key = api_key
+        super().__init__(script, api_key=api_key, window_tokens=window_tokens)
+        self._habits = HABITS[vendor]
 
     def check(self, path: str, headers: Mapping[str, str], raw: bytes) -> dict[str, Any]:
-        check_headers(headers, self._habits, self._api_key)
+        check_headers(headers, self._habits, self.api_key)
         body = parse_body(raw)
         check_body(body, self._habits.name)
         return body
@@ -65,19 +51,6 @@ class _Face:
         message = self._habits.overflow.format(tokens=tokens, maximum=window_tokens)
         codes = {"openai": "context_length_exceeded", "azure": "context_length_exceeded", "zhipu": "1261"}
         return Refusal(400, "invalid_request_error", message, code=codes.get(self._habits.name), param="messages")
-
-    def last_user_text(self, body: dict[str, Any]) -> str:
-        for message in reversed(body["messages"]):
-            if message["role"] == "user":
-                content = message["content"]
-                parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
-                for part in reversed(parts):
-                    if part["type"] == "text":
-                        return str(part["text"])
-        return ""
-
-    def headers(self, number: int) -> dict[str, str]:
-        return {"x-request-id": f"req_{number:04d}"}
 
     def error(self, status: int, type_: str | None, message: str | None, code: str | None, param: str | None) -> Any:
         message = message or "The server had an error while processing your request."
@@ -91,33 +64,24 @@ class _Face:
                 named = type_ if status != 400 else "BadRequestError"
                 return {"error": {"message": message, "type": named or "Error", "param": param, "code": code or status}}
             case "openai":
-                code = code or (_CODES.get(status) if type_ is None else None)
-                type_ = type_ or _TYPES.get(status, "invalid_request_error")
-                return {"error": {"message": message, "type": type_, "param": param, "code": code}}
+                return error_of(status, type_, message, code, param)
 
     def error_frame(self, type_: str) -> bytes:
         status = _STATUSES.get(type_, 502)
-        told: dict[str, Any] = {"message": "It broke.", "type": type_, "param": None, "code": None}
+        error: dict[str, Any] = {"message": "It broke.", "type": type_, "param": None, "code": None}
         if self._habits.error == "zhipu":
-            told = {"code": _ZHIPU_CODES.get(status, "500"), "message": "It broke."}
+            error = {"code": _ZHIPU_CODES.get(status, "500"), "message": "It broke."}
         if self._habits.error != "openrouter":
-            return _sse({"error": told})
+            return sse({"error": error})
         choice = {"index": 0, "delta": {"content": ""}, "finish_reason": "error"}
-        told = {"code": status, "message": "It broke.", "metadata": {"error_type": type_}}
-        return _sse({"object": "chat.completion.chunk", "error": told, "choices": [choice]})
+        error = {"code": status, "message": "It broke.", "metadata": {"error_type": type_}}
+        return sse({"object": "chat.completion.chunk", "error": error, "choices": [choice]})
 
-    def frames(self, turn: Accident, number: int, body: dict[str, Any], tokens: int) -> list[bytes]:
-        told = heard(turn, body, self._habits)
+    def frames(self, turn: StreamFault, number: int, body: dict[str, Any], tokens: int) -> list[bytes]:
+        answer = heard(turn, body, self._habits)
         before = [b": OPENROUTER PROCESSING\n\n"] if self._habits.prelude == "comments" else []
-        frames = [*before, *map(_sse, chunks_of(told, number, body, tokens, self._habits))]
+        frames = [*before, *map(sse, chunks_of(answer, number, body, tokens, self._habits))]
         return [*frames, _DONE] if self._habits.done else frames
 
-    def whole(self, turn: Accident, number: int, body: dict[str, Any], tokens: int) -> Any:
+    def whole(self, turn: StreamFault, number: int, body: dict[str, Any], tokens: int) -> Any:
         return message_of(heard(turn, body, self._habits), number, body, tokens, self._habits)
-
-    def streams(self, path: str, body: dict[str, Any]) -> bool:
-        return bool(body.get("stream", False))
-
-
-def _sse(event: dict[str, Any]) -> bytes:
-    return f"data: {json.dumps(event, ensure_ascii=False)}\n\n".encode()

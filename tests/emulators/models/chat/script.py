@@ -9,11 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
+from agents.messages import Usage
 from tests.emulators.models.chat.habits import Habits
-from tests.emulators.models.chat.reasoning_rules import signature_of
-from tests.emulators.models.chat.tool_rules import registered
-from tests.emulators.models.chat.usage_forms import usage_in
-from tests.emulators.models.script import Accident, Call, Say, Think, Turn, pieces
+from tests.emulators.models.chat.shapes import signature_of
+from tests.emulators.models.script import Call, Say, StreamFault, Think, Turn, neutral, pieces, raw_arguments
 
 Object: TypeAlias = dict[str, Any]
 Body: TypeAlias = Mapping[str, Any]
@@ -22,29 +21,34 @@ CREATED = 1_790_000_000
 _PLAIN = "I can not look that up, but here is what I would do."
 
 
-def heard(turn: Accident, body: Body, habits: Habits) -> Turn:
+def heard(turn: StreamFault, body: Body, habits: Habits) -> Turn:
     """The answer that this server gives to this request. A mute one forgets its calls, and does not say why."""
-    if not isinstance(turn, Turn):
-        raise TypeError(f"not an answer of a chat server: {type(turn).__name__}")
-    if not habits.mute or _heeds_tools(body) or not any(isinstance(part, Call) for part in turn.parts):
-        return turn
-    said = tuple(part for part in turn.parts if not isinstance(part, Call))
-    plain = () if any(isinstance(part, Say) for part in said) else (Say(text=_PLAIN),)
-    return replace(turn, parts=(*said, *plain))
+    plain = neutral(turn)
+    if not habits.mute or _heeds_tools(body) or not any(isinstance(part, Call) for part in plain.parts):
+        return plain
+    rest = tuple(part for part in plain.parts if not isinstance(part, Call))
+    words = () if any(isinstance(part, Say) for part in rest) else (Say(text=_PLAIN),)
+    return replace(plain, parts=(*rest, *words))
 
 
 def _heeds_tools(body: Body) -> bool:
-    names, choice = registered(dict(body)), body.get("tool_choice")
-    named = choice.get("function", {}).get("name") if isinstance(choice, dict) else None
+    """Of a mute server's tools those count that have `description`, `properties` and `required` written out."""
+    names: set[str] = set()
+    for tool in body.get("tools", ()):
+        function, schema = tool["function"], tool["function"].get("parameters", {})
+        if function.get("description") and "properties" in schema and "required" in schema:
+            names.add(function["name"])
+    choice = body.get("tool_choice")
+    named = choice["function"]["name"] if isinstance(choice, dict) else None
     return str(body["model"]).endswith("-tools") and bool(names) and (choice == "auto" or named in names)
 
 
 def chunks_of(turn: Turn, number: int, body: Body, tokens: int, habits: Habits) -> Iterator[Object]:
     """The chunks of a stream, without what comes before and after them."""
     frame = _frame(number, body, "chat.completion.chunk")
-    usage = usage_in(turn, tokens, habits)
-    asked = bool((body.get("stream_options") or {}).get("include_usage"))
-    beyond: Object = {"usage": usage} if habits.usage == "every" else {"usage": None} if asked else {}
+    usage = _usage(turn, tokens, habits)
+    wanted = bool((body.get("stream_options") or {}).get("include_usage"))
+    beyond: Object = {"usage": usage} if habits.usage == "every" else {"usage": None} if wanted else {}
     if habits.prelude == "filters":
         yield frame | {"id": "", "choices": [], "prompt_filter_results": [{"prompt_index": 0}]}
     deltas = [{"role": "assistant", "content": ""}, *_deltas(turn, number, body, habits)]
@@ -57,7 +61,7 @@ def chunks_of(turn: Turn, number: int, body: Body, tokens: int, habits: Habits) 
     if habits.finishes or turn.stop:
         last = _choice({}, reason) | ({"usage": usage} if habits.usage == "choice" else {})
         yield frame | {"choices": [last]} | ({"usage": usage} if habits.usage == "finish" else beyond)
-    if asked and habits.usage == "asked":
+    if wanted and habits.usage == "asked":
         yield frame | {"choices": [], "usage": usage}
 
 
@@ -81,7 +85,7 @@ def _deltas(turn: Turn, number: int, body: Body, habits: Habits) -> Iterator[Obj
                 yield from _thinking(part, thought, habits)
                 thought += 1
             case Call():
-                yield from ({"tool_calls": [told]} for told in _call(part, made, next(ids), habits))
+                yield from ({"tool_calls": [delta]} for delta in _call(part, made, next(ids), habits))
                 made += 1
     if turn.stop == "refusal" and habits.refusals and not any(isinstance(part, Say) for part in turn.parts):
         yield {"refusal": "I can not help with that."}
@@ -112,7 +116,7 @@ def _details(think: Think, place: int) -> Object:
 
 
 def _call(call: Call, place: int, call_id: str, habits: Habits) -> Iterator[Object]:
-    raw = _raw(call)
+    raw = raw_arguments(call)
     named: Object = ({"id": call_id} if call_id else {}) | {"type": "function"}
     if habits.calls == "unnumbered":
         for piece in pieces(raw) or [""]:
@@ -123,10 +127,6 @@ def _call(call: Call, place: int, call_id: str, habits: Habits) -> Iterator[Obje
         yield {"index": place} | named | {"function": {"name": call.name, "arguments": ""}}
         for piece in pieces(raw):
             yield {"index": place, "function": {"arguments": piece}}
-
-
-def _raw(call: Call) -> str:
-    return call.raw if call.raw is not None else json.dumps(dict(call.arguments), ensure_ascii=False)
 
 
 def _ids(turn: Turn, number: int, body: Body, habits: Habits) -> list[str]:
@@ -172,12 +172,38 @@ def message_of(turn: Turn, number: int, body: Body, tokens: int, habits: Habits)
     elif thoughts and habits.reasoning_field:
         message[habits.reasoning_field] = "".join(think.text for think in thoughts if think.shown)
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish_of(turn, habits)}
-    return _frame(number, body, "chat.completion") | {"choices": [choice], "usage": usage_in(turn, tokens, habits)}
+    return _frame(number, body, "chat.completion") | {"choices": [choice], "usage": _usage(turn, tokens, habits)}
 
 
 def _whole_calls(turn: Turn, number: int, body: Body, habits: Habits) -> Sequence[Object]:
     calls = [part for part in turn.parts if isinstance(part, Call)]
     return [
-        {"id": call_id, "type": "function", "function": {"name": call.name, "arguments": _raw(call)}}
+        {"id": call_id, "type": "function", "function": {"name": call.name, "arguments": raw_arguments(call)}}
         for call, call_id in zip(calls, _ids(turn, number, body, habits), strict=True)
     ]
+
+
+def _usage(turn: Turn, tokens: int, habits: Habits) -> Object:
+    """`tokens` is the size of the request, for answers whose script does not say what they cost."""
+    used = turn.usage or Usage(input=tokens, output=max(1, _chars(turn) // 4), reasoning=_chars(turn, Think) // 4)
+    prompt = used.input + used.cache_read + used.cache_write
+    counts: Object = {
+        "prompt_tokens": prompt,
+        "completion_tokens": used.output,
+        "total_tokens": prompt + used.output,
+        "completion_tokens_details": {"reasoning_tokens": used.reasoning},
+    }
+    match habits.cached:
+        case "deepseek":
+            misses = prompt - used.cache_read
+            return counts | {"prompt_cache_hit_tokens": used.cache_read, "prompt_cache_miss_tokens": misses}
+        case "kimi":
+            return counts | {"cached_tokens": used.cache_read}
+        case "details":
+            cached = {"cached_tokens": used.cache_read, "cache_write_tokens": used.cache_write}
+            return counts | {"prompt_tokens_details": cached}
+
+
+def _chars(turn: Turn, kind: type[Think] | None = None) -> int:
+    parts = [part for part in turn.parts if kind is None or isinstance(part, kind)]
+    return sum(len(json.dumps(dict(part.arguments))) if isinstance(part, Call) else len(part.text) for part in parts)

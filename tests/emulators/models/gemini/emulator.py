@@ -3,16 +3,15 @@
 What is refused is in `rules`, what is said in `script`; here they are put on the wire in Google's form.
 """
 
-import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from tests.emulators.models.gemini.rules import check_body, check_call, check_key, parse_body
 from tests.emulators.models.gemini.script import answer_of, chunks_of, rendered
-from tests.emulators.models.gemini.spelling import respelt
-from tests.emulators.models.script import Accident
-from tests.emulators.models.server import ModelEmulator, Refusal, Script
+from tests.emulators.models.gemini.shapes import respelt
+from tests.emulators.models.script import StreamFault
+from tests.emulators.models.server import ModelEmulator, Refusal, Script, sse
 
 _STATUS = {
     400: "INVALID_ARGUMENT",
@@ -44,35 +43,28 @@ _MESSAGES = {
 
 
 class GeminiEmulator(ModelEmulator):
-    """With `api_key` only that key is let in; `is_model` says which model names there are; without `ids` calls come
-    without any. `Fault.code` goes into the error's details: a duration such as `12s` as the RetryInfo, a name with
-    `PerDay` or `PerMinute` as the id of the exhausted quota, any other as the ErrorInfo's reason.
+    """Without `ids` calls come without any. `Fault.code` goes into the error's details: a duration such as `12s` as the
+    RetryInfo, a name with `PerDay` or `PerMinute` as the id of the exhausted quota, any other as the ErrorInfo's reason.
 
     What is kept of a request is the message as the server sees it, with the model of the path in it."""
+
+    path = "/{version}/models/{call:path}"
+    id_header = "server-timing"
 
     def __init__(
         self,
         script: Script = (),
         *,
         api_key: str | None = None,
-        is_model: Callable[[str], bool] = lambda name: name.startswith("gemini-"),
         window_tokens: int | None = None,
         ids: bool = True,
     ) -> None:
-        super().__init__(_Face(api_key, is_model, ids), script, window_tokens=window_tokens)
-
-
-class _Face:
-    path = "/{version}/models/{call:path}"
-
-    def __init__(self, api_key: str | None, is_model: Callable[[str], bool], ids: bool) -> None:
-        self._api_key = api_key
-        self._is_model = is_model
+        super().__init__(script, api_key=api_key, window_tokens=window_tokens)
         self._ids = ids
 
     def check(self, path: str, headers: Mapping[str, str], raw: bytes) -> dict[str, Any]:
-        check_key(headers, self._api_key)
-        model = check_call(path, self._is_model)
+        check_key(headers, self.api_key)
+        model = check_call(path)
         body: dict[str, Any] = respelt(parse_body(raw))
         check_body(body, model)
         return body | {"model": f"models/{model}"}
@@ -80,17 +72,6 @@ class _Face:
     def overflow(self, tokens: int, window_tokens: int) -> Refusal:
         allowed = f"exceeds the maximum number of tokens allowed ({window_tokens})."
         return Refusal(400, "INVALID_ARGUMENT", f"The input token count ({tokens}) {allowed}")
-
-    def last_user_text(self, body: dict[str, Any]) -> str:
-        for content in reversed(body["contents"]):
-            if content.get("role", "user") == "user":
-                for part in reversed(content["parts"]):
-                    if "text" in part:
-                        return str(part["text"])
-        return ""
-
-    def headers(self, number: int) -> dict[str, str]:
-        return {"server-timing": f"gfet4t7; dur={number}"}
 
     def error(self, status: int, type_: str | None, message: str | None, code: str | None, param: str | None) -> Any:
         error: dict[str, Any] = {
@@ -102,16 +83,16 @@ class _Face:
             error["details"] = [_detail(code)]
         return {"error": error}
 
-    def frames(self, turn: Accident, number: int, body: dict[str, Any], tokens: int) -> list[bytes]:
+    def frames(self, turn: StreamFault, number: int, body: dict[str, Any], tokens: int) -> list[bytes]:
         chunks = chunks_of(rendered(turn), number, _model(body), tokens, ids=self._ids)
-        return [_sse(chunk) for chunk in chunks]
+        return [sse(chunk, newline="\r\n") for chunk in chunks]  # as the real server ends its lines
 
     def error_frame(self, type_: str) -> bytes:
         named = next((code for code, name in _STATUS.items() if name == type_), 500)
         code = _NEUTRAL.get(type_, named)
-        return _sse(self.error(code, None if type_ in _NEUTRAL else type_, None, None, None))
+        return sse(self.error(code, None if type_ in _NEUTRAL else type_, None, None, None), newline="\r\n")
 
-    def whole(self, turn: Accident, number: int, body: dict[str, Any], tokens: int) -> Any:
+    def whole(self, turn: StreamFault, number: int, body: dict[str, Any], tokens: int) -> Any:
         return answer_of(rendered(turn), number, _model(body), tokens, ids=self._ids)
 
     def streams(self, path: str, body: dict[str, Any]) -> bool:
@@ -129,8 +110,3 @@ def _detail(code: str) -> dict[str, Any]:
     if "PerDay" in code or "PerMinute" in code:
         return {"@type": f"{kind}QuotaFailure", "violations": [{"quotaId": code}]}
     return {"@type": f"{kind}ErrorInfo", "reason": code, "domain": "googleapis.com"}
-
-
-def _sse(chunk: dict[str, Any]) -> bytes:
-    # The real server ends its lines with both characters.
-    return f"data: {json.dumps(chunk, ensure_ascii=False)}\r\n\r\n".encode()

@@ -7,19 +7,19 @@ they fail to, is the emulator's part.
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from agents.messages import Usage
 from tests.emulators.models import script
 from tests.emulators.models.gemini.signature import signed
-from tests.emulators.models.script import Accident, pieces
+from tests.emulators.models.script import StreamFault, pieces
 
 Part: TypeAlias = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Turn(Accident):
+class Turn(StreamFault):
     """One answer, part by part as it is streamed. Without `finish` it is STOP; with `blocked` the question is refused
     for that reason and nothing is answered."""
 
@@ -40,26 +40,22 @@ _FINISH: dict[script.Stop, str] = {
 }
 
 
-def rendered(turn: Accident) -> Turn:
+def rendered(turn: StreamFault) -> Turn:
     """A turn as anybody writes it, in Gemini's parts; one that is in them already as it is."""
-    match turn:
-        case Turn():
-            return turn
-        case script.Turn():
-            accident = {member.name: getattr(turn, member.name) for member in fields(Accident)}
-            return Turn(
-                parts=tuple(_parts(turn.parts)),
-                finish=_FINISH[turn.stop] if turn.stop else "STOP",
-                usage=_usage(turn.usage) if turn.usage else None,
-                **accident,
-            )
-        case _:
-            raise TypeError(f"not an answer of Gemini's: {type(turn).__name__}")
+    if isinstance(turn, Turn):
+        return turn
+    plain = script.neutral(turn)
+    return Turn(
+        parts=tuple(_parts(plain.parts)),
+        finish=_FINISH[plain.stop] if plain.stop else "STOP",
+        usage=_usage(plain.usage) if plain.usage else None,
+        **script.faults_of(plain),
+    )
 
 
-def _parts(said: Sequence[script.Say | script.Think | script.Call]) -> Iterator[Part]:
+def _parts(neutral: Sequence[script.Say | script.Think | script.Call]) -> Iterator[Part]:
     thought, called = False, False
-    for part in said:
+    for part in neutral:
         match part:
             case script.Think(text=text, shown=shown):
                 thought = True

@@ -5,24 +5,21 @@ their part, and a changed or foreign one is refused.
 """
 
 import base64
-import binascii
 import hashlib
 import json
 from typing import Any
 
 from agents.providers.gemini.request import PLACEHOLDER_SIGNATURE
+from tests.emulators.models import shapes
 
 
 def signed(part: dict[str, Any]) -> dict[str, Any]:
     return part | {"thoughtSignature": base64.b64encode(_seal(part)).decode()}
 
 
-def decoded(signature: str) -> bytes | None:
+def decoded(text: str) -> bytes | None:
     """The bytes, in either alphabet of base64; None where it is none."""
-    try:
-        return base64.b64decode(signature.replace("-", "+").replace("_", "/"), validate=True)
-    except (binascii.Error, ValueError):
-        return None
+    return shapes.decoded(text.replace("-", "+").replace("_", "/"))
 
 
 def is_own(part: dict[str, Any]) -> bool:
@@ -35,8 +32,8 @@ def is_placeholder(part: dict[str, Any]) -> bool:
 
 def _seal(part: dict[str, Any]) -> bytes:
     """Over what was said. Not over ids: a client may give a call one of its own."""
-    said: dict[str, Any] = {"text": part.get("text"), "thought": bool(part.get("thought"))}
+    content: dict[str, Any] = {"text": part.get("text"), "thought": bool(part.get("thought"))}
     call = part.get("functionCall")
     if isinstance(call, dict):
-        said = {"name": call.get("name"), "args": call.get("args") or {}}
-    return hashlib.sha256(b"emulated:" + json.dumps(said, sort_keys=True).encode()).digest()
+        content = {"name": call.get("name"), "args": call.get("args") or {}}
+    return hashlib.sha256(b"emulated:" + json.dumps(content, sort_keys=True).encode()).digest()

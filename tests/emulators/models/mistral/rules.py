@@ -1,60 +1,52 @@
-"""What Mistral's chat API refuses, as pure functions: the request around the messages.
+"""What Mistral's chat API refuses, as pure functions.
 
-The emulator asks here before it answers, and tests ask directly. A refusal carries the real status, type and wording:
-400 for what the models' tokenizers refuse, 422 for what does not fit the schema of a request.
+The emulator asks here before it answers, and tests ask directly. A refusal carries the real status, type and code: 422
+for what does not fit the schema of a request (`shapes`), 400 for what the models' tokenizers refuse. These are the rules
+of today's models, which take a user behind results and calls beside content.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any, NoReturn
 
-import orjson
-
+from agents.providers.mistral.request import fits
 from agents.providers.models import facts_of
-from tests.emulators.models.mistral.chunk_rules import Place, closed, invalid, refuse, text_at
-from tests.emulators.models.mistral.message_rules import check_messages, check_name
+from tests.emulators.models.dialogue import Dialogue
+from tests.emulators.models.mistral.shapes import Request
 from tests.emulators.models.server import Refusal
+from tests.emulators.models.shapes import decoded, fault_of, is_image, parsed, root_fault
 
-_MEMBERS = frozenset(
-    {
-        "model",
-        "messages",
-        "tools",
-        "tool_choice",
-        "parallel_tool_calls",
-        "max_tokens",
-        "min_tokens",
-        "stream",
-        "stop",
-        "temperature",
-        "top_p",
-        "top_k",
-        "random_seed",
-        "metadata",
-        "response_format",
-        "presence_penalty",
-        "frequency_penalty",
-        "repetition_penalty",
-        "logprobs",
-        "top_logprobs",
-        "prompt_logprobs",
-        "top_prompt_logprobs",
-        "n",
-        "prediction",
-        "reasoning_effort",
-        "prompt_mode",
-        "guardrails",
-        "prompt_cache_key",
-        "service_tier",
-        "safe_prompt",
-    }
-)
+IMAGE_BYTES_MAX = 10 * 1024 * 1024
 _MODELS = ("mistral-", "ministral-", "magistral-", "pixtral-", "codestral-", "devstral-", "voxtral-", "open-", "ft:")
-_CHOICES = ("auto", "none", "any", "required")
-_SCHEMA_TYPES = frozenset({"object", "array", "string", "number", "integer", "boolean", "null"})
+_CHUNKS = {
+    "system": {"text", "thinking"},
+    "user": {"text", "image_url"},
+    "assistant": {"text", "thinking"},
+    "tool": {"text"},
+}
+_AFTER = {
+    "system": {"system", "user", "assistant"},
+    "user": {"user", "assistant", "system"},
+    "assistant": {"assistant", "user", "tool"},
+    "tool": {"assistant", "tool", "user"},
+}
 
 
-def is_model(name: str) -> bool:
-    return name.startswith(_MODELS)
+def refuse(message: str, *, type_: str = "invalid_request_error", code: str | None = None) -> NoReturn:
+    raise Refusal(400, type_, message, code=code)
+
+
+def invalid(place: Sequence[str | int], type_: str, message: str) -> NoReturn:
+    """The validator's 422. `param` carries the place, for a refusal has no list."""
+    raise Refusal(422, type_, message, param=json.dumps(["body", *place]))
+
+
+def _misplace(message: str) -> NoReturn:
+    refuse(message, type_="invalid_request_message_order", code="3230")
 
 
 def check_headers(headers: Mapping[str, str], api_key: str | None = None) -> None:
@@ -67,124 +59,126 @@ def check_headers(headers: Mapping[str, str], api_key: str | None = None) -> Non
 
 
 def parse_body(raw: bytes) -> dict[str, Any]:
-    """The body as an object. Raises `Refusal` for what is no strict JSON, half an emoji included."""
-    try:
-        body = orjson.loads(raw)
-    except orjson.JSONDecodeError as error:
-        invalid((), "json_invalid", f"JSON decode error: {error}")
-    if not isinstance(body, dict):
-        invalid((), "model_attributes_type", "Input should be a valid dictionary or object to extract fields from")
-    return body
+    """The body as an object. Raises `Refusal` for what is no strict JSON."""
+    body = parsed(raw)
+    return invalid((), "json_invalid", body) if isinstance(body, str) else body
 
 
-def check_body(body: dict[str, Any], is_model: Callable[[str], bool] = is_model) -> None:
+def check_body(body: dict[str, Any]) -> None:
     """Everything about a parsed request: first its schema, then its sense. Raises `Refusal`."""
-    closed(body, _MEMBERS, ())
-    model = text_at(body, "model", ())
-    _check_numbers(body)
-    if not is_model(model):
+    if fault := fault_of(Request, body):
+        # The service reads attributes too, and names the fault after that.
+        type_ = "model_attributes_type" if fault["type"] == "model_type" else fault["type"]
+        invalid(fault["loc"], type_, fault["msg"])
+    model, facts = body["model"], facts_of(body["model"])
+    if not model.startswith(_MODELS):
         refuse(f"Invalid model: {model}", type_="invalid_model", code="1500")
-    facts = facts_of(model)
     if facts.known and (body.get("max_tokens") or 0) > facts.max_output:
         refuse(f"max_tokens is too large for model {model}: it can write {facts.max_output} tokens")
     if body.get("reasoning_effort") is not None and not facts.thinking:
         refuse(f"reasoning_effort={body['reasoning_effort']!r} is not supported for this model")
-    names = _check_tools(body.get("tools"))
-    _check_tool_choice(body, names)
-    check_messages(body.get("messages"), vision=facts.vision or not facts.known)
+    _check_tools(body)
+    messages = body["messages"]
+    _check_order(messages)
+    dialogue = Dialogue(_misplace)
+    for message in messages:
+        _check_pairs(message, dialogue)
+        _check_content(message, vision=facts.vision or not facts.known)
+    dialogue.close()
 
 
-def _check_numbers(body: dict[str, Any]) -> None:
-    for name in ("max_tokens", "n", "random_seed"):
-        value = body.get(name)
-        if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
-            invalid((name,), "int_type", "Input should be a valid integer")
-    if (limit := body.get("max_tokens")) is not None and limit < 0:
-        invalid(("max_tokens",), "greater_than_equal", "Input should be greater than or equal to 0")
-    for name in ("stream", "parallel_tool_calls", "safe_prompt"):
-        if not isinstance(body.get(name, False), bool):
-            invalid((name,), "bool_type", "Input should be a valid boolean")
-    temperature = body.get("temperature")
-    if temperature is not None and (not isinstance(temperature, int | float) or not 0 <= temperature <= 1.5):
-        invalid(("temperature",), "less_than_equal", "Input should be less than or equal to 1.5")
-
-
-def _check_tools(tools: Any) -> list[str]:
-    if tools is None:
-        return []
-    if not isinstance(tools, list):
-        invalid(("tools",), "list_type", "Input should be a valid list")
-    if not tools:
-        invalid(("tools",), "too_short", "List should have at least 1 item after validation, not 0")
-    for number, tool in enumerate(tools):
-        place: Place = ("tools", number)
-        closed(tool, {"type", "function"}, place)
-        if tool.get("type") != "function":
-            invalid((*place, "type"), "literal_error", "Input should be 'function'")
-        _check_function(tool.get("function"), (*place, "function"))
-    names = [tool["function"]["name"] for tool in tools]
+def _check_tools(body: dict[str, Any]) -> None:
+    functions = [tool["function"] for tool in body.get("tools") or ()]
+    names = [function["name"] for function in functions]
+    for function in functions:
+        _check_name(function["name"])
+        if fault := root_fault(function["parameters"]):
+            refuse(f"Invalid tool schema: {fault}", type_="invalid_tool_schema")
     if len(set(names)) != len(names):
         refuse("Function names must be unique.", type_="invalid_tools")
-    return names
-
-
-def _check_function(function: Any, place: Place) -> None:
-    closed(function, {"name", "description", "parameters", "strict"}, place)
-    check_name(text_at(function, "name", place))
-    if "description" in function:
-        text_at(function, "description", place)
-    if not isinstance(function.get("strict", False), bool):
-        invalid((*place, "strict"), "bool_type", "Input should be a valid boolean")
-    parameters = function.get("parameters")
-    if not isinstance(parameters, dict):
-        invalid((*place, "parameters"), "missing", "Field required")
-    reason = _schema_fault(parameters, root=True)
-    if reason:
-        refuse(f"Invalid tool schema: {reason}", type_="invalid_tool_schema")
-
-
-def _schema_fault(schema: object, *, root: bool = False) -> str:
-    """What is wrong with a JSON schema; empty where it is sound. The part that a wrong tool definition trips over."""
-    if isinstance(schema, bool) and not root:
-        return ""
-    if not isinstance(schema, dict):
-        return f"{schema!r} is not of type 'object', 'boolean'"
-    if root and (schema.get("type") != "object" or schema.keys() & {"anyOf", "oneOf", "allOf", "enum", "not"}):
-        return f"schema must be a JSON Schema of 'type: \"object\"', got {schema.get('type')!r}"
-    types = schema.get("type", [])
-    types = [types] if isinstance(types, str) else types
-    if not isinstance(types, list) or any(not isinstance(it, str) or it not in _SCHEMA_TYPES for it in types):
-        return f"{schema['type']!r} is not valid under any of the given schemas"
-    if "array" in types and "items" not in schema:
-        return "array schema missing items"
-    required = schema.get("required", [])
-    if not isinstance(required, list) or len(set(map(str, required))) != len(required):
-        return f"{required!r} has non-unique elements"
-    if any(not isinstance(name, str) for name in required) or not isinstance(schema.get("enum", [None]), list):
-        return f"{schema!r} is not valid"
-    if not isinstance(schema.get("description", ""), str):
-        return f"{schema['description']!r} is not of type 'string'"
-    members = schema.get("properties", {})
-    if not isinstance(members, dict):
-        return f"{members!r} is not of type 'object'"
-    inner = [*members.values(), schema.get("items", True), schema.get("additionalProperties", True)]
-    return next((fault for it in inner if (fault := _schema_fault(it))), "")
-
-
-def _check_tool_choice(body: dict[str, Any], names: list[str]) -> None:
-    if "tool_choice" not in body:
-        return
-    choice = body["tool_choice"]
-    if isinstance(choice, dict):
-        closed(choice, {"type", "function"}, ("tool_choice", "ToolChoice"))
-        closed(choice.get("function"), {"name"}, ("tool_choice", "ToolChoice", "function"))
-        text_at(choice["function"], "name", ("tool_choice", "ToolChoice", "function"))
-        if choice.get("type", "function") != "function":
-            invalid(("tool_choice", "ToolChoice", "type"), "literal_error", "Input should be 'function'")
-    elif choice not in _CHOICES:
-        expected = ", ".join(f"'{name}'" for name in _CHOICES)
-        invalid(("tool_choice", "ToolChoiceEnum"), "enum", f"Input should be {expected}")
-    if not names:
+    choice = body.get("tool_choice")
+    if choice is not None and not names:
         refuse("tool_choice can only be used with tools", type_="invalid_tool_choice")
     if isinstance(choice, dict) and choice["function"]["name"] not in names:
         refuse(f"Function {choice['function']['name']} of tool_choice is not in tools", type_="invalid_tool_choice")
+
+
+def _check_name(name: str) -> None:
+    if not re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", name):
+        refuse(f"Function name was {name}", type_="invalid_function_call", code="3280")
+
+
+def _check_order(messages: list[dict[str, Any]]) -> None:
+    if not messages or messages[0]["role"] not in ("system", "user"):
+        _misplace("Conversation must start with a user message or system message")
+    for before, message in pairwise(messages):
+        if message["role"] not in _AFTER[before["role"]]:
+            _misplace(f"Unexpected role '{message['role']}' after role '{before['role']}'")
+        if before.get("prefix"):
+            _misspoken("Assistant message with prefix True must be last message")
+    last = messages[-1]
+    if last["role"] == "system" or (last["role"] == "assistant" and last.get("prefix") is not True):
+        _misplace(f"Expected last role User or Tool (or Assistant with prefix True) but got {last['role']}")
+
+
+def _misspoken(message: str) -> NoReturn:
+    refuse(message, type_="invalid_assistant_message", code="3240")
+
+
+def _check_pairs(message: dict[str, Any], dialogue: Dialogue) -> None:
+    """Each call is answered once, before anybody else speaks."""
+    if message["role"] == "tool":
+        if message.get("tool_call_id") is None:
+            refuse("Tool call id has to be defined.")
+        dialogue.result(_fitting(message["tool_call_id"]))
+        if message.get("name") is not None:
+            _check_name(message["name"])
+        return
+    dialogue.close()
+    for call in message.get("tool_calls") or ():
+        dialogue.call(_fitting(call.get("id", "null")))
+        _check_name(call["function"]["name"])
+
+
+def _fitting(call_id: object) -> str:
+    if not fits(str(call_id)):
+        words = f"Tool call id was {call_id} but must be a-z, A-Z, 0-9, with a length of 9."
+        refuse(words, type_="invalid_function_call", code="3280")
+    return str(call_id)
+
+
+def _check_content(message: dict[str, Any], *, vision: bool) -> None:
+    role, content = message["role"], message.get("content")
+    if not content and role == "assistant":
+        if not message.get("tool_calls"):
+            _misspoken("Assistant message must have either content or tool_calls.")
+        return
+    if not content:
+        refuse(f"{role.capitalize()} message must have content", type_=f"invalid_{role}_message")
+    for chunk in content if isinstance(content, list) else ():
+        kind = chunk["type"]
+        if kind not in _CHUNKS[role]:
+            refuse(f"Unexpected content chunk types in {role} message: ['{kind}']", type_=f"invalid_{role}_message")
+        if kind == "text" and not chunk["text"]:
+            refuse(f"Text chunks in {role} message must not be empty", type_=f"invalid_{role}_message")
+        if kind == "thinking" and chunk.get("signature") != signature_of(chunk["thinking"]):
+            refuse("Invalid `signature` in thinking chunk", type_="invalid_assistant_message")
+        if kind == "image_url":
+            _check_image(chunk["image_url"], vision=vision)
+
+
+def signature_of(thinking: Sequence[dict[str, Any]]) -> str:
+    """The emulator's signature of what was thought: changed by a byte, it is refused."""
+    text = json.dumps(list(thinking), sort_keys=True)
+    return base64.b64encode(hashlib.sha256(b"emulated:" + text.encode()).digest()).decode()
+
+
+def _check_image(image: str | dict[str, Any], *, vision: bool) -> None:
+    url = image if isinstance(image, str) else image["url"]
+    if not vision:
+        refuse("Image input is not enabled for this model")
+    if url.startswith(("https://", "http://")):
+        return
+    media_type, _, data = url.removeprefix("data:").partition(";base64,")
+    if not is_image(media_type, data) or len(decoded(data) or b"") > IMAGE_BYTES_MAX:
+        refuse("image_url must be an https URL or a base64 data URL of a picture that is not too large")

@@ -8,8 +8,8 @@ import json
 from typing import Any, TypeAlias
 
 from agents.messages import Usage
-from tests.emulators.models.mistral.chunk_rules import signature_of
-from tests.emulators.models.script import Accident, Call, Say, Stop, Think, Turn, pieces
+from tests.emulators.models.mistral.rules import signature_of
+from tests.emulators.models.script import Call, Say, Stop, Think, Turn, pieces, raw_arguments
 
 Chunk: TypeAlias = dict[str, Any]
 
@@ -19,13 +19,6 @@ _STOPS: dict[Stop, str] = {
     "refusal": "content_filter",
     "filter": "content_filter",
 }
-
-
-def answer_of(accident: Accident) -> Turn:
-    """The turn in a script's entry. Raises TypeError for another vendor's."""
-    if not isinstance(accident, Turn):
-        raise TypeError(f"not an answer of Mistral's: {type(accident).__name__}")
-    return accident
 
 
 def thinking_chunk(text: str, *, shown: bool = True) -> Chunk:
@@ -57,15 +50,11 @@ def calls_of(turn: Turn, number: int) -> list[Chunk]:
         {
             "id": call.id if call.id is not None else f"{number:05d}{place:04d}",
             "type": "function",
-            "function": {"name": call.name, "arguments": _arguments(call)},
+            "function": {"name": call.name, "arguments": raw_arguments(call)},
             "index": place,
         }
         for place, call in enumerate(made)
     ]
-
-
-def _arguments(call: Call) -> str:
-    return call.raw if call.raw is not None else json.dumps(dict(call.arguments), ensure_ascii=False)
 
 
 def finish_of(turn: Turn) -> str:
@@ -84,19 +73,19 @@ def completion_of(turn: Turn, number: int, model: str, tokens: int) -> Chunk:
 
 def chunks_of(turn: Turn, number: int, model: str, tokens: int) -> list[Chunk]:
     """The same answer as a stream: the content in pieces, then all calls, the reason to stop and the cost in one."""
-    told: list[Chunk] = [{"role": "assistant", "content": ""}]
+    deltas: list[Chunk] = [{"role": "assistant", "content": ""}]
     content = content_of(turn)
     if isinstance(content, str):
-        told += [{"content": piece} for piece in pieces(content)]
+        deltas += [{"content": piece} for piece in pieces(content)]
     else:
-        told += [{"content": [piece]} for chunk in content for piece in _streamed(chunk)]
+        deltas += [{"content": [piece]} for chunk in content for piece in _streamed(chunk)]
     last: Chunk = {"content": ""}
     if made := calls_of(turn, number):
         last["tool_calls"] = made
     if turn.noise:
-        told = [_noisy(delta) for delta in told]
+        deltas = [_noisy(delta) for delta in deltas]
     head = _head(number, model, "chat.completion.chunk") | ({"p": "abcdefgh"} if turn.noise else {})
-    chunks = [head | {"choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in told]
+    chunks = [head | {"choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas]
     end = {"index": 0, "delta": last, "finish_reason": finish_of(turn)}
     return [*chunks, head | {"choices": [end], "usage": _usage(turn, tokens)}]
 
@@ -106,8 +95,8 @@ def _streamed(chunk: Chunk) -> list[Chunk]:
     if chunk["type"] == "text":
         return [{"type": "text", "text": piece} for piece in pieces(chunk["text"])]
     text = "".join(item["text"] for item in chunk["thinking"])
-    told = [{"type": "thinking", "thinking": [{"type": "text", "text": piece}]} for piece in pieces(text)]
-    return [*told, chunk | {"thinking": []}]
+    streamed = [{"type": "thinking", "thinking": [{"type": "text", "text": piece}]} for piece in pieces(text)]
+    return [*streamed, chunk | {"thinking": []}]
 
 
 def _noisy(delta: Chunk) -> Chunk:
@@ -126,11 +115,11 @@ def _usage(turn: Turn, tokens: int) -> Chunk:
     written = len(json.dumps(content_of(turn))) + len(json.dumps(calls_of(turn, 0)))
     usage = turn.usage or Usage(input=tokens, output=max(1, written // 4))
     prompt = usage.input + usage.cache_read + usage.cache_write
-    told: Chunk = {
+    counts: Chunk = {
         "prompt_tokens": prompt,
         "completion_tokens": usage.output,
         "total_tokens": prompt + usage.output,
     }
     if usage.cache_read:
-        told["prompt_tokens_details"] = {"cached_tokens": usage.cache_read}
-    return told
+        counts["prompt_tokens_details"] = {"cached_tokens": usage.cache_read}
+    return counts

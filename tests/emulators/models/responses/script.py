@@ -6,13 +6,13 @@ they fail to, is the emulator's part; how an answer is cut into events is `tests
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from agents.messages import Usage
 from tests.emulators.models import script
 from tests.emulators.models.responses.sealing import sealed
-from tests.emulators.models.script import Accident
+from tests.emulators.models.script import StreamFault
 
 Item: TypeAlias = dict[str, Any]
 Status: TypeAlias = Literal["completed", "incomplete", "failed"]
@@ -27,7 +27,7 @@ _TOO_LONG = {
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Turn(Accident):
+class Turn(StreamFault):
     """One answer. With `interleaved` the items arrive side by side."""
 
     items: tuple[Item, ...]
@@ -41,34 +41,27 @@ class Turn(Accident):
     interleaved: bool = False
 
 
-def rendered(turn: Accident) -> Turn:
+def rendered(turn: StreamFault) -> Turn:
     """A turn as anybody writes it, in items; one that is in them already as it is."""
-    match turn:
-        case Turn():
-            return turn
-        case script.Turn():
-            accident = {member.name: getattr(turn, member.name) for member in fields(Accident)}
-            items = [_item(part) for part in turn.parts]
-            usage = _usage(turn.usage) if turn.usage else {}
-            match turn.stop:
-                case None:
-                    return Turn(items=tuple(items), usage=usage, **accident)
-                case "length":
-                    return _incomplete(items, "max_output_tokens", usage, accident)
-                case "filter":
-                    return _incomplete(items, "content_filter", usage, accident)
-                case "refusal":
-                    return Turn(items=tuple(_refused(items)), usage=usage, **accident)
-                case "context":
-                    return Turn(items=tuple(items), status="failed", error=_TOO_LONG, usage=usage, **accident)
-        case _:
-            raise TypeError(f"not an answer of OpenAI's: {type(turn).__name__}")
-
-
-def _incomplete(items: list[Item], reason: str, usage: dict[str, Any], accident: dict[str, Any]) -> Turn:
-    """What was being written when it was cut is not complete."""
-    cut = [*items[:-1], items[-1] | {"status": "incomplete"}] if items else []
-    return Turn(items=tuple(cut), status="incomplete", reason=reason, usage=usage, **accident)
+    if isinstance(turn, Turn):
+        return turn
+    plain = script.neutral(turn)
+    items = [_item(part) for part in plain.parts]
+    ending: dict[str, Any] = {}
+    match plain.stop:
+        case "length" | "filter":
+            reason = "max_output_tokens" if plain.stop == "length" else "content_filter"
+            ending = {"status": "incomplete", "reason": reason}
+            # What was being written when it was cut is not complete.
+            items = [*items[:-1], *(item | {"status": "incomplete"} for item in items[-1:])]
+        case "refusal":
+            items = _refused(items)
+        case "context":
+            ending = {"status": "failed", "error": _TOO_LONG}
+        case None:
+            pass
+    usage = _usage(plain.usage) if plain.usage else {}
+    return Turn(items=tuple(items), usage=usage, **ending, **script.faults_of(plain))
 
 
 def _refused(items: list[Item]) -> list[Item]:

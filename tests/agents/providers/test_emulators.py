@@ -1,0 +1,212 @@
+"""What every emulated maker does alike: its shapes are closed and strict, it answers faults and echoes, it keeps a ledger.
+
+What one maker alone refuses and says is in `test_<wire>_emulator`.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import pytest
+
+from agents.providers.errors import overflows
+from tests.agents.providers import (
+    test_anthropic_emulator,
+    test_chat_emulator,
+    test_gemini_emulator,
+    test_mistral_emulator,
+    test_responses_emulator,
+)
+from tests.emulators.models.anthropic.emulator import AnthropicEmulator
+from tests.emulators.models.chat.emulator import ChatEmulator
+from tests.emulators.models.gemini.emulator import GeminiEmulator
+from tests.emulators.models.mistral.emulator import MistralEmulator
+from tests.emulators.models.responses.emulator import ResponsesEmulator
+from tests.emulators.models.script import Fault, says
+from tests.emulators.models.server import ModelEmulator, Refusal
+from tests.loopback import serve_on_loopback
+
+JSON = {"content-type": "application/json"}
+BEARER = JSON | {"authorization": "Bearer k"}
+CHAT = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wire:
+    """`requests` are accepted ones, with what the check wants to know besides; `free` names the members inside which
+    anything may stand."""
+
+    build: Callable[..., ModelEmulator]
+    path: str
+    headers: dict[str, str]
+    plain: dict[str, Any]
+    check: Callable[..., None]
+    requests: list[tuple[dict[str, Any], tuple[str, ...]]]
+    free: frozenset[str]
+    malformed: int = 400
+
+    def refuses(self, body: dict[str, Any], *about: str) -> bool:
+        try:
+            self.check(body, *about)
+        except Refusal:
+            return True
+        return False
+
+
+WIRES = {
+    "anthropic": Wire(
+        build=AnthropicEmulator,
+        path="/v1/messages",
+        headers=JSON | {"x-api-key": "k", "anthropic-version": "2023-06-01"},
+        plain=CHAT | {"model": "claude-opus-5", "max_tokens": 9},
+        check=test_anthropic_emulator.check_body,
+        requests=[(body, ()) for body in test_anthropic_emulator.ACCEPTED.values()],
+        free=frozenset({"input", "input_schema"}),
+    ),
+    "chat": Wire(
+        build=ChatEmulator,
+        path="/v1/chat/completions",
+        headers=BEARER,
+        plain=CHAT | {"model": "gpt-4.1"},
+        check=test_chat_emulator.check_body,
+        requests=[(body, (it,)) for it, body in test_chat_emulator.ACCEPTED.values() if it in ("openai", "azure")],
+        free=frozenset({"parameters"}),
+    ),
+    "gemini": Wire(
+        build=GeminiEmulator,
+        path="/v1beta/models/gemini-3-flash:generateContent",
+        headers=JSON | {"x-goog-api-key": "k"},
+        plain={"contents": [{"parts": [{"text": "hi"}]}]},
+        check=test_gemini_emulator.check_body,
+        requests=[(body, (model,)) for model, body in test_gemini_emulator.ACCEPTED.values()],
+        free=frozenset({"args", "response", "parametersJsonSchema"}),
+    ),
+    "mistral": Wire(
+        build=MistralEmulator,
+        path="/v1/chat/completions",
+        headers=BEARER,
+        plain=CHAT | {"model": "mistral-large-latest"},
+        check=test_mistral_emulator.check_body,
+        requests=[(body, ()) for body in test_mistral_emulator.ACCEPTED.values()],
+        free=frozenset({"arguments", "parameters"}),
+        malformed=422,
+    ),
+    "responses": Wire(
+        build=ResponsesEmulator,
+        path="/v1/responses",
+        headers=BEARER,
+        plain={"model": "gpt-5.5", "input": [{"role": "user", "content": "hi"}]},
+        check=test_responses_emulator.check_body,
+        requests=[(body, ()) for body in test_responses_emulator.ACCEPTED.values()],
+        free=frozenset({"parameters"}),
+    ),
+}
+wires = pytest.mark.parametrize("wire", WIRES.values(), ids=WIRES.keys())
+
+
+def objects(value: Any, free: frozenset[str]) -> Iterator[Any]:
+    """Every object and list of the protocol's own."""
+    if isinstance(value, dict | list):
+        yield value
+    for name, member in (
+        value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    ):
+        if name not in free or isinstance(member, list):
+            yield from objects(member, free)
+
+
+@wires
+def test_accepted_requests_are_left_as_they_are(wire: Wire) -> None:
+    for body, about in wire.requests:
+        before = deepcopy(body)
+        wire.check(body, *about)
+        assert body == before
+
+
+@wires
+def test_a_member_that_nobody_knows_is_refused_wherever_it_stands(wire: Wire) -> None:
+    for body, about in wire.requests:
+        for place, owner in enumerate(objects(body, wire.free)):
+            changed = deepcopy(body)
+            if isinstance(owner, dict):
+                list(objects(changed, wire.free))[place]["colour"] = "red"
+                assert wire.refuses(changed, *about), changed
+
+
+@wires
+def test_a_value_of_a_wrong_type_is_refused_wherever_it_stands(wire: Wire) -> None:
+    for body, about in wire.requests:
+        for place, owner in enumerate(objects(body, wire.free)):
+            for name in owner if isinstance(owner, dict) else range(len(owner)):
+                changed = deepcopy(body)
+                old = owner[name]
+                wrong = "x" if isinstance(old, int | float) else True if old is None else 7
+                list(objects(changed, wire.free))[place][name] = wrong
+                assert wire.refuses(changed, *about), (name, changed)
+
+
+@wires
+@pytest.mark.parametrize("raw", [b"", b"{", b'{"a": "\\ud83d"}', b'{"a": NaN}', b"[]", b'"\xff"'])
+async def test_a_body_that_is_no_strict_json_object(wire: Wire, raw: bytes) -> None:
+    async with serve_on_loopback(wire.build().app) as url, httpx.AsyncClient() as client:
+        response = await client.post(url + wire.path, headers=wire.headers, content=raw)
+    assert response.status_code == wire.malformed
+
+
+@wires
+async def test_answers_faults_echoes_and_the_ledger(wire: Wire) -> None:
+    faults = [Fault(status=500), Fault(status=429, headers={"retry-after": "7"})]
+    emulator = wire.build([says("scripted"), *faults], api_key="k", window_tokens=500)
+    async with serve_on_loopback(emulator.app) as url, httpx.AsyncClient(base_url=url, headers=wire.headers) as client:
+        scripted, failed, limited, echoed = [await client.post(wire.path, json=wire.plain) for _ in range(4)]
+        emulator.script = lambda body: says("made")
+        made = await client.post(wire.path, json=wire.plain)
+        long = json.loads(json.dumps(wire.plain).replace("hi", "long " * 500))
+        too_long = await client.post(wire.path, json=long)
+    assert [response.status_code for response in (scripted, failed, limited, echoed, made, too_long)] == [
+        *(200, 500, 429, 200, 200, 400)
+    ]
+    assert "scripted" in scripted.text
+    assert limited.headers["retry-after"] == "7"
+    assert '"hi"' in echoed.text
+    assert '"made"' in made.text
+    error = too_long.json().get("error", too_long.json())
+    assert overflows(error["message"])
+    assert [received.refusal is None for received in emulator.requests] == [True] * 5 + [False]
+    sent = emulator.requests[0].body
+    assert {name: sent[name] for name in wire.plain} == wire.plain
+
+
+@pytest.mark.parametrize(
+    ("name", "headers", "status"),
+    [
+        ("anthropic", {"x-api-key": ""}, 401),
+        ("anthropic", {"x-api-key": "wrong"}, 401),
+        ("anthropic", {"anthropic-version": ""}, 400),
+        ("anthropic", {"anthropic-version": "v1"}, 400),
+        ("anthropic", {"content-type": "text/plain"}, 400),
+        ("chat", {"authorization": ""}, 401),
+        ("chat", {"authorization": "Basic k"}, 401),
+        ("chat", {"authorization": "Bearer wrong"}, 401),
+        ("chat", {"content-type": "text/plain"}, 400),
+        ("gemini", {"x-goog-api-key": ""}, 403),
+        ("gemini", {"x-goog-api-key": "wrong"}, 400),
+        ("gemini", {"content-type": "text/plain"}, 400),
+        ("mistral", {"authorization": ""}, 401),
+        ("mistral", {"authorization": "Bearer wrong"}, 401),
+        ("mistral", {"authorization": "k"}, 401),
+        ("mistral", {"content-type": "text/plain"}, 422),
+        ("responses", {"authorization": ""}, 401),
+        ("responses", {"authorization": "Basic k"}, 401),
+        ("responses", {"authorization": "Bearer wrong"}, 401),
+        ("responses", {"content-type": "text/plain"}, 400),
+    ],
+)
+async def test_keys_and_headers(name: str, headers: dict[str, str], status: int) -> None:
+    wire = WIRES[name]
+    async with serve_on_loopback(wire.build(api_key="k").app) as url, httpx.AsyncClient() as client:
+        response = await client.post(url + wire.path, headers=wire.headers | headers, json=wire.plain)
+    assert response.status_code == status
