@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 from agents.messages import ModelError
 from agents.providers.config import ProviderConfig
 from agents.providers.errors import AttemptFailed, Refused
-from agents.providers.http import DRAIN_SECONDS, END, event_of, is_local, must_be_events, server_sent, settings
+from agents.providers.http import DRAIN_SECONDS, END, event_of, must_be_events, server_sent, settings
 from agents.providers.network import Assembly, network_failure
 from agents.providers.provider import ModelRequest
+from channels.transport import is_local
 
 if TYPE_CHECKING:
     from httpx import AsyncClient

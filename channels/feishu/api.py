@@ -20,6 +20,7 @@ from channels.channel import DeliveryError, Gone, RateLimited, Refused, TooLarge
 from channels.download import Download, download, twice
 from channels.feishu.config import FeishuAccount
 from channels.message import Attachment, File, media_type
+from channels.transport import Transport
 
 TOKEN_PATH = "/open-apis/auth/v3/tenant_access_token/internal"
 RENEW_SECONDS = 600.0
@@ -182,7 +183,7 @@ class FeishuApi:
     def _http(self) -> httpx.AsyncClient:
         if self._client is None:
             base = self._account.base_url.rstrip("/")
-            self._client = httpx.AsyncClient(base_url=base, trust_env=not _is_local(base), follow_redirects=False)
+            self._client = httpx.AsyncClient(base_url=base, transport=Transport(httpx, base), follow_redirects=False)
         return self._client
 
 
@@ -210,10 +211,6 @@ def _answer(response: httpx.Response, path: str) -> dict[str, Any]:
 def _reset_seconds(response: httpx.Response) -> float | None:
     value = response.headers.get("x-ogw-ratelimit-reset") or response.headers.get("retry-after") or ""
     return min(float(value), 3600.0) if value.isdecimal() else None
-
-
-def _is_local(url: str) -> bool:
-    return httpx.URL(url).host in ("127.0.0.1", "localhost", "::1")
 
 
 def delivery_error(code: int, *, status: int, retry_after_seconds: float | None = None) -> DeliveryError:

@@ -64,21 +64,20 @@ async def test_whoever_has_no_session_is_asked_for_the_link_and_can_paste_it_or_
 
 
 async def test_what_is_sent_during_the_sign_in_goes_after_it(browser: Browser, tmp_path: Path) -> None:
-    async with house(tmp_path, script=[says("Welcome.")]) as home:
-        async with visitor(browser, home, address="about:blank") as tab:
-            answered = asyncio.Event()
+    async with house(tmp_path, script=[says("Welcome.")]) as home, visitor(browser, home, address="about:blank") as tab:
+        answered = asyncio.Event()
 
-            async def slow(route: Route) -> None:
-                await answered.wait()
-                await route.continue_()
+        async def slow(route: Route) -> None:
+            await answered.wait()
+            await route.continue_()
 
-            await tab.page.route("**/api/session", slow)
-            await tab.page.goto(home.link())
-            await tab.say("Hi")
-            await tab.has_said("Hi")
-            answered.set()
-            await tab.is_answered("Welcome.")
-            await tab.has_said("Hi")
+        await tab.page.route("**/api/session", slow)
+        await tab.page.goto(home.link())
+        await tab.say("Hi")
+        await tab.has_said("Hi")
+        answered.set()
+        await tab.is_answered("Welcome.")
+        await tab.has_said("Hi")
 
 
 async def test_after_a_restart_the_browser_is_signed_in_still(browser: Browser, tmp_path: Path) -> None:

@@ -14,11 +14,11 @@ from agents.providers.chat import response as chat_response
 from agents.providers.chat.vendors import Vendor, for_model
 from agents.providers.config import ProviderConfig
 from agents.providers.errors import AttemptFailed
-from agents.providers.http import is_local
 from agents.providers.openai.client import OpenAIClient
 from agents.providers.provider import ModelRequest
 from agents.providers.responses import request as responses_request
 from agents.providers.responses import response as responses_response
+from channels.transport import is_local
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
