@@ -13,6 +13,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+import httpx
+
 if TYPE_CHECKING:
     import aiohttp
 
@@ -40,7 +42,7 @@ def proxy_for(url: str) -> str | None:
     return f"http://{proxy}" if proxy and "://" not in proxy else proxy
 
 
-class Transport:
+class Transport(httpx.AsyncBaseTransport):
     """The `transport` of an `AsyncClient` of `library`, for requests to the server of `url`."""
 
     def __init__(self, library: Any, url: str) -> None:
