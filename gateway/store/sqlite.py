@@ -206,11 +206,14 @@ class Writer:
         self._engine = engine
         self._begin = begin
         self._queue: SimpleQueue[tuple[Operation, Future[Any]] | None] = SimpleQueue()
+        self._closed = False
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
 
     async def call(self, operation: Callable[[Connection], T]) -> T:
         """Run it and commit. Raises Fenced, or StoreUnavailable for whatever the database says."""
+        if self._closed:  # its thread has ended: nobody would ever answer
+            raise StoreUnavailable("the database is closed")
         if self._queue.qsize() >= QUEUE_MAX:
             raise StoreUnavailable("too many writes are waiting")
         future: Future[T] = Future()
@@ -219,6 +222,7 @@ class Writer:
 
     def close(self) -> None:
         """Finish what is queued, then stop."""
+        self._closed = True
         self._queue.put(None)
         self._thread.join()
 

@@ -98,3 +98,13 @@ def test_a_database_that_cannot_be_opened_is_one_sentence(tmp_path: Path, spoil:
             path.parent.write_text("")
     with pytest.raises(DatabaseUnusable, match=r"database\.url"):
         SqliteStore(path)
+
+
+async def test_a_closed_database_answers_whoever_comes_late(database_url: str) -> None:
+    """A lane that ends after the gateway's patience did would wait for ever for a writer that has gone."""
+    async with opened(database_url) as store:
+        await accept(store, 1)
+        await store.close()
+        for late in (accept(store, 2), store.leased(), store.probe()):
+            with pytest.raises(StoreUnavailable):
+                await asyncio.wait_for(late, 30)
