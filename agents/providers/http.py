@@ -9,15 +9,13 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any
-from urllib.parse import urlsplit
 
 from agents.providers.config import ProviderConfig
 from agents.providers.errors import BadStream, Refused
+from channels.transport import Transport
 
 END = "[DONE]"
 CONNECT_SECONDS = 5.0
-CONNECTIONS_MAX = 1000
-IDLE_CONNECTIONS_MAX = 100
 DRAIN_SECONDS = 0.25
 """How long a body may take to end after the answer's last event; read to its end, the connection can be used again."""
 
@@ -47,21 +45,13 @@ class LazyClient:
             await (client.aclose() if hasattr(client, "aclose") else client.close())
 
 
-def is_local(url: str) -> bool:
-    """A server on this machine is never behind a proxy, and needs no key."""
-    host = urlsplit(url).hostname or ""
-    return host in ("localhost", "::1") or host.startswith("127.")
-
-
 def settings(config: ProviderConfig, base_url: str, library: Any) -> dict[str, Any]:
     """The keyword arguments for an `AsyncClient` of `library`: `httpx`, or the `httpx2` of the SDKs. The client raises
     Refused for every answer that is no success; an SDK wraps that into an exception of its own."""
     total = config.timeout_seconds
     return {
         "timeout": library.Timeout(total, connect=min(CONNECT_SECONDS, total)),
-        "limits": library.Limits(max_connections=CONNECTIONS_MAX, max_keepalive_connections=IDLE_CONNECTIONS_MAX),
-        "trust_env": not is_local(base_url),
-        "verify": not (is_local(base_url) and base_url.startswith("http://")),  # no certificates are loaded for nothing
+        "transport": Transport(library, base_url),
         "follow_redirects": False,
         "event_hooks": {"response": [_refuser(min(REFUSAL_SECONDS, config.idle_seconds / 2))]},
     }

@@ -17,13 +17,13 @@ from agents.providers.http import (
     END,
     LazyClient,
     event_of,
-    is_local,
     must_be_events,
     server_sent,
     settings,
 )
 from agents.providers.network import Assembly
 from agents.providers.provider import ModelRequest
+from channels.transport import is_local
 
 if TYPE_CHECKING:
     from httpx import AsyncClient

@@ -20,6 +20,7 @@ from channels.download import Download, download, twice
 from channels.feishu.config import FeishuAccount
 from channels.message import Attachment, File, media_type
 from channels.single_flight import SingleFlight
+from channels.transport import Transport
 
 TOKEN_PATH = "/open-apis/auth/v3/tenant_access_token/internal"
 RENEW_SECONDS = 600.0
@@ -167,7 +168,7 @@ class FeishuApi:
     def _http(self) -> httpx.AsyncClient:
         if self._client is None:
             base = self._account.base_url.rstrip("/")
-            self._client = httpx.AsyncClient(base_url=base, trust_env=not _is_local(base), follow_redirects=False)
+            self._client = httpx.AsyncClient(base_url=base, transport=Transport(httpx, base), follow_redirects=False)
         return self._client
 
 
@@ -202,10 +203,6 @@ def _error(code: str, response: httpx.Response) -> DeliveryError:
     if code in GONE_CODES or code in WITHDRAWN_CODES:
         return Gone(f"the chat, topic or person is out of reach ({code})", code=code)
     return Refused(f"Feishu refused it ({code}): {_HINTS.get(code, 'see the list of error codes')}", code=code)
-
-
-def _is_local(url: str) -> bool:
-    return httpx.URL(url).host in ("127.0.0.1", "localhost", "::1")
 
 
 async def fetch_file(api: FeishuApi, attachment: Attachment, *, bytes_max: int) -> File:

@@ -7,7 +7,6 @@ a status and a sentence, no codes: the sentence is matched in lower case by the 
 
 import asyncio
 import mimetypes
-import urllib.request
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
@@ -20,6 +19,7 @@ from channels.channel import DeliveryError, Gone, RateLimited, Refused, TooLarge
 from channels.download import download
 from channels.message import UNKNOWN_TYPE, Attachment, File
 from channels.telegram.config import TelegramAccount
+from channels.transport import Transport
 from channels.wire import loads, mapping, number, text
 
 NEVER_LEFT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)
@@ -115,7 +115,7 @@ class TelegramApi:
             root, token = self._account.api_root.rstrip("/"), self._account.bot_token.get_secret_value().strip()
             self._client = httpx.AsyncClient(
                 base_url=root,
-                transport=_WithToken(token, root=httpx.URL(root).raw_path.decode().rstrip("/"), proxy=_proxy(root)),
+                transport=_WithToken(token, root),
                 headers={"content-type": "application/json"},
                 follow_redirects=False,
             )
@@ -142,14 +142,14 @@ class TelegramApi:
         raise error.meaning() from error
 
 
-class _WithToken(httpx.AsyncBaseTransport):
+class _WithToken(Transport):
     """The last step before the wire: `/sendMessage` becomes `/bot<token>/sendMessage`, and `/file/photos/1.jpg`
     `/file/bot<token>/photos/1.jpg`."""
 
-    def __init__(self, token: str, *, root: str, proxy: str | None) -> None:
+    def __init__(self, token: str, root: str) -> None:
+        super().__init__(httpx, root)
         self._token = token
-        self._root = root
-        self._inner = httpx.AsyncHTTPTransport(proxy=proxy)
+        self._root = httpx.URL(root).raw_path.decode().rstrip("/")
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         path = request.url.raw_path.decode().removeprefix(self._root)
@@ -162,20 +162,8 @@ class _WithToken(httpx.AsyncBaseTransport):
             stream=request.stream,
             extensions=request.extensions,
         )
-        return await self._inner.handle_async_request(addressed)
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
-
-
-def _proxy(root: str) -> str | None:
-    """As the environment says: a client with a transport of its own does not ask it."""
-    url = httpx.URL(root)
-    if url.host in ("127.0.0.1", "localhost", "::1") or urllib.request.proxy_bypass(url.host):
-        return None
-    found = urllib.request.getproxies()
-    proxy = found.get(url.scheme) or found.get("all")
-    return f"http://{proxy}" if proxy and "://" not in proxy else proxy
+        response: httpx.Response = await super().handle_async_request(addressed)
+        return response
 
 
 class MethodError(Exception):

@@ -1,8 +1,9 @@
-"""The floor bot: webhook → model → reply and nothing else, as a bare script would do it.
+"""The bare bot: webhook → model → reply and nothing else, as a fast script would do it, on aiohttp at both ends.
 
 No history, no durability, no retries, no check of who is calling: what a gateway costs is measured against it, in the
 same run and between the same peers. It answers the webhook at once and works in a background task; asked for tools, it
-answers every call with "ok", so that it makes as many model requests as the gateway does.
+answers every call with "ok", so that it makes as many model requests as the gateway does. With `--sdk` it asks the model
+through the vendor's SDK, streaming, as most bots do.
 """
 
 import argparse
@@ -12,10 +13,10 @@ import socket
 import sys
 from typing import Any
 
-import httpx
+import aiohttp
 import orjson
-import uvicorn
-from fastapi import FastAPI, Request, Response
+import uvloop
+from aiohttp import web
 
 from channels.feishu.signature import decrypt, encrypted_part
 
@@ -26,32 +27,42 @@ TOOLS = [{"name": name, "description": name, "input_schema": ANY} for name in ("
 
 
 class Floor:
-    """One bot. `app` is what a server serves."""
+    """One bot. `feishu` and `anthropic` are the addresses of its peers."""
 
-    def __init__(self, *, feishu: str, anthropic: str) -> None:
-        self._anthropic = anthropic
+    def __init__(self, *, feishu: str, anthropic: str, sdk: bool) -> None:
         self._feishu = feishu
-        self._client = httpx.AsyncClient(
-            trust_env=False, timeout=60.0, limits=httpx.Limits(max_connections=1000, max_keepalive_connections=100)
-        )
+        self._anthropic = anthropic
+        self._client = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
+        self._sdk = self._open_sdk() if sdk else None
         self._token: asyncio.Task[str] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self.app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
-        self.app.add_api_route("/webhooks/feishu/default", self._webhook, methods=["POST"])
-        self.app.add_api_route("/readyz", self._ready, methods=["GET"])
 
-    async def _webhook(self, request: Request) -> Response:
-        event = decrypt(encrypted_part(await request.body()), os.environ["FEISHU_ENCRYPT_KEY"])
+    def app(self) -> web.Application:
+        app = web.Application()
+        app.add_routes([web.post("/webhooks/feishu/default", self._webhook), web.get("/readyz", self._ready)])
+        return app
+
+    def _open_sdk(self) -> Any:
+        import anthropic
+
+        return anthropic.AsyncAnthropic(
+            api_key=os.environ["ANTHROPIC_API_KEY"],
+            base_url=self._anthropic,
+            http_client=anthropic.DefaultAioHttpClient(trust_env=False),
+        )
+
+    async def _webhook(self, request: web.Request) -> web.Response:
+        event = decrypt(encrypted_part(await request.read()), os.environ["FEISHU_ENCRYPT_KEY"])
         task = asyncio.create_task(self._turn(event["event"]["message"]))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        return Response(b"{}", media_type="application/json")
+        return web.Response(body=b"{}", content_type="application/json")
 
-    async def _ready(self) -> Response:
-        return Response(b"{}", media_type="application/json")
+    async def _ready(self, request: web.Request) -> web.Response:
+        return web.Response(body=b"{}", content_type="application/json")
 
     async def _turn(self, message: dict[str, Any]) -> None:
-        answer = await self._ask(orjson.loads(message["content"])["text"])
+        answer = await self._answer(orjson.loads(message["content"])["text"])
         if self._token is None:
             self._token = asyncio.create_task(self._fetch_token())
         content = orjson.dumps({"text": answer}).decode()
@@ -61,17 +72,25 @@ class Floor:
             {"authorization": f"Bearer {await self._token}"},
         )
 
-    async def _ask(self, text: str) -> str:
+    async def _answer(self, text: str) -> str:
         messages: list[dict[str, Any]] = [{"role": "user", "content": text}]
-        headers = {"x-api-key": os.environ["ANTHROPIC_API_KEY"], "anthropic-version": "2023-06-01"}
         while True:
             body = {"model": MODEL, "max_tokens": 1024, "system": SYSTEM, "messages": messages, "tools": TOOLS}
-            answer = await self._post(f"{self._anthropic}/v1/messages", body, headers)
-            calls = [block["id"] for block in answer["content"] if block["type"] == "tool_use"]
+            content = await self._complete(body)
+            calls = [block["id"] for block in content if block["type"] == "tool_use"]
             if not calls:
-                return "".join(block["text"] for block in answer["content"])
+                return "".join(block["text"] for block in content)
             results = [{"type": "tool_result", "tool_use_id": call, "content": "ok"} for call in calls]
-            messages += [{"role": "assistant", "content": answer["content"]}, {"role": "user", "content": results}]
+            messages += [{"role": "assistant", "content": content}, {"role": "user", "content": results}]
+
+    async def _complete(self, body: dict[str, Any]) -> list[dict[str, Any]]:
+        if self._sdk is not None:
+            async with self._sdk.messages.stream(**body) as stream:
+                message = await stream.get_final_message()
+            return [block.model_dump(exclude_none=True) for block in message.content]
+        headers = {"x-api-key": os.environ["ANTHROPIC_API_KEY"], "anthropic-version": "2023-06-01"}
+        answer = await self._post(f"{self._anthropic}/v1/messages", body, headers)
+        return list(answer["content"])
 
     async def _fetch_token(self) -> str:
         body = {"app_id": os.environ["FEISHU_APP_ID"], "app_secret": os.environ["FEISHU_APP_SECRET"]}
@@ -79,10 +98,22 @@ class Floor:
         return str(answer["tenant_access_token"])
 
     async def _post(self, url: str, body: dict[str, Any], headers: dict[str, str]) -> dict[str, Any]:
-        told = {"content-type": "application/json", **headers}
-        response = await self._client.post(url, content=orjson.dumps(body), headers=told)
-        response.raise_for_status()
-        return dict(orjson.loads(response.content))
+        headers = {"content-type": "application/json", **headers}
+        async with self._client.post(url, data=orjson.dumps(body), headers=headers) as response:
+            response.raise_for_status()
+            return dict(orjson.loads(await response.read()))
+
+
+async def serve(options: argparse.Namespace) -> None:
+    listener = socket.create_server(("127.0.0.1", options.port), backlog=2048)
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sys.stderr.write(f"the floor listens on http://127.0.0.1:{listener.getsockname()[1]}\n")
+    sys.stderr.flush()
+    floor = Floor(feishu=options.feishu, anthropic=options.anthropic, sdk=options.sdk)
+    runner = web.AppRunner(floor.app(), access_log=None, handle_signals=True)
+    await runner.setup()
+    await web.SockSite(runner, listener).start()
+    await asyncio.Event().wait()
 
 
 def main() -> None:
@@ -90,14 +121,8 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--feishu", required=True, metavar="URL")
     parser.add_argument("--anthropic", required=True, metavar="URL")
-    options = parser.parse_args()
-    listener = socket.create_server(("127.0.0.1", options.port), backlog=2048)
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    sys.stderr.write(f"the floor listens on http://127.0.0.1:{listener.getsockname()[1]}\n")
-    sys.stderr.flush()
-    floor = Floor(feishu=options.feishu, anthropic=options.anthropic)
-    config = uvicorn.Config(floor.app, log_config=None, access_log=False, lifespan="off", ws="none")
-    uvicorn.Server(config).run(sockets=[listener])
+    parser.add_argument("--sdk", action="store_true")
+    uvloop.run(serve(parser.parse_args()))
 
 
 if __name__ == "__main__":

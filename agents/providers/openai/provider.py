@@ -16,11 +16,12 @@ from agents.providers.chat import response as chat_response
 from agents.providers.chat.vendors import Vendor, for_model
 from agents.providers.config import ProviderConfig
 from agents.providers.errors import AttemptFailed, Refused, error_of
-from agents.providers.http import END, LazyClient, drain, event_of, is_local, must_be_events, server_sent, settings
+from agents.providers.http import END, LazyClient, drain, event_of, must_be_events, server_sent, settings
 from agents.providers.openai.errors import from_status, output_blocked
 from agents.providers.provider import ModelRequest
 from agents.providers.responses import request as responses_request
 from agents.providers.responses import response as responses_response
+from channels.transport import is_local
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI

@@ -1,0 +1,174 @@
+"""aiohttp's connections below httpx: what every HTTP client of channels and model wires sends through.
+
+httpx's own pool looks at every connection for each request and wakes up several times for each read; with fifty chats that
+was half of a turn's cost. `library` is `httpx`, or the `httpx2` that the model SDKs bring: the two have the same names. What
+callers see stays httpx's: its requests, its responses, and its exceptions, by which a send is known never to have left.
+"""
+
+import ssl
+import urllib.request
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import httpx
+
+if TYPE_CHECKING:
+    import aiohttp
+
+CONNECTIONS_MAX = 1000
+KEEP_ALIVE_SECONDS = 5.0
+"""Shorter than any server's or proxy's, so that a connection is rarely closed by them just as it is used again."""
+PIECE_BYTES = 256 * 1024
+_AUTOMATIC = ("accept", "accept-encoding", "content-type", "user-agent")
+"""Headers that aiohttp would add: httpx has decided about them."""
+
+
+def is_local(url: str) -> bool:
+    """A server on this machine is never behind a proxy."""
+    host = urlsplit(url).hostname or ""
+    return host in ("localhost", "::1") or host.startswith("127.")
+
+
+def proxy_for(url: str) -> str | None:
+    """The proxy that the environment names for this address."""
+    parts = urlsplit(url)
+    if is_local(url) or urllib.request.proxy_bypass(parts.hostname or ""):
+        return None
+    found = urllib.request.getproxies()
+    proxy = found.get(parts.scheme) or found.get("all")
+    return f"http://{proxy}" if proxy and "://" not in proxy else proxy
+
+
+class Transport(httpx.AsyncBaseTransport):
+    """The `transport` of an `AsyncClient` of `library`, for requests to the server of `url`."""
+
+    def __init__(self, library: Any, url: str) -> None:
+        self._library = library
+        self._proxy = proxy_for(url)
+        encrypted = any(one.startswith("https:") for one in (url, self._proxy or ""))
+        self._ssl = _certificates(library) if encrypted else False
+        self._session: aiohttp.ClientSession | None = None
+
+    async def handle_async_request(self, request: Any) -> Any:
+        """Raises the library's exceptions: ConnectError, ConnectTimeout and ProxyError for what never left."""
+        import yarl
+
+        with _translated(self._library):
+            response = await self._open_session().request(
+                request.method,
+                yarl.URL(str(request.url), encoded=True),
+                headers=[(name.decode(), value.decode("latin-1")) for name, value in _headers(request)],
+                data=_content(await request.aread()),
+                timeout=_timeout(request.extensions.get("timeout", {})),
+                proxy=self._proxy,
+                allow_redirects=False,
+            )
+        return self._library.Response(
+            response.status,
+            headers=response.raw_headers,
+            stream=_body_class(self._library)(response),
+            request=request,
+            extensions={"http_version": b"HTTP/1.1", "reason_phrase": (response.reason or "").encode("latin-1")},
+        )
+
+    async def aclose(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    def _open_session(self) -> "aiohttp.ClientSession":
+        if self._session is None:
+            import aiohttp
+
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(
+                    limit=CONNECTIONS_MAX, keepalive_timeout=KEEP_ALIVE_SECONDS, ssl=self._ssl
+                ),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                skip_auto_headers=_AUTOMATIC,
+                auto_decompress=False,
+            )
+        return self._session
+
+
+@cache
+def _certificates(library: Any) -> ssl.SSLContext:
+    """Read once for all clients: it takes 20 ms."""
+    context: ssl.SSLContext = library.create_ssl_context()
+    return context
+
+
+def _headers(request: Any) -> Iterator[tuple[bytes, bytes]]:
+    """How the body is framed is aiohttp's business: it is whole, so it goes with its length."""
+    return (header for header in request.headers.raw if header[0].lower() not in (b"transfer-encoding", b"connection"))
+
+
+def _content(body: bytes) -> "bytes | AsyncIterator[bytes] | None":
+    """A large body goes in pieces, so that other chats have their turn in between."""
+    return (_pieces(body) if len(body) > PIECE_BYTES else body) or None
+
+
+async def _pieces(body: bytes) -> AsyncIterator[bytes]:
+    for start in range(0, len(body), PIECE_BYTES):
+        yield body[start : start + PIECE_BYTES]
+
+
+def _timeout(seconds: dict[str, float | None]) -> "aiohttp.ClientTimeout":
+    import aiohttp
+
+    return aiohttp.ClientTimeout(
+        connect=seconds.get("pool"), sock_connect=seconds.get("connect"), sock_read=seconds.get("read")
+    )
+
+
+@cache
+def _body_class(library: Any) -> type[Any]:
+    class Body(library.AsyncByteStream):  # type: ignore[misc]
+        """The body of one answer as it arrives. Only a connection whose body was read to its end is used again."""
+
+        def __init__(self, response: "aiohttp.ClientResponse") -> None:
+            self._response = response
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            with _translated(library):
+                async for chunk in self._response.content.iter_any():
+                    yield chunk
+
+        async def aclose(self) -> None:
+            if self._response.content.at_eof():
+                self._response.release()
+            else:
+                self._response.close()
+
+    return Body
+
+
+@contextmanager
+def _translated(library: Any) -> Iterator[None]:
+    """aiohttp's errors as httpx's: first those before the request left, then those that leave doubt."""
+    import aiohttp
+
+    try:
+        yield
+    except (aiohttp.ClientProxyConnectionError, aiohttp.ClientHttpProxyError) as error:
+        raise library.ProxyError(_shown(error)) from None
+    except aiohttp.ConnectionTimeoutError as error:
+        raise library.ConnectTimeout(_shown(error)) from None
+    except aiohttp.ClientConnectorError as error:
+        raise library.ConnectError(_shown(error)) from None
+    except (aiohttp.ServerTimeoutError, TimeoutError) as error:
+        raise library.ReadTimeout(_shown(error)) from None
+    except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError) as error:
+        raise library.UnsupportedProtocol(_shown(error)) from None
+    except (aiohttp.ClientPayloadError, aiohttp.ServerDisconnectedError, aiohttp.ClientResponseError) as error:
+        raise library.RemoteProtocolError(_shown(error)) from None
+    except (aiohttp.ClientError, OSError) as error:
+        raise library.ReadError(_shown(error)) from None
+
+
+def _shown(error: Exception) -> str:
+    """Its own text may hold the whole address, and with it Telegram's token; so it is no cause either."""
+    return type(error).__name__

@@ -1,0 +1,160 @@
+"""What httpx on aiohttp's connections promises: which failures never left, which leave doubt, what is used again."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import httpx2
+import pytest
+
+from channels.transport import PIECE_BYTES, Transport
+
+LIBRARIES = pytest.mark.parametrize("library", [httpx, httpx2], ids=["httpx", "httpx2"])
+GOOD = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
+Handler = Callable[["Peer", asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+class Peer:
+    """A server that speaks as its handler says, and keeps the heads and bodies that it was sent."""
+
+    def __init__(self, handler: Handler) -> None:
+        self.url = ""
+        self.heads: list[str] = []
+        self.bodies: list[bytes] = []
+        self.connections = 0
+        self._handler = handler
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        try:
+            await self._handler(self, reader, writer)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+    async def read(self, reader: asyncio.StreamReader) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        length = next((int(line[15:]) for line in head.lower().split("\r\n") if line.startswith("content-length:")), 0)
+        self.heads.append(head)
+        self.bodies.append(await reader.readexactly(length))
+
+
+@asynccontextmanager
+async def peer(handler: Handler) -> AsyncIterator[Peer]:
+    it = Peer(handler)
+    server = await asyncio.start_server(it.serve, "127.0.0.1", 0)
+    it.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with server:
+        yield it
+
+
+def answers(*answer: bytes) -> Handler:
+    """Each request of a connection gets the next answer; after the last the connection ends."""
+
+    async def handle(it: Peer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for each in answer:
+            await it.read(reader)
+            writer.write(each)
+            await writer.drain()
+
+    return handle
+
+
+async def silence(it: Peer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.read()
+
+
+@asynccontextmanager
+async def client(library: Any, url: str, **options: Any) -> AsyncIterator[Any]:
+    async with library.AsyncClient(base_url=url, transport=Transport(library, url), **options) as it:
+        yield it
+
+
+@LIBRARIES
+async def test_a_request_goes_as_it_was_built_and_its_connection_is_used_again(library: Any) -> None:
+    async with peer(answers(GOOD, GOOD, GOOD)) as server, client(library, server.url) as http:
+        for path in ("/one%2Ftwo?q=%E4%BD%A0", "/files/bot1:a_b/x", "/"):
+            answer = await http.post(path, content="你好".encode(), headers={"x-mine": "yes"})
+            assert (answer.status_code, answer.content) == (200, b"ok")
+        assert server.connections == 1
+        assert server.heads[0].startswith("POST /one%2Ftwo?q=%E4%BD%A0 HTTP/1.1\r\n")
+        assert "/files/bot1:a_b/x" in server.heads[1]
+        names = [line.partition(":")[0].lower() for line in server.heads[0].split("\r\n")[1:] if line]
+        assert sorted(names) == sorted(set(names))
+        assert "content-type" not in names
+        assert server.bodies[0].decode() == "你好"
+
+
+@LIBRARIES
+async def test_a_large_body_arrives_whole_and_with_its_length(library: Any) -> None:
+    body = bytes(range(256)) * (PIECE_BYTES // 64)
+    async with peer(answers(GOOD)) as server, client(library, server.url) as http:
+        assert (await http.post("/", content=body)).status_code == 200
+        assert server.bodies == [body]
+        assert "transfer-encoding" not in server.heads[0].lower()
+
+
+@LIBRARIES
+async def test_what_never_left_is_told_from_what_may_have_arrived(library: Any) -> None:
+    async with peer(silence) as server:
+        gone = server.url
+    async with client(library, gone) as http:
+        with pytest.raises(library.ConnectError):
+            await http.post("/")
+    async with client(library, "http://name.invalid") as http:
+        with pytest.raises(library.ConnectError):
+            await http.post("/")
+    async with peer(silence) as server, client(library, server.url, timeout=0.05) as http:
+        with pytest.raises(library.ReadTimeout):
+            await http.post("/", content=b"x")
+    for answer in (b"", b"HTTP/1.1 200", b"nonsense\r\n\r\n", b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nok"):
+        async with peer(answers(answer)) as server, client(library, server.url) as http:
+            with pytest.raises(library.RemoteProtocolError):
+                await http.post("/", content=b"x")
+            assert server.connections == 1  # a POST is never repeated
+
+
+@LIBRARIES
+async def test_a_body_that_was_not_read_to_its_end_ends_its_connection(library: Any) -> None:
+    endless = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n"
+    ended = asyncio.Event()
+
+    async def handle(it: Peer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await it.read(reader)
+        writer.write(endless)
+        await reader.read()
+        ended.set()
+
+    async with peer(handle) as server, client(library, server.url) as http:
+        async with http.stream("GET", "/") as response:
+            assert await anext(response.aiter_bytes()) == b"ok"
+        async with asyncio.timeout(30):
+            await ended.wait()
+
+
+@LIBRARIES
+async def test_the_proxy_of_the_environment_is_asked(library: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    async with peer(answers(GOOD)) as proxy:
+        monkeypatch.setenv("http_proxy", proxy.url)
+        async with client(library, "http://open.example.com") as http:
+            assert (await http.get("/there")).status_code == 200
+        assert proxy.heads[0].startswith("GET http://open.example.com/there HTTP/1.1\r\n")
+    async with client(library, "http://open.example.com") as http:
+        with pytest.raises(library.ProxyError):
+            await http.get("/there")
+
+
+@LIBRARIES
+async def test_no_error_holds_the_address(library: Any) -> None:
+    async with peer(silence) as server:
+        gone = server.url
+    async with client(library, gone) as http:
+        with pytest.raises(library.ConnectError) as caught:
+            await http.get("/bot12345:SECRET/getMe")
+        shown = f"{caught.value!r} {caught.value.__cause__!r}"
+        assert "SECRET" not in shown
