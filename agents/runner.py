@@ -95,7 +95,7 @@ class AgentRunner:
     async def run(self, turn: Turn, *, journal: Journal, emit: Emit) -> tuple[Outcome, tuple[AssistantMessage, ...]]:
         """Answer the message, or say which way it failed; with every answer of a model that it took. Raises only what the
         journal raises."""
-        toolbox, system = await asyncio.to_thread(self._prepare, turn)
+        toolbox, system = self._prepare(turn)
         emit(TurnStarted(agent=self._config.id, turn=turn, system=system))
         model_calls = ModelCalls(
             self._models,
@@ -132,7 +132,8 @@ class AgentRunner:
         self._workspaces.close()
 
     def _prepare(self, turn: Turn) -> tuple[Toolbox, System]:
-        """The turn's tools and its system prompt, as the folders are now. Blocking."""
+        """The turn's tools and its system prompt, as the folders are now: some milliseconds of small reads, which a thread
+        would make twice as long."""
         place = self._workspaces.of(turn.context)
         skills = visible(self._catalog.scan(place.workspace.root), self._config.skills)
         # The workspace's own skills are read beneath its descriptor; only the others need a mount.

@@ -15,6 +15,7 @@ import orjson
 import structlog
 from fastapi import FastAPI, Request, Response
 from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from channels.channel import (
     Answered,
@@ -130,18 +131,39 @@ class Door:
         return Response(self._metrics.render(), media_type="text/plain; version=0.0.4")
 
 
-def build_app(door: Door, web: WebDoor | None, config: ServerConfig) -> FastAPI:
+class Webhooks:
+    """`POST /webhooks/{channel}/{account}`, answered ahead of the router, whose way to a route costs more than storing
+    the message. Everything else goes on to `app`."""
+
+    def __init__(self, app: ASGIApp, door: Door) -> None:
+        self._app = app
+        self._door = door
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or not scope["path"].startswith("/webhooks/"):
+            return await self._app(scope, receive, send)
+        match scope["path"].split("/")[2:]:
+            case [channel, account] if scope["method"] == "POST":
+                response = await self._door.webhook(Request(scope, receive), channel, account)
+            case [_, _]:
+                response = Response(status_code=405, headers={"allow": "POST"})
+            case _:
+                response = Response(status_code=404)
+        return await response(scope, receive, send)
+
+
+def build_app(door: Door, web: WebDoor | None, config: ServerConfig) -> ASGIApp:
     """The routes of one gateway. No documentation pages: what is served is in docs/http.md."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
-    app.add_api_route("/webhooks/{channel}/{account}", door.webhook, methods=["POST"])
     app.add_api_route("/healthz", door.healthz, methods=["GET"])
     app.add_api_route("/readyz", door.readyz, methods=["GET"])
     app.add_api_route("/metrics", door.metrics, methods=["GET"])
     if web is not None:
         app.include_router(web.router())
-    if config.allowed_hosts:
-        app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(config.allowed_hosts), www_redirect=False)
-    return app
+    served = Webhooks(app, door)
+    if not config.allowed_hosts:
+        return served
+    return TrustedHostMiddleware(served, allowed_hosts=list(config.allowed_hosts), www_redirect=False)
 
 
 def _refusal(rejected: Rejected) -> Response:

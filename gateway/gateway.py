@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 import structlog
-from fastapi import FastAPI
+from starlette.types import ASGIApp
 
 from agents.events import Emit, silent
 from agents.model import Models
@@ -92,7 +92,7 @@ class Gateway:
         web = channels.get((WebChannel.name, WebChannel.account))
         self._web_channel = web if isinstance(web, WebChannel) else None
         self._web = WebDoor(self.runtime, self._web_channel, peers, guesses) if self._web_channel else None
-        self.app: FastAPI = build_app(door, self._web, config.server)
+        self.app: ASGIApp = build_app(door, self._web, config.server)
         self._started = False
         self._probed, self._writes = float("-inf"), False
 
@@ -117,10 +117,16 @@ class Gateway:
             self._spawn(self._learn_identity(channel))
             if isinstance(channel, Listens):
                 self._spawn(self._keep_connected(channel))
-        for provider in self.runtime.setup.providers.values():
-            self._spawn(provider.warm_up())
+        self.warming = self._spawn(self._warm_up())
         self._spawn(self._prune())
         self._spawn(self.sweep.run())
+
+    async def _warm_up(self) -> None:
+        """Each model's client and its SDK, beside the serving: the first reply should not wait for them."""
+        providers = self.runtime.setup.providers.values()
+        for error in await asyncio.gather(*(it.warm_up() for it in providers), return_exceptions=True):
+            if error is not None:
+                log.error("warm_up_failed", exc_info=error)
 
     async def drain(self) -> None:
         """Readiness turns red, running turns are laid down at a step border; deliveries are still stored."""
@@ -224,10 +230,11 @@ class Gateway:
                 log.error("prune_failed", exc_info=error)
             await asyncio.sleep(PRUNE_EVERY_SECONDS)
 
-    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+    def _spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
+        return task
 
 
 def build_channels(config: Config, store: Store, now: Callable[[], float]) -> dict[tuple[str, str], Channel]:

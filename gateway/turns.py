@@ -18,6 +18,7 @@ from channels.channel import Channel, Progress, ShowsProgress
 from gateway.attachments import Attachments
 from gateway.commands import COMMANDS, CommandContext
 from gateway.control import Drained, Stopped
+from gateway.gate import Gate
 from gateway.journal import Ending, TurnJournal, ending_of, entry, turns_of
 from gateway.outbox import reply_parts
 from gateway.queue import Inbound, Queue, inbound_of
@@ -61,6 +62,7 @@ class Turns:
         self._runtime = runtime
         self._store = runtime.store
         self._attachments = Attachments(runtime)
+        self._gate = Gate()
 
     def wait_seconds(self, work: Work, *, during_turn: bool) -> float:
         """What is collected during a turn waits until the chat has been quiet for a moment, and a part of something
@@ -162,6 +164,7 @@ class Turns:
         if not journaled:
             journaled = [await user_message(*batch.messages)]
             await journal.begin(journaled[0], joined=[message.turn for message in batch.messages[:-1]])
+        await self._gate.enter()
         user, *so_far = journaled
         if not isinstance(user, UserMessage):
             raise TypeError("a transcript's turn begins with its user message")
