@@ -40,7 +40,7 @@ def repair(messages: Sequence[Message], *, api: str, family: str, images_max: in
     repaired = _without_refusals(repaired)
     repaired = _paired(repaired)
     repaired = _own_wires(repaired, api, family)
-    repaired = _with_content(repaired)
+    repaired = [it for it in repaired if it.content or not isinstance(it, AssistantMessage)]
     repaired = with_fitting_pictures(repaired, images_max)
     repaired = _open_ended(repaired)
     repaired = _joined(repaired)
@@ -230,10 +230,6 @@ def _without_trailing_thinking(parts: tuple[AssistantPart, ...]) -> tuple[Assist
     while end and isinstance(parts[end - 1], Thinking):
         end -= 1
     return parts if end == len(parts) else parts[:end]
-
-
-def _with_content(messages: list[Message]) -> list[Message]:
-    return [message for message in messages if message.content or not isinstance(message, AssistantMessage)]
 
 
 def _joined(messages: list[Message]) -> list[Message]:

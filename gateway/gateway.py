@@ -16,7 +16,7 @@ from agents.model import Models
 from agents.providers.catalog import build_provider
 from agents.providers.provider import Provider
 from agents.runner import AgentRunner
-from channels.channel import Arrived, Channel, DeliveryError, Ignored, Listens, Receipt
+from channels.channel import Channel, DeliveryError, Listens, Receipt
 from channels.web.channel import WebChannel
 from gateway.commands import MENU
 from gateway.config.channels import ChannelDeps, configured
@@ -205,14 +205,7 @@ class Gateway:
 
     async def _deliver(self, channel: Channel, receipt: Receipt) -> None:
         """Store what a channel has fetched. Raises StoreUnavailable: then it is fetched again."""
-        if isinstance(receipt, Arrived):
-            outcome = await self._intake.take(channel, receipt)
-        elif isinstance(receipt, Ignored):
-            facts = {"channel": channel.name, "account": channel.account, "kind": receipt.kind}
-            log.info("event_ignored", reason=receipt.reason, **facts)
-            outcome = f"ignored: {receipt.reason}"
-        else:
-            outcome = "answered"
+        outcome = await self._intake.take(channel, receipt)
         self.runtime.metrics.deliveries.labels(channel.name, outcome).inc()
 
     async def _prune(self) -> None:

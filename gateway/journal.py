@@ -105,11 +105,8 @@ def _turn(rows: Sequence[Entry]) -> list[Message]:
     ended = next((row for row in rows if row.kind == "final"), None)
     if ended is not None and orjson.loads(ended.content)["outcome"] == "declined":
         return []
-    return [_message(row.content) for row in rows if row.kind not in ("drained", "final")]
-
-
-def _message(content: str) -> Message:
-    return _small_message(content) if len(content) <= REMEMBERED_CHARS else message_json.validate_json(content)
+    contents = [row.content for row in rows if row.kind not in ("drained", "final")]
+    return [_small_message(it) if len(it) <= REMEMBERED_CHARS else message_json.validate_json(it) for it in contents]
 
 
 @lru_cache(maxsize=4_096)
@@ -156,28 +153,23 @@ class Ending:
 
 def ending_of(outcome: Outcome, request: str) -> Ending:
     """What the user sees of an outcome."""
+    message: AssistantMessage | None = None
     match outcome:
         case Answered(message=message, cut=cut):
             if (text := visible(outcome.text)) is None:
                 return Ending(outcome="silent", text=None, message=message)
             files = tuple(media(outcome.text))
-            if not text.strip() and not files:
-                return Ending(
-                    outcome="failed", reason="empty", text=sentences.failure(outcome, request), message=message
-                )
-            return Ending(
-                outcome="replied",
-                reason="cut" if cut else "",
-                text=f"{text}\n\n{sentences.cut_short(request)}" if cut else text,
-                message=message,
-                media=files,
-            )
+            if text.strip() or files:
+                reason, text = ("cut", f"{text}\n\n{sentences.cut_short(request)}") if cut else ("", text)
+                return Ending(outcome="replied", reason=reason, text=text, message=message, media=files)
+            reason = "empty"
         case Declined():
             return Ending(outcome="declined", text=sentences.failure(outcome, request))
         case ModelFailed(error=error, model=model):
             log.error("model_failed", model=model, kind=error.kind, summary=error.summary)
-            return Ending(outcome="failed", reason=error.kind, text=sentences.failure(outcome, request))
+            reason = error.kind
         case LimitReached(limit=limit):
-            return Ending(outcome="failed", reason=limit, text=sentences.failure(outcome, request))
+            reason = limit
         case _:
             assert_never(outcome)
+    return Ending(outcome="failed", reason=reason, text=sentences.failure(outcome, request), message=message)

@@ -189,7 +189,7 @@ def _insert(connection: Connection) -> Any:
 
 
 def _conversation(row: Any) -> Conversation:
-    return Conversation(id=row.id, title=row.title, agent=row.agent, at=row.at)
+    return Conversation(**row._mapping)
 
 
 def _sized(connection: Connection, numbers: Select[Any], bytes_max: int) -> list[Sized]:
