@@ -71,7 +71,7 @@ class Control:
             await self._store.notify(sid)
             return
         with suppress(Fenced, StoreUnavailable):  # then the turn's next journal write notices
-            standing = await self._store.session_state(lane.lease)
-            if lane.turn is not None and standing.stopped > lane.number:
+            state = await self._store.session_state(lane.lease)
+            if lane.turn is not None and state.stopped > lane.number:
                 lane.stopping = True
                 lane.turn.cancel()

@@ -33,53 +33,44 @@ REMEMBERED_CHARS = 4_096
 log = structlog.get_logger()
 
 
+@dataclass(kw_only=True, slots=True)
 class TurnJournal:
     """The journal of one turn. `user_message` makes of a waiting message what the model reads."""
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        lease: Lease,
-        turn: int,
-        *,
-        mode: QueueMode,
-        user_message: Callable[[Waiting], Awaitable[UserMessage]],
-    ) -> None:
-        self._store = runtime.store
-        self._control = runtime.control
-        self._lease = lease
-        self._turn = turn
-        self._mode = mode
-        self._user_message = user_message
-        self._pending = 0
+    runtime: Runtime
+    lease: Lease
+    turn: int
+    mode: QueueMode
+    user_message: Callable[[Waiting], Awaitable[UserMessage]]
+    _pending: int = 0
 
     async def begin(self, message: Message, *, joined: Sequence[int]) -> None:
         """The turn's first row, and the earlier messages that it answers as well. Raises Fenced or Stopped."""
-        self._judge(await self._store.append(self._lease, [entry(self._turn, message)], joined))
+        self._judge(await self.runtime.store.append(self.lease, [entry(self.turn, message)], joined))
 
     async def append(self, message: AssistantMessage | ToolResultMessage) -> None:
         """Raises Fenced, Stopped or Drained."""
-        self._judge(await self._store.append(self._lease, [entry(self._turn, message)]))
-        if self._control.draining:
-            await self._store.append(self._lease, [Entry(turn=self._turn, kind="drained", content="{}")])
+        self._judge(await self.runtime.store.append(self.lease, [entry(self.turn, message)]))
+        if self.runtime.control.draining:
+            await self.runtime.store.append(self.lease, [Entry(turn=self.turn, kind="drained", content="{}")])
             raise Drained
 
     async def steered(self) -> Sequence[UserMessage]:
         """What people wrote meanwhile, journaled as part of this turn; nothing in the other queue modes."""
-        if self._mode != "steer" or self._pending <= 1:
+        if self.mode != "steer" or self._pending <= 1:
             return ()
-        work = (await self._store.load(self._lease, history_turns=1, waiting_max=STEERED_MAX)).work
-        waiting = [message for message in work.waiting if message.turn != self._turn] if work else []
+        work = (await self.runtime.store.load(self.lease, history_turns=1, waiting_max=STEERED_MAX)).work
+        waiting = [message for message in work.waiting if message.turn != self.turn] if work else []
         if not waiting:
             return ()
-        messages = [await self._user_message(message) for message in waiting]
-        entries = [entry(self._turn, message, kind="steered") for message in messages]
-        self._judge(await self._store.append(self._lease, entries, [message.turn for message in waiting]))
+        messages = [await self.user_message(message) for message in waiting]
+        entries = [entry(self.turn, message, kind="steered") for message in messages]
+        self._judge(await self.runtime.store.append(self.lease, entries, [message.turn for message in waiting]))
         return messages
 
-    def _judge(self, standing: SessionState) -> None:
-        self._pending = standing.pending
-        if standing.stopped > self._turn:
+    def _judge(self, state: SessionState) -> None:
+        self._pending = state.pending
+        if state.stopped > self.turn:
             raise Stopped
 
 

@@ -156,7 +156,13 @@ class Turns:
             received = [await self._attachments.receive(runner, channel, it, batch.lease.sid) for it in contexts]
             return runner.user_message(*contexts, received=received)
 
-        journal = TurnJournal(self._runtime, batch.lease, batch.turn, mode=batch.queue.mode, user_message=user_message)
+        journal = TurnJournal(
+            runtime=self._runtime,
+            lease=batch.lease,
+            turn=batch.turn,
+            mode=batch.queue.mode,
+            user_message=user_message,
+        )
         work = batch.work
         journaled = [message_json.validate_json(row.content) for row in work.so_far if row.kind != "drained"]
         if not journaled:
