@@ -22,7 +22,6 @@ from gateway.commands import MENU
 from gateway.config.channels import ChannelDeps, configured
 from gateway.config.root import Config
 from gateway.connections import Connections
-from gateway.control import Control
 from gateway.door import Door, build_app
 from gateway.intake import Intake
 from gateway.lanes import Lanes
@@ -30,7 +29,7 @@ from gateway.metrics import Metrics
 from gateway.outbox import ChannelMessenger, Outbox
 from gateway.queue import Queues
 from gateway.request import Guesses, Peers
-from gateway.runtime import Runtime, Setup
+from gateway.runtime import Control, Runtime, Setup
 from gateway.store.archive import WEB_NOTICE
 from gateway.store.store import Store, StoreUnavailable
 from gateway.sweep import Sweep

@@ -22,8 +22,7 @@ from agents.prompt.reply import media, visible
 from agents.turn import Answered, Declined, LimitReached, ModelFailed, Outcome
 from channels.message import StoredFile
 from channels.queue import QueueMode
-from gateway.control import Drained, Stopped
-from gateway.runtime import Runtime
+from gateway.runtime import Drained, Runtime, Stopped
 from gateway.store.store import Entry, Kind, Lease, SessionState, Waiting
 
 STEERED_MAX = 20

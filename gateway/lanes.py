@@ -13,9 +13,8 @@ from typing import Protocol
 
 import structlog
 
-from gateway.control import Drained, Lane, Stopped
 from gateway.outbox import Outbox
-from gateway.runtime import Runtime
+from gateway.runtime import Drained, Lane, Runtime, Stopped
 from gateway.store.store import Acceptance, Delivery, Fenced, Lease, Part, StoreUnavailable, Work
 
 BACKOFF_SECONDS_MAX = 30.0

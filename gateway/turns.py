@@ -17,12 +17,11 @@ from agents.turn import Turn
 from channels.channel import Channel, Progress, ShowsProgress
 from gateway.attachments import Attachments
 from gateway.commands import COMMANDS, CommandContext
-from gateway.control import Drained, Stopped
 from gateway.journal import Ending, TurnJournal, ending_of, entry, turns_of
 from gateway.outbox import reply_parts
 from gateway.queue import Inbound, Queue, inbound_of
 from gateway.routing import conversation, is_control
-from gateway.runtime import Runtime, Setup
+from gateway.runtime import Drained, Runtime, Setup, Stopped
 from gateway.store.store import Entry, Fenced, Lease, Part, StoreUnavailable, Waiting, Work
 from gateway.watch import Watch
 

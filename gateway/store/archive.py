@@ -69,8 +69,8 @@ class DatabaseArchive(Database):
 
     @reads
     def agents(self, connection: Connection, chat: str) -> Sequence[str]:
-        said = select(message.c.words).where(message.c.chat == chat, message.c.author == "you")
-        rows = connection.scalars(said.execution_options(yield_per=ROWS_AT_ONCE))
+        spoken = select(message.c.words).where(message.c.chat == chat, message.c.author == "you")
+        rows = connection.scalars(spoken.execution_options(yield_per=ROWS_AT_ONCE))
         return sorted({_words.validate_json(it).agent for it in rows})
 
     @reads
