@@ -20,10 +20,11 @@ from agents import sentences
 from agents.messages import AssistantMessage, Message, ToolResultMessage, UserMessage, message_json
 from agents.prompt.reply import media, visible
 from agents.turn import Answered, Declined, LimitReached, ModelFailed, Outcome
-from channels.message import StoredFile
+from channels.message import MessageContext, StoredFile
 from channels.queue import QueueMode
+from gateway.queue import inbound_of
 from gateway.runtime import Drained, Runtime, Stopped
-from gateway.store.store import Entry, Kind, Lease, SessionState, Waiting
+from gateway.store.store import Entry, Kind, Lease, SessionState
 
 STEERED_MAX = 20
 """Waiting messages that one step of a turn takes in."""
@@ -34,13 +35,14 @@ log = structlog.get_logger()
 
 @dataclass(kw_only=True, slots=True)
 class TurnJournal:
-    """The journal of one turn. `user_message` makes of a waiting message what the model reads."""
+    """The journal of one turn. `enrich` adds names and quotes to a message, `user_message` makes of it what a model reads."""
 
     runtime: Runtime
     lease: Lease
     turn: int
     mode: QueueMode
-    user_message: Callable[[Waiting], Awaitable[UserMessage]]
+    enrich: Callable[[MessageContext], Awaitable[MessageContext]]
+    user_message: Callable[[MessageContext], Awaitable[UserMessage]]
     _pending: int = 0
 
     async def begin(self, message: Message, *, joined: Sequence[int]) -> None:
@@ -62,7 +64,8 @@ class TurnJournal:
         waiting = [message for message in work.waiting if message.turn != self.turn] if work else []
         if not waiting:
             return ()
-        messages = [await self.user_message(message) for message in waiting]
+        contexts = [await self.enrich(inbound_of(message.body).context) for message in waiting]
+        messages = [await self.user_message(context) for context in contexts]
         entries = [entry(self.turn, message, kind="steered") for message in messages]
         self._judge(await self.runtime.store.append(self.lease, entries, [message.turn for message in waiting]))
         return messages

@@ -15,6 +15,7 @@ from agents.messages import UserMessage, message_json
 from agents.runner import AgentRunner
 from agents.turn import Turn
 from channels.channel import Channel, Progress, ShowsProgress
+from channels.message import MessageContext
 from gateway.attachments import Attachments
 from gateway.commands import COMMANDS, CommandContext
 from gateway.journal import Ending, TurnJournal, ending_of, entry, turns_of
@@ -150,8 +151,7 @@ class Turns:
     async def _answer(self, batch: _Batch, channel: Channel, runner: AgentRunner, emit: Emit) -> Ending:
         context = batch.inbound.context
 
-        async def user_message(*messages: Waiting) -> UserMessage:
-            contexts = [await channel.enrich(inbound_of(message.body).context) for message in messages]
+        async def user_message(*contexts: MessageContext) -> UserMessage:
             received = [await self._attachments.receive(runner, channel, it, batch.lease.sid) for it in contexts]
             return runner.user_message(*contexts, received=received)
 
@@ -160,12 +160,15 @@ class Turns:
             lease=batch.lease,
             turn=batch.turn,
             mode=batch.queue.mode,
+            enrich=channel.enrich,
             user_message=user_message,
         )
         work = batch.work
         journaled = [message_json.validate_json(row.content) for row in work.so_far if row.kind != "drained"]
         if not journaled:
-            journaled = [await user_message(*batch.messages)]
+            contexts = [await channel.enrich(inbound_of(message.body).context) for message in batch.messages]
+            context = contexts[-1]
+            journaled = [await user_message(*contexts)]
             await journal.begin(journaled[0], joined=[message.turn for message in batch.messages[:-1]])
         user, *so_far = journaled
         if not isinstance(user, UserMessage):
