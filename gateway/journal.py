@@ -35,7 +35,7 @@ log = structlog.get_logger()
 
 @dataclass(kw_only=True, slots=True)
 class TurnJournal:
-    """The journal of one turn. `enrich` adds names and quotes to a message, `user_message` makes of it what a model reads."""
+    """The journal of one turn. `enrich` adds names and quotes to a message, `user_message` makes of it what is read."""
 
     runtime: Runtime
     lease: Lease
