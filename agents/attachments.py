@@ -95,9 +95,14 @@ def safe_name(name: str) -> str:
     return stem[: NAME_CHARS_MAX - len(ending)].encode()[:room].decode(errors="ignore") + ending or "file"
 
 
+def actual_type(declared: str, data: bytes) -> str:
+    """What the bytes are where they are a picture; what is declared otherwise, unless that is a lie about pictures."""
+    return image_type(data[:16]) or (UNKNOWN_TYPE if declared in PICTURES else declared)
+
+
 def _settled(file: File) -> File:
-    """Under the type that its bytes have, as far as they are a picture, and with the ending of that where it has none."""
-    kind = image_type(file.data[:16]) or (UNKNOWN_TYPE if file.type in PICTURES else file.type)
+    """Under its actual type, and with the ending of that where it has none."""
+    kind = actual_type(file.type, file.data)
     ending = ENDINGS.get(kind) or mimetypes.guess_extension(kind) or ""
     return replace(file, type=kind, name=file.name if "." in file.name or kind == UNKNOWN_TYPE else file.name + ending)
 

@@ -28,7 +28,7 @@ from agents.repair import substitute
 from agents.truncate import truncate_result
 from agents.turn import Answered, Declined, LimitReached, ModelFailed, Outcome, TurnLimits
 from channels.message import MessageContext
-from tools.tool import Call, Image, ToolResult, error_body
+from tools.tool import Call, Image, ToolError, ToolResult, failed
 from tools.toolbox import Toolbox
 
 log = structlog.get_logger()
@@ -156,7 +156,7 @@ class ToolLoop:
     async def _answer_cut(self, calls: Sequence[ToolCall]) -> None:
         for call in calls:
             message = "the answer was cut off at the output limit, so this call was not run; split the work"
-            await self._answer(call, _refusal("CUT_OFF", message, retryable=True))
+            await self._answer(call, failed(ToolError("CUT_OFF", message, retryable=True)))
 
     def _recall(self, so_far: Sequence[Message]) -> None:
         """What the journal holds of this turn counts towards its limits as if it had happened here."""
@@ -190,7 +190,7 @@ class ToolLoop:
         first, *others = calls
         once = self.toolbox.effect(first.name) == "once"
         await self._answer(
-            first, _error(substitute(begun=True)) if once else await self._run_call(first, answer.timestamp)
+            first, failed(substitute(begun=True)) if once else await self._run_call(first, answer.timestamp)
         )
         return await self._run_calls(others)
 
@@ -210,7 +210,7 @@ class ToolLoop:
         self._calls_made += 1
         if self._calls_made > self.limits.tool_calls:
             message = f"this turn's {self.limits.tool_calls} tool calls are used up; answer with what you have"
-            return _refusal("TOOL_CALLS_EXHAUSTED", message, retryable=False)
+            return failed(ToolError("TOOL_CALLS_EXHAUSTED", message))
         self.emit(ToolStarted(call=call))
         circumstances = Call(id=call.id, key=self._key(call), message=self.context, begun_at=begun_at)
         return await self.toolbox.call(call.name, call.arguments, call.arguments_raw, circumstances)
@@ -256,15 +256,6 @@ class ToolLoop:
 
 _CUT = ("max_tokens", "context_window")
 _UNEXPLAINED = ModelError(kind="incomplete", summary="no reason given", retryable=False)
-
-
-def _refusal(code: str, message: str, *, retryable: bool) -> ToolResult:
-    """The result of a call that was not run, as the toolbox gives its errors."""
-    return _error(error_body(code, message, retryable=retryable))
-
-
-def _error(body: str) -> ToolResult:
-    return ToolResult(content=(body,), is_error=True)
 
 
 def _unanswered(messages: Sequence[Message]) -> tuple[AssistantMessage | None, list[ToolCall]]:

@@ -27,37 +27,30 @@ class Model:
         self, provider: Provider, name: str, facts: ModelFacts, *, by_prompt: bool, may_ignore_tools: bool = False
     ) -> None:
         self.name = name
+        self.reference = f"{provider.name}/{name}"
+        self.family = family_of(name)
         self.facts = facts
         self.may_ignore_tools = may_ignore_tools
         """Its server may drop tools without a word, and no call has proved the contrary yet."""
-        self._provider = provider
-        self._wrapped: Provider = PromptedTools(provider) if by_prompt else RepairedCalls(provider)
-
-    @property
-    def reference(self) -> str:
-        return f"{self._provider.name}/{self.name}"
-
-    @property
-    def family(self) -> str:
-        return family_of(self.name)
-
-    @property
-    def provider(self) -> Provider:
+        self.provider: Provider = PromptedTools(provider) if by_prompt else RepairedCalls(provider)
         """The provider, wrapped for native or prompted tool calls."""
-        return self._wrapped
+        self._native = provider
 
     def takes_no_tools(self, reason: str) -> bool:
         """True where they can be offered by prompt instead, which is what happens from now on."""
-        if isinstance(self._wrapped, PromptedTools):
+        if isinstance(self.provider, PromptedTools):
             return False
         hint = "set toolCalling: prompt to spare the first request"
         log.warning("tools_by_prompt", model=self.reference, reason=reason, hint=hint)
-        self._wrapped = PromptedTools(self._provider)
+        self.provider = PromptedTools(self._native)
         return True
 
     def cost(self, usage: Usage) -> float | None:
         """What it costs at the configured prices; None where there are none."""
-        return _cost(usage, self.facts.prices) if self.facts.prices else None
+        if (prices := self.facts.prices) is None:
+            return None
+        cached = usage.cache_read * prices.cache_read + usage.cache_write * prices.cache_write
+        return (usage.input * prices.input + cached + usage.output * prices.output) / 1_000_000
 
 
 class Models:
@@ -117,12 +110,3 @@ def _over(facts: ModelFacts, override: ModelConfig) -> ModelFacts:
     prices = Prices(**override.prices.model_dump()) if override.prices else None
     known = facts.known or {"window", "max_output"} <= given.keys()
     return replace(facts, **given, prices=prices, known=known)
-
-
-def _cost(usage: Usage, prices: Prices) -> float:
-    return (
-        usage.input * prices.input
-        + usage.cache_read * prices.cache_read
-        + usage.cache_write * prices.cache_write
-        + usage.output * prices.output
-    ) / 1_000_000

@@ -25,7 +25,7 @@ from agents.messages import (
 )
 from agents.pictures import IMAGES_MAX, with_fitting_pictures
 from agents.providers.payload import well_formed, well_formed_json
-from tools.tool import Image, error_body
+from tools.tool import Image, ToolError
 
 _LASTING = frozenset({("openai-responses", "phase"), ("google-gemini", "thought_signature")})
 """Payloads that are not bound to what stood before them, by api and kind: Gemini wants its signatures back for as long
@@ -40,7 +40,7 @@ def repair(messages: Sequence[Message], *, api: str, family: str, images_max: in
     repaired = _without_refusals(repaired)
     repaired = _paired(repaired)
     repaired = _own_wires(repaired, api, family)
-    repaired = _with_content(repaired)
+    repaired = [it for it in repaired if it.content or not isinstance(it, AssistantMessage)]
     repaired = with_fitting_pictures(repaired, images_max)
     repaired = _open_ended(repaired)
     repaired = _joined(repaired)
@@ -180,19 +180,19 @@ def _unused(call_id: str, used: set[str], taken: set[str]) -> str:
 
 
 def _interrupted(call: ToolCall, timestamp: float, *, begun: bool) -> ToolResultMessage:
-    text = Text(text=substitute(begun=begun))
+    text = Text(text=substitute(begun=begun).body)
     return ToolResultMessage(call_id=call.id, tool=call.name, content=(text,), is_error=True, timestamp=timestamp)
 
 
-def substitute(*, begun: bool) -> str:
+def substitute(*, begun: bool) -> ToolError:
     """What stands in place of the result that a stop, a deadline or a restart has prevented.
 
     Nobody knows how far a call that had `begun` got; calls run in order, so those behind it did not run.
     """
     if begun:
         message = "the call was interrupted, so it may have run; check before repeating it"
-        return error_body("INTERRUPTED", message, retryable=False)
-    return error_body("INTERRUPTED", "the turn ended before this call, so it was not run", retryable=True)
+        return ToolError("INTERRUPTED", message)
+    return ToolError("INTERRUPTED", "the turn ended before this call, so it was not run", retryable=True)
 
 
 def _own_wires(messages: list[Message], api: str, family: str) -> list[Message]:
@@ -230,10 +230,6 @@ def _without_trailing_thinking(parts: tuple[AssistantPart, ...]) -> tuple[Assist
     while end and isinstance(parts[end - 1], Thinking):
         end -= 1
     return parts if end == len(parts) else parts[:end]
-
-
-def _with_content(messages: list[Message]) -> list[Message]:
-    return [message for message in messages if message.content or not isinstance(message, AssistantMessage)]
 
 
 def _joined(messages: list[Message]) -> list[Message]:

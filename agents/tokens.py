@@ -6,9 +6,9 @@ holds no vocabulary; `Calibration` learns the rest per model. Exact counts come 
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from agents.messages import AssistantPart, Message, Opaque, Text, Thinking, ToolCall, Usage, UserMessage, UserPart
+from agents.messages import Message, Opaque, Text, Thinking, ToolCall, Usage, UserMessage
 from agents.providers.provider import System
 from tools.tool import Image, ToolSpec
 
@@ -63,26 +63,24 @@ def request_tokens(system: System, tools: Sequence[ToolSpec], messages: Sequence
 
 def tokens(message: Message) -> int:
     """One message with its metadata; a picture counts 1,500 flat, never its base64."""
-    total = sum(_part_tokens(part) for part in message.content)
-    if isinstance(message, UserMessage):
-        total += estimate(message.metadata)
-    return int(total) + WRAPPING_TOKENS
+    return int(_measured(message, estimate)) + WRAPPING_TOKENS
 
 
 def bound(messages: Sequence[Message]) -> int:
     """More than `tokens` would say of them, at a hundredth of the cost: often it already fits."""
-    total = 0
-    for message in messages:
-        texts = [message.metadata] if isinstance(message, UserMessage) else []
-        for part in message.content:
-            match part:
-                case Text(text=text) | Thinking(text=text) | ToolCall(arguments_raw=text):
-                    texts.append(text)
-                case Image():
-                    total += IMAGE_TOKENS
-                case Opaque():
-                    texts.append(str(part.wire.data))
-        total += WRAPPING_TOKENS + sum(map(bound_of, texts))
+    return sum(int(_measured(message, bound_of)) + WRAPPING_TOKENS for message in messages)
+
+
+def _measured(message: Message, measure: Callable[[str], float]) -> float:
+    total = measure(message.metadata) if isinstance(message, UserMessage) else 0.0
+    for part in message.content:
+        match part:
+            case Text(text=text) | Thinking(text=text) | ToolCall(arguments_raw=text):
+                total += measure(text)
+            case Image():
+                total += IMAGE_TOKENS
+            case Opaque():
+                total += measure(str(part.wire.data))
     return total
 
 
@@ -117,8 +115,9 @@ class Calibration:
         self._ratios[model] = before + LATEST_WEIGHT * (latest - before)
 
     def ratio(self, model: str) -> float:
-        known = self._ratios.get(model)
-        return known if known is not None else _start_ratio(model)
+        if (known := self._ratios.get(model)) is not None:
+            return known
+        return next((ratio for name, ratio in START_RATIOS if name.match(model.rpartition("/")[2])), 1.0)
 
     def corrected(self, model: str, estimated: int) -> int:
         return round(estimated * self.ratio(model))
@@ -135,22 +134,6 @@ def estimate(text: str) -> float:
     rest, marks = _MARKS.subn("\0", rest)
     total += _MARKS_WEIGHT * marks + len(_PIECE.findall(rest))
     return total if rest.isascii() else total + _foreign(rest)
-
-
-def _part_tokens(part: UserPart | AssistantPart) -> float:
-    match part:
-        case Text(text=text) | Thinking(text=text):
-            return estimate(text)
-        case ToolCall(arguments_raw=text):
-            return estimate(text)
-        case Image():
-            return IMAGE_TOKENS
-        case Opaque():
-            return estimate(str(part.wire.data))
-
-
-def _start_ratio(model: str) -> float:
-    return next((ratio for name, ratio in START_RATIOS if name.match(model.rpartition("/")[2])), 1.0)
 
 
 def _foreign(text: str) -> float:

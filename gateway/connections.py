@@ -48,11 +48,7 @@ class Connection(HttpToolsProtocol):
     def __init__(self, owner: "Connections", **given: Any) -> None:
         super().__init__(**given)
         self._owner = owner
-        limits = owner.limits
-        self._url_bytes_max = limits.max_url_bytes
-        self._field_bytes_max = limits.max_header_field_bytes
-        self._header_bytes_max = limits.max_header_bytes
-        self._fields_max = limits.max_header_fields
+        self._limits = owner.limits
         self._unseen_bytes = 0
         """Received since the parser last found something: it holds them, or throws them away."""
         self._header_bytes = 0
@@ -80,7 +76,7 @@ class Connection(HttpToolsProtocol):
             self.cycle.keep_alive = False  # answered as if it were no upgrade, and nothing can follow
         except httptools.HttpParserError:
             self._refusal = self._refusal or MALFORMED
-        if self._unseen_bytes > self._field_bytes_max + FIELD_EXTRA_BYTES:
+        if self._unseen_bytes > self._limits.max_header_field_bytes + FIELD_EXTRA_BYTES:
             self._refusal = self._refusal or FIELD
         if self._refusal is not None:
             self.refuse(self._refusal)
@@ -92,7 +88,7 @@ class Connection(HttpToolsProtocol):
     def on_url(self, url: bytes) -> None:
         self._unseen_bytes = 0
         self._header_bytes += len(url)
-        if self._header_bytes > self._url_bytes_max:
+        if self._header_bytes > self._limits.max_url_bytes:
             self._stop(ADDRESS)
         super().on_url(url)
 
@@ -101,9 +97,9 @@ class Connection(HttpToolsProtocol):
         self._unseen_bytes = 0
         self._header_bytes += size + FIELD_EXTRA_BYTES
         if (
-            size > self._field_bytes_max
-            or self._header_bytes > self._header_bytes_max
-            or len(self.headers) >= self._fields_max
+            size > self._limits.max_header_field_bytes
+            or self._header_bytes > self._limits.max_header_bytes
+            or len(self.headers) >= self._limits.max_header_fields
             or self._in_body
         ):
             self._stop(self._too_much(size))
@@ -174,9 +170,9 @@ class Connection(HttpToolsProtocol):
     def _too_much(self, size: int) -> Refusal:
         if self._in_body:
             return TRAILER
-        if size > self._field_bytes_max:
+        if size > self._limits.max_header_field_bytes:
             return FIELD
-        return HEADER if self._header_bytes > self._header_bytes_max else FIELDS
+        return HEADER if self._header_bytes > self._limits.max_header_bytes else FIELDS
 
     def _owe(self) -> None:
         self._unsent_bytes = self.transport.get_write_buffer_size()

@@ -9,7 +9,6 @@ import asyncio
 import hmac
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
-from typing import assert_never
 
 import orjson
 import structlog
@@ -19,11 +18,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from channels.channel import (
     Answered,
-    Arrived,
     Channel,
     DeliveryError,
     Guarded,
-    Ignored,
     NotReady,
     Receipt,
     Rejected,
@@ -69,7 +66,10 @@ class Door:
                 await guarded.admit(request.headers.items())
             body = await read_body(request, bytes_max=limits.max_body_bytes, seconds=limits.body_timeout_seconds)
             receipt = await self._judge(target, WebhookRequest(headers=request.headers.items(), body=body))
-            response, outcome = await self._act(target, receipt)
+            async with asyncio.timeout(ACCEPT_SECONDS):
+                outcome = await self._intake.take(target, receipt)
+            body = receipt.body if isinstance(receipt, Answered) else b"{}"
+            response = Response(body, media_type="application/json")
         except Unreadable as unreadable:
             response, outcome = Response(status_code=unreadable.status), f"rejected: {unreadable.reason}"
         except Rejected as rejected:
@@ -94,19 +94,6 @@ class Door:
             except DeliveryError as error:
                 raise NotReady(str(error)) from error
             return channel.receive(request, now)
-
-    async def _act(self, channel: Channel, receipt: Receipt) -> tuple[Response, str]:
-        match receipt:
-            case Answered(body=body):
-                return Response(body, media_type="application/json"), "answered"
-            case Ignored(kind=kind, reason=reason):
-                log.info("event_ignored", channel=channel.name, account=channel.account, kind=kind, reason=reason)
-                return _ok(), f"ignored: {reason}"
-            case Arrived():
-                async with asyncio.timeout(ACCEPT_SECONDS):
-                    return _ok(), await self._intake.take(channel, receipt)
-            case _:
-                assert_never(receipt)
 
     async def healthz(self) -> Response:
         """Alive: the event loop answers. Touches nothing else."""
@@ -171,7 +158,3 @@ def _refusal(rejected: Rejected) -> Response:
         return Response(status_code=rejected.status)
     body = orjson.dumps({"error": rejected.sentence, "code": "refused"})
     return Response(body, rejected.status, media_type="application/json")
-
-
-def _ok() -> Response:
-    return Response(b"{}", media_type="application/json")

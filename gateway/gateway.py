@@ -16,13 +16,12 @@ from agents.model import Models
 from agents.providers.catalog import build_provider
 from agents.providers.provider import Provider
 from agents.runner import AgentRunner
-from channels.channel import Arrived, Channel, DeliveryError, Ignored, Listens, Receipt
+from channels.channel import Channel, DeliveryError, Listens, Receipt
 from channels.web.channel import WebChannel
 from gateway.commands import MENU
 from gateway.config.channels import ChannelDeps, configured
 from gateway.config.root import Config
 from gateway.connections import Connections
-from gateway.control import Control
 from gateway.door import Door, build_app
 from gateway.intake import Intake
 from gateway.lanes import Lanes
@@ -30,7 +29,7 @@ from gateway.metrics import Metrics
 from gateway.outbox import ChannelMessenger, Outbox
 from gateway.queue import Queues
 from gateway.request import Guesses, Peers
-from gateway.runtime import Runtime, Setup
+from gateway.runtime import Control, Runtime, Setup
 from gateway.store.archive import WEB_NOTICE
 from gateway.store.store import Store, StoreUnavailable
 from gateway.sweep import Sweep
@@ -211,14 +210,7 @@ class Gateway:
 
     async def _deliver(self, channel: Channel, receipt: Receipt) -> None:
         """Store what a channel has fetched. Raises StoreUnavailable: then it is fetched again."""
-        if isinstance(receipt, Arrived):
-            outcome = await self._intake.take(channel, receipt)
-        elif isinstance(receipt, Ignored):
-            facts = {"channel": channel.name, "account": channel.account, "kind": receipt.kind}
-            log.info("event_ignored", reason=receipt.reason, **facts)
-            outcome = f"ignored: {receipt.reason}"
-        else:
-            outcome = "answered"
+        outcome = await self._intake.take(channel, receipt)
         self.runtime.metrics.deliveries.labels(channel.name, outcome).inc()
 
     async def _prune(self) -> None:

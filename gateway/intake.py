@@ -1,11 +1,12 @@
 """From a verified message to a row in the inbox: who may speak, which agent answers, which chat it belongs to."""
 
 from collections.abc import Sequence
+from typing import assert_never
 
 import structlog
 
 from channels.access import refusal
-from channels.channel import Arrived, Channel, StoresInbound
+from channels.channel import Answered, Arrived, Channel, Ignored, Receipt, StoresInbound
 from channels.message import MessageContext
 from gateway.commands import command_of
 from gateway.lanes import Lanes
@@ -24,11 +25,24 @@ class Intake:
         self._runtime = runtime
         self._lanes = lanes
 
-    async def take(self, channel: Channel, arrived: Arrived) -> str:
-        """What became of the message: `accepted`, `duplicate`, `overflow`, or `ignored: …` with the access rule.
+    async def take(self, channel: Channel, receipt: Receipt) -> str:
+        """What became of what a channel has received: `answered`, `accepted`, `duplicate`, `overflow`, or `ignored: …` with
+        the access rule or the channel's reason.
 
         Raises StoreUnavailable; then the platform must deliver it again. Raises Rejected where the channel cannot keep it.
         """
+        match receipt:
+            case Answered():
+                return "answered"
+            case Ignored(kind=kind, reason=reason):
+                log.info("event_ignored", channel=channel.name, account=channel.account, kind=kind, reason=reason)
+                return f"ignored: {reason}"
+            case Arrived():
+                return await self._take(channel, receipt)
+            case _:
+                assert_never(receipt)
+
+    async def _take(self, channel: Channel, arrived: Arrived) -> str:
         context = arrived.context
         facts = {"channel": context.channel, "account": context.account, "message_id": context.message_id}
         if reason := refusal(channel.access, context):

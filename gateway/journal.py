@@ -20,11 +20,11 @@ from agents import sentences
 from agents.messages import AssistantMessage, Message, ToolResultMessage, UserMessage, message_json
 from agents.prompt.reply import media, visible
 from agents.turn import Answered, Declined, LimitReached, ModelFailed, Outcome
-from channels.message import StoredFile
+from channels.message import MessageContext, StoredFile
 from channels.queue import QueueMode
-from gateway.control import Drained, Stopped
-from gateway.runtime import Runtime
-from gateway.store.store import Entry, Kind, Lease, SessionState, Waiting
+from gateway.queue import inbound_of
+from gateway.runtime import Drained, Runtime, Stopped
+from gateway.store.store import Entry, Kind, Lease, SessionState
 
 STEERED_MAX = 20
 """Waiting messages that one step of a turn takes in."""
@@ -33,53 +33,46 @@ REMEMBERED_CHARS = 4_096
 log = structlog.get_logger()
 
 
+@dataclass(kw_only=True, slots=True)
 class TurnJournal:
-    """The journal of one turn. `user_message` makes of a waiting message what the model reads."""
+    """The journal of one turn. `enrich` adds names and quotes to a message, `user_message` makes of it what is read."""
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        lease: Lease,
-        turn: int,
-        *,
-        mode: QueueMode,
-        user_message: Callable[[Waiting], Awaitable[UserMessage]],
-    ) -> None:
-        self._store = runtime.store
-        self._control = runtime.control
-        self._lease = lease
-        self._turn = turn
-        self._mode = mode
-        self._user_message = user_message
-        self._pending = 0
+    runtime: Runtime
+    lease: Lease
+    turn: int
+    mode: QueueMode
+    enrich: Callable[[MessageContext], Awaitable[MessageContext]]
+    user_message: Callable[[MessageContext], Awaitable[UserMessage]]
+    _pending: int = 0
 
     async def begin(self, message: Message, *, joined: Sequence[int]) -> None:
         """The turn's first row, and the earlier messages that it answers as well. Raises Fenced or Stopped."""
-        self._judge(await self._store.append(self._lease, [entry(self._turn, message)], joined))
+        self._judge(await self.runtime.store.append(self.lease, [entry(self.turn, message)], joined))
 
     async def append(self, message: AssistantMessage | ToolResultMessage) -> None:
         """Raises Fenced, Stopped or Drained."""
-        self._judge(await self._store.append(self._lease, [entry(self._turn, message)]))
-        if self._control.draining:
-            await self._store.append(self._lease, [Entry(turn=self._turn, kind="drained", content="{}")])
+        self._judge(await self.runtime.store.append(self.lease, [entry(self.turn, message)]))
+        if self.runtime.control.draining:
+            await self.runtime.store.append(self.lease, [Entry(turn=self.turn, kind="drained", content="{}")])
             raise Drained
 
     async def steered(self) -> Sequence[UserMessage]:
         """What people wrote meanwhile, journaled as part of this turn; nothing in the other queue modes."""
-        if self._mode != "steer" or self._pending <= 1:
+        if self.mode != "steer" or self._pending <= 1:
             return ()
-        work = (await self._store.load(self._lease, history_turns=1, waiting_max=STEERED_MAX)).work
-        waiting = [message for message in work.waiting if message.turn != self._turn] if work else []
+        work = (await self.runtime.store.load(self.lease, history_turns=1, waiting_max=STEERED_MAX)).work
+        waiting = [message for message in work.waiting if message.turn != self.turn] if work else []
         if not waiting:
             return ()
-        messages = [await self._user_message(message) for message in waiting]
-        entries = [entry(self._turn, message, kind="steered") for message in messages]
-        self._judge(await self._store.append(self._lease, entries, [message.turn for message in waiting]))
+        contexts = [await self.enrich(inbound_of(message.body).context) for message in waiting]
+        messages = [await self.user_message(context) for context in contexts]
+        entries = [entry(self.turn, message, kind="steered") for message in messages]
+        self._judge(await self.runtime.store.append(self.lease, entries, [message.turn for message in waiting]))
         return messages
 
-    def _judge(self, standing: SessionState) -> None:
-        self._pending = standing.pending
-        if standing.stopped > self._turn:
+    def _judge(self, state: SessionState) -> None:
+        self._pending = state.pending
+        if state.stopped > self.turn:
             raise Stopped
 
 
@@ -105,11 +98,8 @@ def _turn(rows: Sequence[Entry]) -> list[Message]:
     ended = next((row for row in rows if row.kind == "final"), None)
     if ended is not None and orjson.loads(ended.content)["outcome"] == "declined":
         return []
-    return [_message(row.content) for row in rows if row.kind not in ("drained", "final")]
-
-
-def _message(content: str) -> Message:
-    return _small_message(content) if len(content) <= REMEMBERED_CHARS else message_json.validate_json(content)
+    contents = [row.content for row in rows if row.kind not in ("drained", "final")]
+    return [_small_message(it) if len(it) <= REMEMBERED_CHARS else message_json.validate_json(it) for it in contents]
 
 
 @lru_cache(maxsize=4_096)
@@ -156,28 +146,23 @@ class Ending:
 
 def ending_of(outcome: Outcome, request: str) -> Ending:
     """What the user sees of an outcome."""
+    message: AssistantMessage | None = None
     match outcome:
         case Answered(message=message, cut=cut):
             if (text := visible(outcome.text)) is None:
                 return Ending(outcome="silent", text=None, message=message)
             files = tuple(media(outcome.text))
-            if not text.strip() and not files:
-                return Ending(
-                    outcome="failed", reason="empty", text=sentences.failure(outcome, request), message=message
-                )
-            return Ending(
-                outcome="replied",
-                reason="cut" if cut else "",
-                text=f"{text}\n\n{sentences.cut_short(request)}" if cut else text,
-                message=message,
-                media=files,
-            )
+            if text.strip() or files:
+                reason, text = ("cut", f"{text}\n\n{sentences.cut_short(request)}") if cut else ("", text)
+                return Ending(outcome="replied", reason=reason, text=text, message=message, media=files)
+            reason = "empty"
         case Declined():
             return Ending(outcome="declined", text=sentences.failure(outcome, request))
         case ModelFailed(error=error, model=model):
             log.error("model_failed", model=model, kind=error.kind, summary=error.summary)
-            return Ending(outcome="failed", reason=error.kind, text=sentences.failure(outcome, request))
+            reason = error.kind
         case LimitReached(limit=limit):
-            return Ending(outcome="failed", reason=limit, text=sentences.failure(outcome, request))
+            reason = limit
         case _:
             assert_never(outcome)
+    return Ending(outcome="failed", reason=reason, text=sentences.failure(outcome, request), message=message)

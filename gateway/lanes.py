@@ -13,9 +13,8 @@ from typing import Protocol
 
 import structlog
 
-from gateway.control import Drained, Lane, Stopped
 from gateway.outbox import Outbox
-from gateway.runtime import Runtime
+from gateway.runtime import Drained, Lane, Runtime, Stopped
 from gateway.store.store import Acceptance, Delivery, Fenced, Lease, Part, StoreUnavailable, Work
 
 BACKOFF_SECONDS_MAX = 30.0
@@ -164,7 +163,8 @@ class Lanes:
 
     async def _serve(self, lane: Lane, crashes: int) -> bool:
         """Send what is queued, then run one turn and send its reply; True where the session was released."""
-        view = await self._store.load(lane.lease, history_turns=self._history_turns(), waiting_max=WAITING_MAX)
+        history_turns = max(1, *(agent.history_turns for agent in self._runtime.setup.config.agents.list))
+        view = await self._store.load(lane.lease, history_turns=history_turns, waiting_max=WAITING_MAX)
         if view.parts:
             self._settle(lane)
         for part in view.parts:
@@ -185,9 +185,6 @@ class Lanes:
             if await self._outbox.deliver(lane.lease, part):
                 return True
         return False
-
-    def _history_turns(self) -> int:
-        return max(1, *(agent.history_turns for agent in self._runtime.setup.config.agents.list))
 
     async def _run(self, lane: Lane, work: Work) -> Sequence[Part]:
         async with self._slots:

@@ -3,7 +3,7 @@ what the config says of it. Tokens and raw bodies are not kept."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -86,13 +86,10 @@ class Queues:
         self._base = base
         self._channels = channels
         self._agents = {agent.id: agent.queue for agent in agents}
-        self._settled: dict[tuple[str, str, str], Queue] = {}
+        self._settled = cache(self._settle)
 
     def of(self, agent: str, context: MessageContext) -> Queue:
-        key = (agent, context.channel, context.account)
-        if key not in self._settled:
-            self._settled[key] = self._settle(agent, context.channel, context.account)
-        return self._settled[key]
+        return self._settled(agent, context.channel, context.account)
 
     def _settle(self, agent: str, channel: str, account: str) -> Queue:
         settings: dict[str, Any] = {}

@@ -1,6 +1,13 @@
-"""What the parts of a running gateway share: the store, the control of turns, the clock, and what one config builds."""
+"""What the parts of a running gateway share: the store, the control of turns, the clock, and what one config builds.
 
-from collections.abc import Callable, Mapping
+`Control` is how the end of the process and a person's stop reach a running turn, whoever runs it. A drain lets each turn
+come to its next step border; a stop is a mark in the database, which cancels the turn at once where it runs in this
+process and is seen by its next journal write anywhere else.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from agents.events import Emit
@@ -8,11 +15,75 @@ from agents.providers.provider import Provider
 from agents.runner import AgentRunner
 from channels.channel import Channel
 from gateway.config.root import Config
-from gateway.control import Control
 from gateway.limits import LimitsConfig
 from gateway.metrics import Metrics
 from gateway.queue import Queues
-from gateway.store.store import Store
+from gateway.store.store import Fenced, Lease, Part, Store, StoreUnavailable
+
+
+class Drained(Exception):
+    """The gateway is stopping: the turn ends at a step border and goes on after the next start."""
+
+
+class Stopped(Exception):
+    """Somebody stopped the turn: it ends here, without a reply."""
+
+
+@dataclass(eq=False, slots=True)
+class Lane:
+    """One session that this process works for. `turn` is the task of its running turn, `number` that turn's; `ended` is
+    when its last turn ended, 0 before the first. `awaiting_slot` until it has had one or something to send: it counts
+    against the free slots meanwhile."""
+
+    lease: Lease
+    turn: asyncio.Task[Sequence[Part]] | None = None
+    number: int = 0
+    stopping: bool = False
+    ended: float = 0.0
+    awaiting_slot: bool = True
+
+
+class Control:
+    """`lanes` are the sessions that this process works for, by session id."""
+
+    def __init__(self, store: Store) -> None:
+        self.lanes: dict[str, Lane] = {}
+        self._store = store
+        self._draining = asyncio.Event()
+
+    @property
+    def draining(self) -> bool:
+        return self._draining.is_set()
+
+    def drain(self) -> None:
+        """From here on nothing new begins."""
+        self._draining.set()
+
+    async def pause(self, seconds: float) -> None:
+        """Sleep. Raises Drained as soon as the gateway stops."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._draining.wait()
+            raise Drained
+
+    async def stop(self, sid: str, before: int) -> int:
+        """Stop every turn of a session below `before`, wherever it runs; returns how many messages that concerns."""
+        concerned = await self._store.stop(sid, before)
+        if concerned:
+            await self.apply_stop(sid)
+        return concerned
+
+    async def apply_stop(self, sid: str) -> None:
+        """Cancel the running turn of a session if it is marked as stopped; another worker is notified of its own."""
+        lane = self.lanes.get(sid)
+        if lane is None:
+            await self._store.notify(sid)
+            return
+        with suppress(Fenced, StoreUnavailable):  # then the turn's next journal write notices
+            state = await self._store.session_state(lane.lease)
+            if lane.turn is not None and state.stopped > lane.number:
+                lane.stopping = True
+                lane.turn.cancel()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -15,15 +15,15 @@ from agents.messages import UserMessage, message_json
 from agents.runner import AgentRunner
 from agents.turn import Turn
 from channels.channel import Channel, Progress, ShowsProgress
+from channels.message import MessageContext
 from gateway.attachments import Attachments
 from gateway.commands import COMMANDS, CommandContext
-from gateway.control import Drained, Stopped
 from gateway.gate import Gate
 from gateway.journal import Ending, TurnJournal, ending_of, entry, turns_of
 from gateway.outbox import reply_parts
 from gateway.queue import Inbound, Queue, inbound_of
 from gateway.routing import conversation, is_control
-from gateway.runtime import Runtime, Setup
+from gateway.runtime import Drained, Runtime, Setup, Stopped
 from gateway.store.store import Entry, Fenced, Lease, Part, StoreUnavailable, Waiting, Work
 from gateway.watch import Watch
 
@@ -153,16 +153,24 @@ class Turns:
     async def _answer(self, batch: _Batch, channel: Channel, runner: AgentRunner, emit: Emit) -> Ending:
         context = batch.inbound.context
 
-        async def user_message(*messages: Waiting) -> UserMessage:
-            contexts = [await channel.enrich(inbound_of(message.body).context) for message in messages]
+        async def user_message(*contexts: MessageContext) -> UserMessage:
             received = [await self._attachments.receive(runner, channel, it, batch.lease.sid) for it in contexts]
             return runner.user_message(*contexts, received=received)
 
-        journal = TurnJournal(self._runtime, batch.lease, batch.turn, mode=batch.queue.mode, user_message=user_message)
+        journal = TurnJournal(
+            runtime=self._runtime,
+            lease=batch.lease,
+            turn=batch.turn,
+            mode=batch.queue.mode,
+            enrich=channel.enrich,
+            user_message=user_message,
+        )
         work = batch.work
         journaled = [message_json.validate_json(row.content) for row in work.so_far if row.kind != "drained"]
         if not journaled:
-            journaled = [await user_message(*batch.messages)]
+            contexts = [await channel.enrich(inbound_of(message.body).context) for message in batch.messages]
+            context = contexts[-1]
+            journaled = [await user_message(*contexts)]
             await journal.begin(journaled[0], joined=[message.turn for message in batch.messages[:-1]])
         await self._gate.enter()
         user, *so_far = journaled

@@ -10,11 +10,11 @@ from contextlib import asynccontextmanager
 
 from fastapi import Request
 
-from channels.message import PICTURES, UNKNOWN_TYPE, File, StoredFile, media_type
+from agents.attachments import actual_type
+from channels.message import File, StoredFile, media_type
 from channels.web.archive import ChatHistory
 from gateway.limits import LimitsConfig
 from gateway.request import read_body
-from tools.read import image_type
 
 UPLOAD_SECONDS = 600.0
 FILES_AT_ONCE = 2
@@ -50,7 +50,7 @@ class Uploads:
             async with self._room(size):
                 data = await read_body(request, bytes_max=file_max, seconds=UPLOAD_SECONDS)
                 name = _file_name(request.query_params.get("name", "")) or "file"
-                kind = _media_type(request.headers.get("content-type", ""), data)
+                kind = actual_type(media_type(request.headers.get("content-type", "")), data)
                 file = File(name=name, type=kind, data=data)
                 kept = await self._archive.upload(file, self._now(), bytes_max=uploads_max)
         finally:
@@ -71,14 +71,6 @@ class Uploads:
             async with self._turn:
                 self._reading -= size
                 self._turn.notify_all()
-
-
-def _media_type(declared: str, data: bytes) -> str:
-    """What the bytes are where they are a picture; what is declared otherwise, unless that is a lie about pictures."""
-    if picture := image_type(data[:64]):
-        return picture
-    kind = media_type(declared)
-    return kind if kind not in PICTURES else UNKNOWN_TYPE
 
 
 def _file_name(given: str) -> str:

@@ -23,7 +23,7 @@ from channels.message import PICTURES, StoredFile
 from channels.web.admission import COOKIE, SECURE_COOKIE, SESSION_SECONDS
 from channels.web.channel import FILES_MAX, WebChannel
 from channels.web.views import PAGE_BYTES_MAX, conversation_view, event, file_view, fitting
-from gateway.request import HEADERS, Guesses, Peers, Unreadable, answer_json, catch_errors, problem, read_json
+from gateway.request import HEADERS, Guesses, Peers, Route, Unreadable, answer_json, catch_errors, problem, read_json
 from gateway.routing import chat_session, control_session
 from gateway.runtime import Runtime
 from gateway.streams import EventStream
@@ -66,18 +66,25 @@ class WebDoor:
             ("GET", "/", self.page),
             ("GET", "/web/{name}", self.page_file),
             ("POST", "/api/session", self.sign_in),
-            ("DELETE", "/api/session", self.sign_out),
-            ("GET", "/api/chats", self.chats),
-            ("GET", "/api/chats/{chat}", self.chat),
-            ("PATCH", "/api/chats/{chat}", self.rename),
-            ("DELETE", "/api/chats/{chat}", self.erase),
-            ("POST", "/api/files", self.upload),
-            ("GET", "/api/files/{key}", self.download),
-            ("DELETE", "/api/files/{key}", self.discard),
-            ("GET", "/api/events", self.events),
+            ("DELETE", "/api/session", self._judged(self.sign_out)),
+            ("GET", "/api/chats", self._judged(self.chats)),
+            ("GET", "/api/chats/{chat}", self._judged(self.chat)),
+            ("PATCH", "/api/chats/{chat}", self._judged(self.rename)),
+            ("DELETE", "/api/chats/{chat}", self._judged(self.erase)),
+            ("POST", "/api/files", self._judged(self.upload)),
+            ("GET", "/api/files/{key}", self._judged(self.download)),
+            ("DELETE", "/api/files/{key}", self._judged(self.discard)),
+            ("GET", "/api/events", self._judged(self.events)),
         ):
             router.add_api_route(path, catch_errors(route, self._guesses), methods=[method])
         return router
+
+    def _judged(self, route: Route) -> Route:
+        async def judged(request: Request) -> Response:
+            await self._judge(request)
+            return await route(request)
+
+        return judged
 
     def close(self) -> None:
         """Let the pages go: their streams would hold the server open."""
@@ -107,7 +114,6 @@ class WebDoor:
         return self._with_cookie(request, await admission.sign_in(given.token, headers), SESSION_SECONDS)
 
     async def sign_out(self, request: Request) -> Response:
-        await self._judge(request)
         await self._channel.admission.sign_out(request.headers.items())
         return self._with_cookie(request, "", 0)
 
@@ -121,7 +127,6 @@ class WebDoor:
         return response
 
     async def chats(self, request: Request) -> Response:
-        await self._judge(request)
         last = await self._archive.last()
         found = await self._archive.conversations()
         limits, agents = self._limits, self._config.agents.list
@@ -137,7 +142,6 @@ class WebDoor:
         )
 
     async def chat(self, request: Request) -> Response:
-        await self._judge(request)
         chat, before = _named(request, "chat"), request.query_params.get("before", "")
         found = await self._archive.conversation(chat)
         if found is None:
@@ -151,7 +155,6 @@ class WebDoor:
         return answer_json({"chat": view, "messages": messages, "more": len(newest) > len(numbers)})
 
     async def rename(self, request: Request) -> Response:
-        await self._judge(request)
         chat, given = _named(request, "chat"), await read_json(request, _Title)
         if (found := await self._archive.rename(chat, given.title)) is None:
             return _no_such_chat()
@@ -160,7 +163,6 @@ class WebDoor:
 
     async def erase(self, request: Request) -> Response:
         """Whoever answers there is stopped first: what a running turn writes would be left behind."""
-        await self._judge(request)
         chat = _named(request, "chat")
         sessions = await self._sessions(chat)
         self._channel.leaving.add(chat)
@@ -199,7 +201,6 @@ class WebDoor:
                         await asyncio.sleep(STOP_POLL_SECONDS)
 
     async def upload(self, request: Request) -> Response:
-        await self._judge(request)
         try:
             return answer_json(file_view(await self._uploads.take(request)))
         except TooManyUploads:
@@ -214,14 +215,12 @@ class WebDoor:
 
     async def discard(self, request: Request) -> Response:
         """An upload that was not sent; what was sent goes with its conversation."""
-        await self._judge(request)
         if not await self._archive.discard(_named(request, "key")):
             return _no_such_file()
         return Response(status_code=204, headers=HEADERS)
 
     async def download(self, request: Request) -> Response:
         """Pictures may be shown, everything else is saved: a page that somebody uploaded must not become ours."""
-        await self._judge(request)
         file = next(iter(await self._archive.files([_named(request, "key")])), None)
         if file is None:
             return _no_such_file()
@@ -238,7 +237,6 @@ class WebDoor:
             yield await self._archive.piece(file.id, at, DOWNLOAD_PIECE_BYTES)
 
     async def events(self, request: Request) -> Response:
-        await self._judge(request)
         after = request.headers.get("last-event-id") or request.query_params.get("after", "")
         return EventStream(
             self._channel,

@@ -103,7 +103,7 @@ class SkillRoot:
         with os.scandir(root) as entries:
             names = sorted(entry.name for entry in entries if entry.name[0] not in "._" and not entry.is_file())
         if len(names) > FOLDERS_MAX:
-            self._tell("skills_left_out", folder=str(self._path), count=len(names) - FOLDERS_MAX)
+            self._log_once("skills_left_out", folder=str(self._path), count=len(names) - FOLDERS_MAX)
         return names[:FOLDERS_MAX]
 
     def _current(self, root: int, folder: str) -> _Document | None:
@@ -125,7 +125,7 @@ class SkillRoot:
             head = read_head(_text(content))
         except (BadSkill, OSError) as error:
             reason = str(error) if isinstance(error, BadSkill) else "it cannot be read"
-            self._tell("skill_skipped", folder=str(top / folder), reason=reason)
+            self._log_once("skill_skipped", folder=str(top / folder), reason=reason)
             return _Document(stamp=stamp, settled=settled, directory=directory)
         version = hashlib.sha256(content).hexdigest()[:12]
         return _Document(stamp=stamp, settled=settled, directory=directory, head=head, version=version)
@@ -138,7 +138,7 @@ class SkillRoot:
             name = self._name(folder, document.head)
             if name is None or name in taken:
                 reason = "its name is not made of a-z, 0-9, - and _" if name is None else f"there are two named {name}"
-                self._tell("skill_skipped", folder=str(self._path / folder), reason=reason)
+                self._log_once("skill_skipped", folder=str(self._path / folder), reason=reason)
                 continue
             taken.add(name)
             yield Skill(
@@ -158,7 +158,7 @@ class SkillRoot:
         other = head.name != folder and head.name in self._known
         return own if other else head.name
 
-    def _tell(self, event: str, **facts: str | int) -> None:
+    def _log_once(self, event: str, **facts: str | int) -> None:
         """Log it, once."""
         key = repr((event, facts))
         if key not in self._logged:

@@ -1,11 +1,25 @@
-"""Which paths a model may name, before anything is opened: a pure function from what it wrote to a relative path."""
+"""Paths: which of them a model may name, and how they are opened beneath a directory descriptor and nowhere else.
 
+`openat2` with RESOLVE_BENEATH refuses whatever would leave the directory, however the path is swapped while it is being
+walked: the kernel decides, not a comparison of strings. Where it does not know the call, the path is walked component by
+component and no link is followed.
+
+Files that are being written have temporary names and a lock. A killed process leaves its temporary file behind, and only
+the lock, which falls with the process, says whether somebody still writes it: ages and process ids do not, where replicas
+share a folder.
+"""
+
+import ctypes
+import errno
+import fcntl
 import os
 import re
+import secrets
 import unicodedata
 from collections.abc import Collection
+from contextlib import suppress
 from pathlib import PurePosixPath
-from typing import get_args
+from typing import Final, get_args
 
 from tools.config import InstructionFile
 from tools.tool import ToolError
@@ -77,3 +91,98 @@ def not_found(path: str) -> ToolError:
     """The same answer for a missing path and for one outside the workspace, so that neither reveals the other."""
     shown = path if len(path) <= 200 else path[:200] + "…"
     return ToolError("NOT_FOUND", f"there is no {shown!r} in the workspace; `ls` shows what there is")
+
+
+_SYS_OPENAT2: Final = 437
+_NO_MAGICLINKS: Final = 0x02
+_BENEATH: Final = 0x08
+_RETRIES_MAX: Final = 32
+"""openat2 answers EAGAIN when a rename happens while it looks."""
+PREFIX = ".clawgate-"
+"""Of the temporary names."""
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class _OpenHow(ctypes.Structure):
+    _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
+
+
+def open_beneath(root: int, path: str, flags: int, mode: int = 0) -> int:
+    """A descriptor of `path`, relative to the directory descriptor `root`. Raises OSError."""
+    try:
+        return _openat2(root, path, flags, mode)
+    except OSError as error:
+        if error.errno not in (errno.ENOSYS, errno.EPERM):
+            raise
+    return open_by_walking(root, path, flags, mode)
+
+
+def _openat2(root: int, path: str, flags: int, mode: int) -> int:
+    how = _OpenHow(flags | os.O_CLOEXEC, mode, _BENEATH | _NO_MAGICLINKS)
+    for _ in range(_RETRIES_MAX):
+        fd = _libc.syscall(_SYS_OPENAT2, root, os.fsencode(path), ctypes.byref(how), ctypes.sizeof(how))
+        if fd >= 0:
+            return int(fd)
+        code = ctypes.get_errno()
+        if code != errno.EAGAIN:
+            raise OSError(code, os.strerror(code))
+    raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+
+def open_by_walking(root: int, path: str, flags: int, mode: int = 0) -> int:
+    """The same without openat2: no link is followed anywhere, `..` is refused. Raises OSError."""
+    *folders, name = [part for part in path.split("/") if part not in ("", ".")] or ["."]
+    if ".." in (*folders, name):
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+    current = os.dup(root)
+    try:
+        for folder in folders:
+            inner = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=current)
+            os.close(current)
+            current = inner
+        return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=current)
+    finally:
+        os.close(current)
+
+
+def new_temporary(folder: int) -> tuple[str, int]:
+    """The name of a new, empty, locked file in `folder`, and its descriptor for writing."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    while True:
+        name = f"{PREFIX}{secrets.token_hex(8)}"
+        fd = os.open(name, flags, 0o600, dir_fd=folder)
+        if _locked(fd) and _is(name, folder, fd):
+            return name, fd
+        os.close(fd)  # somebody swept between the two steps
+
+
+def sweep(folder: int) -> None:
+    """Remove what dead writers left in `folder`: our own earlier lives, and other replicas."""
+    for name in os.listdir(folder):
+        if name.startswith(PREFIX):
+            with suppress(OSError):
+                _remove(name, folder)
+
+
+def _remove(name: str, folder: int) -> None:
+    fd = os.open(name, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        if _locked(fd) and _is(name, folder, fd):
+            os.unlink(name, dir_fd=folder)
+    finally:
+        os.close(fd)
+
+
+def _locked(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _is(name: str, folder: int, fd: int) -> bool:
+    with suppress(FileNotFoundError):
+        return os.stat(name, dir_fd=folder, follow_symlinks=False).st_ino == os.fstat(fd).st_ino
+    return False

@@ -91,9 +91,9 @@ class _Supervised:
         self, command: str, folder: int, owner: tuple[int, int] | None, environment: Mapping[str, str], bounds: Bounds
     ) -> None:
         _hide()
-        self._wishes: int | None
+        self._control: int | None
         with contextlib.ExitStack() as theirs:
-            control, self._wishes = os.pipe2(os.O_CLOEXEC)
+            control, self._control = os.pipe2(os.O_CLOEXEC)
             theirs.callback(os.close, control)
             self._status, status = os.pipe2(os.O_CLOEXEC)
             theirs.callback(os.close, status)
@@ -110,7 +110,7 @@ class _Supervised:
                     start_new_session=True,
                 )
             except (OSError, ValueError):
-                os.close(self._wishes)
+                os.close(self._control)
                 os.close(self._status)
                 raise
         assert self._process.stdout is not None
@@ -180,14 +180,14 @@ class _Supervised:
         os.close(self._status)
 
     def _ask_to_end(self) -> None:
-        if self._wishes is not None:
+        if self._control is not None:
             with contextlib.suppress(BrokenPipeError):
-                os.write(self._wishes, b"T")
+                os.write(self._control, b"T")
 
     def let_go(self) -> None:
-        if self._wishes is not None:
-            os.close(self._wishes)
-            self._wishes = None
+        if self._control is not None:
+            os.close(self._control)
+            self._control = None
             self._process.send_signal(signal.SIGCONT)  # where a command could stop it, it did not end it
 
 

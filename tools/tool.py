@@ -50,12 +50,16 @@ class ToolError(Exception):
         self.retryable = retryable
         self.details = details
 
+    @property
+    def body(self) -> str:
+        """As a model reads it: `error` for models that know OpenAI's form, the other members for all."""
+        sentence = f"{self.code.replace('_', ' ').capitalize()}: {self.message}"
+        body = {"ok": False, "error": sentence, "error_code": self.code, "message": self.message}
+        return json.dumps(body | {"retryable": self.retryable}, ensure_ascii=False)
 
-def error_body(code: str, message: str, *, retryable: bool) -> str:
-    """What a model reads of a failed call: `error` for models that know OpenAI's form, the other members for all."""
-    sentence = f"{code.replace('_', ' ').capitalize()}: {message}"
-    body = {"ok": False, "error": sentence, "error_code": code, "message": message, "retryable": retryable}
-    return json.dumps(body, ensure_ascii=False)
+
+def failed(error: ToolError) -> ToolResult:
+    return ToolResult(content=(error.body,), details=error.details, is_error=True)
 
 
 class Messenger(Protocol):

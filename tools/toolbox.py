@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import structlog
 
-from tools.tool import Call, Effect, Tool, ToolError, ToolResult, error_body
+from tools.tool import Call, Effect, Tool, ToolError, ToolResult, failed
 from tools.workspace import Workspace
 
 log = structlog.get_logger()
@@ -53,15 +53,9 @@ class Toolbox:
                 raise ToolError("INVALID_ARGUMENT", "the arguments must be one JSON object")
             return await tool.run(tool.parse(arguments), call)
         except ToolError as error:
-            return _failed(error)
+            return failed(error)
         except Exception as error:  # a tool's bug is a result too: the turn goes on, the log has the place
             log.error("tool_failed", tool=name[:64], exc_info=error)
-            return _failed(
+            return failed(
                 ToolError("TOOL_FAILED", "the tool broke down, perhaps in mid-work; check, and try another way")
             )
-
-
-def _failed(error: ToolError) -> ToolResult:
-    """The error as the model reads it."""
-    body = error_body(error.code, error.message, retryable=error.retryable)
-    return ToolResult(content=(body,), details=error.details, is_error=True)

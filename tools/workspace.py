@@ -18,8 +18,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from tools.beneath import new_temporary, open_beneath, sweep
-from tools.paths import not_found, protection, relative
+from tools.paths import new_temporary, not_found, open_beneath, protection, relative, sweep
 from tools.tool import ToolError
 
 NOBODY = 65_534

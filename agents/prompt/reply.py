@@ -39,7 +39,8 @@ def draft(text: str) -> str:
 
 def media(text: str) -> list[str]:
     """The files that the answer names to be attached: paths or addresses, in order, each once."""
-    found = [line.strip().removeprefix("MEDIA:").strip() for line in _open_lines(text) if _MEDIA.fullmatch(line)]
+    lines = (_without_token(line) for line, is_open in _fenced(text) if is_open)
+    found = [line.strip().removeprefix("MEDIA:").strip() for line in lines if _MEDIA.fullmatch(line)]
     return list(dict.fromkeys(found))
 
 
@@ -59,10 +60,6 @@ def _sent_lines(text: str) -> Iterator[str]:
             continue
         fell_out, blank = False, not kept.strip()
         yield kept
-
-
-def _open_lines(text: str) -> Iterator[str]:
-    return (_without_token(line) for line, is_open in _fenced(text) if is_open)
 
 
 def _fenced(text: str) -> Iterator[tuple[str, bool]]:

@@ -69,8 +69,8 @@ class DatabaseArchive(Database):
 
     @reads
     def agents(self, connection: Connection, chat: str) -> Sequence[str]:
-        said = select(message.c.words).where(message.c.chat == chat, message.c.author == "you")
-        rows = connection.scalars(said.execution_options(yield_per=ROWS_AT_ONCE))
+        spoken = select(message.c.words).where(message.c.chat == chat, message.c.author == "you")
+        rows = connection.scalars(spoken.execution_options(yield_per=ROWS_AT_ONCE))
         return sorted({_words.validate_json(it).agent for it in rows})
 
     @reads
@@ -189,7 +189,7 @@ def _insert(connection: Connection) -> Any:
 
 
 def _conversation(row: Any) -> Conversation:
-    return Conversation(id=row.id, title=row.title, agent=row.agent, at=row.at)
+    return Conversation(**row._mapping)
 
 
 def _sized(connection: Connection, numbers: Select[Any], bytes_max: int) -> list[Sized]:

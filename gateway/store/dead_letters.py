@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 from uuid import uuid4
 
-from sqlalchemy import Connection, create_engine, insert, select, update
+from sqlalchemy import Connection, create_engine, func, insert, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.config.root import DatabaseConfig
@@ -44,38 +44,30 @@ class DeadLetter:
 def dead_letters(config: DatabaseConfig) -> list[DeadLetter]:
     """The newest 1,000 of each kind, oldest first. Raises DatabaseUnusable."""
     with _connected(config) as connection:
-        return _messages(connection) + _parts(connection)
+        return _found(connection)
 
 
 def replay(config: DatabaseConfig, names: Sequence[str]) -> list[str]:
     """Queue these again; returns the names that are dead letters. Raises DatabaseUnusable."""
     with _connected(config) as connection:
-        found = [*_messages(connection), *_parts(connection)]
-        return [it.name for it in found if it.name in names and _replay(connection, it)]
+        return [it.name for it in _found(connection) if it.name in names and _replay(connection, it)]
 
 
-def _messages(connection: Connection) -> list[DeadLetter]:
-    columns = (inbox.c.id, inbox.c.sid, inbox.c.at, inbox.c.attempts)
-    rows = select(*columns).where(inbox.c.status == InboxStatus.DEAD).order_by(inbox.c.id.desc()).limit(LISTED_MAX)
+def _found(connection: Connection) -> list[DeadLetter]:
+    message = select(inbox.c.id.label("number"), inbox.c.sid.label("session"), inbox.c.at, inbox.c.attempts)
+    part = select(
+        outbox.c.id.label("number"),
+        outbox.c.sid.label("session"),
+        outbox.c.created.label("at"),
+        outbox.c.attempts,
+        outbox.c.ambiguous,
+        func.coalesce(outbox.c.reason, "").label("reason"),
+    )
+    messages = message.where(inbox.c.status == InboxStatus.DEAD).order_by(inbox.c.id.desc()).limit(LISTED_MAX)
+    parts = part.where(outbox.c.status == OutboxStatus.FAILED).order_by(outbox.c.id.desc()).limit(LISTED_MAX)
     return [
-        DeadLetter(kind="message", number=row.id, session=row.sid, at=row.at, attempts=row.attempts)
-        for row in reversed(connection.execute(rows).all())
-    ]
-
-
-def _parts(connection: Connection) -> list[DeadLetter]:
-    failed = select(outbox).where(outbox.c.status == OutboxStatus.FAILED).order_by(outbox.c.id.desc()).limit(LISTED_MAX)
-    return [
-        DeadLetter(
-            kind="part",
-            number=row.id,
-            session=row.sid,
-            at=row.created,
-            attempts=row.attempts,
-            ambiguous=row.ambiguous,
-            reason=row.reason or "",
-        )
-        for row in reversed(connection.execute(failed).all())
+        *(DeadLetter(kind="message", **row) for row in reversed(connection.execute(messages).mappings().all())),
+        *(DeadLetter(kind="part", **row) for row in reversed(connection.execute(parts).mappings().all())),
     ]
 
 

@@ -147,7 +147,7 @@ file = Table(
         "chat", Text, comment="the conversation it belongs to; until it is sent '' for an upload, NULL for an agent's"
     ),
     Column("name", Text, nullable=False),
-    Column("type", Text, nullable=False, comment="media type, as it was told"),
+    Column("type", Text, nullable=False, comment="media type, as it was declared"),
     Column("data", LargeBinary, nullable=False),
     Column("at", Float, nullable=False),
 )

@@ -6,11 +6,10 @@ from typing import Any
 from agents.config import AgentConfig
 from agents.events import silent
 from gateway.config.root import AgentsConfig, Config
-from gateway.control import Control
 from gateway.limits import LimitsConfig
 from gateway.metrics import Metrics
 from gateway.queue import Queues
-from gateway.runtime import Runtime, Setup
+from gateway.runtime import Control, Runtime, Setup
 from gateway.store.store import Store
 
 

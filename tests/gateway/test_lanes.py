@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from gateway.control import Drained, Stopped
 from gateway.lanes import Lanes
 from gateway.limits import LimitsConfig
 from gateway.outbox import Begin, Delivered, GivenUp, Outbox, Postponed, Report
+from gateway.runtime import Drained, Stopped
 from gateway.store.sqlite import SqliteStore
 from gateway.store.store import Delivery, Entry, Fenced, Lease, NewPart, Part, StoreUnavailable, Work
 from gateway.sweep import Sweep

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.beneath import new_temporary, open_beneath, open_by_walking
+from tools.paths import new_temporary, open_beneath, open_by_walking
 from tools.workspace import Workspace
 
 Opener = Callable[[int, str, int], int]
