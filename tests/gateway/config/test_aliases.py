@@ -60,6 +60,7 @@ MERGES = "<< takes a mapping or a list of mappings, such as *name"
     [
         ("a: *x\nb: &x 1\n", [f"1:4: a: {NO_ANCHOR}", f"2:4: b: {UNUSED}"]),
         ("a: &x [*x]\n", [f"1:8: a[0]: {NO_ANCHOR}"]),
+        ("a: &x { c: *x, d: 2 }\nb: { <<: *x }\n", [f"1:12: a.c: {NO_ANCHOR}"]),
         ("a: &x { <<: *x }\n", [f'1:13: a["<<"]: {NO_ANCHOR}']),
         ("a: &x\nb: 1\n", ["1:4: a: an anchor (&…) without a value — put text that begins with & in quotes"]),
         ("a: &b-c-d\nb: *b-c-d\n", ["1:4: a: an anchor (&…) without a value — put text that begins with & in quotes"]),
