@@ -7,9 +7,8 @@ parser's words, without what it quotes of the file.
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -48,8 +47,7 @@ _REPAIRS = tuple(
 _PLAIN = str.maketrans("，｛｝［］“”‘’", ",{}[]\"\"''")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Slip:
+class _Slip(NamedTuple):
     """A line that looks wrong, and how it was probably meant."""
 
     place: Position
@@ -57,8 +55,7 @@ class _Slip:
     line: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ColonSlip:
+class ColonSlip(NamedTuple):
     """A text that was meant as a key and its value, and what is wrong with it."""
 
     key: str
@@ -78,7 +75,7 @@ def faults(error: yaml.MarkedYAMLError, text: str) -> Iterator[tuple[Position | 
     """Each fault with its place and what to do; no place where the parser knows none."""
     for _ in range(SLIPS_MAX):
         stop = error.problem_mark or error.context_mark
-        repaired = _repaired(text, _position(stop)) if stop is not None and len(text) <= CHARS_MAX else None
+        repaired = _repaired(text, Position.of(stop)) if stop is not None and len(text) <= CHARS_MAX else None
         if repaired is None:
             yield _classified(error)
             return
@@ -101,7 +98,7 @@ def _repaired(text: str, stop: Position) -> tuple[Sequence[_Slip], str] | None:
         for slip in chosen:
             trial[slip.place.line - 1] = slip.line
         error = _error_of("".join(trial), until=stop.line)
-        if error is None or ((mark := error.problem_mark) is not None and _position(mark) > stop):
+        if error is None or ((mark := error.problem_mark) is not None and Position.of(mark) > stop):
             return chosen[::-1], "".join(trial)
     return None
 
@@ -137,9 +134,9 @@ def _classified(error: yaml.MarkedYAMLError) -> tuple[Position | None, str]:
     """What the parser's complaint alone says."""
     problem, context = error.problem or "cannot be read", error.context or ""
     mark = error.problem_mark or error.context_mark
-    place = None if mark is None else _position(mark)
+    place = None if mark is None else Position.of(mark)
     if context == "while scanning a quoted scalar" and "end of stream" in problem:
-        return _position(error.context_mark), _OPEN_QUOTE
+        return Position.of(error.context_mark), _OPEN_QUOTE
     if "'\\t'" in problem:
         return place, "a tab cannot indent YAML — use spaces"
     if "tag handle" in problem:
@@ -153,13 +150,9 @@ def _classified(error: yaml.MarkedYAMLError) -> tuple[Position | None, str]:
     if context in ("while parsing a flow mapping", "while parsing a flow sequence"):
         closing = "}" if "mapping" in context else "]"
         message = f"what opens here is not closed with {closing} before line {place.line}, or lacks a comma"
-        return _position(error.context_mark), message
+        return Position.of(error.context_mark), message
     if "could not find expected ':'" in problem:
-        return _position(error.context_mark), _NO_COLON
+        return Position.of(error.context_mark), _NO_COLON
     if "expected <block end>" in problem:
         return place, _INDENTATION
     return place, f"{context}: {problem}" if context else problem
-
-
-def _position(mark: Any) -> Position:
-    return Position(mark.line + 1, mark.column + 1)

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from gateway.redaction import REDACTED, redacted
 
@@ -31,6 +31,11 @@ class Position:
 
     line: int
     column: int
+
+    @classmethod
+    def of(cls, mark: Any) -> "Position":
+        """Of one of the YAML parser's marks, which count from 0."""
+        return cls(mark.line + 1, mark.column + 1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

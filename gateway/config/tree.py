@@ -35,7 +35,7 @@ class Node:
 
     @property
     def place(self) -> Position:
-        return Position(self.event.start_mark.line + 1, self.event.start_mark.column + 1)
+        return Position.of(self.event.start_mark)
 
     @property
     def meant(self) -> "Node | None":
@@ -77,7 +77,7 @@ class Tree:
         """Raises TooMuch, and what the parser raises."""
         opened: list[Node] = []
         for event in events:
-            self.last = Position(event.start_mark.line + 1, event.start_mark.column + 1)
+            self.last = Position.of(event.start_mark)
             if isinstance(event, yaml.DocumentStartEvent) and self.root is not None:
                 findings.at(self.last, (), "a second document — a config file has one; remove this ---")
                 return

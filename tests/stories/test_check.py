@@ -12,7 +12,7 @@ from agents.providers.config import WELL_KNOWN
 from gateway.config.channels import CHANNEL_TYPES
 from gateway.config.reader import known_keys
 from gateway.config.root import Config
-from tests.gateway.config.writing import parsed
+from tests.gateway.config.writing import data_of
 from tests.stories.test_process import ROOT, ask
 
 PAGES = sorted([*ROOT.glob("README*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("channels/*/README.md")])
@@ -31,13 +31,6 @@ def snippets(page: Path) -> list[str]:
     """Every block of YAML, without the indentation of the list that it stands in."""
     found = re.findall(r"^( *)```ya?ml\n(.*?)^\1```", page.read_text(encoding="utf-8"), re.M | re.S)
     return [textwrap.dedent(text) for _, text in found]
-
-
-def data_of(text: str) -> Any:
-    document, complaints = parsed(text)
-    assert complaints == []
-    assert document is not None
-    return document.data
 
 
 def pasted(config: Any, text: str, page: Path) -> Any:

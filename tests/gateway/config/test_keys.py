@@ -8,7 +8,7 @@ from agents.providers.config import IMPLIED, WELL_KNOWN
 from agents.providers.models import facts_of
 from gateway import logs
 from gateway.config.root import Config
-from tests.gateway.config.writing import lines, loaded
+from tests.gateway.config.writing import cases, lines, loaded
 
 AGENT = "agents: { list: [ { id: a } ] }\n"
 PAGE = (Path(__file__).parents[3] / "docs" / "providers.md").read_text(encoding="utf-8")
@@ -105,37 +105,26 @@ def test_a_key_from_the_environment_is_struck_out_of_the_logs_and_shown_nowhere(
         assert key not in repr(found)
 
 
-@pytest.mark.parametrize(
-    ("text", "key", "line"),
-    [
-        (
-            "agents: { list: [ { id: a, model: [auto, deepseek/x] } ] }",
-            "sk-1",
-            "1:36: agents.list[0].model[0]: auto is one model, chosen at the start, and stands alone — "
-            "a fallback list names its models",
-        ),
-        (
-            "agents: { defaults: { model: [anthropic/x, auto] }, list: [ { id: a }, { id: b } ] }",
-            "sk-1",
-            "1:44: agents.defaults.model[1]: auto is one model, chosen at the start, and stands alone — "
-            "a fallback list names its models",
-        ),
-        (
-            AGENT.strip(),
-            "sk-密钥",
-            "1:19: agents.list[0].model: OPENAI_API_KEY in the environment: an API key has only plain ASCII "
-            "characters; was a placeholder left in?",
-        ),
-        (
-            "providers: { openai: { timeoutSeconds: 7 } }\nagents: { list: [ { id: a, model: demo/guide } ] }",
-            "…",
-            "1:22: providers.openai: OPENAI_API_KEY in the environment: an API key has only plain ASCII characters; "
-            "was a placeholder left in?",
-        ),
-    ],
-)
-def test_what_cannot_be_is_one_line(tmp_path: Path, text: str, key: str, line: str) -> None:
-    assert lines(tmp_path, text + "\n", {"OPENAI_API_KEY": key}) == [f"config.yaml:{line}"]
+CANNOT_BE = """
+agents: { list: [ { id: a, model: [auto, deepseek/x] } ] }
+> 1:36: agents.list[0].model[0]: ALONE
+agents: { defaults: { model: [anthropic/x, auto] }, list: [ { id: a }, { id: b } ] }
+> 1:44: agents.defaults.model[1]: ALONE
+agents: { list: [ { id: a } ] }
+> 1:19: agents.list[0].model: OPENAI_API_KEY in the environment: an API key has only plain ASCII characters; was a
+> placeholder left in?
+providers: { openai: { timeoutSeconds: 7 } }
+agents: { list: [ { id: a, model: demo/guide } ] }
+> 1:22: providers.openai: OPENAI_API_KEY in the environment: an API key has only plain ASCII characters; was a
+> placeholder left in?
+"""
+ALONE = "auto is one model, chosen at the start, and stands alone — a fallback list names its models"
+
+
+@pytest.mark.parametrize(("text", "line"), cases(CANNOT_BE, {"ALONE": ALONE}))
+def test_what_cannot_be_is_one_line(tmp_path: Path, text: str, line: str) -> None:
+    key = "sk-1" if "auto" in text else "sk-密钥"
+    assert lines(tmp_path, text, {"OPENAI_API_KEY": key}) == [f"config.yaml:{line}"]
 
 
 @pytest.mark.parametrize(

@@ -11,30 +11,16 @@ from hypothesis import strategies as st
 
 from agents.providers.config import WELL_KNOWN
 from gateway.config.load import load
-from gateway.config.reader import fields_of, merged
+from gateway.config.reader import fields_of
 from gateway.config.reference import all_models
 from gateway.config.root import Config
-from tests.gateway.config.writing import lines, loaded
+from tests.gateway.config.writing import cases, lines, loaded
 
 OPUS = "anthropic/claude-opus-5"
 AGENT = "agents: { list: [ { id: a } ] }\n"
-QUIET = "channels: { feishu: { appId: cli_1, appSecret: s, encryptKey: k, allowFrom: ['*'], groupAllowFrom: ['*'] } }\n"
-
-
-@pytest.mark.parametrize(
-    ("base", "over", "result"),
-    [
-        ({"a": 1, "b": 2}, {"b": 3}, {"a": 1, "b": 3}),
-        ({"a": {"x": 1, "y": 2}}, {"a": {"y": 3}}, {"a": {"x": 1, "y": 3}}),
-        ({"a": [1, 2]}, {"a": [3]}, {"a": [3]}),
-        ({"a": {"x": 1}}, {"a": [3]}, {"a": [3]}),
-        ({"a": {"x": 1}}, {"a": None}, {"a": {"x": 1}}),
-        ({"a": 1}, {"a": None}, {"a": None}),
-        ({"a": {"x": {"p": 1, "q": [1]}}}, {"a": {"x": {"q": []}}}, {"a": {"x": {"p": 1, "q": []}}}),
-    ],
-)
-def test_defaults_merge_key_by_key(base: dict[str, object], over: dict[str, object], result: dict[str, object]) -> None:
-    assert merged(base, over) == result
+FEISHU = "appId: cli_1, appSecret: s, encryptKey: k"
+QUIET = f"channels: {{ feishu: {{ {FEISHU}, allowFrom: ['*'], groupAllowFrom: ['*'] }} }}\n"
+EVERY_KEY = {variable: "k" for vendor in WELL_KNOWN for variable in vendor.variables}
 
 
 def test_each_agent_is_the_defaults_with_its_own_keys_on_top(tmp_path: Path) -> None:
@@ -43,19 +29,22 @@ def test_each_agent_is_the_defaults_with_its_own_keys_on_top(tmp_path: Path) -> 
       defaults:
         model: anthropic/claude-sonnet-4-6
         systemPrompt: Be brief.
+        maxTokens: 50
         tools: { allow: [read, exec], exec: { mode: allow, timeoutSeconds: 5 } }
       list:
         - { id: first, model: [demo/guide, anthropic/claude-sonnet-4-6], maxTokens: 100 }
-        - { id: second, name: Zwei, tools: { allow: ["*"], exec: { timeoutSeconds: 7 } } }
+        - { id: second, name: Zwei, maxTokens: null, tools: { allow: ["*"], exec: { timeoutSeconds: 7 } } }
         - { id: third, tools: }
+        - { id: fourth, tools: { allow: [], exec: } }
     """
-    first, second, third = loaded(tmp_path, text).config.agents.list
+    first, second, third, fourth = loaded(tmp_path, text).config.agents.list
     assert first.model == ("demo/guide", "anthropic/claude-sonnet-4-6")
     assert (first.system_prompt, first.max_tokens, first.tools.allow) == ("Be brief.", 100, ("read", "exec"))
     assert second.model == ("anthropic/claude-sonnet-4-6",)
     assert (second.name, second.max_tokens, second.tools.allow) == ("Zwei", None, ("*",))
     assert (second.tools.exec.mode, second.tools.exec.timeout_seconds) == ("allow", 7)
     assert third.tools == first.tools
+    assert (fourth.tools.allow, fourth.tools.exec, fourth.max_tokens) == ((), first.tools.exec, 50)
 
 
 def test_references_work_inside_braces_too(tmp_path: Path) -> None:
@@ -97,11 +86,7 @@ def test_paths_count_from_the_folder_of_the_file(tmp_path: Path) -> None:
     workspaces = [agent.workspace_dir for agent in config.agents.list]
     assert workspaces == [f"{tmp_path}/work/a/files", "/home/someone/b", "/srv/work/c/{chat}"]
     assert config.tools.files.uploads_dir == f"{tmp_path}/sent"
-
-
-def test_an_absolute_database_stays_where_it_is(tmp_path: Path) -> None:
-    config = loaded(tmp_path, f"database: {{ url: 'sqlite:////srv/c.db' }}\n{AGENT}").config
-    assert config.database.path == "/srv/c.db"
+    assert loaded(tmp_path, f"database: {{ url: 'sqlite:////srv/c.db' }}\n{AGENT}").config.database.path == "/srv/c.db"
 
 
 def test_paths_do_not_depend_on_where_it_was_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,58 +159,44 @@ def test_nothing_to_warn_about_in_a_tidy_config(tmp_path: Path) -> None:
     assert loaded(tmp_path, QUIET + AGENT).warnings == ()
 
 
-@pytest.mark.parametrize(
-    ("text", "warning"),
-    [
-        (
-            f"agents: {{ list: [ {{ id: a, model: [demo/guide, {OPUS}] }}, {{ id: b, model: {OPUS} }} ] }}\n",
-            "providers.anthropic.apiKey: is empty, so a, b cannot answer with anthropic — set ANTHROPIC_API_KEY in the "
-            "environment",
-        ),
-        (
-            "providers: { anthropic: { apiKey: '' } }\nagents: { list: [ { id: a, model: anthropic/claude-opus-5 } ] }\n",
-            "providers.anthropic.apiKey: is empty, so a cannot answer with anthropic — set providers.anthropic.apiKey",
-        ),
-        (
-            "providers: { anthropic: { apiKey: '${MY_KEY:-}' } }\n" + AGENT.replace("a }", f"a, model: {OPUS} }}"),
-            "providers.anthropic.apiKey: is empty, so a cannot answer with anthropic — set MY_KEY in the environment",
-        ),
-        (
-            "agents: { list: [ { id: a, tools: { allow: [exec] } } ] }\n",
-            "agent a: exec refuses every command, since approvals are not in this release — set tools.exec.mode: allow "
-            "to run them, or leave exec out of tools.allow",
-        ),
-        (
-            "tools: { exec: { mode: allow } }\nagents: { list: [ { id: a, tools: { allow: ['*'] } } ] }\n",
-            "agent a: exec runs every command the model gives, without asking (tools.exec.mode: allow)",
-        ),
-        (
-            "server: { host: 0.0.0.0 }\n" + AGENT,
-            "server.host: open to the network — put a proxy that ends TLS in front, and name your host in "
-            "server.allowedHosts",
-        ),
-        (
-            "channels: { feishu: { appSecret: s } }\n" + AGENT,
-            "channels.feishu.appId: is empty although appSecret is set, so Feishu stays off — set channels.feishu.appId",
-        ),
-        (
-            QUIET.replace("['*']", "['*'], dmPolicy: open", 1) + AGENT,
-            "channels.feishu: dmPolicy: open — everybody in the tenant can write to the bot and use its tools",
-        ),
-        ("skills: { directories: [none] }\n" + AGENT, "skills.directories[0]: there is no such folder yet"),
-        (
-            AGENT + "bindings: [ { agent: a, match: { chat: x } }, { agent: a, match: { chat: x } } ]\n",
-            "bindings[1]: never used — bindings[0] matches the same messages and stands before it",
-        ),
-        (
-            AGENT + "bindings: [ { agent: a } ]\n",
-            "bindings[0]: matches everything, as the first agent of the list does without any binding",
-        ),
-    ],
-)
+WARNINGS = """
+agents: { list: [ { id: a, model: [demo/guide, OPUS] }, { id: b, model: OPUS } ] }
+> providers.anthropic.apiKey: is empty, so a, b cannot answer with anthropic — set ANTHROPIC_API_KEY in the environment
+providers: { anthropic: { apiKey: '' } }
+agents: { list: [ { id: a, model: OPUS } ] }
+> providers.anthropic.apiKey: is empty, so a cannot answer with anthropic — set providers.anthropic.apiKey
+providers: { anthropic: { apiKey: '${MY_KEY:-}' } }
+agents: { list: [ { id: a, model: OPUS } ] }
+> providers.anthropic.apiKey: is empty, so a cannot answer with anthropic — set MY_KEY in the environment
+agents: { list: [ { id: a, tools: { allow: [exec] } } ] }
+> agent a: exec refuses every command, since approvals are not in this release — set tools.exec.mode: allow
+> to run them, or leave exec out of tools.allow
+tools: { exec: { mode: allow } }
+agents: { list: [ { id: a, tools: { allow: ['*'] } } ] }
+> agent a: exec runs every command the model gives, without asking (tools.exec.mode: allow)
+server: { host: 0.0.0.0 }
+> server.host: open to the network — put a proxy that ends TLS in front, and name your host in server.allowedHosts
+channels: { feishu: { appSecret: s } }
+> channels.feishu.appId: is empty although appSecret is set, so Feishu stays off — set channels.feishu.appId
+channels: { feishu: { FEISHU, allowFrom: ['*'], groupAllowFrom: ['*'], dmPolicy: open } }
+> channels.feishu: dmPolicy: open — everybody in the tenant can write to the bot and use its tools
+skills: { directories: [none] }
+> skills.directories[0]: there is no such folder yet
+bindings: [ { agent: a, match: { chat: x } }, { agent: a, match: { chat: x } } ]
+> bindings[1]: never used — bindings[0] matches the same messages and stands before it
+bindings: [ { agent: a } ]
+> bindings[0]: matches everything, as the first agent of the list does without any binding
+skills: { directories: [w/s] }
+agents: { list: [ { id: a, workspaceDir: w } ] }
+> skills.directories[0]: lies in the workspace of agent a, whose tools can change it for every agent — move it out
+"""
+
+
+@pytest.mark.parametrize(("text", "warning"), cases(WARNINGS, {"OPUS": OPUS, "FEISHU": FEISHU}))
 def test_what_works_but_deserves_a_look_is_a_warning(tmp_path: Path, text: str, warning: str) -> None:
+    (tmp_path / "w" / "s").mkdir(parents=True)
     (tmp_path / "config.yaml").touch(mode=0o600)
-    assert loaded(tmp_path, text).warnings == (warning,)
+    assert loaded(tmp_path, text + ("" if "agents:" in text else AGENT)).warnings == (warning,)
 
 
 @pytest.mark.parametrize(
@@ -247,12 +218,13 @@ def test_a_model_that_nobody_knows_is_a_warning_with_the_likely_one(
     (tmp_path / "config.yaml").touch(mode=0o600)
     agents = f"{{ defaults: {{ model: {model} }}, list: [ {{ id: a }}, {{ id: b }} ] }}"
     text = f"providers: {{ {providers} }}\nagents: {agents}\n"
-    env = {variable: "k" for vendor in WELL_KNOWN for variable in vendor.variables}
     name = model.partition("/")[2]
     step = "a line under models: makes it known (docs/providers.md)"
-    assert loaded(tmp_path, text, env).warnings == (f'agents.defaults.model: unknown model "{name}"{near} {step}',)
+    assert loaded(tmp_path, text, EVERY_KEY).warnings == (
+        f'agents.defaults.model: unknown model "{name}"{near} {step}',
+    )
     for known in (model, name):
-        assert loaded(tmp_path, f"{text}models: {{ {known}: {{ window: 64000 }} }}\n", env).warnings == ()
+        assert loaded(tmp_path, f"{text}models: {{ {known}: {{ window: 64000 }} }}\n", EVERY_KEY).warnings == ()
 
 
 @pytest.mark.parametrize(
@@ -272,8 +244,7 @@ def test_models_of_services_that_may_have_any_and_known_ones_are_no_warning(
     tmp_path: Path, model: str, providers: str
 ) -> None:
     text = f"providers: {{ {providers} }}\nagents: {{ list: [ {{ id: a, model: {model} }} ] }}\n"
-    env = {variable: "k" for vendor in WELL_KNOWN for variable in vendor.variables}
-    assert [line for line in loaded(tmp_path, text, env).warnings if "model" in line] == []
+    assert [line for line in loaded(tmp_path, text, EVERY_KEY).warnings if "model" in line] == []
 
 
 def test_exec_that_is_denied_or_not_offered_needs_no_warning(tmp_path: Path) -> None:
@@ -281,21 +252,14 @@ def test_exec_that_is_denied_or_not_offered_needs_no_warning(tmp_path: Path) -> 
     assert loaded(tmp_path, text).warnings == ()
 
 
-def test_a_skill_folder_inside_a_workspace_is_a_warning(tmp_path: Path) -> None:
-    (tmp_path / "w" / "s").mkdir(parents=True)
-    text = "skills: { directories: [w/s] }\nagents: { list: [ { id: a, workspaceDir: w } ] }\n"
-    assert loaded(tmp_path, text).warnings == (
-        "skills.directories[0]: lies in the workspace of agent a, whose tools can change it for every agent — "
-        "move it out",
-    )
-
-
 def test_a_secret_in_a_file_that_others_can_read_is_a_warning(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
-    for mode, expected in ((0o600, ()), (0o644, ("channels.feishu.appSecret", "channels.feishu.encryptKey"))):
+    keys = ("providers.qwen.apiKeys[1]", "channels.feishu.appSecret", "channels.feishu.encryptKey")
+    text = f"providers: {{ qwen: {{ apiKeys: ['${{K}}', inline] }} }}\n{QUIET}{AGENT}"
+    for mode, expected in ((0o600, ()), (0o644, keys)):
         file.touch()
         file.chmod(mode)
-        found = loaded(tmp_path, QUIET + AGENT).warnings
+        found = loaded(tmp_path, text, {"K": "k"}).warnings
         step = ": a secret in a file that others can read — use ${NAME}, or chmod 600 the file"
         assert found == tuple(key + step for key in expected)
 
@@ -303,25 +267,8 @@ def test_a_secret_in_a_file_that_others_can_read_is_a_warning(tmp_path: Path) ->
 _keys = st.sampled_from(
     sorted({name for model in all_models(Config) for name in fields_of(model)} | {"anthropic", "b"})
 )
-_values = st.sampled_from(
-    [
-        None,
-        True,
-        0,
-        1,
-        -1,
-        1.5,
-        "",
-        "a",
-        "*",
-        "${A}",
-        "${B:-7}",
-        "auto",
-        "demo/guide",
-        "anthropic/claude-sonnet-4-6",
-        "x/y",
-    ]
-)
+_NAMES = ["", "a", "*", "${A}", "${B:-7}", "auto", "demo/guide", "anthropic/claude-sonnet-4-6", "x/y"]
+_values = st.sampled_from([None, True, 0, 1, -1, 1.5, *_NAMES])
 _deep = _values | st.lists(_values, max_size=3) | st.dictionaries(_keys, _values, max_size=4)
 _data: st.SearchStrategy[Any] = _deep | st.lists(_deep, max_size=3) | st.dictionaries(_keys, _deep, max_size=4)
 _agent = st.dictionaries(_keys, _data, max_size=4).map(lambda extra: {"id": "a", **extra})

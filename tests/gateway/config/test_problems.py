@@ -7,296 +7,197 @@ import pytest
 
 from agents.providers.config import APIS
 from gateway.config.load import load
-from gateway.config.problems import ConfigErrors, shown, suggestion
-from tests.gateway.config.writing import lines
+from gateway.config.problems import ConfigErrors
+from tests.gateway.config.writing import cases, lines
 
 AGENT = "agents: { list: [ { id: a } ] }\n"
-EXAMPLE = "add at least one agent: agents: { list: [ { id: assistant } ] }"
-CODE = Path(__file__).resolve().parents[3]
-FEISHU = "appId: cli_1, appSecret: s, encryptKey: k"
-
-OVERLAP = 'overlaps the workspace of agent "a" — {agent} in the path keeps them apart'
-
-ONE_MISTAKE = {
-    "a misspelt key of an agent": (
-        "agents:\n  list:\n    - id: coder\n      nmae: x\n",
-        '4:7: agents.list[0].nmae: unknown key — did you mean "name"?',
-    ),
-    "a key in snake case": (
-        "agents: { list: [ { id: a, workspace_dir: x } ] }",
-        '1:28: agents.list[0].workspace_dir: unknown key — did you mean "workspaceDir"?',
-    ),
-    "a misspelt section": (f"{AGENT}servre: {{}}\n", '2:1: servre: unknown key — did you mean "server"?'),
-    "a key unlike any other": (
-        f"{AGENT}logging: {{ colour: blue }}\n",
-        "2:12: logging.colour: unknown key — known here: level, format",
-    ),
-    "a misspelt key in the defaults, said once": (
-        "agents: { defaults: { modle: x/y }, list: [ { id: a }, { id: b } ] }",
-        '1:23: agents.defaults.modle: unknown key — did you mean "model"?',
-    ),
-    "a wide space as indentation": (
-        f"{AGENT}server:\n　　port: 1\n",
-        '3:1: ["\\u3000\\u3000port"]: the space before the key is a wide or special one — indent with plain spaces',
-    ),
-    "a key of agents that is none": (
-        "agents: { lists: [], list: [ { id: a } ] }",
-        '1:11: agents.lists: unknown key — did you mean "list"?',
-    ),
-    "text for a number": (
-        f"{AGENT}server: {{ port: 'abc' }}\n",
-        "2:17: server.port: expected a whole number, got a string — write it without quotes, in digits",
-    ),
-    "a fraction for a whole number": (
-        f"{AGENT}server: {{ port: 1.5 }}\n",
-        "2:17: server.port: expected a whole number, got a number",
-    ),
-    "a number for text": (
-        f"{AGENT}server: {{ host: 1 }}\n",
-        "2:17: server.host: expected a string, got a number — put it in quotes",
-    ),
-    "yes for true": (
-        f"{AGENT}channels: {{ feishu: {{ requireMention: yes }} }}\n",
-        "2:39: channels.feishu.requireMention: expected true or false, got a string — write true",
-    ),
-    "true for a number": (
-        f"{AGENT}limits: {{ rounds: true }}\n",
-        "2:19: limits.rounds: expected a whole number, got true or false",
-    ),
-    "text for a list": (
-        f"{AGENT}channels: {{ feishu: {{ allowFrom: ou_1 }} }}\n",
-        "2:34: channels.feishu.allowFrom: expected a list, got a string — write [ ] around it",
-    ),
-    "nothing for a list": (
-        "agents: { list: [ { id: a, tools: { allow: } } ] }",
-        "1:43: agents.list[0].tools.allow: expected a list, got nothing — write [] for an empty list",
-    ),
-    "a list for a mapping": (f"{AGENT}server: [1]\n", "2:9: server: expected a mapping, got a list"),
-    "text for a list of bindings": (
-        f"{AGENT}bindings: x\n",
-        "2:11: bindings: expected a list: lines that begin with -",
-    ),
-    "a number that is too small": (f"{AGENT}limits: {{ rounds: 0 }}\n", "2:19: limits.rounds: must be at least 1"),
-    "a number that is too large": (f"{AGENT}server: {{ port: 65536 }}\n", "2:17: server.port: must be at most 65,535"),
-    "a time of nothing": (f"{AGENT}limits: {{ turnSeconds: 0 }}\n", "2:24: limits.turnSeconds: must be more than 0"),
-    "a word that is none of those": (
-        f"{AGENT}logging: {{ level: warn }}\n",
-        '2:19: logging.level: expected debug or info or warning or error — did you mean "warning"?',
-    ),
-    "an empty match": (
-        f"{AGENT}bindings: [ {{ agent: a, match: {{ chat: '' }} }} ]\n",
-        "2:40: bindings[0].match.chat: must not be empty",
-    ),
-    "an agent without id": ("agents: { list: [ { name: x } ] }", "1:19: agents.list[0].id: missing"),
-    "a binding without agent": (f"{AGENT}bindings: [ {{ match: {{}} }} ]\n", "2:13: bindings[0].agent: missing"),
-    "an agent that is a word": (
-        "agents: { list: [ coder ] }",
-        "1:19: agents.list[0]: expected a mapping with at least an id, such as { id: assistant }",
-    ),
-    "an id in capitals": (
-        "agents: { list: [ { id: Coder } ] }",
-        "1:25: agents.list[0].id: expected lower-case letters, digits, - and _, at most 64, a letter or digit first",
-    ),
-    "a model without provider": (
-        "agents: { list: [ { id: a, model: gpt } ] }",
-        "1:35: agents.list[0].model: expected auto or provider/model, such as anthropic/claude-sonnet-4-6",
-    ),
-    "a list of one model without provider": (
-        "agents: { list: [ { id: a, model: [gpt] } ] }",
-        "1:36: agents.list[0].model[0]: expected auto or provider/model, such as anthropic/claude-sonnet-4-6",
-    ),
-    "no model at all": (
-        "agents: { list: [ { id: a, model: [] } ] }",
-        "1:35: agents.list[0].model: needs at least one entry",
-    ),
-    "no agents": ("server: {}\n", f"1:1: agents: missing — {EXAMPLE}"),
-    "an empty file": ("", f"1:1: agents: missing — {EXAMPLE}"),
-    "null agents": ("agents:\n", f"1:8: agents: missing — {EXAMPLE}"),
-    "agents without list": ("agents: {}\n", f"1:9: agents.list: missing or empty — {EXAMPLE}"),
-    "agents with a null list": ("agents: { list: }\n", f"1:16: agents.list: missing or empty — {EXAMPLE}"),
-    "agents with an empty list": ("agents: { list: [] }\n", f"1:17: agents.list: missing or empty — {EXAMPLE}"),
-    "agents that are a list": ("agents: []\n", f"1:9: agents: expected a mapping — {EXAMPLE}"),
-    "a file that is a list": ("- a\n", "1:1: expected keys and values, such as agents:"),
-    "two agents of one id": (
-        "agents: { list: [ { id: a }, { id: b }, { id: a, workspaceDir: ./x } ] }",
-        '1:47: agents.list[2].id: two agents have the id "a" — each needs one of its own',
-    ),
-    "an unknown tool": (
-        "agents: { list: [ { id: a, tools: { allow: [read, exce] } } ] }",
-        '1:51: agents.list[0].tools.allow[1]: unknown tool "exce" — did you mean "exec"?',
-    ),
-    "an unknown tool in the defaults, said once": (
-        "agents: { defaults: { tools: { deny: [x] } }, list: [ { id: a }, { id: b } ] }",
-        '1:39: agents.defaults.tools.deny[0]: unknown tool "x" — known here: read, write, edit, ls, exec, message',
-    ),
-    "an unknown skill": (
-        "agents: { list: [ { id: a, skills: { allow: [create-python] } } ] }",
-        '1:46: agents.list[0].skills.allow[0]: unknown skill "create-python" — did you mean "create-python-script"?',
-    ),
-    "an unknown provider": (
-        "agents: { list: [ { id: a, model: antropic/claude } ] }",
-        '1:35: agents.list[0].model: unknown provider "antropic" — did you mean "anthropic"?',
-    ),
-    "an unknown provider among the fallbacks": (
-        "agents: { list: [ { id: a, model: [demo/guide, x/y] } ] }",
-        '1:48: agents.list[0].model[1]: unknown provider "x"',
-    ),
-    "a provider that does not say what it speaks": (
-        f"{AGENT}providers: {{ local: {{ baseUrl: 'http://127.0.0.1:1' }} }}\n",
-        f'2:14: providers.local: add "api:", one of {", ".join(APIS)}',
-    ),
-    "a server of the Chat wire without an address": (
-        f"{AGENT}providers: {{ mine: {{ api: openai-chat }} }}\n",
-        '2:14: providers.mine: add "baseUrl:", such as https://models.example.com/v1',
-    ),
-    "an unknown dialect": (
-        f"{AGENT}providers: {{ mine: {{ api: openai-chat, baseUrl: 'http://h/v1', dialect: deepsek }} }}\n",
-        "2:73: providers.mine.dialect: unknown dialect 'deepsek': this release knows openai, azure, deepseek, deepseek-r1, "
-        "moonshot, zhipu, qwen, openrouter, ollama, vllm, lmstudio, clawdbot, generic",
-    ),
-    "a thinking level that there is not": (
-        "agents: { list: [ { id: a, thinking: hard } ] }",
-        "1:38: agents.list[0].thinking: expected off or minimal or low or medium or high or xhigh or max",
-    ),
-    "a tool choice the agent does not have": (
-        "agents: { list: [ { id: a, toolChoice: exec } ] }",
-        "1:40: agents.list[0].toolChoice: expected auto, none, required or a tool the agent has — known here: "
-        "auto, none, required, read, ls, message",
-    ),
-    "a required tool where there is none": (
-        "agents: { list: [ { id: a, toolChoice: required, tools: { allow: [] } } ] }",
-        "1:40: agents.list[0].toolChoice: the agent has no tool that it could be required to call",
-    ),
-    "a target that is no address": (
-        "agents: { list: [ { id: a, tools: { message: { targets: [oc_1] } } } ] }",
-        "1:58: agents.list[0].tools.message.targets[0]: expected channel:chat or channel:account:chat, such as "
-        "feishu:oc_0123456789abcdef",
-    ),
-    "a target on an unknown account": (
-        "agents: { list: [ { id: a, tools: { message: { targets: ['feishu:sales:oc_1'] } } } ] }",
-        '1:58: agents.list[0].tools.message.targets[0]: unknown account "sales" — known here: default',
-    ),
-    "an unknown bound agent": (
-        "agents: { list: [ { id: coder } ] }\nbindings: [ { agent: codre } ]\n",
-        '2:22: bindings[0].agent: unknown agent "codre" — did you mean "coder"?',
-    ),
-    "an unknown channel": (
-        f"{AGENT}bindings: [ {{ agent: a, match: {{ channel: feisu }} }} ]\n",
-        '2:43: bindings[0].match.channel: unknown channel "feisu" — did you mean "feishu"?',
-    ),
-    "an unknown account": (
-        f"{AGENT}bindings: [ {{ agent: a, match: {{ channel: feishu, account: x }} }} ]\n",
-        '2:60: bindings[0].match.account: unknown account "x" — known here: default',
-    ),
-    "an unset name": (
-        f"{AGENT}database: {{ url: '${{DATABASE_URL}}' }}\n",
-        "2:18: database.url: DATABASE_URL is not set in the environment — set it, or write ${DATABASE_URL:-} if it "
-        "may be empty",
-    ),
-    "a PostgreSQL database with a broken port": (
-        f"{AGENT}database: {{ url: 'postgresql://me:pw@db:x/x' }}\n",
-        "2:18: database.url: the port is not a number; expected postgresql://user:password@host:5432/name",
-    ),
-    "another database": (
-        f"{AGENT}database: {{ url: 'mysql://db/x' }}\n",
-        "2:18: database.url: expected sqlite:///./data/clawgate.db, or postgresql://user:password@host/name",
-    ),
-    "a database in memory": (
-        f"{AGENT}database: {{ url: 'sqlite:///:memory:' }}\n",
-        "2:18: database.url: the database must be a plain file, or nothing accepted would survive a restart",
-    ),
-    "a short admin token": (
-        f"{AGENT}server: {{ adminToken: hunter2 }}\n",
-        "2:23: server.adminToken: too short: at least 16 characters, or empty",
-    ),
-    "a public URL that is none": (
-        f"{AGENT}server: {{ publicUrl: bot.example.com }}\n",
-        "2:22: server.publicUrl: expected an http:// or https:// address, such as https://bot.example.com",
-    ),
-    "an allowed host with a port": (
-        f"{AGENT}server: {{ allowedHosts: ['localhost:8080'] }}\n",
-        "2:25: server.allowedHosts: each is a host name without port or path, such as bot.example.com or *.example.com",
-    ),
-    "two Feishu accounts of one app": (
-        f"{AGENT}channels: {{ feishu: {{ {FEISHU}, accounts: {{ b: {{ {FEISHU} }} }} }} }}\n",
-        '2:90: channels.feishu.accounts.b.appId: the same app as account "default" — each bot needs its own',
-    ),
-    "two Feishu accounts called default": (
-        f"{AGENT}channels: {{ feishu: {{ {FEISHU}, accounts: {{ default: {{ {FEISHU.replace('1', '2')} }} }} }} }}\n",
-        "2:78: channels.feishu.accounts.default: the keys directly under feishu are the account default already — give "
-        "this one another name",
-    ),
-    "an account name that fits no address": (
-        f"{AGENT}channels: {{ feishu: {{ accounts: {{ 'A b': {{}} }} }} }}\n",
-        '2:35: channels.feishu.accounts["A b"]: expected lower-case letters, digits, - and _, at most 64, a letter or '
-        "digit first",
-    ),
-    "a name in a list of ids": (
-        f"{AGENT}channels: {{ feishu: {{ {FEISHU}, allowFrom: [ou_1, Ann] }} }}\n",
-        "2:84: channels.feishu.allowFrom[1]: must be a person's open id, ou_…: ids only, never names",
-    ),
-    "a workspace that two agents share": (
-        "agents: { defaults: { workspaceDir: ./w }, list: [ { id: a }, { id: b } ] }",
-        f"1:37: agents.defaults.workspaceDir: {OVERLAP}",
-    ),
-    "a workspace inside another": (
-        "agents: { list: [ { id: a, workspaceDir: ./w }, { id: b, workspaceDir: ./v/../w/b } ] }",
-        f"1:72: agents.list[1].workspaceDir: {OVERLAP}",
-    ),
-    "a workspace around another": (
-        "agents: { list: [ { id: a, workspaceDir: ./w/a }, { id: b, workspaceDir: ./w } ] }",
-        f"1:74: agents.list[1].workspaceDir: {OVERLAP}",
-    ),
-    "workspaces of chats around another": (
-        "agents: { list: [ { id: a, workspaceDir: './w/{chat}' }, { id: b, workspaceDir: ./w/b } ] }",
-        f"1:81: agents.list[1].workspaceDir: {OVERLAP}",
-    ),
-    "a chat that is half a folder": (
-        "agents: { list: [ { id: a, workspaceDir: './w/x-{chat}' } ] }",
-        "1:42: agents.list[0].workspaceDir: {chat} and {sender} are each a folder of their own, such as "
-        "./data/workspaces/{agent}/{chat}",
-    ),
-    "a placeholder that there is not": (
-        "agents: { list: [ { id: a, workspaceDir: './w/{user}' } ] }",
-        "1:42: agents.list[0].workspaceDir: only {agent}, {chat} and {sender} are replaced",
-    ),
-    "a workspace with what people send in it": (
-        "tools: { files: { uploadsDir: ./w/sent } }\nagents: { list: [ { id: a, workspaceDir: ./w } ] }",
-        "2:42: agents.list[0].workspaceDir: overlaps tools.files.uploadsDir, where the files that people send are kept — "
-        "keep them apart",
-    ),
-    "an instruction file that is none": (
-        f"{AGENT}tools: {{ files: {{ writable: [AGENT.md] }} }}\n",
-        "2:30: tools.files.writable[0]: expected AGENTS.md or SOUL.md or IDENTITY.md or USER.md or TOOLS.md — did you mean "
-        '"AGENTS.md"?',
-    ),
-    "a workspace in the gateway's own code": (
-        f"agents: {{ list: [ {{ id: a, workspaceDir: '{CODE / 'skills'}' }} ] }}",
-        "1:42: agents.list[0].workspaceDir: the workspace would hold Clawgate's own code — choose a folder of its own",
-    ),
-    "a workspace that is the system's": (
-        "agents: { list: [ { id: a, workspaceDir: /etc/clawgate } ] }",
-        "1:42: agents.list[0].workspaceDir: a folder of the system or a whole home folder cannot be a workspace",
-    ),
-    "a workspace that is everything": (
-        "agents: { list: [ { id: a, workspaceDir: / } ] }",
-        "1:42: agents.list[0].workspaceDir: a folder of the system or a whole home folder cannot be a workspace",
-    ),
-    "a workspace with the config file in it": (
-        "agents: { list: [ { id: a, workspaceDir: . } ] }",
-        "1:42: agents.list[0].workspaceDir: the workspace would hold the config file — choose a folder of its own",
-    ),
-    "a workspace with the database in it": (
-        "agents: { list: [ { id: a, workspaceDir: ./data } ] }",
-        "1:42: agents.list[0].workspaceDir: the workspace would hold the database — choose a folder of its own",
-    ),
+WORDS = {
+    "FEISHU": "appId: cli_1, appSecret: s, encryptKey: k",
+    "CODE": str(Path(__file__).resolve().parents[3] / "skills"),
+    "EXAMPLE": "add at least one agent: agents: { list: [ { id: assistant } ] }",
+    "OVERLAP": 'overlaps the workspace of agent "a" — {agent} in the path keeps them apart',
+    "APIS": ", ".join(APIS),
 }
 
+ONE_MISTAKE = """
+agents:
+  list:
+    - id: coder
+      nmae: x
+> 4:7: agents.list[0].nmae: unknown key — did you mean "name"?
+agents: { list: [ { id: a, workspace_dir: x } ] }
+> 1:28: agents.list[0].workspace_dir: unknown key — did you mean "workspaceDir"?
+servre: {}
+> 2:1: servre: unknown key — did you mean "server"?
+logging: { colour: blue }
+> 2:12: logging.colour: unknown key — known here: level, format
+agents: { defaults: { modle: x/y }, list: [ { id: a }, { id: b } ] }
+> 1:23: agents.defaults.modle: unknown key — did you mean "model"?
+server:
+　　port: 1
+> 3:1: ["\\u3000\\u3000port"]: the space before the key is a wide or special one — indent with plain spaces
+agents: { lists: [], list: [ { id: a } ] }
+> 1:11: agents.lists: unknown key — did you mean "list"?
+agents: { list: [ { id: a, MAXTOKENS: 9 } ] }
+> 1:28: agents.list[0].MAXTOKENS: unknown key — did you mean "maxTokens"?
+server: { port: 'abc' }
+> 2:17: server.port: expected a whole number, got a string — write it without quotes, in digits
+server: { port: 1.5 }
+> 2:17: server.port: expected a whole number, got a number
+server: { host: 1 }
+> 2:17: server.host: expected a string, got a number — put it in quotes
+channels: { feishu: { requireMention: yes } }
+> 2:39: channels.feishu.requireMention: expected true or false, got a string — write true
+limits: { rounds: true }
+> 2:19: limits.rounds: expected a whole number, got true or false
+channels: { feishu: { allowFrom: ou_1 } }
+> 2:34: channels.feishu.allowFrom: expected a list, got a string — write [ ] around it
+agents: { list: [ { id: a, tools: { allow: } } ] }
+> 1:43: agents.list[0].tools.allow: expected a list, got nothing — write [] for an empty list
+server: [1]
+> 2:9: server: expected a mapping, got a list
+bindings: x
+> 2:11: bindings: expected a list: lines that begin with -
+limits: { rounds: 0 }
+> 2:19: limits.rounds: must be at least 1
+server: { port: 65536 }
+> 2:17: server.port: must be at most 65,535
+limits: { turnSeconds: 0 }
+> 2:24: limits.turnSeconds: must be more than 0
+logging: { level: warn }
+> 2:19: logging.level: expected debug or info or warning or error — did you mean "warning"?
+bindings: [ { agent: a, match: { chat: '' } } ]
+> 2:40: bindings[0].match.chat: must not be empty
+agents: { list: [ { name: x } ] }
+> 1:19: agents.list[0].id: missing
+bindings: [ { match: {} } ]
+> 2:13: bindings[0].agent: missing
+agents: { list: [ coder ] }
+> 1:19: agents.list[0]: expected a mapping with at least an id, such as { id: assistant }
+agents: { list: [ { id: Coder } ] }
+> 1:25: agents.list[0].id: expected lower-case letters, digits, - and _, at most 64, a letter or digit first
+agents: { list: [ { id: a, model: gpt } ] }
+> 1:35: agents.list[0].model: expected auto or provider/model, such as anthropic/claude-sonnet-4-6
+agents: { list: [ { id: a, model: [gpt] } ] }
+> 1:36: agents.list[0].model[0]: expected auto or provider/model, such as anthropic/claude-sonnet-4-6
+agents: { list: [ { id: a, model: [] } ] }
+> 1:35: agents.list[0].model: needs at least one entry
+agents:
+> 1:8: agents: missing — EXAMPLE
+agents: {}
+> 1:9: agents.list: missing or empty — EXAMPLE
+agents: { list: }
+> 1:16: agents.list: missing or empty — EXAMPLE
+agents: { list: [] }
+> 1:17: agents.list: missing or empty — EXAMPLE
+agents: []
+> 1:9: agents: expected a mapping — EXAMPLE
+- agents
+> 1:1: expected keys and values, such as agents:
+agents: { list: [ { id: a }, { id: b }, { id: a, workspaceDir: ./x } ] }
+> 1:47: agents.list[2].id: two agents have the id "a" — each needs one of its own
+agents: { list: [ { id: a, tools: { allow: [read, exce] } } ] }
+> 1:51: agents.list[0].tools.allow[1]: unknown tool "exce" — did you mean "exec"?
+agents: { defaults: { tools: { deny: [x] } }, list: [ { id: a }, { id: b } ] }
+> 1:39: agents.defaults.tools.deny[0]: unknown tool "x" — known here: read, write, edit, ls, exec, message
+agents: { list: [ { id: a, skills: { allow: [create-python] } } ] }
+> 1:46: agents.list[0].skills.allow[0]: unknown skill "create-python" — did you mean "create-python-script"?
+agents: { list: [ { id: a, model: antropic/claude } ] }
+> 1:35: agents.list[0].model: unknown provider "antropic" — did you mean "anthropic"?
+agents: { list: [ { id: a, model: [demo/guide, x/y] } ] }
+> 1:48: agents.list[0].model[1]: unknown provider "x"
+providers: { local: { baseUrl: 'http://127.0.0.1:1' } }
+> 2:14: providers.local: add "api:", one of APIS
+providers: { mine: { api: openai-chat } }
+> 2:14: providers.mine: add "baseUrl:", such as https://models.example.com/v1
+providers: { mine: { api: openai-chat, baseUrl: 'http://h/v1', dialect: deepsek } }
+> 2:73: providers.mine.dialect: unknown dialect 'deepsek': this release knows openai, azure, deepseek, deepseek-r1,
+> moonshot, zhipu, qwen, openrouter, ollama, vllm, lmstudio, clawdbot, generic
+agents: { list: [ { id: a, thinking: hard } ] }
+> 1:38: agents.list[0].thinking: expected off or minimal or low or medium or high or xhigh or max
+agents: { list: [ { id: a, toolChoice: exec } ] }
+> 1:40: agents.list[0].toolChoice: expected auto, none, required or a tool the agent has — known here: auto, none,
+> required, read, ls, message
+agents: { list: [ { id: a, toolChoice: required, tools: { allow: [] } } ] }
+> 1:40: agents.list[0].toolChoice: the agent has no tool that it could be required to call
+agents: { list: [ { id: a, tools: { message: { targets: [oc_1] } } } ] }
+> 1:58: agents.list[0].tools.message.targets[0]: expected channel:chat or channel:account:chat, such as
+> feishu:oc_0123456789abcdef
+agents: { list: [ { id: a, tools: { message: { targets: ['feishu:sales:oc_1'] } } } ] }
+> 1:58: agents.list[0].tools.message.targets[0]: unknown account "sales" — known here: default
+agents: { list: [ { id: coder } ] }
+bindings: [ { agent: codre } ]
+> 2:22: bindings[0].agent: unknown agent "codre" — did you mean "coder"?
+bindings: [ { agent: a, match: { channel: feisu } } ]
+> 2:43: bindings[0].match.channel: unknown channel "feisu" — did you mean "feishu"?
+bindings: [ { agent: a, match: { channel: feishu, account: x } } ]
+> 2:60: bindings[0].match.account: unknown account "x" — known here: default
+database: { url: '${DATABASE_URL}' }
+> 2:18: database.url: DATABASE_URL is not set in the environment — set it, or write ${DATABASE_URL:-} if it may be
+> empty
+database: { url: 'postgresql://me:pw@db:x/x' }
+> 2:18: database.url: the port is not a number; expected postgresql://user:password@host:5432/name
+database: { url: 'mysql://db/x' }
+> 2:18: database.url: expected sqlite:///./data/clawgate.db, or postgresql://user:password@host/name
+database: { url: 'sqlite:///:memory:' }
+> 2:18: database.url: the database must be a plain file, or nothing accepted would survive a restart
+server: { adminToken: hunter2 }
+> 2:23: server.adminToken: too short: at least 16 characters, or empty
+server: { publicUrl: bot.example.com }
+> 2:22: server.publicUrl: expected an http:// or https:// address, such as https://bot.example.com
+server: { allowedHosts: ['localhost:8080'] }
+> 2:25: server.allowedHosts: each is a host name without port or path, such as bot.example.com or *.example.com
+channels: { feishu: { FEISHU, accounts: { b: { FEISHU } } } }
+> 2:90: channels.feishu.accounts.b.appId: the same app as account "default" — each bot needs its own
+channels: { feishu: { FEISHU, accounts: { default: { appId: cli_2, appSecret: s, encryptKey: k } } } }
+> 2:78: channels.feishu.accounts.default: the keys directly under feishu are the account default already — give this
+> one another name
+channels: { feishu: { accounts: { 'A b': {} } } }
+> 2:35: channels.feishu.accounts["A b"]: expected lower-case letters, digits, - and _, at most 64, a letter or digit
+> first
+channels: { feishu: { FEISHU, allowFrom: [ou_1, Ann] } }
+> 2:84: channels.feishu.allowFrom[1]: must be a person's open id, ou_…: ids only, never names
+agents: { defaults: { workspaceDir: ./w }, list: [ { id: a }, { id: b } ] }
+> 1:37: agents.defaults.workspaceDir: OVERLAP
+agents: { list: [ { id: a, workspaceDir: ./w }, { id: b, workspaceDir: ./v/../w/b } ] }
+> 1:72: agents.list[1].workspaceDir: OVERLAP
+agents: { list: [ { id: a, workspaceDir: ./w/a }, { id: b, workspaceDir: ./w } ] }
+> 1:74: agents.list[1].workspaceDir: OVERLAP
+agents: { list: [ { id: a, workspaceDir: './w/{chat}' }, { id: b, workspaceDir: ./w/b } ] }
+> 1:81: agents.list[1].workspaceDir: OVERLAP
+agents: { list: [ { id: a, workspaceDir: './w/x-{chat}' } ] }
+> 1:42: agents.list[0].workspaceDir: {chat} and {sender} are each a folder of their own, such as
+> ./data/workspaces/{agent}/{chat}
+agents: { list: [ { id: a, workspaceDir: './w/{user}' } ] }
+> 1:42: agents.list[0].workspaceDir: only {agent}, {chat} and {sender} are replaced
+tools: { files: { uploadsDir: ./w/sent } }
+agents: { list: [ { id: a, workspaceDir: ./w } ] }
+> 2:42: agents.list[0].workspaceDir: overlaps tools.files.uploadsDir, where the files that people send are kept — keep
+> them apart
+tools: { files: { writable: [AGENT.md] } }
+> 2:30: tools.files.writable[0]: expected AGENTS.md or SOUL.md or IDENTITY.md or USER.md or TOOLS.md — did you mean
+> "AGENTS.md"?
+agents: { list: [ { id: a, workspaceDir: 'CODE' } ] }
+> 1:42: agents.list[0].workspaceDir: the workspace would hold Clawgate's own code — choose a folder of its own
+agents: { list: [ { id: a, workspaceDir: /etc/clawgate } ] }
+> 1:42: agents.list[0].workspaceDir: a folder of the system or a whole home folder cannot be a workspace
+agents: { list: [ { id: a, workspaceDir: / } ] }
+> 1:42: agents.list[0].workspaceDir: a folder of the system or a whole home folder cannot be a workspace
+agents: { list: [ { id: a, workspaceDir: . } ] }
+> 1:42: agents.list[0].workspaceDir: the workspace would hold the config file — choose a folder of its own
+agents: { list: [ { id: a, workspaceDir: ./data } ] }
+> 1:42: agents.list[0].workspaceDir: the workspace would hold the database — choose a folder of its own
+"""
 
-@pytest.mark.parametrize("what", ONE_MISTAKE)
-def test_one_mistake_is_one_line(tmp_path: Path, what: str) -> None:
-    text, expected = ONE_MISTAKE[what]
-    assert lines(tmp_path, text) == [f"config.yaml:{expected}"]
+
+@pytest.mark.parametrize(("text", "expected"), cases(ONE_MISTAKE, WORDS))
+def test_one_mistake_is_one_line(tmp_path: Path, text: str, expected: str) -> None:
+    assert lines(tmp_path, text if "agents" in text else AGENT + text) == [f"config.yaml:{expected}"]
+
+
+@pytest.mark.parametrize("text", ["", "server: {}\n"])
+def test_a_file_without_agents_says_how_to_add_one(tmp_path: Path, text: str) -> None:
+    assert lines(tmp_path, text) == [f"config.yaml:1:1: agents: missing — {WORDS['EXAMPLE']}"]
 
 
 @pytest.mark.parametrize(
@@ -374,22 +275,3 @@ def test_the_file_is_named_as_the_user_named_it(tmp_path: Path, monkeypatch: pyt
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigErrors, match=r"^mine\.yaml:1:8: agents: "):
         load(Path("mine.yaml"), {})
-
-
-def test_odd_keys_stay_on_their_line() -> None:
-    assert shown(("a", 0, "b c", "d\n", "e")) == 'a[0]["b c"]["d\\n"].e'
-
-
-@pytest.mark.parametrize(
-    ("wrong", "known", "expected"),
-    [
-        ("nmae", ["id", "name"], ' — did you mean "name"?'),
-        ("max_tokens", ["maxTokens"], ' — did you mean "maxTokens"?'),
-        ("MAXTOKENS", ["maxTokens"], ' — did you mean "maxTokens"?'),
-        ("zzz", ["id", "name"], " — known here: id, name"),
-        ("zzz", [], ""),
-        ("zzz", [f"n{n}" for n in range(21)], ""),
-    ],
-)
-def test_near_misses_are_explained(wrong: str, known: list[str], expected: str) -> None:
-    assert suggestion(wrong, known) == expected

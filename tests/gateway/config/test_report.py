@@ -1,23 +1,31 @@
-"""What `check` says: what is configured, what is missing, and the next step."""
+"""What `check` says, and what start-up says: what is configured, what is missing, and the next step."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-from gateway.config.report import report
-from tests.gateway.config.writing import loaded
+from gateway.config.load import load
+from gateway.config.report import VERSION, greeting, report
+from tests.gateway.config.writing import cases, loaded
 
+ROOT = Path(__file__).resolve().parents[3]
+TOKEN = "7000000001:" + "A" * 35
+WORDS = {
+    "KEYS": "appSecret: s, encryptKey: k, allowFrom: ['*'], groupAllowFrom: ['*']",
+    "TOKEN": TOKEN,
+    "ADMIN": "adminToken: a-token-of-16-chars",
+    "CLOSED": "closed, as the server can be reached from elsewhere — set server.adminToken (CLAWGATE_ADMIN_TOKEN)",
+    "LINK": "with the sign-in link of the start, as commands of coder run on this machine, too",
+    "RUNS": "tools: { exec: { mode: allow } }",
+}
 SKILL = "skills: { allow: [create-python-script] }"
 AGENT = f"agents: {{ list: [ {{ id: a, {SKILL} }} ] }}\n"
 SCRIPTED = AGENT.replace("id: a,", "id: a, model: demo/guide,")
-TOKEN = "7000000001:" + "A" * 35
-KEYS = "appSecret: s, encryptKey: k, allowFrom: ['*'], groupAllowFrom: ['*']"
-WEB_OFF = "web: not configured — add web: {} under channels; channels/web/README.md shows where to find it"
-GUIDE = (
-    "model demo/guide: a script, not a model, answers as a — "
-    "set ANTHROPIC_API_KEY, OPENAI_API_KEY or DEEPSEEK_API_KEY for a real model"
-)
+WHERE = "channels/{0}/README.md shows where to find it"
+WEB_OFF = f"web: not configured — add web: {{}} under channels; {WHERE.format('web')}"
+TELEGRAM_OFF = f"telegram: not configured — add botToken under channels.telegram; {WHERE.format('telegram')}"
+KEYS = "set ANTHROPIC_API_KEY, OPENAI_API_KEY or DEEPSEEK_API_KEY for a real model"
 
 
 def printed(folder: Path, text: str, env: dict[str, str] | None = None) -> list[str]:
@@ -25,25 +33,30 @@ def printed(folder: Path, text: str, env: dict[str, str] | None = None) -> list[
     return [line.replace(f"{folder}/", "") for line in report(loaded(folder, text, env))]
 
 
+def greeted(folder: Path, text: str, env: dict[str, str] | None = None) -> list[str]:
+    (folder / "config.yaml").touch(mode=0o600)
+    config = loaded(folder, text, env)
+    return greeting(config.listening(config.config.server.host, 4711))
+
+
 def test_a_config_with_nothing_in_it_says_what_to_do_next(tmp_path: Path) -> None:
     assert printed(tmp_path, AGENT) == [
         "server: http://127.0.0.1:8080, no publicUrl, database data/clawgate.db",
         WEB_OFF,
-        "feishu: not configured — add appId, appSecret and encryptKey under channels.feishu; "
-        "channels/feishu/README.md shows where to find it",
-        "telegram: not configured — add botToken under channels.telegram; "
-        "channels/telegram/README.md shows where to find it",
+        f"feishu: not configured — add appId, appSecret and encryptKey under channels.feishu; {WHERE.format('feishu')}",
+        TELEGRAM_OFF,
         "agent a: demo/guide (auto: no key is set); tools read ls message; skills create-python-script; "
         "workspace data/workspaces/a",
-        GUIDE,
+        f"model demo/guide: a script, not a model, answers as a — {KEYS}",
     ]
 
 
 def test_a_working_config_says_what_serves_where(tmp_path: Path) -> None:
+    keys = WORDS["KEYS"]
     text = f"""\
     server: {{ host: "::1", port: 9, publicUrl: https://bot.example.com/ }}
     providers: {{ anthropic: {{ apiKey: key }}, openai: {{ apiKey: key }} }}
-    channels: {{ feishu: {{ appId: cli_1, {KEYS}, accounts: {{ sales: {{ appId: cli_2, {KEYS} }} }} }} }}
+    channels: {{ feishu: {{ appId: cli_1, {keys}, accounts: {{ sales: {{ appId: cli_2, {keys} }} }} }} }}
     agents:
       list:
         - {{ id: a, model: [openai/gpt-5.5, demo/guide], tools: {{ allow: [] }}, {SKILL} }}
@@ -55,70 +68,161 @@ def test_a_working_config_says_what_serves_where(tmp_path: Path) -> None:
         WEB_OFF,
         f"feishu default: app cli_1, webhook https://bot.example.com/webhooks/feishu/default — {step}",
         f"feishu sales: app cli_2, webhook https://bot.example.com/webhooks/feishu/sales — {step}",
-        "telegram: not configured — add botToken under channels.telegram; "
-        "channels/telegram/README.md shows where to find it",
+        TELEGRAM_OFF,
         "provider anthropic: key set",
         "provider openai: key set",
         "agent a: openai/gpt-5.5, then demo/guide; tools none; skills create-python-script; workspace data/workspaces/a",
         "agent b: anthropic/claude-opus-4-8; tools read write edit ls message; skills none; workspace data/workspaces/b",
     ]
+    assert greeted(tmp_path, text)[2:4] == [
+        f"  feishu     app cli_1, webhook https://bot.example.com/webhooks/feishu/default — {step}",
+        f"  feishu     sales: app cli_2, webhook https://bot.example.com/webhooks/feishu/sales — {step}",
+    ]
 
 
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [
-        (
-            "channels: { feishu: { appId: '${APP:-}', appSecret: '${SECRET:-}', encryptKey: '${KEY:-}' } }\n",
-            "feishu: not configured — set APP, SECRET, KEY; channels/feishu/README.md shows where to find it",
-        ),
-        ("channels: { feishu: { enabled: false, appId: x } }\n", "feishu: switched off (channels.feishu.enabled)"),
-        (
-            f"channels: {{ feishu: {{ appId: cli_1, {KEYS} }} }}\n",
-            "feishu default: app cli_1, webhook <publicUrl>/webhooks/feishu/default — set server.publicUrl to the "
-            "address under which Feishu reaches this server",
-        ),
-        (
-            "channels: { telegram: { botToken: '${APP:-}' } }\n",
-            "telegram: not configured — set APP; channels/telegram/README.md shows where to find it",
-        ),
-        (f"channels: {{ telegram: {{ botToken: '{TOKEN}' }} }}\n", "telegram default: bot 7000000001, polling"),
-        (
-            f"channels: {{ telegram: {{ botToken: '{TOKEN}', mode: webhook, webhookSecret: s }} }}\n",
-            "telegram default: bot 7000000001, webhook <publicUrl>/webhooks/telegram/default — set server.publicUrl, or "
-            "mode: polling, which needs none",
-        ),
-        (
-            "providers: { anthropic: { apiKey: '${K:-}' } }\n",
-            "providers anthropic: no key, and no agent uses them",
-        ),
-        (
-            "providers: { ollama: {}, openai: { apiKey: a, apiKeys: [b] } }\n",
-            "provider ollama: needs no key, at its usual address (no agent uses it)",
-        ),
-        (
-            "providers: { ollama: {}, openai: { apiKey: a, apiKeys: [b] } }\n",
-            "provider openai: 2 keys set (no agent uses it)",
-        ),
-        (
-            "providers: { claude: { api: anthropic-messages, apiKey: x } }\n",
-            "provider claude: key set (no agent uses it)",
-        ),
-        (
-            "",
-            "model demo/guide: a script, not a model, answers as a — for a real model say model: auto, or name one",
-        ),
-    ],
-)
+def test_the_shipped_config_says_on_one_screen_what_is_missing() -> None:
+    assert greeting(load(ROOT / "config.yaml", {}).listening("127.0.0.1", 4711)) == [
+        f"Clawgate {VERSION} listens on http://127.0.0.1:4711",
+        "  web        http://127.0.0.1:4711/",
+        "  feishu     off: set FEISHU_APP_ID, FEISHU_APP_SECRET, FEISHU_ENCRYPT_KEY (channels/feishu/README.md)",
+        "  telegram   off: set TELEGRAM_BOT_TOKEN (channels/telegram/README.md)",
+        f"  agent      assistant: demo/guide, a script; {KEYS}",
+        "  stop       Ctrl-C",
+    ]
+
+
+REPORTED = """
+channels: { feishu: { appId: '${APP:-}', appSecret: '${SECRET:-}', encryptKey: '${KEY:-}' } }
+> feishu: not configured — set APP, SECRET, KEY; channels/feishu/README.md shows where to find it
+channels: { feishu: { enabled: false, appId: x } }
+> feishu: switched off (channels.feishu.enabled)
+channels: { feishu: { appId: cli_1, KEYS } }
+> feishu default: app cli_1, webhook <publicUrl>/webhooks/feishu/default — set server.publicUrl to the address under
+> which Feishu reaches this server
+channels: { telegram: { botToken: '${APP:-}' } }
+> telegram: not configured — set APP; channels/telegram/README.md shows where to find it
+channels: { telegram: { botToken: 'TOKEN' } }
+> telegram default: bot 7000000001, polling
+channels: { telegram: { botToken: 'TOKEN', mode: webhook, webhookSecret: s } }
+> telegram default: bot 7000000001, webhook <publicUrl>/webhooks/telegram/default — set server.publicUrl, or
+> mode: polling, which needs none
+providers: { anthropic: { apiKey: '${K:-}' } }
+> providers anthropic: no key, and no agent uses them
+providers: { ollama: {}, openai: { apiKey: a, apiKeys: [b] } }
+> provider ollama: needs no key, at its usual address (no agent uses it)
+providers: { ollama: {}, openai: { apiKey: a, apiKeys: [b] } }
+> provider openai: 2 keys set (no agent uses it)
+providers: { claude: { api: anthropic-messages, apiKey: x } }
+> provider claude: key set (no agent uses it)
+server: {}
+> model demo/guide: a script, not a model, answers as a — for a real model say model: auto, or name one
+"""
+
+
+@pytest.mark.parametrize(("text", "line"), cases(REPORTED, WORDS))
 def test_what_is_missing_names_the_next_step(tmp_path: Path, text: str, line: str) -> None:
     assert line in printed(tmp_path, text + SCRIPTED)
 
 
+GREETED = """
+channels: { feishu: { enabled: false, appId: x } }
+agents: { list: [ { id: a } ] }
+> feishu     off: channels.feishu.enabled is false
+agents: { list: [ { id: a } ] }
+> feishu     off: add appId, appSecret and encryptKey under channels.feishu (channels/feishu/README.md)
+agents: { list: [ { id: a } ] }
+> web        off: add web: {} under channels (channels/web/README.md)
+agents: { list: [ { id: a, model: [openai/x, qwen/y] } ] }
+> agent      a: openai/x, then qwen/y
+agents: { list: [ { id: a, model: demo/guide } ] }
+> agent      a: demo/guide, a script; for a real model say model: auto, or name one
+"""
+
+
+@pytest.mark.parametrize(("text", "line"), cases(GREETED, WORDS))
+def test_each_channel_and_each_agent_has_a_line_at_the_start(tmp_path: Path, text: str, line: str) -> None:
+    assert f"  {line}" in greeted(tmp_path, text)
+
+
+WEB = """
+server: { host: 127.0.0.1 }
+> http://127.0.0.1:4711/
+server: { host: '::1' }
+> http://[::1]:4711/
+server: { host: 0.0.0.0 }
+> CLOSED
+server: { host: 0.0.0.0, ADMIN }
+> http://127.0.0.1:4711/, with the admin token
+server: { host: '::', ADMIN }
+> http://[::1]:4711/, with the admin token
+server: { host: box.example, ADMIN }
+> http://box.example:4711/, with the admin token
+server: { ADMIN }
+> http://127.0.0.1:4711/, with the admin token or the sign-in link of the start
+server: { publicUrl: 'https://b.example', ADMIN }
+> https://b.example/, with the admin token
+server: { publicUrl: 'https://b.example' }
+> CLOSED
+RUNS
+agents: { list: [ { id: quiet }, { id: coder, tools: { allow: [read, ls] } } ] }
+> http://127.0.0.1:4711/
+RUNS
+agents: { list: [ { id: quiet }, { id: coder, tools: { allow: ['*'], deny: [exec] } } ] }
+> http://127.0.0.1:4711/
+RUNS
+agents: { list: [ { id: quiet }, { id: coder, tools: { allow: [exec], exec: { mode: ask } } } ] }
+> http://127.0.0.1:4711/
+RUNS
+agents: { list: [ { id: quiet }, { id: coder, tools: { allow: [exec], exec: { mode: deny } } } ] }
+> http://127.0.0.1:4711/
+RUNS
+agents: { list: [ { id: quiet }, { id: coder, tools: { allow: [exec] } } ] }
+> http://127.0.0.1:4711/, LINK
+RUNS
+agents: { list: [ { id: quiet }, { id: coder, tools: { allow: ['*'] } } ] }
+> http://127.0.0.1:4711/, LINK
+server: { publicUrl: 'https://b.example' }
+RUNS
+agents: { list: [ { id: quiet }, { id: coder, tools: { allow: [exec] } } ] }
+> CLOSED
+"""
+
+
+@pytest.mark.parametrize(("text", "line"), cases(WEB, WORDS))
+def test_the_web_chat_says_where_to_open_it_and_with_what(tmp_path: Path, text: str, line: str) -> None:
+    """An agent that runs commands closes the page to whoever is at this machine."""
+    text = f"channels: {{ web: {{}} }}\n{text}{'' if 'agents' in text else AGENT}"
+    assert greeted(tmp_path, text)[1] == f"  web        {line}"
+    assert f"web default: {line}".replace("4711", "8080") in printed(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    ("providers", "expected"),
+    [
+        ("", KEYS),
+        ("openai: { apiKey: '${MINE:-}' }", KEYS.replace("OPENAI_API_KEY", "MINE")),
+        ("openai: { apiKey: '' }, anthropic: {}", KEYS.replace(", OPENAI_API_KEY", "")),
+    ],
+)
+def test_only_variables_that_would_help_are_named(tmp_path: Path, providers: str, expected: str) -> None:
+    lines = greeted(tmp_path, f"providers: {{ {providers} }}\n{AGENT}")
+    assert f"  agent      a: demo/guide, a script; {expected}" in lines
+
+
+def test_many_agents_stay_on_one_screen(tmp_path: Path) -> None:
+    for count, expected in ((4, 4), (5, 4), (50, 4)):
+        agents = ", ".join(f"{{ id: a{number}, model: demo/guide }}" for number in range(count))
+        lines = [it for it in greeted(tmp_path, f"agents: {{ list: [ {agents} ] }}\n") if it.startswith("  agent")]
+        assert len(lines) == expected
+    assert lines[-1] == "  agents     47 more: python -m gateway check"
+
+
 def test_a_key_from_the_environment_is_named_by_its_variable_and_the_choice_by_its_reason(tmp_path: Path) -> None:
-    lines = printed(tmp_path, AGENT, {"DEEPSEEK_API_KEY": "sk-1"})
-    assert "provider deepseek: key set (DEEPSEEK_API_KEY)" in lines
-    assert [line.partition(";")[0] for line in lines if line.startswith("agent ")] == [
-        "agent a: deepseek/deepseek-v4-pro (auto: DEEPSEEK_API_KEY is set)"
-    ]
+    env = {"DEEPSEEK_API_KEY": "sk-1"}
+    chosen = "deepseek/deepseek-v4-pro (auto: DEEPSEEK_API_KEY is set)"
+    assert "provider deepseek: key set (DEEPSEEK_API_KEY)" in printed(tmp_path, AGENT, env)
+    assert [it.partition(";")[0] for it in printed(tmp_path, AGENT, env) if "agent " in it] == [f"agent a: {chosen}"]
+    assert f"  agent      a: {chosen}" in greeted(tmp_path, AGENT, env)
 
 
 def test_a_hidden_skill_says_what_it_needs(tmp_path: Path) -> None:
@@ -133,12 +237,28 @@ def test_a_hidden_skill_says_what_it_needs(tmp_path: Path) -> None:
     assert "skill deploy: hidden — it needs the program no-such-program" in with_it
 
 
-def test_warnings_come_last(tmp_path: Path) -> None:
-    lines = printed(tmp_path, "agents: { list: [ { id: a, model: anthropic/claude-opus-5 } ] }\n")
-    assert lines[-1].startswith("warning: providers.anthropic.apiKey: is empty, so a cannot answer with anthropic")
+def test_warnings_come_last_one_a_line(tmp_path: Path) -> None:
+    text = "agents: { list: [ { id: a, model: [anthropic/claude-sonnet-4-6, qwen/qwen3-max] } ] }\n"
+    warnings = [
+        f"warning: providers.{name}.apiKey: is empty, so a cannot answer with {name} — set {variable} in the environment"
+        for name, variable in (("anthropic", "ANTHROPIC_API_KEY"), ("qwen", "DASHSCOPE_API_KEY"))
+    ]
+    assert greeted(tmp_path, text)[-3:] == ["  stop       Ctrl-C", *warnings]
+    assert printed(tmp_path, text)[-2:] == warnings
 
 
-BOT = "botToken: '7000000001:AAExampleExampleExampleExampleExamp1'"
+def test_the_link_stands_where_it_can_be_clicked_and_says_how_long(tmp_path: Path) -> None:
+    text = "server: { signInLinkSeconds: 300 }\nchannels: { web: {} }\nagents: { list: [ { id: a } ] }\n"
+    lines = greeting(loaded(tmp_path, text).listening("::1", 4711), link="once-x")
+    assert "  sign in    http://[::1]:4711/#sign-in=once-x (once, within 5 min)" in lines
+
+
+def test_the_version_is_the_projects() -> None:
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert re.findall(r'^version = "(.+)"$', project, re.MULTILINE) == [VERSION]
+
+
+BOT = f"botToken: '{TOKEN}'"
 OTHER = BOT.replace("01:", "02:")
 WRITES = "agents: { list: [ { id: a, tools: { allow: [read, write] } } ] }\n"
 SHARED = (
@@ -200,9 +320,8 @@ def test_who_shares_is_told_by_the_bindings(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("page", ["README.md", "docs/add-an-agent.md", "channels/feishu/README.md"])
 def test_neither_the_shipped_config_nor_what_a_page_shows_warns_of_people_who_share(tmp_path: Path, page: str) -> None:
-    root = Path(__file__).resolve().parents[3]
-    text = (root / "config.yaml").read_text(encoding="utf-8")
-    shown = dict(re.findall(r"^ *(allowFrom|groupAllowFrom): (\[[^\]]*\])", (root / page).read_text("utf-8"), re.M))
+    text = (ROOT / "config.yaml").read_text(encoding="utf-8")
+    shown = dict(re.findall(r"^ *(allowFrom|groupAllowFrom): (\[[^\]]*\])", (ROOT / page).read_text("utf-8"), re.M))
     for key, value in shown.items():
         text = re.sub(rf"\b{key}: \[\]", f"{key}: {value}", text, count=1)
     env = {"FEISHU_APP_ID": "cli_1", "FEISHU_APP_SECRET": "s", "FEISHU_ENCRYPT_KEY": "k"}

@@ -7,8 +7,9 @@ import pytest
 from gateway.config.load import load
 from gateway.config.problems import ConfigErrors
 from gateway.config.report import greeting, report
-from tests.gateway.config.writing import lines, loaded
+from tests.gateway.config.writing import cases, lines, loaded
 
+AGENT = "agents: { list: [ { id: a } ] }\n"
 CANARY = "canary-5f1d0c9b7a"
 ENV = {name: f"{CANARY}-{name}" for name in ("APP_SECRET", "ENCRYPT_KEY", "TOKEN", "API_KEY", "ADMIN")}
 
@@ -83,65 +84,72 @@ PASTED = {
     "zhipu": "0123a5b6c7d8e9f0a1b2c3d4e5f60718.Canary91827Canar",
     "aws": "wJalrXUtnFEMI+K7MDENG+bPxRfiCYCanary91827",
 }
-MISPLACED = {
-    "a key at the top": ("agents: { list: [ { id: a } ] }\nSECRET: x\n", "2:1: ***: unknown key"),
-    "a key alone": ("agents: { list: [ { id: a } ] }\nlogging: { 'SECRET' }\n", "2:12: logging.***: unknown key"),
-    "a key of an agent": ("agents:\n  list:\n    - id: a\n      SECRET: x\n", "4:7: agents.list[0].***: unknown key"),
-    "a key of a channel": (
-        "channels:\n  telegram:\n    SECRET: x\nagents: { list: [ { id: a } ] }\n",
-        "3:5: channels.telegram.***: unknown key",
-    ),
-    "a line of a shell": ("export KEY=SECRET: x\nagents: { list: [ { id: a } ] }\n", "1:1: "),
-    "the name of a provider": (
-        "providers: { 'SECRET': { timeoutSeconds: x } }\nagents: { list: [ { id: a } ] }\n",
-        "1:",
-    ),
-    "the name of an account": (
-        "channels: { feishu: { accounts: { 'SECRET': {} } } }\nagents: { list: [ { id: a } ] }\n",
-        "1:35: channels.feishu.accounts.***: expected lower-case letters",
-    ),
-    "twice the same key": ("'SECRET': 1\n'SECRET': 2\nagents: { list: [ { id: a } ] }\n", "1:1: ***: unknown key"),
-    "a value of a list of words": ("logging: { level: 'SECRET' }\nagents: { list: [ { id: a } ] }\n", "1:19: logging.level"),
-    "the api of a provider": (
-        "providers: { mine: { api: 'SECRET' } }\nagents: { list: [ { id: a } ] }\n",
-        "1:27: providers.mine.api: unknown api",
-    ),
-    "the dialect of a provider": (
-        "providers: { mine: { api: openai-chat, dialect: 'SECRET' } }\nagents: { list: [ { id: a } ] }\n",
-        "1:49: providers.mine.dialect: unknown dialect",
-    ),
-    "a tool": (
-        "agents: { list: [ { id: a, tools: { allow: ['SECRET'] } } ] }\n",
-        "1:45: agents.list[0].tools.allow[0]: unknown tool",
-    ),
-    "a provider before the slash": ("agents: { list: [ { id: a, model: 'SECRET/x' } ] }\n", "1:35: agents.list[0].model: "),
-    "a bound agent": ("agents: { list: [ { id: a } ] }\nbindings: [ { agent: 'SECRET' } ]\n", "2:22: bindings[0].agent: "),
-    "the channel of a binding": (
-        "agents: { list: [ { id: a } ] }\nbindings: [ { agent: a, match: { channel: 'SECRET' } } ]\n",
-        "2:43: bindings[0].match.channel: unknown channel",
-    ),
-    "the target of a message": (
-        "agents: { list: [ { id: a, tools: { message: { targets: ['feishu:SECRET:x'] } } } ] }\n",
-        "1:58: agents.list[0].tools.message.targets[0]: ",
-    ),
-    "a header": (
-        "providers: { anthropic: { headers: { 'SECRET ': x } } }\nagents: { list: [ { id: a } ] }\n",
-        "1:36: providers.anthropic.headers: ",
-    ),
-    "text that is no YAML": ("agents:\n  list: a\n  SECRET\n  x: y: z\n", "3:3: "),
-    "a name in the way of a suggestion": (
-        "agents: { list: [ { id: a } ] }\nproviders: { 'SECRET': { api: openai-chat, baseUrl: 'http://h/v1' } }\n"
-        "models: {}\nserver: { portt: 1 }\nbindings: [ { agent: a, match: { account: y } } ]\n",
-        "4:11: server.portt: unknown key",
-    ),
-}  # fmt: skip
+MISPLACED = """
+agents: { list: [ { id: a } ] }
+SECRET: x
+> 2:1: ***: unknown key
+agents: { list: [ { id: a } ] }
+logging: { 'SECRET' }
+> 2:12: logging.***: unknown key
+agents:
+  list:
+    - id: a
+      SECRET: x
+> 4:7: agents.list[0].***: unknown key
+channels:
+  telegram:
+    SECRET: x
+agents: { list: [ { id: a } ] }
+> 3:5: channels.telegram.***: unknown key
+export KEY=SECRET: x
+> 1:1:
+providers: { 'SECRET': { timeoutSeconds: x } }
+> 1:
+channels: { feishu: { accounts: { 'SECRET': {} } } }
+> 1:35: channels.feishu.accounts.***: expected lower-case letters
+'SECRET': 1
+'SECRET': 2
+> 1:1: ***: unknown key
+logging: { level: 'SECRET' }
+> 1:19: logging.level
+providers: { mine: { api: 'SECRET' } }
+> 1:27: providers.mine.api: unknown api
+providers: { mine: { api: openai-chat, dialect: 'SECRET' } }
+> 1:49: providers.mine.dialect: unknown dialect
+agents: { list: [ { id: a, tools: { allow: ['SECRET'] } } ] }
+> 1:45: agents.list[0].tools.allow[0]: unknown tool
+agents: { list: [ { id: a, model: 'SECRET/x' } ] }
+> 1:35: agents.list[0].model:
+agents: { list: [ { id: a } ] }
+bindings: [ { agent: 'SECRET' } ]
+> 2:22: bindings[0].agent:
+agents: { list: [ { id: a } ] }
+bindings: [ { agent: a, match: { channel: 'SECRET' } } ]
+> 2:43: bindings[0].match.channel: unknown channel
+agents: { list: [ { id: a, tools: { message: { targets: ['feishu:SECRET:x'] } } } ] }
+> 1:58: agents.list[0].tools.message.targets[0]:
+providers: { anthropic: { headers: { 'SECRET ': x } } }
+> 1:36: providers.anthropic.headers:
+agents:
+  list: a
+  SECRET
+  x: y: z
+> 3:3:
+agents: { list: [ { id: a } ] }
+providers: { 'SECRET': { api: openai-chat, baseUrl: 'http://h/v1' } }
+models: {}
+server: { portt: 1 }
+bindings: [ { agent: a, match: { account: y } } ]
+> 4:11: server.portt: unknown key
+"""
 
 
 @pytest.mark.parametrize("secret", PASTED.values(), ids=PASTED)
-@pytest.mark.parametrize("where", MISPLACED)
-def test_a_secret_in_a_wrong_place_is_struck_out_and_its_place_stays(tmp_path: Path, where: str, secret: str) -> None:
-    text, start = MISPLACED[where]
-    found = lines(tmp_path, text.replace("SECRET", secret))
+@pytest.mark.parametrize(("text", "start"), cases(MISPLACED))
+def test_a_secret_in_a_wrong_place_is_struck_out_and_its_place_stays(
+    tmp_path: Path, text: str, start: str, secret: str
+) -> None:
+    found = lines(tmp_path, (text if "agents:" in text else text + AGENT).replace("SECRET", secret))
     assert [line for line in found if line.removeprefix("config.yaml:").startswith(start)] != []
     shown = "\n".join(found)
     assert not any(secret[at : at + 8] in shown for at in range(len(secret) - 7))

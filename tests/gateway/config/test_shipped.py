@@ -7,12 +7,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from agents.providers.config import WELL_KNOWN
 from gateway.config.load import load
-from gateway.config.reader import fields_of, known_keys
+from gateway.config.reader import fields_of
 from gateway.config.reference import all_models, documentation, markdown, schema
 from gateway.config.root import Config
 from tests.gateway.config.writing import loaded
@@ -115,21 +114,6 @@ def test_the_schema_refers_only_to_what_it_defines_and_knows_references() -> Non
     port = made["$defs"]["ServerConfig"]["properties"]["port"]
     assert port["anyOf"][1] == {"type": "string", "pattern": r"\$\{"}
     assert port["description"] == "The port to listen on; 0 takes a free one."
-
-
-@pytest.mark.parametrize(
-    ("place", "some"),
-    [
-        ((), {"server", "agents"}),
-        (("agents", "list", 0), {"id", "model"}),
-        (("agents", "defaults", "tools", "exec"), {"mode"}),
-        (("providers", "any"), {"apiKey"}),
-        (("channels", "feishu", "accounts", "b"), {"appId", "allowFrom"}),
-        (("bindings", 3, "match"), {"chatType"}),
-    ],
-)
-def test_the_keys_of_a_place_are_known(place: tuple[str | int, ...], some: set[str]) -> None:
-    assert some <= set(known_keys(Config, place))
 
 
 def test_the_command_that_writes_the_reference_pages_writes_what_is_shipped(tmp_path: Path) -> None:

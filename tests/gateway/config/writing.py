@@ -1,8 +1,10 @@
 """What the config tests share: write a file, load it, and read back what a person would see."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from textwrap import dedent
+from typing import Any
 
 from gateway.config.load import Loaded, load
 from gateway.config.problems import ConfigErrors, Findings
@@ -32,3 +34,20 @@ def parsed(text: str | bytes) -> tuple[Document | None, list[str]]:
     findings = Findings("config.yaml")
     document = parse(text if isinstance(text, bytes) else text.encode(), findings)
     return document, [str(problem) for problem in findings.problems]
+
+
+def data_of(text: str | bytes) -> Any:
+    """What a text without a fault says."""
+    document, complaints = parsed(text)
+    assert complaints == []
+    assert document is not None
+    return document.data
+
+
+def cases(table: str, words: Mapping[str, str] | None = None) -> list[tuple[str, str]]:
+    """Of a table of YAML texts, each with its expectation below it on lines that begin with `> `: text and expectation.
+    `words` stand for what repeats."""
+    for word, meaning in (words or {}).items():
+        table = re.sub(rf"\b{word}\b", meaning.replace("\\", r"\\"), table)
+    blocks = re.findall(r"((?:(?!> ).*\n)+)((?:> .*\n)+)", table.strip("\n") + "\n")
+    return [(text, expected.removeprefix("> ").rstrip().replace("\n> ", " ")) for text, expected in blocks]
