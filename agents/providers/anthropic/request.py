@@ -8,8 +8,6 @@ the server refuses members it does not know.
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-import structlog
-
 from agents.messages import AssistantMessage, Message, Opaque, Text, Thinking, ToolCall, ToolResultMessage, UserMessage
 from agents.providers.models import Level
 from agents.providers.provider import ModelRequest, OneTool, System
@@ -22,6 +20,7 @@ from agents.providers.request import (
     system_texts,
     wire_id,
     wire_name,
+    without_thinking,
 )
 from tools.tool import Image, ToolSpec
 
@@ -170,7 +169,6 @@ def _result_block(message: ToolResultMessage) -> Block:
 
 BUDGET_MIN = 1024
 """Anthropic's own minimum, in tokens."""
-log = structlog.get_logger()
 
 
 def thinking_members(request: ModelRequest, *, forced: bool) -> dict[str, Any]:
@@ -196,11 +194,11 @@ def _budget(request: ModelRequest, level: Level, *, forced: bool) -> dict[str, A
         return {}  # left out is off
     budget = max(BUDGET_MIN, int(request.max_tokens * THINKING_SHARES[level]))
     if forced:
-        return _without(request, "a tool is forced")
+        return without_thinking(request, "a tool is forced")
     if budget >= request.max_tokens:
-        return _without(request, "maxTokens leaves no room for it")
+        return without_thinking(request, "maxTokens leaves no room for it")
     if _unthinking(request):
-        return _without(request, "the running turn has calls that came without thinking")
+        return without_thinking(request, "the running turn has calls that came without thinking")
     return {"thinking": {"type": "enabled", "budget_tokens": budget}}
 
 
@@ -212,8 +210,3 @@ def _unthinking(request: ModelRequest) -> bool:
         if isinstance(message, AssistantMessage) and not isinstance(message.content[0], Thinking):
             return True
     return False
-
-
-def _without(request: ModelRequest, reason: str) -> dict[str, Any]:
-    log.info("thinking_left_out", model=request.model, wanted=request.thinking, reason=reason)
-    return {}

@@ -15,6 +15,7 @@ import structlog
 from agents.messages import AssistantMessage, Text, ToolCall, ToolResultMessage, UserMessage
 from agents.providers.chat.thinking import may_think, replayed, thinking_members
 from agents.providers.chat.vendors import Vendor, for_model
+from agents.providers.payload import json_object
 from agents.providers.provider import ModelRequest, OneTool
 from agents.providers.request import (
     called_names,
@@ -223,21 +224,13 @@ def _result(message: ToolResultMessage, vendor: Vendor) -> Object:
 
 
 def _plain(text: str, *, failed: bool) -> str:
-    if failed and _object(text).get("ok") is not False:
+    if failed and json_object(text).get("ok") is not False:
         return f"Error: {text or _SILENT_FAILURE}"
     return text or "(no output)"
 
 
 def _as_json(text: str, *, failed: bool) -> str:
-    result = _object(text)
+    result = json_object(text)
     if result and (not failed or result.get("ok") is False or "error" in result):
         return text
     return json.dumps({"error": text or _SILENT_FAILURE} if failed else {"output": text}, ensure_ascii=False)
-
-
-def _object(text: str) -> dict[str, Any]:
-    try:
-        result = json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
-    return result if isinstance(result, dict) else {}

@@ -9,8 +9,6 @@ import re
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-import structlog
-
 from agents.messages import (
     AssistantMessage,
     Message,
@@ -35,6 +33,7 @@ from agents.providers.request import (
     system_texts,
     wire_id,
     wire_name,
+    without_thinking,
 )
 from tools.tool import ToolSpec
 
@@ -221,8 +220,6 @@ _LEVELS: dict[Level, str] = {
     "max": "XHIGH",
 }
 
-log = structlog.get_logger()
-
 
 def thinking_config(request: ModelRequest, max_tokens: int) -> dict[str, Any]:
     """The member `thinkingConfig`; empty where the model decides."""
@@ -236,6 +233,5 @@ def thinking_config(request: ModelRequest, max_tokens: int) -> dict[str, Any]:
         return {"thinkingBudget": LEAST_OF_PRO if always_thinks(request.model) else 0}
     budget = min(BUDGET_MAX, max(BUDGET_MIN, int(max_tokens * THINKING_SHARES[level])))
     if budget >= max_tokens:
-        log.info("thinking_left_out", model=request.model, wanted=level, reason="maxTokens leaves no room for it")
-        return {}
+        return without_thinking(request, "maxTokens leaves no room for it")
     return {"thinkingBudget": budget, "includeThoughts": True}

@@ -5,12 +5,12 @@ message becomes several items in order; items' own ids, which only a stored resp
 """
 
 import hashlib
-import json
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
 from agents.messages import AssistantMessage, Opaque, Text, Thinking, ToolCall, ToolResultMessage, UserMessage
 from agents.providers.openai.strict import strict_schema
+from agents.providers.payload import json_object
 from agents.providers.provider import ModelRequest, OneTool
 from agents.providers.request import (
     called_names,
@@ -161,17 +161,9 @@ def _result_item(message: ToolResultMessage, *, sees: bool) -> Item:
     texts = [part for part in parts if part["type"] == "input_text"]
     if message.is_error and not texts:
         parts.insert(0, _input_text("Error: the tool failed and gave no reason."))
-    elif message.is_error and not _says_so_itself(texts[0]["text"]):
+    elif message.is_error and not json_object(texts[0]["text"]):  # our tools' errors are objects with a code
         texts[0]["text"] = f"Error: {texts[0]['text']}"
     output: str | list[Item] = parts
     if all(part["type"] == "input_text" for part in parts):
         output = "\n".join(part["text"] for part in parts) or "(no output)"
     return {"type": "function_call_output", "call_id": wire_id(message.call_id), "output": output}
-
-
-def _says_so_itself(text: str) -> bool:
-    """Our tools' errors are JSON objects with a code."""
-    try:
-        return isinstance(json.loads(text), dict)
-    except (ValueError, RecursionError):
-        return False

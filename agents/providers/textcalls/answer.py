@@ -52,15 +52,9 @@ class Rewriting:
     """A `Provider` around another, whose answers `stream` rewrites."""
 
     def __init__(self, inner: Provider) -> None:
+        self.name = inner.name
+        self.api = inner.api
         self._inner = inner
-
-    @property
-    def name(self) -> str:
-        return self._inner.name
-
-    @property
-    def api(self) -> str:
-        return self._inner.api
 
     async def warm_up(self) -> None:
         await self._inner.warm_up()
