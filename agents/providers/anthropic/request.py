@@ -64,15 +64,10 @@ def _tools(tools: Sequence[ToolSpec]) -> list[Block]:
 
 def _tool_choice(request: ModelRequest) -> Block | None:
     """None is `auto`, the server's default."""
-    match shared.settled(request):
-        case "none":
-            return {"type": "none"}
-        case "required":
-            return {"type": "any"}
-        case OneTool(name=name):
-            return {"type": "tool", "name": name}
-        case _:
-            return None
+    choice = shared.settled(request)
+    if isinstance(choice, OneTool):
+        return {"type": "tool", "name": choice.name}
+    return {"none": {"type": "none"}, "required": {"type": "any"}}.get(choice)
 
 
 def _messages(messages: Sequence[Message]) -> list[Block]:

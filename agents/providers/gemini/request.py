@@ -63,15 +63,10 @@ def _declaration(tool: ToolSpec) -> Part:
 
 
 def _choice(request: ModelRequest) -> Part:
-    match shared.settled(request):
-        case "none":
-            return {"mode": "NONE"}
-        case "required":
-            return {"mode": "ANY"}
-        case OneTool(name=name):
-            return {"mode": "ANY", "allowedFunctionNames": [name]}
-        case "auto":
-            return {"mode": "AUTO"}
+    choice = shared.settled(request)
+    if isinstance(choice, OneTool):
+        return {"mode": "ANY", "allowedFunctionNames": [choice.name]}
+    return {"mode": "ANY" if choice == "required" else choice.upper()}
 
 
 def _contents(messages: Sequence[Message], *, signed: bool) -> list[Part]:

@@ -54,15 +54,10 @@ def _tool(tool: ToolSpec) -> Block:
 
 def _tool_choice(request: ModelRequest) -> str | Block | None:
     """None is `auto`, the server's default."""
-    match shared.settled(request):
-        case "none":
-            return "none"
-        case "required":
-            return "any"
-        case OneTool(name=name):
-            return {"type": "function", "function": {"name": name}}
-        case _:
-            return None
+    choice = shared.settled(request)
+    if isinstance(choice, OneTool):
+        return {"type": "function", "function": {"name": choice.name}}
+    return {"none": "none", "required": "any"}.get(choice)
 
 
 def _calls(messages: Sequence[Message]) -> list[ToolCall]:

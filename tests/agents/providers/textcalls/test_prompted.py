@@ -3,13 +3,14 @@
 import json
 import re
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.messages import AssistantMessage, Message, ModelError, StopReason, Text, ToolCall
-from agents.providers.provider import TextDelta, ToolCallDelta, ToolCallEnd, ToolCallStart
+from agents.providers.provider import ToolCallDelta, ToolCallEnd, ToolCallStart
 from agents.providers.textcalls.prompted import PromptedTools
 from tests.agents.providers.requests import LS, READ, asking, assistant, call, collect, result, user
 from tests.agents.providers.textcalls.scripted import Scripted, ask, chunkings, mentions, outline, says, shown, texts
@@ -151,10 +152,11 @@ async def test_a_call_that_cannot_be_read_keeps_all_that_was_written(written: st
     assert [(it.name, it.arguments, it.arguments_raw) for it in made.calls] == [("ls", None, written)]
 
 
-@pytest.mark.parametrize("reason", ["max_tokens", "context_window", "refusal", "content_filter"])
-async def test_an_answer_that_was_cut_or_refused_says_so_still(reason: StopReason) -> None:
+@pytest.mark.parametrize("reason", get_args(StopReason))
+async def test_a_call_is_tool_use_unless_the_end_says_more(reason: StopReason) -> None:
     _, message = await ask(PromptedTools(says(LS_TMP, stop_reason=reason)), asking())
-    assert (message.stop_reason, len(message.calls)) == (reason, 1)
+    assert len(message.calls) == (reason not in ("error", "aborted"))
+    assert message.stop_reason == ("tool_use" if reason in ("end_turn", "stop_sequence") else reason)
 
 
 @pytest.mark.parametrize("reason", ["error", "aborted"])
@@ -173,16 +175,6 @@ async def test_a_broken_answer_may_keep_less_than_its_deltas_showed() -> None:
 
     _, message = await ask(PromptedTools(Broken((Text(text="\n"), Text(text=f"B{LS_TMP}")))), asking())
     assert outline(message) == ["B"]
-
-
-async def test_a_provider_that_does_not_stream_is_understood_all_the_same() -> None:
-    class Silent(Scripted):
-        def _events(self, index: int, part: object) -> object:  # type: ignore[override]
-            return iter(())
-
-    events, message = await ask(PromptedTools(Silent((Text(text=f"Hi {LS_TMP}"),))), asking())
-    assert outline(message) == ["Hi ", TMP]
-    assert events[0] == TextDelta(index=0, text="Hi ")
 
 
 async def test_ids_are_the_same_for_the_same_answer_and_new_for_every_other() -> None:
@@ -252,14 +244,8 @@ async def test_chunking_never_changes_the_outcome(text: str, pieces: list[int], 
 
 @settings(max_examples=200, deadline=None)
 @given(mentions, chunkings)
-async def test_words_about_calls_pass_whole(text: str, pieces: list[int]) -> None:
-    inner = says(text, pieces)
-    events, message = await ask(PromptedTools(inner), asking())
-    assert (outline(message), shown(events)) == ([text], text)
-
-
-@settings(max_examples=200, deadline=None)
-@given(mentions, chunkings)
-async def test_a_call_behind_words_about_calls_is_made(words: str, pieces: list[int]) -> None:
+async def test_words_about_calls_pass_whole_and_a_call_behind_them_is_made(words: str, pieces: list[int]) -> None:
+    _, message = await ask(PromptedTools(says(words, pieces)), asking())
+    assert outline(message) == [words]
     _, message = await ask(PromptedTools(says(f"{words}\n\n{LS_TMP}", pieces)), asking())
     assert outline(message) == [f"{words}\n\n", TMP]

@@ -62,29 +62,10 @@ def test_a_forced_tool_is_one_sentence_more(choice: ToolChoice, demand: str | No
     assert stable == plain.replace("Tool: ls", f"{extra}Tool: ls")
 
 
-@pytest.mark.parametrize(
-    ("offer", "sentence"),
-    [("not now", "No tools may be called now"), ("they do not work", "Tool calls do not work now")],
-)
-def test_tools_that_may_not_be_called_are_not_described(offer: Offer, sentence: str) -> None:
-    sent = translated(asking(), offer)
-    assert sent.tools == ()
-    assert sentence in sent.system.stable
-    assert "<tool_call>" not in sent.system.stable
-    assert "Tool: ls" not in sent.system.stable
-
-
 def test_equal_tools_make_equal_bytes_whatever_the_order_of_their_schemas() -> None:
     shuffled = replace(LS, input_schema=dict(reversed(list(LS.input_schema.items()))))
     one, other = (translated(asking(tools=[tool]), "tools") for tool in (LS, shuffled))
     assert one.system.stable.encode() == other.system.stable.encode()
-
-
-def test_the_words_of_a_tool_stay_readable_in_any_language() -> None:
-    tool = ToolSpec(name="天气", summary="", description="查询天气。", input_schema={"title": "城市"})
-    assert 'Tool: 天气\n查询天气。\nSchema of `arguments`: {"title": "城市"}' in translated(
-        asking(tools=[tool]), "tools"
-    ).system.stable  # fmt: skip
 
 
 def test_a_request_with_nothing_to_translate_is_handed_through() -> None:
@@ -92,15 +73,22 @@ def test_a_request_with_nothing_to_translate_is_handed_through() -> None:
     assert translated(request, "no tools") is request
 
 
-def test_calls_in_the_history_are_told_even_where_there_are_no_tools_any_more() -> None:
-    sent = translated(asking(user("q"), assistant(call("c1")), result("c1"), tools=[]), "no tools")
+@pytest.mark.parametrize(
+    ("tools", "offer", "sentence"),
+    [
+        ([], "no tools", "No tools may be called now"),
+        ([LS], "not now", "No tools may be called now"),
+        ([LS], "they do not work", "Tool calls do not work now"),
+    ],
+)
+def test_tools_that_may_not_be_called_are_not_described(tools: list[ToolSpec], offer: Offer, sentence: str) -> None:
+    history = (user("q"), assistant(call("c1")), result("c1"))
+    sent = translated(asking(*history, tools=tools, system=System(stable="", volatile="")), offer)
+    assert sent.tools == ()
     assert [message.role for message in sent.messages] == ["user", "assistant", "user"]
-    assert "No tools may be called now" in sent.system.stable
-
-
-def test_an_empty_prompt_gets_no_empty_lines() -> None:
-    sent = translated(asking(system=System(stable="", volatile="")), "tools")
-    assert sent.system.stable.startswith("## Tool Calls")
+    assert sent.system.stable.startswith(f"## Tool Calls\n{sentence}")
+    assert "<tool_call>" not in sent.system.stable
+    assert "Tool: ls" not in sent.system.stable
 
 
 def texts_of(message: Message) -> list[str]:
@@ -147,15 +135,6 @@ def test_what_is_said_next_joins_the_results_with_its_metadata_before_its_own_wo
         "image",
         "META\n\nfaster",
         "more",
-    ]
-
-
-def test_metadata_without_words_stands_for_itself() -> None:
-    silent = UserMessage(content=(Image(media_type="image/png", data=PIXEL),), metadata="META")
-    sent = translated(asking(user("q"), assistant(call("c1")), result("c1"), silent), "tools")
-    assert [part.text if isinstance(part, Text) else part.type for part in sent.messages[2].content][1:] == [
-        "META",
-        "image",
     ]
 
 
