@@ -130,7 +130,7 @@ class NetworkProvider:
                 return _failed(kind, type(named).__name__)
             cause = cause.__cause__
         name = type(error).__name__
-        if name == "APIConnectionError":
+        if "APIConnectionError" in _class_names(error):
             return _failed("network", name)
         # Its text may hold what a person wrote, so the log gets the name alone.
         log.error("model_unexpected_error", provider=self.name, type=name)
@@ -149,8 +149,12 @@ either for nothing costs time."""
 
 
 def _kind(error: BaseException) -> ErrorKind | None:
-    names = {base.__name__ for base in type(error).__mro__}
+    names = _class_names(error)
     return next((kind for name, kind in _KINDS.items() if name in names), None)
+
+
+def _class_names(error: BaseException) -> set[str]:
+    return {base.__name__ for base in type(error).__mro__}
 
 
 def _failed(kind: ErrorKind, summary: str) -> AttemptFailed:

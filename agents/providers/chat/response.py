@@ -1,7 +1,7 @@
 """The chunks of a Chat answer put together into one assistant message. Pure: dicts in, our events out.
 
 A finish reason is the proof of an end, or `[DONE]` for the vendors that send no reason at times. The servers that speak
-this wire differ in every detail of it, so what a chunk lacks or says twice is borne; calls are told apart in `calls`.
+this wire differ in every detail of it, so what a chunk lacks or says twice is borne; `Calls` keeps calls apart.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
