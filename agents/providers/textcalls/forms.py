@@ -161,14 +161,14 @@ def _bare(text: str, head: re.Match[str], tools: Tools) -> Found | None:
     return end, [_of(member, _written(member)) for member in members]
 
 
-def _until(closing: str) -> Callable[[str, re.Match[str], Tools], Found]:
+def _no_call(opening: str, header: str, closing: str = "") -> Form:
     """What ends with `closing`, or with the text, and makes no call."""
 
     def read(text: str, head: re.Match[str], tools: Tools) -> Found:
-        at = text.find(closing, head.end())
+        at = text.find(closing, head.end()) if closing else -1
         return len(text) if at < 0 else at + len(closing), ()
 
-    return read
+    return Form(opening=opening, header=re.compile(header), read=read)
 
 
 def _brackets_end(text: str, at: int) -> int | None:
@@ -226,33 +226,16 @@ _TAG = Form(
     header=re.compile(r"<tool_call>\s{0,64}(?:```[\w-]{0,16}\s{0,16})?(?=[\[{]|<function=)"),
     read=_tagged,
 )
-PROMPTED = (
-    _TAG,
-    Form(
-        opening="<tool_response",
-        header=re.compile(r"<tool_response>\s{0,64}(?=\{)"),
-        read=lambda text, head, tools: (len(text), ()),
-    ),
-)
+PROMPTED = (_TAG, _no_call("<tool_response", r"<tool_response>\s{0,64}(?=\{)"))
 """What a model without tools is prompted to write; a result that it invents ends its answer."""
 _MARKER_CLOSER = r"\[(?:/NAME|END_TOOL_REQUEST)\]"
 TAGS = (
     _TAG,
     Form(
-        opening="<function=",
-        header=re.compile(_FUNCTION.pattern + r"(?=\{|<parameter=|</function>)"),
-        read=_function,
+        opening="<function=", header=re.compile(_FUNCTION.pattern + r"(?=\{|<parameter=|</function>)"), read=_function
     ),
-    Form(
-        opening="<function_calls>",
-        header=re.compile(r"<function_calls>\s{0,64}(?=<invoke )"),
-        read=_until("</function_calls>"),
-    ),
-    Form(
-        opening="<invoke ",
-        header=re.compile(r'<invoke name="[^"\n]{1,120}">\s{0,64}(?=<parameter|</invoke>)'),
-        read=_until("</invoke>"),
-    ),
+    _no_call("<function_calls>", r"<function_calls>\s{0,64}(?=<invoke )", "</function_calls>"),
+    _no_call("<invoke ", r'<invoke name="[^"\n]{1,120}">\s{0,64}(?=<parameter|</invoke>)', "</invoke>"),
     _with_header(
         "<|channel|>commentary to=",
         r"<\|channel\|>commentary to=(?:functions\.)?(?P<name>[^\s<]{1,120})(?:(?!<\|(?:message|channel)\|>).){0,160}"

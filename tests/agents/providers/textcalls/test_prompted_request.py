@@ -68,11 +68,6 @@ def test_equal_tools_make_equal_bytes_whatever_the_order_of_their_schemas() -> N
     assert one.system.stable.encode() == other.system.stable.encode()
 
 
-def test_a_request_with_nothing_to_translate_is_handed_through() -> None:
-    request = asking(user("hi"), assistant(Text(text="hello")), user("again", "meta"), tools=[])
-    assert translated(request, "no tools") is request
-
-
 @pytest.mark.parametrize(
     ("tools", "offer", "sentence"),
     [

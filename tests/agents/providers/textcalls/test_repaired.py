@@ -1,14 +1,13 @@
 """A model with tools that wrote its call as text: made a real call where it is nothing else, else kept from people."""
 
 import re
-from dataclasses import replace
 from typing import get_args
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.messages import AssistantPart, ModelError, StopReason, Text, Thinking, Wire
+from agents.messages import AssistantPart, StopReason, Text, Thinking, Wire
 from agents.providers.provider import Done, OneTool, TextDelta, ThinkingDelta, ToolChoice
 from agents.providers.textcalls.repaired import RepairedCalls
 from tests.agents.providers.requests import asking, call, collect
@@ -81,10 +80,8 @@ async def test_json_among_words_is_ordinary_text(before: str, form: str, after: 
     [
         (TAGGED.replace('"ls"', '"rm"'), []),
         ('<tool_call>{"name": "ls", "arguments": {"path', []),
-        ("<tool_call>oops</tool_call>", ["<tool_call>oops</tool_call>"]),
         (TAGGED + TAGGED.replace('"ls"', '"rm"'), []),
         ('[tool:rm] {"path": "/"}', []),
-        ("<tool_ca", ["<tool_ca"]),
         (f"say `{TAGGED}` here", [f"say `{TAGGED}` here"]),
         (f"say ``{TAGGED}`` here {TAGGED}", [f"say ``{TAGGED}`` here "]),
         (f"a lone ` then {TAGGED}\n`", ["a lone ` then `"]),
@@ -95,7 +92,6 @@ async def test_json_among_words_is_ordinary_text(before: str, form: str, after: 
         ('so [tool:ls] {"path": } c', ["so c"]),
         ("so [tool:ls]\n{", ["so "]),
         ("so [tool:ls] {} [link]", ["so [link]"]),
-        ("so [TOOL_CALLS] b", ["so [TOOL_CALLS] b"]),
         ("a<function=w><parameter=c>a</function>b</parameter></function>.", ["a."]),
         ("<function=ls>{}</function>\n</tool_call> so", ["so"]),
         ('<function_calls>\n<invoke name="ls">x</invoke>\n</function_calls>', []),
@@ -234,11 +230,3 @@ async def test_calls_alone_are_always_made(forms: list[str], pieces: list[int]) 
     events, message = await ask(RepairedCalls(says("\n".join(forms), pieces)), asking())
     assert outline(message) == [TMP] * len(forms)
     assert shown(events) == ""
-
-
-async def test_a_stream_with_an_error_keeps_its_error() -> None:
-    failed = ModelError(kind="overloaded", summary="529", retryable=True)
-    inner = replace(says("Hel", stop_reason="error"), error=failed)
-    events, message = await ask(RepairedCalls(inner), asking())
-    assert (message.error, shown(events)) == (failed, "Hel")
-    assert message is inner.sent[-1].message if isinstance(inner.sent[-1], Done) else False
