@@ -68,10 +68,6 @@ class Block:
     call: ToolCall | None = None
 
 
-def no_payload(_: str) -> Payload:
-    return None
-
-
 @dataclass(slots=True)
 class Draft:
     """`blocks` by a key of the wire's choice."""
@@ -90,7 +86,7 @@ class Draft:
         self,
         key: Hashable,
         kind: BlockKind,
-        payload: Callable[[str], Payload] = no_payload,
+        payload: Callable[[str], Payload] = lambda _: None,
         *,
         index: int | None = None,
     ) -> Block:

@@ -52,14 +52,12 @@ class JsonWire:
 
     def __init__(self, dialect: Dialect, config: ProviderConfig) -> None:
         self.api = dialect.api
+        self.assembly = dialect.assembly
         self._dialect = dialect
         self._config = config
         self._base_url = dialect.base_url(config)
         self.client = LazyClient(self._build)
         self.keyless = dialect.local_keyless and is_local(self._base_url)
-
-    def assembly(self, request: ModelRequest, *, provider: str, timestamp: float) -> Assembly:
-        return self._dialect.assembly(provider=provider, model=request.model, timestamp=timestamp)
 
     async def events(self, request: ModelRequest, key: str) -> AsyncGenerator[dict[str, Any], None]:
         client: AsyncClient = await self.client.get()

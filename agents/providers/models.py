@@ -11,6 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
+from pydantic.alias_generators import to_snake
+
 Level: TypeAlias = Literal["off", "minimal", "low", "medium", "high", "xhigh", "max"]
 LEVELS: tuple[Level, ...] = get_args(Level)
 """How hard a model may be asked to think, least first."""
@@ -92,13 +94,4 @@ def _table() -> tuple[tuple[str, ModelFacts], ...]:
 def _facts(record: dict[str, Any]) -> ModelFacts:
     # YAML 1.1 reads `off` as false.
     levels: tuple[Level, ...] = tuple("off" if level is False else level for level in record.get("thinking", ()))
-    return ModelFacts(
-        window=record["window"],
-        max_output=record["maxOutput"],
-        vision=record.get("vision", False),
-        thinking=levels,
-        thinking_style=record.get("thinkingStyle"),
-        forced_tool=record.get("forcedTool", True),
-        prefill=record.get("prefill", False),
-        tools=record.get("tools", True),
-    )
+    return ModelFacts(**{to_snake(key): value for key, value in record.items()} | {"thinking": levels})

@@ -15,8 +15,9 @@ from typing import Any, Protocol
 
 import structlog
 
-from agents.messages import AssistantMessage, ErrorKind, ModelError, StopReason
+from agents.messages import AssistantMessage, ErrorKind, ModelError
 from agents.providers.config import ProviderConfig
+from agents.providers.draft import Draft
 from agents.providers.errors import AttemptFailed, BadStream, Refused
 from agents.providers.http import LazyClient
 from agents.providers.provider import Done, ModelEvent, ModelRequest
@@ -27,15 +28,14 @@ log = structlog.get_logger()
 class Assembly(Protocol):
     """One answer in the making."""
 
+    draft: Draft
+
     def feed(self, event: dict[str, Any]) -> Iterator[ModelEvent]:
         """Take one event of the wire. Raises BadStream for what is plainly broken, AttemptFailed for a reported error;
         passes over what it does not know."""
 
     def finish(self) -> AssistantMessage:
         """The whole answer. Raises BadStream where its end is missing."""
-
-    def failed(self, error: ModelError, reason: StopReason = "error") -> AssistantMessage:
-        """The text up to the failure, and nothing else: for neither calls nor thinking are sure to be whole."""
 
 
 class Wire(Protocol):
@@ -45,7 +45,7 @@ class Wire(Protocol):
     keyless: bool
     client: LazyClient
 
-    def assembly(self, request: ModelRequest, *, provider: str, timestamp: float) -> Assembly: ...
+    def assembly(self, *, provider: str, model: str, timestamp: float) -> Assembly: ...
 
     def events(self, request: ModelRequest, key: str) -> AsyncGenerator[dict[str, Any], None]:
         """The events of one answer, parsed; an empty one for every other sign of life. Ends with the answer or with
@@ -59,26 +59,19 @@ class NetworkProvider:
     """A `Provider` that speaks `wire`."""
 
     def __init__(self, name: str, config: ProviderConfig, wire: Wire, *, now: Callable[[], float] = time.time) -> None:
-        self._name = name
+        self.name = name
+        self.api = wire.api
         self._config = config
         self._wire = wire
         self._keys = KeyRing(config.keys)
         self._now = now
 
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def api(self) -> str:
-        return self._wire.api
-
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        assembly = self._wire.assembly(request, provider=self._name, timestamp=self._now())
+        assembly = self._wire.assembly(provider=self.name, model=request.model, timestamp=self._now())
         key = self._keys.pick(request.conversation)
         if key is None and not self._wire.keyless:
-            summary = f"providers.{self._name}.apiKey is empty"
-            yield Done(message=assembly.failed(ModelError(kind="unconfigured", summary=summary, retryable=False)))
+            summary = f"providers.{self.name}.apiKey is empty"
+            yield Done(message=assembly.draft.failed(ModelError(kind="unconfigured", summary=summary, retryable=False)))
             return
         try:
             async with (
@@ -91,7 +84,7 @@ class NetworkProvider:
             message = assembly.finish()
         except Exception as error:  # noqa: BLE001 - the port's promise: whatever breaks is a final message
             failed = self._explain(error)
-            message = assembly.failed(self._with_another_key(key, failed.error), failed.reason)
+            message = assembly.draft.failed(self._with_another_key(key, failed.error), failed.reason)
         yield Done(message=message)
 
     async def warm_up(self) -> None:
@@ -117,7 +110,7 @@ class NetworkProvider:
 
     def _with_another_key(self, key: str | None, error: ModelError) -> ModelError:
         if key and self._keys.refused(key, error):
-            log.warning("model_key_rests", provider=self._name, kind=error.kind)
+            log.warning("model_key_rests", provider=self.name, kind=error.kind)
             return replace(error, retryable=True, retry_after_seconds=0.0)
         return error
 
@@ -137,10 +130,10 @@ class NetworkProvider:
                 return _failed(kind, type(named).__name__)
             cause = cause.__cause__
         name = type(error).__name__
-        if name == "APIConnectionError":
+        if "APIConnectionError" in _class_names(error):
             return _failed("network", name)
         # Its text may hold what a person wrote, so the log gets the name alone.
-        log.error("model_unexpected_error", provider=self._name, type=name)
+        log.error("model_unexpected_error", provider=self.name, type=name)
         return AttemptFailed(ModelError(kind="invalid", summary=f"unexpected {name}", retryable=False))
 
 
@@ -156,8 +149,12 @@ either for nothing costs time."""
 
 
 def _kind(error: BaseException) -> ErrorKind | None:
-    names = {base.__name__ for base in type(error).__mro__}
+    names = _class_names(error)
     return next((kind for name, kind in _KINDS.items() if name in names), None)
+
+
+def _class_names(error: BaseException) -> set[str]:
+    return {base.__name__ for base in type(error).__mro__}
 
 
 def _failed(kind: ErrorKind, summary: str) -> AttemptFailed:

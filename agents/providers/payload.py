@@ -75,6 +75,14 @@ def _carriable(value: Any, depth: int) -> bool:
             return True
 
 
+def json_object(text: str | bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
 def text_of(value: object, key: str) -> str:
     text = value.get(key) if isinstance(value, Mapping) else None
     return text if isinstance(text, str) else ""

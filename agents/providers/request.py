@@ -7,6 +7,7 @@ wire cannot demand is also asked for in the prompt (`agents.runner`), so a degra
 import hashlib
 import re
 from collections.abc import Sequence
+from typing import Any
 
 import structlog
 
@@ -66,6 +67,12 @@ def wire_id(call_id: str, *, pattern: str = r"[a-zA-Z0-9_-]{1,64}") -> str:
 def wire_name(name: str) -> str:
     """A model may have called a tool by a name that the wire refuses; what is sent stays close to that."""
     return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64] or "unknown"
+
+
+def without_thinking(request: ModelRequest, reason: str) -> dict[str, Any]:
+    """No members, with the reason in the log."""
+    log.info("thinking_left_out", model=request.model, wanted=request.thinking, reason=reason)
+    return {}
 
 
 def settled(request: ModelRequest, *, required: str = "", named: str = "") -> ToolChoice:

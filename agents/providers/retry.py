@@ -19,6 +19,7 @@ from pydantic import BaseModel, Field
 from pydantic.alias_generators import to_camel
 
 from agents.messages import AssistantMessage, ErrorKind, ModelError
+from agents.providers.draft import Draft
 from agents.providers.provider import Done, ModelEvent, ModelRequest, Provider
 
 ATTEMPTS_BEFORE_FALLBACK = 2
@@ -200,11 +201,5 @@ async def _attempt(provider: Provider, request: ModelRequest, policy: _Policy) -
 
 
 def _failed(provider: Provider, request: ModelRequest, kind: ErrorKind, summary: str) -> AssistantMessage:
-    return AssistantMessage(
-        content=(),
-        provider=provider.name,
-        model=request.model,
-        api=provider.api,
-        stop_reason="error",
-        error=ModelError(kind=kind, summary=summary, retryable=kind == "incomplete"),
-    )
+    draft = Draft(api=provider.api, provider=provider.name, model=request.model, timestamp=0.0)
+    return draft.failed(ModelError(kind=kind, summary=summary, retryable=kind == "incomplete"))

@@ -9,9 +9,8 @@ import warnings
 from collections.abc import AsyncGenerator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from agents.providers.anthropic.errors import from_event, from_status, output_blocked
 from agents.providers.anthropic.request import API, wire_request
-from agents.providers.anthropic.response import AnthropicAssembly
+from agents.providers.anthropic.response import AnthropicAssembly, from_event, from_status, output_blocked
 from agents.providers.config import ProviderConfig
 from agents.providers.errors import AttemptFailed, Refused
 from agents.providers.http import LazyClient, drain, event_of, must_be_events, settings
@@ -28,14 +27,12 @@ class AnthropicWire:
     """`anthropic-messages`, as a `Wire`."""
 
     api = API
+    assembly = AnthropicAssembly
     keyless = False
 
     def __init__(self, config: ProviderConfig) -> None:
         self._config = config
         self.client = LazyClient(lambda: _build_client(config))
-
-    def assembly(self, request: ModelRequest, *, provider: str, timestamp: float) -> AnthropicAssembly:
-        return AnthropicAssembly(provider=provider, model=request.model, timestamp=timestamp)
 
     async def events(self, request: ModelRequest, key: str) -> AsyncGenerator[dict[str, Any], None]:
         client: AsyncAnthropic = await self.client.get()

@@ -8,21 +8,10 @@ the server refuses members it does not know.
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-import structlog
-
 from agents.messages import AssistantMessage, Message, Opaque, Text, Thinking, ToolCall, ToolResultMessage, UserMessage
+from agents.providers import request as shared
 from agents.providers.models import Level
 from agents.providers.provider import ModelRequest, OneTool, System
-from agents.providers.request import (
-    THINKING_SHARES,
-    called_names,
-    description_of,
-    output_tokens,
-    settled,
-    system_texts,
-    wire_id,
-    wire_name,
-)
 from tools.tool import Image, ToolSpec
 
 API = "anthropic-messages"
@@ -36,7 +25,7 @@ def wire_request(request: ModelRequest) -> dict[str, Any]:
     """The body of `POST /v1/messages`, without `stream`."""
     body: dict[str, Any] = {
         "model": request.model,
-        "max_tokens": output_tokens(request),
+        "max_tokens": shared.output_tokens(request),
         "messages": _messages(request.messages),
     }
     if system := _system(request.system):
@@ -45,8 +34,8 @@ def wire_request(request: ModelRequest) -> dict[str, Any]:
         body["tools"] = _tools(request.tools)
         if choice := _tool_choice(request):
             body["tool_choice"] = choice
-    elif called := called_names(request.messages):
-        body["tools"] = [{"name": wire_name(called[0]), "input_schema": {"type": "object", "properties": {}}}]
+    elif called := shared.called_names(request.messages):
+        body["tools"] = [{"name": shared.wire_name(called[0]), "input_schema": {"type": "object", "properties": {}}}]
         body["tool_choice"] = {"type": "none"}
     forced = body.get("tool_choice", {}).get("type") in ("any", "tool")
     return body | thinking_members(request, forced=forced)
@@ -54,7 +43,7 @@ def wire_request(request: ModelRequest) -> dict[str, Any]:
 
 def _system(system: System) -> list[Block]:
     """The stable half ends at a cache mark."""
-    blocks: list[Block] = [{"type": "text", "text": text} for text in system_texts(system)]
+    blocks: list[Block] = [{"type": "text", "text": text} for text in shared.system_texts(system)]
     if system.stable.strip():
         blocks[0]["cache_control"] = MARK
     return blocks
@@ -64,7 +53,7 @@ def _tools(tools: Sequence[ToolSpec]) -> list[Block]:
     blocks: list[Block] = [
         {
             "name": tool.name,
-            "description": description_of(tool),
+            "description": shared.description_of(tool),
             "input_schema": dict(tool.input_schema),
         }
         for tool in tools
@@ -75,15 +64,10 @@ def _tools(tools: Sequence[ToolSpec]) -> list[Block]:
 
 def _tool_choice(request: ModelRequest) -> Block | None:
     """None is `auto`, the server's default."""
-    match settled(request):
-        case "none":
-            return {"type": "none"}
-        case "required":
-            return {"type": "any"}
-        case OneTool(name=name):
-            return {"type": "tool", "name": name}
-        case _:
-            return None
+    choice = shared.settled(request)
+    if isinstance(choice, OneTool):
+        return {"type": "tool", "name": choice.name}
+    return {"none": {"type": "none"}, "required": {"type": "any"}}.get(choice)
 
 
 def _messages(messages: Sequence[Message]) -> list[Block]:
@@ -144,8 +128,8 @@ def _assistant_blocks(message: AssistantMessage) -> list[Block]:
 def _call_block(call: ToolCall) -> Block:
     block: Block = {
         "type": "tool_use",
-        "id": wire_id(call.id),
-        "name": wire_name(call.name),
+        "id": shared.wire_id(call.id),
+        "name": shared.wire_name(call.name),
         "input": call.arguments or {},
     }
     if call.wire is not None and call.wire.api == API:
@@ -157,7 +141,7 @@ def _result_block(message: ToolResultMessage) -> Block:
     """An error may hold text only, and must hold some; a success without content leaves the member out."""
     parts = [part for part in message.content if isinstance(part, Text) or not message.is_error]
     blocks = [_part(part) for part in parts]
-    result: Block = {"type": "tool_result", "tool_use_id": wire_id(message.call_id)}
+    result: Block = {"type": "tool_result", "tool_use_id": shared.wire_id(message.call_id)}
     if message.is_error:
         result["is_error"] = True
         blocks = blocks or [{"type": "text", "text": "The tool failed and gave no reason."}]
@@ -170,7 +154,6 @@ def _result_block(message: ToolResultMessage) -> Block:
 
 BUDGET_MIN = 1024
 """Anthropic's own minimum, in tokens."""
-log = structlog.get_logger()
 
 
 def thinking_members(request: ModelRequest, *, forced: bool) -> dict[str, Any]:
@@ -194,13 +177,13 @@ def thinking_members(request: ModelRequest, *, forced: bool) -> dict[str, Any]:
 def _budget(request: ModelRequest, level: Level, *, forced: bool) -> dict[str, Any]:
     if level == "off":
         return {}  # left out is off
-    budget = max(BUDGET_MIN, int(request.max_tokens * THINKING_SHARES[level]))
+    budget = max(BUDGET_MIN, int(request.max_tokens * shared.THINKING_SHARES[level]))
     if forced:
-        return _without(request, "a tool is forced")
+        return shared.without_thinking(request, "a tool is forced")
     if budget >= request.max_tokens:
-        return _without(request, "maxTokens leaves no room for it")
+        return shared.without_thinking(request, "maxTokens leaves no room for it")
     if _unthinking(request):
-        return _without(request, "the running turn has calls that came without thinking")
+        return shared.without_thinking(request, "the running turn has calls that came without thinking")
     return {"thinking": {"type": "enabled", "budget_tokens": budget}}
 
 
@@ -212,8 +195,3 @@ def _unthinking(request: ModelRequest) -> bool:
         if isinstance(message, AssistantMessage) and not isinstance(message.content[0], Thinking):
             return True
     return False
-
-
-def _without(request: ModelRequest, reason: str) -> dict[str, Any]:
-    log.info("thinking_left_out", model=request.model, wanted=request.thinking, reason=reason)
-    return {}

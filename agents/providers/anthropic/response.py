@@ -6,13 +6,13 @@ Unknown events, deltas and blocks are passed over or kept opaque, for the protoc
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from agents.messages import AssistantMessage, ModelError, StopReason, Usage
+from agents.messages import AssistantMessage, ErrorKind, ModelError, StopReason, Usage
 from agents.providers.anthropic.request import API
 from agents.providers.draft import Draft, Payload
-from agents.providers.errors import BadStream
+from agents.providers.errors import RETRYABLE, BadStream, error_of, failure, kind_of_status, message_of, overflows, word
 from agents.providers.payload import count_of, object_of, required_index, required_object, text_of
 from agents.providers.provider import ModelEvent
 
@@ -32,7 +32,7 @@ class AnthropicAssembly:
     """One answer in the making."""
 
     def __init__(self, *, provider: str, model: str, timestamp: float) -> None:
-        self._draft = Draft(api=API, provider=provider, model=model, timestamp=timestamp)
+        self.draft = Draft(api=API, provider=provider, model=model, timestamp=timestamp)
         self._starts: dict[int, dict[str, Any]] = {}
         """What opened each block; a thinking block's collects its signature."""
         self._stop_reason = ""
@@ -44,7 +44,7 @@ class AnthropicAssembly:
         match event.get("type"):
             case "message_start":
                 message = required_object(event, "message")
-                self._draft.response_id = text_of(message, "id") or None
+                self.draft.response_id = text_of(message, "id") or None
                 self._count(message.get("usage"))
             case "content_block_start":
                 yield from self._open(required_index(event, "index"), required_object(event, "content_block"))
@@ -65,19 +65,19 @@ class AnthropicAssembly:
     def _open(self, index: int, start: dict[str, Any]) -> Iterator[ModelEvent]:
         match kind := text_of(start, "type"):
             case "text":
-                self._draft.open(index, "text", index=index)
-                yield from self._draft.add(index, text_of(start, "text"))
+                self.draft.open(index, "text", index=index)
+                yield from self.draft.add(index, text_of(start, "text"))
             case "thinking":
                 start = {**start, "signature": text_of(start, "signature")}
-                self._draft.open(index, "thinking", lambda text: (kind, {**start, "thinking": text}), index=index)
-                yield from self._draft.add(index, text_of(start, "thinking"))
+                self.draft.open(index, "thinking", lambda text: (kind, {**start, "thinking": text}), index=index)
+                yield from self.draft.add(index, text_of(start, "thinking"))
             case "redacted_thinking":
-                self._draft.open(index, "thinking", lambda _: (kind, start), index=index)
+                self.draft.open(index, "thinking", lambda _: (kind, start), index=index)
             case "tool_use":
-                self._draft.open(index, "call", lambda _: _beyond(start), index=index)
-                yield from self._draft.start(index, vendor_id=text_of(start, "id"), name=text_of(start, "name"))
+                self.draft.open(index, "call", lambda _: _beyond(start), index=index)
+                yield from self.draft.start(index, vendor_id=text_of(start, "id"), name=text_of(start, "name"))
             case _:
-                self._draft.open(index, "opaque", lambda _: (kind, start), index=index)
+                self.draft.open(index, "opaque", lambda _: (kind, start), index=index)
         self._starts[index] = start
 
     def _extend(self, index: int, delta: dict[str, Any]) -> Iterator[ModelEvent]:
@@ -86,39 +86,36 @@ class AnthropicAssembly:
             raise BadStream("a delta belongs to no block")
         match delta.get("type"), start.get("type"):
             case "text_delta", "text":
-                yield from self._draft.add(index, text_of(delta, "text"))
+                yield from self.draft.add(index, text_of(delta, "text"))
             case "thinking_delta", "thinking":
-                yield from self._draft.add(index, text_of(delta, "thinking"))
+                yield from self.draft.add(index, text_of(delta, "thinking"))
             case "input_json_delta", "tool_use":
-                yield from self._draft.add(index, text_of(delta, "partial_json"))
+                yield from self.draft.add(index, text_of(delta, "partial_json"))
             case "signature_delta", "thinking":
                 start["signature"] += text_of(delta, "signature")
             case _:
                 pass
 
     def _close(self, index: int) -> Iterator[ModelEvent]:
-        block = self._draft.blocks.get(index)
+        block = self.draft.blocks.get(index)
         whole = self._starts.get(index, {}).get("input")
         if block is not None and not block.body.raw and isinstance(whole, dict) and whole:
             # Compatible servers may send the whole input at once.
-            yield from self._draft.close(index, arguments=json.dumps(whole, ensure_ascii=False))
+            yield from self.draft.close(index, arguments=json.dumps(whole, ensure_ascii=False))
         else:
-            yield from self._draft.close(index)
+            yield from self.draft.close(index)
 
     def _count(self, usage: object) -> None:
         """The members of message_delta replace those of message_start, its nulls do not."""
         if isinstance(usage, dict):
             self._usage |= {key: value for key, value in usage.items() if value is not None}
-            self._draft.usage = _usage(self._usage)
+            self.draft.usage = _usage(self._usage)
 
     def finish(self) -> AssistantMessage:
         """The whole answer. Raises BadStream where the end event never came, or the reason for ending is no reason."""
         if not self._ended:
             raise BadStream("the stream ended without message_stop")
-        return self._draft.finished(_STOP_REASONS.get(self._stop_reason))
-
-    def failed(self, error: ModelError, reason: StopReason = "error") -> AssistantMessage:
-        return self._draft.failed(error, reason)
+        return self.draft.finished(_STOP_REASONS.get(self._stop_reason))
 
 
 def _beyond(start: dict[str, Any]) -> Payload:
@@ -135,3 +132,62 @@ def _usage(usage: dict[str, Any]) -> Usage:
         output=count_of(usage, "output_tokens"),
         reasoning=count_of(usage.get("output_tokens_details"), "thinking_tokens"),
     )
+
+
+_BY_TYPE: dict[str, ErrorKind] = {
+    "authentication_error": "auth",
+    "permission_error": "auth",
+    "billing_error": "billing",
+    "invalid_request_error": "invalid",
+    "not_found_error": "not_found",
+    "request_too_large": "too_large",
+    "rate_limit_error": "rate_limited",
+    "overloaded_error": "overloaded",
+    "api_error": "server",
+    "timeout_error": "timeout",
+    "conflict_error": "server",
+}
+_SPENT = frozenset({"enforced_spend_limit_reached", "contract_spend_limit_reached"})
+
+
+def from_status(status: int, body: object, headers: Mapping[str, str], now: float) -> ModelError:
+    """A refusal with an HTTP status. `now` is wall time in seconds."""
+    error = error_of(body)
+    kind = _kind(status, error)
+    if kind == "rate_limited" and _code(error) in _SPENT:
+        kind = "billing"
+    summary = f"status={status} type={word(error.get('type'))} request_id={word(headers.get('request-id'))}"
+    return failure(kind, summary, headers, now)
+
+
+def from_event(event: object, request_id: str | None) -> ModelError:
+    """An `error` event in the middle of a stream that began with 200."""
+    error = error_of(event)
+    kind = _BY_TYPE.get(str(error.get("type")), "server")
+    if kind == "invalid" and overflows(message_of(error)):
+        kind = "too_large"
+    summary = f"status=200 type={word(error.get('type'))} request_id={word(request_id)}"
+    return ModelError(kind=kind, summary=summary, retryable=kind in RETRYABLE)
+
+
+def output_blocked(status: int, body: object) -> bool:
+    """A content filter's refusal of what the model wrote; it has no type of its own."""
+    return status == 400 and "output blocked by content filtering" in message_of(error_of(body)).lower()
+
+
+def _kind(status: int, error: Mapping[str, Any]) -> ErrorKind:
+    message = message_of(error)
+    if status in (400, 413, 422) and overflows(message):
+        return "too_large"
+    if status != 400:
+        return kind_of_status(status)
+    if "credit balance is too low" in message.lower():
+        return "billing"
+    if "thinking` block" in message or "`thinking`, but found" in message:
+        return "stale_thinking"
+    return _BY_TYPE.get(str(error.get("type")), "invalid")
+
+
+def _code(error: Mapping[str, Any]) -> object:
+    details = error.get("details")
+    return details.get("error_code") if isinstance(details, dict) else None

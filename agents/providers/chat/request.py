@@ -13,20 +13,11 @@ from typing import Any, TypeAlias
 import structlog
 
 from agents.messages import AssistantMessage, Text, ToolCall, ToolResultMessage, UserMessage
+from agents.providers import request as shared
 from agents.providers.chat.thinking import may_think, replayed, thinking_members
 from agents.providers.chat.vendors import Vendor, for_model
+from agents.providers.payload import json_object
 from agents.providers.provider import ModelRequest, OneTool
-from agents.providers.request import (
-    called_names,
-    data_url,
-    description_of,
-    output_tokens,
-    settled,
-    system_texts,
-    texts_and_images,
-    wire_id,
-    wire_name,
-)
 from tools.tool import Image, ToolSpec
 
 Object: TypeAlias = dict[str, Any]
@@ -40,7 +31,7 @@ def wire_request(request: ModelRequest, vendor: Vendor) -> Object:
     body: Object = {"model": request.model, "messages": conversation(request, vendor), "stream": True}
     if vendor.stream_options:
         body["stream_options"] = {"include_usage": True}
-    body[vendor.limit_field] = output_tokens(request)
+    body[vendor.limit_field] = shared.output_tokens(request)
     if vendor.prompt_cache_key and request.conversation:
         body["prompt_cache_key"] = hashlib.sha256(request.conversation.encode(errors="replace")).hexdigest()
     body |= _tool_members(request, vendor)
@@ -49,7 +40,7 @@ def wire_request(request: ModelRequest, vendor: Vendor) -> Object:
 
 def _tool_members(request: ModelRequest, vendor: Vendor) -> Object:
     """`tools` and `tool_choice`. A history with calls always has some tool declared."""
-    called = dict.fromkeys(wire_name(name) for name in called_names(request.messages))
+    called = dict.fromkeys(shared.wire_name(name) for name in shared.called_names(request.messages))
     if not request.tools:
         forgotten = [_tool(name, "No longer available.", parameters({}, inline_defs=False)) for name in called]
         return _with_choice({"tools": forgotten}, "none", vendor) if forgotten else {}
@@ -72,7 +63,7 @@ def _choice(request: ModelRequest, vendor: Vendor) -> str | OneTool:
     refused = ""
     if not vendor.forced_while_thinking and may_think(request):
         refused = f"{vendor.name} forces no tool while the model thinks"
-    return settled(
+    return shared.settled(
         request,
         required=refused or ("" if "required" in vendor.choices else f"{vendor.name} has no tool_choice required"),
         named=refused or ("" if "named" in vendor.choices else f"{vendor.name} names no tool in tool_choice"),
@@ -83,7 +74,7 @@ def _tools(tools: Sequence[ToolSpec], vendor: Vendor) -> list[Object]:
     return [
         _tool(
             tool.name,
-            _cut(description_of(tool), vendor.description_chars_max),
+            _cut(shared.description_of(tool), vendor.description_chars_max),
             parameters(tool.input_schema, inline_defs=vendor.inline_defs),
         )
         for tool in tools
@@ -146,14 +137,14 @@ _SILENT_FAILURE = "the tool failed and gave no reason"
 def conversation(request: ModelRequest, vendor: Vendor) -> list[Object]:
     """`messages`, with the system prompt as the first."""
     wire: list[Object] = []
-    if system := system_texts(request.system):
+    if system := shared.system_texts(request.system):
         wire.append({"role": "system", "content": "\n\n".join(system)})
     pictures: list[Image] = []
     for message in request.messages:
         match message:
             case ToolResultMessage():
                 wire.append(_result(message, vendor))
-                pictures += texts_and_images(message)[1]
+                pictures += shared.texts_and_images(message)[1]
                 continue
             case UserMessage():
                 parts = [_user_part(part) for part in message.sent_parts]
@@ -168,7 +159,7 @@ def conversation(request: ModelRequest, vendor: Vendor) -> list[Object]:
 
 def _user_part(part: Text | Image) -> Object:
     if isinstance(part, Image):
-        return {"type": "image_url", "image_url": {"url": data_url(part)}}
+        return {"type": "image_url", "image_url": {"url": shared.data_url(part)}}
     return {"type": "text", "text": part.text}
 
 
@@ -199,8 +190,8 @@ def _assistant(message: AssistantMessage, vendor: Vendor) -> list[Object]:
 
 
 def _call(call: ToolCall, vendor: Vendor) -> Object:
-    function = {"name": wire_name(call.name), "arguments": _arguments(call, vendor)}
-    return {"id": wire_id(call.id, pattern=vendor.ids), "type": "function", "function": function}
+    function = {"name": shared.wire_name(call.name), "arguments": _arguments(call, vendor)}
+    return {"id": shared.wire_id(call.id, pattern=vendor.ids), "type": "function", "function": function}
 
 
 def _arguments(call: ToolCall, vendor: Vendor) -> str:
@@ -214,30 +205,22 @@ def _arguments(call: ToolCall, vendor: Vendor) -> str:
 
 def _result(message: ToolResultMessage, vendor: Vendor) -> Object:
     """Text only. The wire has no flag for a failure, so the text says it."""
-    texts, images = texts_and_images(message)
+    texts, images = shared.texts_and_images(message)
     if images:
         texts.append(_SHOWN_BELOW)
     text = "\n\n".join(texts)
     content = _as_json(text, failed=message.is_error) if vendor.json_results else _plain(text, failed=message.is_error)
-    return {"role": "tool", "tool_call_id": wire_id(message.call_id, pattern=vendor.ids), "content": content}
+    return {"role": "tool", "tool_call_id": shared.wire_id(message.call_id, pattern=vendor.ids), "content": content}
 
 
 def _plain(text: str, *, failed: bool) -> str:
-    if failed and _object(text).get("ok") is not False:
+    if failed and json_object(text).get("ok") is not False:
         return f"Error: {text or _SILENT_FAILURE}"
     return text or "(no output)"
 
 
 def _as_json(text: str, *, failed: bool) -> str:
-    result = _object(text)
+    result = json_object(text)
     if result and (not failed or result.get("ok") is False or "error" in result):
         return text
     return json.dumps({"error": text or _SILENT_FAILURE} if failed else {"output": text}, ensure_ascii=False)
-
-
-def _object(text: str) -> dict[str, Any]:
-    try:
-        result = json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
-    return result if isinstance(result, dict) else {}

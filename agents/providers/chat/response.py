@@ -1,7 +1,7 @@
 """The chunks of a Chat answer put together into one assistant message. Pure: dicts in, our events out.
 
 A finish reason is the proof of an end, or `[DONE]` for the vendors that send no reason at times. The servers that speak
-this wire differ in every detail of it, so what a chunk lacks or says twice is borne; calls are told apart in `calls`.
+this wire differ in every detail of it, so what a chunk lacks or says twice is borne; `Calls` keeps calls apart.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -135,8 +135,8 @@ class ChatAssembly:
     """One answer in the making. The wire has no order of parts: they stand in the order in which they began."""
 
     def __init__(self, *, provider: str, model: str, timestamp: float, vendor: Vendor) -> None:
-        self._draft = Draft(api=API, provider=provider, model=model, timestamp=timestamp)
-        self._calls = Calls(self._draft)
+        self.draft = Draft(api=API, provider=provider, model=model, timestamp=timestamp)
+        self._calls = Calls(self.draft)
         self._vendor = vendor
         self._reasoning_field = ""
         self._details: list[dict[str, Any]] = []
@@ -152,10 +152,10 @@ class ChatAssembly:
             self._done = True
             yield from self._calls.close()
             return
-        self._draft.response_id = self._draft.response_id or text_of(event, "id") or None
+        self.draft.response_id = self.draft.response_id or text_of(event, "id") or None
         choice = first_choice(event)
         if usage := object_of(event, "usage") or object_of(choice, "usage"):
-            self._draft.usage = usage_of(usage)
+            self.draft.usage = usage_of(usage)
         yield from self._extend(object_of(choice, "delta"))
         if (reason := text_of(choice, "finish_reason")) and not self._finish_reason:
             self._finish_reason = reason
@@ -180,30 +180,27 @@ class ChatAssembly:
             yield from self._calls.add(pieces)
 
     def _think(self, text: str) -> Iterator[ModelEvent]:
-        if "thinking" not in self._draft.blocks:
-            self._draft.open("thinking", "thinking", self._reasoning_payload)
-        yield from self._draft.add("thinking", text)
+        if "thinking" not in self.draft.blocks:
+            self.draft.open("thinking", "thinking", self._reasoning_payload)
+        yield from self.draft.add("thinking", text)
 
     def _reasoning_payload(self, text: str) -> Payload:
         return (DETAILS, self._details) if self._details else (self._reasoning_field, text) if text else None
 
     def _write(self, text: str) -> Iterator[ModelEvent]:
         """Chat templates leave line ends before an answer; they are no part of it."""
-        if "text" not in self._draft.blocks:
-            self._draft.count(len(text))
+        if "text" not in self.draft.blocks:
+            self.draft.count(len(text))
             if not (text := text.lstrip("\r\n")):
                 return
-            self._draft.open("text", "text")
-        yield from self._draft.add("text", text)
+            self.draft.open("text", "text")
+        yield from self.draft.add("text", text)
 
     def finish(self) -> AssistantMessage:
         """The whole answer. Raises BadStream where its end never came."""
         if not self._finish_reason and not (self._done and self._vendor.finish_optional):
             raise BadStream("the stream ended without a finish reason")
-        return self._draft.finished(self._reason())
-
-    def failed(self, error: ModelError, reason: StopReason = "error") -> AssistantMessage:
-        return self._draft.failed(error, reason)
+        return self.draft.finished(self._reason())
 
     @property
     def _stop_reason(self) -> StopReason:
@@ -214,7 +211,7 @@ class ChatAssembly:
         reason = self._stop_reason
         if self._refused and reason != "content_filter":
             return "refusal"
-        if reason == "max_tokens" and not self._draft.blocks and self._draft.usage.output <= 1:
+        if reason == "max_tokens" and not self.draft.blocks and self.draft.usage.output <= 1:
             return "context_window"  # cut off before its first word: the window is full
         return reason
 

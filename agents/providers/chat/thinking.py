@@ -13,7 +13,7 @@ import structlog
 from agents.messages import AssistantMessage, Thinking
 from agents.providers.chat.vendors import Vendor
 from agents.providers.models import Level
-from agents.providers.payload import well_formed, well_formed_json
+from agents.providers.payload import text_of, well_formed, well_formed_json
 from agents.providers.provider import ModelRequest
 from agents.providers.request import THINKING_SHARES
 
@@ -112,30 +112,21 @@ _GROWING = ("text", "summary", "data")
 
 
 def merge(entries: list[dict[str, Any]], pieces: Sequence[object]) -> str:
-    """Add what one delta brings. Returns its text for people, which may be none."""
+    """Add what one delta brings. Returns its text for people, which may be none. Entries without a number are whole."""
     shown = ""
     for piece in pieces:
         if not isinstance(piece, dict):
             continue
-        shown += next((piece[name] for name in ("text", "summary") if isinstance(piece.get(name), str)), "")
-        entry = next((entry for entry in reversed(entries) if _same(entry, piece)), None)
+        shown += text_of(piece, "text") or text_of(piece, "summary")
+        place = (piece.get("index"), piece.get("type"))
+        same = (entry for entry in reversed(entries) if (entry.get("index"), entry.get("type")) == place)
+        entry = next(same, None) if place[0] is not None else None
         if entry is None:
             entries.append(dict(piece))
-        else:
-            _extend(entry, piece)
+            continue
+        for key, value in piece.items():
+            if key in _GROWING and isinstance(value, str) and isinstance(entry.get(key), str):
+                entry[key] += value
+            elif value is not None or key not in entry:
+                entry[key] = value
     return shown
-
-
-def _same(entry: dict[str, Any], piece: dict[str, Any]) -> bool:
-    """Entries without a number are whole."""
-    return piece.get("index") is not None and all(entry.get(key) == piece.get(key) for key in ("index", "type"))
-
-
-def _extend(entry: dict[str, Any], piece: dict[str, Any]) -> None:
-    for key, value in piece.items():
-        if key in _GROWING and isinstance(value, str) and isinstance(entry.get(key), str):
-            entry[key] += value
-        elif value is not None:
-            entry[key] = value
-        else:
-            entry.setdefault(key, None)

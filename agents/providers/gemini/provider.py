@@ -1,7 +1,6 @@
 """Gemini, over its REST API."""
 
 import re
-from typing import Any
 from urllib.parse import quote
 
 from agents.providers.config import ProviderConfig
@@ -18,10 +17,6 @@ def base_url(config: ProviderConfig) -> str:
     return url if re.search(r"/v\d+(?:alpha|beta)?\d*$", url) else f"{url}/v1beta"
 
 
-def _late(event: dict[str, Any]) -> dict[str, Any]:
-    return {} if "error" in event else event
-
-
 GEMINI = Dialect(
     api=API,
     base_url=base_url,
@@ -30,6 +25,6 @@ GEMINI = Dialect(
     key_header=lambda key: ("x-goog-api-key", key),
     assembly=GeminiAssembly,
     finishes=lambda event: bool(finish_reason(event)),
-    late=_late,
+    late=lambda event: {} if "error" in event else event,
     from_status=from_status,
 )

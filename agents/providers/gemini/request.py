@@ -9,8 +9,6 @@ import re
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-import structlog
-
 from agents.messages import (
     AssistantMessage,
     Message,
@@ -22,20 +20,10 @@ from agents.messages import (
     UserMessage,
     UserPart,
 )
+from agents.providers import request as shared
 from agents.providers.gemini.schema import parameters
 from agents.providers.models import Level
 from agents.providers.provider import ModelRequest, OneTool
-from agents.providers.request import (
-    THINKING_SHARES,
-    called_names,
-    description_of,
-    image_label,
-    output_tokens,
-    settled,
-    system_texts,
-    wire_id,
-    wire_name,
-)
 from tools.tool import ToolSpec
 
 API = "google-gemini"
@@ -46,17 +34,17 @@ Part: TypeAlias = dict[str, Any]
 
 def wire_request(request: ModelRequest) -> dict[str, Any]:
     """The body of `POST …/models/{model}:streamGenerateContent`."""
-    limit = output_tokens(request)
+    limit = shared.output_tokens(request)
     generation: dict[str, Any] = {"maxOutputTokens": limit}
     if thinking := thinking_config(request, limit):
         generation["thinkingConfig"] = thinking
     body: dict[str, Any] = {"contents": _contents(request.messages, signed=signs(request.model))}
-    if system := system_texts(request.system):
+    if system := shared.system_texts(request.system):
         body["systemInstruction"] = {"parts": [{"text": text} for text in system]}
     if request.tools:
         body["tools"] = [{"functionDeclarations": [_declaration(tool) for tool in request.tools]}]
         body["toolConfig"] = {"functionCallingConfig": _choice(request)}
-    elif called := dict.fromkeys(called_name(name) for name in called_names(request.messages)):
+    elif called := dict.fromkeys(called_name(name) for name in shared.called_names(request.messages)):
         body["tools"] = [{"functionDeclarations": [{"name": name, "description": name} for name in called]}]
         body["toolConfig"] = {"functionCallingConfig": {"mode": "NONE"}}
     return body | {"generationConfig": generation}
@@ -66,24 +54,19 @@ def called_name(name: str) -> str:
     """A model may have called a tool by a name that the wire refuses; what it is told stays close to that."""
     if NAME.fullmatch(name):
         return name
-    legal = wire_name(name)
+    legal = shared.wire_name(name)
     return legal if NAME.fullmatch(legal) else f"_{legal}"
 
 
 def _declaration(tool: ToolSpec) -> Part:
-    return {"name": tool.name, "description": description_of(tool)} | parameters(tool.input_schema)
+    return {"name": tool.name, "description": shared.description_of(tool)} | parameters(tool.input_schema)
 
 
 def _choice(request: ModelRequest) -> Part:
-    match settled(request):
-        case "none":
-            return {"mode": "NONE"}
-        case "required":
-            return {"mode": "ANY"}
-        case OneTool(name=name):
-            return {"mode": "ANY", "allowedFunctionNames": [name]}
-        case "auto":
-            return {"mode": "AUTO"}
+    choice = shared.settled(request)
+    if isinstance(choice, OneTool):
+        return {"mode": "ANY", "allowedFunctionNames": [choice.name]}
+    return {"mode": "ANY" if choice == "required" else choice.upper()}
 
 
 def _contents(messages: Sequence[Message], *, signed: bool) -> list[Part]:
@@ -123,7 +106,7 @@ def _spoken(part: UserPart) -> Part:
         return {"text": part.text}
     if part.media_type in SPOKEN_IMAGES:
         return {"inlineData": {"mimeType": part.media_type, "data": part.data}}
-    return {"text": image_label(part)}
+    return {"text": shared.image_label(part)}
 
 
 def _model_parts(message: AssistantMessage, *, signed: bool) -> list[Part]:
@@ -162,7 +145,9 @@ def _signature(part: Text | Thinking | ToolCall | Opaque) -> Part:
 def _call_part(call: ToolCall) -> Part:
     """The id is always sent, with the call and with its result: it pairs them whatever the order, and Gemini takes
     ids of anybody's making."""
-    return {"functionCall": {"id": wire_id(call.id), "name": called_name(call.name), "args": call.arguments or {}}}
+    return {
+        "functionCall": {"id": shared.wire_id(call.id), "name": called_name(call.name), "args": call.arguments or {}}
+    }
 
 
 def _result_part(message: ToolResultMessage, name: str, *, pictures_inside: bool) -> tuple[Part, list[Part]]:
@@ -171,7 +156,7 @@ def _result_part(message: ToolResultMessage, name: str, *, pictures_inside: bool
     text = "\n".join(wire["text"] for wire in spoken if "text" in wire)
     pictures = [wire for wire in spoken if "inlineData" in wire]
     answer = {"error": text or "The tool failed and gave no reason."} if message.is_error else {"output": text}
-    response: dict[str, Any] = {"id": wire_id(message.call_id), "name": name, "response": answer}
+    response: dict[str, Any] = {"id": shared.wire_id(message.call_id), "name": name, "response": answer}
     if pictures and pictures_inside:
         response["parts"] = pictures
         return {"functionResponse": response}, []
@@ -221,8 +206,6 @@ _LEVELS: dict[Level, str] = {
     "max": "XHIGH",
 }
 
-log = structlog.get_logger()
-
 
 def thinking_config(request: ModelRequest, max_tokens: int) -> dict[str, Any]:
     """The member `thinkingConfig`; empty where the model decides."""
@@ -234,8 +217,7 @@ def thinking_config(request: ModelRequest, max_tokens: int) -> dict[str, Any]:
         return {"thinkingLevel": _LEVELS[level]} | shown
     if level == "off":
         return {"thinkingBudget": LEAST_OF_PRO if always_thinks(request.model) else 0}
-    budget = min(BUDGET_MAX, max(BUDGET_MIN, int(max_tokens * THINKING_SHARES[level])))
+    budget = min(BUDGET_MAX, max(BUDGET_MIN, int(max_tokens * shared.THINKING_SHARES[level])))
     if budget >= max_tokens:
-        log.info("thinking_left_out", model=request.model, wanted=level, reason="maxTokens leaves no room for it")
-        return {}
+        return shared.without_thinking(request, "maxTokens leaves no room for it")
     return {"thinkingBudget": budget, "includeThoughts": True}

@@ -65,7 +65,7 @@ class GeminiAssembly:
     """One answer in the making."""
 
     def __init__(self, *, provider: str, model: str, timestamp: float) -> None:
-        self._draft = Draft(api=API, provider=provider, model=model, timestamp=timestamp)
+        self.draft = Draft(api=API, provider=provider, model=model, timestamp=timestamp)
         self._open: tuple[Hashable, bool] | None = None
         """The unsigned text that goes on, and whether it is a thought; a signed one is complete."""
         self._finish_reason = ""
@@ -76,10 +76,10 @@ class GeminiAssembly:
         """Take one chunk. Raises BadStream, and AttemptFailed for an error that it reports."""
         if event.get("error") is not None:
             raise AttemptFailed(from_event(event))
-        self._draft.response_id = text_of(event, "responseId") or self._draft.response_id
+        self.draft.response_id = text_of(event, "responseId") or self.draft.response_id
         if usage := object_of(event, "usageMetadata"):
             self._usage |= usage
-            self._draft.usage = _usage(self._usage)
+            self.draft.usage = _usage(self._usage)
         self._blocked = self._blocked or bool(object_of(event, "promptFeedback").get("blockReason"))
         parts = object_of(_candidate(event), "content").get("parts")
         for part in parts if isinstance(parts, list) else ():
@@ -90,11 +90,11 @@ class GeminiAssembly:
 
     def _take(self, part: dict[str, Any]) -> Iterator[ModelEvent]:
         signature = text_of(part, "thoughtSignature")
-        self._draft.count(len(signature))
+        self.draft.count(len(signature))
         if isinstance(part.get("functionCall"), dict):
             yield from self._call(part["functionCall"], signature)
         elif known := next((name for name in part if name in _KEPT), ""):
-            self._draft.count(len(json.dumps(part)))
+            self.draft.count(len(json.dumps(part)))
             self._keep(known, part)
         elif text := text_of(part, "text"):
             yield from self._write(text, signature, thought=part.get("thought") is True)
@@ -104,37 +104,34 @@ class GeminiAssembly:
 
     def _keep(self, kind: str, data: dict[str, Any]) -> None:
         self._open = None
-        self._draft.open(object(), "opaque", lambda _: (kind, data))
+        self.draft.open(object(), "opaque", lambda _: (kind, data))
 
     def _write(self, text: str, signature: str, *, thought: bool) -> Iterator[ModelEvent]:
         if signature or self._open is None or self._open[1] != thought:
             self._open = object(), thought
-            self._draft.open(self._open[0], "thinking" if thought else "text", lambda _: _signed(signature))
+            self.draft.open(self._open[0], "thinking" if thought else "text", lambda _: _signed(signature))
         key, _ = self._open
         if signature:
             self._open = None
-        yield from self._draft.add(key, text)
+        yield from self.draft.add(key, text)
 
     def _call(self, call: dict[str, Any], signature: str) -> Iterator[ModelEvent]:
         key, self._open = object(), None
-        self._draft.open(key, "call", lambda _: _signed(signature))
-        yield from self._draft.start(key, vendor_id=text_of(call, "id"), name=text_of(call, "name"))
-        yield from self._draft.add(key, arguments_of(call, "args") or "{}")
-        yield from self._draft.close(key)
+        self.draft.open(key, "call", lambda _: _signed(signature))
+        yield from self.draft.start(key, vendor_id=text_of(call, "id"), name=text_of(call, "name"))
+        yield from self.draft.add(key, arguments_of(call, "args") or "{}")
+        yield from self.draft.close(key)
 
     def finish(self) -> AssistantMessage:
         """The whole answer. Raises BadStream where its end never came, AttemptFailed where the model broke off."""
         if not self._finish_reason and self._blocked:
-            return self._draft.message((), "refusal")
+            return self.draft.message((), "refusal")
         if not self._finish_reason:
             raise BadStream("the stream ended without finishReason")
         if kind := _FAILURES.get(self._finish_reason):
             summary = f"status=200 finish={word(self._finish_reason)}"
             raise AttemptFailed(ModelError(kind=kind, summary=summary, retryable=kind in RETRYABLE))
-        return self._draft.finished(_STOP_REASONS.get(self._finish_reason))
-
-    def failed(self, error: ModelError, reason: StopReason = "error") -> AssistantMessage:
-        return self._draft.failed(error, reason)
+        return self.draft.finished(_STOP_REASONS.get(self._finish_reason))
 
 
 def _signed(signature: str) -> Payload:

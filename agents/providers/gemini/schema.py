@@ -17,18 +17,10 @@ FORMATS = {
     "integer": frozenset({"int32", "int64"}),
 }
 _PLAIN: dict[str, type | tuple[type, ...]] = {
-    "title": str,
-    "description": str,
+    **dict.fromkeys(("title", "description", "pattern"), str),
+    **dict.fromkeys(("minimum", "maximum"), (int, float)),
+    **dict.fromkeys(("minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties"), int),
     "nullable": bool,
-    "pattern": str,
-    "minimum": (int, float),
-    "maximum": (int, float),
-    "minItems": int,
-    "maxItems": int,
-    "minLength": int,
-    "maxLength": int,
-    "minProperties": int,
-    "maxProperties": int,
 }
 
 

@@ -8,22 +8,14 @@ level is sent; which models think is their own affair.
 
 import hashlib
 import re
+import string
 from collections.abc import Iterable, Sequence
+from itertools import count
 from typing import Any, TypeAlias
 
 from agents.messages import AssistantMessage, Message, Text, Thinking, ToolCall, ToolResultMessage, UserMessage
+from agents.providers import request as shared
 from agents.providers.provider import ModelRequest, OneTool
-from agents.providers.request import (
-    called_names,
-    data_url,
-    description_of,
-    image_label,
-    output_tokens,
-    settled,
-    system_texts,
-    texts_and_images,
-    wire_name,
-)
 from tools.tool import Image, ToolSpec
 
 API = "mistral"
@@ -33,18 +25,18 @@ Block: TypeAlias = dict[str, Any]
 
 def wire_request(request: ModelRequest) -> dict[str, Any]:
     """The body of `POST /v1/chat/completions`, without `stream`."""
-    texts = system_texts(request.system)
+    texts = shared.system_texts(request.system)
     system = [{"role": "system", "content": "\n\n".join(texts)}] if texts else []
     body: dict[str, Any] = {
         "model": request.model,
         "messages": [*system, *_messages(request)],
-        "max_tokens": output_tokens(request),
+        "max_tokens": shared.output_tokens(request),
     }
     if request.tools:
         body["tools"] = [_tool(tool) for tool in request.tools]
         if (choice := _tool_choice(request)) is not None:
             body["tool_choice"] = choice
-    elif called := dict.fromkeys(wire_name(name) for name in called_names(request.messages)):
+    elif called := dict.fromkeys(shared.wire_name(name) for name in shared.called_names(request.messages)):
         parameters = {"type": "object", "properties": {}}
         body["tools"] = [{"type": "function", "function": {"name": name, "parameters": parameters}} for name in called]
         body["tool_choice"] = "none"
@@ -54,7 +46,7 @@ def wire_request(request: ModelRequest) -> dict[str, Any]:
 def _tool(tool: ToolSpec) -> Block:
     function = {
         "name": tool.name,
-        "description": description_of(tool),
+        "description": shared.description_of(tool),
         "parameters": dict(tool.input_schema),
     }
     return {"type": "function", "function": function}
@@ -62,15 +54,10 @@ def _tool(tool: ToolSpec) -> Block:
 
 def _tool_choice(request: ModelRequest) -> str | Block | None:
     """None is `auto`, the server's default."""
-    match settled(request):
-        case "none":
-            return "none"
-        case "required":
-            return "any"
-        case OneTool(name=name):
-            return {"type": "function", "function": {"name": name}}
-        case _:
-            return None
+    choice = shared.settled(request)
+    if isinstance(choice, OneTool):
+        return {"type": "function", "function": {"name": choice.name}}
+    return {"none": "none", "required": "any"}.get(choice)
 
 
 def _calls(messages: Sequence[Message]) -> list[ToolCall]:
@@ -80,7 +67,6 @@ def _calls(messages: Sequence[Message]) -> list[ToolCall]:
 def _messages(request: ModelRequest) -> list[Block]:
     results = [message.call_id for message in request.messages if isinstance(message, ToolResultMessage)]
     ids = fitting_ids([*(call.id for call in _calls(request.messages)), *results])
-    vision = request.facts.vision
     wire: list[Block] = []
     pictures: list[Block] = []  # of the results, sent behind the last of them
     for message in request.messages:
@@ -89,12 +75,14 @@ def _messages(request: ModelRequest) -> list[Block]:
             pictures = []
         match message:
             case UserMessage():
-                _append(wire, "user", [_part(part, vision=vision) for part in message.sent_parts])
+                _append(wire, "user", [_part(part) for part in message.sent_parts])
             case AssistantMessage():
                 _append(wire, "assistant", _assistant_chunks(message), [_call(call, ids) for call in message.calls])
             case ToolResultMessage():
-                wire.append(_result(message, ids[message.call_id], vision=vision))
-                pictures += _result_pictures(message, vision=vision)
+                wire.append(_result(message, ids[message.call_id]))
+                if images := shared.texts_and_images(message)[1]:
+                    about = Text(text=f"[what {shared.wire_name(message.tool)} returned]")
+                    pictures += [_part(about), *map(_part, images)]
     _append(wire, "user", pictures)
     return [_with_plain_content(message) for message in wire]
 
@@ -122,18 +110,10 @@ def _with_plain_content(message: Block) -> Block:
     return message
 
 
-def _part(part: Text | Image, *, vision: bool) -> Block:
+def _part(part: Text | Image) -> Block:
     if isinstance(part, Text):
-        return _text(part.text)
-    return _picture(part) if vision else _text(image_label(part))
-
-
-def _text(text: str) -> Block:
-    return {"type": "text", "text": text}
-
-
-def _picture(image: Image) -> Block:
-    return {"type": "image_url", "image_url": data_url(image)}
+        return {"type": "text", "text": part.text}
+    return {"type": "image_url", "image_url": shared.data_url(part)}
 
 
 def _assistant_chunks(message: AssistantMessage) -> list[Block]:
@@ -141,7 +121,7 @@ def _assistant_chunks(message: AssistantMessage) -> list[Block]:
     for part in message.content:
         match part:
             case Text():
-                chunks.append(_text(part.text))
+                chunks.append(_part(part))
             case Thinking(wire=wire) if wire is not None and wire.api == API:
                 chunks.append(dict(wire.data))
     return chunks
@@ -149,29 +129,23 @@ def _assistant_chunks(message: AssistantMessage) -> list[Block]:
 
 def _call(call: ToolCall, ids: dict[str, str]) -> Block:
     """The arguments go back as the string that came, broken ones too: the model sees what it did wrong."""
-    function = {"name": wire_name(call.name), "arguments": call.arguments_raw if call.arguments_raw.strip() else "{}"}
+    function = {
+        "name": shared.wire_name(call.name),
+        "arguments": call.arguments_raw if call.arguments_raw.strip() else "{}",
+    }
     return {"id": ids[call.id], "type": "function", "function": function}
 
 
-def _result(message: ToolResultMessage, call_id: str, *, vision: bool) -> Block:
+def _result(message: ToolResultMessage, call_id: str) -> Block:
     """A result is text. There is no member for an error, so its text says that it is one."""
-    texts, images = texts_and_images(message)
-    texts += ["[the image follows]" if vision else image_label(image) for image in images]
-    text = "\n".join(texts) or "(no output)"
+    texts, images = shared.texts_and_images(message)
+    text = "\n".join([*texts, *["[the image follows]"] * len(images)]) or "(no output)"
     if message.is_error and not text.lstrip().startswith('{"ok": false'):
         text = f"The tool failed: {text}"
-    return {"role": "tool", "tool_call_id": call_id, "name": wire_name(message.tool), "content": text}
+    return {"role": "tool", "tool_call_id": call_id, "name": shared.wire_name(message.tool), "content": text}
 
 
-def _result_pictures(message: ToolResultMessage, *, vision: bool) -> list[Block]:
-    _, images = texts_and_images(message)
-    if not images or not vision:
-        return []
-    return [_text(f"[what {wire_name(message.tool)} returned]"), *(_picture(image) for image in images)]
-
-
-LENGTH = 9
-_ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_ALPHABET = string.digits + string.ascii_uppercase + string.ascii_lowercase
 
 
 def fits(call_id: str) -> bool:
@@ -185,23 +159,16 @@ def fitting_ids(call_ids: Iterable[str]) -> dict[str, str]:
     taken = set(fitting)
     for call_id in given:
         if call_id not in fitting:
-            fitting[call_id] = _untaken(call_id, taken)
+            derived = (_derived(call_id, attempt) for attempt in count())
+            fitting[call_id] = next(it for it in derived if it not in taken)
             taken.add(fitting[call_id])
     return fitting
 
 
-def _untaken(call_id: str, taken: set[str]) -> str:
-    attempt = 0
-    while (derived := _derived(call_id, attempt)) in taken:
-        attempt += 1
-    return derived
-
-
 def _derived(call_id: str, attempt: int) -> str:
-    seed = call_id.encode("utf-8", "surrogatepass") + b"\0" * attempt
-    number = int.from_bytes(hashlib.sha256(seed).digest())
-    letters = []
-    for _ in range(LENGTH):
+    digest = hashlib.sha256(call_id.encode("utf-8", "surrogatepass") + b"\0" * attempt).digest()
+    number, letters = int.from_bytes(digest), ""
+    while len(letters) < 9:
         number, place = divmod(number, len(_ALPHABET))
-        letters.append(_ALPHABET[place])
-    return "".join(letters)
+        letters += _ALPHABET[place]
+    return letters

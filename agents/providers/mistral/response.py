@@ -83,7 +83,7 @@ class MistralAssembly:
     """One answer in the making."""
 
     def __init__(self, *, provider: str, model: str, timestamp: float) -> None:
-        self._draft = Draft(api=API, provider=provider, model=model, timestamp=timestamp)
+        self.draft = Draft(api=API, provider=provider, model=model, timestamp=timestamp)
         self._current: Hashable = None
         """The block of the text or thought that goes on."""
         self._thought: Thought | None = None
@@ -95,9 +95,9 @@ class MistralAssembly:
         """Take one chunk. Raises BadStream, or AttemptFailed for an error that it reports."""
         if (error := from_event(event)) is not None:
             raise AttemptFailed(error)
-        self._draft.response_id = self._draft.response_id or text_of(event, "id") or None
+        self.draft.response_id = self.draft.response_id or text_of(event, "id") or None
         if isinstance(usage := event.get("usage"), dict):
-            self._draft.usage = _usage(usage)
+            self.draft.usage = _usage(usage)
         for choice in objects_of(event, "choices"):
             if choice.get("index") in (0, None):
                 yield from self._choose(choice)
@@ -114,23 +114,23 @@ class MistralAssembly:
             yield from self._call(piece)
         if reason := text_of(choice, "finish_reason"):
             self._finish_reason = reason
-            for key in self._draft.blocks:
-                yield from self._draft.close(key)
+            for key in self.draft.blocks:
+                yield from self.draft.close(key)
 
     def _write(self, text: str) -> Iterator[ModelEvent]:
         if self._current is None or self._thought is not None:
             self._current, self._thought = object(), None
-            self._draft.open(self._current, "text")
-        yield from self._draft.add(self._current, text)
+            self.draft.open(self._current, "text")
+        yield from self.draft.add(self._current, text)
 
     def _think(self, chunk: dict[str, Any]) -> Iterator[ModelEvent]:
-        self._draft.count(len(str(chunk)))
+        self.draft.count(len(str(chunk)))
         if self._thought is None or self._thought.closed:
             thought = self._thought = Thought()
             self._current = object()
-            self._draft.open(self._current, "thinking", lambda _: thought.payload)
+            self.draft.open(self._current, "thinking", lambda _: thought.payload)
         for text in self._thought.add(chunk):
-            yield from self._draft.add(self._current, text)
+            yield from self.draft.add(self._current, text)
 
     def _call(self, piece: dict[str, Any]) -> Iterator[ModelEvent]:
         function = object_of(piece, "function")
@@ -141,15 +141,15 @@ class MistralAssembly:
         if place not in self._calls or not self._continues(*self._calls[place], vendor_id, name):
             key = object()
             self._calls[place] = key, vendor_id
-            self._draft.open(key, "call")
-            yield from self._draft.start(key, vendor_id=vendor_id, name=name)
-        yield from self._draft.add(self._calls[place][0], arguments_of(function))
+            self.draft.open(key, "call")
+            yield from self.draft.start(key, vendor_id=vendor_id, name=name)
+        yield from self.draft.add(self._calls[place][0], arguments_of(function))
 
     def _continues(self, key: Hashable, known_id: str, vendor_id: str, name: str) -> bool:
         """Whether a piece with this id and name belongs to this call and begins no other."""
         if vendor_id and vendor_id != known_id:
             return False
-        raw = self._draft.blocks[key].body.raw
+        raw = self.draft.blocks[key].body.raw
         whole = bool(raw.strip()) and parse_arguments(raw) is not None
         return not name or (bool(vendor_id) and not whole)
 
@@ -161,10 +161,7 @@ class MistralAssembly:
             case "error":
                 summary = "status=200 finish_reason=error"
                 raise AttemptFailed(ModelError(kind="server", summary=summary, retryable="server" in RETRYABLE))
-        return self._draft.finished(_STOP_REASONS.get(self._finish_reason))
-
-    def failed(self, error: ModelError, reason: StopReason = "error") -> AssistantMessage:
-        return self._draft.failed(error, reason)
+        return self.draft.finished(_STOP_REASONS.get(self._finish_reason))
 
 
 def _usage(usage: dict[str, Any]) -> Usage:

@@ -6,7 +6,6 @@ millisecond an item, it takes a cut stream for a whole one, and it knows only wh
 """
 
 import asyncio
-import json
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, aclosing
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -18,6 +17,7 @@ from agents.providers.config import ProviderConfig
 from agents.providers.errors import AttemptFailed, Refused, error_of
 from agents.providers.http import END, LazyClient, drain, event_of, must_be_events, server_sent, settings
 from agents.providers.openai.errors import from_status, output_blocked
+from agents.providers.payload import json_object
 from agents.providers.provider import ModelRequest
 from agents.providers.responses import request as responses_request
 from agents.providers.responses import response as responses_response
@@ -92,9 +92,9 @@ class ChatWire(OpenAIWire):
         self._vendor = vendor
         self._tail_seconds = min(TAIL_SECONDS, config.idle_seconds / 2)
 
-    def assembly(self, request: ModelRequest, *, provider: str, timestamp: float) -> chat_response.ChatAssembly:
-        vendor = for_model(self._vendor, request.model)
-        return chat_response.ChatAssembly(provider=provider, model=request.model, timestamp=timestamp, vendor=vendor)
+    def assembly(self, *, provider: str, model: str, timestamp: float) -> chat_response.ChatAssembly:
+        vendor = for_model(self._vendor, model)
+        return chat_response.ChatAssembly(provider=provider, model=model, timestamp=timestamp, vendor=vendor)
 
     async def events(self, request: ModelRequest, key: str) -> AsyncGenerator[dict[str, Any], None]:
         """After the finish reason, later stream errors are ignored."""
@@ -129,14 +129,10 @@ class ResponsesWire(OpenAIWire):
     """`openai-responses`, as a `Wire`."""
 
     api = responses_request.API
+    assembly = responses_response.ResponsesAssembly
 
     def __init__(self, config: ProviderConfig) -> None:
         super().__init__(config, config.base_url or RESPONSES_URL)
-
-    def assembly(
-        self, request: ModelRequest, *, provider: str, timestamp: float
-    ) -> responses_response.ResponsesAssembly:
-        return responses_response.ResponsesAssembly(provider=provider, model=request.model, timestamp=timestamp)
 
     def events(self, request: ModelRequest, key: str) -> AsyncGenerator[dict[str, Any], None]:
         body = responses_request.wire_request(request)
@@ -175,8 +171,5 @@ async def _error_instead(response: Any) -> dict[str, Any] | None:
         body += chunk
         if len(body) > ERROR_BYTES_MAX:
             return None
-    try:
-        answer = json.loads(body)
-    except (ValueError, RecursionError):
-        return None
+    answer = json_object(body)
     return answer if error_of(answer) else None

@@ -5,24 +5,14 @@ message becomes several items in order; items' own ids, which only a stored resp
 """
 
 import hashlib
-import json
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
 from agents.messages import AssistantMessage, Opaque, Text, Thinking, ToolCall, ToolResultMessage, UserMessage
+from agents.providers import request as shared
 from agents.providers.openai.strict import strict_schema
+from agents.providers.payload import json_object
 from agents.providers.provider import ModelRequest, OneTool
-from agents.providers.request import (
-    called_names,
-    data_url,
-    description_of,
-    image_label,
-    output_tokens,
-    settled,
-    system_texts,
-    wire_id,
-    wire_name,
-)
 from tools.tool import Image, ToolSpec
 
 API = "openai-responses"
@@ -38,9 +28,9 @@ def wire_request(request: ModelRequest) -> dict[str, Any]:
         "model": request.model,
         "input": _input(request),
         "store": False,
-        "max_output_tokens": max(OUTPUT_TOKENS_MIN, output_tokens(request)),
+        "max_output_tokens": max(OUTPUT_TOKENS_MIN, shared.output_tokens(request)),
     }
-    if instructions := system_texts(request.system):
+    if instructions := shared.system_texts(request.system):
         body["instructions"] = "\n\n".join(instructions)
     if request.conversation:
         # At most 64 characters, and nothing that tells who it is.
@@ -62,7 +52,7 @@ def _reasoning_members(request: ModelRequest) -> dict[str, Any]:
 def _tool_members(request: ModelRequest) -> dict[str, Any]:
     if request.tools:
         members: dict[str, Any] = {"tools": [_tool(tool) for tool in request.tools]}
-        match settled(request):
+        match shared.settled(request):
             case "auto":
                 pass  # the server's default
             case OneTool(name=name):
@@ -70,9 +60,9 @@ def _tool_members(request: ModelRequest) -> dict[str, Any]:
             case choice:
                 members["tool_choice"] = choice
         return members
-    if called := called_names(request.messages):
+    if called := shared.called_names(request.messages):
         empty = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
-        tool = {"type": "function", "name": wire_name(called[0]), "parameters": empty, "strict": False}
+        tool = {"type": "function", "name": shared.wire_name(called[0]), "parameters": empty, "strict": False}
         return {"tools": [tool], "tool_choice": "none"}
     return {}
 
@@ -83,36 +73,32 @@ def _tool(tool: ToolSpec) -> dict[str, Any]:
     return {
         "type": "function",
         "name": tool.name,
-        "description": description_of(tool),
+        "description": shared.description_of(tool),
         "parameters": {"properties": {}, **tool.input_schema} if strict is None else strict,
         "strict": strict is not None,
     }
 
 
 def _input(request: ModelRequest) -> list[Item]:
-    sees = request.facts.vision or not request.facts.known
     items: list[Item] = []
     for message in request.messages:
         match message:
             case UserMessage():
-                items.append({"role": "user", "content": _input_parts(message.sent_parts, sees=sees)})
+                items.append({"role": "user", "content": _input_parts(message.sent_parts)})
             case AssistantMessage():
                 items.extend(_assistant_items(message))
             case ToolResultMessage():
-                items.append(_result_item(message, sees=sees))
+                items.append(_result_item(message))
     return items
 
 
-def _input_parts(parts: Sequence[Text | Image], *, sees: bool) -> list[Item]:
-    wire: list[Item] = []
-    for part in parts:
-        if isinstance(part, Text):
-            wire.append(_input_text(part.text))
-        elif sees:
-            wire.append({"type": "input_image", "detail": "auto", "image_url": data_url(part)})
-        else:
-            wire.append(_input_text(image_label(part)))
-    return wire
+def _input_parts(parts: Sequence[Text | Image]) -> list[Item]:
+    return [
+        _input_text(part.text)
+        if isinstance(part, Text)
+        else {"type": "input_image", "detail": "auto", "image_url": shared.data_url(part)}
+        for part in parts
+    ]
 
 
 def _input_text(text: str) -> Item:
@@ -149,29 +135,21 @@ def _call_item(call: ToolCall, *, own: bool) -> Item:
     """The arguments go back as they came, byte for byte; of another wire's, nothing at all means no arguments."""
     return {
         "type": "function_call",
-        "call_id": wire_id(call.id),
-        "name": wire_name(call.name),
+        "call_id": shared.wire_id(call.id),
+        "name": shared.wire_name(call.name),
         "arguments": call.arguments_raw if own or call.arguments_raw.strip() else "{}",
     }
 
 
-def _result_item(message: ToolResultMessage, *, sees: bool) -> Item:
+def _result_item(message: ToolResultMessage) -> Item:
     """There is no flag for an error: the text says it."""
-    parts = _input_parts(message.content, sees=sees)
+    parts = _input_parts(message.content)
     texts = [part for part in parts if part["type"] == "input_text"]
     if message.is_error and not texts:
         parts.insert(0, _input_text("Error: the tool failed and gave no reason."))
-    elif message.is_error and not _says_so_itself(texts[0]["text"]):
+    elif message.is_error and not json_object(texts[0]["text"]):  # our tools' errors are objects with a code
         texts[0]["text"] = f"Error: {texts[0]['text']}"
     output: str | list[Item] = parts
     if all(part["type"] == "input_text" for part in parts):
         output = "\n".join(part["text"] for part in parts) or "(no output)"
-    return {"type": "function_call_output", "call_id": wire_id(message.call_id), "output": output}
-
-
-def _says_so_itself(text: str) -> bool:
-    """Our tools' errors are JSON objects with a code."""
-    try:
-        return isinstance(json.loads(text), dict)
-    except (ValueError, RecursionError):
-        return False
+    return {"type": "function_call_output", "call_id": shared.wire_id(message.call_id), "output": output}

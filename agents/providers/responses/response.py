@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from agents.messages import AssistantMessage, ModelError, StopReason, Usage
+from agents.messages import AssistantMessage, StopReason, Usage
 from agents.providers.draft import Draft, Payload, TextBuffer
 from agents.providers.errors import AttemptFailed, BadStream, error_of
 from agents.providers.openai.errors import from_event
@@ -87,7 +87,7 @@ class ResponsesAssembly:
     """One answer in the making."""
 
     def __init__(self, *, provider: str, model: str, timestamp: float) -> None:
-        self._draft = Draft(api=API, provider=provider, model=model, timestamp=timestamp)
+        self.draft = Draft(api=API, provider=provider, model=model, timestamp=timestamp)
         self._items: dict[int, _Item] = {}
         self._places: dict[str, int] = {}
         self._incomplete: str | None = None
@@ -120,23 +120,23 @@ class ResponsesAssembly:
                 pass
 
     def _note(self, response: dict[str, Any]) -> None:
-        self._draft.response_id = text_of(response, "id") or self._draft.response_id
+        self.draft.response_id = text_of(response, "id") or self.draft.response_id
         if usage := object_of(response, "usage"):
-            self._draft.usage = _usage(usage)
+            self.draft.usage = _usage(usage)
 
     def _open(self, place: int, start: dict[str, Any]) -> Iterator[ModelEvent]:
         item = _Item(start)
         match item.type:
             case "message":
-                self._draft.open(place, "text", item.payload, index=place)
+                self.draft.open(place, "text", item.payload, index=place)
             case "reasoning":
-                self._draft.open(place, "thinking", item.payload, index=place)
+                self.draft.open(place, "thinking", item.payload, index=place)
             case "function_call":
-                self._draft.open(place, "call", index=place)
+                self.draft.open(place, "call", index=place)
                 vendor_id, name = text_of(start, "call_id"), text_of(start, "name")
-                yield from self._draft.start(place, vendor_id=vendor_id, name=name)
+                yield from self.draft.start(place, vendor_id=vendor_id, name=name)
             case _:
-                self._draft.open(place, "opaque", item.payload, index=place)
+                self.draft.open(place, "opaque", item.payload, index=place)
         self._items[place] = item
         self._places[text_of(start, "id")] = place
 
@@ -147,10 +147,10 @@ class ResponsesAssembly:
         begins = bool(piece) and (kind, part) not in item.parts and any(item.parts.values())
         item.parts[kind, part] = item.parts.get((kind, part), "") + piece
         if kind == "refusal":
-            self._draft.count(len(piece))  # what it says instead of an answer is not shown as one
+            self.draft.count(len(piece))  # what it says instead of an answer is not shown as one
         else:
             separated = begins and kind in ("summary", "reasoning")
-            yield from self._draft.add(place, f"\n\n{piece}" if separated else piece)
+            yield from self.draft.add(place, f"\n\n{piece}" if separated else piece)
 
     def _seal(self, event: dict[str, Any]) -> Iterator[ModelEvent]:
         place = self._place(event)
@@ -167,7 +167,7 @@ class ResponsesAssembly:
         item.end = end
         for kind, part, text in _final_parts(end):
             yield from self._catch_up(place, kind, part, text)
-        block = self._draft.blocks[place]
+        block = self.draft.blocks[place]
         block.name = text_of(end, "name") or block.name
         if whole := "".join(item.final("text")) or "\n\n".join(item.final("summary") or item.final("reasoning")):
             block.body = TextBuffer(whole)
@@ -189,7 +189,7 @@ class ResponsesAssembly:
         item = self._items[place]
         whole = arguments_of(item.end) if item.end.get("arguments") is not None else item.sealed
         cut = cut or item.end.get("status") == "incomplete"
-        yield from self._draft.close(place, arguments=whole, cut=cut)
+        yield from self.draft.close(place, arguments=whole, cut=cut)
 
     def _catch_up(self, place: int, kind: PartKind, part: int, whole: str) -> Iterator[ModelEvent]:
         """Show what the pieces have left out; where they said something else, only history learns of it."""
@@ -209,7 +209,7 @@ class ResponsesAssembly:
         """The whole answer. Raises BadStream where the end never came."""
         if not self._ended:
             raise BadStream("the stream ended without response.completed")
-        return self._draft.finished(self._reason())
+        return self.draft.finished(self._reason())
 
     def _reason(self) -> StopReason:
         if any(kind == "refusal" for item in self._items.values() for kind, _ in item.parts):
@@ -217,9 +217,6 @@ class ResponsesAssembly:
         if self._incomplete is not None:
             return _INCOMPLETE.get(self._incomplete, "max_tokens")  # cut, for a reason of the future
         return "end_turn"
-
-    def failed(self, error: ModelError, reason: StopReason = "error") -> AssistantMessage:
-        return self._draft.failed(error, reason)
 
 
 def _final_parts(item: Mapping[str, Any]) -> Iterator[tuple[PartKind, int, str]]:
@@ -246,27 +243,6 @@ def _usage(usage: dict[str, Any]) -> Usage:
     )
 
 
-_NOT_TAKEN = frozenset(
-    {
-        "invalid_prompt",
-        "data_residency_mismatch",
-        "invalid_image",
-        "invalid_image_format",
-        "invalid_base64_image",
-        "invalid_image_url",
-        "invalid_image_mode",
-        "image_too_large",
-        "image_too_small",
-        "image_parse_error",
-        "image_file_too_large",
-        "unsupported_image_media_type",
-        "empty_image_file",
-        "failed_to_download_image",
-        "image_file_not_found",
-    }
-)
-
-
 def failure_of(event: Mapping[str, Any]) -> AttemptFailed:
     """`event` is a `response.failed`, or an `error`, flat or with its `error` inside."""
     response = event.get("response")
@@ -275,6 +251,6 @@ def failure_of(event: Mapping[str, Any]) -> AttemptFailed:
         error = event
     code = str(error.get("code"))
     blocked = code.endswith("_policy") or "policy_violation" in code
-    if blocked or code in _NOT_TAKEN:
+    if blocked or "image" in code or code in ("invalid_prompt", "data_residency_mismatch"):
         error = {**error, "type": "invalid_request_error"}
     return AttemptFailed(from_event(error), "content_filter" if blocked else "error")

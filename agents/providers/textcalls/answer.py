@@ -25,7 +25,8 @@ from agents.providers.provider import (
     ToolCallEnd,
     ToolCallStart,
 )
-from agents.providers.textcalls.written import BARE, Form, Stretch
+from agents.providers.textcalls.forms import BARE, Form
+from agents.providers.textcalls.written import Stretch
 
 DONE_WELL: frozenset[StopReason] = frozenset({"end_turn", "stop_sequence", "tool_use"})
 """With calls, these mean tool use. Any other reason to stop says more than that calls were made, so it stays."""
@@ -52,15 +53,9 @@ class Rewriting:
     """A `Provider` around another, whose answers `stream` rewrites."""
 
     def __init__(self, inner: Provider) -> None:
+        self.name = inner.name
+        self.api = inner.api
         self._inner = inner
-
-    @property
-    def name(self) -> str:
-        return self._inner.name
-
-    @property
-    def api(self) -> str:
-        return self._inner.api
 
     async def warm_up(self) -> None:
         await self._inner.warm_up()
@@ -128,6 +123,8 @@ class _Preview:
 
     def feed(self, piece: str) -> str:
         """The next characters to show, which may be none."""
+        if self._state == "call":
+            return ""
         if self._state == "words" and not self._held and not _OPENS.search(piece):
             return piece
         self._held += piece
@@ -181,19 +178,19 @@ def read(message: AssistantMessage, request: ModelRequest, style: Style) -> Assi
     may_call = len(texts) == 1 and not message.calls and message.stop_reason in DONE_WELL
     ids = new_ids(request, message)
     content: list[AssistantPart] = []
+    changed = False
     for run in runs:
         text = "".join(part.text for part in run if isinstance(part, Text))
         thoughts = _THOUGHTS.match(text) if texts and run is texts[0] else None
         words = text[thoughts.end() :] if thoughts else text
         cuts = style.cuts(words, may_call)
         if thoughts or cuts:
+            changed = True
             made = _parts(thoughts[1] if thoughts else "", words, cuts, ids)
             content += [part for part in made if isinstance(part, Text) or message.stop_reason not in _BROKEN]
         else:
             content += run
-    if len(content) == len(message.content) and all(
-        new is old for new, old in zip(content, message.content, strict=True)
-    ):
+    if not changed:
         return message
     called = sum(isinstance(part, ToolCall) for part in content) > len(message.calls)
     reason = "tool_use" if called and message.stop_reason in DONE_WELL else message.stop_reason

@@ -30,7 +30,8 @@ from agents.messages import (
 from agents.prompt.markers import TOOL_CALLS
 from agents.providers.provider import ModelEvent, ModelRequest, OneTool, System
 from agents.providers.textcalls.answer import Rewriting, Style, rewritten
-from agents.providers.textcalls.written import PROMPTED, Stretch, calls_among_words
+from agents.providers.textcalls.forms import PROMPTED
+from agents.providers.textcalls.written import Stretch, calls_among_words
 from tools.tool import Image, ToolSpec
 
 Offer: TypeAlias = Literal["tools", "not now", "they do not work", "no tools"]

@@ -9,7 +9,8 @@ from dataclasses import replace
 
 from agents.providers.provider import ModelEvent, ModelRequest
 from agents.providers.textcalls.answer import Rewriting, Style, rewritten
-from agents.providers.textcalls.written import TAGS, Stretch, calls_alone, calls_among_words
+from agents.providers.textcalls.forms import TAGS
+from agents.providers.textcalls.written import Stretch, calls_alone, calls_among_words
 
 PAYLOAD_BYTES_MAX = 256_000
 """A longer answer is no call."""

@@ -1,38 +1,19 @@
-"""Calls that stand in the text of an answer: where each begins and ends, and what it says. Pure, and on whole texts only.
+"""Where calls stand in the text of an answer. Pure, and on whole texts only.
 
-A call begins with the header of its form: the opening together with the beginning of what is called. An opening without
-that is a mention, and a call that is quoted as code is a quotation: both are ordinary text.
-Broken JSON is never mended by guessing: it stays a call without arguments, and its text is kept for the answer. Only
-what has one reading is tolerated: a fence around the JSON, raw line breaks in its strings, arguments encoded twice.
+An opening without the header of its form is a mention, and a call that is quoted as code is a quotation: both are
+ordinary text.
 """
 
-import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
 
-from agents.providers.payload import parse_arguments, refuse_constant, well_formed
-from tools.tool import ToolSpec
+from agents.providers.textcalls.forms import ALONE, Form, Tools, WrittenCall
 
 OPENINGS_MAX = 1_000
 """A model that has got stuck repeats itself: behind so many openings an answer is words."""
 SPAN_CHARS_MAX = 1_000
 """A code span begins and ends so near to the call that it quotes, or its backtick is a lone one."""
-NAMELESS = "tool_call"
-"""What a call is called whose name cannot be read; no tool is, so it is answered with the names there are."""
-
-DECODER = json.JSONDecoder(strict=False, parse_constant=refuse_constant)
-"""Not strict: a raw line break in a string has one reading only, and small models write files that way."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class WrittenCall:
-    """`arguments` is None where they are no object; then `raw` is all that was written, name included."""
-
-    name: str
-    arguments: dict[str, Any] | None
-    raw: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,21 +23,6 @@ class Stretch:
     start: int
     end: int
     calls: Sequence[WrittenCall] = ()
-
-
-Tools: TypeAlias = Mapping[str, ToolSpec]
-Found: TypeAlias = tuple[int, Sequence[WrittenCall]]
-"""The place behind a call, and what it says."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Form:
-    """`read` takes the text, the header's match and the tools, whose schemas tell the types of tagged parameters; it
-    returns None for what is no call after all."""
-
-    opening: str
-    header: re.Pattern[str]
-    read: Callable[[str, re.Match[str], Tools], Found | None]
 
 
 def calls_among_words(text: str, forms: Sequence[Form], tools: Tools, *, in_spans: bool = False) -> Iterator[Stretch]:
@@ -126,228 +92,3 @@ def _quoting_span(before: str, after: str) -> bool | None:
         return None
     around = (rest[: run.start()], rest[run.end() :], after[: closing.start()], after[closing.end() :])
     return len(run[0]) < 3 and not any(part.strip() for part in around)
-
-
-def _json(text: str, at: int) -> tuple[Any, int | None]:
-    """The value there and the place behind it; None for both where there is none."""
-    try:
-        return DECODER.raw_decode(text, at)
-    except (ValueError, RecursionError):
-        return None, None
-
-
-_FUNCTION = re.compile(r"<function=(?P<name>[^>\s]{1,120})>\s{0,64}")
-_FUNCTION_CLOSED = re.compile(r"</function>")
-_PARAMETERS_CLOSED = re.compile(r"</parameter>\s*</function>")
-_PARAMETER = re.compile(r"<parameter=([^>\s]+)>(.*?)</parameter>(?=\s*(?:<parameter=|\Z))", re.DOTALL)
-_TAG_CLOSED = re.compile(r"\s*(?:```\s*)?(?:</tool_call>(?:\s*</tool_call>)*|(?=<tool_call>|<tool_response)|\Z)")
-_CLOSINGS = re.compile(r"(?:\s|```|</tool_call>)*\Z")
-_NEXT_TAG = re.compile(r"<tool_call>|<tool_response")
-_NAME = re.compile(r'"name"\s*:\s*"([^"\\\r\n]{1,120})"')
-_JSON_MARKS = re.compile(r'\\.|["{}\[\]]', re.DOTALL)
-
-
-def _tagged(text: str, head: re.Match[str], tools: Tools) -> Found | None:
-    """`<tool_call>`: one call as an object, several as a list, or a function, as some coders write it between these tags.
-    The closing tag may be missing before another tag and at the end of the text. A payload that is no JSON, or that other
-    words follow, ends at the last closing tag before the next call; it has to name a tool."""
-    at = head.end()
-    if function := _FUNCTION.match(text, at):
-        end = _function_end(text, function.end())
-        calls = [_function_call(text, function, end, tools)]
-    else:
-        value, end = _json(text, at)
-        calls = _calls_of(value, text[at:end].strip())
-    if end is not None and (closed := _TAG_CLOSED.match(text, end)):
-        return closed.end(), calls
-    following = _NEXT_TAG.search(text, at)
-    stop = following.start() if following else len(text)
-    closing = text.rfind("</tool_call>", at, stop)
-    end = stop if closing < 0 else closing + len("</tool_call>")
-    payload = _CLOSINGS.sub("", text[at:end])
-    return (end, [_broken(payload)]) if _name_in(payload) else None
-
-
-def _function(text: str, head: re.Match[str], tools: Tools) -> Found:
-    end = _function_end(text, head.end())
-    call = _function_call(text, head, end, tools)
-    closed = re.compile(r"\s*</tool_call>").match(text, end) if end else None
-    return closed.end() if closed else end or len(text), [call]
-
-
-def _function_end(text: str, at: int) -> int | None:
-    """Behind `</function>`; in JSON and in a parameter the tag may stand as text."""
-    if text.startswith("{", at):
-        closed = _FUNCTION_CLOSED.search(text, _json(text, at)[1] or at)
-    elif text.startswith("<parameter=", at):
-        closed = _PARAMETERS_CLOSED.search(text, at)
-    else:
-        closed = _FUNCTION_CLOSED.match(text, at)
-    return closed.end() if closed else None
-
-
-def _function_call(text: str, head: re.Match[str], end: int | None, tools: Tools) -> WrittenCall:
-    name, raw = head["name"], text[head.start() : end]
-    body = text[head.end() : end].removesuffix("</function>").strip()
-    if end is not None and body.startswith("{"):
-        return _named(name, body, raw)
-    if end is None or _PARAMETER.sub("", body).strip():
-        return WrittenCall(name=name, arguments=None, raw=well_formed(raw.strip()))
-    properties = tools[name].input_schema.get("properties", {}) if name in tools else {}
-    return _named(name, {key: _typed(value, properties.get(key)) for key, value in _PARAMETER.findall(body)}, raw)
-
-
-def _typed(value: str, schema: object) -> object:
-    """A parameter's text as its schema wants it; where it is no such thing, the tool says what is wrong."""
-    value = value.removeprefix("\r").removeprefix("\n").removesuffix("\n").removesuffix("\r")
-    if not isinstance(schema, Mapping) or schema.get("type") in (None, "string"):
-        return value
-    try:
-        return DECODER.decode(value.strip())
-    except (ValueError, RecursionError):
-        return value
-
-
-def _with_header(opening: str, header: str, closer: str = "", *, must_close: bool = False) -> Form:
-    """JSON behind a header, which may name the tool; then the JSON is its arguments. The closer, in which NAME stands for
-    that name, may be missing, unless it is what makes this a call of a tool. Broken JSON ends with its brackets, or never.
-    """
-
-    def read(text: str, head: re.Match[str], tools: Tools) -> Found | None:
-        name = head.groupdict().get("name")
-        value, end = _json(text, head.end())
-        after = end or _brackets_end(text, head.end()) or len(text)
-        pattern = closer.replace("NAME", re.escape(name or ""))
-        closed = re.compile(rf"\s*{pattern}").match(text, after) if closer else None
-        if must_close and (closed is None or end is None or name not in tools):
-            return None
-        stop = closed.end() if closed else after
-        if name is None:
-            return stop, _calls_of(value, text[head.end() : stop].strip())
-        return stop, [_named(name.strip(), value if end else "{", text[head.start() : stop])]
-
-    return Form(opening=opening, header=re.compile(header), read=read)
-
-
-def _bare(text: str, head: re.Match[str], tools: Tools) -> Found | None:
-    """JSON that stands alone is a call only where it is nothing else: exactly a name and arguments."""
-    value, end = _json(text, head.start())
-    members = value if isinstance(value, list) else [value]
-    exact = ({"name", "arguments"}, {"name", "parameters"})
-    if end is None or not all(isinstance(member, dict) and member.keys() in exact for member in members):
-        return None
-    return end, [_of(member, _written(member)) for member in members]
-
-
-def _until(closing: str) -> Callable[[str, re.Match[str], Tools], Found]:
-    """What ends with `closing`, or with the text, and makes no call."""
-
-    def read(text: str, head: re.Match[str], tools: Tools) -> Found:
-        at = text.find(closing, head.end())
-        return len(text) if at < 0 else at + len(closing), ()
-
-    return read
-
-
-def _brackets_end(text: str, at: int) -> int | None:
-    depth, in_string = 0, False
-    for mark in _JSON_MARKS.finditer(text, at):
-        if mark[0] == '"':
-            in_string = not in_string
-        elif len(mark[0]) == 1 and not in_string:
-            depth += 1 if mark[0] in "{[" else -1
-            if depth <= 0:
-                return mark.end()
-    return None
-
-
-def _calls_of(value: object, raw: str) -> list[WrittenCall]:
-    if isinstance(value, list) and value:
-        return [_of(member, _written(member)) for member in value]
-    return [_of(value, raw)]
-
-
-def _of(value: object, raw: str) -> WrittenCall:
-    name = value.get("name") if isinstance(value, dict) else None
-    if not isinstance(value, dict) or not isinstance(name, str) or not name.strip():
-        return _broken(raw)
-    return _named(name.strip(), value.get("arguments", value.get("parameters")), raw)
-
-
-def _named(name: str, given: object, raw: str) -> WrittenCall:
-    """Small models encode an object twice; everything a tool takes is an object, so a second look is no guess."""
-    if isinstance(given, str):
-        try:
-            given = DECODER.decode(given) if given.strip() else {}
-        except (ValueError, RecursionError):
-            given = None
-    elif given is None:
-        given = {}
-    written = _written(given)
-    arguments = parse_arguments(written) if isinstance(given, dict) else None
-    return WrittenCall(name=name, arguments=arguments, raw=well_formed(raw) if arguments is None else written)
-
-
-def _broken(raw: str) -> WrittenCall:
-    return WrittenCall(name=_name_in(raw) or NAMELESS, arguments=None, raw=well_formed(raw.strip()))
-
-
-def _name_in(payload: str) -> str:
-    """Of what stands behind a tag and cannot be read as a whole."""
-    name = _NAME.search(payload) or _FUNCTION.match(payload)
-    return name[1] if name else ""
-
-
-def _written(value: object) -> str:
-    return well_formed(json.dumps(value, ensure_ascii=False))
-
-
-_TAG = Form(
-    opening="<tool_call>",
-    header=re.compile(r"<tool_call>\s{0,64}(?:```[\w-]{0,16}\s{0,16})?(?=[\[{]|<function=)"),
-    read=_tagged,
-)
-PROMPTED = (
-    _TAG,
-    Form(
-        opening="<tool_response",
-        header=re.compile(r"<tool_response>\s{0,64}(?=\{)"),
-        read=lambda text, head, tools: (len(text), ()),
-    ),
-)
-"""What a model without tools is prompted to write; a result that it invents ends its answer."""
-_MARKER_CLOSER = r"\[(?:/NAME|END_TOOL_REQUEST)\]"
-TAGS = (
-    _TAG,
-    Form(
-        opening="<function=",
-        header=re.compile(_FUNCTION.pattern + r"(?=\{|<parameter=|</function>)"),
-        read=_function,
-    ),
-    Form(
-        opening="<function_calls>",
-        header=re.compile(r"<function_calls>\s{0,64}(?=<invoke )"),
-        read=_until("</function_calls>"),
-    ),
-    Form(
-        opening="<invoke ",
-        header=re.compile(r'<invoke name="[^"\n]{1,120}">\s{0,64}(?=<parameter|</invoke>)'),
-        read=_until("</invoke>"),
-    ),
-    _with_header(
-        "<|channel|>commentary to=",
-        r"<\|channel\|>commentary to=(?:functions\.)?(?P<name>[^\s<]{1,120})(?:(?!<\|(?:message|channel)\|>).){0,160}"
-        r"<\|message\|>\s{0,32}(?=\{)",
-        re.escape("<|call|>"),
-    ),
-    _with_header("[TOOL_CALLS]", r"\[TOOL_CALLS\]\s{0,64}(?=[\[{])"),
-    _with_header("[tool:", r"\[tool:[ \t]{0,16}(?P<name>[^\]\r\n]{1,120})\]\s{0,64}(?=\{)", _MARKER_CLOSER),
-)
-"""What models write whose server did not recognise their call; unmistakable, so people never see it."""
-_FIRST_KEY = r'\{\s*"(?:name|arguments|parameters)"\s*:'
-BARE = (
-    _with_header("[", r"\[(?P<name>[^\]\r\n]{1,120})\][ \t]{0,64}\r?\n\s{0,64}(?=\{)", _MARKER_CLOSER, must_close=True),
-    Form(opening="{", header=re.compile(rf"(?:\[\s*)?{_FIRST_KEY}"), read=_bare),
-)
-ALONE = (*TAGS, *BARE)
-"""The same, and what may be a call where the answer is nothing else."""

@@ -3,7 +3,7 @@
 import pytest
 
 from agents.messages import ErrorKind
-from agents.providers.anthropic.errors import from_event, from_status, output_blocked
+from agents.providers.anthropic.response import from_event, from_status, output_blocked
 from agents.providers.errors import retry_after
 
 NOW = 1_790_000_000.0

@@ -20,7 +20,7 @@ from agents.messages import (
     UserMessage,
     Wire,
 )
-from agents.providers.models import Level, ModelFacts, facts_of
+from agents.providers.models import Level, facts_of
 from agents.providers.provider import ModelRequest, OneTool, System, ToolChoice
 from agents.providers.request import wire_id
 from agents.providers.responses.request import API, wire_request
@@ -279,11 +279,6 @@ def test_a_picture_without_words_gets_the_metadata_before_it() -> None:
         {"type": "input_text", "text": "META"},
         {"type": "input_image", "detail": "auto", "image_url": IMAGE_URL},
     ]
-
-
-def test_a_model_that_does_not_see_is_told_that_there_was_a_picture() -> None:
-    blind = replace(asking(UserMessage(content=(PICTURE,))), facts=ModelFacts(vision=False))
-    assert wire(blind)["input"][0]["content"] == [{"type": "input_text", "text": "[image: pixel.png]"}]
 
 
 def test_ids_and_names_that_the_wire_refuses_are_mapped_alike_for_call_and_result() -> None:

@@ -2,10 +2,11 @@
 
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import cycle
 
 from hypothesis import strategies as st
 
-from agents.messages import AssistantMessage, AssistantPart, ModelError, StopReason, Text, Thinking, ToolCall
+from agents.messages import AssistantMessage, AssistantPart, ModelError, Opaque, StopReason, Text, Thinking, ToolCall
 from agents.providers.provider import (
     Done,
     ModelEvent,
@@ -86,11 +87,11 @@ def says(text: str, pieces: Sequence[int] = (), stop_reason: StopReason = "end_t
 
 
 def cut(text: str, pieces: Sequence[int]) -> Iterator[str]:
-    at = number = 0
-    while at < len(text):
-        length = pieces[number % len(pieces)] if pieces else len(text)
-        yield text[at : at + length]
-        at, number = at + length, number + 1
+    for length in cycle(pieces or [len(text)]):
+        if not text:
+            return
+        yield text[:length]
+        text = text[length:]
 
 
 def shown(events: Sequence[ModelEvent]) -> str:
@@ -99,16 +100,13 @@ def shown(events: Sequence[ModelEvent]) -> str:
 
 def outline(message: AssistantMessage) -> list[str | tuple[str, object]]:
     """Texts as strings, calls as pairs of name and arguments, thoughts in brackets."""
-    spoken: list[str | tuple[str, object]] = []
-    for part in message.content:
-        match part:
-            case Text(text=text):
-                spoken.append(text)
-            case ToolCall():
-                spoken.append((part.name, part.arguments))
-            case Thinking(text=text):
-                spoken.append(f"({text})")
-    return spoken
+    return [
+        (part.name, part.arguments) if isinstance(part, ToolCall)
+        else f"({part.text})" if isinstance(part, Thinking)
+        else part.text
+        for part in message.content
+        if not isinstance(part, Opaque)
+    ]  # fmt: skip
 
 
 async def ask(wrapper: Provider, request: ModelRequest) -> tuple[list[ModelEvent], AssistantMessage]:
@@ -117,9 +115,8 @@ async def ask(wrapper: Provider, request: ModelRequest) -> tuple[list[ModelEvent
     if message.error is None:
         assert shown(events) == message.text
     if message.stop_reason not in ("error", "aborted"):
-        assert "".join(e.text for e in events if isinstance(e, ThinkingDelta)) == "".join(
-            part.text for part in message.content if isinstance(part, Thinking)
-        )
+        thoughts = [event.text for event in events if isinstance(event, ThinkingDelta)]
+        assert thoughts == [part.text for part in message.content if isinstance(part, Thinking)]
     ended = [event.call for event in events if isinstance(event, ToolCallEnd)]
     assert ended == list(message.calls)
     assert len({call.id for call in ended}) == len(ended)
