@@ -21,10 +21,10 @@ from tests.emulators.feishu.events import Known
 from tests.emulators.feishu.resources import ResourceSource
 from tests.emulators.feishu.rules import (
     Credentials,
-    Message,
     MessageQuery,
+    NewMessage,
+    NewReply,
     Refusal,
-    Reply,
     ResourceQuery,
     check_content,
     parsed,
@@ -230,14 +230,14 @@ class FeishuEmulator(ResourceSource):
         return Response(found.data, media_type=found.media_type, headers=headers)
 
     async def _send(self, request: Request) -> Response:
-        message = parsed(Message, await request.body())
+        message = parsed(NewMessage, await request.body())
         parsed(MessageQuery, dict(request.query_params))
         if message.receive_id not in self.chats:
             raise Refusal(230002, "Bot/User can NOT be out of the chat.")
         return await self._place(message, chat_id=message.receive_id, reply_to=None)
 
     async def _reply(self, request: Request) -> Response:
-        reply, message_id = parsed(Reply, await request.body()), request.path_params["message_id"]
+        reply, message_id = parsed(NewReply, await request.body()), request.path_params["message_id"]
         found = self.known.get(message_id)
         if found is None or not message_id.startswith("om_"):
             raise Refusal(99992354, "The request you send is not a valid {message_id} or not exists")
@@ -245,7 +245,7 @@ class FeishuEmulator(ResourceSource):
             raise Refusal(230011, "The message was recalled.")
         return await self._place(reply, chat_id=found.chat_id, reply_to=message_id)
 
-    async def _place(self, message: Reply, *, chat_id: str, reply_to: str | None) -> Response:
+    async def _place(self, message: NewReply, *, chat_id: str, reply_to: str | None) -> Response:
         text, uuid = check_content(message.msg_type, message.content), message.uuid
         first = self._uuids.get(uuid or "")
         if uuid and first and self.now() - first[0] < UUID_SECONDS:

@@ -30,11 +30,11 @@ Filled = Annotated[str, Field(min_length=1)]
 Words = Annotated[str, Field(pattern=r"\S")]
 
 
-class Shape(BaseModel, extra="forbid", strict=True, frozen=True):
+class FeishuShape(BaseModel, extra="forbid", strict=True, frozen=True):
     pass
 
 
-class Reply(Shape):
+class NewReply(FeishuShape):
     msg_type: Literal["text", "post"]
     content: Filled
     """JSON: a `Text` or a `Post`."""
@@ -42,40 +42,40 @@ class Reply(Shape):
     reply_in_thread: bool = False
 
 
-class Message(Reply):
+class NewMessage(NewReply):
     receive_id: Filled
     reply_in_thread: Literal[False] = False
 
 
-class MessageQuery(Shape):
+class MessageQuery(FeishuShape):
     receive_id_type: Literal["chat_id"]
 
 
-class ResourceQuery(Shape):
+class ResourceQuery(FeishuShape):
     type: Filled
 
 
-class Credentials(Shape):
+class Credentials(FeishuShape):
     app_id: Filled
     app_secret: Filled
 
 
-class Text(Shape):
+class TextContent(FeishuShape):
     text: Words
 
 
-class Markdown(Shape):
+class Markdown(FeishuShape):
     tag: Literal["md"]
     text: Words
 
 
-class Plain(Shape):
+class Plain(FeishuShape):
     tag: Literal["text"]
     text: str
     style: list[Literal["bold", "italic", "underline", "lineThrough"]] = []
 
 
-class Link(Shape):
+class Link(FeishuShape):
     tag: Literal["a"]
     text: str
     href: str
@@ -90,7 +90,7 @@ def _alone(nodes: list[Any]) -> list[Any]:
     return nodes
 
 
-class Localised(Shape):
+class Localised(FeishuShape):
     title: str = ""
     content: Annotated[list[Annotated[list[Node], Field(min_length=1), AfterValidator(_alone)]], Field(min_length=1)]
 
@@ -114,6 +114,6 @@ def check_content(kind: str, raw: str) -> str:
     if len(raw.encode()) > (TEXT_BYTES_MAX if kind == "text" else POST_BYTES_MAX):
         raise Refusal(230025, "The length of the message content reaches its limit.")
     if kind == "text":
-        return parsed(Text, raw, code=230001).text
+        return parsed(TextContent, raw, code=230001).text
     *_, shown = parsed(_POST, raw, code=230001).values()
     return "\n".join("".join(node.text for node in nodes) for nodes in shown.content)
