@@ -6,14 +6,7 @@ import pytest
 
 from channels.channel import RateLimited
 from channels.pace import CAREFUL_SECONDS, Pace
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.channels.contexts import Clock
 
 
 async def waits(pace: Pace, chat: str, clock: Clock) -> float:

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.channels.contexts import Clock
 from tests.channels.telegram_calls import (  # fmt: skip
     ALICE,
     BEGAN,
     FORUM,
     SMALL,
     TEAM,
-    Clock,
     ask,
     call,
     emulator,
@@ -41,7 +41,7 @@ def telegram() -> TelegramEmulator:
 
 def pass_seconds(telegram: TelegramEmulator, seconds: float) -> None:
     assert isinstance(telegram.now, Clock)
-    telegram.now.seconds += seconds
+    telegram.now.now += seconds
 
 
 # the door

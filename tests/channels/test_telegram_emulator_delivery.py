@@ -14,7 +14,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from tests.channels.telegram_calls import ALICE, BEGAN, BOB, SMALL, TEAM, Clock, ask, call, emulator, refusal
+from tests.channels.contexts import Clock
+from tests.channels.telegram_calls import ALICE, BEGAN, BOB, SMALL, TEAM, ask, call, emulator, refusal
 from tests.emulators.telegram.delivery import Pending
 from tests.emulators.telegram.emulator import TelegramEmulator
 from tests.emulators.telegram.formatted import covered_by
@@ -50,11 +51,11 @@ def waits() -> list[float]:
 
 @pytest.fixture
 def telegram(waits: list[float]) -> TelegramEmulator:
-    clock = Clock()
+    clock = Clock(BEGAN)
 
     async def sleep(seconds: float) -> None:
         waits.append(seconds)
-        clock.seconds += seconds
+        clock.now += seconds
 
     return emulator(now=clock, sleep=sleep, local=True)
 
@@ -203,7 +204,7 @@ async def test_a_webhook_is_set_changed_told_of_and_deleted() -> None:
     assert await answer("setWebhook", url=url, allowed_updates=["message"]) == "Webhook was set"
     assert await answer("setWebhook", url=url) == "Too Many Requests: retry after 1"
     assert isinstance(telegram.now, Clock)
-    telegram.now.seconds += 1
+    telegram.now.now += 1
     assert await answer("setWebhook", url=url) == "Webhook is already set"
     info = await call(telegram, "getWebhookInfo")
     assert (info["url"], info["pending_update_count"], info["allowed_updates"]) == (url, 1, ["message"])
@@ -222,7 +223,7 @@ async def test_updates_are_given_until_they_are_confirmed_or_a_day_old(telegram:
     assert await call(telegram, "getUpdates", offset=first + 2, limit=1) == updates[2:3]
     assert await call(telegram, "getUpdates", offset=-1) == updates[4:]
     assert isinstance(telegram.now, Clock)
-    telegram.now.seconds += 24 * 3600
+    telegram.now.now += 24 * 3600
     assert await call(telegram, "getUpdates") == []
 
 

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from channels.channel import DeliveryError, Gone, RateLimited, Refused, Unreachable
 from channels.message import Chat, Outbound, Sender, Target
 from channels.telegram.timing import TelegramPace
-from tests.channels.contexts import context
+from tests.channels.contexts import Clock, context
 from tests.channels.telegram_bot import SILENCE, Body, connected, refusal
 from tests.channels.telegram_samples import BOT_TOKEN
 
@@ -234,13 +234,6 @@ async def test_a_person_without_a_name_is_called_by_the_id() -> None:
         nameless = context("telegram", Chat(id=PERSON, kind="direct"), sender=Sender(id=PERSON))
         assert (await channel.enrich(nameless)).sender.name == PERSON
         assert telegram.calls == []
-
-
-class Clock:
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 async def is_free(pace: TelegramPace, chat: str) -> bool:
