@@ -66,11 +66,9 @@ async def test_wrong_addresses(telegram: TelegramEmulator, path: str, status: in
 REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
     "sendMessage": [
         (sample(chatId=1), ""),
-        (sample() | {"text": 5}, ""),
         (sample(message_thread_id=True), ""),
         (sample(disable_notification="yes"), ""),
         (sample(reply_parameters="["), ""),
-        (sample(link_preview_options={"disabled": True}), ""),
         (sample(reply_markup=keyboard(BUTTON | {"callback_data": "中" * 22})), ""),
         (sample(reply_markup=keyboard({"text": "a", "url": "javascript:x"})), ""),
         (sample(reply_markup=keyboard(BUTTON | {"url": "https://a.bc"})), ""),
@@ -78,9 +76,7 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
         (sample(reply_markup=keyboard(*[BUTTON] * 9)), ""),
         (sample(reply_markup={"inline_keyboard": [[BUTTON]] * 101}), ""),
         (sample(reply_markup={"buttons": []}), ""),
-        (sample(text=""), "message text is empty"),
         (sample(text=" \n "), "message text is empty"),
-        (sample(text="a" * 4097), "message is too long"),
         (sample(text="😀" * 2049), "message is too long"),
         (sample(text=" " * 33_000 + "a"), "text is too long"),
         (sample(entities=[BOLD]), "can't parse entities"),
@@ -89,7 +85,6 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
         (sample(reply_parameters={"message_id": 9}), "message to be replied not found"),
     ],
     "sendDocument": [
-        ({"chat_id": ALICE, "document": ""}, ""),
         ({"chat_id": ALICE, "document": "https://example.com/a.pdf"}, ""),
         ({"chat_id": ALICE, "document": "BQAC-unknown"}, "wrong file_id"),
     ],
