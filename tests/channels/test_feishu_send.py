@@ -67,13 +67,6 @@ async def test_a_reply_is_rich_text_under_the_message_it_answers_as_far_as_feish
         assert (found.message_id, found.chat_id, found.uuid) == (message_id, CHAT, "key-1")
 
 
-async def test_a_message_that_was_withdrawn_is_answered_in_the_chat() -> None:
-    async with connected() as (feishu, channel):
-        feishu.recall("om_asked")
-        await channel.send(part(), "key-1")
-        assert [sent.reply_to for sent in feishu.messages] == [None]
-
-
 async def test_the_same_key_never_makes_a_second_message_also_where_an_answer_was_lost() -> None:
     async with connected() as (feishu, channel):
         feishu.fail_next("/reply", lose_answer=True)

@@ -51,15 +51,6 @@ def open_fence(part: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("begins", "line", "ends"), [("```python\n", "print({})", "\n```"), ("| a | b |\n|---|---|\n", "| {} | x |", "")]
-)
-def test_a_cut_code_block_keeps_its_language_and_a_cut_table_its_head(begins: str, line: str, ends: str) -> None:
-    parts = split(begins + "\n".join(line.format(number) for number in range(1000)) + ends)
-    assert len(parts) > 1
-    assert all(part.startswith(begins) and part.endswith(ends) for part in parts)
-
-
-@pytest.mark.parametrize(
     "text", ["中" * 30_000, '"' * 30_000, "\\" * 30_000, "😀" * 20_000, "a" * 100_000, "\n" * 9 + "x"]
 )
 def test_the_strict_platform_takes_every_part_of_the_worst_texts(text: str) -> None:
