@@ -35,7 +35,7 @@ def read(kind: str, raw: object, names: Names) -> Content | None:
     try:
         content = loads(raw)
     except ValueError:
-        return Content(text=f"[unreadable {_word(kind)} message]")
+        content = None
     if not isinstance(content, dict):
         return Content(text=f"[unreadable {_word(kind)} message]")
     reader = _READERS.get(kind)
@@ -143,10 +143,10 @@ def _card(content: Mapping[str, Any], names: Names) -> Content:
 
 
 def _words(template: str, *keys: str) -> "_Reader":
-    def read_words(content: Mapping[str, Any], names: Names) -> Content:
-        return Content(text="[" + template.format(*(text_of(content, key) for key in keys)).rstrip(": ") + "]")
+    def words(content: Mapping[str, Any]) -> str:
+        return template.format(*(text_of(content, key) for key in keys)).rstrip(": ")
 
-    return read_words
+    return lambda content, names: Content(text=f"[{words(content)}]")
 
 
 def _file_words(content: Mapping[str, Any]) -> str:

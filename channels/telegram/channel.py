@@ -35,7 +35,7 @@ from channels.telegram import updates
 from channels.telegram.activity import Activity
 from channels.telegram.api import MethodError, TelegramApi, fetch_file, refusal_of
 from channels.telegram.config import TelegramAccount
-from channels.telegram.connection import Callbacks, Connection
+from channels.telegram.connection import BotConnection, Callbacks
 from channels.telegram.content import Me
 from channels.telegram.render import rendered, split
 from channels.telegram.timing import TelegramPace, Timing, is_group
@@ -93,7 +93,7 @@ class TelegramChannel:
     async def connect(self, *, public_url: str | None, commands: Sequence[Command], deliver: Deliver) -> None:
         """Keep in touch with Telegram until it is cancelled."""
         self._me = replace(self._me, commands=frozenset(command.name for command in commands))
-        connection = Connection(
+        connection = BotConnection(
             config=self._config,
             account=self.account,
             learn=lambda: self.learn_identity(self._config.timeout_seconds),

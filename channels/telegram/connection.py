@@ -31,7 +31,7 @@ log = structlog.get_logger()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Connection:
+class BotConnection:
     """`learn` finds out who the bot is; `read` makes a receipt of an update and needs that."""
 
     config: TelegramAccount

@@ -30,7 +30,7 @@ class Me:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Content:
+class TelegramContent:
     text: str
     attachments: tuple[Attachment, ...] = ()
     mentioned: bool = False
@@ -48,7 +48,7 @@ class _Entity:
     wire: Mapping[str, Any]
 
 
-def read(message: Mapping[str, Any], me: Me) -> Content | None:
+def read(message: Mapping[str, Any], me: Me) -> TelegramContent | None:
     """What it says; None where it says nothing, as a service message does."""
     marked = _Marked(message)
     entities = list(marked.entities())
@@ -61,7 +61,7 @@ def read(message: Mapping[str, Any], me: Me) -> Content | None:
     if not words and not attached:
         return None
     author = origin(message, "forward_origin")
-    return Content(
+    return TelegramContent(
         text=f"[forwarded from {author}]\n{words}" if author else words,
         attachments=attached,
         mentioned=mentioned,

@@ -14,7 +14,7 @@ from markdown_it import MarkdownIt
 from markdown_it.rules_block.table import escapedSplit
 from markdown_it.token import Token
 
-from channels.telegram.page import BULLET, Page, Run, Style
+from channels.telegram.page import BULLET, Page, TextRun, TextStyle
 from channels.telegram.paragraph import write_inline
 
 NESTING_MAX = 40
@@ -29,7 +29,7 @@ CELLS_MAX = 60
 _BETWEEN, _CROSSING = " | ", "-+-"
 
 
-def read(markdown: str) -> list[Run]:
+def read(markdown: str) -> list[TextRun]:
     """The runs of a text that has neither NUL nor half characters; none where nothing would be seen."""
     lines = markdown.split("\n")
     tables = not any(line.count("|") > TABLE_COLUMNS_MAX and not line.strip(" \t>|:-") for line in lines)
@@ -131,7 +131,7 @@ class _Document:
             page.break_lines(1)
         code = token.content.strip("\n").rstrip()
         if code.strip():
-            page.write_block(code, Style(kind="pre", value=language))
+            page.write_block(code, TextStyle(kind="pre", value=language))
         page.break_lines(1 if page.depth else 2)
 
     # tables
@@ -146,7 +146,7 @@ class _Document:
         drawn = None if linked else grid(texts[0], texts[1:], aligns)
         self._page.break_lines(1 if self._page.depth else 2)
         if drawn is not None and drawn.strip(" |+-\n"):
-            self._page.write_block(drawn, Style(kind="pre"))
+            self._page.write_block(drawn, TextStyle(kind="pre"))
         else:
             self._lines_of(rows)
         self._page.break_lines(1 if self._page.depth else 2)
@@ -177,7 +177,7 @@ class _Document:
             self._page.break_lines(2)
 
 
-def _cell(cell: Sequence[Token]) -> list[Run]:
+def _cell(cell: Sequence[Token]) -> list[TextRun]:
     page = Page()
     write_inline(page, cell)
     return page.runs()

@@ -41,19 +41,12 @@ def _media(message: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     return sizes[-1] if sizes else mapping(message, key)
 
 
-def _named(what: str) -> "_Reader":
-    def read(media: Mapping[str, Any]) -> str:
-        return ": ".join(filter(None, (what, text(media, "file_name") or text(media, "title"))))
-
-    return read
+def _named(kind: str) -> "_Reader":
+    return lambda media: ": ".join(filter(None, (kind, text(media, "file_name") or text(media, "title"))))
 
 
-def _lasting(what: str) -> "_Reader":
-    def read(media: Mapping[str, Any]) -> str:
-        seconds = number(media, "duration")
-        return f"{what}, {seconds} s" if seconds else what
-
-    return read
+def _lasting(kind: str) -> "_Reader":
+    return lambda media: f"{kind}, {seconds} s" if (seconds := number(media, "duration")) else kind
 
 
 def _audio(media: Mapping[str, Any]) -> str:

@@ -14,7 +14,7 @@ Kind = Literal["bold", "italic", "strikethrough", "spoiler", "text_link", "code"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Style:
+class TextStyle:
     kind: Kind
     value: str = ""
     """The address of a link, the language of code."""
@@ -28,9 +28,9 @@ class Style:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Run:
+class TextRun:
     text: str
-    styles: tuple[Style, ...] = ()
+    styles: tuple[TextStyle, ...] = ()
 
 
 @dataclass(slots=True)
@@ -47,17 +47,17 @@ class _Lead:
 
 class Page:
     def __init__(self) -> None:
-        self._runs: list[Run] = []
-        self._styles: list[Style] = []
+        self._runs: list[TextRun] = []
+        self._styles: list[TextStyle] = []
         self._leads: list[_Lead] = []
         self._gap = 1
         """Line ends owed before the next text. At least one, at the top too: a first line may begin with a marker."""
         self._number = 0
 
-    def runs(self) -> list[Run]:
+    def runs(self) -> list[TextRun]:
         """Without blanks around; code keeps the indent of its first line."""
         runs = [
-            Run(text="".join(run.text for run in together), styles=styles)
+            TextRun(text="".join(run.text for run in together), styles=styles)
             for styles, together in groupby(self._runs, key=lambda run: run.styles)
         ]
         while runs and not runs[-1].text.strip():
@@ -65,9 +65,9 @@ class Page:
         while runs and not runs[0].text.strip():
             runs.pop(0)
         if runs:
-            runs[-1] = Run(text=runs[-1].text.rstrip(), styles=runs[-1].styles)
+            runs[-1] = TextRun(text=runs[-1].text.rstrip(), styles=runs[-1].styles)
         if runs and not any(style.kind == "pre" for style in runs[0].styles):
-            runs[0] = Run(text=runs[0].text.lstrip(), styles=runs[0].styles)
+            runs[0] = TextRun(text=runs[0].text.lstrip(), styles=runs[0].styles)
         return runs
 
     def break_lines(self, count: int) -> None:
@@ -78,13 +78,13 @@ class Page:
         self.write("")
         self._add("\n" + self._lead(), self._effective())
 
-    def write(self, text: str, *more: Style) -> None:
+    def write(self, text: str, *more: TextStyle) -> None:
         if self._gap:
             self._begin_line()
         if text:
             self._add(text, self._effective(*more))
 
-    def write_block(self, text: str, style: Style) -> None:
+    def write_block(self, text: str, style: TextStyle) -> None:
         """A block of code: it stands on lines of its own and inside of nothing, also where a quote goes on around it."""
         self.flush_marker()
         self._add("\n" * max(self._gap, 1) if self._runs else "", ())
@@ -92,7 +92,7 @@ class Page:
         self._gap = 1
 
     def open(self, kind: Kind, value: str = "") -> None:
-        self._styles.append(self._numbered(Style(kind=kind, value=value)))
+        self._styles.append(self._numbered(TextStyle(kind=kind, value=value)))
 
     def close(self, kind: Kind) -> None:
         """The innermost of these; those inside of it stay open, as spoilers may overlap with the others."""
@@ -148,18 +148,18 @@ class Page:
     def _lead(self) -> str:
         return "".join(lead.take() for lead in self._leads)
 
-    def _add(self, text: str, styles: tuple[Style, ...]) -> None:
+    def _add(self, text: str, styles: tuple[TextStyle, ...]) -> None:
         if text:
-            self._runs.append(Run(text=text, styles=styles))
+            self._runs.append(TextRun(text=text, styles=styles))
 
-    def _numbered(self, style: Style) -> Style:
+    def _numbered(self, style: TextStyle) -> TextStyle:
         self._number += 1
-        return Style(kind=style.kind, value=style.value, number=self._number)
+        return TextStyle(kind=style.kind, value=style.value, number=self._number)
 
-    def _effective(self, *more: Style) -> tuple[Style, ...]:
+    def _effective(self, *more: TextStyle) -> tuple[TextStyle, ...]:
         """Each kind once. Code combines with nothing: it gives way to a link and a quote, and takes the place of the
         rest."""
-        styles: dict[Kind, Style] = {}
+        styles: dict[Kind, TextStyle] = {}
         for style in (*self._styles, *more):
             styles.setdefault(style.kind, style)
         code = styles.pop("code", None)

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from markdown_it.common.normalize_url import normalizeLinkText
 from markdown_it.token import Token
 
-from channels.telegram.page import Kind, Page, Style
+from channels.telegram.page import Kind, Page, TextStyle
 
 _TASK = re.compile(r"\[([ xX])\] ")
 _OPENING: dict[str, Kind] = {"strong_open": "bold", "em_open": "italic", "s_open": "strikethrough"}
@@ -43,7 +43,7 @@ class _Paragraph:
             case "softbreak" | "hardbreak":
                 page.new_line()
             case "code_inline":
-                page.write(token.content, Style(kind="code", number=-index))
+                page.write(token.content, TextStyle(kind="code", number=-index))
             case "link_open":
                 self._begin_link(str(token.attrGet("href") or ""))
             case "link_close":

@@ -13,7 +13,7 @@ from markdown_it.common.normalize_url import normalizeLinkText
 from channels.split import Limit
 from channels.split import split as cut
 from channels.telegram.document import read
-from channels.telegram.page import Run, Style
+from channels.telegram.page import TextRun, TextStyle
 
 ENTITIES_MAX = 100
 _REPLACEMENT = "\ufffd"
@@ -27,7 +27,7 @@ _ONE_MAX = 3 * UNITS_MAX
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Rendered:
+class RenderedText:
     text: str
     """What a reader sees: the text that Telegram's limit counts."""
     entities: list[dict[str, Any]]
@@ -37,13 +37,13 @@ class Rendered:
     """False where nothing of it would be seen, and it is given as it was written."""
 
 
-def rendered(markdown: str) -> Rendered:
+def rendered(markdown: str) -> RenderedText:
     """Nothing only for blanks: Markdown that would show nothing, as a lone `#`, is shown as it is written."""
     markdown = clean(markdown)
     found = read(markdown)
-    runs = found or [Run(text=markdown.strip())]
+    runs = found or [TextRun(text=markdown.strip())]
     text, entities = _written(runs, ENTITIES_MAX)
-    return Rendered(text=text, entities=entities, plain=_written(runs, 0)[0], shows=bool(found))
+    return RenderedText(text=text, entities=entities, plain=_written(runs, 0)[0], shows=bool(found))
 
 
 def clean(text: str) -> str:
@@ -52,12 +52,12 @@ def clean(text: str) -> str:
     return text.encode("utf-16-le", errors="surrogatepass").decode("utf-16-le", errors="replace")
 
 
-def _written(runs: Sequence[Run], entities_max: int) -> tuple[str, list[dict[str, Any]]]:
+def _written(runs: Sequence[TextRun], entities_max: int) -> tuple[str, list[dict[str, Any]]]:
     text: list[str] = []
     entities: list[dict[str, Any]] = []
-    opened: dict[Style, dict[str, Any]] = {}
+    opened: dict[TextStyle, dict[str, Any]] = {}
     at, bare, label = 0, None, ""  # `bare` is a link that got no entity, `label` what it says so far
-    for run in (*runs, Run(text="")):
+    for run in (*runs, TextRun(text="")):
         if bare is not None and bare not in run.styles:
             address = normalizeLinkText(bare.value)
             if label.strip() not in (address, address.removeprefix("mailto:")):
@@ -104,6 +104,6 @@ def _parts(text: str, most: int) -> list[str]:
     return found
 
 
-def _fits(made: Rendered) -> bool:
+def _fits(made: RenderedText) -> bool:
     size = len(made.text.encode()) + sum(len(entity.get("url", "")) for entity in made.entities)
     return max(units(made.text), units(made.plain)) <= UNITS_MAX and size <= BYTES_MAX

@@ -1,4 +1,4 @@
-"""One message of Alice's, as a channel hands it on, for the tests of what goes back to her."""
+"""One message of Alice's, as a channel hands it on, and a clock that a test sets."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -10,3 +10,11 @@ def context(channel: str, chat: Chat, **changes: Any) -> MessageContext:
     facts: dict[str, Any] = {"message_id": "1", "sender": Sender(id="user"), "text": "hi"}
     facts |= {"account": "default", "sent_at": datetime(2026, 1, 1, tzinfo=UTC)} | changes
     return MessageContext(channel=channel, chat=chat, **facts)
+
+
+class Clock:
+    def __init__(self, now: float = 100.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now

@@ -4,6 +4,7 @@ from typing import Any
 
 import httpx
 
+from tests.channels.contexts import Clock
 from tests.emulators.telegram.emulator import TelegramEmulator
 
 ALICE, BOB = 500000011, 5000000022
@@ -11,19 +12,9 @@ TEAM, FORUM, SMALL = -1002000000041, -1002000000051, -4000000031
 BEGAN = 1_790_000_000
 
 
-class Clock:
-    """A time that a test sets."""
-
-    def __init__(self) -> None:
-        self.seconds = float(BEGAN)
-
-    def __call__(self) -> float:
-        return self.seconds
-
-
 def emulator(**settings: Any) -> TelegramEmulator:
     """A bot that Alice and Bob have written to and that is in three groups."""
-    emulator = TelegramEmulator(**{"now": Clock()} | settings)
+    emulator = TelegramEmulator(**{"now": Clock(BEGAN)} | settings)
     emulator.private(ALICE, "Alice", username="alice_fixture")
     emulator.private(BOB, "Boris 🦊")
     emulator.supergroup(TEAM, "Team chat", username="team_chat")

@@ -3,6 +3,7 @@
 import gzip
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from itertools import chain
 from typing import Any, TypeAlias
 
 import httpx
@@ -14,6 +15,7 @@ from channels.channel import DeliveryError, RateLimited, Refused, TooLarge, Unre
 from channels.download import download, twice
 from channels.message import Attachment
 from channels.telegram.api import checked_path
+from channels.telegram.channel import TelegramChannel
 from tests.channels.telegram_bot import bot, connected, refusal
 from tests.channels.telegram_samples import BOT_TOKEN
 from tests.loopback import serve_on_loopback
@@ -120,12 +122,8 @@ async def test_only_what_broke_off_is_tried_again_and_only_once(errors: list[Del
         ("documents/报告 #1?.pdf", "documents/%E6%8A%A5%E5%91%8A%20%231%3F.pdf"),
         ("a\\..\\b", "a%5C..%5Cb"),
         ("%2e%2e/a", "%252e%252e/a"),
-        ("../getMe", None),
-        ("photos/../../secret", None),
-        ("photos//a", None),
-        ("photos/./a", None),
-        ("/var/lib/telegram/file_7.jpg", None),
-        ("//other.example.com/a", None),
+        *((path, None) for path in ("../getMe", "photos/../../secret", "photos//a", "photos/./a")),
+        *((path, None) for path in ("/var/lib/telegram/file_7.jpg", "//other.example.com/a")),
     ],
 )
 def test_a_path_stays_beneath_the_files_of_the_bot(path: str, quoted: str | None) -> None:
@@ -170,22 +168,11 @@ async def test_what_telegram_says_of_a_file_decides_before_anything_is_downloade
 
 
 @asynccontextmanager
-async def telegram_files(*answers: Answer, prefix: str = "") -> AsyncIterator[tuple[Any, list[str]]]:
+async def telegram_files(*answers: Answer, prefix: str = "") -> AsyncIterator[tuple[TelegramChannel, list[str]]]:
     """A bot whose Telegram knows one photo of three bytes, and hands it out so."""
-    paths: list[str] = []
-    waiting = list(answers)
-
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        paths.append(scope["path"].replace(BOT_TOKEN, "TOKEN"))
-        await receive()
-        if scope["path"] == f"{prefix}/bot{BOT_TOKEN}/getFile":
-            found = b'{"ok":true,"result":{"file_id":"AgAD-1","file_size":3,"file_path":"photos/1.jpg"}}'
-            await answer(found)(receive, send)
-        else:
-            await waiting.pop(0)(receive, send)
-
-    async with serve_on_loopback(app) as url:
-        channel = bot(apiRoot=url + prefix)
+    found = answer(b'{"ok":true,"result":{"file_id":"AgAD-1","file_size":3,"file_path":"photos/1.jpg"}}')
+    async with server(*chain.from_iterable((found, sent) for sent in answers)) as (client, paths):
+        channel = bot(apiRoot=str(client.base_url).rstrip("/") + prefix)
         try:
             yield channel, paths
         finally:
@@ -197,7 +184,7 @@ async def test_a_photo_comes_from_beneath_the_bots_own_address(prefix: str) -> N
     async with telegram_files(answer(b"abc"), prefix=prefix) as (channel, paths):
         file = await channel.fetch(PHOTO, bytes_max=1_000)
         assert (file.name, file.type, file.data) == ("1.jpg", "image/jpeg", b"abc")
-        assert paths == [f"{prefix}/botTOKEN/getFile", f"{prefix}/file/botTOKEN/photos/1.jpg"]
+        assert paths == [f"{prefix}/bot{BOT_TOKEN}/getFile", f"{prefix}/file/bot{BOT_TOKEN}/photos/1.jpg"]
 
 
 @pytest.mark.parametrize(

@@ -65,14 +65,9 @@ def _resigned(body: bytes, *, timestamp: str = "", nonce: str = "n") -> dict[str
 @pytest.mark.parametrize(
     ("timestamp", "nonce"),
     [
-        ("17900000000", "n"),  # a digit of the nonce moved over
-        ("179000000", "0n"),
-        (" 1790000000", "n"),
-        ("1790000000.0", "n"),
-        ("١٧٩٠٠٠٠٠٠٠", "n"),  # digits, but not ours
-        ("1790000000", ""),
-        ("1790000000", "a b"),
-        ("1790000000", "x" * 129),
+        *(("17900000000", "n"), ("179000000", "0n")),  # a digit of the nonce moved over
+        *((timestamp, "n") for timestamp in (" 1790000000", "1790000000.0", "١٧٩٠٠٠٠٠٠٠")),
+        *(("1790000000", nonce) for nonce in ("", "a b", "x" * 129)),
     ],
 )
 def test_a_validly_signed_delivery_with_a_bent_timestamp_or_nonce_is_refused(timestamp: str, nonce: str) -> None:
@@ -167,20 +162,15 @@ def test_the_url_check_is_answered_in_json_without_a_signature(form: str, key: s
     assert json.loads(answer.body) == {"challenge": 'a "quoted" \n one'}
 
 
-@pytest.mark.parametrize("token", ["wrong", "", None, 7, "verification-\ud800"])
-def test_a_url_check_with_another_token_is_not_echoed(token: object) -> None:
-    event = {"challenge": "c", "token": token, "type": "url_verification"}
-    body = orjson.dumps({"encrypt": encrypt(json.dumps(event).encode(), KEY)})
-    with pytest.raises(Rejected):
-        channel().receive(request({}, body), NOW)
-
-
-@pytest.mark.parametrize("token", ["wrong", "", None, 7, ["x"]])
-def test_a_genuine_signature_does_not_excuse_a_wrong_token(token: object) -> None:
+@pytest.mark.parametrize("token", ["wrong", "", None, 7, ["x"], "verification-\ud800"])
+def test_neither_a_url_check_nor_a_genuine_signature_excuses_a_wrong_token(token: object) -> None:
+    check = json.dumps({"challenge": "c", "token": token, "type": "url_verification"}).encode()
     event = text_event()
     event["header"]["token"] = token
-    with pytest.raises(Rejected, match="token"):
-        channel().receive(delivered(event), NOW)
+    signed = orjson.dumps({"encrypt": encrypt(json.dumps(event).encode(), KEY)})
+    for headers, body in (({}, orjson.dumps({"encrypt": encrypt(check, KEY)})), (_resigned(signed), signed)):
+        with pytest.raises(Rejected, match=r"token|decrypted"):  # half a character is no JSON
+            channel().receive(request(headers, body), NOW)
 
 
 def test_an_event_for_another_app_is_refused() -> None:
@@ -194,13 +184,8 @@ MINIMAL = {
     "header": {"event_type": "im.message.receive_v1"},
     "event": {
         "sender": {"sender_id": {"open_id": "ou_alice"}},
-        "message": {
-            "message_id": "om_1",
-            "chat_id": "oc_1",
-            "chat_type": "p2p",
-            "message_type": "text",
-            "content": '{"text":"hi"}',
-        },
+        "message": {"message_id": "om_1", "chat_id": "oc_1", "chat_type": "p2p", "message_type": "text"}
+        | {"content": '{"text":"hi"}'},
     },
 }
 

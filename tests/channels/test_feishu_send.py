@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from channels.channel import DeliveryError, Gone, RateLimited, Refused, Unreachable
-from channels.feishu.channel import FeishuChannel
+from channels.feishu.channel import NOT_PASSED, FeishuChannel
 from channels.feishu.config import FeishuAccount
 from channels.message import Chat, MessageContext, Outbound, Quote, Sender, Target
 from tests.channels.contexts import context
@@ -36,74 +36,45 @@ def part(text: str = "**hi**", *, reply_to: str | None = "om_asked", thread: str
     return Outbound(target=Target(chat=CHAT, thread=thread, reply_to=reply_to), text=text)
 
 
-async def test_a_reply_is_rich_text_under_the_message_it_answers() -> None:
+@pytest.mark.parametrize(
+    ("failure", "thread", "sent"),
+    [
+        ({}, None, ("om_asked", False, "post", "**hi**")),
+        ({}, "omt_1", ("om_asked", True, "post", "**hi**")),
+        ({"code": 230071}, "omt_1", ("om_asked", False, "post", "**hi**")),
+        ({"code": 230001}, None, ("om_asked", False, "text", "**hi**")),
+        ({"code": 230099}, None, ("om_asked", False, "text", "**hi**")),
+        ({"code": 230022, "times": 2}, None, ("om_asked", False, "text", NOT_PASSED)),
+        ({"code": 230011}, None, (None, False, "post", "**hi**")),
+        ({"code": 230011}, "omt_1", None),
+    ],
+    ids=["reply", "topic", "no topics known", "not taken", "bad table", "audited", "withdrawn", "withdrawn in a topic"],
+)
+async def test_a_reply_is_rich_text_under_the_message_it_answers_as_far_as_feishu_takes_it(
+    failure: dict[str, Any], thread: str | None, sent: tuple[str | None, bool, str, str] | None
+) -> None:
     async with connected() as (feishu, channel):
-        message_id = await channel.send(part(), "key-1")
-        (sent,) = feishu.messages
-        assert (sent.message_id, sent.reply_to, sent.msg_type, sent.text) == (message_id, "om_asked", "post", "**hi**")
-        assert (sent.uuid, sent.thread) == ("key-1", False)
+        if failure:
+            feishu.fail_next("/reply", status=400, **failure)
+        if sent is None:
+            with pytest.raises(Gone):
+                await channel.send(part(thread=thread), "key-1")
+            assert feishu.messages == []
+            return
+        message_id = await channel.send(part(thread=thread), "key-1")
+        (found,) = feishu.messages
+        assert (found.reply_to, found.thread, found.msg_type, found.text) == sent
+        assert (found.message_id, found.chat_id, found.uuid) == (message_id, CHAT, "key-1")
 
 
-async def test_the_same_key_never_makes_a_second_message() -> None:
-    async with connected() as (feishu, channel):
-        first, again, other = [await channel.send(part(), key) for key in ("key-1", "key-1", "key-2")]
-        assert first == again != other
-        assert len(feishu.messages) == 2
-
-
-async def test_an_answer_that_was_lost_is_repeated_without_a_double() -> None:
+async def test_the_same_key_never_makes_a_second_message_also_where_an_answer_was_lost() -> None:
     async with connected() as (feishu, channel):
         feishu.fail_next("/reply", lose_answer=True)
         with pytest.raises(Unreachable):
             await channel.send(part(), "key-1")
-        await channel.send(part(), "key-1")
-        assert len(feishu.messages) == 1
-
-
-async def test_in_a_topic_the_reply_stays_in_it() -> None:
-    async with connected() as (feishu, channel):
-        await channel.send(part(thread="omt_1"), "key-1")
-        assert feishu.messages[0].thread
-
-
-async def test_where_topics_are_not_known_the_reply_goes_without() -> None:
-    async with connected() as (feishu, channel):
-        feishu.fail_next("/reply", code=230071, status=400)
-        await channel.send(part(thread="omt_1"), "key-1")
-        assert (feishu.messages[0].reply_to, feishu.messages[0].thread) == ("om_asked", False)
-
-
-async def test_when_the_message_was_withdrawn_the_reply_goes_to_the_chat() -> None:
-    async with connected() as (feishu, channel):
-        feishu.recall("om_asked")
-        await channel.send(part(), "key-1")
-        (sent,) = feishu.messages
-        assert (sent.reply_to, sent.chat_id, sent.uuid) == (None, CHAT, "key-1")
-
-
-async def test_in_a_topic_a_withdrawn_message_takes_the_reply_with_it() -> None:
-    async with connected() as (feishu, channel):
-        feishu.recall("om_asked")
-        with pytest.raises(Gone):
-            await channel.send(part(thread="omt_1"), "key-1")
-        assert feishu.messages == []
-
-
-@pytest.mark.parametrize("code", [230001, 230099])
-async def test_content_that_is_not_taken_goes_as_plain_text(code: int) -> None:
-    async with connected() as (feishu, channel):
-        feishu.fail_next("/reply", code=code, status=400)
-        await channel.send(part("| a | table |"), "key-1")
-        assert (feishu.messages[0].msg_type, feishu.messages[0].text) == ("text", "| a | table |")
-
-
-async def test_a_reply_that_does_not_pass_the_audit_becomes_a_note_that_says_so() -> None:
-    async with connected() as (feishu, channel):
-        feishu.fail_next("/reply", code=230022, status=400, times=2)
-        await channel.send(part("something touchy"), "key-1")
-        assert len(feishu.messages) == 1
-        assert "audit" in feishu.messages[0].text
-        assert "touchy" not in feishu.messages[0].text
+        first, again, other = [await channel.send(part(), key) for key in ("key-1", "key-1", "key-2")]
+        assert first == again != other
+        assert len(feishu.messages) == 2
 
 
 async def test_a_model_cannot_call_people() -> None:
@@ -148,26 +119,12 @@ async def test_feishus_word_on_how_long_to_wait_is_passed_on() -> None:
         assert raised.value.retry_after_seconds == 7
 
 
-async def test_nobody_there_is_unreachable() -> None:
-    async with connected(baseUrl="http://127.0.0.1:9") as (_, channel):
-        with pytest.raises(Unreachable):
-            await channel.send(part(), "key-1")
-
-
-async def test_many_senders_share_one_token() -> None:
+async def test_many_senders_share_one_token_and_one_that_ended_is_fetched_once_for_all() -> None:
     async with connected() as (feishu, channel):
-        await asyncio.gather(*(channel.send(part(), f"key-{number}") for number in range(20)))
-        assert feishu.token_fetches == 1
-        assert len(feishu.messages) == 20
-
-
-async def test_a_token_that_ended_is_fetched_once_for_all_and_nothing_is_lost() -> None:
-    async with connected() as (feishu, channel):
-        await channel.send(part(), "key-0")
-        feishu.expire_tokens()
-        await asyncio.gather(*(channel.send(part(), f"key-{number}") for number in range(1, 11)))
-        assert feishu.token_fetches == 2
-        assert len(feishu.messages) == 11
+        for fetches in (1, 2):
+            await asyncio.gather(*(channel.send(part(), f"key-{fetches}-{number}") for number in range(20)))
+            assert (feishu.token_fetches, len(feishu.messages)) == (fetches, 20 * fetches)
+            feishu.expire_tokens()
 
 
 async def test_a_wrong_secret_is_refused_with_a_hint_and_without_the_secret() -> None:
@@ -178,20 +135,14 @@ async def test_a_wrong_secret_is_refused_with_a_hint_and_without_the_secret() ->
         assert feishu.token_fetches == 1
 
 
-async def test_the_bot_learns_who_it_is_with_one_question_however_many_ask() -> None:
-    async with connected() as (feishu, channel):
-        await asyncio.gather(*(channel.learn_identity(5) for _ in range(10)))
-        assert channel._bot == "ou_bot"
-        assert [request.path for request in feishu.requests] == ["/open-apis/bot/v3/info"]
-
-
-async def test_after_a_failure_the_bot_can_still_learn_who_it_is() -> None:
+async def test_the_bot_learns_who_it_is_with_one_question_however_many_ask_and_again_after_a_failure() -> None:
     async with connected() as (feishu, channel):
         feishu.fail_next("/bot/v3/info", status=500, code=1)
         with pytest.raises(Unreachable):
             await channel.learn_identity(5)
-        await channel.learn_identity(5)
+        await asyncio.gather(*(channel.learn_identity(5) for _ in range(10)))
         assert channel._bot == "ou_bot"
+        assert [request.path for request in feishu.requests] == ["/open-apis/bot/v3/info"] * 2
 
 
 def asking(**changes: Any) -> MessageContext:
@@ -217,8 +168,10 @@ async def test_a_name_that_may_not_be_read_falls_back_to_the_id_and_is_not_asked
         assert sum("contact" in request.path for request in feishu.requests) == 1
 
 
-async def test_a_message_never_fails_for_a_lookup() -> None:
+async def test_where_nobody_is_there_a_send_is_unreachable_and_a_message_does_not_fail_for_a_lookup() -> None:
     async with connected(baseUrl="http://127.0.0.1:9") as (_, channel):
-        question = asking(reply_to=Quote(message_id="om_x"))
-        rich = await channel.enrich(question)
+        with pytest.raises(Unreachable) as raised:
+            await channel.send(part(), "key-1")
+        assert not raised.value.maybe_arrived
+        rich = await channel.enrich(asking(reply_to=Quote(message_id="om_x")))
         assert (rich.sender.name, rich.chat.title, rich.text) == ("ou_alice", None, "hi")

@@ -1,7 +1,8 @@
 """ "typing…" in a chat: as long as a turn runs, in its topic, and never at the cost of an answer."""
 
 import asyncio
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -67,6 +68,13 @@ async def beat(beats: Beats, seconds: float = AGAIN_SECONDS, *, sleepers: int = 
     await beats.asleep(sleepers)
 
 
+@asynccontextmanager
+async def typing() -> AsyncIterator[tuple[Beats, Telegram, TelegramChannel]]:
+    beats = Beats()
+    async with connected(timing=beats.timing) as (telegram, channel):
+        yield beats, telegram, channel
+
+
 async def ended(beats: Beats) -> None:
     """Nobody is left who could say anything, whatever time passes."""
     await beats.asleep(0)
@@ -75,8 +83,7 @@ async def ended(beats: Beats) -> None:
 
 
 async def test_it_is_said_at_once_and_again_until_the_turn_has_ended() -> None:
-    beats = Beats()
-    async with connected(timing=beats.timing) as (telegram, channel):
+    async with typing() as (beats, telegram, channel):
         for _ in range(100):
             channel.show(at_work())
         await beats.asleep()
@@ -91,15 +98,11 @@ async def test_it_is_said_at_once_and_again_until_the_turn_has_ended() -> None:
         channel.show(at_work(message="2"))
         await beats.asleep()
         assert len(actions(telegram)) == 4
-
-
-def test_telegram_shows_an_action_for_five_seconds() -> None:
-    assert 4.0 <= AGAIN_SECONDS < 5.0
+    assert 4.0 <= AGAIN_SECONDS < 5.0  # Telegram shows an action for five
 
 
 async def test_in_a_topic_it_is_said_there_and_each_topic_has_its_own() -> None:
-    beats = Beats()
-    async with connected(timing=beats.timing) as (telegram, channel):
+    async with typing() as (beats, telegram, channel):
         channel.show(at_work(GROUP, thread="345"))
         channel.show(at_work(GROUP, thread="346", message="2"))
         await beats.asleep(2)
@@ -111,8 +114,8 @@ async def test_in_a_topic_it_is_said_there_and_each_topic_has_its_own() -> None:
 
 
 async def test_two_answers_in_one_chat_are_one_typing_until_the_last() -> None:
-    beats = Beats()
-    async with connected(timing=beats.timing) as (telegram, channel):
+    async with typing() as (beats, telegram, channel):
+        channel.show(at_work(message="0", outcome="stopped"))  # an end without a beginning is nothing
         channel.show(at_work(message="1"))
         channel.show(at_work(message="2"))
         await beats.asleep()
@@ -123,17 +126,8 @@ async def test_two_answers_in_one_chat_are_one_typing_until_the_last() -> None:
         await ended(beats)
 
 
-async def test_an_end_without_a_beginning_is_nothing() -> None:
-    beats = Beats()
-    async with connected(timing=beats.timing) as (telegram, channel):
-        channel.show(at_work(outcome="stopped"))
-        await ended(beats)
-        assert actions(telegram) == []
-
-
 async def test_asked_to_slow_down_it_is_quiet_for_that_long_everywhere() -> None:
-    beats = Beats()
-    async with connected(timing=beats.timing) as (telegram, channel):
+    async with typing() as (beats, telegram, channel):
         telegram.answers["sendChatAction"] = [refusal(429, "Too Many Requests: retry after 10", retry_after=10)]
         channel.show(at_work())
         await beats.asleep()
@@ -147,8 +141,7 @@ async def test_asked_to_slow_down_it_is_quiet_for_that_long_everywhere() -> None
 
 
 async def test_a_send_that_must_slow_down_quiets_it_too() -> None:
-    beats = Beats()
-    async with connected(timing=beats.timing) as (telegram, channel):
+    async with typing() as (beats, telegram, channel):
         telegram.answers["sendMessage"] = [refusal(429, "Too Many Requests: retry after 30", retry_after=30)]
         with pytest.raises(RateLimited):
             await channel.send(Outbound(target=Target(chat=ALICE), text="hi"), "k")
@@ -170,20 +163,13 @@ async def test_a_send_that_must_slow_down_quiets_it_too() -> None:
 async def test_what_fails_is_left_alone_and_what_is_refused_is_not_said_again_in_this_turn(
     answer: Any, shown_times: int
 ) -> None:
-    beats = Beats()
-    async with connected(timing=beats.timing) as (telegram, channel):
+    async with typing() as (beats, telegram, channel):
         telegram.answers["sendChatAction"] = [answer]
         channel.show(at_work())
         await telegram.until(lambda: actions(telegram))
-        goes_on = shown_times > 1
-        if goes_on:
-            await beats.asleep()
-        else:
-            async with asyncio.timeout(20):
-                await channel._activity._tasks[ALICE, None]
+        await beats.asleep(int(shown_times > 1))
         channel.show(at_work())
-        if goes_on:
-            await beat(beats)
+        await beat(beats, sleepers=int(shown_times > 1))
         assert len(actions(telegram)) == shown_times
         channel.show(at_work(outcome="replied"))
         await ended(beats)
@@ -193,8 +179,7 @@ async def test_what_fails_is_left_alone_and_what_is_refused_is_not_said_again_in
 
 
 async def test_a_group_that_moved_is_typed_in_at_its_new_place() -> None:
-    beats = Beats()
-    async with connected(timing=beats.timing) as (telegram, channel):
+    async with typing() as (beats, telegram, channel):
         telegram.answers["sendMessage"] = [
             refusal(400, "Bad Request: group chat was upgraded to a supergroup chat", migrate_to_chat_id=int(GROUP))
         ]
@@ -205,18 +190,12 @@ async def test_a_group_that_moved_is_typed_in_at_its_new_place() -> None:
 
 
 async def test_an_answer_does_not_wait_for_it_and_closing_ends_it() -> None:
-    async with connected() as (telegram, channel):
+    async with typing() as (_, telegram, channel):
         telegram.answers["sendChatAction"] = [SILENCE]
         channel.show(at_work())
         await telegram.until(lambda: actions(telegram))
         assert await channel.send(Outbound(target=Target(chat=ALICE), text="hi"), "k")
-        await closed(channel)
+        before = asyncio.all_tasks()
+        await channel.close()
+        assert any(task.cancelled() for task in before)
         assert len(actions(telegram)) == 1
-
-
-async def closed(channel: TelegramChannel) -> None:
-    tasks = list(channel._activity._tasks.values())
-    await channel.close()
-    assert [task.cancelled() for task in tasks] == [True]
-    with suppress(asyncio.CancelledError):
-        await asyncio.gather(*tasks)

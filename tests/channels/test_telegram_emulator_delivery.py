@@ -14,7 +14,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from tests.channels.telegram_calls import ALICE, BEGAN, BOB, FORUM, SMALL, TEAM, Clock, ask, call, emulator, refusal
+from tests.channels.contexts import Clock
+from tests.channels.telegram_calls import ALICE, BEGAN, BOB, SMALL, TEAM, ask, call, emulator, refusal
 from tests.emulators.telegram.delivery import Pending
 from tests.emulators.telegram.emulator import TelegramEmulator
 from tests.emulators.telegram.formatted import covered_by
@@ -50,11 +51,11 @@ def waits() -> list[float]:
 
 @pytest.fixture
 def telegram(waits: list[float]) -> TelegramEmulator:
-    clock = Clock()
+    clock = Clock(BEGAN)
 
     async def sleep(seconds: float) -> None:
         waits.append(seconds)
-        clock.seconds += seconds
+        clock.now += seconds
 
     return emulator(now=clock, sleep=sleep, local=True)
 
@@ -66,22 +67,6 @@ async def listening(telegram: TelegramEmulator, *answers: Response, **settings: 
     async with serve_on_loopback(app) as url:
         await call(telegram, "setWebhook", url=f"{url}/hook", secret_token=SECRET, **settings)
         yield bot
-
-
-async def test_a_recorded_update_is_pushed_as_it_is_and_can_be_answered(telegram: TelegramEmulator) -> None:
-    chat = {"id": -1002000000777, "title": "Recorded", "is_forum": True, "type": "supergroup"}
-    voice = {"duration": 4, "mime_type": "audio/ogg", "file_id": "AwACrec", "file_unique_id": "AgAD", "file_size": 5}
-    message = {"message_id": 116, "message_thread_id": 12, "is_topic_message": True, "chat": chat, "date": 1}
-    message |= {"from": {"id": 42, "is_bot": False, "first_name": "Carol"}, "voice": voice}
-    recorded = {"update_id": 910000015, "message": message}
-    async with listening(telegram) as bot:
-        await telegram.push(recorded)
-        assert orjson.loads(bot.got[0][0]) == recorded
-    reply = {"message_id": 116}
-    answer = await call(telegram, "sendMessage", chat_id=chat["id"], text="heard", reply_parameters=reply)
-    assert (answer["message_thread_id"], answer["message_id"]) == (12, 1001)
-    file = await call(telegram, "getFile", file_id="AwACrec")
-    assert telegram.files.download(file["file_path"]) == bytes(5)
 
 
 async def test_an_update_is_one_post_with_the_secret_where_there_is_one(telegram: TelegramEmulator) -> None:
@@ -205,14 +190,6 @@ def test_the_presses_of_each_person_are_a_queue_of_their_own(telegram: TelegramE
     assert len({Pending(update=update, since=0).queue for update in updates}) == 3
 
 
-async def test_an_update_that_comes_late_does_not_bring_a_deleted_message_back(telegram: TelegramEmulator) -> None:
-    update = telegram.text_update("hi", chat=ALICE)
-    telegram.forget(ALICE, update["message"]["message_id"])
-    await telegram.push(update)
-    reply = {"message_id": update["message"]["message_id"]}
-    assert "not found" in await refusal(telegram, "sendMessage", chat_id=ALICE, text="hi", reply_parameters=reply)
-
-
 # what the bot asks for
 
 
@@ -227,7 +204,7 @@ async def test_a_webhook_is_set_changed_told_of_and_deleted() -> None:
     assert await answer("setWebhook", url=url, allowed_updates=["message"]) == "Webhook was set"
     assert await answer("setWebhook", url=url) == "Too Many Requests: retry after 1"
     assert isinstance(telegram.now, Clock)
-    telegram.now.seconds += 1
+    telegram.now.now += 1
     assert await answer("setWebhook", url=url) == "Webhook is already set"
     info = await call(telegram, "getWebhookInfo")
     assert (info["url"], info["pending_update_count"], info["allowed_updates"]) == (url, 1, ["message"])
@@ -246,7 +223,7 @@ async def test_updates_are_given_until_they_are_confirmed_or_a_day_old(telegram:
     assert await call(telegram, "getUpdates", offset=first + 2, limit=1) == updates[2:3]
     assert await call(telegram, "getUpdates", offset=-1) == updates[4:]
     assert isinstance(telegram.now, Clock)
-    telegram.now.seconds += 24 * 3600
+    telegram.now.now += 24 * 3600
     assert await call(telegram, "getUpdates") == []
 
 
@@ -304,26 +281,8 @@ async def test_a_reply_shows_what_it_replies_to_and_its_chain_in_supergroups(tel
         assert "is_topic_message" not in reply
 
 
-def test_a_message_in_a_topic_names_it_and_one_in_general_does_not(telegram: TelegramEmulator) -> None:
-    thread = telegram.topic(FORUM, "Backend", by=ALICE)
-    inside = telegram.text_update("status?", chat=FORUM, sender=ALICE, thread=thread)["message"]
-    assert (inside["message_thread_id"], inside["is_topic_message"]) == (thread, True)
-    assert inside["reply_to_message"]["forum_topic_created"] == {"name": "Backend", "icon_color": 7322096}
-    general = telegram.text_update("status?", chat=FORUM, sender=ALICE)["message"]
-    assert not {"message_thread_id", "is_topic_message", "reply_to_message"} & set(general)
-
-
 def test_an_edit_keeps_the_message_and_brings_new_words(telegram: TelegramEmulator) -> None:
     before = telegram.text_update("/whats 2+2", chat=ALICE)["message"]
     after = telegram.edit_update(before["message_id"], "what's 2+3?", chat=ALICE)["edited_message"]
     assert (after["message_id"], after["text"], "entities" in after) == (before["message_id"], "what's 2+3?", False)
     assert after["edit_date"] == BEGAN
-
-
-def test_an_album_is_one_update_for_each_picture_and_one_caption(telegram: TelegramEmulator) -> None:
-    picture = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x02\x80\x00\x00\x01\xe0"
-    updates = telegram.album_updates([picture] * 3, chat=ALICE, caption="@alice_x these")
-    messages = [update["message"] for update in updates]
-    assert len({message["media_group_id"] for message in messages}) == 1
-    assert [message.get("caption") for message in messages] == ["@alice_x these", None, None]
-    assert messages[0]["caption_entities"][0]["type"] == "mention"

@@ -2,22 +2,16 @@
 
 import json
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 
-from agents.events import TurnStarted
 from channels.access import refusal
 from channels.channel import Arrived, Ignored, Rejected, WebhookRequest
 from channels.message import Quote
 from channels.telegram.channel import SECRET_HEADER
 from channels.telegram.updates import ALLOWED_UPDATES
-from tests.channels.telegram_bot import ME, bot
-from tests.channels.telegram_samples import BOT_TOKEN, WEBHOOK_SECRET, Sample, load_samples
-from tests.emulators.telegram.chats import BOT
-from tests.emulators.telegram.emulator import TelegramEmulator
-from tests.loopback import serve_on_loopback
-from tests.running import FEISHU, running
+from tests.channels.telegram_bot import bot
+from tests.channels.telegram_samples import Sample, load_samples
 
 NOW = datetime(2026, 9, 21, 12, 0, tzinfo=UTC)
 SAMPLES = load_samples()
@@ -72,28 +66,3 @@ def test_there_is_a_sample_for_every_kind_of_update() -> None:
     assert {sample.outcome for sample in SAMPLES} == {"accepted", "duplicate", "ignored", "rejected"}
     kinds = {key for sample in SAMPLES for key in sample.update if key != "update_id"}
     assert kinds >= {*ALLOWED_UPDATES, "channel_post", "message_reaction"}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
-async def test_a_sample_goes_through_the_gateway_with_that_outcome(tmp_path: Path, sample: Sample) -> None:
-    telegram = TelegramEmulator(token=BOT_TOKEN, bot=BOT | ME)
-    async with serve_on_loopback(telegram.app) as url:
-        section = f"""
-  telegram:
-    botToken: "{BOT_TOKEN}"
-    apiRoot: "{url}"
-    mode: webhook
-    webhookSecret: {WEBHOOK_SECRET}
-    dmPolicy: open
-    groupPolicy: open
-"""
-        async with running(tmp_path, feishu=FEISHU + section, more="queue: { staleAfterSeconds: 1000000000 }") as house:
-            telegram.learn(sample.update)
-            door = f"{house.url}/webhooks/telegram/default"
-            response = await telegram.deliver_once(door, sample.update, secret=sample.secret)
-            await house.idle()
-            assert response.status_code == (401 if sample.outcome == "rejected" else 200)
-            turns = sum(isinstance(event, TurnStarted) for event in house.events)
-            assert turns == (sample.outcome not in ("rejected", "ignored"))
-            assert bool(telegram.messages) == bool(turns)

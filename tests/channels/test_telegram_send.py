@@ -11,8 +11,8 @@ from structlog.testing import capture_logs
 from channels.channel import DeliveryError, Gone, RateLimited, Refused, Unreachable
 from channels.message import Chat, Outbound, Sender, Target
 from channels.telegram.timing import TelegramPace
-from tests.channels.contexts import context
-from tests.channels.telegram_bot import SILENCE, connected, refusal
+from tests.channels.contexts import Clock, context
+from tests.channels.telegram_bot import SILENCE, Body, connected, refusal
 from tests.channels.telegram_samples import BOT_TOKEN
 
 PERSON, GROUP = "500000011", "-1002000000041"
@@ -25,6 +25,14 @@ def part(
     text: str = "**hi**", *, chat: str = PERSON, reply_to: str | None = "105", thread: str | None = None
 ) -> Outbound:
     return Outbound(target=Target(chat=chat, thread=thread, reply_to=reply_to), text=text)
+
+
+async def sent(part: Outbound, *answers: Any, **settings: Any) -> list[Body]:
+    """What Telegram gets of a part, where it answers so."""
+    async with connected(**settings) as (telegram, channel):
+        telegram.answers["sendMessage"] = list(answers)
+        await channel.send(part, "key-1")
+        return telegram.sent
 
 
 async def test_a_reply_is_a_text_with_entities_under_the_message_it_answers_without_a_preview() -> None:
@@ -41,57 +49,37 @@ async def test_a_reply_is_a_text_with_entities_under_the_message_it_answers_with
             }
         ]
         assert telegram.paths == [f"/bot{BOT_TOKEN}/sendMessage"]
+    assert (await sent(part(), linkPreviews=True))[0]["link_preview_options"] == {"is_disabled": False}
 
 
-async def test_previews_can_be_switched_on() -> None:
-    async with connected(linkPreviews=True) as (telegram, channel):
-        await channel.send(part(), "key-1")
-        assert telegram.sent[0]["link_preview_options"] == {"is_disabled": False}
-
-
-@pytest.mark.parametrize(("thread", "sent"), [("12", 12), (None, None), ("1", None)])
-async def test_in_a_topic_the_reply_stays_in_it_and_general_is_none(thread: str | None, sent: int | None) -> None:
-    async with connected() as (telegram, channel):
-        await channel.send(part(chat=GROUP, thread=thread), "key-1")
-        assert telegram.sent[0].get("message_thread_id") == sent
+@pytest.mark.parametrize(("thread", "number"), [("12", 12), (None, None), ("1", None)])
+async def test_in_a_topic_the_reply_stays_in_it_and_general_is_none(thread: str | None, number: int | None) -> None:
+    assert (await sent(part(chat=GROUP, thread=thread)))[0].get("message_thread_id") == number
 
 
 @pytest.mark.parametrize("reply_to", [None, "0", "-100:77", ""])
 async def test_what_is_no_message_of_the_chat_is_not_replied_to(reply_to: str | None) -> None:
-    async with connected() as (telegram, channel):
-        await channel.send(part(reply_to=reply_to), "key-1")
-        assert "reply_parameters" not in telegram.sent[0]
+    assert "reply_parameters" not in (await sent(part(reply_to=reply_to)))[0]
 
 
-async def test_entities_that_telegram_does_not_take_go_as_plain_text_at_once() -> None:
-    async with connected() as (telegram, channel):
-        telegram.answers["sendMessage"] = [BAD_ENTITIES]
-        await channel.send(part("**hi** [docs](https://example.com/)"), "key-1")
-        assert telegram.sent[1]["text"] == "hi docs (https://example.com/)"
-        assert "entities" not in telegram.sent[1]
-
-
-async def test_what_telegram_quotes_of_a_text_is_not_logged() -> None:
+async def test_entities_that_telegram_does_not_take_go_as_plain_text_at_once_and_are_not_logged() -> None:
     with capture_logs() as logs:
-        async with connected() as (telegram, channel):
-            telegram.answers["sendMessage"] = [BAD_ENTITIES]
-            await channel.send(part("a <br> b"), "key-1")
+        _, again = await sent(part("**hi** [docs](https://example.com/)"), BAD_ENTITIES)
+    assert (again["text"], "entities" in again) == ("hi docs (https://example.com/)", False)
     assert [line["description"] for line in logs if line["event"] == "telegram_error"] == ["can't parse entities"]
 
 
-async def test_a_reply_to_a_lost_message_is_sent_without_it() -> None:
-    async with connected() as (telegram, channel):
-        telegram.answers["sendMessage"] = [NO_REPLY]
-        await channel.send(part(chat=GROUP, thread="12"), "key-1")
-        assert "reply_parameters" not in telegram.sent[1]
-        assert telegram.sent[1]["message_thread_id"] == 12
-
-
-async def test_a_lost_topic_of_a_direct_chat_is_left_out() -> None:
-    async with connected() as (telegram, channel):
-        telegram.answers["sendMessage"] = [NO_THREAD]
-        await channel.send(part(thread="345"), "key-1")
-        assert "message_thread_id" not in telegram.sent[1]
+@pytest.mark.parametrize(
+    ("place", "answer", "left_out"),
+    [
+        ({"chat": GROUP, "thread": "12"}, NO_REPLY, "reply_parameters"),
+        ({"thread": "345"}, NO_THREAD, "message_thread_id"),
+    ],
+    ids=["a lost message", "a lost topic of a direct chat"],
+)
+async def test_what_is_lost_is_left_out(place: dict[str, Any], answer: Body, left_out: str) -> None:
+    first, again = await sent(part(**place), answer)
+    assert again == {name: value for name, value in first.items() if name != left_out}
 
 
 async def test_an_answer_never_moves_from_a_lost_topic_to_everybodys_eyes() -> None:
@@ -156,23 +144,19 @@ async def test_a_refusal_is_one_of_four_errors(status: int, description: str, er
 
 
 @pytest.mark.parametrize(
-    ("status", "raw", "error"),
+    ("answer", "error"),
     [
-        (502, b"<html>Bad Gateway</html>", Unreachable),
-        (200, b"", Unreachable),
-        (200, b'{"result": 7}', Unreachable),
-        (302, b"", Unreachable),
-        (404, b"<html>no such page</html>", Refused),
-        (429, b"slow down", RateLimited),
+        *(((200, raw), Unreachable) for raw in (b"", b'{"result": 7}')),
+        *(((status, b"<html>"), Unreachable) for status in (502, 302)),
+        ((404, b"<html>no such page</html>"), Refused),
+        ((429, b"slow down"), RateLimited),
     ],
 )
 async def test_an_answer_that_is_not_telegrams_is_not_believed(
-    status: int, raw: bytes, error: type[DeliveryError]
+    answer: tuple[int, bytes], error: type[DeliveryError]
 ) -> None:
-    async with connected() as (telegram, channel):
-        telegram.answers["sendMessage"] = [(status, raw)]
-        with pytest.raises(error):
-            await channel.send(part(), "key-1")
+    with pytest.raises(error):
+        await sent(part(), answer)
 
 
 async def test_telegrams_word_on_how_long_to_wait_is_passed_on_and_kept() -> None:
@@ -187,20 +171,17 @@ async def test_telegrams_word_on_how_long_to_wait_is_passed_on_and_kept() -> Non
         assert len(telegram.sent) == 2
 
 
-async def test_a_send_without_an_answer_may_have_arrived_and_is_not_repeated() -> None:
-    async with connected(timeoutSeconds=0.2) as (telegram, channel):
+@pytest.mark.parametrize(
+    ("settings", "maybe_arrived"), [({"timeoutSeconds": 0.2}, True), ({"apiRoot": "http://127.0.0.1:9"}, False)]
+)
+async def test_a_send_without_an_answer_may_have_arrived_unless_it_never_left(
+    settings: dict[str, Any], maybe_arrived: bool
+) -> None:
+    async with connected(**settings) as (telegram, channel):
         telegram.answers["sendMessage"] = [SILENCE]
         with pytest.raises(Unreachable) as raised:
             await channel.send(part(), "key-1")
-        assert raised.value.maybe_arrived
-        assert len(telegram.sent) == 1
-
-
-async def test_a_send_that_never_left_has_surely_not_arrived() -> None:
-    async with connected(apiRoot="http://127.0.0.1:9") as (_, channel):
-        with pytest.raises(Unreachable) as raised:
-            await channel.send(part(), "key-1")
-        assert not raised.value.maybe_arrived
+        assert (raised.value.maybe_arrived, len(telegram.sent)) == (maybe_arrived, int(maybe_arrived))
 
 
 @pytest.mark.parametrize("answer", ["fine", "refused", "silent", "nobody", "echoed"])
@@ -230,21 +211,15 @@ async def test_the_token_is_in_no_log_no_exception_and_no_picture_of_an_object(
         assert caplog.records
 
 
-async def test_the_bot_learns_its_name_with_one_question_however_many_ask() -> None:
-    async with connected(known=False) as (telegram, channel):
-        await asyncio.gather(*(channel.learn_identity(5) for _ in range(10)))
-        assert channel._me.username == "samples_helper_bot"
-        assert [method for method, _ in telegram.calls] == ["getMe"]
-
-
-async def test_after_a_failure_the_bot_can_still_learn_its_name() -> None:
+async def test_the_bot_learns_its_name_with_one_question_however_many_ask_and_again_after_a_failure() -> None:
     async with connected(known=False) as (telegram, channel):
         telegram.answers["getMe"] = [refusal(500, "Internal Server Error"), {"id": 7}]
         for _ in range(2):
             with pytest.raises(Unreachable):
                 await channel.learn_identity(5)
-        await channel.learn_identity(5)
+        await asyncio.gather(*(channel.learn_identity(5) for _ in range(10)))
         assert channel._me.username == "samples_helper_bot"
+        assert [method for method, _ in telegram.calls] == ["getMe"] * 3
 
 
 async def test_a_wrong_token_is_refused_with_a_hint() -> None:
@@ -261,13 +236,6 @@ async def test_a_person_without_a_name_is_called_by_the_id() -> None:
         assert telegram.calls == []
 
 
-class Clock:
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 async def is_free(pace: TelegramPace, chat: str) -> bool:
     try:
         await pace.wait(chat)
@@ -282,17 +250,16 @@ async def test_a_group_that_was_too_fast_waits_and_no_other_chat_does() -> None:
     pace.refused(GROUP, 7)
     assert [await is_free(pace, chat) for chat in (GROUP, PERSON, "-5")] == [False, True, True]
     clock.now += 10
-    assert await is_free(pace, GROUP)
-    assert not await is_free(pace, GROUP)  # 20 a minute are one in three seconds
+    assert [await is_free(pace, GROUP) for _ in range(2)] == [True, False]  # 20 a minute are one in three seconds
 
 
 async def test_refusals_in_many_chats_at_a_time_make_the_whole_bot_wait() -> None:
     clock = Clock()
     pace = TelegramPace(per_second=None, clock=clock)
-    for chat in (GROUP, "1"):
-        pace.refused(chat, 7)
-    assert await is_free(pace, PERSON)
-    pace.refused("2", 7)
-    assert not await is_free(pace, PERSON)
-    clock.now += 8
-    assert await is_free(pace, PERSON)
+    free = []
+    for seconds, chats in ((0, (GROUP, "1")), (0, ("2",)), (8, ()), (10, (GROUP, "1"))):
+        clock.now += seconds
+        for chat in chats:
+            pace.refused(chat, 7)
+        free.append(await is_free(pace, PERSON))
+    assert free == [True, False, True, True]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from channels.split import Limit
 from channels.split import split as cut
-from channels.telegram.render import UNITS_MAX, split, units
+from channels.telegram.render import BYTES_MAX, UNITS_MAX, rendered, split, units
 from tests.channels.telegram_html import plain, render, seen
 from tests.channels.telegram_texts import check_nothing_is_lost, nasty
 
@@ -20,6 +20,7 @@ def check_fits(part: str) -> str:
     text = seen(part)
     assert 0 < units(text) <= UNITS_MAX
     assert units(plain(part)) <= UNITS_MAX
+    assert len(text.encode()) + sum(len(entity.get("url", "")) for entity in rendered(part).entities) <= BYTES_MAX
     return text
 
 
@@ -151,6 +152,7 @@ def test_no_character_is_cut_in_two(character: str) -> None:
         "😀" * 50_000,
         "&" * 100_000,
         "[a](http://x.y) " * 6_000,
+        f"[a](http://x.y/{'z' * 900}) " * 100,
         "**b** `c` " * 10_000,
         "> " * 50_000,
         "\\" * 100_000,

@@ -92,38 +92,21 @@ def test_it_is_open_only_where_nobody_else_can_reach_it(host: str, public: str |
     assert ServerConfig(host=host, publicUrl=public).is_open_here == here
 
 
-CREDENTIALS: list[tuple[str, list[tuple[str, str]], int]] = [
-    ("nothing", [], 401),
-    ("the token", [BEARER], 200),
-    ("the token, the scheme in other letters", [("authorization", f"bearer {TOKEN}")], 200),
-    ("the token, with spaces around", [("authorization", f"Bearer   {TOKEN} ")], 200),
-    ("a wrong token", [("authorization", "Bearer wrong")], 401),
-    ("the beginning of the token", [("authorization", f"Bearer {TOKEN[:-1]}")], 401),
-    ("the token and more", [("authorization", f"Bearer {TOKEN}x")], 401),
-    ("the token in other letters", [("authorization", f"Bearer {TOKEN.upper()}")], 401),
-    ("an empty token", [("authorization", "Bearer ")], 401),
-    ("no token at all", [("authorization", "Bearer")], 401),
-    ("an empty header", [("authorization", "")], 401),
-    ("the bare token", [("authorization", TOKEN)], 401),
-    ("another scheme", [BASIC], 401),
-    ("the token under another scheme", [("authorization", f"Basic {TOKEN}")], 401),
-    ("letters beyond ASCII", [("authorization", "Bearer t\xf6ken\xff")], 401),
-    ("half a character", [("authorization", "Bearer \ud800")], 401),
-    ("a very long token", [("authorization", "Bearer " + "x" * 100_000)], 401),
-    ("the token in a cookie", [("cookie", f"{COOKIE}={TOKEN}")], 401),
-    ("the token in another header", [("x-token", TOKEN)], 401),
-    ("an empty cookie", [("cookie", "")], 401),
-    ("a cookie of garbage", [("cookie", f"{COOKIE}")], 401),
-    ("a cookie without its parts", [("cookie", f"{COOKIE}=.")], 401),
-    ("a cookie that never ends", [("cookie", f"{COOKIE}=99999999999.")], 401),
-    ("a cookie of strange digits", [("cookie", f"{COOKIE}=\u0663\u0663.ab")], 401),
-    ("a cookie of half a character", [("cookie", f"{COOKIE}=\ud800.\ud800")], 401),
+OPENING = [BEARER[1], f"bearer {TOKEN}", f"Bearer   {TOKEN} "]
+WRONG = [
+    *("Bearer wrong", f"Bearer {TOKEN[:-1]}", f"Bearer {TOKEN}x", f"Bearer {TOKEN.upper()}", "Bearer ", "Bearer", ""),
+    *(TOKEN, BASIC[1], f"Basic {TOKEN}", "Bearer t\xf6ken\xff", "Bearer \ud800", "Bearer " + "x" * 100_000),
+]
+GARBAGE = [f"{COOKIE}{end}" for end in (f"={TOKEN}", "", "=.", "=99999999999.", "=\u0663\u0663.ab", "=\ud800.\ud800")]
+CREDENTIALS: list[tuple[list[tuple[str, str]], int]] = [
+    *(([("authorization", value)], 200) for value in OPENING),
+    *(([("authorization", value)], 401) for value in WRONG),
+    *(([("cookie", value)], 401) for value in ("", *GARBAGE)),
+    *((headers, 401) for headers in ([], [("x-token", TOKEN)])),
 ]
 
 
-@pytest.mark.parametrize(
-    ("headers", "status"), [case[1:] for case in CREDENTIALS], ids=[case[0] for case in CREDENTIALS]
-)
+@pytest.mark.parametrize(("headers", "status"), CREDENTIALS, ids=lambda value: repr(value)[:60])
 def test_what_opens_the_chat_from_elsewhere(headers: list[tuple[str, str]], status: int) -> None:
     assert judged(admission(), AWAY, *headers) == status
     if status != 200:

@@ -47,22 +47,21 @@ class Page:
             self.drawn = [*self.drawn[: data["at"]], *data["blocks"]]
 
 
-paragraphs = st.sampled_from(
-    [
-        "hello ",
-        "**bold",
-        "** ",
-        "\n\n",
-        "- item\n",
-        "```py\n",
-        "x = 1\n",
-        "```\n",
-        "|a|\n|-|\n",
-        "# T\n",
-        "> q\n",
-        "===\n",
-    ]
+TEXTS = (
+    "hello ",
+    "**bold",
+    "** ",
+    "\n\n",
+    "- item\n",
+    "```py\n",
+    "x = 1\n",
+    "```\n",
+    "|a|\n|-|\n",
+    "# T\n",
+    "> q\n",
+    "===\n",
 )
+paragraphs = st.sampled_from(TEXTS)
 grown = st.lists(paragraphs, max_size=8).map(lambda parts: ["".join(parts[:n]) for n in range(1, len(parts) + 1)])
 
 
@@ -172,18 +171,14 @@ async def test_a_page_that_reads_may_be_told_for_ever() -> None:
     assert not page.lost
 
 
-async def test_when_it_closes_every_page_is_let_go_and_none_comes_in() -> None:
+async def test_a_page_that_went_away_is_forgotten_and_when_it_closes_every_page_is_let_go() -> None:
     live = LiveTurns()
+    with live.watching():
+        assert live.pages == 1
+    assert live.pages == 0
     with live.watching() as page:
         live.close()
         assert page.lost
         assert await page.next() is None
     with live.watching() as late:
         assert late.lost
-
-
-async def test_a_page_that_went_away_is_forgotten() -> None:
-    live = LiveTurns()
-    with live.watching():
-        assert len(live._watchers) == 1
-    assert not live._watchers

@@ -1,7 +1,7 @@
 """Feishu on loopback, as strict as the real one, for tests, the demo and rehearsals.
 
-It refuses what Feishu refuses, with Feishu's codes, and keeps a ledger of what it was told. The other half of the
-platform, which pushes events to a gateway, is in `emulator_events`.
+It refuses what Feishu refuses, with Feishu's codes, and keeps a ledger of what it received. The other half of the
+platform, which pushes events to a gateway, is in `events`.
 """
 
 import asyncio
@@ -19,7 +19,16 @@ from starlette.routing import Route
 
 from tests.emulators.feishu.events import Known
 from tests.emulators.feishu.resources import ResourceSource
-from tests.emulators.feishu.rules import Refusal, check_content, check_fields, check_uuid
+from tests.emulators.feishu.rules import (
+    Credentials,
+    MessageQuery,
+    NewMessage,
+    NewReply,
+    Refusal,
+    ResourceQuery,
+    check_content,
+    parsed,
+)
 
 TOKEN_SECONDS = 7_200
 TOKEN_RENEW_SECONDS = 1_800
@@ -36,7 +45,6 @@ class Sent:
     reply_to: str | None
     thread: bool
     msg_type: str
-    content: dict[str, Any]
     text: str
     uuid: str | None
 
@@ -55,7 +63,7 @@ class Failure:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Asked:
+class Received:
     method: str
     path: str
     query: Mapping[str, str]
@@ -72,14 +80,14 @@ class FeishuEmulator(ResourceSource):
     users: dict[str, str] = field(default_factory=dict)
     """Names by open id, of the people in the app's contact range."""
     messages: list[Sent] = field(default_factory=list)
-    requests: list[Asked] = field(default_factory=list)
+    requests: list[Received] = field(default_factory=list)
     tokens: dict[str, float] = field(default_factory=dict)
     """Live tenant tokens and when they end."""
     token_fetches: int = 0
     _failures: list[Failure] = field(default_factory=list)
     _uuids: dict[str, tuple[float, dict[str, Any]]] = field(default_factory=dict)
     _sent_at: dict[str, list[float]] = field(default_factory=dict)
-    _told: asyncio.Condition = field(default_factory=asyncio.Condition)
+    _changed: asyncio.Condition = field(default_factory=asyncio.Condition)
 
     def __post_init__(self) -> None:
         self.app = Starlette(
@@ -123,8 +131,8 @@ class FeishuEmulator(ResourceSource):
 
     async def sent(self, count: int, *, timeout_seconds: float = 30.0) -> list[Sent]:
         """Wait until so many messages have been sent. Raises TimeoutError."""
-        async with asyncio.timeout(timeout_seconds), self._told:
-            await self._told.wait_for(lambda: len(self.messages) >= count)
+        async with asyncio.timeout(timeout_seconds), self._changed:
+            await self._changed.wait_for(lambda: len(self.messages) >= count)
         return self.messages
 
     # the API
@@ -132,13 +140,13 @@ class FeishuEmulator(ResourceSource):
     def _guarded(self, handler: Callable[[Request], Any]) -> Callable[[Request], Any]:
         async def guarded(request: Request) -> Response:
             raw = await request.body()
-            asked = Asked(
+            received = Received(
                 method=request.method,
                 path=request.url.path,
                 query=dict(request.query_params),
                 body=orjson.loads(raw) if raw else None,
             )
-            self.requests.append(asked)
+            self.requests.append(received)
             failure = self._failure(request.url.path)
             if failure is not None and not failure.lose_answer:
                 return _code(failure.code, status=failure.status, headers=failure.headers)
@@ -171,18 +179,15 @@ class FeishuEmulator(ResourceSource):
 
     async def _token(self, request: Request) -> Response:
         self.token_fetches += 1
-        try:
-            body = orjson.loads(await request.body())
-        except orjson.JSONDecodeError:
-            body = None
+        body = await request.body()
         if failure := self._failure(request.url.path):
             return _code(failure.code, status=failure.status, headers=failure.headers)
-        if not isinstance(body, dict) or not body.get("app_id") or not body.get("app_secret"):
-            return JSONResponse({"code": 10003, "data": {}, "msg": "invalid param"})
-        if body["app_id"] != self.app_id:
-            return JSONResponse({"code": 10014, "msg": "app id not exists"})
-        if body["app_secret"] != self.app_secret:
-            return JSONResponse({"code": 10014, "msg": "app secret invalid"})
+        try:
+            given = parsed(Credentials, body, code=10003)
+        except Refusal as refusal:
+            return _code(refusal.code, status=200)
+        if (given.app_id, given.app_secret) != (self.app_id, self.app_secret):
+            return _code(10014, status=200)
         token, ends = max(self.tokens.items(), key=lambda item: item[1], default=("", 0.0))
         if ends - self.now() < TOKEN_RENEW_SECONDS:
             token, ends = f"t-{secrets.token_hex(20)}", self.now() + TOKEN_SECONDS
@@ -219,61 +224,52 @@ class FeishuEmulator(ResourceSource):
 
     async def _resource(self, request: Request) -> Response:
         """The bytes as they are; only errors are JSON."""
-        check_fields(dict(request.query_params), required={"type"}, optional=set())
-        found = self.resource(**request.path_params, wanted=request.query_params["type"])
+        query = parsed(ResourceQuery, dict(request.query_params))
+        found = self.resource(**request.path_params, wanted=query.type)
         headers = {"content-disposition": f"attachment; filename*=UTF-8''{quote(found.name, safe='')}"}
         return Response(found.data, media_type=found.media_type, headers=headers)
 
     async def _send(self, request: Request) -> Response:
-        body = orjson.loads(await request.body())
-        check_fields(body, required={"receive_id", "msg_type", "content"}, optional={"uuid"})
-        if request.query_params.get("receive_id_type") != "chat_id":
-            raise Refusal(99992402, "receive_id_type is required, and chat_id here")
-        if body["receive_id"] not in self.chats:
+        message = parsed(NewMessage, await request.body())
+        parsed(MessageQuery, dict(request.query_params))
+        if message.receive_id not in self.chats:
             raise Refusal(230002, "Bot/User can NOT be out of the chat.")
-        return await self._place(body, chat_id=body["receive_id"], reply_to=None)
+        return await self._place(message, chat_id=message.receive_id, reply_to=None)
 
     async def _reply(self, request: Request) -> Response:
-        body = orjson.loads(await request.body())
-        check_fields(body, required={"msg_type", "content"}, optional={"uuid", "reply_in_thread"})
-        if not isinstance(body.get("reply_in_thread", False), bool):
-            raise Refusal(99992402, "reply_in_thread must be a boolean")
-        message_id = request.path_params["message_id"]
+        reply, message_id = parsed(NewReply, await request.body()), request.path_params["message_id"]
         found = self.known.get(message_id)
         if found is None or not message_id.startswith("om_"):
             raise Refusal(99992354, "The request you send is not a valid {message_id} or not exists")
         if found.recalled:
             raise Refusal(230011, "The message was recalled.")
-        return await self._place(body, chat_id=found.chat_id, reply_to=message_id)
+        return await self._place(reply, chat_id=found.chat_id, reply_to=message_id)
 
-    async def _place(self, body: Mapping[str, Any], *, chat_id: str, reply_to: str | None) -> Response:
-        content, text = check_content(body["msg_type"], body["content"])
-        uuid = check_uuid(body.get("uuid"))
+    async def _place(self, message: NewReply, *, chat_id: str, reply_to: str | None) -> Response:
+        text, uuid = check_content(message.msg_type, message.content), message.uuid
         first = self._uuids.get(uuid or "")
         if uuid and first and self.now() - first[0] < UUID_SECONDS:
             return _data(first[1])
         self._check_rate(chat_id)
-        message_id = f"om_{secrets.token_hex(16)}"
         sent = Sent(
-            message_id=message_id,
+            message_id=f"om_{secrets.token_hex(16)}",
             chat_id=chat_id,
             reply_to=reply_to,
-            thread=body.get("reply_in_thread", False),
-            msg_type=body["msg_type"],
-            content=content,
+            thread=message.reply_in_thread,
+            msg_type=message.msg_type,
             text=text,
             uuid=uuid,
         )
-        self.known[message_id] = Known(
-            chat_id=chat_id, sender=self.app_id, msg_type=sent.msg_type, content=body["content"]
+        self.known[sent.message_id] = Known(
+            chat_id=chat_id, sender=self.app_id, msg_type=sent.msg_type, content=message.content
         )
-        data: dict[str, Any] = {"message_id": message_id, "chat_id": chat_id, "msg_type": sent.msg_type}
-        data |= {"body": {"content": body["content"]}} | ({"parent_id": reply_to} if reply_to else {})
+        data: dict[str, Any] = {"message_id": sent.message_id, "chat_id": chat_id, "msg_type": sent.msg_type}
+        data |= {"body": {"content": message.content}} | ({"parent_id": reply_to} if reply_to else {})
         if uuid:
             self._uuids[uuid] = (self.now(), data)
-        async with self._told:
+        async with self._changed:
             self.messages.append(sent)
-            self._told.notify_all()
+            self._changed.notify_all()
         return _data(data)
 
     def _check_rate(self, chat_id: str) -> None:

@@ -92,8 +92,8 @@ class EventSource:
         message = {"message_id": message_id, "create_time": milliseconds, "update_time": milliseconds, "chat_id": chat}
         message |= {"chat_type": chat_type, "message_type": message_type, "content": content, **more}
         ids = {"open_id": sender, "union_id": "on_" + sender[3:], "user_id": None}
-        said_by = {"sender_id": ids, "sender_type": sender_type, "tenant_key": "tenant0001"}
-        return self.event("im.message.receive_v1", {"sender": said_by, "message": message})
+        author = {"sender_id": ids, "sender_type": sender_type, "tenant_key": "tenant0001"}
+        return self.event("im.message.receive_v1", {"sender": author, "message": message})
 
     def event(self, kind: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """An event of schema 2.0 with a fresh id."""

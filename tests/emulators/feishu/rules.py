@@ -1,18 +1,18 @@
-"""What Feishu refuses in a message that is sent: members, contents, sizes. Pure.
+"""What Feishu takes of a message that is sent, as closed models: members, contents, sizes.
 
-Source: the open platform's pages on sending and replying, and its table of limits.
+Source: the open platform's pages on sending and replying, and its table of limits. Of a post's nodes, those that our app
+sends are here.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
-import orjson
+from pydantic import AfterValidator, BaseModel, Field, TypeAdapter, ValidationError
 
 TEXT_BYTES_MAX = 150 * 1024
 POST_BYTES_MAX = 30 * 1024
-UUID_CHARS_MAX = 50
-LOCALES = frozenset({"zh_cn", "en_us", "ja_jp", "zh_hk", "zh_tw"})
-TAGS = frozenset({"text", "a", "at", "img", "media", "emotion", "hr", "code_block", "md"})
+
+T = TypeVar("T")
 
 
 class Refusal(Exception):
@@ -26,70 +26,94 @@ class Refusal(Exception):
         self.headers = headers or {}
 
 
-def check_fields(body: object, *, required: set[str], optional: set[str]) -> None:
-    """The body is an object with these members and no others, none of them empty text."""
-    if not isinstance(body, dict):
-        raise Refusal(99992402, "the body must be an object")
-    if missing := required - set(body):
-        raise Refusal(99992402, f"field validation failed: {sorted(missing)} is required")
-    if unknown := set(body) - required - optional:
-        raise Refusal(99992402, f"field validation failed: {sorted(unknown)} is not known")
-    if not all(isinstance(body[name], str) and body[name] for name in required):
-        raise Refusal(99992402, "field validation failed: a required field is not text")
+Filled = Annotated[str, Field(min_length=1)]
+Words = Annotated[str, Field(pattern=r"\S")]
 
 
-def check_uuid(uuid: object) -> str | None:
-    if uuid is None or (isinstance(uuid, str) and 0 < len(uuid) <= UUID_CHARS_MAX):
-        return uuid
-    raise Refusal(99992402, f"uuid must be text of at most {UUID_CHARS_MAX} characters")
+class FeishuShape(BaseModel, extra="forbid", strict=True, frozen=True):
+    pass
 
 
-def check_content(kind: str, raw: str) -> tuple[dict[str, Any], str]:
-    """The content, and what a person reads of it."""
+class NewReply(FeishuShape):
+    msg_type: Literal["text", "post"]
+    content: Filled
+    """JSON: a `Text` or a `Post`."""
+    uuid: Annotated[str, Field(min_length=1, max_length=50)] | None = None
+    reply_in_thread: bool = False
+
+
+class NewMessage(NewReply):
+    receive_id: Filled
+    reply_in_thread: Literal[False] = False
+
+
+class MessageQuery(FeishuShape):
+    receive_id_type: Literal["chat_id"]
+
+
+class ResourceQuery(FeishuShape):
+    type: Filled
+
+
+class Credentials(FeishuShape):
+    app_id: Filled
+    app_secret: Filled
+
+
+class TextContent(FeishuShape):
+    text: Words
+
+
+class Markdown(FeishuShape):
+    tag: Literal["md"]
+    text: Words
+
+
+class Plain(FeishuShape):
+    tag: Literal["text"]
+    text: str
+    style: list[Literal["bold", "italic", "underline", "lineThrough"]] = []
+
+
+class Link(FeishuShape):
+    tag: Literal["a"]
+    text: str
+    href: str
+
+
+Node: TypeAlias = Annotated[Markdown | Plain | Link, Field(discriminator="tag")]
+
+
+def _alone(nodes: list[Any]) -> list[Any]:
+    if len(nodes) > 1 and any(node.tag == "md" for node in nodes):
+        raise ValueError("md must be alone in its paragraph")
+    return nodes
+
+
+class Localised(FeishuShape):
+    title: str = ""
+    content: Annotated[list[Annotated[list[Node], Field(min_length=1), AfterValidator(_alone)]], Field(min_length=1)]
+
+
+Post: TypeAlias = Annotated[dict[Literal["zh_cn", "en_us", "ja_jp", "zh_hk", "zh_tw"], Localised], Field(min_length=1)]
+_POST: TypeAdapter[Post] = TypeAdapter(Post)
+
+
+def parsed(shape: type[T] | TypeAdapter[T], raw: bytes | str | Mapping[str, Any], *, code: int = 99992402) -> T:
+    """Raises Refusal."""
+    adapter = shape if isinstance(shape, TypeAdapter) else TypeAdapter(shape)
     try:
-        content = orjson.loads(raw)
-    except orjson.JSONDecodeError:
-        raise Refusal(230001, "content is not a valid JSON string") from None
-    if not isinstance(content, dict):
-        raise Refusal(230001, "content is not an object")
-    match kind:
-        case "text":
-            return content, _text(content, raw)
-        case "post":
-            return content, _post(content, raw)
-        case _:
-            raise Refusal(230001, f"msg_type {kind} is not one this app may send here")
+        return adapter.validate_json(raw) if isinstance(raw, bytes | str) else adapter.validate_python(raw)
+    except ValidationError as error:
+        found = error.errors()[0]
+        raise Refusal(code, f"field validation failed: {found['loc']} {found['msg']}") from None
 
 
-def _text(content: Mapping[str, Any], raw: str) -> str:
-    text = content.get("text")
-    if list(content) != ["text"] or not isinstance(text, str) or not text.strip():
-        raise Refusal(230001, "text is empty or not text")
-    if len(raw.encode()) > TEXT_BYTES_MAX:
+def check_content(kind: str, raw: str) -> str:
+    """What a person reads of it."""
+    if len(raw.encode()) > (TEXT_BYTES_MAX if kind == "text" else POST_BYTES_MAX):
         raise Refusal(230025, "The length of the message content reaches its limit.")
-    return text
-
-
-def _post(content: Mapping[str, Any], raw: str) -> str:
-    if len(raw.encode()) > POST_BYTES_MAX:
-        raise Refusal(230025, "The length of the message content reaches its limit.")
-    if not content or not set(content) <= LOCALES:
-        raise Refusal(230001, "post must be wrapped by locale")
-    shown = []
-    for localised in content.values():
-        rows = localised.get("content") if isinstance(localised, dict) else None
-        if not isinstance(rows, list) or not rows or not set(localised) <= {"title", "content"}:
-            raise Refusal(230001, "post needs content: a list of paragraphs")
-        shown = [_paragraph(row) for row in rows]
-    return "\n".join(shown)
-
-
-def _paragraph(row: object) -> str:
-    if not isinstance(row, list) or not row or not all(isinstance(node, dict) for node in row):
-        raise Refusal(230001, "a paragraph is a list of nodes")
-    for node in row:
-        if node.get("tag") not in TAGS:
-            raise Refusal(230001, f"unknown tag {node.get('tag')}")
-        if node["tag"] == "md" and (len(row) > 1 or not isinstance(node.get("text"), str) or not node["text"].strip()):
-            raise Refusal(230001, "md must be alone in its paragraph, and not empty")
-    return "".join(str(node.get("text", "")) for node in row)
+    if kind == "text":
+        return parsed(TextContent, raw, code=230001).text
+    *_, shown = parsed(_POST, raw, code=230001).values()
+    return "\n".join("".join(node.text for node in nodes) for nodes in shown.content)

@@ -60,11 +60,11 @@ Number = Annotated[StrictInt, BeforeValidator(_number)]
 ChatId: TypeAlias = StrictInt | StrictStr
 
 
-class Shape(BaseModel, extra="forbid", strict=True, frozen=True):
+class CallShape(BaseModel, extra="forbid", strict=True, frozen=True):
     pass
 
 
-class Entity(Shape):
+class Entity(CallShape):
     """`type` and its facts; those that Telegram finds by itself are taken and left out."""
 
     type: str
@@ -78,7 +78,7 @@ class Entity(Shape):
     date_time_format: str | None = None
 
 
-class Preview(Shape):
+class LinkPreview(CallShape):
     is_disabled: bool = False
     url: str = ""
     prefer_small_media: bool = False
@@ -86,7 +86,7 @@ class Preview(Shape):
     show_above_text: bool = False
 
 
-class Reply(Shape):
+class ReplyParameters(CallShape):
     """Replies to other chats are not here, and our bot needs none."""
 
     message_id: int
@@ -94,7 +94,7 @@ class Reply(Shape):
     allow_sending_without_reply: bool = False
 
 
-class Button(Shape):
+class Button(CallShape):
     """Exactly one of its kinds."""
 
     text: Annotated[str, Field(pattern=r"\S")]
@@ -120,7 +120,7 @@ class Button(Shape):
         return self
 
 
-class InlineKeyboard(Shape):
+class InlineKeyboard(CallShape):
     inline_keyboard: list[Annotated[list[Button], Field(max_length=8)]]
 
     @model_validator(mode="after")
@@ -130,7 +130,7 @@ class InlineKeyboard(Shape):
         return self
 
 
-class OtherKeyboard(Shape, extra="allow"):
+class OtherKeyboard(CallShape, extra="allow"):
     """Taken as it is, and no part of the message."""
 
     remove_keyboard: Literal[True] | None = None
@@ -147,7 +147,7 @@ class OtherKeyboard(Shape, extra="allow"):
 Markup: TypeAlias = Structure[InlineKeyboard | OtherKeyboard | None]
 
 
-class Call(Shape):
+class Call(CallShape):
     """The parameters of a method that takes none."""
 
 
@@ -163,7 +163,7 @@ class _Send(InChat):
     message_thread_id: Number | None = None
     disable_notification: Flag = False
     protect_content: Flag = False
-    reply_parameters: Structure[Reply | None] = None
+    reply_parameters: Structure[ReplyParameters | None] = None
     reply_markup: Markup = None
 
 
@@ -173,7 +173,7 @@ class _Text(Call):
 
 
 class SendMessage(_Send, _Text):
-    link_preview_options: Structure[Preview | None] = None
+    link_preview_options: Structure[LinkPreview | None] = None
 
 
 class SendFile(_Send):
@@ -194,7 +194,7 @@ class SendMessageDraft(InChat, _Text):
 
 
 class EditMessageText(AtMessage, _Text):
-    link_preview_options: Structure[Preview | None] = None
+    link_preview_options: Structure[LinkPreview | None] = None
     reply_markup: Markup = None
 
 
@@ -207,7 +207,7 @@ class SendChatAction(InChat):
     message_thread_id: Number | None = None
 
 
-class EmojiReaction(Shape):
+class EmojiReaction(CallShape):
     type: Literal["emoji"]
     emoji: Annotated[str, _one_of(frozenset(_REACTIONS.split()))]
 
@@ -217,7 +217,7 @@ class SetMessageReaction(AtMessage):
     is_big: Flag = False
 
 
-class BotCommand(Shape):
+class BotCommand(CallShape):
     command: Annotated[str, Field(pattern=r"^[a-z0-9_]{1,32}$")]
     description: Annotated[str, _measures(256)]
 
@@ -225,7 +225,7 @@ class BotCommand(Shape):
 _SCOPES = "default all_private_chats all_group_chats all_chat_administrators chat chat_administrators chat_member"
 
 
-class Scope(Shape):
+class Scope(CallShape):
     type: Annotated[str, _one_of(frozenset(_SCOPES.split()))] = "default"
     chat_id: ChatId | None = None
     user_id: int | None = None

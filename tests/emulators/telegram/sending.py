@@ -117,7 +117,7 @@ class Sending(Subscription):
         await self._notify()
         return message
 
-    def _replied(self, reply: models.Reply | None, chat: KnownChat) -> int | None:
+    def _replied(self, reply: models.ReplyParameters | None, chat: KnownChat) -> int | None:
         """The message to reply to; None also where it is gone and the reply may go without."""
         if reply is None:
             return None
