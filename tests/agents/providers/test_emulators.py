@@ -210,3 +210,8 @@ async def test_keys_and_headers(name: str, headers: dict[str, str], status: int)
     async with serve_on_loopback(wire.build(api_key="k").app) as url, httpx.AsyncClient() as client:
         response = await client.post(url + wire.path, headers=wire.headers | headers, json=wire.plain)
     assert response.status_code == status
+
+
+def test_a_turn_of_another_vendor_is_a_mistake_of_the_test() -> None:
+    with pytest.raises(TypeError, match="not an answer"):
+        AnthropicEmulator().whole(test_responses_emulator.RICH, 1, {"model": "m"}, 1)
