@@ -63,6 +63,17 @@ ACCEPTED = {
     "four marks": talk([text(cache_control=MARK)] * 4),
     "an old model and a prefill": without(talk("hi", "Well,", model="claude-haiku-4-5"), "tools"),
     "a paused turn": talk("go", [{"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}]),
+    "everything": talk(
+        [text(), image(), {"type": "document", "title": "x"}],
+        [redacted_block("y"), use()],
+        [answer(content=[text(cache_control=MARK | {"ttl": "1h"})], is_error=True)],
+        system=[text()],
+        tool_choice={"type": "tool", "name": "ls", "disable_parallel_tool_use": True},
+        metadata={"user_id": "x"},
+        stop_sequences=["x"],
+        stream=True,
+    ),
+    "any tool": talk("hi", tool_choice={"type": "auto", "disable_parallel_tool_use": True}),
     "no tool now": talk("hi", tool_choice={"type": "none"}),
     "a budget": talk(
         "hi", model="claude-haiku-4-5", thinking={"type": "enabled", "budget_tokens": 1024}, max_tokens=1025

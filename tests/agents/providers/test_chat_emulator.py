@@ -71,6 +71,18 @@ ACCEPTED: dict[str, tuple[str, dict[str, Any]]] = {
     "a picture": ("openai", talk(user([text(), image(detail="auto")]))),
     "a choice of each form": ("openai", talk(tool_choice={"type": "function", "function": {"name": "ls"}})),
     "a new model that does not reason": ("openai", talk(model="gpt-5.5", reasoning_effort="none")),
+    "everything": (
+        "openai",
+        talk(
+            user(name="Bob"),
+            {"role": "assistant", "content": [{"type": "refusal", "refusal": "x"}]},
+            user(),
+            max_completion_tokens=9,
+            prompt_cache_key="x",
+            tool_choice="auto",
+            parallel_tool_calls=True,
+        ),
+    ),
     "a stream with usage": ("openai", talk(stream=True, stream_options={"include_usage": True})),
     "members that a lenient server passes over": ("deepseek", talk(model="deepseek-v4-pro", colour="red")),
     "DeepSeek's reasoning, empty": (

@@ -101,7 +101,7 @@ WIRES = {
         plain={"model": "gpt-5.5", "input": [{"role": "user", "content": "hi"}]},
         check=test_responses_emulator.check_body,
         requests=[(body, ()) for body in test_responses_emulator.ACCEPTED.values()],
-        free=frozenset({"parameters"}),
+        free=frozenset({"parameters", "metadata"}),
     ),
 }
 wires = pytest.mark.parametrize("wire", WIRES.values(), ids=WIRES.keys())

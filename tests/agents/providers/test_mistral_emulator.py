@@ -64,6 +64,8 @@ def without(body: dict[str, Any], *names: str) -> dict[str, Any]:
 
 SYSTEM = {"role": "system", "content": "Help."}
 NAMED = {"type": "function", "function": {"name": "ls"}}
+_LIST = {"type": "array", "items": {"type": ["string", "null"]}}
+DEEP = {"type": "object", "properties": {"a": _LIST, "b": True}, "required": ["a"], "additionalProperties": False}
 LOOP = talk(SYSTEM, asks(), called(made(A), made(B), content="Looking."), returns(A), returns(B))
 ACCEPTED: dict[str, dict[str, Any]] = {
     "a plain question": without(talk(asks()), "tools"),
@@ -80,21 +82,8 @@ ACCEPTED: dict[str, dict[str, Any]] = {
     "signed thinking": talk(asks(), called(content=[thinking_chunk("hm"), text()]), returns()),
     "an answer to be continued": talk(asks(), answers("Well,", prefix=True)),
     "tool choices": talk(asks(), tool_choice="any", parallel_tool_calls=False, max_tokens=10, temperature=0.3),
-    "a named tool": talk(asks(), tool_choice=NAMED),
-    "a tool with a deep schema": talk(
-        asks(),
-        tools=[
-            tool(
-                parameters={
-                    "type": "object",
-                    "properties": {"a": {"type": "array", "items": {"type": ["string", "null"]}}, "b": True},
-                    "required": ["a"],
-                    "additionalProperties": False,
-                },
-                strict=True,
-            )
-        ],
-    ),
+    "everything": talk(asks(), tool_choice=NAMED, n=1, random_seed=1, stream=True, safe_prompt=True),
+    "a tool with a deep schema": talk(asks(), tools=[tool(parameters=DEEP, strict=True)]),
 }
 
 
@@ -173,13 +162,16 @@ def test_refused(body: dict[str, Any], status: int, type_: str) -> None:
 async def test_refusals_have_mistrals_own_forms_on_the_wire() -> None:
     emulator = MistralEmulator(api_key="k")
     async with serve_on_loopback(emulator.app) as url, httpx.AsyncClient(base_url=url, headers=HEADERS) as client:
-        extra = await client.post(PATH, json=talk(asks(), x=1))
         order = await client.post(PATH, json=talk(asks(), answers("x")))
         wrong = await client.post(PATH, json=talk(asks()), headers={"authorization": "Bearer x"})
-    (detail,) = extra.json()["detail"]
-    assert (extra.status_code, detail["type"], detail["loc"]) == (422, "extra_forbidden", ["body", "x"])
-    assert order.json().keys() == {"object", "message", "type", "param", "code", "raw_status_code"}
-    assert (order.json()["code"], order.json()["raw_status_code"]) == ("3230", 400)
+    assert order.json() | {"message": ""} == {
+        "object": "error",
+        "message": "",
+        "type": "invalid_request_message_order",
+        "param": None,
+        "code": "3230",
+        "raw_status_code": 400,
+    }
     assert (wrong.status_code, wrong.json()) == (401, {"detail": "Unauthorized"})
 
 
@@ -217,28 +209,21 @@ async def test_mistrals_own_client_gets_the_same_streamed_and_whole(name: str) -
         whole = await client.chat.complete_async(model=MODEL, **request)
         stream = await client.chat.stream_async(model=MODEL, **request)
         chunks = [event.data async for event in stream]
-    deltas = [chunk.choices[0].delta for chunk in chunks]
-    message = whole.choices[0].message
-    assert message is not None
-    streamed = [call.function for delta in deltas for call in delta.tool_calls or []]
-    assert streamed == [call.function for call in message.tool_calls or []]
+    deltas, message = [chunk.choices[0].delta for chunk in chunks], whole.choices[0].message
+    assert [call.function for delta in deltas for call in delta.tool_calls or ()] == [
+        call.function for call in message.tool_calls or ()
+    ]
     assert _words([delta.content for delta in deltas]) == _words([message.content])
     assert chunks[-1].choices[0].finish_reason == whole.choices[0].finish_reason
     assert chunks[-1].usage is not None
     assert [request.refusal for request in emulator.requests] == [None, None]
 
 
-def _words(contents: list[Any]) -> list[str]:
+def _words(contents: list[Any]) -> str:
     """The thoughts and the text."""
-    words = ["", ""]
-    for content in contents:
-        for chunk in content if isinstance(content, list) else []:
-            if chunk.type == "thinking":
-                words[0] += "".join(item.text for item in chunk.thinking)
-            else:
-                words[1] += chunk.text
-        words[1] += content if isinstance(content, str) else ""
-    return words
+    chunks = [it for content in contents for it in ([content] if isinstance(content, str) else content or ())]
+    items = [item for chunk in chunks for item in getattr(chunk, "thinking", [chunk])]
+    return "".join(item if isinstance(item, str) else item.text for item in items)
 
 
 async def test_mistrals_own_client_understands_the_refusals() -> None:
@@ -251,7 +236,5 @@ async def test_mistrals_own_client_understands_the_refusals() -> None:
             await client.chat.complete_async(model=MODEL, messages=[], tools=[])
         with pytest.raises(SDKError) as order:
             await client.chat.stream_async(model=MODEL, messages=[{"role": "assistant", "content": "x"}])
-    assert invalid.value.data.detail
-    assert invalid.value.data.detail[0].loc == ["body", "tools"]
+    assert [detail.loc for detail in invalid.value.data.detail] == [["body", "tools"]]
     assert order.value.status_code == 400
-    assert "Conversation must start with" in order.value.body
