@@ -44,6 +44,11 @@ def talk(*messages: dict[str, Any], **members: Any) -> dict[str, Any]:
     return {"model": "gpt-4.1", "messages": list(messages or (user(),)), "tools": [tool()]} | members
 
 
+def loop(call_id: str = "a", *, model: str = "gpt-4.1", **members: Any) -> dict[str, Any]:
+    """A finished one; `members` are those of the answer that calls."""
+    return talk(user(), called(use(call_id), **members), answer(call_id), model=model)
+
+
 def without(body: dict[str, Any], member: str) -> dict[str, Any]:
     return {key: value for key, value in body.items() if key != member}
 
@@ -59,6 +64,8 @@ def text(words: str = "hi") -> dict[str, Any]:
 _ENTRY = {"type": "reasoning.text", "text": "hm", "index": 0}
 SIGNED = _ENTRY | {"signature": signature_of(_ENTRY)}
 
+DENIAL = {"role": "assistant", "content": [{"type": "refusal", "refusal": "x"}]}
+PLAIN: dict[str, Any] = {"prompt_cache_key": "x", "tool_choice": "auto", "parallel_tool_calls": True}
 ACCEPTED: dict[str, tuple[str, dict[str, Any]]] = {
     "a plain question": ("openai", without(talk(), "tools")),
     "a finished loop, results in any order": (
@@ -71,49 +78,17 @@ ACCEPTED: dict[str, tuple[str, dict[str, Any]]] = {
     "a picture": ("openai", talk(user([text(), image(detail="auto")]))),
     "a choice of each form": ("openai", talk(tool_choice={"type": "function", "function": {"name": "ls"}})),
     "a new model that does not reason": ("openai", talk(model="gpt-5.5", reasoning_effort="none")),
-    "everything": (
-        "openai",
-        talk(
-            user(name="Bob"),
-            {"role": "assistant", "content": [{"type": "refusal", "refusal": "x"}]},
-            user(),
-            max_completion_tokens=9,
-            prompt_cache_key="x",
-            tool_choice="auto",
-            parallel_tool_calls=True,
-        ),
-    ),
+    "everything": ("openai", talk(user(name="Bob"), DENIAL, user(), max_completion_tokens=9, **PLAIN)),
     "a stream with usage": ("openai", talk(stream=True, stream_options={"include_usage": True})),
     "members that a lenient server passes over": ("deepseek", talk(model="deepseek-v4-pro", colour="red")),
-    "DeepSeek's reasoning, empty": (
-        "deepseek",
-        talk(user(), called(use(), reasoning_content=""), answer(), model="deepseek-v4-pro"),
-    ),
+    "DeepSeek's reasoning, empty": ("deepseek", loop(reasoning_content="", model="deepseek-v4-pro")),
     "DeepSeek without thinking": (
         "deepseek",
-        talk(
-            user(),
-            called(use()),
-            answer(),
-            model="deepseek-v4-pro",
-            thinking={"type": "disabled"},
-            tool_choice="required",
-        ),
+        loop(model="deepseek-v4-pro") | {"thinking": {"type": "disabled"}, "tool_choice": "required"},
     ),
-    "Kimi's own ids": (
-        "moonshot",
-        talk(
-            user(),
-            called(use("functions.ls:0"), reasoning_content=" "),
-            answer("functions.ls:0"),
-            model="kimi-k3",
-        ),
-    ),
-    "vLLM's own ids": (
-        "vllm",
-        talk(user(), called(use("chatcmpl-tool-" + "f" * 32)), answer("chatcmpl-tool-" + "f" * 32)),
-    ),
-    "OpenRouter's signed list": ("openrouter", talk(user(), called(use(), reasoning_details=[SIGNED]), answer())),
+    "Kimi's own ids": ("moonshot", loop("functions.ls:0", reasoning_content=" ", model="kimi-k3")),
+    "vLLM's own ids": ("vllm", loop("chatcmpl-tool-" + "f" * 32)),
+    "OpenRouter's signed list": ("openrouter", loop(reasoning_details=[SIGNED])),
     "Clawdbot and a tool it will forget": ("clawdbot", talk(tools=[tool(parameters={"type": "object"})])),
 }
 
@@ -140,12 +115,14 @@ OPENAI: list[tuple[dict[str, Any], str | None]] = [
     (talk(user([])), "empty_array"),
     (talk(user([text("")])), "empty_string"),
     (talk(user(name="Bob B")), "invalid_value"),
-    (talk(user(), called(use(), reasoning_content="x"), answer()), "unknown_parameter"),
-    (talk(user(), called(use("x" * 41)), answer("x" * 41)), "string_above_max_length"),
+    (loop(reasoning_content="x"), "unknown_parameter"),
+    (loop("x" * 41), "string_above_max_length"),
     (talk(user(), called(without(use(), "type")), answer()), "missing_required_parameter"),
     (talk(user(), called(use()), without(answer(), "tool_call_id")), "missing_required_parameter"),
     (talk(user(), called(use()), answer(content=[image()])), "invalid_value"),
+    (talk(user([image("data:image/bmp;base64,AAAA")])), "invalid_value"),
     (talk(user([image("data:image/jpeg;base64," + PIXEL)])), "invalid_value"),
+    (talk(user([image("data:image/png;base64,!!")])), "invalid_value"),
     (talk(tools=[tool("功能")]), "invalid_value"),
     (talk(tools=[tool("x" * 65)]), "string_above_max_length"),
     (talk(tools=[tool(description="x" * 1025)]), "string_above_max_length"),
@@ -180,19 +157,18 @@ def test_openai_and_azure_refuse(vendor: str, body: dict[str, Any], code: str | 
     assert (refusal.value.status, refusal.value.type, refusal.value.code) == (400, "invalid_request_error", code)
 
 
-LOOP = (user(), called(use()), answer())
 NAMED = {"type": "function", "function": {"name": "ls"}}
 DEFS = tool(parameters=SCHEMA | {"$defs": {}, "properties": {"a": {"$ref": "#/$defs/A"}}})
 OTHERS: list[tuple[str, dict[str, Any]]] = [
-    ("deepseek", talk(*LOOP)),
+    ("deepseek", loop()),
     ("deepseek", talk(tool_choice="required")),
     ("deepseek", talk(tool_choice=NAMED)),
     ("deepseek", talk(user([image()]), model="deepseek-v4-pro")),
     ("deepseek", talk(model="deepseek-chat", max_tokens=8193)),
-    ("deepseek-r1", talk(user(), called(use(), reasoning_content=""), answer())),
+    ("deepseek-r1", loop(reasoning_content="")),
     ("deepseek-r1", talk(tool_choice="required")),
-    ("moonshot", talk(*LOOP)),
-    ("moonshot", talk(user(), called(use(), reasoning_content=""), answer())),
+    ("moonshot", loop()),
+    ("moonshot", loop(reasoning_content="")),
     ("moonshot", talk(tool_choice="required", thinking={"type": "disabled"}, model="kimi-k2.6")),
     ("moonshot", talk(model="kimi-k3", thinking={"type": "disabled"})),
     ("zhipu", talk(tool_choice="required")),
@@ -201,8 +177,8 @@ OTHERS: list[tuple[str, dict[str, Any]]] = [
     ("qwen", talk(user(), called(use(arguments='{"a')), answer())),
     ("vllm", talk(user(), {"role": "system", "content": "s"})),
     ("vllm", talk(user(), called(use(arguments='{"a')), answer())),
-    ("openrouter", talk(user(), called(use(), reasoning_details=[SIGNED | {"text": "other"}]), answer())),
-    ("openrouter", talk(user(), called(use(), reasoning_details=[]), answer())),
+    ("openrouter", loop(reasoning_details=[SIGNED | {"text": "other"}])),
+    ("openrouter", loop(reasoning_details=[])),
     ("clawdbot", talk(user(), called(use()), answer(content="plain words"))),
 ]
 

@@ -63,54 +63,42 @@ def calling(**members: Any) -> dict[str, Any]:
 HI = text_part("hi")
 LOOP = talk([HI], [text_part("Looking."), use("a"), plain(use("b"))], [answer("a"), answer("b")])
 
-ACCEPTED: dict[str, tuple[str, dict[str, Any]]] = {
-    "a plain question": (MODEL, {"contents": [{"parts": [HI]}]}),
-    "a finished loop": (MODEL, LOOP),
-    "responses in another order, by their ids": (
-        MODEL,
-        talk([HI], [use("a"), use("b", "read")], [answer("b", "read"), answer("a")]),
+BY_THE_NEWEST: dict[str, dict[str, Any]] = {
+    "a plain question": {"contents": [{"parts": [HI]}]},
+    "a finished loop": LOOP,
+    "responses in another order, by their ids": talk(
+        [HI], [use("a"), use("b", "read")], [answer("b", "read"), answer("a")]
     ),
-    "responses without ids, by position": (MODEL, talk([HI], [use("a"), use("b")], [answer(""), answer("")])),
-    "words and a picture behind the responses": (MODEL, talk([HI], [use()], [answer(), PNG, text_part("see")])),
-    "a user content behind the responses": (
-        MODEL,
-        {"contents": [*LOOP["contents"], {"role": "user", "parts": [HI]}]},
+    "responses without ids, by position": talk([HI], [use("a"), use("b")], [answer(""), answer("")]),
+    "words and a picture behind the responses": talk([HI], [use()], [answer(), PNG, text_part("see")]),
+    "a user content behind the responses": {"contents": [*LOOP["contents"], {"role": "user", "parts": [HI]}]},
+    "a picture in a response": talk([HI], [use()], [answer(parts=[PNG])]),
+    "a call of another model's": talk([HI], [plain(use()) | {"thoughtSignature": PLACEHOLDER_SIGNATURE}], [answer()]),
+    "a signature in the other alphabet of base64": talk(
+        [HI], [use() | {"thoughtSignature": use()["thoughtSignature"].replace("+", "-").replace("/", "_")}], [answer()]
     ),
-    "a picture in a response": (MODEL, talk([HI], [use()], [answer(parts=[PNG])])),
-    "a call of another model's": (
-        MODEL,
-        talk([HI], [plain(use()) | {"thoughtSignature": PLACEHOLDER_SIGNATURE}], [answer()]),
+    "signed words, signed emptiness and a signed thought": talk(
+        [HI], [signed(thought_part("hm")), signed(HI), signed(text_part(""))], [HI]
     ),
-    "a signature in the other alphabet of base64": (
-        MODEL,
-        talk(
-            [HI],
-            [use() | {"thoughtSignature": use()["thoughtSignature"].replace("+", "-").replace("/", "_")}],
-            [answer()],
-        ),
+    "everything": talk(
+        [HI],
+        systemInstruction={"parts": [HI]},
+        toolConfig={"functionCallingConfig": {"mode": "AUTO"}},
+        generationConfig={"maxOutputTokens": 9, "thinkingConfig": {"includeThoughts": True}},
     ),
-    "signed words, signed emptiness and a signed thought": (
-        MODEL,
-        talk([HI], [signed(thought_part("hm")), signed(HI), signed(text_part(""))], [HI]),
-    ),
-    "an unsigned call to an old model": (OLD, talk([HI], [plain(use())], [answer()])),
-    "everything": (
-        MODEL,
-        talk(
-            [HI],
-            systemInstruction={"parts": [HI]},
-            toolConfig={"functionCallingConfig": {"mode": "AUTO"}},
-            generationConfig={"maxOutputTokens": 9, "thinkingConfig": {"includeThoughts": True}},
-        ),
-    ),
-    "a whole schema": (MODEL, schema(description="x", title="x", nullable=True, minItems=0, enum=["x"], format="enum")),
-    "a level": (MODEL, thinking(thinkingLevel="LOW", includeThoughts=True)),
-    "a budget": (OLD, thinking(thinkingBudget=0)),
-    "a dynamic budget": (OLD, thinking(thinkingBudget=-1, includeThoughts=True)),
-    "one certain tool": (MODEL, calling(mode="ANY", allowedFunctionNames=["ls"])),
-    "a schema in lower case": (MODEL, declared(parameters={"type": "object", "properties": {"a": {"type": "string"}}})),
-    "a JSON schema": (MODEL, declared(parametersJsonSchema={"type": "object", "$defs": {}})),
+    "a whole schema": schema(description="x", title="x", nullable=True, minItems=0, enum=["x"], format="enum"),
+    "a level": thinking(thinkingLevel="LOW", includeThoughts=True),
+    "one certain tool": calling(mode="ANY", allowedFunctionNames=["ls"]),
+    "a schema in lower case": declared(parameters={"type": "object", "properties": {"a": {"type": "string"}}}),
+    "a JSON schema": declared(parametersJsonSchema={"type": "object", "$defs": {}}),
 }
+BY_AN_OLD_ONE: dict[str, dict[str, Any]] = {
+    "an unsigned call to an old model": talk([HI], [plain(use())], [answer()]),
+    "a budget": thinking(thinkingBudget=0),
+    "a dynamic budget": thinking(thinkingBudget=-1, includeThoughts=True),
+}
+ACCEPTED = {name: (MODEL, body) for name, body in BY_THE_NEWEST.items()}
+ACCEPTED |= {name: (OLD, body) for name, body in BY_AN_OLD_ONE.items()}
 
 
 REFUSED: list[tuple[str, dict[str, Any]]] = [
