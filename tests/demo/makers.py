@@ -37,8 +37,8 @@ def by_prompt(turn: Turn) -> Turn:
 def _words(part: Say | Think | Call) -> str:
     if not isinstance(part, Call):
         return part.text
-    told = json.dumps({"name": part.name, "arguments": dict(part.arguments)}, ensure_ascii=False)
-    return f"<tool_call>{told}</tool_call>"
+    call = json.dumps({"name": part.name, "arguments": dict(part.arguments)}, ensure_ascii=False)
+    return f"<tool_call>{call}</tool_call>"
 
 
 MAKERS: dict[str, Maker] = {

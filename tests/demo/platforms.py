@@ -53,16 +53,16 @@ class FeishuStage:
 """
 
     def event(self) -> Any:
-        headers, body = self.emulator.encode(self._asked())
-        return {"headers": headers, "body": body.decode(), "decrypted": self._asked()}
+        headers, body = self.emulator.encode(self._message())
+        return {"headers": headers, "body": body.decode(), "decrypted": self._message()}
 
     async def push(self, gateway_url: str) -> None:
-        (await self.emulator.push(f"{gateway_url}/webhooks/feishu/default", self._asked())).raise_for_status()
+        (await self.emulator.push(f"{gateway_url}/webhooks/feishu/default", self._message())).raise_for_status()
 
     async def reply(self) -> dict[str, Any]:
         return asdict((await self.emulator.sent(1))[0])
 
-    def _asked(self) -> dict[str, Any]:
+    def _message(self) -> dict[str, Any]:
         return self.emulator.text_event(story.ASKED, sender=story.SENDER, chat=story.CHAT, message_id=story.MESSAGE_ID)
 
 

@@ -183,7 +183,7 @@ def _kind(status: int, error: Mapping[str, Any]) -> ErrorKind:
         return kind_of_status(status)
     if "credit balance is too low" in message.lower():
         return "billing"
-    if "thinking` block" in message or "`thinking`, but found" in message:
+    if "thinking` block" in message or "thinking`, but found" in message:
         return "stale_thinking"
     return _BY_TYPE.get(str(error.get("type")), "invalid")
 

@@ -12,7 +12,6 @@ from agents.providers.provider import OneTool
 from tests.agents.providers.requests import asking, assistant, call, result, user
 from tests.emulators.models.anthropic.rules import check_body
 from tests.emulators.models.anthropic.script import thinking_block
-from tests.emulators.models.server import Refusal
 
 OLD = "claude-haiku-4-5"
 MODELS = [
@@ -73,73 +72,3 @@ def test_a_turn_begun_without_thinking_goes_on_without_it_where_a_budget_would_b
 def test_a_budget_needs_room_for_an_answer() -> None:
     request = replace(asking(model="claude-haiku-4-5"), thinking="low", max_tokens=1024)
     assert "thinking" not in wire_request(request)
-
-
-REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
-    "a budget on a new model": (
-        "claude-opus-5",
-        {"thinking": {"type": "enabled", "budget_tokens": 2000}},
-        '"thinking.type.enabled" is not supported for this model.',
-    ),
-    "a small budget": (
-        "claude-haiku-4-5",
-        {"thinking": {"type": "enabled", "budget_tokens": 1000}},
-        "greater than or equal",
-    ),
-    "a budget as large as the answer": (
-        "claude-haiku-4-5",
-        {"thinking": {"type": "enabled", "budget_tokens": 8192}},
-        "`max_tokens` must be greater than `thinking.budget_tokens`.",
-    ),
-    "adaptive on an old model": (
-        "claude-haiku-4-5",
-        {"thinking": {"type": "adaptive"}},
-        "adaptive thinking is not supported",
-    ),
-    "off where it always thinks": (
-        "claude-fable-5-1",
-        {"thinking": {"type": "disabled"}},
-        "not supported for this model",
-    ),
-    "between tools elsewhere": (
-        "claude-opus-5",
-        {"thinking": {"type": "between_tools"}},
-        "not supported for this model",
-    ),
-    "an unknown kind": ("claude-opus-5", {"thinking": {"type": "hard"}}, "Input tag does not match"),
-    "an unknown member": (
-        "claude-opus-5",
-        {"thinking": {"type": "adaptive", "depth": 1}},
-        "Extra inputs are not permitted",
-    ),
-    "an unknown effort": (
-        "claude-opus-5",
-        {"output_config": {"effort": "huge"}},
-        "output_config.effort: Input should be",
-    ),
-    "an effort on an old model": (
-        "claude-haiku-4-5",
-        {"output_config": {"effort": "low"}},
-        "not supported for this model",
-    ),
-    "a forced tool with a budget": (
-        "claude-haiku-4-5",
-        {"thinking": {"type": "enabled", "budget_tokens": 2000}, "tool_choice": {"type": "any"}},
-        "Thinking may not be enabled when tool_choice forces tool use.",
-    ),
-}
-
-
-@pytest.mark.parametrize(("model", "members", "words"), REFUSED.values(), ids=REFUSED.keys())
-def test_what_is_refused(model: str, members: dict[str, Any], words: str) -> None:
-    made = wire_request(replace(asking(model=model), max_tokens=8192))
-    with pytest.raises(Refusal) as refusal:
-        check_body(made | members)
-    assert words in refusal.value.message
-
-
-def test_an_answer_in_a_tool_turn_must_begin_with_its_thinking() -> None:
-    history = (user("hi"), assistant(Text(text="Looking."), call("a")), result("a"))
-    made = wire_request(replace(asking(*history, model="claude-haiku-4-5"), max_tokens=8192))
-    with pytest.raises(Refusal, match="Expected `thinking` or `redacted_thinking`, but found `text`"):
-        check_body(made | {"thinking": {"type": "enabled", "budget_tokens": 2000}})

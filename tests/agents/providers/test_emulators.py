@@ -21,10 +21,15 @@ from tests.agents.providers import (
     test_responses_emulator,
 )
 from tests.emulators.models.anthropic.emulator import AnthropicEmulator
+from tests.emulators.models.anthropic.rules import check_body as check_anthropic
 from tests.emulators.models.chat.emulator import ChatEmulator
+from tests.emulators.models.chat.rules import check_body as check_chat
 from tests.emulators.models.gemini.emulator import GeminiEmulator
+from tests.emulators.models.gemini.rules import check_body as check_gemini
 from tests.emulators.models.mistral.emulator import MistralEmulator
+from tests.emulators.models.mistral.rules import check_body as check_mistral
 from tests.emulators.models.responses.emulator import ResponsesEmulator
+from tests.emulators.models.responses.rules import check_body as check_responses
 from tests.emulators.models.script import Fault, says
 from tests.emulators.models.server import ModelEmulator, Refusal
 from tests.loopback import serve_on_loopback
@@ -62,7 +67,7 @@ WIRES = {
         path="/v1/messages",
         headers=JSON | {"x-api-key": "k", "anthropic-version": "2023-06-01"},
         plain=CHAT | {"model": "claude-opus-5", "max_tokens": 9},
-        check=test_anthropic_emulator.check_body,
+        check=check_anthropic,
         requests=[(body, ()) for body in test_anthropic_emulator.ACCEPTED.values()],
         free=frozenset({"input", "input_schema"}),
     ),
@@ -71,7 +76,7 @@ WIRES = {
         path="/v1/chat/completions",
         headers=BEARER,
         plain=CHAT | {"model": "gpt-4.1"},
-        check=test_chat_emulator.check_body,
+        check=check_chat,
         requests=[(body, (it,)) for it, body in test_chat_emulator.ACCEPTED.values() if it in ("openai", "azure")],
         free=frozenset({"parameters"}),
     ),
@@ -80,7 +85,7 @@ WIRES = {
         path="/v1beta/models/gemini-3-flash:generateContent",
         headers=JSON | {"x-goog-api-key": "k"},
         plain={"contents": [{"parts": [{"text": "hi"}]}]},
-        check=test_gemini_emulator.check_body,
+        check=check_gemini,
         requests=[(body, (model,)) for model, body in test_gemini_emulator.ACCEPTED.values()],
         free=frozenset({"args", "response", "parametersJsonSchema"}),
     ),
@@ -89,7 +94,7 @@ WIRES = {
         path="/v1/chat/completions",
         headers=BEARER,
         plain=CHAT | {"model": "mistral-large-latest"},
-        check=test_mistral_emulator.check_body,
+        check=check_mistral,
         requests=[(body, ()) for body in test_mistral_emulator.ACCEPTED.values()],
         free=frozenset({"arguments", "parameters"}),
         malformed=422,
@@ -99,9 +104,9 @@ WIRES = {
         path="/v1/responses",
         headers=BEARER,
         plain={"model": "gpt-5.5", "input": [{"role": "user", "content": "hi"}]},
-        check=test_responses_emulator.check_body,
+        check=check_responses,
         requests=[(body, ()) for body in test_responses_emulator.ACCEPTED.values()],
-        free=frozenset({"parameters"}),
+        free=frozenset({"parameters", "metadata"}),
     ),
 }
 wires = pytest.mark.parametrize("wire", WIRES.values(), ids=WIRES.keys())
@@ -210,3 +215,8 @@ async def test_keys_and_headers(name: str, headers: dict[str, str], status: int)
     async with serve_on_loopback(wire.build(api_key="k").app) as url, httpx.AsyncClient() as client:
         response = await client.post(url + wire.path, headers=wire.headers | headers, json=wire.plain)
     assert response.status_code == status
+
+
+def test_a_turn_of_another_vendor_is_a_mistake_of_the_test() -> None:
+    with pytest.raises(TypeError, match="not an answer"):
+        AnthropicEmulator().whole(test_responses_emulator.RICH, 1, {"model": "m"}, 1)

@@ -63,44 +63,42 @@ def calling(**members: Any) -> dict[str, Any]:
 HI = text_part("hi")
 LOOP = talk([HI], [text_part("Looking."), use("a"), plain(use("b"))], [answer("a"), answer("b")])
 
-ACCEPTED: dict[str, tuple[str, dict[str, Any]]] = {
-    "a plain question": (MODEL, {"contents": [{"parts": [HI]}]}),
-    "a finished loop": (MODEL, LOOP),
-    "responses in another order, by their ids": (
-        MODEL,
-        talk([HI], [use("a"), use("b", "read")], [answer("b", "read"), answer("a")]),
+BY_THE_NEWEST: dict[str, dict[str, Any]] = {
+    "a plain question": {"contents": [{"parts": [HI]}]},
+    "a finished loop": LOOP,
+    "responses in another order, by their ids": talk(
+        [HI], [use("a"), use("b", "read")], [answer("b", "read"), answer("a")]
     ),
-    "responses without ids, by position": (MODEL, talk([HI], [use("a"), use("b")], [answer(""), answer("")])),
-    "words and a picture behind the responses": (MODEL, talk([HI], [use()], [answer(), PNG, text_part("see")])),
-    "a user content behind the responses": (
-        MODEL,
-        {"contents": [*LOOP["contents"], {"role": "user", "parts": [HI]}]},
+    "responses without ids, by position": talk([HI], [use("a"), use("b")], [answer(""), answer("")]),
+    "words and a picture behind the responses": talk([HI], [use()], [answer(), PNG, text_part("see")]),
+    "a user content behind the responses": {"contents": [*LOOP["contents"], {"role": "user", "parts": [HI]}]},
+    "a picture in a response": talk([HI], [use()], [answer(parts=[PNG])]),
+    "a call of another model's": talk([HI], [plain(use()) | {"thoughtSignature": PLACEHOLDER_SIGNATURE}], [answer()]),
+    "a signature in the other alphabet of base64": talk(
+        [HI], [use() | {"thoughtSignature": use()["thoughtSignature"].replace("+", "-").replace("/", "_")}], [answer()]
     ),
-    "a picture in a response": (MODEL, talk([HI], [use()], [answer(parts=[PNG])])),
-    "a call of another model's": (
-        MODEL,
-        talk([HI], [plain(use()) | {"thoughtSignature": PLACEHOLDER_SIGNATURE}], [answer()]),
+    "signed words, signed emptiness and a signed thought": talk(
+        [HI], [signed(thought_part("hm")), signed(HI), signed(text_part(""))], [HI]
     ),
-    "a signature in the other alphabet of base64": (
-        MODEL,
-        talk(
-            [HI],
-            [use() | {"thoughtSignature": use()["thoughtSignature"].replace("+", "-").replace("/", "_")}],
-            [answer()],
-        ),
+    "everything": talk(
+        [HI],
+        systemInstruction={"parts": [HI]},
+        toolConfig={"functionCallingConfig": {"mode": "AUTO"}},
+        generationConfig={"maxOutputTokens": 9, "thinkingConfig": {"includeThoughts": True}},
     ),
-    "signed words, signed emptiness and a signed thought": (
-        MODEL,
-        talk([HI], [signed(thought_part("hm")), signed(HI), signed(text_part(""))], [HI]),
-    ),
-    "an unsigned call to an old model": (OLD, talk([HI], [plain(use())], [answer()])),
-    "a level": (MODEL, thinking(thinkingLevel="LOW", includeThoughts=True)),
-    "a budget": (OLD, thinking(thinkingBudget=0)),
-    "a dynamic budget": (OLD, thinking(thinkingBudget=-1, includeThoughts=True)),
-    "one certain tool": (MODEL, calling(mode="ANY", allowedFunctionNames=["ls"])),
-    "a schema in lower case": (MODEL, declared(parameters={"type": "object", "properties": {"a": {"type": "string"}}})),
-    "a JSON schema": (MODEL, declared(parametersJsonSchema={"type": "object", "$defs": {}})),
+    "a whole schema": schema(description="x", title="x", nullable=True, minItems=0, enum=["x"], format="enum"),
+    "a level": thinking(thinkingLevel="LOW", includeThoughts=True),
+    "one certain tool": calling(mode="ANY", allowedFunctionNames=["ls"]),
+    "a schema in lower case": declared(parameters={"type": "object", "properties": {"a": {"type": "string"}}}),
+    "a JSON schema": declared(parametersJsonSchema={"type": "object", "$defs": {}}),
 }
+BY_AN_OLD_ONE: dict[str, dict[str, Any]] = {
+    "an unsigned call to an old model": talk([HI], [plain(use())], [answer()]),
+    "a budget": thinking(thinkingBudget=0),
+    "a dynamic budget": thinking(thinkingBudget=-1, includeThoughts=True),
+}
+ACCEPTED = {name: (MODEL, body) for name, body in BY_THE_NEWEST.items()}
+ACCEPTED |= {name: (OLD, body) for name, body in BY_AN_OLD_ONE.items()}
 
 
 REFUSED: list[tuple[str, dict[str, Any]]] = [
@@ -110,22 +108,16 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     (MODEL, {"contents": [{"role": "system", "parts": [HI]}]}),
     (MODEL, talk([{}])),
     (MODEL, talk([text_part("")])),
-    (MODEL, talk([{"thoughtSignature": "AAAA"}])),
     (MODEL, talk([HI | PNG])),
     (MODEL, talk([HI], [use(), plain(use("b"))], [answer()])),
     (MODEL, talk([HI], [use()], [answer(), answer()])),
-    (MODEL, talk([HI], [use()], [HI])),
     (MODEL, talk([HI], [use()])),
-    (MODEL, talk([HI], [HI], [answer()])),
     (MODEL, {"contents": [*talk([HI], [HI])["contents"], {"role": "model", "parts": [use()]}]}),
-    (MODEL, {"contents": [{"role": "model", "parts": [use()]}]}),
     (MODEL, talk([HI], [HI])),
     (MODEL, talk([HI], [use("a")], [answer("b")])),
-    (MODEL, talk([HI], [use("a"), use("b")], [answer("a"), answer("a")])),
     (MODEL, talk([HI], [use("a")], [answer("a", "read")])),
     (MODEL, talk([use()])),
     (MODEL, talk([HI], [answer()])),
-    (MODEL, talk([HI], [plain(use())], [answer()])),
     (MODEL, talk([HI], [plain(use())], [answer()])),
     (MODEL, talk([HI], [plain(use("a")), use("b")], [answer("a"), answer("b")])),
     (MODEL, talk([HI], [use() | plain(use(path="/"))], [answer()])),
@@ -133,10 +125,8 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     (MODEL, talk([HI], [HI | {"thoughtSignature": PLACEHOLDER_SIGNATURE}], [HI])),
     (OLD, talk([HI], [use() | {"thoughtSignature": PLACEHOLDER_SIGNATURE}], [answer()])),
     (MODEL, talk([signed(HI)])),
-    (MODEL, talk([HI], [use() | {"thoughtSignature": "?"}], [answer()])),
     (MODEL, talk([HI], [signed(call_part("ls", {}, raw="{"))], [answer()])),
     (MODEL, talk([HI], [use(name="目录")], [answer(name="目录")])),
-    (MODEL, talk([HI], [use(name="")], [answer(name="")])),
     (OLD, talk([HI], [plain(use())], [answer(parts=[PNG])])),
     (MODEL, talk([HI], [use()], [answer(parts=[])])),
     (MODEL, talk([{"inlineData": {"mimeType": "image/png", "data": "!"}}])),
@@ -149,7 +139,6 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     (MODEL, talk([HI], tools=[{}])),
     (MODEL, talk([HI], tools=[{"functionDeclarations": []}])),
     (MODEL, talk([HI], tools=[{"functionDeclarations": [TOOL, TOOL]}])),
-    (MODEL, declared(name="1st")),
     (MODEL, declared(name="a" * 129)),
     (MODEL, declared(description=None)),
     (MODEL, declared(parameters={"type": "OBJECT", "properties": {"a": {"type": "STRING"}}}, parametersJsonSchema={})),
@@ -208,28 +197,21 @@ def test_a_model_a_method_or_a_version_that_does_not_exist(path: str) -> None:
     assert (refusal.value.status, refusal.value.type) == (404, "NOT_FOUND")
 
 
-async def test_the_chunks_on_the_wire_and_the_ledger() -> None:
+async def test_the_chunks_on_the_wire() -> None:
     emulator = GeminiEmulator([calls(("ls", {"path": "."}), before="Looking.")])
     body = {"contents": [{"role": "user", "parts": [HI]}]}
     async with serve_on_loopback(emulator.app) as url, httpx.AsyncClient() as client:
         path = f"{url}/v1beta/models/{MODEL}:streamGenerateContent?alt=sse"
         response = await client.post(path, headers=HEADERS, json=body)
-        refused = await client.post(path, json=body)
     assert response.headers["content-type"].startswith("text/event-stream")
-    chunks = [json.loads(line[6:]) for line in response.text.splitlines() if line.startswith("data: ")]
-    assert [chunk["candidates"][0]["content"]["parts"] for chunk in chunks] == [
-        [{"text": "Looking."}],
-        [signed(call_part("ls", {"path": "."}, id="fc_000101"))],
-        [{"text": ""}],
-    ]
+    chunks = [json.loads(line[6:]) for line in response.text.split("\r\n\r\n") if line]
+    call = signed(call_part("ls", {"path": "."}, id="fc_000101"))
+    parts = [chunk["candidates"][0]["content"]["parts"] for chunk in chunks]
+    assert parts == [[{"text": "Looking."}], [call], [{"text": ""}]]
     assert [chunk["candidates"][0].get("finishReason") for chunk in chunks] == [None, None, "STOP"]
-    assert {chunk["responseId"] for chunk in chunks} == {"resp_0001"}
-    assert {chunk["modelVersion"] for chunk in chunks} == {MODEL}
+    assert {(chunk["responseId"], chunk["modelVersion"]) for chunk in chunks} == {("resp_0001", MODEL)}
     assert chunks[-1]["usageMetadata"]["candidatesTokenCount"] > 0
-    assert (refused.status_code, refused.json()["error"]["status"]) == (403, "PERMISSION_DENIED")
-    first, second = emulator.requests
-    assert (first.body, first.refusal) == (body | {"model": f"models/{MODEL}"}, None)
-    assert second.refusal is not None
+    assert emulator.requests[0].body == body | {"model": f"models/{MODEL}"}
 
 
 def test_both_spellings_of_the_protocols_names_are_one_and_other_names_are_left_alone() -> None:

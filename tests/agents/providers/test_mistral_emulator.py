@@ -64,6 +64,8 @@ def without(body: dict[str, Any], *names: str) -> dict[str, Any]:
 
 SYSTEM = {"role": "system", "content": "Help."}
 NAMED = {"type": "function", "function": {"name": "ls"}}
+_LIST = {"type": "array", "items": {"type": ["string", "null"]}}
+DEEP = {"type": "object", "properties": {"a": _LIST, "b": True}, "required": ["a"], "additionalProperties": False}
 LOOP = talk(SYSTEM, asks(), called(made(A), made(B), content="Looking."), returns(A), returns(B))
 ACCEPTED: dict[str, dict[str, Any]] = {
     "a plain question": without(talk(asks()), "tools"),
@@ -80,21 +82,8 @@ ACCEPTED: dict[str, dict[str, Any]] = {
     "signed thinking": talk(asks(), called(content=[thinking_chunk("hm"), text()]), returns()),
     "an answer to be continued": talk(asks(), answers("Well,", prefix=True)),
     "tool choices": talk(asks(), tool_choice="any", parallel_tool_calls=False, max_tokens=10, temperature=0.3),
-    "a named tool": talk(asks(), tool_choice=NAMED),
-    "a tool with a deep schema": talk(
-        asks(),
-        tools=[
-            tool(
-                parameters={
-                    "type": "object",
-                    "properties": {"a": {"type": "array", "items": {"type": ["string", "null"]}}, "b": True},
-                    "required": ["a"],
-                    "additionalProperties": False,
-                },
-                strict=True,
-            )
-        ],
-    ),
+    "everything": talk(asks(), tool_choice=NAMED, n=1, random_seed=1, stream=True, safe_prompt=True),
+    "a tool with a deep schema": talk(asks(), tools=[tool(parameters=DEEP, strict=True)]),
 }
 
 
@@ -123,44 +112,30 @@ REFUSED: list[tuple[dict[str, Any], int, str]] = [
     (talk(asks(), answers("x", prefix=True), asks()), 400, "invalid_assistant_message"),
     (talk(asks(), called(), asks()), 400, "invalid_request_message_order"),
     (talk(asks(), called(made(A), made(B)), returns(A)), 400, "invalid_request_message_order"),
-    (
-        talk(asks(), called(made(A), made(B)), returns(A), asks(), answers("x"), asks()),
-        400,
-        "invalid_request_message_order",
-    ),
-    (talk(asks(), called(), returns(B)), 400, "invalid_request_message_order"),
     (talk(asks(), called(), returns(), returns()), 400, "invalid_request_message_order"),
     (talk(asks(), called(made(A), made(A)), returns()), 400, "invalid_request_message_order"),
     (talk(asks(), called(made("call_1")), returns()), 400, "invalid_function_call"),
     (talk(asks(), called(), returns("AAAAAAAA")), 400, "invalid_function_call"),
-    (talk(asks(), called(made("null")), returns()), 400, "invalid_function_call"),
     (talk(asks(), called(), without(returns(), "tool_call_id")), 400, "invalid_request_error"),
     (talk(asks(), called(made(name="a b")), returns()), 400, "invalid_function_call"),
     (talk(asks(), called(), returns(name="a.b")), 400, "invalid_function_call"),
     (talk(asks(), called(made(type="tool")), returns()), 422, "literal_error"),
     (talk(asks(), answers("x", tool_calls=[]), asks()), 422, "too_short"),
     (talk(asks(), answers(), asks()), 400, "invalid_assistant_message"),
-    (talk(asks(), answers(""), asks()), 400, "invalid_assistant_message"),
     (talk(asks("")), 400, "invalid_user_message"),
-    (talk(asks([])), 400, "invalid_user_message"),
     (talk(asks([text("")])), 400, "invalid_user_message"),
     (talk({"role": "user"}), 422, "missing"),
-    (talk(SYSTEM | {"content": ""}, asks()), 400, "invalid_system_message"),
     (talk(asks(), called(), returns(content="")), 400, "invalid_tool_message"),
     (talk(asks([_THOUGHT])), 400, "invalid_user_message"),
     (talk(asks(), called(), returns(content=[image()])), 400, "invalid_tool_message"),
     (talk(asks([{"type": "image", "source": {}}])), 422, "union_tag_invalid"),
     (talk(asks([image("data:image/jpeg;base64," + PIXEL)])), 400, "invalid_request_error"),
-    (talk(asks([image("data:image/bmp;base64," + PIXEL)])), 400, "invalid_request_error"),
-    (talk(asks([image("data:image/png;base64,???")])), 400, "invalid_request_error"),
     (talk(asks([image(PIXEL)])), 400, "invalid_request_error"),
     (talk(asks([image()]), model="magistral-small"), 400, "invalid_request_error"),
     (talk(asks(), answers([_THOUGHT | {"signature": "x"}]), asks()), 400, "invalid_assistant_message"),
     (talk(asks(), answers([without(_THOUGHT, "signature")]), asks()), 400, "invalid_assistant_message"),
-    (talk(asks(), answers([_THOUGHT | {"thinking": [text("hmm")]}]), asks()), 400, "invalid_assistant_message"),
     (talk(asks(), tools=[]), 422, "too_short"),
     (talk(asks(), tools=[tool("a b")]), 400, "invalid_function_call"),
-    (talk(asks(), tools=[tool("x" * 65)]), 400, "invalid_function_call"),
     (talk(asks(), tools=[tool(), tool()]), 400, "invalid_tools"),
     (talk(asks(), tools=[{"name": "ls", "input_schema": PARAMETERS}]), 422, "missing"),
     (schema(type="string"), 400, "invalid_tool_schema"),
@@ -188,13 +163,16 @@ def test_refused(body: dict[str, Any], status: int, type_: str) -> None:
 async def test_refusals_have_mistrals_own_forms_on_the_wire() -> None:
     emulator = MistralEmulator(api_key="k")
     async with serve_on_loopback(emulator.app) as url, httpx.AsyncClient(base_url=url, headers=HEADERS) as client:
-        extra = await client.post(PATH, json=talk(asks(), x=1))
         order = await client.post(PATH, json=talk(asks(), answers("x")))
         wrong = await client.post(PATH, json=talk(asks()), headers={"authorization": "Bearer x"})
-    (detail,) = extra.json()["detail"]
-    assert (extra.status_code, detail["type"], detail["loc"]) == (422, "extra_forbidden", ["body", "x"])
-    assert order.json().keys() == {"object", "message", "type", "param", "code", "raw_status_code"}
-    assert (order.json()["code"], order.json()["raw_status_code"]) == ("3230", 400)
+    assert order.json() | {"message": ""} == {
+        "object": "error",
+        "message": "",
+        "type": "invalid_request_message_order",
+        "param": None,
+        "code": "3230",
+        "raw_status_code": 400,
+    }
     assert (wrong.status_code, wrong.json()) == (401, {"detail": "Unauthorized"})
 
 
@@ -232,28 +210,21 @@ async def test_mistrals_own_client_gets_the_same_streamed_and_whole(name: str) -
         whole = await client.chat.complete_async(model=MODEL, **request)
         stream = await client.chat.stream_async(model=MODEL, **request)
         chunks = [event.data async for event in stream]
-    deltas = [chunk.choices[0].delta for chunk in chunks]
-    message = whole.choices[0].message
-    assert message is not None
-    streamed = [call.function for delta in deltas for call in delta.tool_calls or []]
-    assert streamed == [call.function for call in message.tool_calls or []]
+    deltas, message = [chunk.choices[0].delta for chunk in chunks], whole.choices[0].message
+    assert [call.function for delta in deltas for call in delta.tool_calls or ()] == [
+        call.function for call in message.tool_calls or ()
+    ]
     assert _words([delta.content for delta in deltas]) == _words([message.content])
     assert chunks[-1].choices[0].finish_reason == whole.choices[0].finish_reason
     assert chunks[-1].usage is not None
     assert [request.refusal for request in emulator.requests] == [None, None]
 
 
-def _words(contents: list[Any]) -> list[str]:
+def _words(contents: list[Any]) -> str:
     """The thoughts and the text."""
-    words = ["", ""]
-    for content in contents:
-        for chunk in content if isinstance(content, list) else []:
-            if chunk.type == "thinking":
-                words[0] += "".join(item.text for item in chunk.thinking)
-            else:
-                words[1] += chunk.text
-        words[1] += content if isinstance(content, str) else ""
-    return words
+    chunks = [it for content in contents for it in ([content] if isinstance(content, str) else content or ())]
+    items = [item for chunk in chunks for item in getattr(chunk, "thinking", [chunk])]
+    return "".join(item if isinstance(item, str) else item.text for item in items)
 
 
 async def test_mistrals_own_client_understands_the_refusals() -> None:
@@ -266,7 +237,5 @@ async def test_mistrals_own_client_understands_the_refusals() -> None:
             await client.chat.complete_async(model=MODEL, messages=[], tools=[])
         with pytest.raises(SDKError) as order:
             await client.chat.stream_async(model=MODEL, messages=[{"role": "assistant", "content": "x"}])
-    assert invalid.value.data.detail
-    assert invalid.value.data.detail[0].loc == ["body", "tools"]
+    assert [detail.loc for detail in invalid.value.data.detail or ()] == [["body", "tools"]]
     assert order.value.status_code == 400
-    assert "Conversation must start with" in order.value.body

@@ -88,6 +88,21 @@ ACCEPTED: dict[str, dict[str, Any]] = {
     "a picture in an output": asks(user(), use(), answer(output=[{"type": "input_text", "text": "x"}, IMAGE])),
     "a picture from elsewhere": asks(user({"type": "input_image", "image_url": "https://example.org/a.png"})),
     "a developer's word": asks({"role": "developer", "content": "be brief"}, user()),
+    "everything": asks(
+        user({"type": "input_image", "file_id": "x", "detail": "low"}, {"type": "input_file", "file_id": "x"}),
+        spoke(content=[{"type": "refusal", "refusal": "x"}], id="msg_1", status="completed"),
+        instructions="x",
+        max_output_tokens=16,
+        reasoning={"effort": "low", "summary": "auto", "context": "auto"},
+        include=["reasoning.encrypted_content"],
+        metadata={"a": "b"},
+        prompt_cache_key="x",
+        safety_identifier="x",
+        truncation="auto",
+        parallel_tool_calls=True,
+        stream=True,
+        background=False,
+    ),
     "nulls for what may be left out": asks(instructions=None, tool_choice=None, reasoning=None, metadata=None),
     "an old model with a temperature": {"model": "gpt-4.1", "input": "hi", "temperature": 0.5},
     "no effort": asks(reasoning={"effort": "none", "summary": "auto"}),
@@ -95,18 +110,13 @@ ACCEPTED: dict[str, dict[str, Any]] = {
     "a tool that does not say but could be strict": asks(tools=[without(TOOL, "strict")]),
     "one tool": asks(tool_choice={"type": "function", "name": "ls"}),
     "some tools": asks(tool_choice={"type": "allowed_tools", "mode": "auto", "tools": [{"name": "ls"}]}),
-    "a model nobody knows thinks as hard as it likes": {
-        "model": "gpt-unheard-of",
-        "input": "hi",
-        "reasoning": {"effort": "max"},
-    },
+    "a model nobody knows": {"model": "gpt-unheard-of", "input": "hi", "reasoning": {"effort": "max"}},
 }
 
 
 REFUSED: list[tuple[dict[str, Any], str | None]] = [
     (without(asks(), "model"), "missing_required_parameter"),
     (without(asks(), "input"), "missing_required_parameter"),
-    (asks() | {"input": []}, "missing_required_parameter"),
     (asks(temperature=1), "unsupported_parameter"),
     (asks(top_p=1), "unsupported_parameter"),
     (asks(max_output_tokens=15), "integer_below_min_value"),
@@ -127,32 +137,22 @@ REFUSED: list[tuple[dict[str, Any], str | None]] = [
     (asks(model="gpt-4.1", include=["reasoning.encrypted_content"]), None),
     (asks(user(), thought()), None),
     (asks(user(), thought(), user()), None),
-    (asks(user(), use(), thought(), answer()), None),
     (asks(user(), thought(summary=[]), use(), answer()), "invalid_encrypted_content"),
     (asks(user(), thought(id="rs_2"), use(), answer()), "invalid_encrypted_content"),
-    (
-        asks(user(), thought(encrypted_content=thought()["encrypted_content"][:-4]), use(), answer()),
-        "invalid_encrypted_content",
-    ),
     (asks(user(), thought(encrypted_content="中"), use(), answer()), "invalid_encrypted_content"),
     (asks(user(), without(thought(), "summary"), use(), answer()), "missing_required_parameter"),
     (asks(user(), thought(), use(), answer(), thought(), spoke()), None),
     (asks(user(), use()), None),
     (asks(user(), use(), user(), answer()), None),
-    (asks(user(), use("a"), use("b"), answer("a")), None),
     (asks(user(), answer()), None),
-    (asks(user(), answer(), use()), None),
     (asks(user(), use(), answer(), answer()), None),
     (asks(user(), use(), answer(), use(), answer()), None),
-    (asks("hi"), "invalid_value"),
     (asks({"type": "hologram"}), "invalid_value"),
-    (asks({"content": "x"}), "invalid_value"),
     (asks(user(role="robot")), "invalid_value"),
     (asks({"role": "user"}), "missing_required_parameter"),
     (asks(user(content=[])), "empty_array"),
     (asks(user(content="")), "empty_string"),
     (asks(user({"type": "input_text", "text": ""})), "empty_string"),
-    (asks(user({"type": "text", "text": "x"})), "invalid_value"),
     (asks(user({"type": "output_text", "text": "x"})), "invalid_value"),
     (asks(user(), spoke(content=[{"type": "input_text", "text": "x"}])), "invalid_value"),
     (asks(user(), spoke(phase="aside")), "invalid_value"),
@@ -165,9 +165,7 @@ REFUSED: list[tuple[dict[str, Any], str | None]] = [
     (asks(user(), use(status="done"), answer()), "invalid_value"),
     (asks(user(), use(), answer(output=[])), "empty_array"),
     (asks(user(IMAGE | {"image_url": PIXEL})), "invalid_value"),
-    (asks(user(IMAGE | {"image_url": f"data:image/bmp;base64,{PIXEL}"})), "invalid_value"),
     (asks(user(IMAGE | {"image_url": f"data:image/jpeg;base64,{PIXEL}"})), "invalid_value"),
-    (asks(user(IMAGE | {"image_url": "data:image/png;base64,abc"})), "invalid_value"),
     (asks(user(IMAGE | {"detail": "fine"})), "invalid_value"),
     (asks(tools=[]), "empty_array"),
     (asks(tools=[{"type": "function", "function": TOOL}]), "missing_required_parameter"),
@@ -176,19 +174,11 @@ REFUSED: list[tuple[dict[str, Any], str | None]] = [
     (tool(name="x" * 65), "string_above_max_length"),
     (asks(tools=[TOOL, TOOL]), "invalid_value"),
     (asks(tools=[without(TOOL, "parameters")]), "invalid_function_parameters"),
-    (schema(anyOf=[]), "invalid_function_parameters"),
     (tool(parameters={"type": "object"}), "invalid_function_parameters"),
-    (
-        tool(strict=False, parameters={"type": "object", "properties": {"a": {"type": "array"}}}),
-        "invalid_function_parameters",
-    ),
-    (prop(type="text"), "invalid_function_parameters"),
-    (schema(properties=[]), "invalid_function_parameters"),
     (tool(parameters=without(EMPTY, "additionalProperties")), "invalid_function_parameters"),
     (schema(properties={"y": {"type": "string"}}), "invalid_function_parameters"),
     (tool(parameters=without(EMPTY, "required")), "invalid_function_parameters"),
     (schema(required=["y"]), "invalid_function_parameters"),
-    (prop(type="string", maxLength=3), "invalid_function_parameters"),
     (prop(type="string", default=""), "invalid_function_parameters"),
     (prop(description="anything"), "invalid_function_parameters"),
     (prop(**{"$ref": "#/properties/b"}), "invalid_function_parameters"),
@@ -285,32 +275,16 @@ async def test_the_events_of_an_answer_in_order() -> None:
     assert response.headers["x-request-id"] == "req_0001"
     assert "[DONE]" not in response.text
     names = [line.removeprefix("event: response.") for line in response.text.splitlines() if line.startswith("event: ")]
-    assert names == [
-        "created",
-        "in_progress",
-        "output_item.added",
-        "reasoning_summary_part.added",
-        "reasoning_summary_text.delta",
-        "reasoning_summary_text.done",
-        "reasoning_summary_part.done",
-        "output_item.done",
-        "output_item.added",
-        "content_part.added",
-        "output_text.delta",
-        "output_text.done",
-        "content_part.done",
-        "output_item.done",
-        "output_item.added",
-        "function_call_arguments.delta",
-        "function_call_arguments.done",
-        "output_item.done",
-        "completed",
-    ]
+    order = """created in_progress
+        output_item.added reasoning_summary_part.added reasoning_summary_text.delta reasoning_summary_text.done
+        reasoning_summary_part.done output_item.done
+        output_item.added content_part.added output_text.delta output_text.done content_part.done output_item.done
+        output_item.added function_call_arguments.delta function_call_arguments.done output_item.done completed"""
+    assert " ".join(names) == " ".join(order.split())
     events = [json.loads(line[6:]) for line in response.text.splitlines() if line.startswith("data: ")]
     early, final = (event["item"] for event in events if event.get("item", {}).get("type") == "reasoning")
     assert early["encrypted_content"] != final["encrypted_content"]
-    body = asks(user(), final, use(), answer())
-    check_body(body)
+    check_body(asks(user(), final, use(), answer()))
     with pytest.raises(Refusal, match="could not be verified"):
         check_body(asks(user(), early, use(), answer()))
 
@@ -354,11 +328,3 @@ async def test_calls_get_ids_of_their_own_or_those_of_the_script() -> None:
         second = (await client.post(f"{url}/v1/responses", json=asks())).json()["output"]
     assert [item["call_id"] for item in first] == ["call_000100", "mine"]
     assert [item["id"] for item in second] == ["msg_000200", "fc_000201"]
-
-
-def test_a_turn_of_another_vendor_is_a_mistake_of_the_test() -> None:
-    from tests.emulators.models.anthropic.script import Turn as Theirs
-    from tests.emulators.models.responses.script import rendered
-
-    with pytest.raises(TypeError, match="not an answer"):
-        rendered(Theirs(blocks=()))

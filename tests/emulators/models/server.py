@@ -27,7 +27,8 @@ Script: TypeAlias = Sequence[Reply] | Callable[[dict[str, Any]], Reply]
 
 
 class Refusal(Exception):
-    """The request is refused as malformed, in the vendor's words."""
+    """The request is refused as malformed, with the vendor's status and type. The words are the vendor's only where our
+    error classes read them."""
 
     def __init__(
         self, status: int, type_: str, message: str, *, code: str | None = None, param: str | None = None

@@ -62,8 +62,9 @@ class ImageBlock(Marked):
 
 
 class DocumentBlock(Marked):
-    also = "source title context citations content"
+    also = "source context citations content"
     type: Literal["document", "search_result"]
+    title: str = ""
 
 
 class UseBlock(Marked):
@@ -174,7 +175,7 @@ class Output(Shape):
 
 
 class Metadata(Shape):
-    also = "user_id"
+    user_id: str = ""
 
 
 class Request(Marked):

@@ -52,7 +52,7 @@ class Habits:
     calls: Literal["pieces", "whole", "unnumbered"] = "pieces"
     """`whole`: each in one delta · `unnumbered`: in pieces that repeat id and name and have no index."""
     ids: Literal["openai", "kimi", "vllm", "none"] = "openai"
-    usage: Literal["asked", "finish", "choice", "every"] = "asked"
+    usage: Literal["requested", "finish", "choice", "every"] = "requested"
     cached: Literal["details", "deepseek", "kimi"] = "details"
     finish: Mapping[Stop, str] = field(default_factory=lambda: _FINISH)
     finishes: bool = True

@@ -61,7 +61,7 @@ def chunks_of(turn: Turn, number: int, body: Body, tokens: int, habits: Habits) 
     if habits.finishes or turn.stop:
         last = _choice({}, reason) | ({"usage": usage} if habits.usage == "choice" else {})
         yield frame | {"choices": [last]} | ({"usage": usage} if habits.usage == "finish" else beyond)
-    if wanted and habits.usage == "asked":
+    if wanted and habits.usage == "requested":
         yield frame | {"choices": [], "usage": usage}
 
 

@@ -120,7 +120,7 @@ class StreamOptions(Shape):
 class Request(Open):
     also = (
         "audio frequency_penalty function_call functions logit_bias logprobs metadata modalities moderation n "
-        "parallel_tool_calls prediction presence_penalty prompt_cache_options prompt_cache_retention reasoning_effort "
+        "prediction presence_penalty prompt_cache_options prompt_cache_retention reasoning_effort "
         "response_format safety_identifier seed service_tier stop store temperature top_logprobs top_p user verbosity "
         "web_search_options"
     )
@@ -132,6 +132,7 @@ class Request(Open):
     tool_choice: Literal["none", "auto", "required"] | NamedChoice = "auto"
     max_tokens: int = Field(default=1, ge=1)
     max_completion_tokens: int = Field(default=1, ge=1)
+    parallel_tool_calls: bool = True
     prompt_cache_key: str = Field(default="", max_length=64)
     stream: bool = False
     stream_options: StreamOptions = StreamOptions()

@@ -112,8 +112,8 @@ def call_item(
     name: str, arguments: dict[str, Any] | None = None, *, call_id: str | None = None, raw: str | None = None
 ) -> Item:
     """A call. `raw` is sent in place of the arguments, whatever it is; without `call_id` the emulator makes one."""
-    told = json.dumps(arguments or {}, ensure_ascii=False, separators=(",", ":")) if raw is None else raw
-    return {"type": "function_call", "status": "completed", "arguments": told, "call_id": call_id, "name": name}
+    text = json.dumps(arguments or {}, ensure_ascii=False, separators=(",", ":")) if raw is None else raw
+    return {"type": "function_call", "status": "completed", "arguments": text, "call_id": call_id, "name": name}
 
 
 def finished(turn: Turn, number: int, *, encrypted: bool) -> list[Item]:
@@ -182,5 +182,5 @@ def _echoed(body: Mapping[str, Any]) -> dict[str, Any]:
         "truncation": "disabled",
         "user": None,
     }
-    told = {name: body[name] for name in defaults if body.get(name) is not None}
-    return defaults | told | {"model": body["model"]}
+    given = {name: body[name] for name in defaults if body.get(name) is not None}
+    return defaults | given | {"model": body["model"]}

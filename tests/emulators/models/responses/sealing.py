@@ -16,8 +16,8 @@ _PREFIX = "gAAAA"
 
 def sealed(item_id: str, summary: Sequence[Any]) -> str:
     """The encrypted content of the reasoning item with this id and this summary."""
-    told = json.dumps([item_id, list(summary)], ensure_ascii=False).encode()
-    return _PREFIX + base64.urlsafe_b64encode(hmac.digest(_KEY, told, hashlib.sha256) * 3).decode()
+    content = json.dumps([item_id, list(summary)], ensure_ascii=False).encode()
+    return _PREFIX + base64.urlsafe_b64encode(hmac.digest(_KEY, content, hashlib.sha256) * 3).decode()
 
 
 def unfinished(content: str) -> str:

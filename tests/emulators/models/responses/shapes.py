@@ -25,7 +25,7 @@ class InputImage(Shape):
     also = "prompt_cache_breakpoint"
     type: Literal["input_image"]
     image_url: str = Field(default="", max_length=IMAGE_CHARS_MAX)
-    file_id: Any = None
+    file_id: str = ""
     detail: Literal["low", "high", "auto", "original"] | None = None
 
     @model_validator(mode="after")
@@ -38,8 +38,9 @@ class InputImage(Shape):
 
 
 class InputFile(Shape):
-    also = "file_id file_data file_url filename detail prompt_cache_breakpoint"
+    also = "file_data file_url filename detail prompt_cache_breakpoint"
     type: Literal["input_file"]
+    file_id: str = ""
 
 
 class OutputText(Shape):

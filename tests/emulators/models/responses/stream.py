@@ -20,13 +20,13 @@ def events_of(turn: Turn, number: int, body: Mapping[str, Any], tokens: int) -> 
     streams = [list(_item_events(place, item)) for place, item in enumerate(whole["output"])]
     if turn.interleaved:
         rounds = zip_longest(*streams)
-        told = [event for side_by_side in rounds for event in side_by_side if event is not None]
+        inner = [event for side_by_side in rounds for event in side_by_side if event is not None]
     else:
-        told = list(chain.from_iterable(streams))
+        inner = list(chain.from_iterable(streams))
     events: list[Event] = [
         {"type": "response.created", "response": begun},
         {"type": "response.in_progress", "response": begun},
-        *(_noisy(told) if turn.noise else told),
+        *(_noisy(inner) if turn.noise else inner),
         {"type": f"response.{turn.status}", "response": whole},
     ]
     return [event | {"sequence_number": place} for place, event in enumerate(events)]
