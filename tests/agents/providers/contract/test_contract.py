@@ -11,9 +11,11 @@ from collections.abc import AsyncGenerator
 from dataclasses import replace
 from typing import Any
 
+import httpx
 import pytest
 
 from agents.messages import AssistantMessage, ErrorKind, Message, Text, Thinking, message_json
+from agents.providers.catalog import build_provider
 from agents.providers.models import facts_of, family_of, nearest
 from agents.providers.provider import (
     ModelRequest,
@@ -27,7 +29,7 @@ from agents.providers.provider import (
     ToolChoice,
 )
 from agents.repair import repair
-from tests.agents.providers.contract.subjects import KEY, NOW, SUBJECTS, WIRES, Subject
+from tests.agents.providers.contract.subjects import KEY, NATIVE, NOW, SUBJECTS, WIRES, Subject
 from tests.agents.providers.requests import LS, PIXEL, READ, asking, collect, result, user
 from tests.emulators.models.script import HTML_200, Call, Fault, Say, Think, Turn, calls, says
 from tests.emulators.models.server import ModelEmulator
@@ -47,17 +49,11 @@ def ask(subject: Subject, *messages: Message, **more: Any) -> ModelRequest:
     """The request as the runner would make it: repaired for this model."""
     repaired = repair(
         messages or [user("hello")],
-        api=_api(subject),
+        api=subject.wire,
         family=family_of(subject.model),
         images_max=20 if facts_of(subject.model).vision else 0,
     )
     return replace(asking(*repaired, model=subject.model, tools=(LS, READ)), conversation="chat-1", **more)
-
-
-def _api(subject: Subject) -> str:
-    from agents.providers.catalog import build_provider
-
-    return build_provider(subject.name, subject.config("http://127.0.0.1:9", {})).api
 
 
 def accepted(emulator: ModelEmulator) -> None:
@@ -138,7 +134,7 @@ async def test_a_call_with_broken_arguments_is_told_and_can_be_answered(subject:
     accepted(emulator)
 
 
-@ANY
+@WIRE
 async def test_a_tool_that_nobody_offered_is_called_and_can_be_answered(subject: Subject) -> None:
     async with subject.connected(calls(("rocket", {"to": "moon"})), says("Right.")) as (emulator, provider):
         _, message = await collect(provider, ask(subject))
@@ -152,18 +148,49 @@ async def test_a_tool_that_nobody_offered_is_called_and_can_be_answered(subject:
 
 @THINKING
 async def test_thinking_goes_back_as_it_came_while_the_turn_runs_and_not_after_it(subject: Subject) -> None:
-    turn = Turn(parts=(Think(text="First look, then speak."), Call(name="ls", arguments={"path": "."})))
+    call = Call(name="ls", raw='{ "path" :"目录"}')
+    turn = Turn(parts=(Think(text="First look, then speak."), Say(text="Looking. \n"), call, Call(name="ls")))
     level = nearest("high", facts_of(subject.model).thinking)
     async with subject.connected(turn, says("Done."), says("You are welcome.")) as (emulator, provider):
         _, first = await collect(provider, ask(subject, thinking=level))
         assert first.error is None
-        assert [type(part).__name__ for part in first.content] == ["Thinking", "ToolCall"]
-        history: list[Message] = [user("hello"), first, result(first.calls[0].id)]
+        assert [type(part).__name__ for part in first.content] == ["Thinking", "Text", "ToolCall", "ToolCall"]
+        history: list[Message] = [user("hello"), first, *(result(call.id) for call in first.calls)]
         _, second = await collect(provider, ask(subject, *history, thinking=level))
         assert second.text == "Done."
         _, third = await collect(provider, ask(subject, *history, second, user("thanks"), thinking=level))
     assert third.text == "You are welcome."
     accepted(emulator)
+    sent = json.dumps(emulator.requests[1].body)
+    assert json.dumps("Looking. \n")[1:-1] in sent
+    assert json.dumps(first.calls[0].arguments_raw)[1:-1] in sent or json.dumps({"path": "目录"}) in sent
+
+
+@pytest.mark.parametrize("subject", NATIVE.values(), ids=NATIVE.keys())
+async def test_thinking_that_was_hidden_goes_back_and_is_refused_as_stale_where_it_was_touched(
+    subject: Subject,
+) -> None:
+    turn = Turn(parts=(Think(text="secret", shown=False), Call(name="ls")))
+    async with subject.connected(turn, says("ok")) as (emulator, provider):
+        pieces, first = await collect(provider, ask(subject))
+        assert not any(isinstance(piece, ThinkingDelta) for piece in pieces)
+        question, answer = user("hello"), result(first.calls[0].id)
+        assert (await go_on(subject, provider, question, first, answer)).text == "ok"
+        forged = replace(first, content=tuple(_forged(part) for part in first.content))
+        refused = await go_on(subject, provider, question, forged, answer)
+    assert refused.error is not None
+    assert (refused.error.kind, refused.error.retryable) == ("stale_thinking", False)
+    assert emulator.requests[-1].refusal is not None
+
+
+def _forged(part: Any) -> Any:
+    """The part with its vendor's seal broken."""
+    if part.wire is None:
+        return part
+    data = part.wire.data
+    seals = {"signature": "AAAA", "encrypted_content": "gAAAAfrom-elsewhere"}
+    touched = "AAAA" if isinstance(data, str) else data | {key: value for key, value in seals.items() if key in data}
+    return replace(part, wire=replace(part.wire, data=touched))
 
 
 @THINKING
@@ -185,7 +212,7 @@ async def test_a_refusal_is_no_answer_and_runs_no_call(subject: Subject, stop: A
     assert message.stop_reason in ("refusal", "content_filter")
 
 
-@ANY
+@WIRE
 async def test_a_text_cut_at_the_output_limit_says_so(subject: Subject) -> None:
     async with subject.connected(says("Half an answ", stop="length"), says("er.")) as (emulator, provider):
         _, message = await collect(provider, ask(subject))
@@ -195,7 +222,7 @@ async def test_a_text_cut_at_the_output_limit_says_so(subject: Subject) -> None:
     accepted(emulator)
 
 
-@ANY
+@WIRE
 async def test_a_call_cut_at_the_output_limit_is_not_one_to_run(subject: Subject) -> None:
     turn = Turn(parts=(Say(text="So."), Call(name="ls", raw='{"path": "/tm')), stop="length")
     async with subject.connected(turn, says("Smaller.")) as (emulator, provider):
@@ -312,6 +339,52 @@ async def test_a_stream_that_breaks_at_any_event_is_a_failed_attempt_without_cal
 
 
 @WIRE
+@pytest.mark.parametrize(
+    ("type_", "kind"),
+    [("overloaded_error", "overloaded"), ("rate_limit_error", "rate_limited"), ("unheard_of", "server")],
+)
+async def test_an_error_in_mid_stream_fails_by_its_type(subject: Subject, type_: str, kind: ErrorKind) -> None:
+    turn = replace(says("Half"), cut_after=1, then="error", error_type=type_)
+    async with subject.connected(turn) as (_, provider):
+        _, message = await collect(provider, ask(subject))
+    assert message.error is not None
+    assert (message.error.kind, message.error.retryable, message.calls) == (kind, True, ())
+    assert "It broke" not in message.error.summary
+
+
+async def recorded(subject: Subject, turn: Turn) -> str:
+    """The body of this answer, as the server sends it."""
+    async with subject.connected(turn, turn) as (emulator, provider):
+        await collect(provider, ask(subject))
+        (sent,) = emulator.requests
+        headers = {name: value for name, value in sent.headers.items() if name != "content-length"}
+        transport = httpx.ASGITransport(emulator.app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://emulator", headers=headers) as client:
+            return (await client.post(sent.path, json=sent.body)).text
+
+
+@WIRE
+async def test_the_same_events_are_read_in_any_wrapping_but_not_as_anything_else(subject: Subject) -> None:
+    body = await recorded(subject, says("ok"))
+    lines = [line for line in body.splitlines() if line.startswith("data:") and "[DONE]" not in line]
+    sse = {"content_type": "text/event-stream"}
+    read = ["\n\n".join(lines) + "\n\n", "\r\n\r\n".join(lines) + "\r\n\r\ndata: [DONE]\r\n\r\n"]
+    unread = [
+        Fault(status=200, body=body, content_type="text/html"),
+        Fault(status=200, body=body, headers={"content-encoding": "gzip"}, **sse),
+        Fault(status=200, body="\n\n".join(lines[:1]) + "\n\ndata: [DONE]\n\n", **sse),
+    ]
+    async with subject.connected(*(Fault(status=200, body=it, **sse) for it in read), *unread) as (_, provider):
+        for _ in read:
+            _, message = await collect(provider, ask(subject))
+            assert (message.text, message.error) == ("ok", None)
+        for fault in unread:
+            _, message = await collect(provider, ask(subject))
+            assert message.error is not None, fault
+            assert (message.error.kind, message.error.retryable) == ("incomplete", True), fault
+
+
+@WIRE
 async def test_any_cutting_of_the_bytes_gives_the_same_answer(subject: Subject) -> None:
     turn = Turn(parts=(Say(text="emoji 👩‍👩‍👧 中文 \u2028 𠜎"), Call(name="ls", arguments={"path": "目录/🙂"})))
     async with subject.connected(*(replace(turn, chunk_bytes=size) for size in (1, 7, 1000))) as (_, provider):
@@ -357,7 +430,7 @@ async def test_the_user_can_stop_it_and_the_server_notices(subject: Subject) -> 
             await asyncio.sleep(0)
 
 
-@WIRE
+@ANY
 async def test_a_conversation_that_is_too_long_says_so(subject: Subject) -> None:
     async with subject.connected(window_tokens=200) as (_, provider):
         _, message = await collect(provider, ask(subject, user("long " * 2000)))
@@ -378,7 +451,7 @@ async def test_a_picture_from_a_person_and_one_from_a_tool_are_seen(subject: Sub
     accepted(emulator)
 
 
-@ANY
+@WIRE
 async def test_an_empty_answer_is_an_answer(subject: Subject) -> None:
     async with subject.connected(Turn(parts=()), says("here")) as (emulator, provider):
         pieces, message = await collect(provider, ask(subject))
@@ -390,7 +463,7 @@ async def test_an_empty_answer_is_an_answer(subject: Subject) -> None:
     accepted(emulator)
 
 
-@ANY
+@WIRE
 async def test_what_does_not_exist_yet_is_passed_over(subject: Subject) -> None:
     turn = Turn(parts=(Say(text="ok"), Call(name="ls", arguments={})), noise=True)
     async with subject.connected(turn) as (_, provider):
@@ -410,14 +483,10 @@ async def test_every_tool_choice_is_sent_or_degraded_but_never_refused(subject: 
 
 
 @ANY
-async def test_usage_is_told(subject: Subject) -> None:
-    from agents.messages import Usage
-
-    usage = Usage(input=120, cache_read=2048, output=57, reasoning=20 if subject.thinks else 0)
-    async with subject.connected(says("ok", usage=usage)) as (_, provider):
+async def test_usage_counts_caches_and_reasoning_apart(subject: Subject) -> None:
+    async with subject.connected(says("ok", usage=subject.usage)) as (_, provider):
         _, message = await collect(provider, ask(subject))
-    if not message.usage.estimated:
-        assert (message.usage.input, message.usage.output) == (120, 57)
+    assert message.usage == subject.usage
 
 
 @ANY
@@ -472,8 +541,6 @@ async def test_only_the_config_decides_what_is_sent(subject: Subject, monkeypatc
 
 @WIRE
 async def test_nothing_is_sent_without_a_key(subject: Subject) -> None:
-    from agents.providers.catalog import build_provider
-
     provider = build_provider(subject.name, subject.config("https://models.example.com", {"apiKey": " \n"}))
     await provider.warm_up()
     pieces, message = await collect(provider, ask(subject))
@@ -484,10 +551,16 @@ async def test_nothing_is_sent_without_a_key(subject: Subject) -> None:
     assert f"providers.{subject.name}.apiKey" in message.error.summary
 
 
+@pytest.mark.parametrize("name", ["responses", "mistral", "openai chat", "ollama"])
+async def test_a_server_on_this_machine_needs_no_key(name: str) -> None:
+    async with SUBJECTS[name].connected(config={"apiKey": ""}) as (emulator, provider):
+        await provider.warm_up()
+        await collect(provider, ask(SUBJECTS[name]))
+    assert not any(KEY in value for value in emulator.requests[0].headers.values())
+
+
 @WIRE
 async def test_a_server_that_is_not_there_is_a_network_error(subject: Subject) -> None:
-    from agents.providers.catalog import build_provider
-
     provider = build_provider(subject.name, subject.config("http://127.0.0.1:9", {}))
     _, message = await collect(provider, ask(subject))
     await provider.close()
