@@ -67,18 +67,21 @@ def responses(request: ModelRequest) -> Body:
     return sent
 
 
-def _reasoning(text: str, name: str) -> Body:
-    summary = [{"type": "summary_text", "text": text}]
-    return {"type": "reasoning", "id": name, "summary": summary, "encrypted_content": sealed(name, summary)}
-
-
 def thought(api: str, model: str, text: str = "hm", name: str = "rs_1") -> Thinking:
     """A thought that `model` had on this wire; `name` is its id where it has one."""
-    kind, data = {
-        "anthropic-messages": lambda: ("thinking", thinking_block(text)),
-        "openai-chat": lambda: ("reasoning_content", text),
-        "google-gemini": lambda: ("thought_signature", signed(thought_part(text))["thoughtSignature"]),
-        "mistral": lambda: ("thinking", thinking_chunk(text)),
-        "openai-responses": lambda: ("reasoning", _reasoning(text, name)),
-    }[api]()
+    kind: str
+    data: Any
+    match api:
+        case "anthropic-messages":
+            kind, data = "thinking", thinking_block(text)
+        case "google-gemini":
+            kind, data = "thought_signature", signed(thought_part(text))["thoughtSignature"]
+        case "mistral":
+            kind, data = "thinking", thinking_chunk(text)
+        case "openai-responses":
+            summary = [{"type": "summary_text", "text": text}]
+            kind = "reasoning"
+            data = {"type": kind, "id": name, "summary": summary, "encrypted_content": sealed(name, summary)}
+        case _:
+            kind, data = "reasoning_content", text
     return Thinking(text=text, wire=Wire(api=api, family=family_of(model), kind=kind, data=data))

@@ -367,14 +367,14 @@ async def recorded(subject: Subject, turn: Turn) -> str:
 async def test_the_same_events_are_read_in_any_wrapping_but_not_as_anything_else(subject: Subject) -> None:
     body = await recorded(subject, says("ok"))
     lines = [line for line in body.splitlines() if line.startswith("data:") and "[DONE]" not in line]
-    sse = {"content_type": "text/event-stream"}
-    read = ["\n\n".join(lines) + "\n\n", "\r\n\r\n".join(lines) + "\r\n\r\ndata: [DONE]\r\n\r\n"]
+    unnamed, events = "\n\n".join(lines) + "\n\n", Fault(status=200, body=body, content_type="text/event-stream")
+    read = [unnamed, unnamed.replace("\n", "\r\n") + "data: [DONE]\r\n\r\n"]
     unread = [
-        Fault(status=200, body=body, content_type="text/html"),
-        Fault(status=200, body=body, headers={"content-encoding": "gzip"}, **sse),
-        Fault(status=200, body="\n\n".join(lines[:1]) + "\n\ndata: [DONE]\n\n", **sse),
+        replace(events, content_type="text/html"),
+        replace(events, headers={"content-encoding": "gzip"}),
+        replace(events, body=f"{lines[0]}\n\ndata: [DONE]\n\n"),
     ]
-    async with subject.connected(*(Fault(status=200, body=it, **sse) for it in read), *unread) as (_, provider):
+    async with subject.connected(*(replace(events, body=it) for it in read), *unread) as (_, provider):
         for _ in read:
             _, message = await collect(provider, ask(subject))
             assert (message.text, message.error) == ("ok", None)

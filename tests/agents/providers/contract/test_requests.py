@@ -25,7 +25,8 @@ CHOICES: list[ToolChoice] = ["auto", "none", "required", OneTool(name="ls"), One
 
 
 def body(subject: Subject, *messages: Message, thinking: Level | None = None, **members: Any) -> Body:
-    return subject.body(replace(asking(*messages, model=subject.model, **members), thinking=thinking))
+    request = asking(*messages, model=subject.model, **members)
+    return subject.body(replace(request, thinking=thinking, max_tokens=8192))  # more than any budget of thought
 
 
 def _own(subject: Subject, history: Sequence[Message]) -> list[Message]:
@@ -75,7 +76,7 @@ def test_any_history_is_accepted_once_repaired(
 def test_equal_requests_are_equal_bytes_and_nothing_of_ours_is_changed(subject: Subject) -> None:
     own = replace(assistant(call("1")), content=(thought(subject.wire, subject.model), call("1")))
     picture = Image(media_type="image/png", data=PIXEL, name="a.png")
-    history = [user("a", metadata="M"), UserMessage(content=(picture,)), own, result("1"), user("b")]
+    history: list[Message] = [user("a", metadata="M"), UserMessage(content=(picture,)), own, result("1"), user("b")]
     request = asking(*history, tools=(LS, READ), model=subject.model)
     if not subject.sees:
         request = replace(request, messages=tuple(repair(history, api=subject.wire, family="", images_max=0)))
