@@ -24,7 +24,7 @@ from agents.providers.arguments import parse_arguments
 from agents.providers.errors import BadStream
 from agents.providers.models import family_of
 from agents.providers.provider import ModelEvent, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallEnd, ToolCallStart
-from agents.providers.wellformed import split_half, well_formed
+from agents.providers.wellformed import split_half, well_formed, well_formed_json
 
 ANSWER_CHARS_MAX = 8_000_000
 """No model writes this much; a server that does is broken."""
@@ -104,9 +104,9 @@ class Draft:
         """The call `key` is known by name; what it holds already is shown."""
         block = self.blocks[key]
         if not block.started:
-            block.started, block.name = True, name
+            block.started, block.name = True, well_formed(name)
             block.call_id = self.unique_id(vendor_id, block.index)
-            yield ToolCallStart(index=block.index, id=block.call_id, name=name)
+            yield ToolCallStart(index=block.index, id=block.call_id, name=block.name)
         if block.unshown:
             yield ToolCallDelta(index=block.index, text=block.unshown)
             block.unshown = ""
@@ -153,7 +153,7 @@ class Draft:
     def unique_id(self, vendor_id: str, index: int) -> str:
         """The vendor's id of a call at its first use, else one made of it; without one, one made of the answer's id. Calls
         are paired by id, so none may share one or be without."""
-        call_id = vendor_id or f"call_{self.response_id or 'x'}_{index}"
+        call_id = well_formed(vendor_id or f"call_{self.response_id or 'x'}_{index}")
         if call_id in self._call_ids:
             call_id = f"{call_id}_{index}"
         self._call_ids.add(call_id)
@@ -186,7 +186,7 @@ class Draft:
             stop_reason=reason,
             usage=self.usage,
             error=error,
-            response_id=self.response_id,
+            response_id=self.response_id and well_formed(self.response_id),
             timestamp=self.timestamp,
         )
 
@@ -208,4 +208,7 @@ class Draft:
                 yield Opaque(wire=wire)
 
     def _wire(self, payload: Payload) -> Wire | None:
-        return Wire(api=self.api, family=family_of(self.model), kind=payload[0], data=payload[1]) if payload else None
+        if payload is None:
+            return None
+        kind, data = payload
+        return Wire(api=self.api, family=family_of(self.model), kind=kind, data=well_formed_json(data))

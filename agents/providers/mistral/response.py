@@ -18,7 +18,6 @@ from agents.providers.errors import RETRYABLE, AttemptFailed, BadStream, failure
 from agents.providers.mistral.request import API
 from agents.providers.provider import ModelEvent
 from agents.providers.usage import count
-from agents.providers.wellformed import well_formed_json
 
 
 @dataclass(slots=True)
@@ -37,7 +36,7 @@ class Thought:
         """The chunk as one; None where nothing of it arrived."""
         if not self.items and not self.beside:
             return None
-        return "thinking", well_formed_json({"type": "thinking", "thinking": self.items, **self.beside})
+        return "thinking", {"type": "thinking", "thinking": self.items, **self.beside}
 
     def add(self, piece: dict[str, Any]) -> Iterator[str]:
         """Take one piece of the chunk; yields its texts."""

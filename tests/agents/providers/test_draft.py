@@ -67,14 +67,15 @@ def test_the_wire_may_say_where_a_block_stands() -> None:
 def test_what_the_vendor_wants_back_stays_with_its_block() -> None:
     it = draft()
     for kind in ("text", "thinking", "call", "opaque"):
-        it.open(kind, kind, lambda text, kind=kind: (kind, text))  # type: ignore[misc]
+        it.open(kind, kind, lambda text, kind=kind: (kind, [text, "half \ud83d"]))  # type: ignore[misc]
         list(it.add(kind, "{}"))
     list(it.close("call"))
     parts = it.finished("tool_use").content
     assert [type(part) for part in parts] == [Text, Thinking, ToolCall, Opaque]
+    kept = ["{}", "half \ufffd"]
     for part, kind in zip(parts, ("text", "thinking", "call", "opaque"), strict=True):
         assert part.wire is not None
-        assert (part.wire.api, part.wire.family, part.wire.kind, part.wire.data) == ("wire-1", "model-1", kind, "{}")
+        assert (part.wire.api, part.wire.family, part.wire.kind, part.wire.data) == ("wire-1", "model-1", kind, kept)
 
 
 def test_blocks_that_hold_nothing_are_no_parts() -> None:

@@ -7,7 +7,7 @@ one vendor has is tested beside that vendor's code.
 import asyncio
 import itertools
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -32,17 +32,17 @@ from agents.repair import repair
 from tests.agents.providers.contract.subjects import KEY, NATIVE, NOW, SUBJECTS, WIRES, Subject
 from tests.agents.providers.requests import LS, PIXEL, READ, asking, collect, result, user
 from tests.emulators.models.script import HTML_200, Call, Fault, Say, Think, Turn, calls, says
-from tests.emulators.models.server import ModelEmulator
+from tests.emulators.models.server import ModelEmulator, Reply
 from tools.tool import Image
 
-WIRE = pytest.mark.parametrize("subject", WIRES.values(), ids=WIRES.keys())
-ANY = pytest.mark.parametrize("subject", SUBJECTS.values(), ids=SUBJECTS.keys())
-THINKING = pytest.mark.parametrize(
-    "subject", [it for it in SUBJECTS.values() if it.thinks], ids=[name for name, it in SUBJECTS.items() if it.thinks]
-)
-SEEING = pytest.mark.parametrize(
-    "subject", [it for it in SUBJECTS.values() if it.sees], ids=[name for name, it in SUBJECTS.items() if it.sees]
-)
+
+def _each(subjects: Mapping[str, Subject]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("subject", subjects.values(), ids=subjects.keys())
+
+
+WIRE, ANY, OWN = _each(WIRES), _each(SUBJECTS), _each(NATIVE)
+THINKING = _each({name: it for name, it in SUBJECTS.items() if it.thinks})
+SEEING = _each({name: it for name, it in SUBJECTS.items() if it.sees})
 
 
 def ask(subject: Subject, *messages: Message, **more: Any) -> ModelRequest:
@@ -65,6 +65,17 @@ async def go_on(subject: Subject, provider: Provider, *turns: Message) -> Assist
     """Ask with an answer and its results behind the question."""
     _, message = await collect(provider, ask(subject, *turns))
     return message
+
+
+async def answered(subject: Subject, *script: Reply, **options: Any) -> AssistantMessage:
+    """What becomes of one question."""
+    async with subject.connected(*script, **options) as (_, provider):
+        return await go_on(subject, provider)
+
+
+def failure(message: AssistantMessage) -> tuple[ErrorKind, bool]:
+    assert message.error is not None
+    return message.error.kind, message.error.retryable
 
 
 @ANY
@@ -166,7 +177,7 @@ async def test_thinking_goes_back_as_it_came_while_the_turn_runs_and_not_after_i
     assert json.dumps(first.calls[0].arguments_raw)[1:-1] in sent or json.dumps({"path": "目录"}) in sent
 
 
-@pytest.mark.parametrize("subject", NATIVE.values(), ids=NATIVE.keys())
+@OWN
 async def test_thinking_that_was_hidden_goes_back_and_is_refused_as_stale_where_it_was_touched(
     subject: Subject,
 ) -> None:
@@ -178,8 +189,7 @@ async def test_thinking_that_was_hidden_goes_back_and_is_refused_as_stale_where_
         assert (await go_on(subject, provider, question, first, answer)).text == "ok"
         forged = replace(first, content=tuple(_forged(part) for part in first.content))
         refused = await go_on(subject, provider, question, forged, answer)
-    assert refused.error is not None
-    assert (refused.error.kind, refused.error.retryable) == ("stale_thinking", False)
+    assert failure(refused) == ("stale_thinking", False)
     assert emulator.requests[-1].refusal is not None
 
 
@@ -206,8 +216,7 @@ async def test_thinking_that_is_shown_is_streamed_beside_the_text(subject: Subje
 @ANY
 @pytest.mark.parametrize("stop", ["refusal", "filter"])
 async def test_a_refusal_is_no_answer_and_runs_no_call(subject: Subject, stop: Any) -> None:
-    async with subject.connected(Turn(parts=(Say(text="I can"),), stop=stop)) as (_, provider):
-        _, message = await collect(provider, ask(subject))
+    message = await answered(subject, says("I can", stop=stop))
     assert message.error is None
     assert message.stop_reason in ("refusal", "content_filter")
 
@@ -238,8 +247,7 @@ async def test_a_call_cut_at_the_output_limit_is_not_one_to_run(subject: Subject
 
 @ANY
 async def test_a_full_window_while_writing_says_so(subject: Subject) -> None:
-    async with subject.connected(says("Half", stop="context")) as (_, provider):
-        _, message = await collect(provider, ask(subject))
+    message = await answered(subject, says("Half", stop="context"))
     reason = message.error.kind if message.error else message.stop_reason
     assert reason in ("context_window", "max_tokens", "too_large")
 
@@ -261,12 +269,10 @@ _FAULTS: list[tuple[Fault, ErrorKind, bool]] = [
     (HTML_200, "incomplete", True),
     (Fault(status=200, body='{"type": "message", "choices": []}'), "incomplete", True),
     (Fault(status=429, body='{"error": "' + "x" * 1_000_000), "rate_limited", True),
-    (Fault(status=200, body="", content_type="text/event-stream"), "incomplete", True),
-    (Fault(status=200, body="data: {oops\n\n", content_type="text/event-stream"), "incomplete", True),
-    (Fault(status=200, body="data: [1, 2]\n\n", content_type="text/event-stream"), "incomplete", True),
-    (Fault(status=200, body="data: 7\n\n", content_type="text/event-stream"), "incomplete", True),
-    (Fault(status=200, body="data: [DONE]\n\n", content_type="text/event-stream"), "incomplete", True),
-    (Fault(status=200, body="\x00\x01" * 5000, content_type="text/event-stream"), "incomplete", True),
+    *(
+        (Fault(status=200, body=body, content_type="text/event-stream"), "incomplete", True)
+        for body in ("", "data: {oops\n\n", "data: [1, 2]\n\n", "data: 7\n\n", "data: [DONE]\n\n", "\x00\x01" * 5000)
+    ),
 ]
 
 
@@ -275,11 +281,8 @@ async def test_faults_end_the_stream_as_errors_of_their_kind(subject: Subject) -
     async with subject.connected(*(fault for fault, _, _ in _FAULTS)) as (_, provider):
         for fault, kind, retryable in _FAULTS:
             pieces, message = await collect(provider, ask(subject))
-            assert pieces == []
-            assert message.error is not None, fault
-            assert (message.stop_reason, message.error.kind, message.error.retryable) == ("error", kind, retryable), (
-                fault
-            )
+            assert (pieces, message.stop_reason, failure(message)) == ([], "error", (kind, retryable)), fault
+            assert message.error is not None
             assert message.error.retry_after_seconds == (7.0 if "retry-after" in fault.headers else None)
             assert "bad" not in message.error.summary
 
@@ -288,26 +291,40 @@ async def test_faults_end_the_stream_as_errors_of_their_kind(subject: Subject) -
 @pytest.mark.parametrize("then", ["stall", "reset"])
 async def test_a_refusal_whose_body_never_ends_is_reported_by_its_status(subject: Subject, then: Any) -> None:
     fault = Fault(status=429, headers={"retry-after": "7"}, then=then)
-    async with subject.connected(fault, config={"idleSeconds": 0.2}) as (_, provider):
-        _, message = await collect(provider, ask(subject))
+    message = await answered(subject, fault, config={"idleSeconds": 0.2})
+    assert failure(message) == ("rate_limited", True)
     assert message.error is not None
-    assert (message.error.kind, message.error.retry_after_seconds) == ("rate_limited", 7.0)
+    assert message.error.retry_after_seconds == 7.0
+
+
+_DRIP = says("slow " * 50, chunk_bytes=1, pause_seconds=0.03)
+_TROUBLE: dict[str, tuple[Reply, dict[str, Any], tuple[ErrorKind, bool]]] = {
+    "a wrong key": (says("hi"), {"apiKey": "sk-wrong"}, ("auth", False)),
+    "a drip without end": (_DRIP, {"timeoutSeconds": 0.4}, ("timeout", True)),
+    "a drip that fills no event": (_DRIP, {"idleSeconds": 0.2, "timeoutSeconds": 0.6}, ("timeout", True)),
+    "an error in mid stream": (says("Half", cut_after=1, then="error"), {}, ("overloaded", True)),
+    "a limit in mid stream": (
+        says("Half", cut_after=1, then="error", error_type="rate_limit_error"),
+        {},
+        ("rate_limited", True),
+    ),
+    "an unheard-of error": (says("Half", cut_after=1, then="error", error_type="unheard_of"), {}, ("server", True)),
+}
+
+
+@WIRE
+@pytest.mark.parametrize("trouble", _TROUBLE)
+async def test_trouble_ends_the_stream_as_what_it_is(subject: Subject, trouble: str) -> None:
+    reply, config, expected = _TROUBLE[trouble]
+    message = await answered(subject, reply, config=config)
+    assert (failure(message), message.calls) == (expected, ())
+    assert message.error is not None
+    assert "It broke" not in message.error.summary
 
 
 @WIRE
 async def test_an_overloaded_server_is_told_apart(subject: Subject) -> None:
-    async with subject.connected(Fault(status=subject.busy_status)) as (_, provider):
-        _, message = await collect(provider, ask(subject))
-    assert message.error is not None
-    assert (message.error.kind, message.error.retryable) == ("overloaded", True)
-
-
-@WIRE
-async def test_a_wrong_key_is_a_matter_of_access(subject: Subject) -> None:
-    async with subject.connected(says("hi"), config={"apiKey": "sk-wrong"}) as (_, provider):
-        _, message = await collect(provider, ask(subject))
-    assert message.error is not None
-    assert (message.error.kind, message.error.retryable) == ("auth", False)
+    assert failure(await answered(subject, Fault(status=subject.busy_status))) == ("overloaded", True)
 
 
 _CUTS: dict[str, ErrorKind] = {"end": "incomplete", "reset": "network", "stall": "timeout"}
@@ -338,20 +355,6 @@ async def test_a_stream_that_breaks_at_any_event_is_a_failed_attempt_without_cal
     assert len(message.calls) == 1
 
 
-@WIRE
-@pytest.mark.parametrize(
-    ("type_", "kind"),
-    [("overloaded_error", "overloaded"), ("rate_limit_error", "rate_limited"), ("unheard_of", "server")],
-)
-async def test_an_error_in_mid_stream_fails_by_its_type(subject: Subject, type_: str, kind: ErrorKind) -> None:
-    turn = replace(says("Half"), cut_after=1, then="error", error_type=type_)
-    async with subject.connected(turn) as (_, provider):
-        _, message = await collect(provider, ask(subject))
-    assert message.error is not None
-    assert (message.error.kind, message.error.retryable, message.calls) == (kind, True, ())
-    assert "It broke" not in message.error.summary
-
-
 async def recorded(subject: Subject, turn: Turn) -> str:
     """The body of this answer, as the server sends it."""
     async with subject.connected(turn, turn) as (emulator, provider):
@@ -376,12 +379,9 @@ async def test_the_same_events_are_read_in_any_wrapping_but_not_as_anything_else
     ]
     async with subject.connected(*(replace(events, body=it) for it in read), *unread) as (_, provider):
         for _ in read:
-            _, message = await collect(provider, ask(subject))
-            assert (message.text, message.error) == ("ok", None)
+            assert (await go_on(subject, provider)).text == "ok"
         for fault in unread:
-            _, message = await collect(provider, ask(subject))
-            assert message.error is not None, fault
-            assert (message.error.kind, message.error.retryable) == ("incomplete", True), fault
+            assert failure(await go_on(subject, provider)) == ("incomplete", True), fault
 
 
 @WIRE
@@ -396,19 +396,8 @@ async def test_any_cutting_of_the_bytes_gives_the_same_answer(subject: Subject) 
 
 @WIRE
 async def test_a_slow_drip_is_waited_for_as_long_as_it_lives(subject: Subject) -> None:
-    turn = says("slow", pause_seconds=0.02)
-    async with subject.connected(turn, config={"idleSeconds": 5.0, "firstByteSeconds": 5.0}) as (_, provider):
-        _, message = await collect(provider, ask(subject))
-    assert message.text == "slow"
-
-
-@WIRE
-async def test_a_drip_without_end_ends_at_the_deadline(subject: Subject) -> None:
-    turn = says("slow " * 50, chunk_bytes=1, pause_seconds=0.03)
-    async with subject.connected(turn, config={"timeoutSeconds": 0.4}) as (_, provider):
-        _, message = await collect(provider, ask(subject))
-    assert message.error is not None
-    assert message.error.kind == "timeout"
+    patient = {"idleSeconds": 5.0, "firstByteSeconds": 5.0}
+    assert (await answered(subject, says("slow", pause_seconds=0.02), config=patient)).text == "slow"
 
 
 @WIRE
@@ -433,9 +422,8 @@ async def test_the_user_can_stop_it_and_the_server_notices(subject: Subject) -> 
 @ANY
 async def test_a_conversation_that_is_too_long_says_so(subject: Subject) -> None:
     async with subject.connected(window_tokens=200) as (_, provider):
-        _, message = await collect(provider, ask(subject, user("long " * 2000)))
-    assert message.error is not None
-    assert (message.error.kind, message.error.retryable) == ("too_large", False)
+        message = await go_on(subject, provider, user("long " * 2000))
+    assert failure(message) == ("too_large", False)
 
 
 @SEEING
@@ -466,8 +454,7 @@ async def test_an_empty_answer_is_an_answer(subject: Subject) -> None:
 @WIRE
 async def test_what_does_not_exist_yet_is_passed_over(subject: Subject) -> None:
     turn = Turn(parts=(Say(text="ok"), Call(name="ls", arguments={})), noise=True)
-    async with subject.connected(turn) as (_, provider):
-        _, message = await collect(provider, ask(subject))
+    message = await answered(subject, turn)
     assert (message.text, message.stop_reason) == ("ok", "tool_use")
 
 
@@ -484,9 +471,7 @@ async def test_every_tool_choice_is_sent_or_degraded_but_never_refused(subject: 
 
 @ANY
 async def test_usage_counts_caches_and_reasoning_apart(subject: Subject) -> None:
-    async with subject.connected(says("ok", usage=subject.usage)) as (_, provider):
-        _, message = await collect(provider, ask(subject))
-    assert message.usage == subject.usage
+    assert (await answered(subject, says("ok", usage=subject.usage))).usage == subject.usage
 
 
 @ANY
@@ -501,16 +486,15 @@ async def test_an_agent_that_has_lost_its_tools_can_go_on(subject: Subject) -> N
 
 @WIRE
 async def test_a_key_that_has_had_enough_gives_way_to_the_next(subject: Subject) -> None:
-    async with subject.connected(says("hi"), config={"apiKey": "sk-wrong", "apiKeys": ("sk-contract",)}) as (
-        _,
-        provider,
-    ):
-        answers = [(await collect(provider, ask(subject)))[1] for _ in range(2)]
-    kinds = [answer.error.kind if answer.error else "" for answer in answers]
-    assert kinds in (["auth", ""], ["", ""])
-    if kinds[0]:
-        assert answers[0].error is not None
-        assert (answers[0].error.retryable, answers[0].error.retry_after_seconds) == (True, 0.0)
+    config = {"apiKey": "sk-wrong", "apiKeys": (KEY,)}
+    async with subject.connected(says("hi"), config=config) as (_, provider):
+        errors = [(await go_on(subject, provider)).error for _ in range(2)]
+    assert errors[1] is None
+    assert errors[0] is None or (errors[0].kind, errors[0].retryable, errors[0].retry_after_seconds) == (
+        "auth",
+        True,
+        0.0,
+    )
 
 
 _ENVIRONMENT = {
@@ -545,9 +529,8 @@ async def test_nothing_is_sent_without_a_key(subject: Subject) -> None:
     await provider.warm_up()
     pieces, message = await collect(provider, ask(subject))
     await provider.close()
-    assert (pieces, message.stop_reason) == ([], "error")
+    assert (pieces, message.stop_reason, failure(message)) == ([], "error", ("unconfigured", False))
     assert message.error is not None
-    assert (message.error.kind, message.error.retryable) == ("unconfigured", False)
     assert f"providers.{subject.name}.apiKey" in message.error.summary
 
 
@@ -562,10 +545,9 @@ async def test_a_server_on_this_machine_needs_no_key(name: str) -> None:
 @WIRE
 async def test_a_server_that_is_not_there_is_a_network_error(subject: Subject) -> None:
     provider = build_provider(subject.name, subject.config("http://127.0.0.1:9", {}))
-    _, message = await collect(provider, ask(subject))
+    message = await go_on(subject, provider)
     await provider.close()
-    assert message.error is not None
-    assert (message.error.kind, message.error.retryable) == ("network", True)
+    assert failure(message) == ("network", True)
 
 
 @WIRE
@@ -598,8 +580,7 @@ async def test_what_is_refused_is_sent_only_once(subject: Subject) -> None:
     ]
     async with subject.connected(*refusals) as (emulator, provider):
         for count in range(1, 4):
-            _, message = await collect(provider, ask(subject))
-            assert message.error is not None
+            assert (await go_on(subject, provider)).error is not None
             assert len(emulator.requests) == count
 
 
@@ -614,15 +595,6 @@ async def test_a_consumer_may_walk_away_in_mid_answer(subject: Subject) -> None:
         while not emulator.hangups:
             await asyncio.sleep(0)
     assert emulator.hangups == 1
-
-
-@WIRE
-async def test_a_drip_that_never_fills_an_event_ends_at_the_idle_limit(subject: Subject) -> None:
-    turn = replace(says("slow"), chunk_bytes=1, pause_seconds=0.03)
-    async with subject.connected(turn, config={"idleSeconds": 0.2, "timeoutSeconds": 0.6}) as (_, provider):
-        _, message = await collect(provider, ask(subject))
-    assert message.error is not None
-    assert message.error.kind == "timeout"
 
 
 @WIRE
