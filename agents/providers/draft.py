@@ -210,5 +210,5 @@ class Draft:
     def _wire(self, payload: Payload) -> Wire | None:
         if payload is None:
             return None
-        kind, data = payload
-        return Wire(api=self.api, family=family_of(self.model), kind=kind, data=well_formed_json(data))
+        kind, data = well_formed_json([*payload])
+        return Wire(api=self.api, family=family_of(self.model), kind=kind, data=data)

@@ -63,7 +63,7 @@ class ItemUnderWay:
         cut = cut or end.get("status") == "incomplete"
         return ToolCall(
             id=self.call_id,
-            name=string(end, "name") or string(self.start, "name"),
+            name=well_formed(string(end, "name") or string(self.start, "name")),
             arguments=None if cut and not raw.strip() else parse_arguments(raw),
             arguments_raw=raw,
         )
@@ -80,11 +80,13 @@ class ItemUnderWay:
                     yield self.call
             case kind:
                 if self.end is not None:
-                    yield Opaque(wire=Wire(api=api, family=family, kind=kind, data=well_formed_json(self.end)))
+                    yield Opaque(
+                        wire=Wire(api=api, family=family, kind=well_formed(kind), data=well_formed_json(self.end))
+                    )
 
     def _kept_text(self, api: str, family: str) -> Iterator[Text]:
         phase = string(self.end or {}, "phase") or string(self.start, "phase")
-        wire = Wire(api=api, family=family, kind="phase", data={"phase": phase}) if phase else None
+        wire = Wire(api=api, family=family, kind="phase", data={"phase": well_formed(phase)}) if phase else None
         if self.text:
             yield Text(text=self.text, wire=wire)
 

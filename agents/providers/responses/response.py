@@ -17,6 +17,7 @@ from agents.providers.provider import ModelEvent, TextDelta, ThinkingDelta, Tool
 from agents.providers.responses.items import OWNERS, ItemUnderWay, PartKind, final_arguments, final_parts, string
 from agents.providers.responses.request import API
 from agents.providers.usage import count
+from agents.providers.wellformed import well_formed
 
 ENDS = frozenset({"response.completed", "response.incomplete", "response.failed"})
 
@@ -77,7 +78,7 @@ class ResponsesAssembly:
         self._places[string(start, "id")] = place
         if item.type == "function_call":
             item.call_id = self._draft.unique_id(string(start, "call_id"), place)
-            yield ToolCallStart(index=place, id=item.call_id, name=string(start, "name"))
+            yield ToolCallStart(index=place, id=item.call_id, name=well_formed(string(start, "name")))
 
     def _extend(self, event: dict[str, Any], kind: PartKind, part: int, piece: str) -> Iterator[ModelEvent]:
         place = self._place(event)

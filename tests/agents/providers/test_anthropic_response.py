@@ -64,8 +64,8 @@ def test_without_the_end_event_there_is_no_answer() -> None:
 
 
 def test_thinking_and_what_is_not_known_are_kept_whole() -> None:
-    thinking = {"type": "thinking", "thinking": "", "estimate": 3}
-    redacted = {"type": "redacted_thinking", "data": "xyz"}
+    thinking: dict[str, Any] = {"type": "thinking", "thinking": "", "estimate": 3}
+    redacted: dict[str, Any] = {"type": "redacted_thinking", "data": "xyz"}
     future: dict[str, Any] = {"type": "hologram", "light": [1, 2, 3]}
     _, message = assemble(
         *(opened(block, index) for index, block in enumerate((thinking, redacted, future))),
