@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from agents.messages import AssistantMessage, StopReason, Text, Thinking, Usage
+from agents.messages import AssistantMessage, StopReason, Text, Thinking, Usage, Wire
 from agents.providers.chat.response import API, ChatAssembly
 from agents.providers.chat.vendors import VENDORS
 from agents.providers.errors import AttemptFailed, BadStream
@@ -170,27 +170,29 @@ def test_thinking_text_and_calls_stand_in_the_order_in_which_they_began() -> Non
         chunk(tool_calls=[piece("ls", "{}", index=0, id="a")]),
         chunk("tool_calls"),
     )
-    assert [part.type for part in message.content] == ["thinking", "text", "toolCall"]
+    thought = Wire(api=API, family="m", kind="reasoning_content", data="First look.")
+    assert message.content == (Thinking(text="First look.", wire=thought), Text(text="Looking."), *message.calls)
     assert [event.index for event in shown if not isinstance(event, Done)] == [0, 0, 1, 2, 2, 2]
-    thinking = message.content[0]
-    assert thinking.wire is not None
-    assert (thinking.wire.kind, thinking.wire.data) == ("reasoning_content", "First look.")
 
 
-@pytest.mark.parametrize("vendor", ["vllm", "deepseek", "openrouter"])
-@pytest.mark.parametrize("name", ["reasoning", "reasoning_content"])
-def test_reasoning_is_found_under_its_new_and_its_old_name(vendor: str, name: str) -> None:
-    _, message = put_together(chunk(**{name: "hm"}), chunk("stop"), vendor=vendor)
-    assert isinstance(message.content[0], Thinking)
-    assert message.content[0].wire is not None
-    assert (message.content[0].text, message.content[0].wire.kind) == ("hm", name)
-
-
-def test_reasoning_that_is_told_under_both_names_is_told_once() -> None:
-    shown, message = put_together(chunk(reasoning="hm", reasoning_content="hm"), chunk("stop"))
+@pytest.mark.parametrize("vendor", ["vllm", "openrouter"])
+@pytest.mark.parametrize(
+    ("fields", "kind"),
+    [
+        ({"reasoning": "hm"}, "reasoning"),
+        ({"reasoning_content": "hm"}, "reasoning_content"),
+        ({"reasoning": "hm", "reasoning_content": "hm"}, None),
+    ],
+)
+def test_reasoning_is_found_under_its_new_and_its_old_name_and_told_once(
+    vendor: str, fields: dict[str, str], kind: str | None
+) -> None:
+    shown, message = put_together(chunk(**fields), chunk("stop"), vendor=vendor)
     assert [event.text for event in shown if isinstance(event, ThinkingDelta)] == ["hm"]
-    assert isinstance(message.content[0], Thinking)
-    assert message.content[0].text == "hm"
+    (part,) = message.content
+    assert isinstance(part, Thinking)
+    assert part.wire is not None
+    assert (part.text, part.wire.kind) == ("hm", kind or part.wire.kind)
 
 
 def test_reasoning_details_are_put_together_entry_by_entry() -> None:

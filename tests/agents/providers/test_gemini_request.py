@@ -160,8 +160,6 @@ def test_a_picture_of_a_person_and_one_that_gemini_does_not_take() -> None:
     gif = Image(media_type="image/gif", data=base64.b64encode(b"GIF89a.....").decode(), name="b.gif")
     body = wire(ask(UserMessage(content=(PICTURE, gif, Text(text="look")), metadata="META")))
     assert body["contents"][0]["parts"] == [PNG, {"text": "[image: b.gif]"}, {"text": "META\n\nlook"}]
-    bare = wire(ask(UserMessage(content=(PICTURE,), metadata="META")))
-    assert bare["contents"][0]["parts"] == [{"text": "META"}, PNG]
 
 
 def test_a_failure_without_a_reason_says_so_and_a_success_without_words_is_empty() -> None:
