@@ -40,11 +40,6 @@ def own(part: dict[str, Any], model: str = MODEL) -> Wire:
     return Wire(api=API, family=model, kind="thought_signature", data=signed(part)["thoughtSignature"])
 
 
-def called(call_id: str, *, sealed: bool = True) -> ToolCall:
-    made = call(call_id)
-    return replace(made, wire=own(call_part("ls", {"path": "."}))) if sealed else made
-
-
 def declared(schema: dict[str, Any]) -> dict[str, Any]:
     """What is said of a tool beside its name and its description."""
     tool = ToolSpec(name="t", summary="s", description="", input_schema=schema)
@@ -72,20 +67,73 @@ def test_the_first_request_of_a_chat() -> None:
     }
 
 
-def test_the_results_of_one_answer_share_a_content_in_call_order_and_the_next_words_follow_in_it() -> None:
-    made = assistant(Text(text="Looking."), called("a"), called("b", sealed=False))
-    body = wire(ask(user("go"), made, result("a", "one"), result("b", "two", is_error=True), user("and?")))
-    assert [content["role"] for content in body["contents"]] == ["user", "model", "user"]
-    assert body["contents"][1]["parts"] == [
-        {"text": "Looking."},
-        signed(call_part("ls", {"path": "."}, id="a")),
-        call_part("ls", {"path": "."}, id="b"),
+def test_a_long_history_goes_back_as_it_was() -> None:
+    """Signed parts stay apart, each with its own signature, but a call that had to be changed goes without; results share
+    a content in call order, and the next words follow in it."""
+    gif = Image(media_type="image/gif", data=base64.b64encode(b"GIF89a.....").decode(), name="b.gif")
+    shown, end, thought = text_part("ld"), signed(text_part("")), thought_part("hm")
+    broken = ToolCall(id="b", name="ls", arguments=None, arguments_raw="{oops", wire=own(call_part("ls", {"x": 1})))
+    renamed = ToolCall(id="c", name="目录", arguments={}, arguments_raw="{}", wire=own(call_part("目录", {})))
+    stranger = Wire(api="elsewhere", family="x", kind="thought_signature", data="AAAA")
+    answer = (
+        Thinking(text="a summary, for people"),
+        Thinking(text="hm", wire=own(thought)),
+        Text(text="wor"),
+        Text(text="ld", wire=own(shown)),
+        replace(call("a"), wire=own(call_part("ls", {"path": "."}))),
+        *(broken, renamed),
+        Opaque(wire=Wire(api=API, family=MODEL, kind="empty_text", data=end)),
+        Opaque(wire=replace(stranger, data={"text": "not ours"})),
+        Thinking(text="a stranger's", wire=stranger),
+    )
+    sent = wire(
+        ask(
+            UserMessage(content=(PICTURE, gif, Text(text="look")), metadata="META"),
+            replace(assistant(), content=answer),
+            ToolResultMessage(call_id="a", tool="ls", content=(Text(text="see"), PICTURE)),
+            result("b", "two", is_error=True),
+            ToolResultMessage(call_id="c", tool="目录", content=()),
+            user("and?"),
+            assistant(renamed),
+            ToolResultMessage(call_id="c", tool="目录", content=(), is_error=True),
+        )
+    )["contents"]
+
+    def response(call_id: str, name: str, answered: dict[str, str], **more: Any) -> dict[str, Any]:
+        return {"functionResponse": {"id": call_id, "name": name, "response": answered} | more}
+
+    silent = {"error": "The tool failed and gave no reason."}
+    assert sent == [
+        {"role": "user", "parts": [PNG, {"text": "[image: b.gif]"}, {"text": "META\n\nlook"}]},
+        {
+            "role": "model",
+            "parts": [
+                *(signed(thought), text_part("wor"), signed(shown)),
+                signed(call_part("ls", {"path": "."}, id="a")),
+                *(call_part("ls", {}, id="b"), call_part("__", {}, id="c"), end),
+            ],
+        },
+        {
+            "role": "user",
+            "parts": [
+                response("a", "ls", {"output": "see"}, parts=[PNG]),
+                response("b", "ls", {"error": "two"}),
+                response("c", "__", {"output": ""}),
+                {"text": "and?"},
+            ],
+        },
+        {"role": "model", "parts": [call_part("__", {}, id="c") | {"thoughtSignature": PLACEHOLDER_SIGNATURE}]},
+        {"role": "user", "parts": [response("c", "__", silent)]},
     ]
-    assert body["contents"][2]["parts"] == [
-        {"functionResponse": {"id": "a", "name": "ls", "response": {"output": "one"}}},
-        {"functionResponse": {"id": "b", "name": "ls", "response": {"error": "two"}}},
-        {"text": "and?"},
-    ]
+
+
+def test_older_models_get_the_pictures_of_tools_behind_all_results() -> None:
+    seen = ToolResultMessage(call_id="a", tool="ls", content=(Text(text="see"), PICTURE))
+    history = (user("go"), assistant(call("a"), call("b")), seen, result("b"))
+    for after in ((), (user("which?"),)):
+        parts = wire(ask(*history, *after, model=OLD))["contents"][2]["parts"]
+        assert "parts" not in parts[0]["functionResponse"]
+        assert parts[2:] == [PNG, *({"text": "which?"} for _ in after)]
 
 
 @pytest.mark.parametrize(
@@ -105,69 +153,6 @@ def test_the_first_call_of_a_step_gets_the_placeholder_where_it_must_be_signed(
     body = wire(ask(*history, user("new"), assistant(call("c")), result("c"), model=model))
     parts = [part for content in body["contents"] for part in content["parts"] if "functionCall" in part]
     assert [part.get("thoughtSignature") for part in parts] == [placeholder, None, placeholder]
-
-
-def test_a_call_that_had_to_be_changed_goes_without_its_signature() -> None:
-    broken = ToolCall(id="a", name="ls", arguments=None, arguments_raw="{oops", wire=own(call_part("ls", {"x": 1})))
-    renamed = ToolCall(id="b", name="目录", arguments={}, arguments_raw="{}", wire=own(call_part("目录", {})))
-    body = wire(ask(user("go"), assistant(broken), result("a"), assistant(renamed), result("b")))
-    for content, name in ((body["contents"][1], "ls"), (body["contents"][3], "__")):
-        (part,) = content["parts"]
-        assert (part["functionCall"]["name"], part["functionCall"]["args"]) == (name, {})
-        assert part["thoughtSignature"] == PLACEHOLDER_SIGNATURE
-    assert body["contents"][4]["parts"][0]["functionResponse"]["name"] == "__"
-
-
-def test_signed_parts_stay_apart_and_go_back_with_their_own_signature() -> None:
-    shown, end, thought = text_part("ld"), signed(text_part("")), thought_part("hm")
-    message = replace(
-        assistant(),
-        content=(
-            Thinking(text="a summary, for people"),
-            Thinking(text="hm", wire=own(thought)),
-            Text(text="wor"),
-            Text(text="ld", wire=own(shown)),
-            called("a"),
-            Opaque(wire=Wire(api=API, family=MODEL, kind="empty_text", data=end)),
-            Opaque(wire=Wire(api="elsewhere", family=MODEL, kind="x", data={"text": "not ours"})),
-            Thinking(
-                text="a stranger's", wire=Wire(api="elsewhere", family="x", kind="thought_signature", data="AAAA")
-            ),
-        ),
-    )
-    body = wire(ask(user("go"), message, result("a")))
-    assert body["contents"][1]["parts"] == [
-        signed(thought),
-        text_part("wor"),
-        signed(shown),
-        signed(call_part("ls", {"path": "."}, id="a")),
-        end,
-    ]
-
-
-def test_pictures_in_results_stand_inside_for_new_models_and_behind_all_results_for_old_ones() -> None:
-    seen = ToolResultMessage(call_id="a", tool="ls", content=(Text(text="see"), PICTURE))
-    history = (user("go"), assistant(call("a"), call("b")), seen, result("b"), user("which?"))
-    new = wire(ask(*history))["contents"][2]["parts"]
-    assert new[0]["functionResponse"]["parts"] == [PNG]
-    assert [next(iter(part)) for part in new] == ["functionResponse", "functionResponse", "text"]
-    old = wire(ask(*history, model=OLD))["contents"][2]["parts"]
-    assert "parts" not in old[0]["functionResponse"]
-    assert old[2:] == [PNG, {"text": "which?"}]
-
-
-def test_a_picture_of_a_person_and_one_that_gemini_does_not_take() -> None:
-    gif = Image(media_type="image/gif", data=base64.b64encode(b"GIF89a.....").decode(), name="b.gif")
-    body = wire(ask(UserMessage(content=(PICTURE, gif, Text(text="look")), metadata="META")))
-    assert body["contents"][0]["parts"] == [PNG, {"text": "[image: b.gif]"}, {"text": "META\n\nlook"}]
-
-
-def test_a_failure_without_a_reason_says_so_and_a_success_without_words_is_empty() -> None:
-    silent = ToolResultMessage(call_id="a", tool="ls", content=(), is_error=True)
-    done = ToolResultMessage(call_id="b", tool="ls", content=())
-    parts = wire(ask(user("go"), assistant(call("a"), call("b")), silent, done))["contents"][2]["parts"]
-    assert parts[0]["functionResponse"]["response"]["error"]
-    assert parts[1]["functionResponse"]["response"] == {"output": ""}
 
 
 @pytest.mark.parametrize(

@@ -94,36 +94,41 @@ async def test_a_text_arrives_in_pieces_and_whole(subject: Subject) -> None:
     accepted(emulator)
 
 
-@ANY
-async def test_one_call_is_answered_and_the_turn_goes_on(subject: Subject) -> None:
-    async with subject.connected(calls(("ls", {"path": "目录/🙂"})), says("Done.")) as (emulator, provider):
-        pieces, message = await collect(provider, ask(subject))
-        assert message.error is None
-        (call,) = message.calls
-        assert (call.name, call.arguments, message.stop_reason) == ("ls", {"path": "目录/🙂"}, "tool_use")
-        assert json.loads(call.arguments_raw) == call.arguments
-        assert [piece.call for piece in pieces if isinstance(piece, ToolCallEnd)] == [call]
-        assert [(piece.id, piece.name) for piece in pieces if isinstance(piece, ToolCallStart)] == [(call.id, "ls")]
-        assert "".join(piece.text for piece in pieces if isinstance(piece, ToolCallDelta)) == call.arguments_raw
-        assert message_json.validate_json(message_json.dump_json(message)) == message
-        end = await go_on(subject, provider, user("hello"), message, result(call.id))
-    assert end.text == "Done."
-    accepted(emulator)
+_SAME = Call(name="ls", id="call_same")
+_CALLS: dict[str, Turn] = {
+    "parallel": calls(("ls", {"path": "目录/🙂"}), ("ls", {"path": "b"}), ("read", {}), before="Looking."),
+    "of a tool that nobody offered": calls(("rocket", {"to": "moon"})),
+    "by ids that cannot pair": Turn(parts=(_SAME, _SAME, Call(name="ls", id="null"))),
+    "a thousand": calls(*(("ls", {"path": str(number)}) for number in range(1000))),
+}
 
 
-@ANY
-async def test_parallel_calls_keep_their_order_and_are_told_apart(subject: Subject) -> None:
-    turn = calls(("ls", {"path": "a"}), ("ls", {"path": "b"}), ("read", {}), before="Looking.")
+@pytest.mark.parametrize(
+    ("subject", "kind"),
+    [
+        pytest.param(subject, kind, id=f"{name}, {kind}")
+        for kind in _CALLS
+        for name, subject in (SUBJECTS if kind == "parallel" else WIRES).items()
+    ],
+)
+async def test_calls_keep_their_order_and_are_told_apart_and_answered(subject: Subject, kind: str) -> None:
+    turn = _CALLS[kind]
+    made = [(part.name, part.arguments) for part in turn.parts if isinstance(part, Call)]
     async with subject.connected(turn, says("Done.")) as (emulator, provider):
-        _, message = await collect(provider, ask(subject))
-        assert message.error is None
-        assert [(call.name, call.arguments) for call in message.calls] == [
-            ("ls", {"path": "a"}),
-            ("ls", {"path": "b"}),
-            ("read", {}),
+        pieces, message = await collect(provider, ask(subject))
+        assert (message.error, message.stop_reason) == (None, "tool_use")
+        assert [(call.name, call.arguments) for call in message.calls] == made
+        assert [json.loads(call.arguments_raw or "{}") for call in message.calls] == [
+            arguments for _, arguments in made
         ]
-        assert len({call.id for call in message.calls}) == 3
-        assert message.text == "Looking."
+        assert message.text == ("Looking." if kind == "parallel" else "")
+        assert message_json.validate_json(message_json.dump_json(message)) == message
+        assert [piece.call for piece in pieces if isinstance(piece, ToolCallEnd)] == list(message.calls)
+        started = [(piece.id, piece.name) for piece in pieces if isinstance(piece, ToolCallStart)]
+        assert started == [(call.id, call.name) for call in message.calls]
+        assert len(set(started)) == len(made)
+        shown = "".join(piece.text for piece in pieces if isinstance(piece, ToolCallDelta))
+        assert sorted(shown) == sorted("".join(call.arguments_raw for call in message.calls))
         results = [result(call.id, is_error=number == 1) for number, call in enumerate(message.calls)]
         end = await go_on(subject, provider, user("hello"), message, *results)
     assert end.text == "Done."
@@ -142,18 +147,6 @@ async def test_a_call_with_broken_arguments_is_told_and_can_be_answered(subject:
         assert (call.arguments, call.arguments_raw) == (None, '{"path": ')
         end = await go_on(subject, provider, user("hello"), message, result(call.id, "broken", is_error=True))
     assert end.text == "Sorry."
-    accepted(emulator)
-
-
-@WIRE
-async def test_a_tool_that_nobody_offered_is_called_and_can_be_answered(subject: Subject) -> None:
-    async with subject.connected(calls(("rocket", {"to": "moon"})), says("Right.")) as (emulator, provider):
-        _, message = await collect(provider, ask(subject))
-        assert [call.name for call in message.calls] == ["rocket"]
-        end = await go_on(
-            subject, provider, user("hello"), message, result(message.calls[0].id, "no such tool", is_error=True)
-        )
-    assert end.text == "Right."
     accepted(emulator)
 
 
@@ -603,26 +596,3 @@ async def test_half_an_emoji_from_a_person_does_not_break_the_request(subject: S
         _, message = await collect(provider, ask(subject, user("half \ud83d and \0")))
     assert message.text == "ok"
     assert "half \ufffd and \ufffd" in json.dumps(emulator.requests[0].body, ensure_ascii=False)
-
-
-@WIRE
-async def test_a_thousand_calls_in_one_answer(subject: Subject) -> None:
-    made = [("ls", {"path": str(number)}) for number in range(1000)]
-    async with subject.connected(calls(*made), says("ok")) as (_, provider):
-        _, first = await collect(provider, ask(subject))
-        assert [call.arguments for call in first.calls] == [arguments for _, arguments in made]
-        assert len({call.id for call in first.calls}) == 1000
-        second = await go_on(subject, provider, user("a"), first, *(result(call.id) for call in first.calls))
-    assert second.text == "ok"
-
-
-@WIRE
-async def test_ids_that_cannot_pair_are_replaced(subject: Subject) -> None:
-    twice = Call(name="ls", id="call_same")
-    turn = Turn(parts=(twice, twice, Call(name="ls", id="null")))
-    async with subject.connected(turn, says("ok")) as (emulator, provider):
-        _, first = await collect(provider, ask(subject))
-        assert len({call.id for call in first.calls}) == 3
-        second = await go_on(subject, provider, user("a"), first, *(result(call.id) for call in first.calls))
-    assert second.text == "ok"
-    accepted(emulator)
