@@ -18,7 +18,7 @@ from agents.messages import (
 )
 from agents.providers.gemini.request import API, PLACEHOLDER_SIGNATURE
 from agents.providers.models import Level, ModelFacts
-from agents.providers.provider import ModelRequest, OneTool, ToolChoice
+from agents.providers.provider import ModelRequest
 from tests.agents.providers.contract.bodies import gemini as wire
 from tests.agents.providers.requests import LS, PIXEL, READ, asking, assistant, call, result, user
 from tests.emulators.models.gemini.script import call_part, text_part, thought_part
@@ -153,29 +153,6 @@ def test_the_first_call_of_a_step_gets_the_placeholder_where_it_must_be_signed(
     body = wire(ask(*history, user("new"), assistant(call("c")), result("c"), model=model))
     parts = [part for content in body["contents"] for part in content["parts"] if "functionCall" in part]
     assert [part.get("thoughtSignature") for part in parts] == [placeholder, None, placeholder]
-
-
-@pytest.mark.parametrize(
-    ("choice", "sent"),
-    [
-        ("auto", {"mode": "AUTO"}),
-        ("none", {"mode": "NONE"}),
-        ("required", {"mode": "ANY"}),
-        (OneTool(name="ls"), {"mode": "ANY", "allowedFunctionNames": ["ls"]}),
-        (OneTool(name="gone"), {"mode": "AUTO"}),
-    ],
-)
-def test_tool_choice(choice: ToolChoice, sent: dict[str, Any]) -> None:
-    assert wire(ask(tools=(LS, READ), tool_choice=choice))["toolConfig"] == {"functionCallingConfig": sent}
-    assert "toolConfig" not in wire(ask(tools=(), tool_choice=choice))
-
-
-def test_an_agent_that_has_lost_its_tools_keeps_what_it_called_declared_but_uncallable() -> None:
-    history = (user("go"), assistant(call("a"), call("b", "read")), result("a"), result("b"))
-    body = wire(ask(*history, tools=()))
-    names = [declared["name"] for declared in body["tools"][0]["functionDeclarations"]]
-    assert names == ["ls", "read"]
-    assert body["toolConfig"] == {"functionCallingConfig": {"mode": "NONE"}}
 
 
 _THINKING: list[tuple[str, Level | None, dict[str, Any] | None]] = [

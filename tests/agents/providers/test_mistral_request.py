@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from agents.messages import AssistantMessage, AssistantPart, Message, Text, Thinking, ToolCall, UserMessage
 from agents.providers.mistral.request import API, fitting_ids
-from agents.providers.provider import OneTool, ToolChoice
 from tests.agents.providers.contract.bodies import mistral as wire
 from tests.agents.providers.contract.bodies import thought as thought_of
 from tests.agents.providers.requests import PIXEL, READ, asking, assistant, call, result, user
@@ -104,27 +103,6 @@ def test_a_model_that_sees_nothing_is_told_the_name_of_the_picture() -> None:
     shown = replace(result("a"), content=(PICTURE,))
     sent = messages(UserMessage(content=(PICTURE,)), assistant(call("a")), shown, model="magistral-medium-latest")
     assert [message.get("content") for message in sent] == ["[image: cat.png]", None, "[image: cat.png]"]
-
-
-@pytest.mark.parametrize(
-    ("choice", "sent"),
-    [
-        ("auto", None),
-        ("none", "none"),
-        ("required", "any"),
-        (OneTool(name="ls"), {"type": "function", "function": {"name": "ls"}}),
-        (OneTool(name="gone"), None),
-    ],
-)
-def test_tool_choice(choice: ToolChoice, sent: object) -> None:
-    assert wire(asking(model=MODEL, tool_choice=choice)).get("tool_choice") == sent
-
-
-def test_an_agent_that_lost_its_tools_can_still_go_on() -> None:
-    history = (user("a"), assistant(call("1", "functions.ls"), call("2", "cat"), call("3", "cat")))
-    body = wire(asking(*history, result("1"), result("2"), result("3"), tools=(), model=MODEL))
-    assert [tool["function"]["name"] for tool in body["tools"]] == ["functions_ls", "cat"]
-    assert body["tool_choice"] == "none"
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Our request as a Responses body: what goes where, judged by the emulator's own rules."""
 
-import hashlib
 import json
 from dataclasses import replace
 from typing import Any
@@ -21,7 +20,7 @@ from agents.messages import (
     Wire,
 )
 from agents.providers.models import Level, ModelFacts
-from agents.providers.provider import ModelRequest, OneTool, ToolChoice
+from agents.providers.provider import ModelRequest
 from agents.providers.responses.request import API
 from agents.providers.responses.response import ResponsesAssembly
 from agents.providers.wire_ids import wire_id
@@ -155,26 +154,6 @@ def test_reasoning_is_asked_for_only_where_the_model_reasons(
     assert not body.keys() & {"temperature", "top_p", "parallel_tool_calls"}
 
 
-@pytest.mark.parametrize(
-    ("choice", "sent"),
-    [
-        ("auto", None),
-        ("none", "none"),
-        ("required", "required"),
-        (OneTool(name="ls"), {"type": "function", "name": "ls"}),
-        (OneTool(name="gone"), None),
-    ],
-)
-def test_tool_choice(choice: ToolChoice, sent: object) -> None:
-    assert wire(asking(tool_choice=choice)).get("tool_choice") == sent
-
-
-def test_an_agent_that_lost_its_tools_can_still_go_on() -> None:
-    body = wire(asking(user("a"), assistant(call("1", "functions.ls")), result("1"), tools=()))
-    assert [tool["name"] for tool in body["tools"]] == ["functions_ls"]
-    assert body["tool_choice"] == "none"
-
-
 def test_a_schema_that_cannot_be_strict_is_sent_as_it_is_and_says_so() -> None:
     long = {**LS.input_schema, "properties": {"path": {"type": "string", "maxLength": 9}}}
     bare = {"type": "object"}
@@ -183,13 +162,6 @@ def test_a_schema_that_cannot_be_strict_is_sent_as_it_is_and_says_so() -> None:
     assert (first["strict"], first["parameters"]) == (False, long)
     assert (second["strict"], second["parameters"]) == (False, {"type": "object", "properties": {}})
     assert second["description"] == "read a file"
-
-
-def test_a_chat_is_named_to_the_cache_without_telling_who_it_is() -> None:
-    key = wire(replace(asking(), conversation="feishu:张三"))["prompt_cache_key"]
-    assert key == hashlib.sha256("feishu:张三".encode()).hexdigest()
-    assert len(key) == 64
-    assert "prompt_cache_key" not in wire(asking())
 
 
 @pytest.mark.parametrize(

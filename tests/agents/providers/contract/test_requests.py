@@ -1,6 +1,8 @@
 """What every wire does with a request before it is sent: pure, and judged by the emulator's rules."""
 
+import hashlib
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -101,6 +103,51 @@ def test_empty_halves_of_the_system_prompt_are_left_out(subject: Subject) -> Non
 def test_without_tools_neither_tools_nor_a_choice_are_sent(subject: Subject) -> None:
     sent = body(subject, tools=(), tool_choice="required")
     assert not sent.keys() & {"tools", "tool_choice", "toolConfig"}
+
+
+def _gemini(mode: str, **more: Any) -> Body:
+    return {"functionCallingConfig": {"mode": mode} | more}
+
+
+_FUNCTION = {"type": "function", "function": {"name": "ls"}}
+_CHOSEN: dict[str, tuple[Any, Any, Any, Any]] = {
+    "anthropic": (None, {"type": "none"}, {"type": "any"}, {"type": "tool", "name": "ls"}),
+    "responses": (None, "none", "required", {"type": "function", "name": "ls"}),
+    "gemini": (_gemini("AUTO"), _gemini("NONE"), _gemini("ANY"), _gemini("ANY", allowedFunctionNames=["ls"])),
+    "mistral": (None, "none", "any", _FUNCTION),
+    "openai chat": (None, "none", "required", _FUNCTION),
+}
+"""How each wire says auto, none, required and this one."""
+
+
+@pytest.mark.parametrize("name", _CHOSEN)
+def test_a_tool_choice_is_said_in_the_wires_own_words(name: str) -> None:
+    for choice, sent in zip(CHOICES, (*_CHOSEN[name], _CHOSEN[name][0]), strict=True):
+        made = body(SUBJECTS[name], tool_choice=choice, tools=(LS, READ))
+        assert made.get("tool_choice", made.get("toolConfig")) == sent, choice
+
+
+@pytest.mark.parametrize(
+    ("name", "declared"),
+    [
+        ("anthropic", ["cat"]),
+        ("responses", ["cat"]),
+        *((it, ["cat", "__"]) for it in ("gemini", "mistral", "openai chat")),
+    ],
+)
+def test_an_agent_that_lost_its_tools_declares_what_its_history_calls(name: str, declared: list[str]) -> None:
+    called = assistant(call("1", "cat"), call("2", "目录"), call("3", "cat"))
+    made = body(SUBJECTS[name], user("a"), called, *(result(number) for number in "123"), tools=())
+    assert re.findall(r'"name": "([^"]*)"', json.dumps(made["tools"])) == declared
+    assert made.get("tool_choice", made.get("toolConfig")) == _CHOSEN[name][1]
+
+
+@pytest.mark.parametrize("name", ["responses", "openai chat"])
+def test_a_chat_is_named_to_the_cache_without_telling_who_it_is(name: str) -> None:
+    request = asking(model=SUBJECTS[name].model)
+    key = SUBJECTS[name].body(replace(request, conversation="feishu:张三"))["prompt_cache_key"]
+    assert key == hashlib.sha256("feishu:张三".encode()).hexdigest()
+    assert "prompt_cache_key" not in SUBJECTS[name].body(request)
 
 
 @WIRE
