@@ -1,12 +1,11 @@
 """What the Gemini wire alone has, against the strict emulator, over a real socket."""
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from agents.messages import ErrorKind, Message, StopReason, Usage
+from agents.messages import ErrorKind, Message, Usage
 from agents.providers.config import ProviderConfig
 from agents.providers.gemini.provider import BASE_URL, base_url
 from agents.repair import repair
@@ -14,7 +13,7 @@ from tests.agents.providers.contract.subjects import SUBJECTS
 from tests.agents.providers.requests import asking, collect, result, user
 from tests.emulators.models.gemini.script import Turn, call_part, text_part
 from tests.emulators.models.gemini.signature import signed
-from tests.emulators.models.script import Call, Fault, Stop, Think, calls, says
+from tests.emulators.models.script import Call, Fault, Think, says
 from tests.emulators.models.script import Turn as AnyTurn
 
 GEMINI = SUBJECTS["gemini"]
@@ -62,22 +61,6 @@ async def test_usage_may_come_behind_the_reason_to_end() -> None:
     async with GEMINI.connected(Turn(parts=(text_part("ok"),), usage=usage, late_usage=True)) as (_, provider):
         _, message = await collect(provider, asking(model=MODEL))
     assert (message.text, message.usage) == ("ok", Usage(input=9, output=3))
-
-
-_STOPS: list[tuple[Stop, StopReason]] = [
-    ("length", "max_tokens"),
-    ("refusal", "refusal"),
-    ("filter", "content_filter"),
-    ("context", "max_tokens"),
-]
-
-
-async def test_refusals_filters_and_limits_are_answers_that_end_for_their_reason() -> None:
-    turns = [replace(calls(("ls", {}), before="x"), stop=stop) for stop, _ in _STOPS]
-    async with GEMINI.connected(*turns) as (_, provider):
-        for _, ours in _STOPS:
-            _, message = await collect(provider, asking(model=MODEL))
-            assert (message.stop_reason, message.error, message.text) == (ours, None, "x")
 
 
 def fault(status: int, name: str, *details: Any, sse: bool = False, message: str = "words of Google's") -> Fault:

@@ -136,9 +136,11 @@ def test_reasoning_is_kept_whole_as_it_was_when_done() -> None:
 
 def test_reasoning_text_is_shown_as_thinking() -> None:
     piece = {"type": "response.reasoning_text.delta", "output_index": 0, "content_index": 0, "delta": "hm"}
-    pieces, message = assemble(opened(REASONING), piece, opened(call(), 1))
-    assert isinstance(message.content[0], Thinking)
-    assert shown(pieces, ThinkingDelta) == message.content[0].text == "hm"
+    whole = closed(REASONING | {"content": [{"type": "reasoning_text", "text": "hm!"}]})
+    for end, text in ((opened(call(), 1), "hm"), (whole, "hm!")):
+        pieces, message = assemble(opened(REASONING), piece, end)
+        assert isinstance(message.content[0], Thinking)
+        assert shown(pieces, ThinkingDelta) == message.content[0].text == text
 
 
 @pytest.mark.parametrize(
