@@ -37,10 +37,8 @@ def test_the_first_request_of_a_chat() -> None:
         "messages": [
             {
                 "role": "user",
-                "content": [
-                    {"type": "text", "text": "## Inbound Context\n{}\n\n张三: 你好", "cache_control": MARK},
-                ],
-            },
+                "content": [{"type": "text", "text": "## Inbound Context\n{}\n\n张三: 你好", "cache_control": MARK}],
+            }
         ],
     }
 
@@ -205,10 +203,7 @@ _REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("claude-opus-5", {"thinking": {"type": "adaptive", "depth": 1}}),
     ("claude-opus-5", {"output_config": {"effort": "huge"}}),
     ("claude-haiku-4-5", {"output_config": {"effort": "low"}}),
-    (
-        "claude-haiku-4-5",
-        {"thinking": {"type": "enabled", "budget_tokens": 2000}, "tool_choice": {"type": "any"}},
-    ),
+    ("claude-haiku-4-5", {"thinking": {"type": "enabled", "budget_tokens": 2000}, "tool_choice": {"type": "any"}}),
 ]
 
 

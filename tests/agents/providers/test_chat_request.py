@@ -126,8 +126,7 @@ def test_a_running_turn_ends_with_the_pictures_of_its_tools() -> None:
 
 
 @pytest.mark.parametrize(
-    ("vendor", "sent"),
-    [("openai", '{"path": '), ("deepseek", '{"path": '), ("qwen", "{}"), ("vllm", "{}")],
+    ("vendor", "sent"), [("openai", '{"path": '), ("deepseek", '{"path": '), ("qwen", "{}"), ("vllm", "{}")]
 )
 def test_broken_arguments_go_back_raw_except_to_servers_that_parse_them(vendor: str, sent: str) -> None:
     broken = ToolCall(id="a", name="ls", arguments=None, arguments_raw='{"path": ')
@@ -135,10 +134,7 @@ def test_broken_arguments_go_back_raw_except_to_servers_that_parse_them(vendor: 
     assert made["function"]["arguments"] == sent
 
 
-@pytest.mark.parametrize(
-    ("vendor", "content"),
-    [("openai", None), ("deepseek", ""), ("clawdbot", None)],
-)
+@pytest.mark.parametrize(("vendor", "content"), [("openai", None), ("deepseek", ""), ("clawdbot", None)])
 def test_a_message_that_only_calls_has_the_content_that_the_server_takes(vendor: str, content: str | None) -> None:
     assert ask(vendor, user("go"), spoke(call("a")), result("a"))["messages"][2]["content"] == content
 
@@ -218,11 +214,7 @@ def test_the_tool_choice_is_the_nearest_that_the_vendor_takes(
 
 @pytest.mark.parametrize(
     ("vendor", "level", "tools", "sent"),
-    [
-        ("moonshot", "off", (LS,), FORCED),
-        ("moonshot", "off", (LS, READ), None),
-        ("clawdbot", None, (LS, READ), "auto"),
-    ],
+    [("moonshot", "off", (LS,), FORCED), ("moonshot", "off", (LS, READ), None), ("clawdbot", None, (LS, READ), "auto")],
 )
 def test_a_call_is_forced_by_the_only_tools_name_where_none_may_be_demanded(
     vendor: str, level: Level | None, tools: tuple[ToolSpec, ...], sent: Any

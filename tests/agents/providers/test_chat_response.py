@@ -112,10 +112,7 @@ CALLS: dict[str, tuple[list[list[dict[str, Any]]], list[tuple[str, str, str]]]] 
     ),
     "arguments as an object": ([[piece("ls", {"p": 1}, index=0, id="a")]], [("a", "ls", A1)]),
     "arguments null": ([[piece("ls", None, index=0, id="a")]], [("a", "ls", "")]),
-    "the name after the id": (
-        [[piece(None, "", index=0, id="a")], [piece("ls", A1, index=0)]],
-        [("a", "ls", A1)],
-    ),
+    "the name after the id": ([[piece(None, "", index=0, id="a")], [piece("ls", A1, index=0)]], [("a", "ls", A1)]),
     "an empty piece behind": (
         [[piece("ls", "{}", index=0, id="a")], [{"index": 0}, {"index": 1}]],
         [("a", "ls", "{}")],

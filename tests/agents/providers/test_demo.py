@@ -106,13 +106,7 @@ TURNS: dict[str, tuple[str, dict[str, Any], list[str], list[str], list[str]]] = 
         ["MEDIA:"],
     ),
     "not where there is none": ("list the files", {"system": DIRECTIVES}, ["ls"], [], ["MEDIA:"]),
-    "failures are reported as failures": (
-        "write a script",
-        {"reply": fails},
-        SCRIPT,
-        ["failed:", "NOT_FOUND"],
-        [],
-    ),
+    "failures are reported as failures": ("write a script", {"reply": fails}, SCRIPT, ["failed:", "NOT_FOUND"], []),
     "a file that is there is not written over": (
         "write a script",
         {"reply": lambda made: answers(made, "list_files.py\nlist_files_2.py")},

@@ -60,7 +60,7 @@ def test_the_first_request_of_a_chat() -> None:
         "model": MODEL,
         "instructions": "You are a helper.\n\n## Runtime\nagent=coder",
         "input": [
-            {"role": "user", "content": [{"type": "input_text", "text": "## Inbound Context\n{}\n\n张三: 你好"}]},
+            {"role": "user", "content": [{"type": "input_text", "text": "## Inbound Context\n{}\n\n张三: 你好"}]}
         ],
         "tools": [
             {
@@ -74,7 +74,7 @@ def test_the_first_request_of_a_chat() -> None:
                     "additionalProperties": False,
                 },
                 "strict": True,
-            },
+            }
         ],
         "max_output_tokens": 1024,
         "store": False,
@@ -185,10 +185,7 @@ def test_the_output_limit_is_one_that_the_model_takes(model: str, limit: int, se
         (
             (Text(text="see"), PICTURE),
             False,
-            [
-                {"type": "input_text", "text": "see"},
-                {"type": "input_image", "detail": "auto", "image_url": IMAGE_URL},
-            ],
+            [{"type": "input_text", "text": "see"}, {"type": "input_image", "detail": "auto", "image_url": IMAGE_URL}],
         ),
         (
             (PICTURE,),

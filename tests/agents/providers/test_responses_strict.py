@@ -39,10 +39,7 @@ FITS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     ),
     "an optional object inside": (
         closed({"a": closed({"b": {"type": "integer", "minimum": 1}})}),
-        closed(
-            {"a": closed({"b": {"type": ["integer", "null"], "minimum": 1}}, "b", type=["object", "null"])},
-            "a",
-        ),
+        closed({"a": closed({"b": {"type": ["integer", "null"], "minimum": 1}}, "b", type=["object", "null"])}, "a"),
     ),
     "an optional list of objects": (
         closed({"a": {"type": "array", "items": closed({"b": STRING}), "maxItems": 3}}),
