@@ -39,9 +39,9 @@ URL = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXEL}
 def ask(vendor: str, *messages: Message, **members: Any) -> dict[str, Any]:
     """What a vendor is sent; `members` are other members of the request."""
     level: Level | None = members.pop("thinking", None)
-    conversation: str = members.pop("conversation", "")
+    more = {name: members.pop(name) for name in ("conversation", "max_tokens") if name in members}
     request = asking(*messages, model=members.pop("model", MODELS[vendor]), **members)
-    return chat(vendor)(replace(request, thinking=level, conversation=conversation))
+    return chat(vendor)(replace(request, thinking=level, **more))
 
 
 def thought(text: str, model: str, kind: str = "reasoning_content", data: Any = None) -> Thinking:
@@ -258,6 +258,10 @@ def test_thinking_is_switched_in_the_vendors_own_way(
     assert {name: body[name] for name in _SWITCHES & body.keys()} == sent
 
 
+def test_a_budget_is_a_share_of_the_answer() -> None:
+    assert ask("qwen", thinking="medium", max_tokens=8192)["thinking_budget"] == 3276
+
+
 @pytest.mark.parametrize("level", [None, "high", "off"])
 def test_new_openai_models_do_not_reason_while_they_have_tools_on_this_wire(level: Level | None) -> None:
     assert ask("openai", model="gpt-5.5", thinking=level)["reasoning_effort"] == "none"
@@ -314,6 +318,7 @@ def test_reasoning_that_came_in_another_field_goes_back_in_the_one_the_vendor_kn
     assert ask("vllm", user("go"), own, result("a"))["messages"][2]["reasoning"] == "hm"
     moved = spoke(thought("hm", "x", "reasoning_details", [{"text": "hm"}]), call("a"))
     assert ask("deepseek", user("go"), moved, result("a"))["messages"][2]["reasoning_content"] == "hm"
+    assert ask("vllm", user("go"), moved, result("a"))["messages"][2]["reasoning"] == "hm"
 
 
 def test_each_tool_is_written_out_for_servers_that_forget_what_is_not() -> None:
@@ -329,9 +334,9 @@ def test_each_tool_is_written_out_for_servers_that_forget_what_is_not() -> None:
 def test_references_are_put_in_place_for_servers_that_know_none() -> None:
     schema = {
         "type": "object",
-        "properties": {"a": {"$ref": "#/$defs/A", "description": "one"}, "tree": {"$ref": "#/$defs/Tree"}},
+        "properties": {"a": {"$ref": "#/$defs/A~1~0", "description": "one"}, "tree": {"$ref": "#/$defs/Tree"}},
         "$defs": {
-            "A": {"type": "string", "description": "any"},
+            "A/~": {"type": "string", "description": "any"},
             "Tree": {"type": "object", "properties": {"left": {"$ref": "#/$defs/Tree"}}},
         },
     }
