@@ -26,7 +26,7 @@ from tests.emulators.models.chat.habits import HABITS
         ("work", "https://team.openai.azure.com/openai/v1", None, "azure"),
         ("work", "https://dashscope-intl.aliyuncs.com/compatible-mode/v1", None, "qwen"),
         ("work", "https://openrouter.ai:443/api/v1", None, "openrouter"),
-        ("work", "http://localhost:11434/v1", None, "ollama"),
+        ("work", "http://me:pw@localhost:11434/v1", None, "ollama"),
         ("work", "http://localhost:9999/v1", None, "generic"),
         ("work", "https://notopenrouter.ai/v1", None, "generic"),
         ("work", "https://api.deepseek.com.evil.example/v1", None, "generic"),
