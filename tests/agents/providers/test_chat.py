@@ -74,10 +74,19 @@ async def test_azures_filter_of_the_input_counts_as_a_refusal() -> None:
     assert message.stop_reason == "content_filter"
 
 
-@pytest.mark.parametrize("vendor", ["openrouter", "zhipu"])
-async def test_an_error_in_mid_stream_is_read_in_the_vendors_own_form(vendor: str) -> None:
-    turn = says("Half", cut_after=2, then="error", error_type="rate_limit_error")
+@pytest.mark.parametrize(
+    ("vendor", "type_", "kind", "retryable"),
+    [
+        ("openai chat", "invalid_request_error", "invalid", False),
+        ("openrouter", "rate_limit_error", "rate_limited", True),
+        ("zhipu", "rate_limit_error", "rate_limited", True),
+    ],
+)
+async def test_an_error_in_mid_stream_is_read_in_the_vendors_own_form(
+    vendor: str, type_: str, kind: ErrorKind, retryable: bool
+) -> None:
+    turn = says("Half", cut_after=2, then="error", error_type=type_)
     async with SUBJECTS[vendor].connected(turn) as (_, provider):
         _, message = await collect(provider, asking(model=SUBJECTS[vendor].model))
     assert message.error is not None
-    assert (message.error.kind, message.error.retryable) == ("rate_limited", True)
+    assert (message.error.kind, message.error.retryable) == (kind, retryable)
