@@ -22,7 +22,7 @@ from agents.messages import (
 )
 from agents.providers.errors import BadStream
 from agents.providers.models import family_of
-from agents.providers.payload import parse_arguments, well_formed
+from agents.providers.payload import parse_arguments, well_formed, well_formed_json
 from agents.providers.provider import ModelEvent, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallEnd, ToolCallStart
 
 ANSWER_CHARS_MAX = 8_000_000
@@ -100,9 +100,9 @@ class Draft:
         """The call `key` is known by name; what it holds already is shown."""
         block = self.blocks[key]
         if not block.started:
-            block.started, block.name = True, name
+            block.started, block.name = True, well_formed(name)
             block.call_id = self.unique_id(vendor_id, block.index)
-            yield ToolCallStart(index=block.index, id=block.call_id, name=name)
+            yield ToolCallStart(index=block.index, id=block.call_id, name=block.name)
         if block.unshown:
             yield ToolCallDelta(index=block.index, text=block.unshown)
             block.unshown = ""
@@ -150,7 +150,7 @@ class Draft:
     def unique_id(self, vendor_id: str, index: int) -> str:
         """The vendor's id of a call at its first use, else one made of it; without one, one made of the answer's id. Calls
         are paired by id, so none may share one or be without."""
-        call_id = vendor_id or f"call_{self.response_id or 'x'}_{index}"
+        call_id = well_formed(vendor_id or f"call_{self.response_id or 'x'}_{index}")
         if call_id in self._call_ids:
             call_id = f"{call_id}_{index}"
         self._call_ids.add(call_id)
@@ -183,7 +183,7 @@ class Draft:
             stop_reason=reason,
             usage=self.usage,
             error=error,
-            response_id=self.response_id,
+            response_id=self.response_id and well_formed(self.response_id),
             timestamp=self.timestamp,
         )
 
@@ -205,4 +205,7 @@ class Draft:
                 yield Opaque(wire=wire)
 
     def _wire(self, payload: Payload) -> Wire | None:
-        return Wire(api=self.api, family=family_of(self.model), kind=payload[0], data=payload[1]) if payload else None
+        if payload is None:
+            return None
+        kind, data = well_formed_json([*payload])
+        return Wire(api=self.api, family=family_of(self.model), kind=kind, data=data)

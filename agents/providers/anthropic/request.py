@@ -188,10 +188,14 @@ def _budget(request: ModelRequest, level: Level, *, forced: bool) -> dict[str, A
 
 
 def _unthinking(request: ModelRequest) -> bool:
-    """A turn begun by another model, or without thinking: its calls may not be continued with thinking enabled."""
+    """A turn begun by another model, or without thinking: its calls may not be continued with thinking enabled. A question
+    right behind results is sent in one message with them, so the turn before it counts as running."""
+    question_follows = False
     for message in reversed(request.messages):
-        if isinstance(message, UserMessage):
+        if not isinstance(message, AssistantMessage):
+            question_follows = isinstance(message, UserMessage)
+        elif question_follows:
             return False
-        if isinstance(message, AssistantMessage) and not isinstance(message.content[0], Thinking):
+        elif not isinstance(message.content[0], Thinking):
             return True
     return False

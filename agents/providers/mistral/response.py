@@ -21,7 +21,6 @@ from agents.providers.payload import (
     objects_of,
     parse_arguments,
     text_of,
-    well_formed_json,
 )
 from agents.providers.provider import ModelEvent
 
@@ -42,7 +41,7 @@ class Thought:
         """The chunk as one; None where nothing of it arrived."""
         if not self.items and not self.beside:
             return None
-        return "thinking", well_formed_json({"type": "thinking", "thinking": self.items, **self.beside})
+        return "thinking", {"type": "thinking", "thinking": self.items, **self.beside}
 
     def add(self, piece: dict[str, Any]) -> Iterator[str]:
         """Take one piece of the chunk; yields its texts."""

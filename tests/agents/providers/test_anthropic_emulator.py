@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from agents.providers.anthropic.errors import from_status
+from agents.providers.anthropic.response import from_status
 from tests.agents.providers.requests import MODEL, PIXEL
 from tests.emulators.models.anthropic.emulator import AnthropicEmulator
 from tests.emulators.models.anthropic.rules import check_body

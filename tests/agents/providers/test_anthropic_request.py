@@ -5,23 +5,20 @@ from typing import Any
 
 import pytest
 
-from agents.messages import AssistantMessage, Opaque, Text, Thinking, ToolCall, UserMessage, Wire
+from agents.messages import Message, Opaque, Text, Thinking, ToolCall, Wire
 from agents.providers.anthropic.request import wire_request
-from agents.providers.provider import ModelRequest, OneTool, System, ToolChoice
+from agents.providers.models import Level, facts_of
+from agents.providers.provider import OneTool, ToolChoice
 from agents.providers.request import wire_id, wire_name
-from tests.agents.providers.requests import LS, MODEL, PIXEL, READ, WRITE, asking, assistant, call, result, user
+from tests.agents.providers.contract.bodies import anthropic as wire
+from tests.agents.providers.contract.bodies import thought
+from tests.agents.providers.requests import LS, MODEL, PIXEL, READ, asking, assistant, call, result, user
 from tests.emulators.models.anthropic.rules import check_body
 from tests.emulators.models.anthropic.script import redacted_block, thinking_block
-from tools.tool import Image, ToolSpec
+from tests.emulators.models.server import Refusal
+from tools.tool import Image
 
 MARK = {"type": "ephemeral"}
-
-
-def wire(request: ModelRequest) -> dict[str, Any]:
-    """The body, proved acceptable."""
-    body = wire_request(request)
-    check_body(body)
-    return body
 
 
 def test_the_first_request_of_a_chat() -> None:
@@ -40,10 +37,8 @@ def test_the_first_request_of_a_chat() -> None:
         "messages": [
             {
                 "role": "user",
-                "content": [
-                    {"type": "text", "text": "## Inbound Context\n{}\n\n张三: 你好", "cache_control": MARK},
-                ],
-            },
+                "content": [{"type": "text", "text": "## Inbound Context\n{}\n\n张三: 你好", "cache_control": MARK}],
+            }
         ],
     }
 
@@ -63,20 +58,9 @@ def test_a_loop_in_a_chat_with_history_has_its_four_marks() -> None:
     assert body["messages"][6]["content"][0] == {"type": "tool_result", "tool_use_id": "b", "content": "README.md"}
 
 
-def test_empty_halves_of_the_system_prompt_are_left_out() -> None:
-    assert "system" not in wire(asking(system=System(stable=" ", volatile="")))
-    only_volatile = wire(asking(system=System(stable="", volatile="x")))["system"]
-    assert only_volatile == [{"type": "text", "text": "x"}]
-
-
 @pytest.mark.parametrize(
     ("model", "choice", "sent"),
     [
-        (MODEL, "auto", None),
-        (MODEL, "none", {"type": "none"}),
-        (MODEL, "required", {"type": "any"}),
-        (MODEL, OneTool(name="ls"), {"type": "tool", "name": "ls"}),
-        (MODEL, OneTool(name="gone"), None),
         ("claude-opus-5", "required", {"type": "any"}),
         ("claude-opus-5-5", "required", None),
         ("claude-sonnet-5-5-20261101", OneTool(name="ls"), None),
@@ -84,20 +68,10 @@ def test_empty_halves_of_the_system_prompt_are_left_out() -> None:
         ("claude-haiku-5-5", "required", {"type": "any"}),
     ],
 )
-def test_tool_choice(model: str, choice: ToolChoice, sent: dict[str, str] | None) -> None:
+def test_no_tool_is_forced_where_the_model_refuses_it(
+    model: str, choice: ToolChoice, sent: dict[str, str] | None
+) -> None:
     assert wire(asking(model=model, tool_choice=choice)).get("tool_choice") == sent
-
-
-def test_without_tools_neither_tools_nor_a_choice_are_sent() -> None:
-    body = wire(asking(tools=(), tool_choice="required"))
-    assert "tools" not in body
-    assert "tool_choice" not in body
-
-
-def test_an_agent_that_lost_its_tools_can_still_go_on() -> None:
-    body = wire(asking(user("a"), assistant(call("1", "functions.ls")), result("1"), tools=()))
-    assert [tool["name"] for tool in body["tools"]] == ["functions_ls"]
-    assert body["tool_choice"] == {"type": "none"}
 
 
 def test_a_result_is_text_list_or_nothing_and_an_error_is_text() -> None:
@@ -120,13 +94,6 @@ def test_a_result_is_text_list_or_nothing_and_an_error_is_text() -> None:
     assert d["content"]
 
 
-def test_an_image_without_words_gets_the_metadata_before_it() -> None:
-    picture = Image(media_type="image/png", data=PIXEL)
-    body = wire(asking(UserMessage(content=(picture,), metadata="META")))
-    assert [block["type"] for block in body["messages"][0]["content"]] == ["text", "image"]
-    assert body["messages"][0]["content"][1]["source"] == {"type": "base64", "media_type": "image/png", "data": PIXEL}
-
-
 def test_ids_and_names_that_the_wire_refuses_are_mapped_alike_for_call_and_result() -> None:
     strange = ToolCall(id="functions.ls:0", name="目录 ls", arguments=None, arguments_raw="{oops")
     body = wire(asking(user("go"), assistant(strange), result("functions.ls:0")))
@@ -141,64 +108,107 @@ def test_legal_ids_and_names_stay() -> None:
     assert wire_name("") == "unknown"
 
 
-def test_thinking_goes_back_untouched_and_unmarked() -> None:
-    def own(kind: str, data: dict[str, Any]) -> Wire:
-        return Wire(api="anthropic-messages", family=MODEL, kind=kind, data=data)
+def own(kind: str, data: dict[str, Any]) -> Wire:
+    return Wire(api="anthropic-messages", family=MODEL, kind=kind, data=data)
 
+
+def test_what_is_the_vendors_own_goes_back_untouched_and_a_strangers_thought_not_at_all() -> None:
     thinking, redacted = thinking_block("hm"), redacted_block("xyz")
-    message = AssistantMessage(
-        content=(
-            Thinking(text="hm", wire=own("thinking", thinking)),
-            Thinking(text="", wire=own("redacted_thinking", redacted)),
-            Thinking(text="a stranger's thought", wire=Wire(api="other", family="x", kind="y", data={})),
-            call("a"),
-        ),
-        provider="anthropic",
-        model=MODEL,
-        api="anthropic-messages",
-        stop_reason="tool_use",
+    search = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "x"}}
+    caller = {"type": "code_execution_20250825", "tool_id": "srvtoolu_1"}
+    parts = (
+        Thinking(text="hm", wire=own("thinking", thinking)),
+        Thinking(text="", wire=own("redacted_thinking", redacted)),
+        Thinking(text="a stranger's thought", wire=Wire(api="other", family="x", kind="y", data={})),
+        Opaque(wire=own("server_tool_use", search)),
+        replace(call("a"), wire=own("tool_use", {"caller": caller})),
     )
-    body = wire(asking(user("go"), message, result("a")))
-    assert body["messages"][1]["content"][:2] == [thinking, redacted]
-    assert len(body["messages"][1]["content"]) == 3
+    sent = wire(asking(user("go"), replace(assistant(call("a")), content=parts), result("a")))["messages"][1]["content"]
+    assert sent[:3] == [thinking, redacted, search]
+    assert (len(sent), sent[3]["caller"]) == (4, caller)
 
 
 def test_a_mark_never_falls_on_thinking() -> None:
     data = thinking_block("hm")
-    thinking = Thinking(text="hm", wire=Wire(api="anthropic-messages", family=MODEL, kind="thinking", data=data))
-    lost = replace(assistant(), content=(thinking,))
-    body = wire_request(asking(user("a"), lost, user("b")))
-    assert body["messages"][1]["content"] == [data]
+    lost = replace(assistant(), content=(Thinking(text="hm", wire=own("thinking", data)),))
+    assert wire_request(asking(user("a"), lost, user("b")))["messages"][1]["content"] == [data]
 
 
-def test_a_paused_turn_goes_back_unchanged() -> None:
-    block = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "x"}}
-    part = Opaque(wire=Wire(api="anthropic-messages", family=MODEL, kind="server_tool_use", data=block))
-    paused = replace(assistant(Text(text="Searching.")), content=(Text(text="Searching."), part), stop_reason="pause")
-    assert wire(asking(user("go"), paused))["messages"][1]["content"][1] == block
+_MODELS = [
+    *("claude-fable-5-1", "claude-opus-5-5", "claude-sonnet-5-5"),
+    *("claude-opus-5", "claude-sonnet-4-6", "claude-haiku-4-5"),
+]
 
 
-def test_a_call_made_by_a_servers_tool_names_its_caller_again() -> None:
-    caller = {"type": "code_execution_20250825", "tool_id": "srvtoolu_1"}
-    made = replace(
-        call("a"), wire=Wire(api="anthropic-messages", family=MODEL, kind="tool_use", data={"caller": caller})
-    )
-    body = wire(asking(user("go"), assistant(made), result("a")))
-    assert body["messages"][1]["content"][0]["caller"] == caller
+def body(model: str, level: Level | None, *messages: Message, **more: Any) -> dict[str, Any]:
+    request = replace(asking(*messages, model=model), thinking=level, max_tokens=8192, **more)
+    made = wire(request)
+    return {key: made[key] for key in ("thinking", "output_config") if key in made}
 
 
-def test_the_output_limit_of_a_known_model_is_respected() -> None:
-    assert wire(replace(asking(model="claude-haiku-4-5"), max_tokens=500_000))["max_tokens"] == 64_000
-    assert wire(replace(asking(model="claude-new-9"), max_tokens=500_000))["max_tokens"] == 500_000
+@pytest.mark.parametrize(
+    ("model", "level", "sent"),
+    [
+        ("claude-sonnet-4-6", None, {}),
+        ("claude-sonnet-4-6", "off", {"thinking": {"type": "disabled"}}),
+        ("claude-sonnet-5-5", "off", {"thinking": {"type": "between_tools"}}),
+        ("claude-opus-5-5", "low", {"output_config": {"effort": "low"}}),
+        (
+            "claude-opus-5",
+            "max",
+            {"thinking": {"type": "adaptive", "display": "summarized"}, "output_config": {"effort": "max"}},
+        ),
+        ("claude-haiku-4-5", "off", {}),
+        ("claude-haiku-4-5", "medium", {"thinking": {"type": "enabled", "budget_tokens": 3276}}),
+    ],
+)
+def test_each_model_is_asked_in_its_own_way(model: str, level: Level | None, sent: dict[str, Any]) -> None:
+    assert body(model, level) == sent
 
 
-def test_equal_requests_are_equal_bytes_and_nothing_of_ours_is_changed() -> None:
-    request = asking(user("a", metadata="M"), assistant(call("1")), result("1"), tools=(LS, READ, WRITE))
-    before = repr(request)
-    assert wire(request) == wire(request)
-    assert repr(request) == before
+@pytest.mark.parametrize("model", _MODELS)
+@pytest.mark.parametrize("choice", ["auto", "required", OneTool(name="ls")], ids=str)
+def test_every_level_a_model_takes_is_accepted_with_every_choice(model: str, choice: Any) -> None:
+    for level in (None, *facts_of(model).thinking):
+        body(model, level, tool_choice=choice)
 
 
-def test_a_tool_without_description_gets_its_summary() -> None:
-    bare = ToolSpec(name="ls", summary="list", description="", input_schema={"type": "object"})
-    assert wire(asking(tools=(bare,)))["tools"][0]["description"] == "list"
+def test_a_turn_begun_without_thinking_goes_on_without_it_where_a_budget_would_be_refused() -> None:
+    answer = assistant(Text(text="Looking."), call("a"))
+    assert body("claude-haiku-4-5", "high", user("hi"), answer, result("a")) == {}
+    thinking = thought("anthropic-messages", "claude-haiku-4-5")
+    thought_of = replace(answer, content=(thinking, *answer.content))
+    assert "thinking" in body("claude-haiku-4-5", "high", user("hi"), thought_of, result("a"))
+    ended = (user("hi"), answer, result("a"), assistant(Text(text="There.")))
+    assert "thinking" in body("claude-haiku-4-5", "high", *ended, user("and?"))
+    assert (
+        body("claude-haiku-4-5", "high", *ended[:3], user("never"), user("mind")) == {}
+    )  # one message with the result
+
+
+def test_a_budget_needs_room_for_an_answer() -> None:
+    request = replace(asking(model="claude-haiku-4-5"), thinking="low", max_tokens=1024)
+    assert "thinking" not in wire(request)
+    assert wire(replace(request, max_tokens=1025))["thinking"]["budget_tokens"] == 1024
+
+
+_REFUSED: list[tuple[str, dict[str, Any]]] = [
+    ("claude-opus-5", {"thinking": {"type": "enabled", "budget_tokens": 2000}}),
+    ("claude-haiku-4-5", {"thinking": {"type": "enabled", "budget_tokens": 1000}}),
+    ("claude-haiku-4-5", {"thinking": {"type": "enabled", "budget_tokens": 8192}}),
+    ("claude-haiku-4-5", {"thinking": {"type": "adaptive"}}),
+    ("claude-fable-5-1", {"thinking": {"type": "disabled"}}),
+    ("claude-opus-5", {"thinking": {"type": "between_tools"}}),
+    ("claude-opus-5", {"thinking": {"type": "hard"}}),
+    ("claude-opus-5", {"thinking": {"type": "adaptive", "depth": 1}}),
+    ("claude-opus-5", {"output_config": {"effort": "huge"}}),
+    ("claude-haiku-4-5", {"output_config": {"effort": "low"}}),
+    ("claude-haiku-4-5", {"thinking": {"type": "enabled", "budget_tokens": 2000}, "tool_choice": {"type": "any"}}),
+]
+
+
+@pytest.mark.parametrize(("model", "members"), _REFUSED)
+def test_the_judge_refuses_thinking_that_the_model_does_not_take(model: str, members: dict[str, Any]) -> None:
+    made = wire(replace(asking(model=model), max_tokens=8192))
+    with pytest.raises(Refusal):
+        check_body(made | members)

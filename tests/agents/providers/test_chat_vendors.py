@@ -5,9 +5,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from agents.providers.catalog import build_provider, needs_key
 from agents.providers.chat.vendors import VENDORS, for_model, vendor_for
 from agents.providers.config import ProviderConfig
-from agents.providers.openai.provider import ChatWire
 from tests.emulators.models.chat.habits import HABITS
 
 
@@ -26,7 +26,7 @@ from tests.emulators.models.chat.habits import HABITS
         ("work", "https://team.openai.azure.com/openai/v1", None, "azure"),
         ("work", "https://dashscope-intl.aliyuncs.com/compatible-mode/v1", None, "qwen"),
         ("work", "https://openrouter.ai:443/api/v1", None, "openrouter"),
-        ("work", "http://localhost:11434/v1", None, "ollama"),
+        ("work", "http://me:pw@localhost:11434/v1", None, "ollama"),
         ("work", "http://localhost:9999/v1", None, "generic"),
         ("work", "https://notopenrouter.ai/v1", None, "generic"),
         ("work", "https://api.deepseek.com.evil.example/v1", None, "generic"),
@@ -55,9 +55,9 @@ def test_a_vendor_of_two_eras_has_a_record_for_each(model: str, vendor: str) -> 
     assert for_model(VENDORS["deepseek"], model).name == vendor
 
 
-@pytest.mark.parametrize("vendor", VENDORS.values(), ids=lambda vendor: vendor.name)
-def test_a_record_can_be_used(vendor: object) -> None:
-    record = VENDORS[vendor.name]  # type: ignore[attr-defined]
+@pytest.mark.parametrize("name", VENDORS)
+def test_a_record_can_be_used(name: str) -> None:
+    record = VENDORS[name]
     assert record.base_url is None or urlsplit(record.base_url).scheme in ("http", "https")
     assert all(VENDORS[other] for other in record.models.values())
     assert re.fullmatch(record.ids, "call_1")
@@ -66,30 +66,31 @@ def test_a_record_can_be_used(vendor: object) -> None:
 
 
 def test_no_name_and_no_host_picks_two_records() -> None:
-    for names in (
-        [name for it in VENDORS.values() for name in it.names],
-        [h for it in VENDORS.values() for h in it.hosts],
-    ):
-        assert len(set(names)) == len(names)
+    for taken in ([it.names for it in VENDORS.values()], [it.hosts for it in VENDORS.values()]):
+        given = [name for names in taken for name in names]
+        assert len(set(given)) == len(given)
+
+
+def configured(vendor: str, base_url: str | None) -> ProviderConfig:
+    return ProviderConfig.model_validate({"api": "openai-chat", "dialect": vendor, "baseUrl": base_url})
 
 
 def test_a_server_that_only_the_config_can_place_needs_its_address() -> None:
-    with pytest.raises(ValueError, match=r"providers\.mine: add baseUrl:"):
-        ChatWire("mine", ProviderConfig(), VENDORS["generic"])
+    with pytest.raises(ValueError, match=r'providers\.mine: add "baseUrl:"'):
+        build_provider("mine", configured("generic", None))
 
 
 @pytest.mark.parametrize(
-    ("vendor", "base_url", "keyless"),
+    ("vendor", "base_url", "needed"),
     [
-        ("openai", None, False),
-        ("openai", "http://127.0.0.1:1/v1", True),
-        ("ollama", None, True),
-        ("ollama", "https://gpu.example/v1", True),
-        ("generic", "https://gpu.example/v1", False),
+        ("openai", None, True),
+        ("openai", "http://127.0.0.1:1/v1", False),
+        ("ollama", None, False),
+        ("ollama", "https://gpu.example/v1", False),
+        ("generic", "https://gpu.example/v1", True),
     ],
 )
 def test_only_local_servers_and_those_without_accounts_need_no_key(
-    vendor: str, base_url: str | None, keyless: bool
+    vendor: str, base_url: str | None, needed: bool
 ) -> None:
-    config = ProviderConfig.model_validate({"baseUrl": base_url})
-    assert ChatWire("x", config, VENDORS[vendor]).keyless is keyless
+    assert needs_key("x", configured(vendor, base_url)) is needed

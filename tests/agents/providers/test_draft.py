@@ -1,6 +1,6 @@
 """What every wire's answer has of `Draft`, once: blocks in order, ids, halves of emoji, the cap, what a failure keeps."""
 
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -67,25 +67,21 @@ def test_the_wire_may_say_where_a_block_stands() -> None:
 def test_what_the_vendor_wants_back_stays_with_its_block() -> None:
     it = draft()
     for kind in ("text", "thinking", "call", "opaque"):
-        it.open(kind, kind, lambda text, kind=kind: (kind, text))  # type: ignore[misc]
+        it.open(kind, kind, lambda text, kind=kind: (kind, [text, "half \ud83d"]))  # type: ignore[misc]
         list(it.add(kind, "{}"))
     list(it.close("call"))
     parts = it.finished("tool_use").content
     assert [type(part) for part in parts] == [Text, Thinking, ToolCall, Opaque]
+    kept = ["{}", "half \ufffd"]
     for part, kind in zip(parts, ("text", "thinking", "call", "opaque"), strict=True):
         assert part.wire is not None
-        assert (part.wire.api, part.wire.family, part.wire.kind, part.wire.data) == ("wire-1", "model-1", kind, "{}")
+        assert (part.wire.api, part.wire.family, part.wire.kind, part.wire.data) == ("wire-1", "model-1", kind, kept)
 
 
-def test_blocks_that_hold_nothing_are_no_parts() -> None:
+def test_blocks_that_hold_nothing_are_no_parts_but_a_hidden_thought_is_one() -> None:
     it = draft()
     for kind in ("text", "thinking", "call", "opaque"):
         it.open(kind, kind)
-    assert it.finished("end_turn").content == ()
-
-
-def test_a_hidden_thought_is_one() -> None:
-    it = draft()
     it.open("hidden", "thinking", lambda _: ("thinking", {"signature": "s"}))
     [part] = it.finished("end_turn").content
     assert isinstance(part, Thinking)
@@ -117,12 +113,6 @@ def test_the_wire_has_the_last_word_on_arguments() -> None:
     assert (end.call.arguments, end.call.arguments_raw) == ({"a": "\ufffd"}, '{"a": "\ufffd"}')
 
 
-def test_only_calls_end() -> None:
-    it = draft()
-    write(it, "text", "x")
-    assert [*it.close("text"), *it.close("nothing")] == []
-
-
 def test_calls_can_always_be_paired_by_id() -> None:
     it = draft()
     for number, vendor_id in enumerate(("same", "same", "", "", "other")):
@@ -149,26 +139,26 @@ def test_a_block_is_opened_once_and_before_it_is_written() -> None:
         it.open("a", "text")
 
 
-@pytest.mark.parametrize("reason", ["max_tokens", "content_filter", "refusal", "pause"])
-@pytest.mark.parametrize("with_call", [True, False])
-def test_a_reason_of_its_own_is_kept(reason: Any, with_call: bool) -> None:
-    it = draft()
-    if with_call:
-        call(it, "c", '{"half')
-    assert it.finished(reason).stop_reason == reason
-
-
-@pytest.mark.parametrize("reason", ["end_turn", "tool_use", None])
-def test_otherwise_the_content_says_why_it_ended(reason: Literal["end_turn", "tool_use"] | None) -> None:
+@pytest.mark.parametrize(
+    ("reason", "alone", "with_call"),
+    [
+        ("max_tokens", "max_tokens", "max_tokens"),
+        ("pause", "pause", "pause"),
+        ("end_turn", "end_turn", "tool_use"),
+        ("tool_use", "end_turn", "tool_use"),
+        (None, "end_turn", None),
+    ],
+)
+def test_why_it_ended_is_the_reason_or_else_in_the_content(reason: Any, alone: str, with_call: str | None) -> None:
     it = draft()
     write(it, "text", "x")
-    assert it.finished(reason).stop_reason == "end_turn"
-    call(it, "c")
-    if reason is None:
+    assert it.finished(reason).stop_reason == alone
+    call(it, "c", '{"half')
+    if with_call is None:
         with pytest.raises(BadStream):
             it.finished(reason)
     else:
-        assert it.finished(reason).stop_reason == "tool_use"
+        assert it.finished(reason).stop_reason == with_call
 
 
 def test_of_a_failed_answer_only_the_text_is_kept() -> None:
@@ -190,11 +180,8 @@ def test_of_a_failed_answer_only_the_text_is_kept() -> None:
 def test_an_emoji_in_two_halves_is_shown_whole(kind: BlockKind) -> None:
     it = draft()
     pieces = write(it, kind, "a\ud83d", "\ude42b", "\ude42\0")
-    assert [piece.text for piece in pieces if isinstance(piece, TextDelta | ThinkingDelta)] == [
-        "a",
-        "🙂b",
-        "\ufffd\ufffd",
-    ]
+    shown = [piece.text for piece in pieces if isinstance(piece, TextDelta | ThinkingDelta)]
+    assert shown == ["a", "🙂b", "\ufffd\ufffd"]
     [part] = it.finished("end_turn").content
     assert isinstance(part, Text | Thinking)
     assert part.text == "a🙂b\ufffd\ufffd"
@@ -217,16 +204,13 @@ def test_the_deltas_are_the_text(text: str, size: int) -> None:
     ("raw", "arguments"),
     [
         ("", {}),
-        ("  ", {}),
         ("{}", {}),
         ('{"a": [1, 2.5, null, "中"]}', {"a": [1, 2.5, None, "中"]}),
         ('{"id": 12345678901234567890123}', {"id": 12345678901234567890123}),
         ('{"emoji": "\\ud83d\\ude42"}', {"emoji": "🙂"}),
         ('{"a": 1', None),
         ("null", None),
-        ("[]", None),
         ('"x"', None),
-        ('"{\\"a\\": 1}"', None),
         ('{"a": NaN}', None),
         ('{"a": 1e999}', None),
         ('{"a": "\\ud83d"}', None),

@@ -1,19 +1,13 @@
-"""Mistral's chunks put together: as documented, as servers of its shape are known to differ, and broken."""
+"""Mistral's chunks put together: as documented, as servers of its shape are known to differ, and broken; and refusals."""
 
-from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from agents.messages import AssistantMessage, StopReason, Text, Thinking, ToolCall, Usage
-from agents.providers.draft import ANSWER_CHARS_MAX
+from agents.messages import AssistantMessage, ErrorKind, StopReason, Text, Usage
 from agents.providers.errors import AttemptFailed, BadStream
-from agents.providers.mistral.response import MistralAssembly
-from agents.providers.provider import ModelEvent, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallEnd, ToolCallStart
-from tests.emulators.models.mistral.script import thinking_chunk
+from agents.providers.mistral.response import MistralAssembly, from_event, from_status
+from agents.providers.provider import ModelEvent, ThinkingDelta, ToolCallDelta, ToolCallEnd, ToolCallStart
 
 MODEL = "magistral-medium-latest"
 
@@ -43,32 +37,6 @@ def put_together(*chunks: dict[str, Any]) -> tuple[list[ModelEvent], AssistantMe
     return pieces, assembly.finish()
 
 
-def content(*chunks: dict[str, Any]) -> list[Any]:
-    return [part.text if isinstance(part, Text | Thinking) else part for part in put_together(*chunks)[1].content]
-
-
-def calls(*chunks: dict[str, Any]) -> list[tuple[str, str, str]]:
-    return [(call.id, call.name, call.arguments_raw) for call in put_together(*chunks)[1].calls]
-
-
-def test_a_plain_answer() -> None:
-    usage = {"prompt_tokens": 10, "completion_tokens": 3, "total_tokens": 13}
-    pieces, message = put_together(
-        delta(role="assistant", content=""), delta(content="Hel"), delta(content="lo"), END | {"usage": usage}
-    )
-    assert pieces == [TextDelta(index=0, text="Hel"), TextDelta(index=0, text="lo")]
-    assert message == AssistantMessage(
-        content=(Text(text="Hello"),),
-        provider="mistral",
-        model=MODEL,
-        api="mistral",
-        stop_reason="end_turn",
-        usage=Usage(input=10, output=3),
-        response_id="cmpl1",
-        timestamp=1.0,
-    )
-
-
 def test_thoughts_come_in_pieces_and_are_kept_as_one_chunk_in_place() -> None:
     pieces, message = put_together(
         delta(content=[thinks("First ")]),
@@ -77,65 +45,56 @@ def test_thoughts_come_in_pieces_and_are_kept_as_one_chunk_in_place() -> None:
         delta(content=[thinks("Another", closed=True), thinks("and another")]),
         END,
     )
-    first, answer, second, third = message.content
-    assert isinstance(first, Thinking)
-    assert first.wire is not None
-    assert first.wire.data == thinks("First look.", signature="sig", closed=True)
-    assert (first.wire.api, first.wire.family, first.wire.kind) == ("mistral", "magistral-medium", "thinking")
-    assert (first.text, answer, second.type, third.type) == (
-        "First look.",
+    assert [part.wire.data if part.wire else part for part in message.content] == [
+        thinks("First look.", signature="sig", closed=True),
         Text(text="So it is."),
-        "thinking",
-        "thinking",
-    )
-    assert [piece.text for piece in pieces if isinstance(piece, ThinkingDelta)] == [
-        "First ",
-        "look.",
-        "Another",
-        "and another",
+        thinks("Another", closed=True),
+        thinks("and another"),
     ]
+    first = message.content[0].wire
+    assert first is not None
+    assert (first.api, first.family, first.kind) == ("mistral", "magistral-medium", "thinking")
+    shown = [piece.text for piece in pieces if isinstance(piece, ThinkingDelta)]
+    assert shown == ["First ", "look.", "Another", "and another"]
 
 
-def test_what_stands_in_a_thought_beside_text_stays_where_it_was() -> None:
-    reference = {"type": "reference", "reference_ids": [1]}
-    chunk = {"type": "thinking", "thinking": [{"type": "text", "text": "a"}, reference, {"type": "text", "text": "b"}]}
-    [part] = put_together(delta(content=[chunk]), delta(content=[thinks("c")]), END)[1].content
-    assert part.wire is not None
-    assert part.wire.data["thinking"] == [{"type": "text", "text": "a"}, reference, {"type": "text", "text": "bc"}]
+_REFERENCE = {"type": "reference", "reference_ids": [1]}
+_ODD = {"type": "text", "text": 7}
 
 
-def test_a_thought_that_is_no_text_is_kept_beside_one_that_is() -> None:
-    odd = {"type": "text", "text": 7}
-    [part] = put_together(delta(content=[{"type": "thinking", "thinking": [odd]}]), delta(content=[thinks("a")]), END)[
-        1
-    ].content
-    assert part.wire is not None
-    assert part.wire.data["thinking"] == [odd, {"type": "text", "text": "a"}]
+@pytest.mark.parametrize(
+    ("chunks", "kept"),
+    [
+        ([["a", _REFERENCE, "b"], ["c"]], ["a", _REFERENCE, "bc"]),
+        ([[_ODD], ["a"]], [_ODD, "a"]),
+        (["a", ["b"]], ["ab"]),
+        ([[]], None),
+    ],
+)
+def test_what_a_thought_holds_beside_text_stays_in_its_place(chunks: list[Any], kept: list[Any] | None) -> None:
+    def items(held: Any) -> Any:
+        return held if isinstance(held, str) else [_text(it) for it in held]
+
+    thoughts = [{"type": "thinking", "thinking": items(held)} for held in chunks]
+    content = put_together(*(delta(content=[it]) for it in thoughts), END)[1].content
+    assert [part.wire.data["thinking"] for part in content if part.wire] == ([] if kept is None else [items(kept)])
 
 
-def test_a_hidden_thought_is_kept_and_an_empty_one_is_none() -> None:
-    hidden = thinking_chunk("secret", shown=False)
-    [part] = put_together(delta(content=[hidden]), END)[1].content
-    assert isinstance(part, Thinking)
-    assert part.text == ""
-    assert part.wire is not None
-    assert part.wire.data == hidden
-    assert content(delta(content=[{"type": "thinking", "thinking": []}]), END) == []
+def _text(item: Any) -> Any:
+    return {"type": "text", "text": item} if isinstance(item, str) else item
 
 
 def test_whole_calls_in_the_last_chunk() -> None:
-    whole_calls = [
-        {"id": "AAAAAAAAA", "function": {"name": "ls", "arguments": '{"path": "/"}'}, "index": 0},
-        {"id": "BBBBBBBBB", "function": {"name": "ls", "arguments": "{}"}, "index": 1},
+    last = [
+        {"id": made_id, "function": {"name": "ls", "arguments": "{}"}, "index": at} for at, made_id in enumerate("AB")
     ]
-    pieces, message = put_together(delta(content="Looking."), delta("tool_calls", content="", tool_calls=whole_calls))
+    pieces, message = put_together(delta(content="Looking."), delta("tool_calls", content="", tool_calls=last))
     first, second = message.calls
-    assert message.stop_reason == "tool_use"
-    assert (first.id, first.arguments, second.id, second.arguments) == ("AAAAAAAAA", {"path": "/"}, "BBBBBBBBB", {})
+    assert (first.id, second.id, message.stop_reason) == ("A", "B", "tool_use")
     assert pieces[1:] == [
-        ToolCallStart(index=1, id="AAAAAAAAA", name="ls"),
-        ToolCallDelta(index=1, text='{"path": "/"}'),
-        ToolCallStart(index=2, id="BBBBBBBBB", name="ls"),
+        ToolCallStart(index=1, id="A", name="ls"),
+        ToolCallDelta(index=1, text="{}"),
+        ToolCallStart(index=2, id="B", name="ls"),
         ToolCallDelta(index=2, text="{}"),
         ToolCallEnd(index=1, call=first),
         ToolCallEnd(index=2, call=second),
@@ -144,24 +103,14 @@ def test_whole_calls_in_the_last_chunk() -> None:
 
 _A = {"id": "AAAAAAAAA", "name": "ls"}
 _B = {"id": "BBBBBBBBB", "name": "cat"}
-_STREAMED: dict[str, tuple[Sequence[dict[str, Any]], list[tuple[str, str, str]]]] = {
+_STREAMED: dict[str, tuple[list[dict[str, Any]], list[tuple[str, str, str]]]] = {
     "in pieces by index": (
-        [
-            made("", index=0, **_A),
-            made("", index=1, **_B),
-            made('{"a":', index=0),
-            made("{}", index=1),
-            made("1}", index=0),
-        ],
-        [("AAAAAAAAA", "ls", '{"a":1}'), ("BBBBBBBBB", "cat", "{}")],
+        [made("", index=0, **_A), made("", index=1, **_B), made("{", index=0), made("{}", index=1), made("}", index=0)],
+        [("AAAAAAAAA", "ls", "{}"), ("BBBBBBBBB", "cat", "{}")],
     ),
     "pieces that repeat id and name": (
         [made("", index=0, **_A), made('{"a":', index=0, **_A), made("1}", index=0, **_A)],
         [("AAAAAAAAA", "ls", '{"a":1}')],
-    ),
-    "whole calls that all say index 0": (
-        [made("{}", index=0, **_A), made("{}", index=0, **_B)],
-        [("AAAAAAAAA", "ls", "{}"), ("BBBBBBBBB", "cat", "{}")],
     ),
     "a broken call and another, both at index 0": (
         [made('{"a":', index=0, **_A), made("{}", index=0, **_B)],
@@ -172,25 +121,13 @@ _STREAMED: dict[str, tuple[Sequence[dict[str, Any]], list[tuple[str, str, str]]]
         [("AAAAAAAAA", "ls", "{}"), ("BBBBBBBBB", "cat", "{}")],
     ),
     "pieces without index": ([made('{"a":', **_A), made("1}")], [("AAAAAAAAA", "ls", '{"a":1}')]),
-    "one id for two calls": (
-        [made("{}", index=0, **_A), made("{}", index=1, **_A)],
-        [("AAAAAAAAA", "ls", "{}"), ("AAAAAAAAA_1", "ls", "{}")],
-    ),
     "one id and one index for two calls": (
         [made("{}", index=0, **_A), made("{}", index=0, **_A)],
         [("AAAAAAAAA", "ls", "{}"), ("AAAAAAAAA_1", "ls", "{}")],
     ),
-    "no id, and the id null": (
-        [
-            made("{}", index=0, name="ls"),
-            made("{}", index=1, name="ls", id="null"),
-            made("{}", index=2, name="x", id=None),
-        ],
+    "no id, the id null, and no index": (
+        [made("{}", index=0, name="ls"), made("{}", index=1, name="ls", id="null"), made("{}", name="x", id=None)],
         [("call_cmpl1_0", "ls", "{}"), ("call_cmpl1_1", "ls", "{}"), ("call_cmpl1_2", "x", "{}")],
-    ),
-    "no id and one index": (
-        [made("{}", name="ls"), made("{}", name="ls")],
-        [("call_cmpl1_0", "ls", "{}"), ("call_cmpl1_1", "ls", "{}")],
     ),
     "arguments as an object": ([made({"path": "目录"}, index=0, **_A)], [("AAAAAAAAA", "ls", '{"path": "目录"}')]),
     "no arguments": ([made(None, index=0, **_A)], [("AAAAAAAAA", "ls", "")]),
@@ -201,16 +138,17 @@ _STREAMED: dict[str, tuple[Sequence[dict[str, Any]], list[tuple[str, str, str]]]
 @pytest.mark.parametrize("name", _STREAMED)
 def test_calls_as_servers_send_them(name: str) -> None:
     chunks, expected = _STREAMED[name]
-    assert calls(*chunks, CALLED) == expected
+    message = put_together(*chunks, CALLED)[1]
+    assert [(call.id, call.name, call.arguments_raw) for call in message.calls] == expected
 
 
 def test_text_that_goes_on_after_a_call_goes_on_in_its_block() -> None:
-    text, call = content(delta(content="a"), made("{}", **_A), delta(content="b"), CALLED)
-    assert (text, isinstance(call, ToolCall)) == ("ab", True)
+    _, message = put_together(delta(content="a"), made("{}", **_A), delta(content="b"), CALLED)
+    assert [part.type for part in message.content] == ["text", "toolCall"]
+    assert message.text == "ab"
 
 
 _REASONS: list[tuple[str, StopReason, StopReason]] = [
-    ("stop", "end_turn", "tool_use"),
     ("tool_calls", "end_turn", "tool_use"),
     ("length", "max_tokens", "max_tokens"),
     ("model_length", "context_window", "context_window"),
@@ -231,30 +169,18 @@ def test_an_unknown_reason_ends_an_answer_but_runs_no_calls() -> None:
         put_together(made("{}", **_A), delta("new_reason"))
 
 
-def test_an_answer_without_its_end_is_no_answer() -> None:
-    with pytest.raises(BadStream):
-        put_together(delta(content="Half"))
-    with pytest.raises(BadStream):
-        put_together()
-
-
-def test_a_model_that_breaks_down_may_be_asked_again() -> None:
-    with pytest.raises(AttemptFailed) as failed:
-        put_together(delta(content="Half"), delta("error"))
-    assert (failed.value.error.kind, failed.value.error.retryable) == ("server", True)
-
-
 @pytest.mark.parametrize(
-    "event",
+    ("end", "kind"),
     [
-        {"object": "error", "message": "Rate limit exceeded", "type": "rate_limited", "code": "1300"},
-        {"error": {"message": "slow down", "type": "rate_limited"}},
+        (delta("error"), "server"),
+        ({"object": "error", "message": "Rate limit exceeded", "type": "rate_limited", "code": "1300"}, "rate_limited"),
+        ({"error": {"message": "slow down", "type": "rate_limited"}}, "rate_limited"),
     ],
 )
-def test_an_error_in_the_stream_is_the_error(event: dict[str, Any]) -> None:
+def test_a_model_that_breaks_down_may_be_asked_again(end: dict[str, Any], kind: str) -> None:
     with pytest.raises(AttemptFailed) as failed:
-        put_together(delta(content="Half"), event)
-    assert failed.value.error.kind == "rate_limited"
+        put_together(delta(content="Half"), end)
+    assert (failed.value.error.kind, failed.value.error.retryable) == (kind, True)
 
 
 _FUTURE: list[dict[str, Any]] = [
@@ -270,15 +196,8 @@ _FUTURE: list[dict[str, Any]] = [
 
 
 def test_what_is_not_known_is_passed_over() -> None:
-    assert content(*_FUTURE, delta(content="ok"), *_FUTURE, END) == ["ok"]
-
-
-@pytest.mark.parametrize("kind", ["text", "thought", "arguments"])
-def test_an_answer_that_never_ends_is_stopped(kind: str) -> None:
-    much = "x" * (ANSWER_CHARS_MAX // 4)
-    chunk = {"text": delta(content=much), "thought": delta(content=[thinks(much)]), "arguments": made(much, **_A)}[kind]
-    with pytest.raises(BadStream):
-        put_together(*[chunk] * 5, END)
+    _, message = put_together(*_FUTURE, delta(content="ok"), *_FUTURE, END)
+    assert (message.content, message.response_id) == ((Text(text="ok"),), "cmpl1")
 
 
 @pytest.mark.parametrize(
@@ -300,59 +219,70 @@ def test_usage(usage: dict[str, Any] | None, expected: Usage) -> None:
     assert put_together(delta(content="x"), end)[1].usage == expected
 
 
-_KEYS = [
-    "id",
-    "choices",
-    "index",
-    "delta",
-    "content",
-    "type",
-    "text",
-    "thinking",
-    "signature",
-    "tool_calls",
-    "function",
+def error(message: Any, type_: str | None = None, code: object = None) -> dict[str, Any]:
+    return {"object": "error", "message": message, "type": type_, "param": None, "code": code}
+
+
+_LONG = "Prompt contains 40000 tokens and 0 draft tokens, too large for model with 32768 maximum context length"
+_ORDER = "Unexpected role 'user' after role 'tool'"
+_STALE = {"detail": [{"type": "x", "loc": ["body", "messages", 1, "assistant", "content", 0, "thinking"], "msg": "no"}]}
+_EXTRA = {"detail": [{"type": "extra_forbidden", "loc": ["body", "x"], "msg": "Extra inputs are not permitted"}]}
+
+REFUSALS: list[tuple[int, object, ErrorKind, bool]] = [
+    (400, error(_ORDER, "invalid_request_message_order", "3230"), "invalid", False),
+    (400, error(_LONG, "invalid_request_error", "3051"), "too_large", False),
+    (400, error({"detail": [{"msg": _LONG}]}), "too_large", False),
+    (400, error("Invalid model: x", "invalid_model", "1500"), "not_found", False),
+    (400, error("Invalid `signature` in thinking chunk", "invalid_assistant_message"), "stale_thinking", False),
+    (400, error("You have no credits", "insufficient_credits"), "billing", False),
+    (400, None, "invalid", False),
+    (401, {"detail": "Unauthorized"}, "auth", False),
+    (422, _EXTRA, "invalid", False),
+    (422, _STALE, "stale_thinking", False),
+    (422, {"detail": [{"msg": _LONG}]}, "too_large", False),
+    (429, error("Rate limit exceeded", "rate_limited", "1300"), "rate_limited", True),
+    (429, error("too many tokens, too large for model with", "rate_limited"), "rate_limited", True),
+    (529, None, "overloaded", True),
+    (429, error(None, code="insufficient_quota"), "billing", False),
+    (429, error("No credits left", "invalid_request_error", "insufficient_credits"), "billing", False),
+    (500, error("Internal server error", "internal_server_error", "1000"), "server", True),
+    (400, ["no", "object"], "invalid", False),
+    (400, {"message": {"detail": 7}, "type": ["x"], "code": {}}, "invalid", False),
 ]
-_WORDS = ["text", "thinking", "null", "stop", "{}", "ls", "\ud83d"]
-_anything = st.recursive(
-    st.one_of(st.none(), st.booleans(), st.integers(-1, 2), st.floats(), st.sampled_from(_WORDS)),
-    lambda inner: st.one_of(
-        st.lists(inner, max_size=3),
-        st.dictionaries(st.sampled_from([*_KEYS, "name", "arguments", "finish_reason", "usage", "message"]), inner),
-    ),
+
+
+@pytest.mark.parametrize(("status", "body", "kind", "retryable"), REFUSALS)
+def test_refusals(status: int, body: object, kind: ErrorKind, retryable: bool) -> None:
+    failure = from_status(status, body, {}, 0.0)
+    assert (failure.kind, failure.retryable) == (kind, retryable)
+
+
+def test_the_log_gets_ids_and_codes_and_the_wait() -> None:
+    headers = {"mistral-correlation-id": "01-ab", "retry-after": "7"}
+    failure = from_status(429, error("张三 wrote too much", "rate_limited", 1300), headers, 0.0)
+    assert failure.summary == "status=429 type=rate_limited code=1300 request_id=01-ab"
+    assert failure.retry_after_seconds == 7.0
+    assert "none" in from_status(400, error("x", "张三 wrote"), {}, 0.0).summary
+
+
+@pytest.mark.parametrize(
+    ("event", "kind", "retryable"),
+    [
+        (error("Overloaded", "overloaded_error"), "overloaded", True),
+        (error("x", "authentication_error"), "auth", False),
+        (error(_LONG, "invalid_request_error"), "too_large", False),
+        (error("x", "something_new"), "server", True),
+        (error("x"), "server", True),
+        ({"error": "broken"}, "server", True),
+        ({"detail": "broken"}, "server", True),
+    ],
 )
+def test_errors_inside_a_stream(event: dict[str, Any], kind: ErrorKind, retryable: bool) -> None:
+    failure = from_event(event)
+    assert failure is not None
+    assert (failure.kind, failure.retryable) == (kind, retryable)
 
 
-def _deltas(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
-    """Chunks that are right on the outside."""
-    chunk = st.fixed_dictionaries({"type": st.sampled_from(["text", "thinking"]), "thinking": inner, "text": inner})
-    function = st.fixed_dictionaries({"name": inner, "arguments": inner})
-    call = st.fixed_dictionaries({"id": inner, "index": inner, "function": function})
-    return st.builds(delta, content=st.lists(chunk, max_size=3), tool_calls=st.lists(call, max_size=3))
-
-
-@given(st.lists(st.one_of(_deltas(_anything), st.dictionaries(st.sampled_from(_KEYS), _anything)), max_size=6))
-def test_no_stream_whatever_surprises_us(chunks: list[dict[str, Any]]) -> None:
-    try:
-        message = put_together(*chunks, CALLED)[1]
-    except (BadStream, AttemptFailed):
-        return
-    assert len({call.id for call in message.calls}) == len(message.calls)
-
-
-def _cut(text: str, at: list[int]) -> list[str]:
-    edges = [0, *sorted(number % (len(text) + 1) for number in at), len(text)]
-    return [text[start:end] for start, end in pairwise(edges)]
-
-
-@given(st.text(min_size=1), st.lists(st.integers(0, 99), max_size=4), st.booleans())
-def test_however_an_answer_is_cut_into_chunks_it_is_the_same(text: str, at: list[int], as_list: bool) -> None:
-    spoken = [delta(content=[{"type": "text", "text": piece}] if as_list else piece) for piece in _cut(text, at)]
-    thought = [delta(content=[thinks(piece)]) for piece in _cut(text, at)]
-    called = [made(piece, index=0, id="AAAAAAAAA") for piece in _cut('{"a": 1}', at)]
-    _, message = put_together(*thought, *spoken, made("", index=0, **_A), *called, CALLED)
-    first, second, third = message.content
-    assert isinstance(first, Thinking)
-    assert isinstance(third, ToolCall)
-    shown = text.replace("\0", "\ufffd")
-    assert (first.text, second, third.arguments_raw) == (shown, Text(text=shown), '{"a": 1}')
+@pytest.mark.parametrize("event", [{}, {"choices": []}, {"object": "chat.completion.chunk", "error": None}])
+def test_an_answer_is_no_error(event: dict[str, Any]) -> None:
+    assert from_event(event) is None
