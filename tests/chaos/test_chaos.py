@@ -1,6 +1,5 @@
 """A short campaign against real processes: two kills at each of the points that say most. `make chaos` does the rest."""
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from tests.chaos.points import POINTS, Point
 from tests.chaos.scene import scene
 from tests.chaos.storm import storm
 from tests.postgres import PostgresServer
+from tests.waiting import until
 
 ALONE = ("K2", "K5", "K8", "K9", "K11", "K12", "K14", "K16")
 ON_TELEGRAM = (("telegram-polling", "K3"), ("telegram-webhook", "K13"), ("telegram-resend", "K14"))
@@ -66,9 +66,7 @@ async def test_a_message_that_keeps_killing_its_process_is_given_up_with_a_note(
             if not replica.dead:
                 await replica.ended()
             await replica.start("K7:1" if life < 3 else "")
-        async with asyncio.timeout(20):
-            while not chat.emulator.messages:
-                await asyncio.sleep(0.05)
+        await until(lambda: chat.emulator.messages)
         (note,) = chat.emulator.messages
         assert "interrupted several times" in note.text
         assert len(dead_letters(DatabaseConfig(url=f"sqlite:///{tmp_path}/data/clawgate.db"))) == 1

@@ -13,8 +13,7 @@ from gateway.store.opening import open_store
 from gateway.store.store import StoreUnavailable
 from tests.gateway.store.chats import opened, since
 from tests.postgres import PostgresServer
-
-SECONDS = 10.0
+from tests.waiting import PATIENCE_SECONDS, until
 
 
 @pytest.fixture
@@ -59,9 +58,7 @@ async def test_a_writer_that_has_not_committed_holds_every_later_number_back(url
             slow.execute("SELECT pg_advisory_xact_lock(7305843001217)")
             slow.execute("INSERT INTO web_message (chat, key, author, words, at) VALUES ('c', 'k', 'you', %s, 1)", [W])
             later = asyncio.create_task(store.archive.keep("c_later", "m_1", words("later"), 2.0))
-            async with asyncio.timeout(SECONDS):
-                while not waits(slow):
-                    await asyncio.sleep(0.01)
+            await until(lambda: waits(slow))
             assert await since(store.archive, 0, limit=10) == []
             slow.commit()
         await later
@@ -86,7 +83,7 @@ async def test_what_one_replica_keeps_wakes_the_other_and_what_was_known_wakes_n
         """Up to the one we ask for ourselves."""
         await other.notify("marker")
         notices: list[str | None] = []
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while (notice := await heard.get()) != "marker":
                 notices.append(notice)
         return notices

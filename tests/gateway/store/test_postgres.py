@@ -12,8 +12,7 @@ from gateway.store.opening import open_store
 from gateway.store.postgres import PostgresStore
 from tests.gateway.store.chats import leased, opened, step, work_of
 from tests.postgres import PostgresServer
-
-SECONDS = 10.0
+from tests.waiting import PATIENCE_SECONDS, until
 
 
 @pytest.fixture
@@ -57,17 +56,13 @@ async def test_a_worker_whose_connection_falls_is_taken_over_at_once(url: str) -
             url,
             "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND pid <> pg_backend_pid()",
         )
-        async with asyncio.timeout(SECONDS):
-            while not await other.claim(10):
-                await asyncio.sleep(0.05)
+        await until(lambda: other.claim(10))
 
 
 async def test_a_worker_that_was_buried_and_comes_back_is_announced_anew(url: str) -> None:
     async with opened(url, lease_seconds=1) as one, opened(url) as other:
         execute(url, "DELETE FROM worker")
-        async with asyncio.timeout(SECONDS):
-            while await count(url) < 1:
-                await asyncio.sleep(0.05)
+        await until(lambda: count(url))
         await leased(one)
         assert one.lease_valid()
         assert other.shared
@@ -94,7 +89,7 @@ async def test_a_notice_reaches_the_others_with_its_session(url: str) -> None:
     await one.start(heard.put_nowait)
     await other.start(lambda _: None)
     await other.notify("agent:a:chat")
-    async with asyncio.timeout(SECONDS):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while await heard.get() != "agent:a:chat":
             pass
     await one.close()
