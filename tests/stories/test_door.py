@@ -209,12 +209,13 @@ SILENCES = {
 }
 
 
-@pytest.mark.parametrize("silence", SILENCES)
-async def test_a_connection_without_a_whole_request_is_closed(tmp_path: Path, silence: str) -> None:
-    async with running(tmp_path, more=SOON) as house, line(house.url) as it:
-        await it.send(SILENCES[silence])
-        received = await it.rest()
-        assert (b"408" in received) == silence.startswith("half")
+async def test_a_connection_without_a_whole_request_is_closed(tmp_path: Path) -> None:
+    async with running(tmp_path, more=SOON) as house, AsyncExitStack() as stack:
+        lines = await held(stack, house.url, len(SILENCES), "127.0.0.1")
+        for it, sent in zip(lines, SILENCES.values(), strict=True):
+            await it.send(sent)
+        for it, silence in zip(lines, SILENCES, strict=True):
+            assert (b"408" in await it.rest()) == silence.startswith("half"), silence
 
 
 async def test_a_body_that_nobody_reads_does_not_keep_a_connection_however_it_drips(tmp_path: Path) -> None:

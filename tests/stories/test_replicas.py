@@ -14,7 +14,6 @@ from gateway.gateway import Gateway
 from gateway.store.opening import open_store
 from tests.emulators.models.script import calls, says
 from tests.loopback import serve_on_loopback
-from tests.postgres import PostgresServer
 from tests.running import ALICE, ALICE_CHAT, FEISHU, SECRETS, Running, client, running, started
 from tests.stories.at_work import RUNS, users
 from tests.stories.test_queue import NEVER
@@ -23,11 +22,10 @@ from tests.web_page import WEB
 
 @asynccontextmanager
 async def two(
-    folder: Path, postgres: PostgresServer, script: object, more: str = "", feishu: str = FEISHU
+    folder: Path, postgres_url: str, script: object, more: str = "", feishu: str = FEISHU
 ) -> AsyncIterator[list[Running]]:
     """The second one shares the first one's config, emulators and database."""
-    address = postgres.new_database()
-    more = f'database: {{ url: "{address}" }}\n{more}'
+    more = f'database: {{ url: "{postgres_url}" }}\n{more}'
     async with running(folder, script=script, more=more, feishu=feishu) as first:  # type: ignore[arg-type]
         config = load(folder / "config.yaml", SECRETS).config
         gateway = Gateway(config, SECRETS, store=open_store(config.database))
@@ -38,11 +36,10 @@ async def two(
                 await gateway.drain()
         finally:
             await gateway.close()
-    postgres.drop(address)
 
 
-async def test_an_event_delivered_to_both_is_answered_once(tmp_path: Path, postgres: PostgresServer) -> None:
-    async with two(tmp_path, postgres, lambda _: says("here")) as houses:
+async def test_an_event_delivered_to_both_is_answered_once(tmp_path: Path, postgres_url: str) -> None:
+    async with two(tmp_path, postgres_url, lambda _: says("here")) as houses:
         event = houses[0].feishu.text_event("hello", sender=ALICE, chat=ALICE_CHAT)
         answers = await asyncio.gather(*(house.push(event) for house in houses * 5))
         assert {answer.status_code for answer in answers} == {200}
@@ -53,9 +50,9 @@ async def test_an_event_delivered_to_both_is_answered_once(tmp_path: Path, postg
 
 
 async def test_what_comes_to_the_other_one_during_a_turn_is_collected_by_the_owner(
-    tmp_path: Path, postgres: PostgresServer
+    tmp_path: Path, postgres_url: str
 ) -> None:
-    async with two(tmp_path, postgres, [says("slow"), says("both")]) as (one, other):
+    async with two(tmp_path, postgres_url, [says("slow"), says("both")]) as (one, other):
         one.line.hold()
         await one.say("first")
         await one.requested(1)
@@ -69,10 +66,10 @@ async def test_what_comes_to_the_other_one_during_a_turn_is_collected_by_the_own
 
 @pytest.mark.parametrize("mode", ["collect", "interrupt"])
 async def test_a_stop_that_comes_to_the_other_one_reaches_the_owner(
-    tmp_path: Path, postgres: PostgresServer, mode: str
+    tmp_path: Path, postgres_url: str, mode: str
 ) -> None:
     more = f"queue: {{ mode: {mode} }}"
-    async with two(tmp_path, postgres, [NEVER, says("fresh")], more) as (one, other):
+    async with two(tmp_path, postgres_url, [NEVER, says("fresh")], more) as (one, other):
         await one.say("first")
         await one.requested(1)
         if mode == "collect":
@@ -83,9 +80,9 @@ async def test_a_stop_that_comes_to_the_other_one_reaches_the_owner(
         assert (await one.replies(2 if mode == "collect" else 1))[-1] == "fresh"
 
 
-async def test_a_replica_that_stops_hands_its_chats_over_at_once(tmp_path: Path, postgres: PostgresServer) -> None:
+async def test_a_replica_that_stops_hands_its_chats_over_at_once(tmp_path: Path, postgres_url: str) -> None:
     wait = ("exec", {"command": "touch begun; until [ -e go ]; do sleep 0.02; done; echo ran >> ran.txt"})
-    async with two(tmp_path, postgres, [calls(wait), says("done")], RUNS) as (one, other):
+    async with two(tmp_path, postgres_url, [calls(wait), says("done")], RUNS) as (one, other):
         await other.say("run it")
         await one.requested(1)
         await other.until((one.workspace() / "begun").exists)
@@ -99,9 +96,9 @@ async def test_a_replica_that_stops_hands_its_chats_over_at_once(tmp_path: Path,
 
 
 async def test_a_replica_that_lost_its_lease_sends_nothing_and_the_other_does(
-    tmp_path: Path, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with two(tmp_path, postgres, [says("slow"), says("again")]) as (one, other):
+    async with two(tmp_path, postgres_url, [says("slow"), says("again")]) as (one, other):
         one.line.hold()
         await other.say("hello")
         await one.requested(1)
@@ -119,11 +116,11 @@ async def test_a_replica_that_lost_its_lease_sends_nothing_and_the_other_does(
         assert len(one.feishu.messages) == 1
 
 
-async def test_a_session_begins_and_ends_at_both(tmp_path: Path, postgres: PostgresServer) -> None:
+async def test_a_session_begins_and_ends_at_both(tmp_path: Path, postgres_url: str) -> None:
     token = "canary-admin-token-91827"
     more = f"server: {{ host: 0.0.0.0, adminToken: {token} }}"
     page = {"x-clawgate": "1"}
-    both = two(tmp_path, postgres, [], more, feishu=WEB)
+    both = two(tmp_path, postgres_url, [], more, feishu=WEB)
     async with both as (one, other), client(headers=page) as http:
         signed_in = await http.post(f"{one.url}/api/session", json={"token": token})
         http.cookies.clear()

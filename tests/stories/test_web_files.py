@@ -73,8 +73,6 @@ async def test_what_is_sent_with_several_messages_of_one_turn_is_told_at_each(tm
 NAMES = {
     "../../../etc/passwd": "passwd",
     "..\\..\\boot.ini": "boot.ini",
-    "/etc/shadow": "shadow",
-    ".bashrc": "bashrc",
     "..": "file",
     "": "file",
     "a\r\nset-cookie: x=1.txt": "aset-cookie_x_1.txt",
@@ -82,8 +80,6 @@ NAMES = {
     "a\x00b.txt": "ab.txt",
     "x" * 300 + ".txt": "x" * 76 + ".txt",
     "AGENTS.md": "AGENTS.md",
-    "$(reboot).sh": "reboot_.sh",
-    "- rf": "-_rf",
 }
 
 

@@ -9,7 +9,6 @@ import psycopg
 import pytest
 
 from tests.emulators.models.script import says
-from tests.postgres import PostgresServer
 from tests.running import running
 from tests.stories.test_process import NEVER, platforms, started
 from tests.stories.test_replicas import two
@@ -78,9 +77,9 @@ async def test_killed_between_a_message_and_its_answer_the_page_that_comes_back_
         await page.http.aclose()
 
 
-async def test_a_page_at_one_replica_is_told_what_the_other_answers(tmp_path: Path, postgres: PostgresServer) -> None:
+async def test_a_page_at_one_replica_is_told_what_the_other_answers(tmp_path: Path, postgres_url: str) -> None:
     async with (
-        two(tmp_path, postgres, [says("slow"), says("again")], feishu=WEB) as (one, other),
+        two(tmp_path, postgres_url, [says("slow"), says("again")], feishu=WEB) as (one, other),
         opened(one.url) as here,
         opened(other.url) as there,
     ):
@@ -96,11 +95,11 @@ async def test_a_page_at_one_replica_is_told_what_the_other_answers(tmp_path: Pa
 
 
 async def test_what_is_erased_at_one_replica_stops_at_the_other_and_leaves_nothing(
-    tmp_path: Path, postgres: PostgresServer
+    tmp_path: Path, postgres_url: str
 ) -> None:
     secret = "canary-of-the-conversation"
     async with (
-        two(tmp_path, postgres, [NEVER, says("fresh")], feishu=WEB) as (one, other),
+        two(tmp_path, postgres_url, [NEVER, says("fresh")], feishu=WEB) as (one, other),
         opened(one.url) as here,
         opened(other.url) as there,
     ):
@@ -116,8 +115,8 @@ async def test_what_is_erased_at_one_replica_stops_at_the_other_and_leaves_nothi
         assert (await there.answers(1)) == ["fresh"]
 
 
-async def test_ids_that_no_database_takes_are_not_found_there_either(tmp_path: Path, postgres: PostgresServer) -> None:
-    async with two(tmp_path, postgres, lambda _: says("here"), feishu=WEB) as (one, _), opened(one.url) as page:
+async def test_ids_that_no_database_takes_are_not_found_there_either(tmp_path: Path, postgres_url: str) -> None:
+    async with two(tmp_path, postgres_url, lambda _: says("here"), feishu=WEB) as (one, _), opened(one.url) as page:
         for path in ("/api/chats/%00", "/api/files/%00", "/api/chats/%F0%9F%98%80"):
             assert (await page.http.get(path)).status_code == 404
         assert (await page.say("hello", agent="a\x00b")).status_code == 200

@@ -63,7 +63,9 @@ async def test_a_long_file_comes_in_pages_that_say_where_to_go_on(at: Bench) -> 
 
 
 @given(st.lists(st.text(alphabet="ab中\r", max_size=8), max_size=30), st.integers(1, 7))
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 async def test_the_pages_of_a_file_are_the_file(at: Bench, lines: list[str], limit: int) -> None:
     text = "\n".join(lines)
     (at.root / "file").write_bytes(text.encode())
@@ -81,7 +83,9 @@ async def test_the_pages_of_a_file_are_the_file(at: Bench, lines: list[str], lim
 
 
 @given(st.lists(st.text(alphabet="ab中\r", max_size=8), max_size=30), st.integers(1, 40))
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 async def test_the_last_lines_of_a_file_are_its_last_lines(at: Bench, lines: list[str], count: int) -> None:
     text = "\n".join(lines)
     (at.root / "file").write_bytes(text.encode())
