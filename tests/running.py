@@ -199,4 +199,5 @@ async def running(
                 await gateway.drain()
         finally:
             line.release()
+            await gateway.lanes.drain(0)  # what a test that fails leaves behind would go on for ever
             await gateway.close()

@@ -126,6 +126,13 @@ async def test_calls_that_only_read_may_overlap_and_are_still_journaled_in_order
     assert [result.call_id for result in run.results] == [f"c{number}" for number in range(8)]
 
 
+async def test_a_large_result_is_cut_to_the_budget(make: Callable[..., Run]) -> None:
+    run = make(answer(call("read", file_path="big")))
+    (run.at.root / "big").write_text("x" * 50_000)
+    await run.go()
+    assert len(said(run.results[0])) <= RESULT_CHARS
+
+
 @pytest.mark.parametrize("stop", ["refusal", "content_filter"])
 async def test_a_refusal_runs_nothing(make: Callable[..., Run], stop: StopReason) -> None:
     run = make(answer(call("write", file_path="a", content="x"), stop=stop))

@@ -122,7 +122,12 @@ async def test_no_more_turns_run_at_a_time_than_the_limit_says(tmp_path: Path) -
 
 async def test_a_slow_delivery_keeps_its_chat_in_order_and_delays_no_other(tmp_path: Path) -> None:
     async with house(tmp_path) as h:
-        h.reports["re a0"] = [Postponed(seconds=0.01), Postponed(seconds=0.01)]
+
+        async def slow(part: Part) -> Report:
+            waits = part.payload == "re a0" and "re b0" not in h.sent
+            return Postponed(seconds=0.001) if waits else await h.send(part)
+
+        h.attempt = slow
         await asyncio.gather(h.say("a", "a0"), h.say("a", "a1"), h.say("b", "b0"))
         await h.settle()
         assert h.sent == ["re b0", "re a0", "re a1"]

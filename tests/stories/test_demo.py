@@ -26,7 +26,7 @@ async def demo(*arguments: str) -> tuple[int, str, str]:
     return process.returncode or 0, out.decode(), err.decode()
 
 
-@pytest.mark.parametrize(("api", "channel"), zip(MAKERS, cycle(PLATFORMS), strict=False))
+@pytest.mark.parametrize(("api", "channel"), list(zip(MAKERS, cycle(PLATFORMS), strict=False)))
 async def test_every_wire_on_every_platform_is_shown_layer_by_layer(
     api: str, channel: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

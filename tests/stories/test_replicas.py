@@ -35,6 +35,7 @@ async def two(
                 yield [first, replace(first, gateway=gateway, url=url)]
                 await gateway.drain()
         finally:
+            await gateway.lanes.drain(0)
             await gateway.close()
 
 

@@ -10,6 +10,7 @@ from channels.web.markdown import html
 from tests.emulators.models.script import calls, says
 from tests.running import running
 from tests.stories.test_queue import NEVER
+from tests.waiting import PATIENCE_SECONDS
 from tests.web_page import WEB, Page, opened
 
 
@@ -111,7 +112,7 @@ async def test_an_open_stream_does_not_hold_the_end_up(tmp_path: Path) -> None:
         await page.until(lambda: bool(page.named("hello")))
         await page.say("think")
         await house.requested(1)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             await house.gateway.drain()
             await watching
             await page._read(0)  # who comes now is let go at once

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.processes import processes_of
-from tests.tools.bench import Bench, bench, text_of
+from tests.tools.bench import WAIT_FOR_GO, Bench, bench, text_of
 from tests.waiting import until
 
 NAP = f"sleep {7_000_000 + os.getpid()}"
@@ -88,9 +88,10 @@ async def test_control_characters_do_not_reach_the_model(at: Bench) -> None:
 
 async def test_one_more_than_may_run_at_a_time_is_told_to_wait(tmp_path: Path) -> None:
     at = bench(tmp_path, exec_={"parallel": 1})
-    slow = asyncio.create_task(at.call("exec", command=NAP, timeout_seconds=1))
-    await until(lambda: processes_of(NAP))
+    slow = asyncio.create_task(at.call("exec", command=WAIT_FOR_GO))
+    await until((at.root / "ready").exists)
     assert await at.code("exec", command="true") == "EXEC_BUSY"
+    (at.root / "go").touch()
     await slow
     assert await at.output("echo again") == "again"
     at.workspace.close()

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.tools.bench import Bench
+from tests.tools.bench import WAIT_FOR_GO, Bench
 from tests.waiting import until
 
-WAIT_FOR_GO = "touch ready; until [ -e go ]; do sleep 0.02; done"
 _PR_GET_DUMPABLE = 3
 
 GATEWAY = """

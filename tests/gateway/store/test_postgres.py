@@ -58,7 +58,7 @@ async def test_a_worker_that_was_buried_and_comes_back_is_announced_anew(postgre
         execute(postgres_url, "DELETE FROM worker")
         await until(lambda: count(postgres_url))
         await leased(one)
-        assert one.lease_valid()
+        await until(one.lease_valid)
         assert other.shared
 
 
