@@ -5,11 +5,13 @@ from pathlib import Path
 
 import certifi
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.postgres import PostgresServer, postgres_server
 
-settings.register_profile("clawgate", deadline=None)  # nothing is timed in a test: a busy machine is no mistake
+settings.register_profile(  # nothing is timed in a test: a busy machine is no mistake
+    "clawgate", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("clawgate")
 
 
@@ -36,13 +38,18 @@ def postgres() -> Iterator[PostgresServer]:
         yield server
 
 
+@pytest.fixture
+def postgres_url(postgres: PostgresServer) -> Iterator[str]:
+    """The `database.url` of an empty database there."""
+    address = postgres.new_database()
+    yield address
+    postgres.drop(address)
+
+
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """The `database.url` of an empty database, once for each engine."""
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path}/data/clawgate.db"
         return
-    server: PostgresServer = request.getfixturevalue("postgres")
-    address = server.new_database()
-    yield address
-    server.drop(address)
+    yield request.getfixturevalue("postgres_url")

@@ -3,10 +3,9 @@
 The config is a real file, read by the real loader; the gateway listens on a real port; the model SDK talks over a socket.
 """
 
-import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import httpx
 
 from agents.events import TurnEvent
+from channels.channel import DeliveryError
 from gateway.config.load import load
 from gateway.config.root import Config
 from gateway.gateway import Gateway
@@ -21,7 +21,9 @@ from tests.empty_database import open_store
 from tests.emulators.feishu.emulator import FeishuEmulator
 from tests.emulators.models.anthropic.emulator import AnthropicEmulator
 from tests.emulators.models.server import Script
+from tests.line import Line
 from tests.loopback import serve_on_loopback
+from tests.waiting import PATIENCE_SECONDS, until
 
 APP_ID = "cli_test000000000001"
 SECRETS = {
@@ -52,7 +54,6 @@ FEISHU = f"""
     dmPolicy: open
     groupPolicy: open
 """
-REPLY_SECONDS = 20.0
 
 
 @dataclass
@@ -62,6 +63,7 @@ class Running:
     folder: Path
     feishu: FeishuEmulator
     anthropic: AnthropicEmulator
+    line: Line
     gateway: Gateway
     url: str
     events: list[TurnEvent] = field(default_factory=list)
@@ -71,21 +73,26 @@ class Running:
         return await self.push(self.feishu.text_event(text, sender=sender, chat=chat, **more))
 
     async def push(self, event: dict[str, Any], *, account: str = "default") -> httpx.Response:
-        return await self.feishu.push(f"{self.url}/webhooks/feishu/{account}", event)
+        return await push(self.feishu, self.url, event, account=account)
 
     async def replies(self, count: int) -> list[str]:
         """Wait until the emulated Feishu has so many messages; what they say, in order."""
-        await self.until(lambda: len(self.feishu.messages) >= count)
+        await until(lambda: len(self.feishu.messages) >= count)
         return [message.text for message in self.feishu.messages]
 
     async def idle(self) -> None:
         """Wait until no lane has anything left to do."""
-        await self.until(lambda: not self.gateway.runtime.control.lanes)
+        await until(lambda: not self.gateway.runtime.control.lanes)
 
-    async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(REPLY_SECONDS):
-            while not condition():
-                await asyncio.sleep(0.005)
+    until = staticmethod(until)
+
+    async def requested(self, count: int) -> None:
+        """Wait until the model has been asked so often."""
+        await until(lambda: len(self.anthropic.requests) >= count)
+
+    def counted(self, text: str) -> bool:
+        """Whether the metrics say this."""
+        return text in self.gateway.runtime.metrics.render().decode()
 
     def workspace(self, agent: str = "helper") -> Path:
         return self.folder / "data" / "workspaces" / agent
@@ -94,6 +101,19 @@ class Running:
         """What people have sent, in whatever chat, by the path that the model is told."""
         found = (self.folder / "data" / "uploads").glob("*/*/*")
         return {f"./uploads/{path.parent.name}/{path.name}": path.read_bytes() for path in found}
+
+
+def client(url: str = "", **more: Any) -> httpx.AsyncClient:
+    return httpx.AsyncClient(base_url=url, trust_env=False, timeout=PATIENCE_SECONDS, **more)
+
+
+async def push(
+    feishu: FeishuEmulator, url: str, event: Mapping[str, Any], *, account: str = "default"
+) -> httpx.Response:
+    """As Feishu does, which is less patient."""
+    headers, body = feishu.encode(event)
+    async with client(url) as http:
+        return await http.post(f"/webhooks/feishu/{account}", content=body, headers=headers)
 
 
 def config_text(
@@ -133,6 +153,14 @@ def feishu_emulator() -> FeishuEmulator:
     return emulator
 
 
+async def started(gateway: Gateway) -> None:
+    """Until its bots know who they are: a group message before that is refused after a moment, and comes again."""
+    await gateway.start()
+    for channel in gateway.runtime.setup.channels.values():
+        with suppress(DeliveryError):
+            await channel.learn_identity(PATIENCE_SECONDS)
+
+
 @asynccontextmanager
 async def running(
     folder: Path,
@@ -149,8 +177,9 @@ async def running(
     """A gateway in `folder`; with the same folder again it finds what it left there."""
     emulator = emulator or feishu_emulator()
     anthropic = AnthropicEmulator(script, api_key=SECRETS["ANTHROPIC_API_KEY"])
+    line = Line(anthropic.app)
     events: list[TurnEvent] = []
-    async with serve_on_loopback(emulator.app) as feishu_url, serve_on_loopback(anthropic.app) as anthropic_url:
+    async with serve_on_loopback(emulator.app) as feishu_url, serve_on_loopback(line) as anthropic_url:
         config = folder / "config.yaml"
         text = config_text(
             feishu_url=feishu_url,
@@ -163,10 +192,12 @@ async def running(
         config.write_text(text, encoding="utf-8")
         loaded = load(config, SECRETS, root=root).config
         gateway = Gateway(loaded, SECRETS, store=open_store(loaded.database), emit=events.append, now=now)
-        await gateway.start()
+        await started(gateway)
         try:
             async with serve_on_loopback(gateway.app, http=gateway.connections.protocol) as url:
-                yield Running(folder, emulator, anthropic, gateway, url, events)
+                yield Running(folder, emulator, anthropic, line, gateway, url, events)
                 await gateway.drain()
         finally:
+            line.release()
+            await gateway.lanes.drain(0)  # what a test that fails leaves behind would go on for ever
             await gateway.close()

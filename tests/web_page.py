@@ -1,7 +1,7 @@
 """A tab with the web chat, without a browser: what it sends over HTTP, and what the event stream has told it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -11,11 +11,11 @@ import httpx
 import orjson
 
 from tests.running import FEISHU
+from tests.waiting import PATIENCE_SECONDS, until
 
 WEB = f"{FEISHU}  web: {{}}\n"
 """For `running(feishu=…)`: Feishu and the web chat."""
 CHAT = "c_0123456789abcdef"
-WAIT_SECONDS = 20.0
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Page:
 
     def __init__(self, url: str, **headers: str) -> None:
         told = {"x-clawgate": "1", **{name.replace("_", "-"): value for name, value in headers.items()}}
-        self.http = httpx.AsyncClient(base_url=url, trust_env=False, headers=told, timeout=WAIT_SECONDS)
+        self.http = httpx.AsyncClient(base_url=url, trust_env=False, headers=told, timeout=PATIENCE_SECONDS)
         self.events: list[Event] = []
         self._reading: asyncio.Task[None] | None = None
 
@@ -103,12 +103,15 @@ class Page:
         await self.until(lambda: len(self.said()) >= count)
         return [str(it["text"]) for it in self.said()]
 
-    async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(WAIT_SECONDS):
-            while not condition():
-                if self._reading is not None and self._reading.done() and not self._reading.cancelled():
-                    self._reading.result()
-                await asyncio.sleep(0.005)
+    async def until(self, condition: Callable[[], object | Awaitable[object]]) -> None:
+        """Of what it is told; an error of its stream is raised."""
+
+        def so() -> object | Awaitable[object]:
+            if self._reading is not None and self._reading.done() and not self._reading.cancelled():
+                self._reading.result()
+            return condition()
+
+        await until(so)
 
 
 async def lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[str]:

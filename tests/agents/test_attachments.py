@@ -69,12 +69,6 @@ def test_no_name_is_empty_hidden_a_path_or_too_long(name: str) -> None:
     assert safe.isprintable()
 
 
-@given(st.text(max_size=300))
-def test_a_safe_name_of_a_safe_name_is_the_same(name: str) -> None:
-    once = safe_name(name)
-    assert safe_name(once) in (once, once.rstrip("._"))
-
-
 def test_files_of_one_name_lie_side_by_side_and_the_message_has_one_folder(workspace: Workspace) -> None:
     names = ["a.txt", "a.txt", "x/a.txt", "a-2.txt", "b", "b"]
     for _ in range(2):
@@ -114,10 +108,6 @@ def test_the_model_is_told_of_every_file_in_one_line(workspace: Workspace) -> No
         "p.png, 2,008 bytes, shown to you, saved as ./uploads/m-1/p.png; b_c.txt, could not be fetched.)"
     )
     assert [(image.media_type, image.name) for image in got.pictures] == [("image/png", "p.png")]
-
-
-def test_nothing_is_told_where_nothing_came(workspace: Workspace) -> None:
-    assert receive(workspace, "m_1", [], [], keeps=True).note == ""
 
 
 def test_an_agent_without_a_tool_to_read_sees_pictures_and_gets_no_files(workspace: Workspace) -> None:

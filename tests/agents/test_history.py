@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.completion import fitting, plain
+from agents.completion import fitting
 from agents.messages import AssistantMessage, Message, Text, ToolCall, ToolResultMessage, UserMessage
 from agents.tokens import tokens
 
@@ -16,15 +16,6 @@ def turn(text: str) -> list[Message]:
         asked,
         ToolResultMessage(call_id="c", tool="ls", content=(Text(text=text),)),
     ]
-
-
-def test_a_finished_turn_loses_its_metadata_and_nothing_else() -> None:
-    before = turn("hi")
-    after = plain(before)
-    assert isinstance(after[0], UserMessage)
-    assert after[0].metadata == ""
-    assert after[0].content == before[0].content
-    assert after[1:] == before[1:]
 
 
 @given(st.lists(st.text(alphabet="a中", max_size=50), max_size=12), st.integers(0, 400))

@@ -48,10 +48,3 @@ def test_a_cost_needs_prices() -> None:
     prices = {"input": 3.0, "cacheRead": 0.3, "cacheWrite": 3.75, "output": 15.0}
     assert models(some={"prices": prices}).get("p/some").cost(usage) == pytest.approx(3 + 0.6 + 3.75 + 1.5)
     assert models().get("p/some").cost(usage) is None
-
-
-def test_a_model_that_has_refused_tools_is_not_offered_them_twice() -> None:
-    model = models().get("p/some")
-    assert model.takes_no_tools("refused")
-    assert isinstance(model.provider, PromptedTools)
-    assert not model.takes_no_tools("refused")

@@ -69,11 +69,32 @@ def test_a_healthy_history_is_the_same_object() -> None:
     assert repair(as_list, api=API, family=MODEL) is as_list
 
 
-@pytest.mark.parametrize("stop", ["error", "aborted"])
-def test_1_an_answer_that_failed_silently_is_dropped_with_its_results(stop: StopReason) -> None:
-    assert repaired(user("a"), spoke(call("1"), stop=stop), result("1"), user("b")) == (
-        replace(user("a"), content=(Text(text="a"), Text(text="b"))),
-    )
+A, B, C = user("a"), user("b"), user("c")
+BOTH = replace(A, content=(Text(text="a"), Text(text="b")))
+SAID, TWO = assistant(Text(text="x")), assistant(call("1"), call("2"))
+ONE, FIRST, SECOND = assistant(call("1")), result("1", "first"), result("1", "second")
+REPAIRED: dict[str, tuple[Sequence[Message], Sequence[Message]]] = {
+    **{f"1 {stop}": ((A, spoke(call("1"), stop=stop), FIRST, B), (BOTH,)) for stop in ("error", "aborted")},
+    **{
+        f"4 {stop}": ((A, SAID, B, ONE, FIRST, spoke(Text(text="No."), stop=stop), C), (A, SAID, C))
+        for stop in ("refusal", "content_filter")
+    },
+    "4 the running question stays": ((A, spoke(stop="refusal")), (A,)),
+    "5 twice in one answer": (
+        (A, assistant(call("1"), call("1")), FIRST, SECOND),
+        (A, assistant(call("1"), call("1_2")), FIRST, result("1_2", "second")),
+    ),
+    "6 and 7 orphans and doubles": ((A, result("0"), ONE, FIRST, SECOND), (A, ONE, FIRST)),
+    "9 and 10 late and out of order": ((A, TWO, B, result("2"), FIRST), (A, TWO, FIRST, result("2"), B)),
+    "13 the first word is the user's": ((result("0"), SAID, B), (B,)),
+    "13 nobody has said anything": ((SAID,), ()),
+    "16 thinking that led nowhere": ((A, spoke(thought(), stop="max_tokens"), B), (BOTH,)),
+}
+
+
+@pytest.mark.parametrize(("broken", "whole"), REPAIRED.values(), ids=REPAIRED)
+def test_what_is_broken_is_made_whole(broken: Sequence[Message], whole: Sequence[Message]) -> None:
+    assert repaired(*broken) == whole
 
 
 def test_1_of_an_answer_that_broke_the_shown_text_stays() -> None:
@@ -103,20 +124,6 @@ def test_3_a_message_without_words_is_still_a_message() -> None:
     assert repaired(with_metadata)[0] is with_metadata
 
 
-@pytest.mark.parametrize("stop", ["refusal", "content_filter"])
-def test_4_a_refused_turn_goes_with_its_question(stop: StopReason) -> None:
-    refused = (user("bad"), assistant(call("1")), result("1"), spoke(Text(text="No."), stop=stop))
-    assert repaired(user("a"), assistant(Text(text="b")), *refused, user("c")) == (
-        user("a"),
-        assistant(Text(text="b")),
-        user("c"),
-    )
-
-
-def test_4_the_running_question_stays() -> None:
-    assert repaired(user("a"), spoke(stop="refusal")) == (user("a"),)
-
-
 def test_5_an_id_used_again_is_renamed_with_its_result() -> None:
     history = repaired(
         user("a"), assistant(call("1")), result("1", "first"), assistant(call("1")), result("1", "second")
@@ -125,16 +132,6 @@ def test_5_an_id_used_again_is_renamed_with_its_result() -> None:
     assert isinstance(later, AssistantMessage)
     assert later.calls[0].id == "1_2"
     assert history[4] == result("1_2", "second")
-
-
-def test_5_twice_in_one_answer() -> None:
-    history = repaired(user("a"), assistant(call("1"), call("1")), result("1", "first"), result("1", "second"))
-    assert history[2:] == (result("1", "first"), result("1_2", "second"))
-
-
-def test_6_and_7_orphans_and_doubles_are_dropped() -> None:
-    history = repaired(user("a"), result("0"), assistant(call("1")), result("1", "first"), result("1", "second"))
-    assert history == (user("a"), assistant(call("1")), result("1", "first"))
 
 
 def test_8_a_call_nobody_answered_is_answered() -> None:
@@ -152,21 +149,11 @@ def test_8_of_several_open_calls_only_the_first_may_have_run() -> None:
     assert "was not run" in said(history[4])
 
 
-def test_9_and_10_results_move_behind_their_calls_in_call_order() -> None:
-    late = repaired(user("a"), assistant(call("1"), call("2")), user("wait"), result("2"), result("1"))
-    assert late == (user("a"), assistant(call("1"), call("2")), result("1"), result("2"), user("wait"))
-
-
 def test_11_and_12_neighbours_are_joined() -> None:
     history = repaired(
         user("a"), user("b"), assistant(Text(text="c")), assistant(Text(text="d")), user("e"), user("f", metadata="M")
     )
     assert [said(message) for message in history] == ["a|b", "c|d", "e", "f"]
-
-
-def test_13_the_first_word_is_the_users() -> None:
-    assert repaired(result("0"), assistant(Text(text="a")), user("b")) == (user("b"),)
-    assert repaired(assistant(Text(text="a"))) == ()
 
 
 def test_14_an_unfinished_answer_of_ours_is_dropped_and_a_pause_stays() -> None:
@@ -185,12 +172,6 @@ def test_16_thinking_lives_as_long_as_its_turn_and_belongs_to_its_maker() -> Non
     kept = [part.text for message in history for part in message.content if isinstance(part, Thinking)]
     assert kept == ["mine"]
     assert history[5] is ours
-
-
-def test_16_thinking_that_led_nowhere_is_no_content() -> None:
-    assert repaired(user("a"), spoke(thought(), stop="max_tokens"), user("b"))[0] == replace(
-        user("a"), content=(Text(text="a"), Text(text="b"))
-    )
 
 
 def test_16_thinking_cut_off_behind_a_call_does_not_end_the_message() -> None:

@@ -5,7 +5,6 @@ the sender costs the machine as little as it can. A turn lasts from the webhook'
 """
 
 import asyncio
-import statistics
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -67,10 +66,6 @@ def percentile(values: Sequence[float], share: float) -> float:
     """The smallest value that at least this share of them does not exceed."""
     ordered = sorted(values)
     return ordered[max(0, -int(-len(ordered) * share // 1) - 1)]
-
-
-def median(values: Sequence[float]) -> float:
-    return statistics.median(values)
 
 
 class Chats:

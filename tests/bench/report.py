@@ -6,9 +6,10 @@ Nothing here fails a build: a machine's speed is not the code's. The targets are
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any
 
-from tests.bench.load import Measured, median, percentile
+from tests.bench.load import Measured, percentile
 
 EARLY, LATE = slice(5, 15), slice(-10, None)
 """Turns 6 to 15 of one long chat, and its last ten."""

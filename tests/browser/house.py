@@ -3,7 +3,6 @@
 No other channel is configured: the web chat alone is a complete product. `tests.running` has the one with Feishu.
 """
 
-import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -13,10 +12,11 @@ from typing import Any
 from gateway.config.load import load
 from gateway.gateway import Gateway
 from gateway.store.opening import open_store
-from tests.browser.line import Line
 from tests.emulators.models.anthropic.emulator import AnthropicEmulator
 from tests.emulators.models.server import Script
+from tests.line import Line
 from tests.loopback import serve_on_loopback
+from tests.waiting import until
 
 KEY = "canary-anthropic-key-91827"
 TOKEN = "canary-admin-token-91827"
@@ -29,7 +29,6 @@ agents:
       tools: { allow: [read, write, ls, exec] }
 tools: { exec: { mode: allow } }
 """
-PATIENCE_SECONDS = 20.0
 
 
 class House:
@@ -72,15 +71,12 @@ class House:
         found = (self.folder / "data" / "uploads").glob("*/*/*")
         return {f"./uploads/{path.parent.name}/{path.name}": path.read_bytes() for path in found}
 
+    until = staticmethod(until)
+
     def told(self) -> list[Any]:
         """The last user message of each request to the model, as it was sent."""
         users = ([m for m in received.body["messages"] if m["role"] == "user"] for received in self.anthropic.requests)
         return [messages[-1]["content"] for messages in users]
-
-    async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while not condition():
-                await asyncio.sleep(0.005)
 
 
 @asynccontextmanager

@@ -1,6 +1,5 @@
 """The watch over the page is itself watched: whatever a page may complain of, a test would fail of it."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -13,6 +12,7 @@ from starlette.routing import Route
 
 from tests.browser.watch import Watch
 from tests.loopback import serve_on_loopback
+from tests.waiting import until
 
 
 def site(script: str) -> Starlette:
@@ -52,9 +52,7 @@ async def test_a_page_that_complains_is_heard_unless_the_test_expects_it(
     browser: Browser, script: str, complaint: str
 ) -> None:
     async with watched(browser, script) as (watch, _):
-        async with asyncio.timeout(20):
-            while not watch.complaints:
-                await asyncio.sleep(0.005)
+        await until(lambda: watch.complaints)
         assert watch.complaints[0].startswith(complaint)
         watch.expects(complaint, "net::ERR")
         assert watch.complaints == []

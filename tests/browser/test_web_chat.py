@@ -9,19 +9,8 @@ from playwright.async_api import Browser, expect
 
 from tests.browser.house import house
 from tests.browser.tab import visitor
-from tests.demo import story
 from tests.emulators.models.script import Fault, calls, says
 
-CODER = """
-agents:
-  list:
-    - id: coder
-      name: 代码助手
-      model: anthropic/claude-sonnet-4-6
-      systemPrompt: 你是一个全栈开发助手,擅长编写脚本和解释代码。请用中文回复。
-      tools: { allow: [read, write, edit, ls, exec, message] }
-      skills: { allow: [create-python-script] }
-"""
 TALE = "Good morning. Here is how an answer grows: a few words at a time, until the very last one."
 SNIPPET = "for name in sorted(names):\n    print(f'<{name}>')"
 
@@ -70,32 +59,6 @@ async def test_a_tool_is_shown_while_it_runs_and_folds_away_under_the_answer(bro
         await answer.get_by_text("2 tools used").click()
         await expect(tab.tools(answer).first).to_be_visible()
         await expect(tab.tools(answer).nth(1)).to_contain_text("nowhere.txt")
-
-
-async def test_the_reference_case_in_the_web_chat(browser: Browser, tmp_path: Path) -> None:
-    async with (
-        house(tmp_path, script=story.model_script(), agents=CODER) as home,
-        visitor(browser, home) as tab,
-    ):
-        story.lay_out(home.workspace("coder"))
-        await tab.say(story.ASKED)
-        await tab.is_answered(f"脚本写好了:{story.SCRIPT_NAME}。")
-        (answer,) = await tab.answers.all()
-        await expect(answer).to_contain_text("代码助手")
-        assert await tab.tool_states(answer) == [("read", "done"), ("ls", "done"), ("write", "done")]
-        await answer.get_by_text("3 tools used").click()
-        await expect(tab.tools(answer).nth(0)).to_contain_text("create-python-script/SKILL.md")
-        await expect(tab.tools(answer).nth(2)).to_contain_text(story.SCRIPT_NAME)
-        await expect(answer.get_by_role("listitem").filter(has_text="只列出文件,按路径排序")).to_be_visible()
-        await expect(answer.locator("code").filter(has_text="python3 list_files.py")).to_be_visible()
-        assert (home.workspace("coder") / story.SCRIPT_NAME).read_text(encoding="utf-8") == story.SCRIPT
-        assert [received.refusal for received in home.anthropic.requests] == [None] * 4
-
-        home.anthropic.script = [says("不客气!")]
-        await tab.say("谢谢")
-        await tab.is_answered(story.SCRIPT_NAME, "不客气!")
-        later = home.anthropic.requests[-1].body["messages"]
-        assert [message["role"] for message in later] == ["user", "assistant"] * 4 + ["user"]
 
 
 async def test_code_is_copied_as_it_was_written(browser: Browser, tmp_path: Path) -> None:
@@ -165,15 +128,6 @@ async def test_two_tabs_see_the_same_and_each_thing_once(browser: Browser, tmp_p
             await tab.has_said("From the left", "From the right", "Left again")
 
 
-async def test_a_conversation_begun_in_one_tab_turns_up_in_the_other(browser: Browser, tmp_path: Path) -> None:
-    async with house(tmp_path, script=[says("Here.")]) as home, visitor(browser, home) as left:
-        right = await left.another()
-        await left.say("Something new")
-        await expect(right.conversation("Something new")).to_be_visible()
-        await right.conversation("Something new").click()
-        await right.is_answered("Here.")
-
-
 async def test_stop_ends_the_answer_and_the_conversation_goes_on(browser: Browser, tmp_path: Path) -> None:
     endless = says(TALE, cut_after=8, then="stall")
     async with house(tmp_path, script=[endless, says("Fine.")]) as home, visitor(browser, home) as tab:
@@ -219,15 +173,3 @@ async def test_what_is_written_during_an_answer_is_answered_after_it(browser: Br
         home.line.release()
         await tab.is_answered(TALE, "Second.")
         await tab.has_said("First question", "Second question")
-
-
-async def test_a_model_that_fails_is_told_of_in_a_sentence(browser: Browser, tmp_path: Path) -> None:
-    from tests.emulators.models.script import Fault
-
-    refused = [Fault(status=400, message="something internal") for _ in range(5)]
-    async with house(tmp_path, script=[*refused]) as home, visitor(browser, home) as tab:
-        await tab.say("Hello")
-        await expect(tab.answers).to_have_count(1)
-        await expect(tab.answers).not_to_contain_text("something internal")
-        await expect(tab.draft).to_have_count(0)
-        await expect(tab.stop).to_have_count(0)

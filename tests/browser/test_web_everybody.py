@@ -8,15 +8,10 @@ from playwright.async_api import Browser, expect
 
 from tests.browser.house import house
 from tests.browser.tab import PHONE, visitor
+from tests.browser.test_web_keys import TWO_AGENTS
 from tests.emulators.models.script import Turn, calls, says
 
 RULES = (Path(__file__).parent / "accessibility.js").read_text(encoding="utf-8")
-TWO_AGENTS = """
-agents:
-  list:
-    - { id: helper, name: Helper, model: anthropic/claude-sonnet-4-6, tools: { allow: [read, write, ls] } }
-    - { id: coder, name: Coder, model: anthropic/claude-sonnet-4-6 }
-"""
 RICH = """\
 ## A heading
 

@@ -80,17 +80,6 @@ async def test_pictures_can_be_dropped_and_pasted_and_taken_out_again(browser: B
         assert pictures_told(home) == [PIXEL]
 
 
-async def test_a_document_lands_in_the_workspace_and_the_model_is_told_where(browser: Browser, tmp_path: Path) -> None:
-    async with house(tmp_path, script=[says("Read.")]) as home, visitor(browser, home) as tab:
-        await tab.attach(NOTES, PICTURE)
-        await tab.say("Have a look")
-        await tab.is_answered("Read.")
-        await expect(tab.own.get_by_role("link", name="notes.txt")).to_be_visible()
-        (path,) = (it for it in home.uploads() if it.endswith("/notes.txt"))
-        assert home.uploads()[path] == NOTES["buffer"]
-        assert path in json.dumps(home.told()[-1])
-
-
 async def test_a_file_that_the_agent_made_is_downloaded_byte_for_byte(browser: Browser, tmp_path: Path) -> None:
     script = [
         calls(("write", {"file_path": "out/report.csv", "content": REPORT})),
@@ -115,7 +104,6 @@ async def test_a_picture_that_the_agent_made_is_shown(browser: Browser, tmp_path
         house(tmp_path, script=[says("Look:\n\nMEDIA: drawing.png\nMEDIA: not-there.png")]) as home,
         visitor(browser, home) as tab,
     ):
-        home.workspace().mkdir(parents=True, exist_ok=True)
         (home.workspace() / "drawing.png").write_bytes(PICTURE["buffer"])
         await tab.say("Draw something")
         await tab.is_answered("Look:")

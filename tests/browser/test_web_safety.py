@@ -92,19 +92,6 @@ async def test_a_hostile_title_and_a_hostile_tool_are_only_text(browser: Browser
         await expect(tab.page.get_by_role("dialog")).to_contain_text(HOSTILE[1])
 
 
-async def test_an_uploaded_page_is_saved_and_never_opened_as_ours(browser: Browser, tmp_path: Path) -> None:
-    evil = FilePayload(name="evil.html", mimeType="text/html", buffer=b"<script>alert('hacked')</script>")
-    async with house(tmp_path, script=[says("Seen.")]) as home, visitor(browser, home) as tab:
-        await tab.attach(evil)
-        await tab.say("Open this")
-        await tab.is_answered("Seen.")
-        address = await tab.own.get_by_role("link", name="evil.html").get_attribute("href") or ""
-        answer = await tab.page.context.request.get(f"{home.url}/{address.removesuffix('?download')}")
-        assert answer.headers["content-disposition"].startswith("attachment")
-        assert answer.headers["x-content-type-options"] == "nosniff"
-        assert "sandbox" in answer.headers["content-security-policy"]
-
-
 async def test_beyond_this_machine_the_token_opens_the_door_and_signing_out_closes_it(
     browser: Browser, tmp_path: Path
 ) -> None:

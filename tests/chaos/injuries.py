@@ -9,11 +9,12 @@ from time import monotonic
 from tests.chaos.platform import Trap
 from tests.chaos.points import BATCH, How
 from tests.chaos.scene import POLL_SECONDS, SETTLE_SECONDS, Scene
-from tests.chaos.subject import Replica, processes_of
+from tests.chaos.subject import Replica
+from tests.processes import processes_of
 
 BATCHES_MAX = 5
 """So many batches are written before a point counts as not reached."""
-LATE_SECONDS = 0.1
+LATE_SECONDS = 1.0
 """The last reply may be there a moment before the death that belongs to it."""
 AGAIN_CHANCE = 0.2
 """That the next life is killed as well, at the same point, while it takes up what the last one left."""
@@ -195,7 +196,9 @@ async def _dies(scene: Scene, dead: Callable[[], Replica | None]) -> bool:
             if dead() is not None:
                 return True
             await asyncio.sleep(POLL_SECONDS)
-        await asyncio.sleep(LATE_SECONDS)
-        if dead() is not None:
-            return True
+        give_up = monotonic() + LATE_SECONDS
+        while monotonic() < give_up:
+            if dead() is not None:
+                return True
+            await asyncio.sleep(POLL_SECONDS)
     return False

@@ -53,11 +53,3 @@ POINTS: Sequence[Point] = (
 
 POLLED = {"K3": Point(name="K3", about="a poll has confirmed it", how="outside", most=9)}
 """Points that are reached in another way where the gateway fetches its messages."""
-
-ABSENT = {
-    "K17": "while an approval is pending",
-    "K18": "approved, not begun",
-    "K19": "during compaction",
-    "K20": "during a reload",
-}
-"""Moments of features that the product does not have yet."""

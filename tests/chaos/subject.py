@@ -18,11 +18,12 @@ from typing import IO
 import httpx
 
 from tests.chaos.emulated import Emulated
+from tests.processes import parent, processes_of
 from tests.running import SECRETS
 
 ROOT = Path(__file__).resolve().parents[2]
-START_SECONDS = 30.0
-STOP_SECONDS = 40.0
+START_SECONDS = 60.0
+STOP_SECONDS = 60.0
 PORTS = range(18_000, 28_000)
 """Below those that the system gives to clients: one of those could take the port while its gateway is down."""
 ADMIN_TOKEN = "chaos-looks-at-the-metrics"
@@ -189,26 +190,9 @@ class Subject:
         return max((seconds for replica in self.replicas for seconds in replica.restarts[1:]), default=0.0)
 
 
-def processes_of(marker: str) -> dict[int, tuple[str, int]]:
-    """Processes whose command line holds the words: that line and the parent, by process id."""
-    found: dict[int, tuple[str, int]] = {}
-    for entry in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            line = (entry / "cmdline").read_bytes()
-            if marker.encode() in line:
-                words = line.replace(b"\0", b" ").decode(errors="replace")
-                found[int(entry.name)] = words, parent(int(entry.name))
-    return found
-
-
 def strays(marker: str, alive: set[int]) -> dict[int, str]:
     """Those of them that none of the living gateways looks after."""
     return {pid: line for pid, (line, _) in processes_of(marker).items() if not alive.intersection(_above(pid))}
-
-
-def parent(pid: int) -> int:
-    """Raises OSError where there is no such process."""
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def _above(pid: int) -> Iterator[int]:

@@ -1,6 +1,5 @@
 """A short campaign against real processes: two kills at each of the points that say most. `make chaos` does the rest."""
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from tests.chaos.emulated import EMULATED, OnFeishu
 from tests.chaos.points import POINTS, Point
 from tests.chaos.scene import scene
 from tests.chaos.storm import storm
-from tests.postgres import PostgresServer
+from tests.waiting import until
 
 ALONE = ("K2", "K5", "K8", "K9", "K11", "K12", "K14", "K16")
 ON_TELEGRAM = (("telegram-polling", "K3"), ("telegram-webhook", "K13"), ("telegram-resend", "K14"))
@@ -41,17 +40,13 @@ async def test_on_telegram_only_what_may_have_arrived_is_given_up_or_doubled_and
 
 
 @pytest.mark.parametrize("point", points(REPLICAS), ids=lambda point: point.name)
-async def test_the_other_replica_goes_on(point: Point, tmp_path: Path, postgres: PostgresServer) -> None:
-    address = postgres.new_database()
-    result = await campaign(point, 2, tmp_path, chat=EMULATED["feishu"](), seed=7, database=address, replicas=2)
-    postgres.drop(address)
+async def test_the_other_replica_goes_on(point: Point, tmp_path: Path, postgres_url: str) -> None:
+    result = await campaign(point, 2, tmp_path, chat=EMULATED["feishu"](), seed=7, database=postgres_url, replicas=2)
     assert result.clean, [str(result), *result.verdict.lines()]
 
 
-async def test_every_event_five_times_over_two_replicas_is_one_turn(tmp_path: Path, postgres: PostgresServer) -> None:
-    address = postgres.new_database()
-    tally = await storm(tmp_path, chat=EMULATED["feishu"](), seed=7, events=100, database=address, replicas=2)
-    postgres.drop(address)
+async def test_every_event_five_times_over_two_replicas_is_one_turn(tmp_path: Path, postgres_url: str) -> None:
+    tally = await storm(tmp_path, chat=EMULATED["feishu"](), seed=7, events=100, database=postgres_url, replicas=2)
     assert tally.clean, [str(tally), *tally.findings]
 
 
@@ -66,9 +61,7 @@ async def test_a_message_that_keeps_killing_its_process_is_given_up_with_a_note(
             if not replica.dead:
                 await replica.ended()
             await replica.start("K7:1" if life < 3 else "")
-        async with asyncio.timeout(20):
-            while not chat.emulator.messages:
-                await asyncio.sleep(0.05)
+        await until(lambda: chat.emulator.messages)
         (note,) = chat.emulator.messages
         assert "interrupted several times" in note.text
         assert len(dead_letters(DatabaseConfig(url=f"sqlite:///{tmp_path}/data/clawgate.db"))) == 1

@@ -230,7 +230,7 @@ def main() -> None:
     StoreHooks(store, kill)
     hook_files(kill)
     gateway = Gateway(settings, given, store=store)
-    gateway.app.add_middleware(DoorHook, kill=kill)
+    gateway.app = DoorHook(gateway.app, kill=kill)
     threading.Thread(target=obey, args=(kill,), name="chaos-orders", daemon=True).start()
     run(gateway, listener)
 

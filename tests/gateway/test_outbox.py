@@ -1,13 +1,12 @@
 """What follows from how a send ended. A unit test because no emulator can make an hour pass."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from channels.channel import Capabilities, DeliveryError, Gone, RateLimited, Refused, Unreachable
-from channels.message import Chat, MessageContext, Outbound, Sender, Target
+from channels.message import Chat, MessageContext, Outbound, Target
 from gateway.limits import LimitsConfig
 from gateway.outbox import (
     Attempts,
@@ -22,6 +21,7 @@ from gateway.outbox import (
 )
 from gateway.store.store import Part
 from tests.gateway.runtimes import runtime
+from tests.tools.bench import CALL
 
 PAYLOAD = payload_json.dump_json(
     OutboxPayload(channel="x", account="default", part=Outbound(target=Target(chat="c"), text="hi"))
@@ -152,16 +152,8 @@ async def test_after_the_last_chance_it_is_a_dead_letter() -> None:
 
 
 def context(**changes: Any) -> MessageContext:
-    facts: dict[str, Any] = {
-        "channel": "feishu",
-        "account": "default",
-        "chat": Chat(id="oc_1", kind="group", thread="omt_1"),
-        "message_id": "om_1",
-        "sender": Sender(id="ou_1"),
-        "text": "hi",
-        "sent_at": datetime(2026, 1, 1, tzinfo=UTC),
-    }
-    return MessageContext(**facts | changes)
+    ours: dict[str, Any] = {"chat": Chat(id="oc_1", kind="group", thread="omt_1"), "message_id": "om_1"}
+    return replace(CALL.message, **ours | changes)
 
 
 def test_a_part_has_the_same_key_whenever_it_is_made_and_no_two_share_one() -> None:

@@ -5,9 +5,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from channels.message import Chat, MessageContext, Sender
+from channels.message import MessageContext
 from gateway.queue import MORE_SECONDS, Queue
 from gateway.store.store import Waiting
+from tests.tools.bench import CALL
 
 NOW = 1_800_000_000.0
 
@@ -17,15 +18,7 @@ def waiting(*ages: float) -> list[Waiting]:
 
 
 def context(age: float) -> MessageContext:
-    return MessageContext(
-        channel="feishu",
-        account="default",
-        chat=Chat(id="oc", kind="direct"),
-        message_id="om",
-        sender=Sender(id="ou"),
-        text="x",
-        sent_at=datetime.fromtimestamp(NOW - age, tz=UTC),
-    )
+    return replace(CALL.message, sent_at=datetime.fromtimestamp(NOW - age, tz=UTC))
 
 
 @pytest.mark.parametrize("mode", ["collect", "steer", "interrupt"])

@@ -1,20 +1,15 @@
 """What is shown of a turn: never twice what was said once, and all of it where an answer came in pieces."""
 
-from datetime import UTC, datetime
 from typing import Any
 
 from agents.events import ModelAnswered, ModelCalled, ModelStreamed, ToolStarted, silent
 from agents.messages import AssistantMessage, StopReason, Text, ToolCall
 from agents.providers.provider import TextDelta
 from channels.channel import Progress
-from channels.message import Chat, MessageContext, Sender
 from gateway.watch import Watch
+from tests.tools.bench import CALL
 
-CONTEXT = MessageContext(
-    channel="web", account="default", chat=Chat(id="c", kind="direct"), message_id="m", sender=Sender(id="u"),
-    text="hello", sent_at=datetime(2026, 6, 15, tzinfo=UTC),
-)  # fmt: skip
-CALL = ToolCall(id="t1", name="ls", arguments={"path": "."}, arguments_raw='{"path": "."}')
+LS = ToolCall(id="t1", name="ls", arguments={"path": "."}, arguments_raw='{"path": "."}')
 
 
 class Screen:
@@ -35,11 +30,11 @@ def answered(text: str, stop: StopReason) -> ModelAnswered:
 async def test_an_answer_that_is_continued_is_shown_once_and_whole() -> None:
     screen: Any = Screen()
     requested: Any = ModelCalled(round=1, provider="p", request=None)  # type: ignore[arg-type]
-    with Watch(screen, CONTEXT, silent) as watch:
+    with Watch(screen, CALL.message, silent) as watch:
         watch.tell(requested)
         watch.tell(ModelStreamed(round=1, event=TextDelta(index=0, text="One two ")))
         watch.tell(answered("One two ", "max_tokens"))
-        watch.tell(ToolStarted(call=CALL))  # shows at once, as a timer might here
+        watch.tell(ToolStarted(call=LS))  # shows at once, as a timer might here
         watch.tell(requested)
         watch.tell(ModelStreamed(round=2, event=TextDelta(index=0, text="three")))
         watch.tell(answered("three", "end_turn"))

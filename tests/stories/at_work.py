@@ -1,4 +1,4 @@
-"""An agent that does what a test tells it to, in somebody's chat, and what its tools answered."""
+"""An agent that does what a test tells it to, in somebody's chat, and what stands in the requests to its model."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,6 +7,7 @@ from tests.emulators.models.script import calls, says
 from tests.running import Running
 
 DONE = "done"
+RUNS = "tools: { exec: { mode: allow } }"
 
 
 async def works(house: Running, *wanted: tuple[str, dict[str, Any]], text: str = "go on", **who: Any) -> list[str]:
@@ -16,9 +17,8 @@ async def works(house: Running, *wanted: tuple[str, dict[str, Any]], text: str =
     await house.say(text, **who)
     await house.replies(answers + 1)
     await house.idle()
-    messages = house.anthropic.requests[-1].body["messages"]
-    last = max(at for at, message in enumerate(messages) if _is_spoken(message))
-    return [_text(block) for message in messages[last + 1 :] for block in _results(message)]
+    found = results(house.anthropic.requests[-1].body)
+    return found[len(found) - len(wanted) :]
 
 
 def prompt(house: Running) -> str:
@@ -28,20 +28,28 @@ def prompt(house: Running) -> str:
 
 def spoken(house: Running) -> str:
     """What the model was told as the newest message of a person."""
-    message = [it for it in house.anthropic.requests[-1].body["messages"] if _is_spoken(it)][-1]
+    return users(house.anthropic.requests[-1].body)[-1]
+
+
+def users(body: Mapping[str, Any]) -> list[str]:
+    """What people say in a request, message by message."""
+    return [text for message in body["messages"] if message["role"] == "user" and (text := text_of(message))]
+
+
+def results(body: Mapping[str, Any]) -> list[str]:
+    """The tool results of a request."""
+    blocks = [block for message in body["messages"] for block in message["content"] if isinstance(block, dict)]
+    return [text_of(block) for block in blocks if block["type"] == "tool_result"]
+
+
+def shown(house: Running) -> tuple[str, list[str]]:
+    """The words of the newest message of a person, and the types of its pictures."""
+    (*_, last) = [message for message in house.anthropic.requests[-1].body["messages"] if message["role"] == "user"]
+    parts = last["content"] if isinstance(last["content"], list) else []
+    return text_of(last), [part["source"]["media_type"] for part in parts if part["type"] == "image"]
+
+
+def text_of(message: Mapping[str, Any]) -> str:
+    """Of a message, or of a tool result."""
     content = message["content"]
-    return content if isinstance(content, str) else "".join(it["text"] for it in content if it["type"] == "text")
-
-
-def _is_spoken(message: Mapping[str, Any]) -> bool:
-    return message["role"] == "user" and not _results(message)
-
-
-def _results(message: Mapping[str, Any]) -> list[Any]:
-    content = message["content"] if message["role"] == "user" else []
-    return [block for block in content if isinstance(block, dict) and block["type"] == "tool_result"]
-
-
-def _text(block: Mapping[str, Any]) -> str:
-    content = block["content"]
     return content if isinstance(content, str) else "".join(part["text"] for part in content if part["type"] == "text")

@@ -3,67 +3,16 @@
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.emulators.models.script import calls, says
 from tests.running import Running, running
-
-RUNS = "tools: { exec: { mode: allow } }"
-
-
-async def results(folder: Path, *commands: str, more: str = RUNS) -> tuple[list[str], Running]:
-    """What the model is shown of each command."""
-    script = [*(calls(("exec", {"command": command})) for command in commands), says("done")]
-    async with running(folder, script=script, more=more) as house:
-        await house.say("run them")
-        await house.replies(1)
-        blocks = [block for message in house.anthropic.requests[-1].body["messages"] for block in message["content"]]
-        return [_text(block) for block in blocks if block["type"] == "tool_result"], house
-
-
-def _text(block: dict[str, Any]) -> str:
-    content = block["content"]
-    return content if isinstance(content, str) else str(content[0]["text"])
-
-
-async def test_every_command_says_its_exit_code(tmp_path: Path) -> None:
-    commands = ["echo hi", "true", "exit 3", "kill -9 $$", "head -c 10 /dev/zero | cat >/dev/null; echo x >&2; false"]
-    shown, _ = await results(tmp_path, *commands)
-    assert shown == [
-        "hi\n[exit code 0]",
-        "[exit code 0]",
-        "[exit code 3]",
-        "[exit code 137: ended by signal 9 (SIGKILL)]",
-        "x\n[exit code 1]",
-    ]
-
-
-async def test_edit_says_which_lines_it_changed(tmp_path: Path) -> None:
-    edits = [
-        {"old_text": "b\nc\n", "new_text": "B\nB\nB\nC\n"},
-        {"old_text": "B\nB\nB\n", "new_text": ""},
-        {"old_text": "d", "new_text": "D"},
-    ]
-    script = [*(calls(("edit", {"file_path": "f", **edit})) for edit in edits), says("done")]
-    async with running(tmp_path, script=script) as house:
-        house.workspace().mkdir(parents=True, exist_ok=True)
-        (house.workspace() / "f").write_text("a\nb\nc\nd\n")
-        await house.say("edit it")
-        await house.replies(1)
-        blocks = [block for message in house.anthropic.requests[-1].body["messages"] for block in message["content"]]
-        shown = [_text(block) for block in blocks if block["type"] == "tool_result"]
-    assert shown == [
-        "Edited f (lines 2-5, 12 bytes)",
-        "Edited f (deleted at line 2, 6 bytes)",
-        "Edited f (line 3, 6 bytes)",
-    ]
+from tests.stories.at_work import RUNS, works
 
 
 @pytest.mark.parametrize("command", ["yes 0123456", "head -c 15000000 /dev/zero", "seq 100000; echo the end"])
 async def test_of_a_flood_both_ends_are_shown_and_the_number_counts_all_of_it(tmp_path: Path, command: str) -> None:
-    (shown,), _ = await results(tmp_path, command)
+    (shown,), _ = await run(tmp_path, command)
     assert "characters were cut" not in shown
     assert len(shown) <= 64_000
     ((mark, left),) = re.findall(r"(\n\[… ([\d,]+) bytes of output are left out …\]\n)", shown)
@@ -79,6 +28,12 @@ async def test_of_a_flood_both_ends_are_shown_and_the_number_counts_all_of_it(tm
         assert total == 15_000_000 if "zero" in command else tail.endswith("the end")
 
 
+async def run(folder: Path, *commands: str, more: str = RUNS) -> tuple[list[str], Running]:
+    """What the model is shown of each command."""
+    async with running(folder, more=more) as house:
+        return await works(house, *(("exec", {"command": command}) for command in commands)), house
+
+
 CAPPED = "tools: { exec: { mode: allow, writtenBytes: 20000000, timeoutSeconds: 30 } }"
 FLOODS = [
     pytest.param("for i in $(seq 1000); do head -c 3000000 /dev/zero > f$i; done", id="many files"),
@@ -90,7 +45,7 @@ FLOODS = [
 
 @pytest.mark.parametrize("command", FLOODS)
 async def test_a_command_that_writes_too_much_is_stopped(tmp_path: Path, command: str) -> None:
-    (shown,), house = await results(tmp_path, command, more=CAPPED)
+    (shown,), house = await run(tmp_path, command, more=CAPPED)
     assert "EXEC_DISK_LIMIT" in shown
     assert "20,000,000 bytes" in shown
     written = sum(path.stat().st_size for path in house.workspace().rglob("*") if path.is_file())
@@ -99,7 +54,7 @@ async def test_a_command_that_writes_too_much_is_stopped(tmp_path: Path, command
 
 async def test_what_was_there_and_what_is_linked_counts_for_nothing(tmp_path: Path) -> None:
     make = "for i in 1 2 3 4 5; do head -c 3000000 /dev/zero > f$i; done"
-    shown, _ = await results(tmp_path, make, "mkdir c; cp -al f? c; chmod 600 f?; mv f1 f9; rm f2", more=CAPPED)
+    shown, _ = await run(tmp_path, make, "mkdir c; cp -al f? c; chmod 600 f?; mv f1 f9; rm f2", more=CAPPED)
     assert shown == ["[exit code 0]", "[exit code 0]"]
 
 
@@ -107,7 +62,7 @@ async def test_where_the_disk_is_almost_full_a_command_can_only_make_room(tmp_pa
     more = f"tools: {{ exec: {{ mode: allow, freeBytes: {1 << 60} }} }}"
     (tmp_path / "data/workspaces/helper").mkdir(parents=True)
     (tmp_path / "data/workspaces/helper/old").write_bytes(bytes(100_000))
-    shown, house = await results(tmp_path, "rm old && echo gone", "echo x > new; cat new", more=more)
+    shown, house = await run(tmp_path, "rm old && echo gone", "echo x > new; cat new", more=more)
     note = f"it could write nothing to files: less than {1 << 60:,} bytes are left on the disk"
     assert shown[0] == f"gone\n[exit code 0; {note}]"
     assert note in shown[1]
@@ -116,7 +71,7 @@ async def test_where_the_disk_is_almost_full_a_command_can_only_make_room(tmp_pa
 
 async def test_a_commands_temporary_files_end_with_it(tmp_path: Path) -> None:
     command = 'f=$(mktemp); echo x > "$f"; mkdir -p "$TMPDIR/a/b"; chmod 500 "$TMPDIR/a"; echo $TMPDIR; cat "$f"'
-    (shown,), _ = await results(tmp_path, command)
+    (shown,), _ = await run(tmp_path, command)
     folder, *rest = shown.splitlines()
     assert rest == ["x", "[exit code 0]"]
     assert not Path(folder).exists()

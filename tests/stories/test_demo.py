@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sys
+from itertools import cycle
 from pathlib import Path
 
 import pytest
@@ -25,18 +26,21 @@ async def demo(*arguments: str) -> tuple[int, str, str]:
     return process.returncode or 0, out.decode(), err.decode()
 
 
-@pytest.mark.parametrize("channel", PLATFORMS)
-@pytest.mark.parametrize("api", MAKERS)
+@pytest.mark.parametrize(("api", "channel"), list(zip(MAKERS, cycle(PLATFORMS), strict=False)))
 async def test_every_wire_on_every_platform_is_shown_layer_by_layer(
     api: str, channel: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     layers = await play(MAKERS[api], PLATFORMS[channel]())
+    names = [layer.name for layer in layers]
+    assert names[:6] == ["event", "context", "system_prompt", "user_message", "request", "response"]
+    assert names[-1] == "reply"
+    assert names.count("request") == names.count("response") == 4
     assert [layer.data["name"] for layer in layers if layer.name == "tool_call"] == ["read", "ls", "write"]
 
     capsys.readouterr()  # the gateway's log
     show(layers, as_json=True)
     document = json.loads(capsys.readouterr().out)
-    assert [layer["name"] for layer in document["layers"]] == [layer.name for layer in layers]
+    assert [layer["name"] for layer in document["layers"]] == names
     context = next(layer["data"] for layer in document["layers"] if layer["name"] == "context")
     assert (context["channel"], context["text"]) == (channel, story.ASKED)
     assert context["sender"]["name"] == story.SENDER_NAME

@@ -13,13 +13,6 @@ agents:
       model: demo/guide
       tools: { allow: [read, write, edit, ls, exec, message] }
 """
-BARE = """
-agents:
-  list:
-    - id: helper
-      model: demo/guide
-      tools: { allow: [] }
-"""
 
 
 @pytest.mark.parametrize("asked", ["帮我写一个 Python 脚本,列出所有文件", "write me a python script that lists files"])
@@ -35,11 +28,3 @@ async def test_it_makes_a_real_file_and_says_that_it_is_a_script(tmp_path: Path,
         assert made[0].read_text(encoding="utf-8").startswith("#!")
         compile(made[0].read_text(encoding="utf-8"), made[0].name, "exec")
         assert house.anthropic.requests == []
-
-
-async def test_without_tools_it_simply_answers_and_goes_on_answering(tmp_path: Path) -> None:
-    async with running(tmp_path, agents=BARE) as house:
-        for number in range(3):
-            await house.say(f"hello {number}")
-            replies = await house.replies(number + 1)
-        assert all("demo/guide" in reply for reply in replies)

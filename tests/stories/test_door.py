@@ -8,18 +8,17 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpx
 import pytest
 
 from tests.emulators.models.script import says
-from tests.running import Running, running
+from tests.running import Running, client, running
 from tests.stories.test_process import platforms, started
 from tests.stories.test_process import say as say_to
+from tests.waiting import PATIENCE_SECONDS
 from tests.web_page import WEB, Page
 
-WAIT_SECONDS = 20.0
 HOST = b"host: 127.0.0.1\r\n"
-SOON = "server: { connectionTimeoutSeconds: 0.5 }"
+SOON = "server: { connectionTimeoutSeconds: 1 }"
 
 
 @dataclass
@@ -37,14 +36,14 @@ class Line:
 
     async def answer(self) -> tuple[int, str]:
         """The next answer's status and text."""
-        async with asyncio.timeout(WAIT_SECONDS):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             head = (await self.reader.readuntil(b"\r\n\r\n")).decode()
             length = next(int(line.split(": ")[1]) for line in head.lower().splitlines() if "content-length" in line)
             return int(head.split()[1]), (await self.reader.readexactly(length)).decode()
 
     async def rest(self) -> bytes:
         """All until the door closes it."""
-        async with asyncio.timeout(WAIT_SECONDS):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             with suppress(ConnectionResetError):
                 return await self.reader.read()
             return b""
@@ -210,12 +209,13 @@ SILENCES = {
 }
 
 
-@pytest.mark.parametrize("silence", SILENCES)
-async def test_a_connection_without_a_whole_request_is_closed(tmp_path: Path, silence: str) -> None:
-    async with running(tmp_path, more=SOON) as house, line(house.url) as it:
-        await it.send(SILENCES[silence])
-        received = await it.rest()
-        assert (b"408" in received) == silence.startswith("half")
+async def test_a_connection_without_a_whole_request_is_closed(tmp_path: Path) -> None:
+    async with running(tmp_path, more=SOON) as house, AsyncExitStack() as stack:
+        lines = await held(stack, house.url, len(SILENCES), "127.0.0.1")
+        for it, sent in zip(lines, SILENCES.values(), strict=True):
+            await it.send(sent)
+        for it, silence in zip(lines, SILENCES, strict=True):
+            assert (b"408" in await it.rest()) == silence.startswith("half"), silence
 
 
 async def test_a_body_that_nobody_reads_does_not_keep_a_connection_however_it_drips(tmp_path: Path) -> None:
@@ -223,12 +223,18 @@ async def test_a_body_that_nobody_reads_does_not_keep_a_connection_however_it_dr
         await it.send(b"GET /healthz HTTP/1.1\r\n%bcontent-length: 1000000\r\n\r\n" % HOST)
         assert (await it.answer())[0] == 200
         ended = asyncio.create_task(it.rest())
-        async with asyncio.timeout(WAIT_SECONDS):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             with suppress(ConnectionError):
                 while not ended.done():
                     await it.send(b"x")
                     await asyncio.sleep(0.05)
         assert await ended == b""
+
+
+async def test_a_body_that_dawdles_is_turned_away(tmp_path: Path) -> None:
+    async with running(tmp_path, more="server: { bodyTimeoutSeconds: 0.2 }") as house, line(house.url) as it:
+        await it.send(POST + HOST + b"content-length: 100\r\n\r\nxx")
+        assert (await it.answer())[0] == 408
 
 
 async def test_whoever_takes_nothing_of_an_answer_is_cut_off(tmp_path: Path) -> None:
@@ -241,7 +247,7 @@ async def test_whoever_takes_nothing_of_an_answer_is_cut_off(tmp_path: Path) -> 
                 await asyncio.sleep(0.002)
 
         with pytest.raises(ConnectionError):
-            await asyncio.wait_for(ask_on(), WAIT_SECONDS)
+            await asyncio.wait_for(ask_on(), PATIENCE_SECONDS)
 
 
 async def test_a_slow_upload_and_an_open_stream_outlast_the_deadline(tmp_path: Path) -> None:
@@ -251,7 +257,7 @@ async def test_a_slow_upload_and_an_open_stream_outlast_the_deadline(tmp_path: P
             await upload.send(
                 b"POST /api/files?name=a.txt HTTP/1.1\r\n%bx-clawgate: 1\r\ncontent-length: 4\r\n\r\n" % HOST
             )
-            for piece in (b"s", b"l", b"o"):
+            for piece in (b"sl", b"o"):
                 await upload.send(piece)
                 async with line(house.url) as silent:  # lives for as long as a connection may owe us a request
                     await silent.rest()
@@ -364,8 +370,6 @@ async def test_what_was_refused_is_counted_and_logged_once_a_while(tmp_path: Pat
             async with line(house.url) as it:
                 await it.send(b"nonsense\r\n\r\n")
                 assert (await it.answer())[0] == 400
-        async with httpx.AsyncClient(
-            trust_env=False, headers={"authorization": "Bearer canary-admin-token-91827"}
-        ) as http:
+        async with client(headers={"authorization": "Bearer canary-admin-token-91827"}) as http:
             counted = (await http.get(f"{house.url}/metrics")).text
         assert 'clawgate_connections_refused_total{reason="malformed"} 3.0' in counted

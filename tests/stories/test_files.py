@@ -12,6 +12,7 @@ import pytest
 from tests.emulators.models.script import says
 from tests.emulators.models.server import Script
 from tests.running import ALICE, ALICE_CHAT, SECRETS, Running, running
+from tests.stories.at_work import shown
 from tests.stories.test_telegram import PIXEL, PUBLIC, Bot, bot
 
 PDF = b"%PDF-1.7 quarterly figures"
@@ -89,14 +90,6 @@ async def room(folder: Path, platform: str, *, script: Script, more: str = "") -
     else:
         async with running(folder, script=script, more=more) as house:
             yield FeishuRoom(house=house)
-
-
-def shown(house: Running) -> tuple[str, list[str]]:
-    """What the model was told last: the words, and the types of the pictures."""
-    (*_, last) = [message for message in house.anthropic.requests[-1].body["messages"] if message["role"] == "user"]
-    parts = last["content"] if isinstance(last["content"], list) else [{"type": "text", "text": last["content"]}]
-    words = "".join(part["text"] for part in parts if part["type"] == "text")
-    return words, [part["source"]["media_type"] for part in parts if part["type"] == "image"]
 
 
 @PLATFORMS
@@ -182,16 +175,6 @@ async def test_a_download_that_fails_is_told_and_shows_no_secret(
     logged = "".join(capsys.readouterr())
     assert "attachment_not_fetched" in logged
     assert [secret for secret in secrets if secret in logged + words] == []
-
-
-async def test_an_album_is_one_turn_with_all_its_pictures(tmp_path: Path) -> None:
-    async with bot(tmp_path, "polling", script=[says("three")]) as it:
-        await it.happens(*it.telegram.album_updates([PIXEL] * 3, chat=it.telegram.private(), caption="what is this?"))
-        await it.replies(1)
-        words, pictures = shown(it.house)
-        assert "what is this?" in words
-        assert pictures == ["image/png"] * 3
-        assert len(it.house.uploads()) == 3
 
 
 async def test_a_feishu_post_brings_its_words_and_its_picture(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """A call that something cut short: the model reads that it may have run, whatever cut it short."""
 
-import asyncio
 import json
 import signal
 from pathlib import Path
@@ -11,20 +10,18 @@ from tests.emulators.models.script import calls, says
 from tests.emulators.telegram.emulator import TelegramEmulator
 from tests.loopback import serve_on_loopback
 from tests.running import Running, feishu_emulator, running
-from tests.stories.test_process import START_SECONDS, platforms, started
+from tests.stories.at_work import RUNS, results
+from tests.stories.test_process import platforms, started
 from tests.stories.test_telegram import bot
+from tests.waiting import until
 
-RUNS = "tools: { exec: { mode: allow } }"
 SLOW = ("exec", {"command": "echo ran >> ran.txt; sleep 60"})
 NEXT = ("exec", {"command": "echo next >> ran.txt"})
 
 
-def results(house: Running) -> list[dict[str, Any]]:
+def errors(house: Running) -> list[dict[str, Any]]:
     """The error bodies of the tool results in the last request."""
-    content = [part for message in house.anthropic.requests[-1].body["messages"] for part in message["content"]]
-    found = [part["content"] for part in content if isinstance(part, dict) and part["type"] == "tool_result"]
-    texts = [result if isinstance(result, str) else result[0]["text"] for result in found]
-    return [json.loads(text) for text in texts if text.startswith("{")]
+    return [json.loads(text) for text in results(house.anthropic.requests[-1].body) if text.startswith("{")]
 
 
 async def test_a_killed_command_may_have_run_and_the_call_behind_it_did_not(tmp_path: Path) -> None:
@@ -36,7 +33,7 @@ async def test_a_killed_command_may_have_run_and_the_call_behind_it_did_not(tmp_
         await house.idle()
         await house.say("what happened?")
         assert (await house.replies(2))[1] == "I see"
-        first, second = results(house)
+        first, second = errors(house)
         assert (first["error_code"], first["retryable"]) == ("INTERRUPTED", False)
         assert "may have run" in first["message"]
         assert (second["error_code"], second["retryable"]) == ("INTERRUPTED", True)
@@ -52,7 +49,7 @@ async def test_a_message_that_may_have_arrived_is_not_sent_again_where_it_would_
         it.telegram.fail_next("sendMessage", lose_answer=True)
         await it.happens(it.telegram.text_update("write", chat=it.telegram.private()))
         assert [sent.text for sent in await it.replies(2)] == ["by the way", "it may be there"]
-        (result,) = results(it.house)
+        (result,) = errors(it.house)
         assert (result["error_code"], result["retryable"]) == ("NOT_DELIVERED", False)
         assert "may have arrived" in result["message"]
 
@@ -63,7 +60,7 @@ async def test_a_message_that_may_have_arrived_is_repeated_where_the_platform_sh
         lose(feishu, times=1)
         await house.say("write")
         assert await house.replies(2) == ["by the way", "sent"]
-        assert results(house) == []
+        assert errors(house) == []
 
 
 async def test_a_message_whose_every_answer_was_lost_is_not_offered_for_repetition(tmp_path: Path) -> None:
@@ -72,7 +69,7 @@ async def test_a_message_whose_every_answer_was_lost_is_not_offered_for_repetiti
         lose(feishu, times=3)
         await house.say("write")
         assert await house.replies(2) == ["by the way", "it may be there"]
-        (result,) = results(house)
+        (result,) = errors(house)
         assert result["retryable"] is False
 
 
@@ -83,8 +80,8 @@ async def test_of_a_long_message_the_part_that_was_sent_is_not_offered_for_repet
         await house.say("write")
         await house.replies(1)
         feishu.fail_next("/im/v1/messages", code=230002)
-        await house.until(lambda: len(house.anthropic.requests) == 2)
-        (result,) = results(house)
+        await house.requested(2)
+        (result,) = errors(house)
         assert (result["error_code"], result["retryable"]) == ("NOT_DELIVERED", False)
         assert "were sent" in result["message"]
 
@@ -99,12 +96,10 @@ async def test_killed_while_it_sends_a_message_it_does_not_send_it_where_it_migh
         section = f'channels:\n  telegram: {{ botToken: "{telegram.token}", apiRoot: "{url}", dmPolicy: open }}'
         config.write_text(config.read_text(encoding="utf-8").replace("channels:", section, 1), encoding="utf-8")
         anthropic.script = [calls(SEND)]
-        telegram.fail_next("sendMessage", status=429, description="Too Many Requests", parameters={"retry_after": 4})
+        telegram.fail_next("sendMessage", status=429, description="Too Many Requests", parameters={"retry_after": 60})
         async with started(config) as run:
             await telegram.push(telegram.text_update("write", chat=telegram.private()))
-            async with asyncio.timeout(START_SECONDS):
-                while not any(request.method == "sendMessage" for request in telegram.requests):
-                    await asyncio.sleep(0.005)
+            await until(lambda: any(request.method == "sendMessage" for request in telegram.requests))
             await run.end(signal.SIGKILL)
         anthropic.script = [says("perhaps")]
         async with started(config):

@@ -5,13 +5,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from sqlalchemy import create_engine, text
 
 from tests.emulators.models.script import says
 from tests.emulators.models.server import Reply
-from tests.running import ALICE, BOB, BOB_CHAT, GROUP, Running, running
+from tests.running import ALICE, BOB, BOB_CHAT, GROUP, Running, client, running
 from tests.stories.test_queue import NEVER
 
 CAPS = "limits: {{ pendingPerSession: 5, pendingPerSender: 12, graceSeconds: 0.1 }}\ndatabase: {{ url: '{url}' }}"
@@ -38,7 +37,7 @@ async def flood(house: Running, count: int, topics: int) -> list[dict[str, Any]]
         )
         for number in range(count)
     ]
-    async with httpx.AsyncClient(trust_env=False, timeout=60) as http:
+    async with client() as http:
 
         async def push(event: dict[str, Any]) -> int:
             headers, body = house.feishu.encode(event)

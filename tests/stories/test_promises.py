@@ -7,16 +7,12 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
-from tests.emulators.models.anthropic.script import Turn, text_block
+from tests.emulators.models.anthropic.script import Turn
 from tests.emulators.models.script import HTML_200, Fault, calls, says
-from tests.running import ALICE, ALICE_CHAT, BOB, BOB_CHAT, FEISHU, GROUP, running
-
-
-def user_texts(body: dict[str, Any]) -> str:
-    return json.dumps([message for message in body["messages"] if message["role"] == "user"], ensure_ascii=False)
+from tests.running import ALICE, ALICE_CHAT, BOB, BOB_CHAT, FEISHU, GROUP, client, running
+from tests.stories.at_work import users
 
 
 async def test_the_same_event_five_times_at_once_is_one_turn_and_one_reply(tmp_path: Path) -> None:
@@ -39,19 +35,6 @@ async def test_a_repush_of_the_same_text_under_another_message_id_is_the_same_me
         await house.push(again)
         await house.idle()
         assert len(house.feishu.messages) == 1
-
-
-async def test_messages_of_one_chat_are_answered_in_order(tmp_path: Path) -> None:
-    one_by_one = "queue: { mode: followup }"
-    async with running(tmp_path, script=lambda body: says("re " + last_word(body)), more=one_by_one) as house:
-        for number in range(8):
-            await house.say(f"n{number}")
-        assert await house.replies(8) == [f"re n{number}" for number in range(8)]
-
-
-def last_word(body: dict[str, Any]) -> str:
-    content = body["messages"][-1]["content"]
-    return str(content if isinstance(content, str) else content[-1]["text"]).split()[-1]
 
 
 TWO_AGENTS = """
@@ -96,7 +79,7 @@ async def test_direct_chats_do_not_see_each_other(tmp_path: Path) -> None:
         await house.say("alice's secret")
         await house.say("hello", sender=BOB, chat=BOB_CHAT)
         await house.replies(2)
-        assert "alice" not in user_texts(house.anthropic.requests[1].body).lower().replace("alice_", "")
+        assert "alice" not in "".join(users(house.anthropic.requests[1].body)).lower().replace("alice_", "")
 
 
 @pytest.mark.parametrize(
@@ -151,18 +134,6 @@ async def test_a_model_that_calls_tools_for_ever_is_stopped_with_a_sentence(tmp_
         assert len(house.anthropic.requests) == 3
 
 
-async def test_a_chat_beyond_its_limit_is_told_so(tmp_path: Path) -> None:
-    slow = Turn(blocks=(text_block("done"),), pause_seconds=0.05)
-    more = "limits: { pendingPerSession: 2 }\nqueue: { mode: followup }"
-    async with running(tmp_path, script=[slow] * 3, more=more) as house:
-        for number in range(5):
-            assert (await house.say(f"n{number}")).status_code == 200
-        await house.idle()
-        texts = [message.text for message in house.feishu.messages]
-        assert texts.count("done") == 2
-        assert sum("already waiting" in text for text in texts) == 1
-
-
 ACCESS = [
     ("dmPolicy: open", "p2p", False, True),
     ("dmPolicy: disabled", "p2p", False, False),
@@ -204,19 +175,19 @@ async def test_a_reply_survives_an_outage_of_the_platform_and_is_seen_once(tmp_p
 async def test_while_the_database_takes_nothing_the_platform_is_told_to_come_again_and_nothing_is_lost(
     tmp_path: Path,
 ) -> None:
-    async with running(tmp_path) as house, httpx.AsyncClient(trust_env=False) as client:
+    async with running(tmp_path) as house, client() as http:
         event = house.feishu.text_event("hello", sender=ALICE, chat=ALICE_CHAT)
         with closing(sqlite3.connect(tmp_path / "data" / "clawgate.db", isolation_level=None)) as foreign:
             foreign.execute("BEGIN IMMEDIATE")
             answer = await house.push(event)
             assert answer.status_code == 503
             assert answer.headers["retry-after"]
-            assert (await client.get(f"{house.url}/readyz")).json()["amiss"] == {"database": "takes no writes"}
-            assert (await client.get(f"{house.url}/healthz")).status_code == 200
+            assert (await http.get(f"{house.url}/readyz")).json()["amiss"] == {"database": "takes no writes"}
+            assert (await http.get(f"{house.url}/healthz")).status_code == 200
             foreign.execute("ROLLBACK")
         assert (await house.push(event)).status_code == 200
         await house.idle()
-        assert (await client.get(f"{house.url}/readyz")).status_code == 200
+        assert (await http.get(f"{house.url}/readyz")).status_code == 200
         assert len(house.feishu.messages) == 1
 
 
@@ -235,8 +206,8 @@ async def test_while_the_database_takes_nothing_the_platform_is_told_to_come_aga
     ],
 )
 async def test_the_door(tmp_path: Path, method: str, path: str, status: int) -> None:
-    async with running(tmp_path) as house, httpx.AsyncClient(trust_env=False) as client:
-        answer = await client.request(method, house.url + path)
+    async with running(tmp_path) as house, client() as http:
+        answer = await http.request(method, house.url + path)
         assert answer.status_code == status
 
 
@@ -246,23 +217,23 @@ async def test_a_body_beyond_the_cap_is_refused_whether_announced_or_not(tmp_pat
             yield b"x" * 1024
 
     small = "server: { maxBodyBytes: 8192 }"
-    async with running(tmp_path, more=small) as house, httpx.AsyncClient(trust_env=False) as client:
+    async with running(tmp_path, more=small) as house, client() as http:
         url = f"{house.url}/webhooks/feishu/default"
-        assert (await client.post(url, content=b"x" * 8193)).status_code == 413
-        assert (await client.post(url, content=chunks())).status_code == 413
-        assert (await client.post(url, content=b"x" * 8192)).status_code == 401
+        assert (await http.post(url, content=b"x" * 8193)).status_code == 413
+        assert (await http.post(url, content=chunks())).status_code == 413
+        assert (await http.post(url, content=b"x" * 8192)).status_code == 401
 
 
 async def test_metrics_are_behind_the_admin_token_and_count_what_happened(tmp_path: Path) -> None:
     admin = "server: { adminToken: a-token-of-sixteen-or-more }"
-    async with running(tmp_path, more=admin) as house, httpx.AsyncClient(trust_env=False) as client:
+    async with running(tmp_path, more=admin) as house, client() as http:
         await house.say("hello")
         await house.push(house.feishu.event("im.chat.something_new_v9", {}))
         await house.idle()
         url = f"{house.url}/metrics"
-        assert (await client.get(url)).status_code == 401
-        assert (await client.get(url, headers={"authorization": "Bearer wrong"})).status_code == 401
-        text = (await client.get(url, headers={"authorization": "Bearer a-token-of-sixteen-or-more"})).text
+        assert (await http.get(url)).status_code == 401
+        assert (await http.get(url, headers={"authorization": "Bearer wrong"})).status_code == 401
+        text = (await http.get(url, headers={"authorization": "Bearer a-token-of-sixteen-or-more"})).text
         assert 'clawgate_webhook_deliveries_total{channel="feishu",outcome="accepted"} 1.0' in text
         assert 'clawgate_webhook_deliveries_total{channel="feishu",outcome="ignored: unknown event"} 1.0' in text
         assert 'clawgate_turns_total{agent="helper",outcome="replied"} 1.0' in text
@@ -272,20 +243,26 @@ async def test_a_chat_that_the_platform_slows_down_delays_no_other(tmp_path: Pat
     async with running(tmp_path, script=lambda _: says("here")) as house:
         house.feishu.fail_next("/reply", times=1, status=400, code=230020)
         await house.say("slow", chat=ALICE_CHAT)
-        await house.until(lambda: "postponed" in house.gateway.runtime.metrics.render().decode())
+        await house.until(lambda: house.counted("postponed"))
         await house.say("quick", sender=BOB, chat=BOB_CHAT)
         assert await house.replies(2) == ["here", "here"]
         assert [message.chat_id for message in house.feishu.messages] == [BOB_CHAT, ALICE_CHAT]
 
 
-async def test_a_message_that_waits_too_long_turns_readiness_red_and_stands_in_the_metrics(tmp_path: Path) -> None:
-    never = Turn(blocks=(text_block("x"),), pause_seconds=60.0)
-    more = "limits: { unansweredSeconds: 0.5, graceSeconds: 0.1 }"
-    async with running(tmp_path, script=[never], more=more) as house, httpx.AsyncClient(trust_env=False) as client:
-        assert (await client.get(f"{house.url}/readyz")).status_code == 200
+async def test_a_message_that_waits_too_long_turns_readiness_red_and_stands_in_the_metrics(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.sweep.ALONE_SECONDS", 0.1)
+    more = "limits: { unansweredSeconds: 0.5 }"
+    async with running(tmp_path, more=more) as house, client(house.url) as http:
+        assert (await http.get("/readyz")).status_code == 200
+        house.line.hold()
         await house.say("hello")
-        async with asyncio.timeout(20):
-            while (answer := await client.get(f"{house.url}/readyz")).status_code == 200:
-                await asyncio.sleep(0.1)
-        assert "unanswered" in answer.json()["amiss"]
-        assert "clawgate_oldest_unanswered_seconds 0.0" not in house.gateway.runtime.metrics.render().decode()
+
+        async def is_red() -> bool:
+            return (await http.get("/readyz")).status_code != 200
+
+        await house.until(is_red)
+        assert "unanswered" in (await http.get("/readyz")).json()["amiss"]
+        assert not house.counted("clawgate_oldest_unanswered_seconds 0.0")
+        house.line.release()

@@ -4,7 +4,6 @@ import json
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,36 +11,22 @@ from gateway.config.root import DatabaseConfig
 from gateway.store.opening import open_store
 from tests.emulators.models.anthropic.script import Turn, text_block
 from tests.emulators.models.script import calls, says
-from tests.running import ALICE, ALICE_CHAT, GROUP, Running, running
+from tests.running import ALICE, ALICE_CHAT, GROUP, running
+from tests.stories.at_work import RUNS, users
 
-SLOW = Turn(blocks=(text_block("slow"),), pause_seconds=0.4)
 NEVER = Turn(blocks=(text_block("x"),), pause_seconds=60.0)
-RUNS = "tools: { exec: { mode: allow } }"
-
-
-def users(body: dict[str, Any]) -> list[str]:
-    """What stands as a user's words in a request, without tool results."""
-    told = []
-    for message in body["messages"]:
-        content = message["content"]
-        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
-        if message["role"] == "user":
-            told += [block["text"] for block in blocks if block["type"] == "text"]
-    return told
-
-
-async def asked(house: Running, count: int) -> None:
-    await house.until(lambda: len(house.anthropic.requests) >= count)
 
 
 async def test_what_comes_during_a_turn_becomes_one_next_turn(tmp_path: Path) -> None:
-    async with running(tmp_path, script=[SLOW, says("both")]) as house:
+    async with running(tmp_path, script=[says("slow"), says("both")]) as house:
+        house.line.hold()
         await house.say("one")
-        await asked(house, 1)
+        await house.requested(1)
         for text in ("two", "three"):
             await house.say(text)
         newest = house.feishu.text_event("four", sender=ALICE, chat=ALICE_CHAT)
         await house.push(newest)
+        house.line.release()
         assert await house.replies(2) == ["slow", "both"]
         await house.idle()
         assert len(house.anthropic.requests) == 2
@@ -52,10 +37,12 @@ async def test_what_comes_during_a_turn_becomes_one_next_turn(tmp_path: Path) ->
 
 async def test_one_turn_each_where_the_agent_says_so(tmp_path: Path) -> None:
     agents = "agents: { list: [ { id: helper, model: anthropic/claude-sonnet-4-6, queue: { mode: followup } } ] }"
-    async with running(tmp_path, script=[SLOW, says("two"), says("three")], agents=agents) as house:
-        for text in ("one", "two", "three"):
-            await house.say(text)
-        assert await house.replies(3) == ["slow", "two", "three"]
+    async with running(tmp_path, script=lambda body: says(f"re {users(body)[-1].split()[-1]}"), agents=agents) as house:
+        house.line.hold()
+        for number in range(8):
+            await house.say(f"n{number}")
+        house.line.release()
+        assert await house.replies(8) == [f"re n{number}" for number in range(8)]
 
 
 async def test_steering_gives_the_running_turn_the_message_after_its_tool_results(tmp_path: Path) -> None:
@@ -63,7 +50,7 @@ async def test_steering_gives_the_running_turn_the_message_after_its_tool_result
     more = f"queue: {{ mode: steer }}\n{RUNS}"
     async with running(tmp_path, script=[calls(wait), says("steered"), says("next")], more=more) as house:
         await house.say("start")
-        await asked(house, 1)
+        await house.requested(1)
         await house.say("use the other one")
         (house.workspace() / "go").touch()
         assert await house.replies(1) == ["steered"]
@@ -80,7 +67,7 @@ async def test_steering_gives_the_running_turn_the_message_after_its_tool_result
 async def test_interrupting_drops_the_running_answer_and_answers_the_newest(tmp_path: Path) -> None:
     async with running(tmp_path, script=[NEVER, says("the newest")], more="queue: { mode: interrupt }") as house:
         await house.say("one")
-        await asked(house, 1)
+        await house.requested(1)
         await house.say("no, two")
         assert await house.replies(1) == ["the newest"]
         await house.idle()
@@ -92,7 +79,7 @@ async def test_a_stop_does_not_wait_and_what_it_stops_is_over(tmp_path: Path) ->
     command = f"sleep 60; : {tmp_path}"
     async with running(tmp_path, script=[calls(("exec", {"command": command})), says("fresh")], more=RUNS) as house:
         await house.say("run it")
-        await asked(house, 1)
+        await house.requested(1)
         await house.say("and this")
         await house.say("/stop")
         assert (await house.replies(1))[0].startswith("Stopped.")
@@ -128,7 +115,7 @@ async def test_a_message_that_comes_late_follows_the_policy(
         event = house.feishu.text_event("hello", sender=ALICE, chat=ALICE_CHAT)
         event["event"]["message"]["create_time"] = str(int((time.time() - 7200) * 1000))
         assert (await house.push(event)).status_code == 200
-        await house.until(lambda: not house.gateway.runtime.control.lanes)
+        await house.idle()
         assert expected([message.text for message in house.feishu.messages])
         assert len(house.anthropic.requests) == asked_count
 
@@ -143,9 +130,11 @@ async def test_a_recorded_sample_from_years_ago_is_not_called_late(tmp_path: Pat
 
 async def test_two_turns_are_one_where_the_database_is_asked(tmp_path: Path) -> None:
     """The messages that joined a turn are finished with it, also over a restart."""
-    async with running(tmp_path, script=[SLOW, says("both")]) as house:
+    async with running(tmp_path, script=[says("slow"), says("both")]) as house:
+        house.line.hold()
         for text in ("one", "two", "three"):
             await house.say(text)
+        house.line.release()
         await house.replies(2)
         await house.idle()
     store = open_store(DatabaseConfig(url=f"sqlite:///{tmp_path}/data/clawgate.db"))
@@ -157,6 +146,6 @@ async def test_two_turns_are_one_where_the_database_is_asked(tmp_path: Path) -> 
 async def test_in_a_group_a_stop_is_said_to_the_bot(tmp_path: Path) -> None:
     async with running(tmp_path, script=[NEVER]) as house:
         await house.say("think", chat=GROUP, chat_type="group", mention_bot=True)
-        await asked(house, 1)
+        await house.requested(1)
         await house.say("/stop", chat=GROUP, chat_type="group", mention_bot=True)
         assert (await house.replies(1))[0].startswith("Stopped.")

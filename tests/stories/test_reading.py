@@ -46,7 +46,6 @@ async def reader(folder: Path, agent: str) -> AsyncIterator[tuple[Running, Model
     async with serve_on_loopback(chat.app) as url:
         block = f'  other: {{ api: openai-chat, toolCalling: prompt, apiKey: x, baseUrl: "{url}/v1" }}'
         async with running(folder, agents=agents, providers=block, more=MORE) as house:
-            house.workspace().mkdir(parents=True, exist_ok=True)
             yield house, chat if agent.startswith("model: other") else house.anthropic
 
 

@@ -6,46 +6,41 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
-import httpx
 import psycopg
 import pytest
 
 from gateway.config.load import load
 from gateway.gateway import Gateway
 from gateway.store.opening import open_store
-from tests.emulators.models.anthropic.script import Turn, text_block
 from tests.emulators.models.script import calls, says
 from tests.loopback import serve_on_loopback
-from tests.postgres import PostgresServer
-from tests.running import ALICE, ALICE_CHAT, FEISHU, SECRETS, Running, running
-from tests.stories.test_queue import NEVER, asked, users
+from tests.running import ALICE, ALICE_CHAT, FEISHU, SECRETS, Running, client, running, started
+from tests.stories.at_work import RUNS, users
+from tests.stories.test_queue import NEVER
 from tests.web_page import WEB
-
-SLOW = Turn(blocks=(text_block("slow"),), pause_seconds=0.5)
 
 
 @asynccontextmanager
 async def two(
-    folder: Path, postgres: PostgresServer, script: object, more: str = "", feishu: str = FEISHU
+    folder: Path, postgres_url: str, script: object, more: str = "", feishu: str = FEISHU
 ) -> AsyncIterator[list[Running]]:
     """The second one shares the first one's config, emulators and database."""
-    address = postgres.new_database()
-    more = f'database: {{ url: "{address}", leaseSeconds: 2 }}\n{more}'
+    more = f'database: {{ url: "{postgres_url}" }}\n{more}'
     async with running(folder, script=script, more=more, feishu=feishu) as first:  # type: ignore[arg-type]
         config = load(folder / "config.yaml", SECRETS).config
         gateway = Gateway(config, SECRETS, store=open_store(config.database))
-        await gateway.start()
+        await started(gateway)
         try:
             async with serve_on_loopback(gateway.app, http=gateway.connections.protocol) as url:
                 yield [first, replace(first, gateway=gateway, url=url)]
                 await gateway.drain()
         finally:
+            await gateway.lanes.drain(0)
             await gateway.close()
-    postgres.drop(address)
 
 
-async def test_an_event_delivered_to_both_is_answered_once(tmp_path: Path, postgres: PostgresServer) -> None:
-    async with two(tmp_path, postgres, lambda _: says("here")) as houses:
+async def test_an_event_delivered_to_both_is_answered_once(tmp_path: Path, postgres_url: str) -> None:
+    async with two(tmp_path, postgres_url, lambda _: says("here")) as houses:
         event = houses[0].feishu.text_event("hello", sender=ALICE, chat=ALICE_CHAT)
         answers = await asyncio.gather(*(house.push(event) for house in houses * 5))
         assert {answer.status_code for answer in answers} == {200}
@@ -56,13 +51,15 @@ async def test_an_event_delivered_to_both_is_answered_once(tmp_path: Path, postg
 
 
 async def test_what_comes_to_the_other_one_during_a_turn_is_collected_by_the_owner(
-    tmp_path: Path, postgres: PostgresServer
+    tmp_path: Path, postgres_url: str
 ) -> None:
-    async with two(tmp_path, postgres, [SLOW, says("both")]) as (one, other):
+    async with two(tmp_path, postgres_url, [says("slow"), says("both")]) as (one, other):
+        one.line.hold()
         await one.say("first")
-        await asked(one, 1)
+        await one.requested(1)
         await other.say("second")
         await other.say("third")
+        one.line.release()
         assert await one.replies(2) == ["slow", "both"]
         words = "\n".join(users(one.anthropic.requests[1].body))
         assert words.index(": second") < words.index(": third")
@@ -70,12 +67,12 @@ async def test_what_comes_to_the_other_one_during_a_turn_is_collected_by_the_own
 
 @pytest.mark.parametrize("mode", ["collect", "interrupt"])
 async def test_a_stop_that_comes_to_the_other_one_reaches_the_owner(
-    tmp_path: Path, postgres: PostgresServer, mode: str
+    tmp_path: Path, postgres_url: str, mode: str
 ) -> None:
     more = f"queue: {{ mode: {mode} }}"
-    async with two(tmp_path, postgres, [NEVER, says("fresh")], more) as (one, other):
+    async with two(tmp_path, postgres_url, [NEVER, says("fresh")], more) as (one, other):
         await one.say("first")
-        await asked(one, 1)
+        await one.requested(1)
         if mode == "collect":
             await other.say("/stop")
             assert (await one.replies(1))[0].startswith("Stopped.")
@@ -84,44 +81,48 @@ async def test_a_stop_that_comes_to_the_other_one_reaches_the_owner(
         assert (await one.replies(2 if mode == "collect" else 1))[-1] == "fresh"
 
 
-async def test_a_replica_that_stops_hands_its_chats_over_at_once(tmp_path: Path, postgres: PostgresServer) -> None:
-    wait = ("exec", {"command": "sleep 0.5; echo ran >> ran.txt"})
-    more = "tools: { exec: { mode: allow } }"
-    async with two(tmp_path, postgres, [calls(wait), says("done")], more) as (one, other):
+async def test_a_replica_that_stops_hands_its_chats_over_at_once(tmp_path: Path, postgres_url: str) -> None:
+    wait = ("exec", {"command": "touch begun; until [ -e go ]; do sleep 0.02; done; echo ran >> ran.txt"})
+    async with two(tmp_path, postgres_url, [calls(wait), says("done")], RUNS) as (one, other):
         await other.say("run it")
-        await asked(one, 1)
-        await asyncio.sleep(0.1)
-        await other.gateway.drain()
+        await one.requested(1)
+        await other.until((one.workspace() / "begun").exists)
+        draining = asyncio.create_task(other.gateway.drain())
+        await other.until(lambda: other.gateway.runtime.control.draining)
+        (one.workspace() / "go").touch()
+        await draining
         assert await one.replies(1) == ["done"]
         assert (one.workspace() / "ran.txt").read_text() == "ran\n"
         assert "INTERRUPTED" not in str(one.anthropic.requests[-1].body)
 
 
 async def test_a_replica_that_lost_its_lease_sends_nothing_and_the_other_does(
-    tmp_path: Path, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with two(tmp_path, postgres, [SLOW, says("again")]) as (one, other):
+    async with two(tmp_path, postgres_url, [says("slow"), says("again")]) as (one, other):
+        one.line.hold()
         await other.say("hello")
-        await asked(one, 1)
+        await one.requested(1)
         owner = other.gateway.runtime.store
         monkeypatch.setattr(owner._presence, "lease_valid", lambda: False)  # type: ignore[attr-defined]
         address = owner._conninfo  # type: ignore[attr-defined]
         with psycopg.connect(address, autocommit=True) as connection:
             dead = [owner._worker]  # type: ignore[attr-defined]
             connection.execute("UPDATE session SET owner = NULL, epoch = epoch + 1 WHERE owner = %s", dead)
+        one.line.release()
         assert len(await one.replies(1)) == 1
         await one.idle()
         assert len(one.feishu.messages) == 1
-        await other.until(lambda: "clawgate_fenced_total 1.0" in other.gateway.runtime.metrics.render().decode())
+        await other.until(lambda: other.counted("clawgate_fenced_total 1.0"))
         assert len(one.feishu.messages) == 1
 
 
-async def test_a_session_begins_and_ends_at_both(tmp_path: Path, postgres: PostgresServer) -> None:
+async def test_a_session_begins_and_ends_at_both(tmp_path: Path, postgres_url: str) -> None:
     token = "canary-admin-token-91827"
     more = f"server: {{ host: 0.0.0.0, adminToken: {token} }}"
     page = {"x-clawgate": "1"}
-    both = two(tmp_path, postgres, [], more, feishu=WEB)
-    async with both as (one, other), httpx.AsyncClient(trust_env=False, headers=page) as http:
+    both = two(tmp_path, postgres_url, [], more, feishu=WEB)
+    async with both as (one, other), client(headers=page) as http:
         signed_in = await http.post(f"{one.url}/api/session", json={"token": token})
         http.cookies.clear()
         http.headers["cookie"] = signed_in.headers["set-cookie"].partition(";")[0]

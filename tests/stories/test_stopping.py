@@ -1,16 +1,15 @@
 """Ctrl-C in a terminal, and a signal from a supervisor: what stops, what is said, and what a second one does."""
 
 import asyncio
-import json
 import os
 import pty
 import re
-import signal
 import sys
 from pathlib import Path
 
 from tests.running import SECRETS
-from tests.stories.test_process import NEVER, ROOT, START_SECONDS, Process, platforms, say, started
+from tests.stories.test_process import NEVER, ROOT, Process, platforms, say
+from tests.waiting import PATIENCE_SECONDS, until
 
 CTRL_C = b"\x03"
 
@@ -41,36 +40,25 @@ class Terminal:
             asyncio.get_running_loop().remove_reader(self.keyboard)
 
     async def shows(self, pattern: str) -> re.Match[str]:
-        async with asyncio.timeout(START_SECONDS):
-            while not (found := re.search(pattern, self.shown)):
-                await asyncio.sleep(0.005)
-        return found
+        await until(lambda: re.search(pattern, self.shown))
+        return re.search(pattern, self.shown)  # type: ignore[return-value]
 
 
 async def test_the_first_ctrl_c_says_what_happens_and_a_second_one_stops_at_once(tmp_path: Path) -> None:
-    async with platforms(tmp_path, level="warning") as (feishu, anthropic, config):
-        config.write_text(config.read_text(encoding="utf-8") + "\nlimits: { graceSeconds: 300 }\n", encoding="utf-8")
+    more = "limits: { graceSeconds: 300 }"
+    async with platforms(tmp_path, level="warning", more=more) as (feishu, anthropic, config):
         anthropic.script = [NEVER]
         terminal = Terminal(config)
         process = await terminal.start()
         url = (await terminal.shows(r"listens on (http://[\w.:]+)"))[1]
         await say(Process(process, url=url), feishu, "hello")
-        while not anthropic.requests:
-            await asyncio.sleep(0.005)
+        await until(lambda: anthropic.requests)
         os.write(terminal.keyboard, CTRL_C)
         await terminal.shows(r"Stopping: .* at most 300 seconds.* Ctrl-C again stops at once\.")
-        async with asyncio.timeout(START_SECONDS):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while process.returncode is None:
                 os.write(terminal.keyboard, CTRL_C)  # pressed until it counts: twice at once is meant once
                 await asyncio.sleep(0.1)
         assert process.returncode == 1
         assert terminal.shown.count("Stopping: ") == 1
         os.close(terminal.keyboard)
-
-
-async def test_in_json_logs_the_same_is_one_line(tmp_path: Path) -> None:
-    async with platforms(tmp_path) as (_, _, config), started(config) as run:
-        assert await run.end(signal.SIGINT) == 0
-        (line,) = [json.loads(line) for line in run.output if '"gateway_stopping"' in line]
-        assert line["hint"] == "a second signal stops at once"
-        assert not any("Ctrl-C again" in text for text in run.output)

@@ -19,6 +19,8 @@ from tests.emulators.telegram.emulator import TelegramEmulator
 from tests.emulators.telegram.sending import Sent
 from tests.loopback import serve_on_loopback
 from tests.running import FEISHU, Running, running
+from tests.stories.at_work import shown, users
+from tests.stories.test_queue import NEVER
 
 PUBLIC = "server: { publicUrl: https://bot.example.com }"
 PIXEL = base64.b64decode(ENCODED_PIXEL)
@@ -52,11 +54,7 @@ class Bot:
 
     def told(self) -> list[str]:
         """The last user message of each request to the model."""
-        told = []
-        for received in self.house.anthropic.requests:
-            content = [message for message in received.body["messages"] if message["role"] == "user"][-1]["content"]
-            told.append(content if isinstance(content, str) else "".join(part.get("text", "") for part in content))
-        return told
+        return [users(received.body)[-1] for received in self.house.anthropic.requests]
 
 
 @asynccontextmanager
@@ -145,6 +143,7 @@ async def test_an_album_and_a_paste_that_telegram_cut_are_one_message_each(tmp_p
         alice = it.telegram.private()
         await it.happens(*it.telegram.album_updates([PIXEL] * 3, chat=alice, caption="what is this?"))
         await it.replies(1)
+        assert shown(it.house)[1] == ["image/png"] * 3
         await it.happens(*(it.telegram.text_update(f"{half} {half * 4000}", chat=alice) for half in "ab"))
         await it.replies(2)
         await it.house.idle()
@@ -193,10 +192,7 @@ async def test_a_send_that_may_have_arrived_is_counted_and_not_repeated(tmp_path
         await it.happens(it.telegram.text_update("are you there?", chat=alice))
         await it.house.until(lambda: any(sent.text == "surely" for sent in it.telegram.messages))
         assert [sent.text for sent in it.telegram.messages] == ["perhaps", "surely"]
-        assert (
-            'clawgate_send_ambiguous_total{channel="telegram"} 1.0'
-            in it.house.gateway.runtime.metrics.render().decode()
-        )
+        assert it.house.counted('clawgate_send_ambiguous_total{channel="telegram"} 1.0')
 
         await it.house.idle()
         (dead_letter,) = dead_letters(it.house.gateway.config.database)
@@ -224,22 +220,23 @@ async def test_a_pressed_button_stops_spinning_and_starts_no_turn(tmp_path: Path
 
 
 async def test_a_group_that_became_a_supergroup_gets_the_answer_to_what_it_asked_before(tmp_path: Path) -> None:
-    async with bot(tmp_path, "polling", script=[says("in the new house", pause_seconds=0.05)]) as it:
+    async with bot(tmp_path, "polling", script=[says("in the new house")]) as it:
         alice, group = it.telegram.user(500000011, "Alice"), it.telegram.group()
         new = -1002000000099
+        it.house.line.hold()
         await it.happens(it.telegram.text_update("@fixture_helper_bot move?", chat=group, sender=alice))
-        await it.house.until(lambda: bool(it.house.anthropic.requests))
+        await it.house.requested(1)
         await it.happens(*it.telegram.migrate(group, new))
+        it.house.line.release()
         (reply,) = await it.replies(1)
         assert (reply.chat_id, reply.text) == (new, "in the new house")
 
 
 async def test_stop_from_the_menu_ends_the_running_answer(tmp_path: Path) -> None:
-    never = says("never said", pause_seconds=60)
-    async with bot(tmp_path, "polling", script=[never]) as it:
+    async with bot(tmp_path, "polling", script=[NEVER]) as it:
         alice = it.telegram.private()
         await it.happens(it.telegram.text_update("think hard", chat=alice))
-        await it.house.until(lambda: bool(it.house.anthropic.requests))
+        await it.house.requested(1)
         await it.happens(it.telegram.text_update("/stop", chat=alice))
         (note,) = await it.replies(1)
         assert note.text.startswith("Stopped.")
@@ -265,14 +262,16 @@ async def test_a_channel_whose_connection_breaks_is_connected_anew(tmp_path: Pat
 
 @MODES
 async def test_while_it_is_answering_the_chat_shows_that_it_types_and_then_no_longer(tmp_path: Path, mode: str) -> None:
-    async with bot(tmp_path, mode, script=[says("here", pause_seconds=0.3)]) as it:
+    async with bot(tmp_path, mode, script=[says("here")]) as it:
         alice = it.telegram.user(500000011, "Alice")
         forum = it.telegram.supergroup(forum=True)
         topic = it.telegram.topic(forum, "Releases", by=alice)
+        it.house.line.hold()
         asked = f"@{it.telegram.bot['username']} what is new?"
         await it.happens(it.telegram.text_update(asked, chat=forum, sender=alice, thread=topic))
         await it.house.until(lambda: bool(it.telegram.actions))
         assert it.telegram.messages == []
+        it.house.line.release()
         (reply,) = await it.replies(1)
         assert {(seen.chat_id, seen.thread, seen.action) for seen in it.telegram.actions} == {(forum, topic, "typing")}
         assert (reply.chat_id, reply.thread) == (forum, topic)
@@ -283,8 +282,11 @@ async def test_while_it_is_answering_the_chat_shows_that_it_types_and_then_no_lo
 
 
 async def test_a_telegram_that_will_not_show_typing_costs_nobody_an_answer(tmp_path: Path) -> None:
-    async with bot(tmp_path, "polling", script=[says("anyway", pause_seconds=0.1)]) as it:
+    async with bot(tmp_path, "polling", script=[says("anyway")]) as it:
         it.telegram.fail_next("sendChatAction", times=99, status=429, parameters={"retry_after": 600})
+        it.house.line.hold()
         await it.happens(it.telegram.text_update("hello", chat=it.telegram.private()))
+        await it.house.until(lambda: any(asked.method == "sendChatAction" for asked in it.telegram.requests))
+        it.house.line.release()
         assert [sent.text for sent in await it.replies(1)] == ["anyway"]
         assert it.telegram.actions == []

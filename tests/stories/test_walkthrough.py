@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -10,14 +9,10 @@ from tests.demo import story
 from tests.demo.makers import MAKERS, Maker
 from tests.demo.play import Layer, play, stage
 from tests.emulators.models.script import says
+from tests.stories.at_work import results, text_of
 
 SIX_TOOLS = ["read", "write", "edit", "ls", "exec", "message"]
 TRUSTED_KEYS = {"schema", "channel", "provider", "surface", "chat_type", "account"}
-
-
-def texts(message: dict[str, Any]) -> str:
-    content = message["content"]
-    return content if isinstance(content, str) else "".join(b["text"] for b in content if b["type"] == "text")
 
 
 async def test_one_message_makes_a_file_and_a_reply_and_leaves_a_clean_history(tmp_path: Path) -> None:
@@ -38,7 +33,7 @@ async def test_one_message_makes_a_file_and_a_reply_and_leaves_a_clean_history(t
         requests = [received.body for received in anthropic.requests]
         assert [received.refusal for received in anthropic.requests] == [None] * 4
         assert [[tool["name"] for tool in body["tools"]] for body in requests] == [SIX_TOOLS] * 4
-        first = texts(requests[0]["messages"][0])
+        first = text_of(requests[0]["messages"][0])
         body = f"[message_id: {story.MESSAGE_ID}]\n{story.SENDER_NAME}: {story.ASKED}"
         assert first.startswith("## Inbound Context (trusted metadata)\n")
         assert first.endswith("\n\n" + body)
@@ -46,28 +41,21 @@ async def test_one_message_makes_a_file_and_a_reply_and_leaves_a_clean_history(t
         assert set(trusted) == TRUSTED_KEYS
         assert trusted["schema"] == "clawgate.inbound_meta.v1"
 
-        results = [result_of(body) for body in requests[1:]]
-        assert "create-python-script" in results[0]
-        assert results[1] == "README.md\nrequirements.txt\nscripts/\ntests/"
-        assert results[2] == f"Wrote {story.SCRIPT_NAME} ({len(story.SCRIPT.encode())} bytes)"
+        read, listed, wrote = results(requests[-1])
+        assert "create-python-script" in read
+        assert listed == "README.md\nrequirements.txt\nscripts/\ntests/"
+        assert wrote == f"Wrote {story.SCRIPT_NAME} ({len(story.SCRIPT.encode())} bytes)"
 
         anthropic.script = [says("不客气!")]
         thanks = feishu.text_event("谢谢", sender=story.SENDER, chat=story.CHAT, message_id="om_2")
         await feishu.push(door, thanks)
         await feishu.sent(2)
         later = anthropic.requests[-1].body
-        assert texts(later["messages"][0]) == body
+        assert text_of(later["messages"][0]) == body
         assert "metadata" not in json.dumps(later["messages"][:-1], ensure_ascii=False)
         assert [message["role"] for message in later["messages"]] == ["user", "assistant"] * 4 + ["user"]
         assert later["system"][0] == requests[0]["system"][0]
         assert later["tools"] == requests[0]["tools"]
-
-
-def result_of(body: dict[str, Any]) -> str:
-    """The tool result in the last message of a request."""
-    (block,) = body["messages"][-1]["content"]
-    content = block["content"]
-    return str(content if isinstance(content, str) else "".join(part["text"] for part in content))
 
 
 async def test_the_prompt_is_split_at_the_boundary_and_says_nothing_of_the_message(tmp_path: Path) -> None:
@@ -81,17 +69,6 @@ async def test_the_prompt_is_split_at_the_boundary_and_says_nothing_of_the_messa
     assert "CACHE_BOUNDARY" not in json.dumps(requests)
     assert requests[0]["system"][0]["cache_control"] == {"type": "ephemeral"}
     assert [requests[0]["system"][0]["text"], requests[0]["system"][1]["text"]] == [stable.strip(), volatile.strip()]
-
-
-async def test_the_demo_shows_every_layer_in_the_order_of_the_message() -> None:
-    layers = await play()
-    names = [layer.name for layer in layers]
-    assert names[:6] == ["event", "context", "system_prompt", "user_message", "request", "response"]
-    assert names[-1] == "reply"
-    assert names.count("request") == names.count("response") == 4
-    called = [layer.data["name"] for layer in layers if layer.name == "tool_call"]
-    assert called == ["read", "ls", "write"]
-    assert "encrypt" in json.loads(layers[0].data["body"])
 
 
 @pytest.mark.parametrize("maker", MAKERS.values(), ids=MAKERS.keys())

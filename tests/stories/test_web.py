@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.demo import story
-from tests.emulators.models.anthropic.script import Turn, text_block
 from tests.emulators.models.script import calls, says
 from tests.running import AGENTS, running
-from tests.stories.test_queue import RUNS, SLOW, asked, users
-from tests.stories.test_walkthrough import SIX_TOOLS, TRUSTED_KEYS, result_of, texts
+from tests.stories.at_work import RUNS, results, text_of, users
+from tests.stories.test_walkthrough import SIX_TOOLS, TRUSTED_KEYS
 from tests.web_page import CHAT, WEB, new_id, opened
 
 CODER = """
@@ -40,14 +39,14 @@ async def test_the_reference_case_is_the_same_in_the_web_chat(tmp_path: Path) ->
         requests = [received.body for received in house.anthropic.requests]
         assert [received.refusal for received in house.anthropic.requests] == [None] * 4
         assert [[tool["name"] for tool in body["tools"]] for body in requests] == [SIX_TOOLS] * 4
-        first = texts(requests[0]["messages"][0])
+        first = text_of(requests[0]["messages"][0])
         assert first.endswith(f"\n\n[message_id: {message}]\nUser: {story.ASKED}")
         trusted = json.loads(first.split("```json\n", 1)[1].split("\n```", 1)[0])
         assert set(trusted) == TRUSTED_KEYS
         assert (trusted["channel"], trusted["chat_type"]) == ("web", "direct")
-        results = [result_of(body) for body in requests[1:]]
-        assert "create-python-script" in results[0]
-        assert results[2] == f"Wrote {story.SCRIPT_NAME} ({len(story.SCRIPT.encode())} bytes)"
+        read, _, wrote = results(requests[-1])
+        assert "create-python-script" in read
+        assert wrote == f"Wrote {story.SCRIPT_NAME} ({len(story.SCRIPT.encode())} bytes)"
 
         own, answer = (await page.conversation())["messages"]
         assert (own["author"], own["message"], own["text"]) == ("you", message, story.ASKED)
@@ -64,13 +63,13 @@ async def test_the_reference_case_is_the_same_in_the_web_chat(tmp_path: Path) ->
 
 
 async def test_a_page_is_told_of_a_turn_from_its_beginning_to_its_end(tmp_path: Path) -> None:
-    script = [
-        calls(("ls", {"path": "."}), before="Let me look."),
-        says("There is **nothing** here.", pause_seconds=0.2),
-    ]
+    script = [calls(("ls", {"path": "."}), before="Let me look."), says("There is **nothing** here.")]
     async with running(tmp_path, script=script, feishu=WEB) as house, opened(house.url) as page:
         message = new_id()
+        house.line.hold(after_pieces=1)
         await page.say("what is there?", message=message)
+        await page.until(lambda: any(shown.startswith("<p>There is") for shown in page.drafts()))
+        house.line.release()
         await page.answers(1)
         await page.until(lambda: page.named("turn")[-1]["running"] is False)
 
@@ -85,8 +84,6 @@ async def test_a_page_is_told_of_a_turn_from_its_beginning_to_its_end(tmp_path: 
         assert states[0] == []
         assert ["running"] in states
         assert states[-1] == ["done"]
-        drafts = page.drafts()
-        assert any(shown.startswith("<p>There is") for shown in drafts)
         numbers = [event.number for event in page.events if event.name == "message"]
         assert numbers == sorted({*numbers}, key=lambda it: it or 0)
 
@@ -162,23 +159,27 @@ async def test_what_was_read_before_a_stop_is_not_taken_away(tmp_path: Path) -> 
 
 
 async def test_a_stop_in_another_conversation_stops_only_there(tmp_path: Path) -> None:
-    async with running(tmp_path, script=[SLOW], feishu=WEB) as house, opened(house.url) as page:
+    async with running(tmp_path, script=[says("slow")], feishu=WEB) as house, opened(house.url) as page:
+        house.line.hold()
         await page.say("think")
-        await asked(house, 1)
+        await house.requested(1)
         await page.say("/stop", chat="c_another_one")
         assert "nothing to stop" in (await page.answers(1))[0]
+        house.line.release()
         assert (await page.answers(2))[1] == "slow"
 
 
 async def test_what_comes_during_a_turn_is_seen_at_once_and_answered_together(tmp_path: Path) -> None:
-    async with running(tmp_path, script=[SLOW, says("both")], feishu=WEB) as house, opened(house.url) as page:
+    async with running(tmp_path, script=[says("slow"), says("both")], feishu=WEB) as house, opened(house.url) as page:
+        house.line.hold()
         await page.say("one")
-        await asked(house, 1)
+        await house.requested(1)
         await page.say("two")
         newest = new_id()
         await page.say("three", message=newest)
         await page.until(lambda: len(page.said("you")) == 3)
         assert page.said() == []
+        house.line.release()
         assert await page.answers(2) == ["slow", "both"]
         words = "\n".join(users(house.anthropic.requests[1].body))
         assert words.index(": two") < words.index(": three")
@@ -186,11 +187,14 @@ async def test_what_comes_during_a_turn_is_seen_at_once_and_answered_together(tm
 
 
 async def test_a_conversation_beyond_its_limit_is_told_so_at_the_message(tmp_path: Path) -> None:
-    slow = Turn(blocks=(text_block("done"),), pause_seconds=0.05)
     more = "limits: { pendingPerSession: 2 }\nqueue: { mode: followup }"
-    async with running(tmp_path, script=[slow] * 3, more=more, feishu=WEB) as house, opened(house.url) as page:
+    script = [says("done")] * 3
+    async with running(tmp_path, script=script, more=more, feishu=WEB) as house, opened(house.url) as page:
+        house.line.hold()
         for number in range(5):
             assert (await page.say(f"n{number}")).status_code == 200
+        assert "already waiting" in (await page.answers(1))[0]
+        house.line.release()
         await house.idle()
         await page.answers(3)
         texts_ = [it["text"] for it in page.said()]

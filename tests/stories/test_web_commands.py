@@ -4,17 +4,16 @@ import re
 from pathlib import Path
 from shlex import quote
 
-import httpx
 import orjson
 import pytest
 
 from tests.emulators.models.script import calls, says
-from tests.running import AGENTS, Running, running
+from tests.running import AGENTS, client, running
+from tests.stories.at_work import RUNS, results
 from tests.stories.test_process import platforms, started
 from tests.web_page import CHAT, WEB, opened
 
 TOKEN = "canary-admin-token-91827"
-COMMANDS = "tools: { exec: { mode: allow } }"
 SECRET = "The operator's own words"
 MESSAGE = {"id": "m_12345678", "chat": CHAT, "agent": "helper", "text": "sent by a command", "files": []}
 REQUESTS = [
@@ -53,12 +52,12 @@ async def test_a_command_neither_reads_nor_writes_nor_deletes_the_operators_chat
         await page.say(SECRET, files=[file])
         await page.answers(1)
         before = await page.conversation()
-    server = f"server: {{ adminToken: '{token}' }}\n{COMMANDS}"
+    server = f"server: {{ adminToken: '{token}' }}\n{RUNS}"
     async with running(tmp_path, agents=AGENTS, more=server, feishu=WEB) as house:
         house.anthropic.script = [calls(("exec", {"command": command(house.url, file)})), says("Done.")]
         await house.say("run it")
         assert await house.replies(1) == ["Done."]
-        output = result(house)
+        output = "\n".join(results(house.anthropic.requests[-1].body))
     assert [line[:3] for line in output.splitlines() if line[:3].isdigit()] == ["401"] * len(REQUESTS)
     assert SECRET not in output
     assert "mine" not in output
@@ -66,24 +65,18 @@ async def test_a_command_neither_reads_nor_writes_nor_deletes_the_operators_chat
         assert await page.conversation() == before
 
 
-def result(house: Running) -> str:
-    """What the model was given of its command."""
-    content = house.anthropic.requests[-1].body["messages"][-1]["content"]
-    return "\n".join(block["content"] for block in content if block["type"] == "tool_result")
-
-
 async def test_the_start_prints_a_link_that_signs_in_once_and_stands_nowhere_else(tmp_path: Path) -> None:
     """Neither in a file of the gateway's, nor in its environment or arguments, where a command could find it."""
     async with platforms(tmp_path) as (_, _, config):
         text = config.read_text(encoding="utf-8").replace("channels:", "channels:\n  web: {}")
-        config.write_text(f"{text}\n{COMMANDS}\n", encoding="utf-8")
+        config.write_text(f"{text}\n{RUNS}\n", encoding="utf-8")
         async with started(config) as run:
             (line,) = [line for line in run.output if line.startswith("  sign in ")]
             found = re.fullmatch(r"  sign in    (\S+)/#sign-in=(\S+) \(once, within 60 min\)\n", line)
             assert found is not None
             url, code = found.groups()
             assert url == run.url
-            async with httpx.AsyncClient(base_url=url, trust_env=False, headers={"x-clawgate": "1"}) as http:
+            async with client(url, headers={"x-clawgate": "1"}) as http:
                 assert (await http.get("/api/chats")).status_code == 401
                 assert (await http.post("/api/session", json={"token": code})).status_code == 204
                 assert (await http.get("/api/chats")).json()["signed_in"] is True

@@ -9,7 +9,7 @@ from channels.web.admission import COOKIE, SECURE_COOKIE
 from channels.web.channel import ALIVE_SECONDS
 from gateway.request import HEADERS
 from tests.channels.web_admission import Clock
-from tests.running import running
+from tests.running import client, running
 from tests.web_page import CHAT, WEB, opened
 
 TOKEN = "canary-admin-token-91827"
@@ -29,10 +29,6 @@ ROUTES = [
 MESSAGE = {"id": "m_12345678", "chat": CHAT, "agent": "helper", "text": "x", "files": []}
 PAGE = {"x-clawgate": "1"}
 BEARER = {"authorization": f"Bearer {TOKEN}"}
-
-
-def client(url: str, **more: object) -> httpx.AsyncClient:
-    return httpx.AsyncClient(base_url=url, trust_env=False, **more)  # type: ignore[arg-type]
 
 
 async def statuses(

@@ -8,7 +8,8 @@ import pytest
 
 from tests.emulators.models.script import calls, says
 from tests.running import AGENTS, Running, running
-from tests.stories.test_queue import NEVER, RUNS, asked
+from tests.stories.at_work import RUNS
+from tests.stories.test_queue import NEVER
 from tests.web_page import CHAT, WEB, Page, opened
 
 SECRET = "canary-of-the-conversation"
@@ -42,7 +43,6 @@ async def answered_anew(house: Running, page: Page) -> None:
 async def test_what_is_over_is_gone_from_every_table(tmp_path: Path) -> None:
     script = [calls(("ls", {"path": "."}), before=SECRET), says(f"{SECRET}\nMEDIA:{SECRET}.txt")]
     async with running(tmp_path, script=script, feishu=WEB) as house, opened(house.url) as page:
-        house.workspace().mkdir(parents=True, exist_ok=True)
         (house.workspace() / f"{SECRET}.txt").write_text(SECRET)
         file = (await page.upload(SECRET.encode(), f"{SECRET}.txt", "text/plain")).json()
         await page.say(SECRET, files=[file["id"]])
@@ -67,7 +67,7 @@ async def test_erased_while_it_is_answered_the_answer_stops_and_nothing_stays(tm
     commanding = running(tmp_path, script=script, more=RUNS, feishu=WEB)
     async with commanding as house, opened(house.url, link=house.gateway.offer_link()) as page:
         await page.say(SECRET)
-        await asked(house, 1)
+        await house.requested(1)
         if what == "a line":
             await page.say(f"{SECRET} and this")
         if what == "a command":
@@ -91,7 +91,7 @@ async def test_what_was_said_to_an_agent_that_is_no_longer_there_and_beside_a_fu
     more = "limits: { pendingPerSession: 1 }\nqueue: { mode: followup }"
     async with running(tmp_path, script=[NEVER], more=more, feishu=WEB) as house, opened(house.url) as page:
         await page.say("think")
-        await asked(house, 1)
+        await house.requested(1)
         for number in range(3):
             await page.say(f"{SECRET} {number}")
         await page.until(lambda: any("already waiting" in it["text"] for it in page.said()))

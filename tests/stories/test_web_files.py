@@ -1,7 +1,6 @@
 """Files in the web chat: what a person attaches reaches the agent, what an agent names reaches the person."""
 
 import asyncio
-import json
 import os
 import sqlite3
 from contextlib import closing
@@ -13,7 +12,7 @@ import pytest
 
 from tests.emulators.models.script import says
 from tests.running import Running, running
-from tests.stories.test_queue import SLOW, asked
+from tests.stories.at_work import shown, spoken
 from tests.web_page import WEB, Page, opened
 
 PNG = bytes.fromhex(
@@ -21,12 +20,6 @@ PNG = bytes.fromhex(
     "5a347de00000000049454e44ae426082"
 )
 TEXT = b"\xe4\xbd\xa0\xe5\xa5\xbd\n<script>alert(1)</script>\x00\xff"
-
-
-def last_content(house: Running) -> list[dict[str, Any]]:
-    """What the model was shown as the person's newest message."""
-    content = house.anthropic.requests[-1].body["messages"][-1]["content"]
-    return content if isinstance(content, list) else [{"type": "text", "text": content}]
 
 
 def uploads(house: Running) -> dict[str, bytes]:
@@ -45,8 +38,7 @@ async def test_a_picture_is_shown_to_the_model_and_saved(tmp_path: Path) -> None
         assert (file["name"], file["type"], file["size"]) == ("图.png", "image/png", len(PNG))
         await page.say("what is this?", files=[file["id"]])
         await page.answers(1)
-        images = [block for block in last_content(house) if block["type"] == "image"]
-        assert [image["source"]["media_type"] for image in images] == ["image/png"]
+        assert shown(house)[1] == ["image/png"]
         assert uploads(house) == {"图.png": PNG}
         assert page.said("you")[0]["files"] == [file]
 
@@ -58,19 +50,21 @@ async def test_any_other_file_is_saved_and_the_model_is_told_the_path(tmp_path: 
         await page.answers(1)
         assert uploads(house) == {"notes.txt": TEXT, "notes-2.txt": b"2"}
         (path,) = [path for path in house.uploads() if path.endswith("/notes.txt")]
-        told = json.dumps(last_content(house))
+        told = spoken(house)
         assert f"saved as {path}" in told
         assert [chat["title"] for chat in await page.chats()] == ["notes.txt"]
 
 
 async def test_what_is_sent_with_several_messages_of_one_turn_is_told_at_each(tmp_path: Path) -> None:
-    async with running(tmp_path, script=[SLOW], feishu=WEB) as house, opened(house.url) as page:
+    async with running(tmp_path, script=[says("slow")], feishu=WEB) as house, opened(house.url) as page:
+        house.line.hold()
         await page.say("begin")
-        await asked(house, 1)
+        await house.requested(1)
         for name in ("one.txt", "two.txt"):
             await page.say(f"see {name}", files=[(await kept(page, name.encode(), name))["id"]])
+        house.line.release()
         await page.answers(2)
-        told = json.dumps(last_content(house))
+        told = spoken(house)
         places = [told.index(word) for word in (": see one.txt", "/one.txt", ": see two.txt", "/two.txt")]
         assert places == sorted(places)
         assert uploads(house) == {"one.txt": b"one.txt", "two.txt": b"two.txt"}
@@ -79,8 +73,6 @@ async def test_what_is_sent_with_several_messages_of_one_turn_is_told_at_each(tm
 NAMES = {
     "../../../etc/passwd": "passwd",
     "..\\..\\boot.ini": "boot.ini",
-    "/etc/shadow": "shadow",
-    ".bashrc": "bashrc",
     "..": "file",
     "": "file",
     "a\r\nset-cookie: x=1.txt": "aset-cookie_x_1.txt",
@@ -88,8 +80,6 @@ NAMES = {
     "a\x00b.txt": "ab.txt",
     "x" * 300 + ".txt": "x" * 76 + ".txt",
     "AGENTS.md": "AGENTS.md",
-    "$(reboot).sh": "reboot_.sh",
-    "- rf": "-_rf",
 }
 
 
@@ -132,7 +122,6 @@ async def test_a_file_that_the_answer_names_can_be_downloaded_byte_for_byte(tmp_
 
 async def test_an_answer_of_a_file_alone_is_one_message_with_it(tmp_path: Path) -> None:
     async with running(tmp_path, script=[says("MEDIA:a.txt")], feishu=WEB) as house, opened(house.url) as page:
-        house.workspace().mkdir(parents=True, exist_ok=True)
         (house.workspace() / "a.txt").write_bytes(b"x")
         await page.say("give me the file")
         assert await page.answers(1) == [""]
@@ -187,7 +176,6 @@ async def test_an_address_is_told_as_a_link_and_not_fetched(tmp_path: Path) -> N
 async def test_no_more_than_ten_files_go_out_and_the_others_are_named(tmp_path: Path) -> None:
     script = [says("All.\n" + "\n".join(f"MEDIA:f{n}.txt" for n in range(12)))]
     async with running(tmp_path, script=script, feishu=WEB) as house, opened(house.url) as page:
-        house.workspace().mkdir(parents=True, exist_ok=True)
         for number in range(12):
             (house.workspace() / f"f{number}.txt").write_text("x")
         await page.say("all of them")
@@ -240,14 +228,16 @@ async def test_a_file_that_is_gone_is_told_before_the_message_is_taken(tmp_path:
 
 
 async def test_a_file_that_vanishes_before_its_turn_is_told_to_the_model_and_the_turn_goes_on(tmp_path: Path) -> None:
-    async with running(tmp_path, script=[SLOW], feishu=WEB) as house, opened(house.url) as page:
+    async with running(tmp_path, script=[says("slow")], feishu=WEB) as house, opened(house.url) as page:
+        house.line.hold()
         await page.say("first")
-        await asked(house, 1)
+        await house.requested(1)
         await page.say("see this", files=[(await kept(page, b"x", "a.txt"))["id"]])
         with closing(sqlite3.connect(tmp_path / "data" / "clawgate.db", timeout=10)) as database, database:
             database.execute("DELETE FROM file")
+        house.line.release()
         assert len(await page.answers(2)) == 2
-        assert "a.txt, could not be fetched" in json.dumps(last_content(house))
+        assert "a.txt, could not be fetched" in spoken(house)
 
 
 SHOWN = [

@@ -1,6 +1,5 @@
 """The web chat when something breaks: the database, the process, the connection, or one of two replicas."""
 
-import asyncio
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -10,31 +9,13 @@ import psycopg
 import pytest
 
 from tests.emulators.models.script import says
-from tests.postgres import PostgresServer
 from tests.running import running
 from tests.stories.test_process import NEVER, platforms, started
-from tests.stories.test_queue import asked
-from tests.stories.test_replicas import SLOW, two
+from tests.stories.test_replicas import two
+from tests.waiting import until
 from tests.web_page import CHAT, WEB, Page, new_id, opened
 
 WEB_SECTION = "channels:\n  web: {}"
-
-
-async def test_while_the_database_takes_nothing_the_page_is_told_to_come_again_and_the_message_is_answered_once(
-    tmp_path: Path,
-) -> None:
-    async with running(tmp_path, feishu=WEB) as house, opened(house.url) as page:
-        message = new_id()
-        with closing(sqlite3.connect(tmp_path / "data" / "clawgate.db", isolation_level=None)) as foreign:
-            foreign.execute("BEGIN IMMEDIATE")
-            assert (await page.say("hello", message=message)).status_code == 503
-            foreign.execute("ROLLBACK")
-        for _ in range(3):
-            assert (await page.say("hello", message=message)).status_code == 200
-        await page.answers(1)
-        await house.idle()
-        assert len(house.anthropic.requests) == 1
-        assert [it["author"] for it in (await page.conversation())["messages"]] == ["you", "agent"]
 
 
 async def test_a_database_that_is_gone_is_a_503_with_a_sentence_on_every_route(tmp_path: Path) -> None:
@@ -81,8 +62,7 @@ async def test_killed_between_a_message_and_its_answer_the_page_that_comes_back_
                 await before.answers(1)
                 await before.say("second", message=message)
                 await before.until(lambda: len(before.said("you")) == 2)
-                while len(anthropic.requests) < 2:
-                    await asyncio.sleep(0.005)
+                await until(lambda: len(anthropic.requests) == 2)
                 page.events = before.events
             assert await run.end(SIGKILL) == -SIGKILL
         anthropic.script = [says("second answer")]
@@ -97,14 +77,14 @@ async def test_killed_between_a_message_and_its_answer_the_page_that_comes_back_
         await page.http.aclose()
 
 
-async def test_a_page_at_one_replica_is_told_what_the_other_answers(tmp_path: Path, postgres: PostgresServer) -> None:
+async def test_a_page_at_one_replica_is_told_what_the_other_answers(tmp_path: Path, postgres_url: str) -> None:
     async with (
-        two(tmp_path, postgres, [SLOW, says("again")], feishu=WEB) as (one, other),
+        two(tmp_path, postgres_url, [says("slow"), says("again")], feishu=WEB) as (one, other),
         opened(one.url) as here,
         opened(other.url) as there,
     ):
         await there.say("hello")
-        await asked(one, 1)
+        await one.requested(1)
         assert await here.answers(1) == ["slow"]
         assert [it["text"] for it in here.said("you")] == ["hello"]
         assert (here.named("chat")[0]["id"], here.named("chat")[0]["title"]) == (CHAT, "hello")
@@ -114,35 +94,17 @@ async def test_a_page_at_one_replica_is_told_what_the_other_answers(tmp_path: Pa
         assert here.named("message") == there.named("message")
 
 
-async def test_a_message_sent_to_both_replicas_at_once_is_answered_once(
-    tmp_path: Path, postgres: PostgresServer
-) -> None:
-    async with (
-        two(tmp_path, postgres, lambda _: says("here"), feishu=WEB) as (one, other),
-        opened(one.url) as here,
-        opened(other.url, watching=False) as there,
-    ):
-        message = new_id()
-        answers = await asyncio.gather(*(page.say("hello", message=message) for page in (here, there) * 5))
-        assert {answer.status_code for answer in answers} == {200}
-        await here.answers(1)
-        for house in (one, other):
-            await house.idle()
-        assert len(one.anthropic.requests) == 1
-        assert [it["author"] for it in (await there.conversation())["messages"]] == ["you", "agent"]
-
-
 async def test_what_is_erased_at_one_replica_stops_at_the_other_and_leaves_nothing(
-    tmp_path: Path, postgres: PostgresServer
+    tmp_path: Path, postgres_url: str
 ) -> None:
     secret = "canary-of-the-conversation"
     async with (
-        two(tmp_path, postgres, [NEVER, says("fresh")], feishu=WEB) as (one, other),
+        two(tmp_path, postgres_url, [NEVER, says("fresh")], feishu=WEB) as (one, other),
         opened(one.url) as here,
         opened(other.url) as there,
     ):
         await there.say(secret)
-        await asked(one, 1)
+        await one.requested(1)
         assert (await here.http.delete(f"/api/chats/{CHAT}")).status_code == 204
         await other.idle()
         with psycopg.connect(one.gateway.runtime.store._conninfo) as database:  # type: ignore[attr-defined]
@@ -153,8 +115,8 @@ async def test_what_is_erased_at_one_replica_stops_at_the_other_and_leaves_nothi
         assert (await there.answers(1)) == ["fresh"]
 
 
-async def test_ids_that_no_database_takes_are_not_found_there_either(tmp_path: Path, postgres: PostgresServer) -> None:
-    async with two(tmp_path, postgres, lambda _: says("here"), feishu=WEB) as (one, _), opened(one.url) as page:
+async def test_ids_that_no_database_takes_are_not_found_there_either(tmp_path: Path, postgres_url: str) -> None:
+    async with two(tmp_path, postgres_url, lambda _: says("here"), feishu=WEB) as (one, _), opened(one.url) as page:
         for path in ("/api/chats/%00", "/api/files/%00", "/api/chats/%F0%9F%98%80"):
             assert (await page.http.get(path)).status_code == 404
         assert (await page.say("hello", agent="a\x00b")).status_code == 200

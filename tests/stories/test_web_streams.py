@@ -14,8 +14,9 @@ from channels.web.archive import MessageBody
 from channels.web.channel import MISSED_BYTES_MAX
 from channels.web.live import BACKLOG_MAX
 from channels.web.views import PAGE_BYTES_MAX
-from tests.running import Running, running
-from tests.stories.test_web_door import ROUTES, client, statuses
+from tests.running import Running, client, running
+from tests.stories.test_web_door import ROUTES, statuses
+from tests.waiting import PATIENCE_SECONDS
 from tests.web_page import CHAT, WEB, Page, opened
 
 TWO_PAGES = "limits: { eventStreams: 2 }"
@@ -43,9 +44,10 @@ async def refusal(page: Page) -> httpx.Response | None:
 
 
 async def comes_in(page: Page) -> None:
-    async with asyncio.timeout(20):
-        while await refusal(page) is not None:
-            await asyncio.sleep(0.01)
+    async def is_free() -> bool:
+        return await refusal(page) is None
+
+    await page.until(is_free)
 
 
 async def test_one_page_more_than_the_limit_is_told_so_and_comes_in_when_another_has_gone(tmp_path: Path) -> None:
@@ -90,7 +92,7 @@ async def test_who_does_not_read_is_cut_off_and_gives_the_place_free(tmp_path: P
                 if not live.pages:
                     break
             assert await refusal(page) is None
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 while await asyncio.get_running_loop().sock_recv(connection, 65_536):
                     pass
         async with page.watching():

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import httpx
 
-from tests.emulators.models.script import says
 from tests.running import Running, running
 from tests.web_page import WEB, Page, opened
 
@@ -74,25 +73,12 @@ async def begun(house: Running) -> asyncio.StreamWriter:
 async def test_room_is_taken_before_a_body_is_read_and_given_back_where_it_breaks_off(tmp_path: Path) -> None:
     async with running(tmp_path, more=TWO_AND_A_HALF, feishu=WEB) as house, opened(house.url) as page:
         writers = [await begun(house) for _ in range(2)]
-        async with asyncio.timeout(20):
-            while not await is_full(page):
-                await asyncio.sleep(0.01)
+        await page.until(lambda: is_full(page))
         for writer in writers:
             writer.close()
             await writer.wait_closed()
-        async with asyncio.timeout(20):
-            while await is_full(page):
-                await asyncio.sleep(0.01)
 
+        async def has_room() -> bool:
+            return not await is_full(page)
 
-async def test_what_an_agent_sends_is_no_upload(tmp_path: Path) -> None:
-    script = [says("".join(f"MEDIA:f{n}.bin\n" for n in range(5)))]
-    async with running(tmp_path, more=TWO_AND_A_HALF, feishu=WEB, script=script) as house, opened(house.url) as page:
-        house.workspace().mkdir(parents=True, exist_ok=True)
-        for number in range(5):
-            (house.workspace() / f"f{number}.bin").write_bytes(FILE)
-        await page.say("all of them")
-        await page.answers(1)
-        assert len(page.said()[0]["files"]) == 5
-        for _ in range(2):
-            await uploaded(page)
+        await page.until(has_room)

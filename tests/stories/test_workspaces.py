@@ -11,8 +11,7 @@ import pytest
 
 from tests.emulators.models.script import says
 from tests.running import ALICE, ALICE_CHAT, BOB, BOB_CHAT, GROUP, Running, running
-from tests.stories.at_work import DONE, prompt, spoken, works
-from tests.stories.test_queue import RUNS
+from tests.stories.at_work import DONE, RUNS, prompt, spoken, works
 from tests.web_page import CHAT, WEB, opened
 
 SECRET = b"CANARY: Alice's salary"
@@ -244,14 +243,17 @@ async def test_a_persons_workspace_is_not_the_one_of_the_same_person_in_a_group(
         assert listed == "(empty folder)"
 
 
-async def test_no_more_workspaces_are_held_open_than_their_number_and_all_go_on_working(tmp_path: Path) -> None:
+async def test_no_more_workspaces_are_held_open_than_their_number_and_all_go_on_working(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agents.workspaces.OPEN_MAX", 3)
     async with running(tmp_path, agents=agents("{agent}/{chat}")) as house:
-        for number in range(70):
+        for number in range(6):
             who = {"sender": ALICE, "chat": f"oc_{number:032x}"}
             await works(house, ("write", {"file_path": "mine.txt", "content": f"{number}"}), **who)
         held = [it for it in open_folders() if "/workspaces/" in it]
-        assert len(held) <= 64
-        for number in (0, 69):
+        assert len(held) <= 3
+        for number in (0, 5):
             (read,) = await works(house, ("read", {"file_path": "mine.txt"}), sender=ALICE, chat=f"oc_{number:032x}")
             assert read == f"{number}"
     assert [it for it in open_folders() if "/workspaces/" in it] == []
@@ -311,16 +313,3 @@ async def test_an_agent_that_cannot_read_is_named_no_documentation_to_read(tmp_p
     async with running(tmp_path, agents=text) as house:
         await works(house)
         assert "## Documentation" not in prompt(house)
-
-
-@pytest.mark.parametrize(("tools", "mode"), [("read, write", "ask"), ("exec", "allow"), ("exec", "deny")])
-async def test_approvals_are_not_spoken_of_where_no_command_waits_for_one(
-    tmp_path: Path, tools: str, mode: str
-) -> None:
-    text = (
-        f"agents: {{ list: [ {{ id: helper, model: anthropic/claude-sonnet-4-6, tools: {{ allow: [{tools}] }} }} ] }}"
-    )
-    async with running(tmp_path, agents=text, more=f"tools: {{ exec: {{ mode: {mode} }} }}") as house:
-        await works(house)
-        assert "/approve" not in prompt(house)
-        assert "allow-once" not in prompt(house)

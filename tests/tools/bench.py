@@ -14,6 +14,9 @@ from tools.tool import Call, Image, ToolError, ToolResult
 from tools.toolbox import Toolbox
 from tools.workspace import Workspace
 
+WAIT_FOR_GO = "touch ready; until [ -e go ]; do sleep 0.02; done"
+"""A command that ends when the test says so."""
+
 
 @dataclass
 class Outbox:

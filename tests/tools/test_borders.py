@@ -23,13 +23,6 @@ async def test_an_endless_line_is_one_line(at: Bench) -> None:
     assert result.details["lastLine"] == 1
 
 
-async def test_a_full_page_and_its_note_fit_the_largest_result(at: Bench) -> None:
-    (at.root / "file").write_text(("y" * 9_990 + "\n") * 20)
-    page = await at.text("read", file_path="file")
-    assert len(page) <= 64_000
-    assert page.endswith("]")
-
-
 async def test_text_that_is_shown_holds_no_nul(at: Bench) -> None:
     (at.root / "file").write_bytes(b"text\n" * 20_000 + b"\0\0\n")
     assert await at.text("read", file_path="file", offset=20_001) == "\ufffd\ufffd\n"
@@ -78,16 +71,6 @@ async def test_thousands_of_mistakes_are_a_short_answer(at: Bench) -> None:
     answer = text_of(await at.call("read", **{f"wrong{number}": 1 for number in range(1_000)}))
     assert len(answer) < 4_000
     assert "and 981 more mistakes" in json.loads(answer)["message"]
-
-
-async def test_an_error_has_exactly_five_keys(at: Bench) -> None:
-    (at.root / "file").write_text("aa aa")
-    answer = json.loads(text_of(await at.call("edit", file_path="file", old_text="aa", new_text="b")))
-    assert list(answer) == ["ok", "error", "error_code", "message", "retryable"]
-
-
-async def test_the_other_control_characters_do_not_reach_the_model_either(at: Bench) -> None:
-    assert await at.output("printf '\\302\\2332J'") == "\\x9b2J"
 
 
 async def test_a_command_that_begins_with_a_dash_is_a_command(at: Bench) -> None:

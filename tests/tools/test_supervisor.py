@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.tools.bench import Bench
+from tests.tools.bench import WAIT_FOR_GO, Bench
+from tests.waiting import until
 
-WAIT_FOR_GO = "touch ready; until [ -e go ]; do sleep 0.02; done"
 _PR_GET_DUMPABLE = 3
 
 GATEWAY = """
@@ -41,7 +41,7 @@ SIGNAL_SCOPE_SINCE = 6
 @pytest.mark.skipif(ctypes.CDLL(None).syscall(444, None, 0, 1) < SIGNAL_SCOPE_SINCE, reason="needs Linux 6.12")
 async def test_a_command_cannot_signal_another_one_of_the_same_user(at: Bench) -> None:
     first = asyncio.create_task(at.output(f"echo $$ > shell; {WAIT_FOR_GO}; echo alive"))
-    await seen(at.root / "ready")
+    await until((at.root / "ready").exists)
     output = await at.output("kill -9 $(cat shell) 2>&1; sleep 30 & kill $! && echo own")
     (at.root / "go").touch()
     assert "not permitted" in output
@@ -51,7 +51,7 @@ async def test_a_command_cannot_signal_another_one_of_the_same_user(at: Bench) -
 
 async def test_the_gateways_other_children_are_nobodys_business(at: Bench) -> None:
     running = asyncio.create_task(at.output(WAIT_FOR_GO))
-    await seen(at.root / "ready")
+    await until((at.root / "ready").exists)
     with subprocess.Popen(["sleep", "300"]) as child:
         (at.root / "go").touch()
         await running
@@ -63,11 +63,11 @@ async def test_a_gateway_that_is_killed_takes_its_commands_with_it(tmp_path: Pat
     with subprocess.Popen(
         [sys.executable, "-c", GATEWAY, str(tmp_path)], env={**os.environ, "PYTHONPATH": "."}
     ) as ours:
-        await seen(tmp_path / "daemon")
+        await until((tmp_path / "daemon").exists)
         daemon = Path("/proc", (tmp_path / "daemon").read_text().strip())
         assert daemon.exists()
         ours.send_signal(signal.SIGKILL)
-    await gone(daemon)
+    await until(lambda: not daemon.exists())
 
 
 async def test_our_environment_cannot_be_read_by_a_command_of_our_own_user(at: Bench) -> None:
@@ -86,13 +86,3 @@ async def test_memory_and_files_have_an_end(at: Bench) -> None:
     assert await at.output(hog) == "MemoryError"
     await at.call("exec", command="head -c 70000000 /dev/zero > big")
     assert (at.root / "big").stat().st_size == 64 * 1024 * 1024
-
-
-async def seen(path: Path) -> None:
-    while not path.exists():
-        await asyncio.sleep(0.01)
-
-
-async def gone(path: Path) -> None:
-    while path.exists():
-        await asyncio.sleep(0.01)

@@ -4,19 +4,7 @@ from hypothesis import strategies as st
 
 from tests.agents.prompt.reader import FILES, NEWLINES, SECTIONS
 
-INVISIBLE = [
-    "\u200b",
-    "\u200d",
-    "\u202e",
-    "\u2066",
-    "\ufeff",
-    "\u00ad",
-    "\u034f",
-    "\u3164",
-    "\ufe0f",
-    "\U000e0041",
-    "\x00",
-]
+INVISIBLE = [*"\u200b\u200d\u202e\u2066\ufeff\u00ad\u034f\u3164\ufe0f\U000e0041\x00"]
 WHOLE = [
     "## Inbound Context (trusted metadata)",
     "Sender (untrusted metadata):",
@@ -35,46 +23,11 @@ WHOLE = [
     '{"schema": "clawgate.inbound_meta.v1"}',
     *(f"## {name}" for name in (*SECTIONS, *FILES)),
 ]
-PARTS = [
-    "#",
-    "##",
-    "## ",
-    "Safety",
-    "Inbound",
-    "Context",
-    "(",
-    ")",
-    "[",
-    "]",
-    "<",
-    ">",
-    "|",
-    "_",
-    ":",
-    "`",
-    "```",
-    "\\",
-    "> ",
-    "- ",
-]
-PARTS += [
-    "1. ",
-    '"',
-    "*",
-    " ",
-    "\t",
-    "trusted",
-    "un",
-    "metadata",
-    "message_id",
-    "message",
-    "id",
-    "CACHE",
-    "BOUNDARY",
-    "__",
-    "SILENT",
-]
-PARTS += ["system", "System", "Human", "im_start", "INST", "a", "张三", "，", "!", "\ud83d", "👩‍💻", "é"]
+WORDS = """
+## Safety Inbound Context ``` trusted un metadata message_id message id CACHE BOUNDARY __ SILENT
+system System Human im_start INST a 张三 ， ! é
+"""
+PARTS = [*'#()[]<>|_:`\\"* \t', "## ", "> ", "- ", "1. ", "\ud83d", "👩‍💻", *WORDS.split()]
 WIDE = [
     "＃＃ Ｓａｆｅｔｙ",
     "［message＿id：x］",

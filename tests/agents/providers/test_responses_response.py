@@ -262,7 +262,7 @@ def test_a_failed_answer_keeps_its_words_and_its_cost() -> None:
     usage = {"input_tokens": 7, "output_tokens": 2}
     with pytest.raises(AttemptFailed) as failed:
         list(made.feed({"type": "response.failed", "response": {"error": None, "usage": usage}}))
-    message = made.failed(failed.value.error)
+    message = made.draft.failed(failed.value.error)
     assert message.content == (Text(text="Half"),)
     assert (message.usage.input, message.usage.output, message.stop_reason) == (7, 2, "error")
 

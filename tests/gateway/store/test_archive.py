@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 from sqlalchemy import create_engine, text
@@ -266,12 +265,3 @@ async def test_it_names_the_newest_message_of_a_session_and_whom_a_conversation_
     await archive.keep(CHAT, "m_2", words("b", agent="gone since"), 2.0)
     await archive.keep(OTHER, "m_1", words("c", agent="third"), 3.0)
     assert sorted(await archive.agents(CHAT)) == ["gone since", "helper"]
-
-
-async def test_what_was_said_is_still_there_after_a_restart(database_url: str, tmp_path: Path) -> None:
-    async with opened(database_url) as store:
-        await store.archive.keep(CHAT, "m_1", words("hello"), 1.0)
-    async with opened(database_url) as store:
-        assert texts(await since(store.archive, 0, limit=10)) == ["hello"]
-        await store.archive.keep(CHAT, "m_1", words("hello"), 2.0)
-        assert await store.archive.last() == 1

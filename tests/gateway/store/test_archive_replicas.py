@@ -1,7 +1,6 @@
 """The web chat's memory on PostgreSQL, seen from several replicas at once."""
 
 import asyncio
-from collections.abc import Iterator
 
 import psycopg
 import pytest
@@ -12,25 +11,16 @@ from gateway.store.archive import WEB_NOTICE
 from gateway.store.opening import open_store
 from gateway.store.store import StoreUnavailable
 from tests.gateway.store.chats import opened, since
-from tests.postgres import PostgresServer
-
-SECONDS = 10.0
-
-
-@pytest.fixture
-def url(postgres: PostgresServer) -> Iterator[str]:
-    address = postgres.new_database()
-    yield address
-    postgres.drop(address)
+from tests.waiting import PATIENCE_SECONDS, until
 
 
 def words(text: str) -> MessageBody:
     return MessageBody(text=text, agent="helper")
 
 
-async def test_who_has_seen_a_number_never_misses_a_lower_one_that_is_committed_later(url: str) -> None:
+async def test_who_has_seen_a_number_never_misses_a_lower_one_that_is_committed_later(postgres_url: str) -> None:
     """A reader that goes on behind the highest number it has seen, as a page does, beside writers of two replicas."""
-    async with opened(url) as one, opened(url) as other:
+    async with opened(postgres_url) as one, opened(postgres_url) as other:
         seen: list[int] = []
         over = asyncio.Event()
 
@@ -53,15 +43,13 @@ async def test_who_has_seen_a_number_never_misses_a_lower_one_that_is_committed_
         assert seen == everything
 
 
-async def test_a_writer_that_has_not_committed_holds_every_later_number_back(url: str) -> None:
-    async with opened(url) as store:
-        with psycopg.connect(url) as slow:
+async def test_a_writer_that_has_not_committed_holds_every_later_number_back(postgres_url: str) -> None:
+    async with opened(postgres_url) as store:
+        with psycopg.connect(postgres_url) as slow:
             slow.execute("SELECT pg_advisory_xact_lock(7305843001217)")
             slow.execute("INSERT INTO web_message (chat, key, author, words, at) VALUES ('c', 'k', 'you', %s, 1)", [W])
             later = asyncio.create_task(store.archive.keep("c_later", "m_1", words("later"), 2.0))
-            async with asyncio.timeout(SECONDS):
-                while not waits(slow):
-                    await asyncio.sleep(0.01)
+            await until(lambda: waits(slow))
             assert await since(store.archive, 0, limit=10) == []
             slow.commit()
         await later
@@ -76,9 +64,9 @@ def waits(connection: psycopg.Connection) -> bool:
     return bool(found and found[0])
 
 
-async def test_what_one_replica_keeps_wakes_the_other_and_what_was_known_wakes_nobody(url: str) -> None:
+async def test_what_one_replica_keeps_wakes_the_other_and_what_was_known_wakes_nobody(postgres_url: str) -> None:
     heard: asyncio.Queue[str | None] = asyncio.Queue()
-    one, other = (open_store(DatabaseConfig(url=url)) for _ in range(2))
+    one, other = (open_store(DatabaseConfig(url=postgres_url)) for _ in range(2))
     await one.start(heard.put_nowait)
     await other.start(lambda _: None)
 
@@ -86,7 +74,7 @@ async def test_what_one_replica_keeps_wakes_the_other_and_what_was_known_wakes_n
         """Up to the one we ask for ourselves."""
         await other.notify("marker")
         notices: list[str | None] = []
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while (notice := await heard.get()) != "marker":
                 notices.append(notice)
         return notices
@@ -105,9 +93,9 @@ async def test_what_one_replica_keeps_wakes_the_other_and_what_was_known_wakes_n
         await other.close()
 
 
-async def test_a_database_that_is_away_says_so_and_nothing_else(url: str) -> None:
-    async with opened(url) as store:
-        with psycopg.connect(url, autocommit=True) as other:
+async def test_a_database_that_is_away_says_so_and_nothing_else(postgres_url: str) -> None:
+    async with opened(postgres_url) as store:
+        with psycopg.connect(postgres_url, autocommit=True) as other:
             other.execute("ALTER TABLE web_message RENAME TO elsewhere")
         for read in (store.archive.last(), store.archive.keep("c_one_one", "m_1", words("x"), 1.0)):
             with pytest.raises(StoreUnavailable):

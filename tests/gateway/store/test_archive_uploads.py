@@ -7,11 +7,7 @@ import pytest
 
 from channels.message import File
 from channels.web.archive import ChatHistory, MessageBody
-from gateway.config.root import DatabaseConfig
-from gateway.store.opening import open_store
-from gateway.store.store import Store
 from tests.gateway.store.chats import opened
-from tests.postgres import PostgresServer
 
 CHAT = "c_one_one"
 DAY = 24 * 3600.0
@@ -74,14 +70,8 @@ async def test_a_file_comes_in_pieces_and_byte_for_byte(archive: ChatHistory) ->
     assert await archive.piece("f_nothing", 0, 500) == b""
 
 
-async def test_two_replicas_do_not_pass_the_limit_together(postgres: PostgresServer) -> None:
-    url = postgres.new_database()
-    stores: list[Store] = [open_store(DatabaseConfig(url=url)) for _ in range(2)]
-    try:
-        keys = await asyncio.gather(*(uploaded(store.archive) for store in stores * 6))
+async def test_two_replicas_do_not_pass_the_limit_together(postgres_url: str) -> None:
+    async with opened(postgres_url) as one, opened(postgres_url) as other:
+        keys = await asyncio.gather(*(uploaded(store.archive) for store in (one, other) * 6))
         assert len([key for key in keys if key]) == 2
-        assert await stores[0].archive.waiting_bytes() == 2000
-    finally:
-        for store in stores:
-            await store.close()
-        postgres.drop(url)
+        assert await one.archive.waiting_bytes() == 2000

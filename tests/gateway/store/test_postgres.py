@@ -1,7 +1,6 @@
 """What is PostgreSQL's alone: who is alive, who takes over, and what reaches the other workers."""
 
 import asyncio
-from collections.abc import Iterator
 
 import psycopg
 import pytest
@@ -11,16 +10,7 @@ from gateway.store.migrate import DatabaseUnusable
 from gateway.store.opening import open_store
 from gateway.store.postgres import PostgresStore
 from tests.gateway.store.chats import leased, opened, step, work_of
-from tests.postgres import PostgresServer
-
-SECONDS = 10.0
-
-
-@pytest.fixture
-def url(postgres: PostgresServer) -> Iterator[str]:
-    address = postgres.new_database()
-    yield address
-    postgres.drop(address)
+from tests.waiting import PATIENCE_SECONDS, until
 
 
 def execute(url: str, statement: str) -> None:
@@ -28,48 +18,47 @@ def execute(url: str, statement: str) -> None:
         connection.execute(statement)
 
 
-async def test_a_living_workers_chats_are_left_alone(url: str) -> None:
-    async with opened(url) as one, opened(url) as other:
+async def test_a_living_workers_chats_are_left_alone(postgres_url: str) -> None:
+    async with opened(postgres_url) as one, opened(postgres_url) as other:
         lease = await leased(one)
         assert await other.claim(10) == []
         assert await one.claim(10) == []
         assert await one.leased() == [lease]
 
 
-async def test_a_worker_that_gives_no_sign_is_taken_over_when_its_lease_ends(url: str) -> None:
-    async with opened(url) as one, opened(url) as other:
+async def test_a_worker_that_gives_no_sign_is_taken_over_when_its_lease_ends(postgres_url: str) -> None:
+    async with opened(postgres_url) as one, opened(postgres_url) as other:
         old = await leased(one)
         await one.append(old, step((await work_of(one, old)).waiting[0].turn, "user"))
-        execute(url, "UPDATE worker SET expires = now() - interval '1 second' WHERE id = (SELECT owner FROM session)")
+        execute(
+            postgres_url,
+            "UPDATE worker SET expires = now() - interval '1 s' WHERE id = (SELECT owner FROM session)",
+        )
         (lease,) = await other.claim(10)
         assert lease.epoch == old.epoch + 1
         assert (await work_of(other, lease)).waiting[0].attempts == 1
         assert await one.leased() == []
 
 
-async def test_a_worker_whose_connection_falls_is_taken_over_at_once(url: str) -> None:
-    async with opened(url) as one, opened(url) as other:
+async def test_a_worker_whose_connection_falls_is_taken_over_at_once(postgres_url: str) -> None:
+    async with opened(postgres_url) as one, opened(postgres_url) as other:
         await leased(one)
         assert isinstance(one, PostgresStore)
         assert one._presence is not None
         one._presence._closing.set()  # as if its process were gone: nothing announces it again
         execute(
-            url,
+            postgres_url,
             "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND pid <> pg_backend_pid()",
         )
-        async with asyncio.timeout(SECONDS):
-            while not await other.claim(10):
-                await asyncio.sleep(0.05)
+        await until(lambda: other.claim(10))
 
 
-async def test_a_worker_that_was_buried_and_comes_back_is_announced_anew(url: str) -> None:
-    async with opened(url, lease_seconds=1) as one, opened(url) as other:
-        execute(url, "DELETE FROM worker")
-        async with asyncio.timeout(SECONDS):
-            while await count(url) < 1:
-                await asyncio.sleep(0.05)
+async def test_a_worker_that_was_buried_and_comes_back_is_announced_anew(postgres_url: str) -> None:
+    async with opened(postgres_url, lease_seconds=1) as one, opened(postgres_url) as other:
+        execute(postgres_url, "DELETE FROM worker")
+        await until(lambda: count(postgres_url))
         await leased(one)
-        assert one.lease_valid()
+        await until(one.lease_valid)
         assert other.shared
 
 
@@ -79,22 +68,22 @@ async def count(url: str) -> int:
         return int(row[0]) if row else 0
 
 
-async def test_a_dead_workers_row_is_removed_when_nothing_names_it(url: str) -> None:
-    async with opened(url):
+async def test_a_dead_workers_row_is_removed_when_nothing_names_it(postgres_url: str) -> None:
+    async with opened(postgres_url):
         pass
-    execute(url, "UPDATE worker SET expires = now() - interval '1 hour'")
-    async with opened(url) as store:
+    execute(postgres_url, "UPDATE worker SET expires = now() - interval '1 hour'")
+    async with opened(postgres_url) as store:
         await store.claim(10)
-        assert await count(url) == 1
+        assert await count(postgres_url) == 1
 
 
-async def test_a_notice_reaches_the_others_with_its_session(url: str) -> None:
+async def test_a_notice_reaches_the_others_with_its_session(postgres_url: str) -> None:
     heard: asyncio.Queue[str | None] = asyncio.Queue()
-    one, other = (open_store(DatabaseConfig(url=url)) for _ in range(2))
+    one, other = (open_store(DatabaseConfig(url=postgres_url)) for _ in range(2))
     await one.start(heard.put_nowait)
     await other.start(lambda _: None)
     await other.notify("agent:a:chat")
-    async with asyncio.timeout(SECONDS):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while await heard.get() != "agent:a:chat":
             pass
     await one.close()

@@ -13,12 +13,16 @@ PIECE = b"text_delta"
 class Line:
     """An ASGI app around the model's. Answers that are under way when it is held go on when it is released."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp | None = None) -> None:
         self._app = app
         self._pieces: int | None = None
         self._released = asyncio.Event()
 
-    def hold(self, *, after_pieces: int) -> None:
+    def to(self, app: ASGIApp) -> "Line":
+        self._app = app
+        return self
+
+    def hold(self, *, after_pieces: int = 0) -> None:
         """Of each answer from now on, let through so many pieces of text."""
         self._pieces = after_pieces
         self._released = asyncio.Event()
@@ -28,6 +32,7 @@ class Line:
         self._released.set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        assert self._app is not None
         passed = 0
 
         async def held(message: Message) -> None:
