@@ -7,12 +7,13 @@ keeps a second gateway out. `synchronous=FULL`: what was acknowledged is on the 
 import contextlib
 import fcntl
 import os
+import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import Connection, CursorResult, create_engine, event
+from sqlalchemy import Connection, create_engine, event
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -79,23 +80,22 @@ class SqliteStore(Database):
     ) -> Acceptance:
         """Insert the message unless it is known, then count it on its chat's row and own the chat if nobody does."""
         owner = self._worker if claim else None
-        turn = _run(connection, sql.INSERT_MESSAGE, **delivery.row).scalar()
+        turn = _value(connection, sql.INSERT_MESSAGE, **delivery.row)
         if turn is None:
             return Acceptance(turn=None)
         is_command = delivery.sid == delivery.control
         by_sender = {"sender": delivery.sender, "control_sids": CONTROL + "%"}
-        of_sender = _run(connection, sql.OF_SENDER, **by_sender).one()
-        since, notes = of_sender.since, of_sender.notes
-        if of_sender.theirs <= sender_max * (2 if is_command else 1):
+        theirs, since, notes = _rows(connection, sql.OF_SENDER, **by_sender)[0]
+        if theirs <= sender_max * (2 if is_command else 1):
             lease, pending = _count(connection, delivery.sid, owner, turn if delivery.interrupts else 0)
             if pending <= pending_max:
                 return Acceptance(turn=turn, lease=lease)
-            _run(connection, sql.COUNT_DOWN, sid=delivery.sid, by=1)
-            since, notes = _run(connection, sql.OLDEST_WAITING, sid=delivery.sid).scalar(), 0
-        if is_command or notes or _run(connection, sql.NOTED, control=delivery.control, since=since).scalar():
-            _run(connection, sql.REFUSE_MESSAGE, turn=turn)
+            _rows(connection, sql.COUNT_DOWN, sid=delivery.sid, by=1)
+            since, notes = _value(connection, sql.OLDEST_WAITING, sid=delivery.sid), 0
+        if is_command or notes or _value(connection, sql.NOTED, control=delivery.control, since=since):
+            _rows(connection, sql.REFUSE_MESSAGE, turn=turn)
             return Acceptance(turn=turn, overflow=True)
-        _run(connection, sql.MOVE_MESSAGE, turn=turn, sid=delivery.control)
+        _rows(connection, sql.MOVE_MESSAGE, turn=turn, sid=delivery.control)
         lease, _ = _count(connection, delivery.control, owner, 0)
         return Acceptance(turn=turn, lease=lease, overflow=True)
 
@@ -104,24 +104,24 @@ class SqliteStore(Database):
         """One process per file: whoever else owned a chat is dead. A turn it had begun counts one attempt, and the part
         it was about to send may have arrived."""
         leases = []
-        for chat in _run(connection, sql.CLAIMABLE, owner=self._worker, limit=limit).all():
-            epoch = _run(connection, sql.TAKE, sid=chat.id, owner=self._worker).scalar_one()
-            leases.append(Lease(sid=chat.id, epoch=epoch))
-            if chat.owner is not None:
-                _run(connection, sql.COUNT_ATTEMPT, sid=chat.id)
-                _run(connection, sql.COUNT_AMBIGUOUS, sid=chat.id)
+        for chat in _rows(connection, sql.CLAIMABLE, owner=self._worker, limit=limit):
+            epoch = _value(connection, sql.TAKE, sid=chat["id"], owner=self._worker)
+            leases.append(Lease(sid=chat["id"], epoch=epoch))
+            if chat["owner"] is not None:
+                _rows(connection, sql.COUNT_ATTEMPT, sid=chat["id"])
+                _rows(connection, sql.COUNT_AMBIGUOUS, sid=chat["id"])
         return leases
 
     @reads
     def leased(self, connection: Connection) -> Sequence[Lease]:
-        return [Lease(**row._mapping) for row in _run(connection, shared.LEASED, owner=self._worker)]
+        return [Lease(**row) for row in _rows(connection, shared.LEASED, owner=self._worker)]
 
     @reads
     def load(self, connection: Connection, lease: Lease, *, history_turns: int, waiting_max: int) -> View:
-        parts = [Part(**row._mapping) for row in _run(connection, shared.QUEUED, **lease.row)]
-        rows = _run(connection, shared.WAITING, **lease.row, waiting_max=waiting_max).all()
-        entries = _run(connection, shared.HISTORY, sid=lease.sid, skip=history_turns - 1) if rows else ()
-        return View.of(parts, [dict(row._mapping) for row in rows], [Entry(**row._mapping) for row in entries])
+        parts = [Part(**row) for row in _rows(connection, shared.QUEUED, **lease.row)]
+        rows = _rows(connection, shared.WAITING, **lease.row, waiting_max=waiting_max)
+        entries = _rows(connection, shared.HISTORY, sid=lease.sid, skip=history_turns - 1) if rows else ()
+        return View.of(parts, [dict(row) for row in rows], [Entry(**row) for row in entries])
 
     @writes
     def append(
@@ -129,9 +129,9 @@ class SqliteStore(Database):
     ) -> SessionState:
         state = _append(connection, lease, entries)
         for turn in joined:
-            _run(connection, sql.JOIN, joined=turn, turn=entries[-1].turn)
+            _rows(connection, sql.JOIN, joined=turn, turn=entries[-1].turn)
         if joined:
-            _run(connection, sql.COUNT_DOWN, sid=lease.sid, by=len(joined))
+            _rows(connection, sql.COUNT_DOWN, sid=lease.sid, by=len(joined))
         return SessionState(pending=state.pending - len(joined), stopped=state.stopped)
 
     @writes
@@ -148,8 +148,8 @@ class SqliteStore(Database):
         """The turn's last rows, its reply and the end of its message, all or nothing."""
         _append(connection, lease, entries)
         turn = entries[-1].turn
-        _run(connection, sql.COUNT_DOWN, sid=lease.sid, by=1)
-        _run(connection, sql.CLOSE_MESSAGE, turn=turn, status=InboxStatus.DEAD if dead else InboxStatus.DONE)
+        _rows(connection, sql.COUNT_DOWN, sid=lease.sid, by=1)
+        _rows(connection, sql.CLOSE_MESSAGE, turn=turn, status=InboxStatus.DEAD if dead else InboxStatus.DONE)
         queued = []
         for number, part in enumerate(parts):
             row: dict[str, Any] = {
@@ -159,27 +159,27 @@ class SqliteStore(Database):
                 "payload": part.payload,
                 "created": at,
             }
-            queued.append(Part(id=_run(connection, sql.INSERT_PART, sid=lease.sid, **row).scalar_one(), **row))
+            queued.append(Part(id=_value(connection, sql.INSERT_PART, sid=lease.sid, **row), **row))
         return queued
 
     @writes
     def sent(self, connection: Connection, lease: Lease, part: Part, ext_id: str) -> bool:
-        _run(connection, sql.MARK, part=part.id, status=OutboxStatus.SENT, ext_id=ext_id, reason=None)
+        _rows(connection, sql.MARK, part=part.id, status=OutboxStatus.SENT, ext_id=ext_id, reason=None)
         return _release(connection, lease)
 
     @writes
     def failed(self, connection: Connection, lease: Lease, part: Part, reason: str) -> bool:
-        _run(connection, sql.MARK, part=part.id, status=OutboxStatus.FAILED, ext_id=None, reason=reason)
+        _rows(connection, sql.MARK, part=part.id, status=OutboxStatus.FAILED, ext_id=None, reason=reason)
         return _release(connection, lease)
 
     @writes
     def begin(self, connection: Connection, lease: Lease, part: Part, next_at: float) -> None:
-        if _run(connection, shared.BEGIN, **lease.row, part=part.id, next_at=next_at).first() is None:
+        if _row(connection, shared.BEGIN, **lease.row, part=part.id, next_at=next_at) is None:
             raise Fenced
 
     @writes
     def postpone(self, connection: Connection, lease: Lease, part: Part, next_at: float, *, ambiguous: bool) -> None:
-        _run(connection, shared.POSTPONE, **lease.row, part=part.id, next_at=next_at, ambiguous=int(ambiguous))
+        _rows(connection, shared.POSTPONE, **lease.row, part=part.id, next_at=next_at, ambiguous=int(ambiguous))
 
     @writes
     def release(self, connection: Connection, lease: Lease) -> bool:
@@ -187,11 +187,11 @@ class SqliteStore(Database):
 
     @writes
     def release_for_takeover(self, connection: Connection, lease: Lease) -> None:
-        _run(connection, shared.RELEASE_FOR_TAKEOVER, **lease.row)
+        _rows(connection, shared.RELEASE_FOR_TAKEOVER, **lease.row)
 
     @writes
     def renew(self, connection: Connection, lease: Lease) -> Lease:
-        if (epoch := _run(connection, shared.RENEW, **lease.row).scalar()) is None:
+        if (epoch := _value(connection, shared.RENEW, **lease.row)) is None:
             raise Fenced
         return Lease(sid=lease.sid, epoch=epoch)
 
@@ -201,8 +201,8 @@ class SqliteStore(Database):
 
     @writes
     def stop(self, connection: Connection, sid: str, before: int) -> int:
-        _run(connection, sql.STOP, sid=sid, before=before)
-        concerned: int = _run(connection, sql.STOPPED, sid=sid, before=before).scalar_one()
+        _rows(connection, sql.STOP, sid=sid, before=before)
+        concerned: int = _value(connection, sql.STOPPED, sid=sid, before=before)
         return concerned
 
     async def notify(self, sid: str | None) -> None:
@@ -210,17 +210,19 @@ class SqliteStore(Database):
 
     @reads
     def oldest(self, connection: Connection) -> float | None:
-        at: float | None = _run(connection, shared.OLDEST).scalar()
+        at: float | None = _value(connection, shared.OLDEST)
         return at
 
     @writes
     def prune(self, connection: Connection, before: float) -> int:
-        _run(connection, sql.PRUNE_OUTBOX, before=before)
-        return _run(connection, sql.PRUNE_INBOX, before=before).rowcount
+        _rows(connection, sql.PRUNE_OUTBOX, before=before)
+        _rows(connection, sql.PRUNE_INBOX, before=before)
+        pruned: int = _value(connection, "SELECT changes()")
+        return pruned
 
     @writes
     def probe(self, connection: Connection) -> None:
-        _run(connection, sql.PROBE)
+        _rows(connection, sql.PROBE)
 
     async def close(self) -> None:
         self._writer.close()
@@ -232,32 +234,46 @@ class SqliteStore(Database):
         self._lock.close()
 
 
-def _run(connection: Connection, statement: str, **names: object) -> CursorResult[Any]:
-    return connection.exec_driver_sql(statement, names)
+def _rows(connection: Connection, statement: str, **names: object) -> list[sqlite3.Row]:
+    """What the statement returns, to its end. On the driver itself: SQLAlchemy's way to it costs more than the statement."""
+    cursor = connection.connection.cursor()
+    cursor.row_factory = sqlite3.Row
+    rows: list[sqlite3.Row] = cursor.execute(statement, names).fetchall()
+    return rows
+
+
+def _row(connection: Connection, statement: str, **names: object) -> sqlite3.Row | None:
+    return next(iter(_rows(connection, statement, **names)), None)
+
+
+def _value(connection: Connection, statement: str, **names: object) -> Any:
+    """Of the first row the first value; None where there is no row."""
+    row = _row(connection, statement, **names)
+    return row[0] if row else None
 
 
 def _count(connection: Connection, sid: str, owner: str | None, stopped: int) -> tuple[Lease | None, int]:
-    row = _run(connection, sql.COUNT_MESSAGE, sid=sid, owner=owner, stopped=stopped).one()
-    return (Lease(sid=sid, epoch=row.epoch) if owner is not None and row.owner == owner else None), row.pending
+    holder, epoch, pending = _rows(connection, sql.COUNT_MESSAGE, sid=sid, owner=owner, stopped=stopped)[0]
+    return (Lease(sid=sid, epoch=epoch) if owner is not None and holder == owner else None), pending
 
 
 def _append(connection: Connection, lease: Lease, entries: Sequence[Entry]) -> SessionState:
     state = _state(connection, lease)
     for entry in entries:
-        _run(connection, sql.APPEND, sid=lease.sid, turn=entry.turn, kind=entry.kind, content=entry.content)
+        _rows(connection, sql.APPEND, sid=lease.sid, turn=entry.turn, kind=entry.kind, content=entry.content)
     return state
 
 
 def _state(connection: Connection, lease: Lease) -> SessionState:
-    row = _run(connection, shared.STATE, **lease.row).first()
+    row = _row(connection, shared.STATE, **lease.row)
     if row is None:
         raise Fenced
-    return SessionState(**row._mapping)
+    return SessionState(**row)
 
 
 def _release(connection: Connection, lease: Lease) -> bool:
     """By the counter on the chat's own row, so that no message can slip in between."""
-    return _run(connection, shared.RELEASE, **lease.row, part=0).first() is not None
+    return _row(connection, shared.RELEASE, **lease.row, part=0) is not None
 
 
 def _configure(connection: Any, _: Any) -> None:

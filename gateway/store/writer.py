@@ -106,6 +106,6 @@ def _roll_back(connection: Connection) -> None:
 def _unavailable(error: Exception) -> Exception:
     if isinstance(error, Fenced):
         return error
-    unavailable = StoreUnavailable(f"{type(error).__name__}: {getattr(error, 'orig', None) or ''}".strip(": "))
+    unavailable = StoreUnavailable(f"{type(error).__name__}: {getattr(error, 'orig', error)}".strip(": "))
     unavailable.__cause__ = error
     return unavailable
