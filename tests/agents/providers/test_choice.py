@@ -1,5 +1,7 @@
 """Which tool choice is sent where a vendor does not take the one that was asked for."""
 
+from dataclasses import replace
+
 import pytest
 
 from agents.providers.provider import OneTool, ToolChoice
@@ -28,3 +30,9 @@ def test_the_nearest_choice_that_the_vendor_takes(
 ) -> None:
     request = asking(tools=(LS, READ)[:tools], tool_choice=wanted)
     assert settled(request, required=required, named=named) == sent
+
+
+@pytest.mark.parametrize(("wanted", "sent"), [("required", "auto"), (OneTool(name="ls"), "auto"), ("none", "none")])
+def test_a_model_that_cannot_be_forced_is_not_forced_on_any_wire(wanted: ToolChoice, sent: ToolChoice) -> None:
+    request = asking(tool_choice=wanted)
+    assert settled(replace(request, facts=replace(request.facts, forced_tool=False))) == sent
