@@ -172,7 +172,7 @@ async def test_telegrams_word_on_how_long_to_wait_is_passed_on_and_kept() -> Non
 
 
 @pytest.mark.parametrize(
-    ("settings", "maybe_arrived"), [({"timeoutSeconds": 0.2}, True), ({"apiRoot": "http://127.0.0.1:9"}, False)]
+    ("settings", "maybe_arrived"), [({"timeoutSeconds": 1.5}, True), ({"apiRoot": "http://127.0.0.1:9"}, False)]
 )
 async def test_a_send_without_an_answer_may_have_arrived_unless_it_never_left(
     settings: dict[str, Any], maybe_arrived: bool
