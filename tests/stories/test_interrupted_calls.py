@@ -96,7 +96,7 @@ async def test_killed_while_it_sends_a_message_it_does_not_send_it_where_it_migh
         section = f'channels:\n  telegram: {{ botToken: "{telegram.token}", apiRoot: "{url}", dmPolicy: open }}'
         config.write_text(config.read_text(encoding="utf-8").replace("channels:", section, 1), encoding="utf-8")
         anthropic.script = [calls(SEND)]
-        telegram.fail_next("sendMessage", status=429, description="Too Many Requests", parameters={"retry_after": 60})
+        telegram.fail_next("sendMessage", status=429, description="Too Many Requests", parameters={"retry_after": 4})
         async with started(config) as run:
             await telegram.push(telegram.text_update("write", chat=telegram.private()))
             await until(lambda: any(request.method == "sendMessage" for request in telegram.requests))

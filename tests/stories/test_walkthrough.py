@@ -9,6 +9,7 @@ from tests.demo import story
 from tests.demo.makers import MAKERS, Maker
 from tests.demo.play import Layer, play, stage
 from tests.emulators.models.script import says
+from tests.running import push
 from tests.stories.at_work import results, text_of
 
 SIX_TOOLS = ["read", "write", "edit", "ls", "exec", "message"]
@@ -18,9 +19,8 @@ TRUSTED_KEYS = {"schema", "channel", "provider", "surface", "chat_type", "accoun
 async def test_one_message_makes_a_file_and_a_reply_and_leaves_a_clean_history(tmp_path: Path) -> None:
     layers: list[Layer] = []
     async with stage(tmp_path, layers) as (url, feishu, anthropic):
-        door = f"{url}/webhooks/feishu/default"
         event = feishu.text_event(story.ASKED, sender=story.SENDER, chat=story.CHAT, message_id=story.MESSAGE_ID)
-        assert (await feishu.push(door, event)).json() == {}
+        assert (await push(feishu, url, event)).json() == {}
         await feishu.sent(1)
 
         reply = feishu.messages[0]
@@ -48,7 +48,7 @@ async def test_one_message_makes_a_file_and_a_reply_and_leaves_a_clean_history(t
 
         anthropic.script = [says("不客气!")]
         thanks = feishu.text_event("谢谢", sender=story.SENDER, chat=story.CHAT, message_id="om_2")
-        await feishu.push(door, thanks)
+        await push(feishu, url, thanks)
         await feishu.sent(2)
         later = anthropic.requests[-1].body
         assert text_of(later["messages"][0]) == body
@@ -75,9 +75,8 @@ async def test_the_prompt_is_split_at_the_boundary_and_says_nothing_of_the_messa
 async def test_every_wire_tells_the_same_story_from_the_same_config_but_one_line(tmp_path: Path, maker: Maker) -> None:
     layers: list[Layer] = []
     async with stage(tmp_path, layers, maker) as (url, feishu, model):
-        door = f"{url}/webhooks/feishu/default"
         event = feishu.text_event(story.ASKED, sender=story.SENDER, chat=story.CHAT, message_id=story.MESSAGE_ID)
-        await feishu.push(door, event)
+        await push(feishu, url, event)
         (reply,) = await feishu.sent(1)
         assert (reply.reply_to, reply.text) == (story.MESSAGE_ID, story.ANSWER)
         written = tmp_path / "data" / "workspaces" / "coder" / story.SCRIPT_NAME
@@ -87,7 +86,7 @@ async def test_every_wire_tells_the_same_story_from_the_same_config_but_one_line
         assert ["tools" in received.body for received in model.requests] == [maker is not MAKERS["prompt"]] * 4
 
         model.script = [says("不客气!")]
-        await feishu.push(door, feishu.text_event("谢谢", sender=story.SENDER, chat=story.CHAT, message_id="om_2"))
+        await push(feishu, url, feishu.text_event("谢谢", sender=story.SENDER, chat=story.CHAT, message_id="om_2"))
         await feishu.sent(2)
         assert feishu.messages[1].text == "不客气!"
         assert [received.refusal for received in model.requests] == [None] * 5
