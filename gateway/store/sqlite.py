@@ -152,13 +152,7 @@ class SqliteStore(Database):
         _rows(connection, sql.CLOSE_MESSAGE, turn=turn, status=InboxStatus.DEAD if dead else InboxStatus.DONE)
         queued = []
         for number, part in enumerate(parts):
-            row: dict[str, Any] = {
-                "turn": turn,
-                "part": number,
-                "key": part.key,
-                "payload": part.payload,
-                "created": at,
-            }
+            row: Any = {"turn": turn, "part": number, "key": part.key, "payload": part.payload, "created": at}
             queued.append(Part(id=_value(connection, sql.INSERT_PART, sid=lease.sid, **row), **row))
         return queued
 
@@ -236,10 +230,9 @@ class SqliteStore(Database):
 
 def _rows(connection: Connection, statement: str, **names: object) -> list[sqlite3.Row]:
     """What the statement returns, to its end. On the driver itself: SQLAlchemy's way to it costs more than the statement."""
-    cursor = connection.connection.cursor()
+    cursor: Any = connection.connection.cursor()
     cursor.row_factory = sqlite3.Row
-    rows: list[sqlite3.Row] = cursor.execute(statement, names).fetchall()
-    return rows
+    return list(cursor.execute(statement, names))
 
 
 def _row(connection: Connection, statement: str, **names: object) -> sqlite3.Row | None:

@@ -16,11 +16,10 @@ from agents.messages import (
     Text,
     Thinking,
     ToolCall,
-    UserMessage,
     Wire,
 )
-from agents.providers.models import Level, ModelFacts
-from agents.providers.provider import ModelRequest
+from agents.providers.models import Level
+from agents.providers.provider import ModelRequest, OneTool, ToolChoice
 from agents.providers.request import wire_id
 from agents.providers.responses.request import API
 from agents.providers.responses.response import ResponsesAssembly
@@ -204,11 +203,6 @@ def test_a_result_is_a_text_or_a_list_with_pictures_and_an_error_says_so(
     assert wire(asking(user("go"), assistant(call("a")), returned))["input"][-1]["output"] == output
 
 
-def test_a_model_that_does_not_see_is_told_that_there_was_a_picture() -> None:
-    blind = replace(asking(UserMessage(content=(PICTURE,))), facts=ModelFacts(vision=False))
-    assert wire(blind)["input"][0]["content"] == [{"type": "input_text", "text": "[image: pixel.png]"}]
-
-
 @pytest.mark.parametrize("strange", ["functions.ls:0", "x" * 65, ""])
 def test_ids_and_names_that_the_wire_refuses_are_mapped_alike_for_call_and_result(strange: str) -> None:
     made = ToolCall(id=strange, name="目录 ls", arguments=None, arguments_raw="{oops")
@@ -256,3 +250,9 @@ def test_whatever_is_said_goes_back_as_it_was_said(turn: Turn) -> None:
             original = original | {"content": [{"type": "output_text", "text": text}]}
         for name in members.get(kind, original):
             assert item.get(name) == original.get(name)
+
+
+@pytest.mark.parametrize(("wanted", "sent"), [("required", "auto"), (OneTool(name="ls"), "auto"), ("none", "none")])
+def test_a_model_that_cannot_be_forced_is_not_forced(wanted: ToolChoice, sent: str) -> None:
+    request = asking(tools=(LS,), tool_choice=wanted)
+    assert wire(replace(request, facts=replace(request.facts, forced_tool=False))).get("tool_choice", "auto") == sent
