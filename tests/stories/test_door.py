@@ -373,3 +373,17 @@ async def test_what_was_refused_is_counted_and_logged_once_a_while(tmp_path: Pat
         async with client(headers={"authorization": "Bearer canary-admin-token-91827"}) as http:
             counted = (await http.get(f"{house.url}/metrics")).text
         assert 'clawgate_connections_refused_total{reason="malformed"} 3.0' in counted
+
+
+async def test_what_is_no_delivery_to_an_account_of_ours_is_refused_by_its_address(tmp_path: Path) -> None:
+    async with running(tmp_path) as house, client(house.url) as http:
+        for path, posted, read in [
+            ("/webhooks/feishu/default", 401, 405),
+            ("/webhooks/feishu/other", 404, 405),
+            ("/webhooks/feishu", 404, 404),
+            ("/webhooks/feishu/default/more", 404, 404),
+        ]:
+            assert ((await http.post(path, content=b"{}")).status_code, (await http.get(path)).status_code) == (
+                posted,
+                read,
+            )

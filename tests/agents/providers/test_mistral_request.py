@@ -99,12 +99,6 @@ def test_a_running_turn_ends_with_its_results_and_their_pictures() -> None:
     assert sent[3:] == [{"role": "user", "content": [text("[what ls returned]"), PNG]}]
 
 
-def test_a_model_that_sees_nothing_is_told_the_name_of_the_picture() -> None:
-    shown = replace(result("a"), content=(PICTURE,))
-    sent = messages(UserMessage(content=(PICTURE,)), assistant(call("a")), shown, model="magistral-medium-latest")
-    assert [message.get("content") for message in sent] == ["[image: cat.png]", None, "[image: cat.png]"]
-
-
 @pytest.mark.parametrize(
     ("text", "failed", "sent"),
     [
