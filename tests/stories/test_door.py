@@ -378,7 +378,7 @@ async def test_what_was_refused_is_counted_and_logged_once_a_while(tmp_path: Pat
 async def test_what_is_no_delivery_to_an_account_of_ours_is_refused_by_its_address(tmp_path: Path) -> None:
     async with running(tmp_path) as house, client(house.url) as http:
         for path, posted, read in [
-            ("/webhooks/feishu/default", 401, 405),
+            ("/webhooks/feishu/default", 400, 405),
             ("/webhooks/feishu/other", 404, 405),
             ("/webhooks/feishu", 404, 404),
             ("/webhooks/feishu/default/more", 404, 404),
