@@ -10,6 +10,7 @@ a fence, hide, or read as one of the gateway's own words is a \\uXXXX escape, so
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import TypeAlias, TypeVar
 
 from agents.prompt.fences import harmless, speaker, unseen, weak_points
@@ -154,7 +155,9 @@ def _written(value: "Value | Members") -> str:
             return "[" + ", ".join(map(_written, value)) + "]"
 
 
+@lru_cache(maxsize=512)
 def _quoted(text: str) -> str:
+    """Chats, people and accounts come again with each message."""
     escaped = set(weak_points(text))
     for start in range(len(text)):
         if text.startswith("```", start):

@@ -6,9 +6,11 @@ a deferred transaction that reads and then writes: its upgrade fails at once wha
 """
 
 import asyncio
+import sqlite3
 import threading
-from collections.abc import Callable
-from concurrent.futures import Future
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
@@ -22,13 +24,16 @@ T = TypeVar("T")
 Operation = Callable[[Connection], Any]
 
 
+Waiting = tuple[Operation, asyncio.Future[Any]]
+
+
 class Writer:
     """Runs operations one after the other on its own thread. `call` awaits the commit."""
 
     def __init__(self, engine: Engine, *, name: str, begin: str) -> None:
         self._engine = engine
         self._begin = begin
-        self._queue: SimpleQueue[tuple[Operation, Future[Any]] | None] = SimpleQueue()
+        self._queue: SimpleQueue[Waiting | None] = SimpleQueue()
         self._closed = False
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
@@ -39,9 +44,9 @@ class Writer:
             raise StoreUnavailable("the database is closed")
         if self._queue.qsize() >= QUEUE_MAX:
             raise StoreUnavailable("too many writes are waiting")
-        future: Future[T] = Future()
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._queue.put((operation, future))
-        return await asyncio.wrap_future(future)
+        return await future
 
     def close(self) -> None:
         """Finish what is queued, then stop."""
@@ -53,20 +58,21 @@ class Writer:
         connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
         try:
             while group := self._take():
-                if not self._run(connection, group) and len(group) > 1:
-                    for single in group:
-                        self._run(connection, [single])
-                del group  # while it waits for the next, what was written is not kept
+                results = self._run(connection, group)
+                if results is None:
+                    results = [result for single in group for result in self._run(connection, [single]) or ()]
+                futures = [future for _, future in group]
+                with suppress(RuntimeError):  # the loop has ended, and with it whoever waited
+                    futures[0].get_loop().call_soon_threadsafe(_settle, futures, results)
+                del group, futures, results  # while it waits for the next, what was written is not kept
         finally:
             connection.close()
 
-    def _take(self) -> list[tuple[Operation, Future[Any]]]:
-        first = self._queue.get()
-        group = []
-        item: tuple[Operation, Future[Any]] | None = first
+    def _take(self) -> list[Waiting]:
+        group: list[Waiting] = []
+        item = self._queue.get()
         while item is not None:
-            # A caller that was cancelled before its turn came wants nothing written.
-            if item[1].set_running_or_notify_cancel():
+            if not item[1].cancelled():  # a caller that gave up before its turn came wants nothing written
                 group.append(item)
             if len(group) >= GROUP_MAX:
                 return group
@@ -78,29 +84,35 @@ class Writer:
             self._queue.put(None)
         return group
 
-    def _run(self, connection: Connection, group: list[tuple[Operation, Future[Any]]]) -> bool:
-        """One transaction for the group. False where it was rolled back and no caller has its result yet."""
-        results: list[Any] = []
+    def _run(self, connection: Connection, group: list[Waiting]) -> list[Any] | None:
+        """One transaction for the group: the results, or the error of a single operation. None where it was rolled back
+        and one of several is guilty."""
+        driver: Any = connection.connection.driver_connection
         try:
-            connection.exec_driver_sql(self._begin)
-            results.extend(operation(connection) for operation, _ in group)
-            connection.exec_driver_sql("COMMIT")
+            driver.execute(self._begin)
+            results = [operation(connection) for operation, _ in group]
+            driver.execute("COMMIT")
         except Exception as error:  # noqa: BLE001 - whatever SQLAlchemy, sqlite3 or a statement says goes to the caller
-            _roll_back(connection)
-            if len(group) > 1:
-                return False
-            group[0][1].set_exception(_unavailable(error))
-            return True
-        for (_, future), result in zip(group, results, strict=True):
+            with suppress(sqlite3.Error):  # a failed BEGIN leaves nothing to roll back
+                driver.execute("ROLLBACK")
+            return [_Failed(_unavailable(error))] if len(group) == 1 else None
+        return results
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    error: Exception
+
+
+def _settle(futures: Sequence[asyncio.Future[Any]], results: Sequence[Any]) -> None:
+    """On the loop, once a group: one wake-up, however many waited."""
+    for future, result in zip(futures, results, strict=True):
+        if future.done():  # given up meanwhile; it is committed all the same
+            continue
+        if isinstance(result, _Failed):
+            future.set_exception(result.error)
+        else:
             future.set_result(result)
-        return True
-
-
-def _roll_back(connection: Connection) -> None:
-    try:
-        connection.exec_driver_sql("ROLLBACK")
-    except Exception:  # noqa: BLE001 - a failed BEGIN leaves nothing to roll back
-        return
 
 
 def _unavailable(error: Exception) -> Exception:

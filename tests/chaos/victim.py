@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import os
 import signal
+import sqlite3
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Sequence
@@ -189,19 +190,28 @@ def hook_files(kill: Kill) -> None:
 def hook_statements(kill: Kill) -> None:
     """SQL: before any statement; K21: before one that changes the database, meant for its opening."""
 
-    def about_to(connection: Any, cursor: Any, statement: str, *more: Any) -> None:
+    def about_to(statement: str) -> None:
         kill.reach("SQL")
         if statement.lstrip().upper().startswith(_CHANGES):
             kill.reach("K21")
 
-    event.listen(Engine, "before_cursor_execute", about_to)
+    def connected(connection: Any, _: Any) -> None:
+        if isinstance(connection, sqlite3.Connection):  # also what goes past SQLAlchemy
+            connection.set_trace_callback(about_to)
+
+    def executed(connection: Any, cursor: Any, statement: str, *more: Any) -> None:
+        if connection.dialect.name != "sqlite":
+            about_to(statement)
+
+    event.listen(Engine, "connect", connected)
+    event.listen(Engine, "before_cursor_execute", executed)
     execute = psycopg.AsyncConnection.execute
 
-    async def told(*positional: Any, **named: Any) -> Any:
+    async def reached(*positional: Any, **named: Any) -> Any:
         kill.reach("SQL")
         return await execute(*positional, **named)
 
-    psycopg.AsyncConnection.execute = told  # type: ignore[method-assign]
+    psycopg.AsyncConnection.execute = reached  # type: ignore[method-assign]
 
 
 def obey(kill: Kill) -> None:
