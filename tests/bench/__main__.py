@@ -47,7 +47,7 @@ class Size:
 QUICK = Size(blocks=1, depth=3, tool_depth=1, long=150, crowd=7)
 
 
-async def measure(folder: Path, size: Size, database: str | None) -> list[Row]:
+async def measure(folder: Path, size: Size, database: str | None, *, sdk: bool) -> list[Row]:
     """One run on one database. Every pass has new processes: two of the same code can differ by a quarter in speed."""
     figures, floor_figures = Figures(), Figures()
     for number in range(1, size.passes + 1):
@@ -55,7 +55,7 @@ async def measure(folder: Path, size: Size, database: str | None) -> list[Row]:
             where = {"feishu": around.feishu, "anthropic": around.anthropic}
             here = folder / str(number)
             ours = subject.gateway(here, database=database, **where)
-            async with started(ours) as gateway, started(subject.floor(here, **where)) as floor:
+            async with started(ours) as gateway, started(subject.floor(here, sdk=sdk, **where)) as floor:
                 await _pass([(gateway, figures), (floor, floor_figures)], around, size)
                 if number == size.passes:
                     figures.long = await serial(gateway, around, chats=1, turns=size.long)
@@ -111,6 +111,7 @@ def facts(folder: Path, size: Size) -> dict[str, str]:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer turns, under a minute")
+    parser.add_argument("--sdk", action="store_true", help="a bare bot that asks the model through its SDK, streaming")
     parser.add_argument("--json", action="store_true", help="one JSON document for programs")
     parser.add_argument(
         "--database", metavar="URL", help="the gateway's database.url; a fresh SQLite file if not given"
@@ -131,7 +132,7 @@ def main() -> None:
             told = facts(folder, size)
             for each, url in databases.items():
                 try:
-                    runs[each] = uvloop.run(measure(folder / each, size, url))
+                    runs[each] = uvloop.run(measure(folder / each, size, url, sdk=options.sdk))
                 except RuntimeError as error:
                     failures.append(f"{each}: {error}")
     sys.stdout.write((document if options.json else table)(told, runs) + "\n")

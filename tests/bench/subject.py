@@ -128,9 +128,9 @@ def address(url: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def floor(folder: Path, *, feishu: str, anthropic: str) -> Command:
-    arguments = ("tests.bench.floor", "--port", "0", "--feishu", feishu, "--anthropic", anthropic)
-    return Command("floor", arguments, folder)
+def floor(folder: Path, *, feishu: str, anthropic: str, sdk: bool = False) -> Command:
+    arguments = ["tests.bench.floor", "--port", "0", "--feishu", feishu, "--anthropic", anthropic]
+    return Command("floor", [*arguments, "--sdk"] if sdk else arguments, folder)
 
 
 def gateway(folder: Path, *, feishu: str, anthropic: str, database: str | None) -> Command:
