@@ -35,7 +35,7 @@ class Assembly(Protocol):
         passes over what it does not know."""
 
     def finish(self) -> AssistantMessage:
-        """The whole answer. Raises BadStream where its end is missing."""
+        """The whole answer. Raises BadStream where its end is missing, AttemptFailed where the model broke off."""
 
 
 class Wire(Protocol):

@@ -68,8 +68,6 @@ log = structlog.get_logger()
 
 
 class FeishuApi:
-    """One app's access."""
-
     def __init__(self, account: FeishuAccount, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._account = account
         self._clock = clock
@@ -206,7 +204,6 @@ def _error(code: str, response: httpx.Response) -> DeliveryError:
 
 
 async def fetch_file(api: FeishuApi, attachment: Attachment, *, bytes_max: int) -> File:
-    """Raises DeliveryError."""
     message_id, _, key = attachment.key.partition("/")
     if attachment.kind in _NOT_FETCHABLE or {message_id, key} & {"", ".", ".."}:
         raise Refused("Feishu does not hand out such a file")

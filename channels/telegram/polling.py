@@ -40,7 +40,6 @@ class Polling:
     _offset: int | None = None
 
     async def run(self) -> None:
-        """Until it is cancelled."""
         await self.timing.until_done("telegram_webhook_not_removed", self._remove_webhook, account=self.account)
         failures = conflicts = 0
         while True:

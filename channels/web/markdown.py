@@ -78,13 +78,9 @@ class _Renderer(RendererHTML):
         return super().fence(tokens, idx, options, env)
 
     def th_open(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
-        return self._cell(tokens, idx, options, env)
-
-    def td_open(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
-        return self._cell(tokens, idx, options, env)
-
-    def _cell(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
         token = tokens[idx]
         if aligned := _ALIGN.search(str(token.attrs.pop("style", ""))):
             token.attrSet("class", aligned[1])
         return self.renderToken(tokens, idx, options, env)
+
+    td_open = th_open

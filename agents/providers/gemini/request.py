@@ -21,8 +21,8 @@ from agents.messages import (
     UserPart,
 )
 from agents.providers import request as shared
-from agents.providers.gemini.schema import parameters
 from agents.providers.models import Level
+from agents.providers.payload import well_formed_json
 from agents.providers.provider import ModelRequest, OneTool
 from tools.tool import ToolSpec
 
@@ -59,7 +59,12 @@ def called_name(name: str) -> str:
 
 
 def _declaration(tool: ToolSpec) -> Part:
-    return {"name": tool.name, "description": shared.description_of(tool)} | parameters(tool.input_schema)
+    """The schema goes as it is; a tool that takes nothing has none."""
+    schema, declared = dict(tool.input_schema), {"name": tool.name, "description": shared.description_of(tool)}
+    closed = schema.keys() <= {"type", "properties", "required"} or not schema.get("additionalProperties", True)
+    if closed and not schema.get("properties"):
+        return declared
+    return declared | {"parametersJsonSchema": well_formed_json(schema)}
 
 
 def _choice(request: ModelRequest) -> Part:

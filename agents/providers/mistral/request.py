@@ -8,7 +8,6 @@ level is sent; which models think is their own affair.
 
 import hashlib
 import re
-import string
 from collections.abc import Iterable, Sequence
 from itertools import count
 from typing import Any, TypeAlias
@@ -145,9 +144,6 @@ def _result(message: ToolResultMessage, call_id: str) -> Block:
     return {"role": "tool", "tool_call_id": call_id, "name": shared.wire_name(message.tool), "content": text}
 
 
-_ALPHABET = string.digits + string.ascii_uppercase + string.ascii_lowercase
-
-
 def fits(call_id: str) -> bool:
     return re.fullmatch(r"[a-zA-Z0-9]{9}", call_id) is not None
 
@@ -166,9 +162,4 @@ def fitting_ids(call_ids: Iterable[str]) -> dict[str, str]:
 
 
 def _derived(call_id: str, attempt: int) -> str:
-    digest = hashlib.sha256(call_id.encode("utf-8", "surrogatepass") + b"\0" * attempt).digest()
-    number, letters = int.from_bytes(digest), ""
-    while len(letters) < 9:
-        number, place = divmod(number, len(_ALPHABET))
-        letters += _ALPHABET[place]
-    return letters
+    return hashlib.sha256(call_id.encode("utf-8", "surrogatepass") + b"\0" * attempt).hexdigest()[:9]
