@@ -15,8 +15,8 @@ from agents.providers.config import ModelConfig, ProviderConfig, api_of
 from agents.providers.models import ModelFacts, facts_of, family_of
 from agents.providers.provider import Provider
 from agents.providers.retry import Health, RetryConfig
+from agents.providers.textcalls.answer import RepairedCalls
 from agents.providers.textcalls.prompted import PromptedTools
-from agents.providers.textcalls.repaired import RepairedCalls
 from agents.tokens import Calibration
 
 log = structlog.get_logger()

@@ -59,12 +59,7 @@ class WebChannel:
     resend_ambiguous = True
 
     def __init__(
-        self,
-        config: WebConfig,
-        *,
-        admission: Admission,
-        archive: ChatHistory,
-        now: Callable[[], float],
+        self, config: WebConfig, *, admission: Admission, archive: ChatHistory, now: Callable[[], float]
     ) -> None:
         self.admission = admission
         self.archive = archive

@@ -46,12 +46,8 @@ def _markdown() -> MarkdownIt:
     markdown.enable(["table", "strikethrough", "linkify"])
     if markdown.linkify is not None:  # only what begins like an address: `main.py` is none of an island's
         markdown.linkify.set({"fuzzy_link": False, "fuzzy_email": False})
-    markdown.validateLink = _is_safe  # type: ignore[method-assign]
+    markdown.validateLink = lambda url: bool(_SAFE_LINK.match(url.strip()))  # type: ignore[method-assign]
     return markdown
-
-
-def _is_safe(url: str) -> bool:
-    return bool(_SAFE_LINK.match(url.strip()))
 
 
 class _Renderer(RendererHTML):

@@ -144,14 +144,10 @@ def _result(message: ToolResultMessage, call_id: str) -> Block:
     return {"role": "tool", "tool_call_id": call_id, "name": shared.wire_name(message.tool), "content": text}
 
 
-def fits(call_id: str) -> bool:
-    return re.fullmatch(r"[a-zA-Z0-9]{9}", call_id) is not None
-
-
 def fitting_ids(call_ids: Iterable[str]) -> dict[str, str]:
     """What each id is called on the wire."""
     given = dict.fromkeys(call_ids)
-    fitting = {call_id: call_id for call_id in given if fits(call_id)}
+    fitting = {call_id: call_id for call_id in given if re.fullmatch(r"[a-zA-Z0-9]{9}", call_id)}
     taken = set(fitting)
     for call_id in given:
         if call_id not in fitting:
