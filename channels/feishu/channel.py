@@ -94,8 +94,7 @@ class FeishuChannel:
         if self._bot is not None:
             return
         try:
-            async with asyncio.timeout(timeout_seconds):
-                await self._learning.get()
+            await self._learning.get(timeout_seconds)
         except TimeoutError:
             raise Unreachable("Feishu has not said yet who the bot is") from None
 

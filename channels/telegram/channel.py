@@ -119,8 +119,7 @@ class TelegramChannel:
         if self._me.username is not None:
             return
         try:
-            async with asyncio.timeout(timeout_seconds):
-                await self._learning.get()
+            await self._learning.get(timeout_seconds)
         except TimeoutError:
             raise Unreachable("Telegram has not said yet who the bot is") from None
 

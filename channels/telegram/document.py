@@ -89,12 +89,6 @@ class _Document:
             case "hr":
                 page.break_lines(2)
                 page.write(RULE)
-            case _:
-                self._list(token)
-
-    def _list(self, token: Token) -> None:
-        page = self._page
-        match token.type:
             case "bullet_list_open" | "ordered_list_open":
                 start = token.attrGet("start")
                 first = int(start) if start is not None else 1

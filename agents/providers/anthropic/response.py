@@ -149,7 +149,7 @@ _SPENT = frozenset({"enforced_spend_limit_reached", "contract_spend_limit_reache
 def from_status(status: int, body: object, headers: Mapping[str, str], now: float) -> ModelError:
     error = error_of(body)
     kind = _kind(status, error)
-    if kind == "rate_limited" and _code(error) in _SPENT:
+    if kind == "rate_limited" and text_of(object_of(error, "details"), "error_code") in _SPENT:
         kind = "billing"
     summary = f"status={status} type={word(error.get('type'))} request_id={word(headers.get('request-id'))}"
     return failure(kind, summary, headers, now)
@@ -181,8 +181,3 @@ def _kind(status: int, error: Mapping[str, Any]) -> ErrorKind:
     if "thinking` block" in message or "thinking`, but found" in message:
         return "stale_thinking"
     return _BY_TYPE.get(str(error.get("type")), "invalid")
-
-
-def _code(error: Mapping[str, Any]) -> object:
-    details = error.get("details")
-    return details.get("error_code") if isinstance(details, dict) else None

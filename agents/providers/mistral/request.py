@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from itertools import count
 from typing import Any, TypeAlias
 
-from agents.messages import AssistantMessage, Message, Text, Thinking, ToolCall, ToolResultMessage, UserMessage
+from agents.messages import AssistantMessage, Text, Thinking, ToolCall, ToolResultMessage, UserMessage
 from agents.providers import request as shared
 from agents.providers.provider import ModelRequest, OneTool
 from tools.tool import Image, ToolSpec
@@ -59,13 +59,10 @@ def _tool_choice(request: ModelRequest) -> str | Block | None:
     return {"none": "none", "required": "any"}.get(choice)
 
 
-def _calls(messages: Sequence[Message]) -> list[ToolCall]:
-    return [call for message in messages if isinstance(message, AssistantMessage) for call in message.calls]
-
-
 def _messages(request: ModelRequest) -> list[Block]:
-    results = [message.call_id for message in request.messages if isinstance(message, ToolResultMessage)]
-    ids = fitting_ids([*(call.id for call in _calls(request.messages)), *results])
+    calls = (call for message in request.messages if isinstance(message, AssistantMessage) for call in message.calls)
+    results = (message.call_id for message in request.messages if isinstance(message, ToolResultMessage))
+    ids = fitting_ids([*(call.id for call in calls), *results])
     wire: list[Block] = []
     pictures: list[Block] = []  # of the results, sent behind the last of them
     for message in request.messages:
