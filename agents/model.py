@@ -12,11 +12,11 @@ import structlog
 from agents.messages import Usage
 from agents.providers.chat.vendors import for_model, vendor_for
 from agents.providers.config import ModelConfig, ProviderConfig, api_of
-from agents.providers.models import ModelFacts, Prices, facts_of, family_of
+from agents.providers.models import ModelFacts, facts_of, family_of
 from agents.providers.provider import Provider
 from agents.providers.retry import Health, RetryConfig
+from agents.providers.textcalls.answer import RepairedCalls
 from agents.providers.textcalls.prompted import PromptedTools
-from agents.providers.textcalls.repaired import RepairedCalls
 from agents.tokens import Calibration
 
 log = structlog.get_logger()
@@ -105,8 +105,5 @@ def _may_ignore_tools(provider: str, config: ProviderConfig, model: str) -> bool
 
 def _over(facts: ModelFacts, override: ModelConfig) -> ModelFacts:
     """The shipped table's facts, overridden by the config's."""
-    names = ("window", "max_output", "vision", "thinking", "thinking_style", "forced_tool")
-    given = {name: value for name in names if (value := getattr(override, name)) is not None}
-    prices = Prices(**override.prices.model_dump()) if override.prices else None
-    known = facts.known or {"window", "max_output"} <= given.keys()
-    return replace(facts, **given, prices=prices, known=known)
+    given = {name: value for name, value in override if value is not None and name != "tool_calling"}
+    return replace(facts, **given, known=facts.known or {"window", "max_output"} <= given.keys())

@@ -83,19 +83,14 @@ class NotReady(Exception):
 class DeliveryError(Exception):
     """A send that did not happen, or may not have. `code` is the platform's own, for the log."""
 
-    retry_after_seconds: float | None = None
-
-    def __init__(self, message: str, *, code: str = "") -> None:
+    def __init__(self, message: str, *, code: str = "", retry_after_seconds: float | None = None) -> None:
         super().__init__(message)
         self.code = code
+        self.retry_after_seconds = retry_after_seconds
 
 
 class RateLimited(DeliveryError):
     """The platform asks us to wait: try again after `retry_after_seconds`, or our own backoff where it is None."""
-
-    def __init__(self, message: str, *, code: str = "", retry_after_seconds: float | None = None) -> None:
-        super().__init__(message, code=code)
-        self.retry_after_seconds = retry_after_seconds
 
 
 class Unreachable(DeliveryError):

@@ -46,13 +46,13 @@ class Attachment:
 PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 """The types of pictures that models see and browsers may show."""
 UNKNOWN_TYPE = "application/octet-stream"
-_MEDIA_TYPE = re.compile(r"[a-z0-9][a-z0-9.+-]{0,60}/[a-z0-9][a-z0-9.+-]{0,60}")
+MEDIA_TYPE = re.compile(r"[a-z0-9][a-z0-9.+-]{0,60}/[a-z0-9][a-z0-9.+-]{0,60}")
 
 
 def media_type(header: str) -> str:
     """The type that a Content-Type header says, without its parameters."""
     kind = header.partition(";")[0].strip().lower()
-    return kind if _MEDIA_TYPE.fullmatch(kind) else UNKNOWN_TYPE
+    return kind if MEDIA_TYPE.fullmatch(kind) else UNKNOWN_TYPE
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

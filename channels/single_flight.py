@@ -14,12 +14,13 @@ class SingleFlight(Generic[T]):
         self._request = request
         self._task: asyncio.Task[T] | None = None
 
-    async def get(self) -> T:
-        """The result. Raises what `request` raises."""
+    async def get(self, timeout_seconds: float | None = None) -> T:
+        """The result. Raises what `request` raises, or TimeoutError."""
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._request())
             self._task.add_done_callback(lambda task: task.cancelled() or task.exception())
-        return await asyncio.shield(self._task)
+        async with asyncio.timeout(timeout_seconds):
+            return await asyncio.shield(self._task)
 
     def cancel(self) -> None:
         if self._task is not None:

@@ -159,7 +159,7 @@ class Gateway:
         if what != WEB_NOTICE:
             self.lanes.notified(what)
         elif self._web_channel:
-            self._web_channel.live.wake()
+            self._web_channel.live.announce(None)
 
     async def _failing(self) -> Mapping[str, str]:
         if not self._started:

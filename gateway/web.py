@@ -9,6 +9,7 @@ import mimetypes
 import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
 from urllib.parse import quote
@@ -22,7 +23,7 @@ from starlette.responses import StreamingResponse
 from channels.message import PICTURES, StoredFile
 from channels.web.admission import COOKIE, SECURE_COOKIE, SESSION_SECONDS
 from channels.web.channel import FILES_MAX, WebChannel
-from channels.web.views import PAGE_BYTES_MAX, conversation_view, event, file_view, fitting
+from channels.web.views import PAGE_BYTES_MAX, conversation_view, event, fitting
 from gateway.request import HEADERS, Guesses, Peers, Route, Unreadable, answer_json, catch_errors, problem, read_json
 from gateway.routing import chat_session, control_session
 from gateway.runtime import Runtime
@@ -202,7 +203,7 @@ class WebDoor:
 
     async def upload(self, request: Request) -> Response:
         try:
-            return answer_json(file_view(await self._uploads.take(request)))
+            return answer_json(asdict(await self._uploads.take(request)))
         except TooManyUploads:
             limit = f"{self._limits.uploads_bytes / 1_048_576:.0f} MiB (limits.uploadsBytes)"
             sentence = f"The files that wait to be sent fill the limit of {limit}. Send some of them, or remove them."

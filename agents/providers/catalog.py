@@ -17,7 +17,7 @@ from agents.providers.provider import Provider
 _WIRES: dict[Api, Callable[[str, ProviderConfig], Wire]] = {
     "anthropic-messages": lambda name, config: AnthropicWire(config),
     "openai-responses": lambda name, config: ResponsesWire(config),
-    "openai-chat": lambda name, config: ChatWire(name, config, vendor_for(name, config.base_url, config.dialect)),
+    "openai-chat": lambda name, config: ChatWire(config, vendor_for(name, config.base_url, config.dialect)),
     "google-gemini": lambda name, config: JsonWire(GEMINI, config),
     "mistral": lambda name, config: JsonWire(MISTRAL, config),
 }

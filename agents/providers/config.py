@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field, SecretStr, field_validator
 from pydantic.alias_generators import to_camel
 
 from agents.providers.chat.vendors import VENDORS, WellKnown, vendor_for
-from agents.providers.models import Level, ThinkingStyle, known_names
+from agents.providers.models import Level, PricesConfig, ThinkingStyle, known_names
 
 Api: TypeAlias = Literal["anthropic-messages", "openai-responses", "openai-chat", "google-gemini", "mistral", "demo"]
 APIS: tuple[Api, ...] = get_args(Api)
@@ -52,8 +52,6 @@ WELL_KNOWN: tuple[WellKnown, ...] = (
 )
 """The vendors whose key has a usual name, in the order in which `auto` looks."""
 
-Price = Annotated[float, Field(ge=0)]
-
 NOT_A_KEY = "an API key has only plain ASCII characters; was a placeholder left in?"
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -61,19 +59,6 @@ _HEADER_VALUE = re.compile(r"[\x20-\x7e]*")
 
 
 ToolCalling: TypeAlias = Literal["native", "prompt"]
-
-
-class PricesConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
-    """What a million tokens cost, in whatever currency you count in."""
-
-    input: Price = 0.0
-    """Read by the model, not from a cache."""
-    cache_read: Price = 0.0
-    """Read from the provider's cache."""
-    cache_write: Price = 0.0
-    """Written to the provider's cache, where it charges for that."""
-    output: Price = 0.0
-    """Written by the model, reasoning included."""
 
 
 class ModelConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):

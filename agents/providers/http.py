@@ -8,7 +8,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from agents.providers.config import ProviderConfig
 from agents.providers.errors import BadStream, Refused
@@ -22,6 +22,9 @@ DRAIN_SECONDS = 0.25
 REFUSAL_BYTES_MAX = 256 * 1024
 REFUSAL_SECONDS = 5.0
 """How much of a refusal's body is read, and for how long: its status says the most."""
+
+
+T = TypeVar("T")
 
 
 class LazyClient:
@@ -122,10 +125,12 @@ def event_of(data: str) -> dict[str, Any]:
     return event
 
 
-async def drain(events: AsyncIterator[Any], *, idle_seconds: float) -> None:
-    """Read the body to its end, whatever becomes of it: the answer is already whole, and no deadline may find it
-    wanting now."""
+async def drain(events: AsyncIterator[T], *, idle_seconds: float, seconds: float = DRAIN_SECONDS) -> list[T]:
+    """What still arrives behind the end of an answer. The answer is whole, so neither silence nor an error matters any
+    more; read to its end, the connection can be used again."""
+    found: list[T] = []
     with suppress(Exception):
-        async with asyncio.timeout(min(DRAIN_SECONDS, idle_seconds / 2)):
-            async for _ in events:
-                pass
+        async with asyncio.timeout(min(seconds, idle_seconds / 2)):
+            async for event in events:
+                found.append(event)  # noqa: PERF401 - kept also where it breaks off
+    return found

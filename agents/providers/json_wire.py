@@ -3,24 +3,14 @@
 An SDK would add little more than names, and cost a second and tens of megabytes. What a vendor wants is one `Dialect`.
 """
 
-import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from agents.messages import ModelError
 from agents.providers.config import ProviderConfig
 from agents.providers.errors import AttemptFailed, Refused
-from agents.providers.http import (
-    DRAIN_SECONDS,
-    END,
-    LazyClient,
-    event_of,
-    must_be_events,
-    server_sent,
-    settings,
-)
+from agents.providers.http import END, LazyClient, drain, event_of, must_be_events, server_sent, settings
 from agents.providers.network import Assembly
 from agents.providers.provider import ModelRequest
 from channels.transport import is_local
@@ -48,8 +38,6 @@ class Dialect:
 
 
 class JsonWire:
-    """`dialect`, as a `Wire`."""
-
     def __init__(self, dialect: Dialect, config: ProviderConfig) -> None:
         self.api = dialect.api
         self.assembly = dialect.assembly
@@ -72,19 +60,10 @@ class JsonWire:
                 event = event_of(data)
                 yield event
                 if event and self._dialect.finishes(event):
-                    for late in await self._late(raw):
+                    behind = (self._dialect.late(event_of(data)) async for data in raw)
+                    for late in await drain(behind, idle_seconds=self._config.idle_seconds):
                         yield late
                     return
-
-    async def _late(self, raw: AsyncIterator[str]) -> list[dict[str, Any]]:
-        """What still arrives behind the end of the answer. The answer is whole, so neither silence nor an error matters any
-        more; read to its end, the connection can be used again."""
-        events: list[dict[str, Any]] = []
-        with suppress(Exception):
-            async with asyncio.timeout(min(DRAIN_SECONDS, self._config.idle_seconds / 2)):
-                async for data in raw:
-                    events.append(self._dialect.late(event_of(data)))  # noqa: PERF401 - kept also where it breaks off
-        return events
 
     def refusal(self, refused: Refused, now: float) -> AttemptFailed:
         return AttemptFailed(self._dialect.from_status(refused.status, refused.body, refused.headers, now))

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Annotated, Any, Literal, TypeAlias, get_args
 
-from pydantic.alias_generators import to_snake
+from pydantic import BaseModel, Field
+from pydantic.alias_generators import to_camel, to_snake
 
 Level: TypeAlias = Literal["off", "minimal", "low", "medium", "high", "xhigh", "max"]
 LEVELS: tuple[Level, ...] = get_args(Level)
@@ -22,14 +23,20 @@ ThinkingStyle: TypeAlias = Literal["adaptive", "always", "between_tools", "budge
 _TABLE = Path(__file__).with_name("models.yaml")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Prices:
-    """Of a million tokens each, in the currency of the config."""
+Price = Annotated[float, Field(ge=0)]
 
-    input: float = 0.0
-    cache_read: float = 0.0
-    cache_write: float = 0.0
-    output: float = 0.0
+
+class PricesConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+    """What a million tokens cost, in whatever currency you count in."""
+
+    input: Price = 0.0
+    """Read by the model, not from a cache."""
+    cache_read: Price = 0.0
+    """Read from the provider's cache."""
+    cache_write: Price = 0.0
+    """Written to the provider's cache, where it charges for that."""
+    output: Price = 0.0
+    """Written by the model, reasoning included."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,7 +52,7 @@ class ModelFacts:
     forced_tool: bool = True
     prefill: bool = False
     tools: bool = True
-    prices: Prices | None = None
+    prices: PricesConfig | None = None
     known: bool = True
 
 

@@ -35,7 +35,7 @@ class Assembly(Protocol):
         passes over what it does not know."""
 
     def finish(self) -> AssistantMessage:
-        """The whole answer. Raises BadStream where its end is missing."""
+        """The whole answer. Raises BadStream where its end is missing, AttemptFailed where the model broke off."""
 
 
 class Wire(Protocol):
@@ -161,16 +161,9 @@ def _failed(kind: ErrorKind, summary: str) -> AttemptFailed:
     return AttemptFailed(ModelError(kind=kind, summary=summary, retryable=True))
 
 
-RATE_LIMITED_SECONDS = 30.0
-"""How long a key rests that has had too many requests, where the server names no time."""
-REFUSED_SECONDS = 600.0
-"""How long a key rests that is not accepted or has no money left: somebody has to do something about it."""
-
-_RESTS: dict[ErrorKind, float] = {
-    "rate_limited": RATE_LIMITED_SECONDS,
-    "auth": REFUSED_SECONDS,
-    "billing": REFUSED_SECONDS,
-}
+_REST_SECONDS: dict[ErrorKind, float] = {"rate_limited": 30.0, "auth": 600.0, "billing": 600.0}
+"""How long a refused key rests where the server names no time. One that is not accepted or has no money left rests longer:
+somebody has to do something about it."""
 
 
 class KeyRing:
@@ -194,8 +187,8 @@ class KeyRing:
 
     def refused(self, key: str, error: ModelError) -> bool:
         """Let a key rest where `error` is about it. True where another one is ready, so that asking again is worth it."""
-        if error.kind not in _RESTS:
+        if error.kind not in _REST_SECONDS:
             return False
         now = self._clock()
-        self._ready_at[key] = now + (error.retry_after_seconds or _RESTS[error.kind])
+        self._ready_at[key] = now + (error.retry_after_seconds or _REST_SECONDS[error.kind])
         return any(ready_at <= now for ready_at in self._ready_at.values())

@@ -93,13 +93,10 @@ ModelEvent: TypeAlias = TextDelta | ThinkingDelta | ToolCallStart | ToolCallDelt
 
 
 class Provider(Protocol):
-    @property
-    def name(self) -> str:
-        """The key under `providers:` in the config."""
-
-    @property
-    def api(self) -> str:
-        """The wire it speaks, such as `anthropic-messages`."""
+    name: str
+    """The key under `providers:` in the config."""
+    api: str
+    """The wire it speaks, such as `anthropic-messages`."""
 
     def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """One attempt. Raises nothing but CancelledError; the last event is `Done`."""

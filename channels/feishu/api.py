@@ -8,7 +8,7 @@ common error codes (2026) is the source.
 
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 from urllib.parse import quote
 
 import httpx
@@ -63,13 +63,14 @@ FILE_BYTES_MAX = 100 * 1024 * 1024
 """Feishu hands out no larger one."""
 _NOT_FETCHABLE = ("sticker", "other")
 
+Params: TypeAlias = Mapping[str, str] | None
+Body: TypeAlias = Mapping[str, Any] | None
+
 T = TypeVar("T")
 log = structlog.get_logger()
 
 
 class FeishuApi:
-    """One app's access."""
-
     def __init__(self, account: FeishuAccount, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._account = account
         self._clock = clock
@@ -79,12 +80,7 @@ class FeishuApi:
         self._fetching = SingleFlight(self._fetch_token)
 
     async def call(
-        self,
-        path: str,
-        params: Mapping[str, str] | None = None,
-        body: Mapping[str, Any] | None = None,
-        *,
-        timeout_seconds: float | None = None,
+        self, path: str, params: Params = None, body: Body = None, *, timeout_seconds: float | None = None
     ) -> dict[str, Any]:
         """The whole answer to a GET, or to a POST where there is a body. Raises DeliveryError with Feishu's code."""
         return await self._with_token(lambda token: self._request(path, token, params, body, timeout_seconds))
@@ -129,26 +125,16 @@ class FeishuApi:
         return token
 
     async def _request(
-        self,
-        path: str,
-        token: str,
-        params: Mapping[str, str] | None,
-        body: Mapping[str, Any] | None,
-        timeout_seconds: float | None,
+        self, path: str, token: str, params: Params, body: Body, timeout_seconds: float | None
     ) -> dict[str, Any]:
         headers = {"content-type": "application/json; charset=utf-8"}
         if token:
             headers["authorization"] = f"Bearer {token}"
-        content = orjson.dumps(body) if body is not None else None
+        method, content = ("GET", None) if body is None else ("POST", orjson.dumps(body))
         timeout = timeout_seconds or self._account.timeout_seconds
         try:
             response = await self._http().request(
-                "POST" if body is not None else "GET",
-                path,
-                params=params,
-                content=content,
-                headers=headers,
-                timeout=timeout,
+                method, path, params=params, content=content, headers=headers, timeout=timeout
             )
         except httpx.HTTPError as error:
             arrived = not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout)
@@ -206,7 +192,6 @@ def _error(code: str, response: httpx.Response) -> DeliveryError:
 
 
 async def fetch_file(api: FeishuApi, attachment: Attachment, *, bytes_max: int) -> File:
-    """Raises DeliveryError."""
     message_id, _, key = attachment.key.partition("/")
     if attachment.kind in _NOT_FETCHABLE or {message_id, key} & {"", ".", ".."}:
         raise Refused("Feishu does not hand out such a file")

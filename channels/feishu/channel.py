@@ -28,14 +28,7 @@ from channels.channel import (
     WebhookRequest,
 )
 from channels.feishu import signature
-from channels.feishu.api import (
-    AUDIT_CODES,
-    BAD_CONTENT_CODES,
-    NO_THREAD_CODES,
-    WITHDRAWN_CODES,
-    FeishuApi,
-    fetch_file,
-)
+from channels.feishu.api import AUDIT_CODES, BAD_CONTENT_CODES, NO_THREAD_CODES, WITHDRAWN_CODES, FeishuApi, fetch_file
 from channels.feishu.config import FeishuAccount
 from channels.feishu.events import receipt
 from channels.feishu.people import People
@@ -63,7 +56,7 @@ _QUOTES = 2
 
 
 class FeishuChannel:
-    """`channels.channel.Channel` and `Fetching` for one account."""
+    """`channels.channel.Channel` and `DownloadsFiles` for one account."""
 
     name = "feishu"
     capabilities = Capabilities(names=("markdown", "threads"), repeat_seconds=REPEAT_SECONDS)
@@ -101,8 +94,7 @@ class FeishuChannel:
         if self._bot is not None:
             return
         try:
-            async with asyncio.timeout(timeout_seconds):
-                await self._learning.get()
+            await self._learning.get(timeout_seconds)
         except TimeoutError:
             raise Unreachable("Feishu has not said yet who the bot is") from None
 
@@ -153,7 +145,6 @@ class FeishuChannel:
         return await self._place(part, key, "text", {"text": NOT_PASSED})
 
     async def fetch(self, attachment: Attachment, *, bytes_max: int) -> File:
-        """Raises DeliveryError."""
         return await fetch_file(self._api, attachment, bytes_max=bytes_max)
 
     async def close(self) -> None:

@@ -3,7 +3,6 @@
 from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr
-from pydantic.alias_generators import to_camel
 
 from channels.access import AccessConfig, access_warnings, id_problems, is_blank, is_http
 from channels.queue import QueueConfig
@@ -11,7 +10,7 @@ from channels.queue import QueueConfig
 DEFAULT = "default"
 
 
-class FeishuAccount(AccessConfig, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+class FeishuAccount(AccessConfig):
     """One Feishu app."""
 
     app_id: str = ""
@@ -41,7 +40,7 @@ class FeishuAccount(AccessConfig, extra="forbid", strict=True, frozen=True, alia
     queue: QueueConfig = QueueConfig()
 
 
-class FeishuConfig(FeishuAccount, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+class FeishuConfig(FeishuAccount):
     """The section `channels.feishu`: its own keys are the account `default`."""
 
     enabled: bool = True

@@ -85,7 +85,8 @@ def decrypt(text: str, key: str) -> dict[str, Any]:
         raw = base64.b64decode(text, validate=True)
         if len(raw) < 2 * _BLOCK_BYTES or len(raw) % _BLOCK_BYTES:
             raise ValueError
-        decryptor = _cipher(key, raw[:_BLOCK_BYTES]).decryptor()
+        secret = algorithms.AES256(hashlib.sha256(key.encode()).digest())
+        decryptor = Cipher(secret, modes.CBC(raw[:_BLOCK_BYTES])).decryptor()
         padded = decryptor.update(raw[_BLOCK_BYTES:]) + decryptor.finalize()
         unpadder = PKCS7(_BLOCK_BYTES * 8).unpadder()
         plain = unpadder.update(padded) + unpadder.finalize()
@@ -95,7 +96,3 @@ def decrypt(text: str, key: str) -> dict[str, Any]:
     except (ValueError, binascii.Error):
         raise Rejected("cannot be decrypted", status=400, guess=True) from None
     return found
-
-
-def _cipher(key: str, iv: bytes) -> Cipher[modes.CBC]:
-    return Cipher(algorithms.AES256(hashlib.sha256(key.encode()).digest()), modes.CBC(iv))

@@ -1,4 +1,4 @@
-"""That the bot is at work, as people see it: "typing…" in the chat for as long as a turn runs, and not longer.
+"""That the bot is at work, as people see it: "typing…" in the chat while a turn runs that is not over at once.
 
 Telegram shows an action for five seconds or until the next message, so it is sent again and again. The answer does not
 need it: nobody waits for it, what fails is not repeated, and where Telegram asks to slow down nothing is sent until
@@ -16,6 +16,8 @@ from channels.channel import DeliveryError, Progress, RateLimited, Unreachable
 from channels.telegram.api import TelegramApi
 from channels.telegram.timing import SLOW_SECONDS, Timing
 
+QUICK_SECONDS = 0.3
+"""A reply that is there sooner needs no "typing…"."""
 AGAIN_SECONDS = 4.5
 CALL_SECONDS = 4.0
 """Later it would be about the past."""
@@ -73,6 +75,7 @@ class Activity:
         body: dict[str, Any] = {"chat_id": int(chat_id), "action": "typing"}
         if thread is not None and chat_id == chat:  # topic ids are the old group's
             body["message_thread_id"] = int(thread)
+        await self.timing.sleep(QUICK_SECONDS)
         while True:
             if self.timing.clock() >= self._rests_until:
                 try:

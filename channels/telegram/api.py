@@ -68,8 +68,6 @@ log = structlog.get_logger()
 
 
 class TelegramApi:
-    """One bot's access."""
-
     def __init__(self, account: TelegramAccount) -> None:
         self._account = account
         self._client: httpx.AsyncClient | None = None
@@ -211,7 +209,6 @@ def refusal_of(error: DeliveryError) -> MethodError | None:
 
 
 async def fetch_file(api: TelegramApi, attachment: Attachment, bytes_max: int) -> File:
-    """Raises DeliveryError."""
     path, size = await _file_path(api, attachment.key)
     if size is not None and size > bytes_max:
         raise TooLarge(bytes_max)

@@ -10,6 +10,7 @@ import hmac
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import structlog
@@ -35,8 +36,9 @@ from channels.telegram import updates
 from channels.telegram.activity import Activity
 from channels.telegram.api import MethodError, TelegramApi, fetch_file, refusal_of
 from channels.telegram.config import TelegramAccount
-from channels.telegram.connection import BotConnection, Callbacks
+from channels.telegram.connection import Callbacks, Registration, offer_menu
 from channels.telegram.content import Me
+from channels.telegram.polling import Polling
 from channels.telegram.render import rendered, split
 from channels.telegram.timing import TelegramPace, Timing, is_group
 from channels.wire import loads, number, text
@@ -51,7 +53,7 @@ log = structlog.get_logger()
 
 
 class TelegramChannel:
-    """`channels.channel.Channel`, `Connected`, `Fetching` and `Live` for one account."""
+    """`channels.channel.Channel`, `Listens`, `DownloadsFiles` and `ShowsProgress` for one account."""
 
     name = "telegram"
     capabilities = Capabilities(names=("markdown", "threads"), quotes_once=True)
@@ -93,24 +95,31 @@ class TelegramChannel:
     async def connect(self, *, public_url: str | None, commands: Sequence[Command], deliver: Deliver) -> None:
         """Keep in touch with Telegram until it is cancelled."""
         self._me = replace(self._me, commands=frozenset(command.name for command in commands))
-        connection = BotConnection(
-            config=self._config,
-            account=self.account,
-            learn=lambda: self.learn_identity(self._config.timeout_seconds),
-            read=lambda update: self._read(update, datetime.now(UTC)),
-            timing=self._timing,
-        )
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._callbacks.run())
-            tasks.create_task(connection.run(public_url=public_url, commands=commands, deliver=deliver))
+        account, timing = self.account, self._timing
+        api = TelegramApi(self._config)  # of its own: a poll that hangs must not hold a send back
+        shared: dict[str, Any] = {"api": api, "account": account, "timing": timing}
+        kept: Polling | Registration
+        if self._config.mode == "polling":
+            kept = Polling(read=lambda update: self._read(update, datetime.now(UTC)), deliver=deliver, **shared)
+        else:
+            url = None if public_url is None else f"{public_url.rstrip('/')}/webhooks/telegram/{account}"
+            kept = Registration(url=url, secret=self._config.webhook_secret.get_secret_value(), **shared)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._callbacks.run())
+                learn = partial(self.learn_identity, self._config.timeout_seconds)
+                await timing.until_done("telegram_identity_unknown", learn, account=account)
+                tasks.create_task(offer_menu(api, commands, account=account, timing=timing))
+                tasks.create_task(kept.run())
+        finally:
+            await api.close()
 
     async def learn_identity(self, timeout_seconds: float) -> None:
         """The bot's own name, single-flight. Raises DeliveryError."""
         if self._me.username is not None:
             return
         try:
-            async with asyncio.timeout(timeout_seconds):
-                await self._learning.get()
+            await self._learning.get(timeout_seconds)
         except TimeoutError:
             raise Unreachable("Telegram has not said yet who the bot is") from None
 
@@ -133,7 +142,6 @@ class TelegramChannel:
             raise
 
     async def fetch(self, attachment: Attachment, *, bytes_max: int) -> File:
-        """Raises DeliveryError."""
         return await twice(lambda: fetch_file(self._api, attachment, bytes_max))
 
     def show(self, progress: Progress) -> None:

@@ -4,7 +4,6 @@ import re
 from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr
-from pydantic.alias_generators import to_camel
 
 from channels.access import AccessConfig, access_warnings, id_problems, is_blank, is_http
 from channels.queue import QueueConfig
@@ -15,7 +14,7 @@ _SECRET = re.compile(r"[A-Za-z0-9_-]{1,256}")
 _PERSON, _GROUP = r"[1-9][0-9]{0,15}", r"-[1-9][0-9]{0,15}"
 
 
-class TelegramAccount(AccessConfig, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+class TelegramAccount(AccessConfig):
     """One Telegram bot."""
 
     bot_token: SecretStr = SecretStr("")
@@ -41,7 +40,7 @@ class TelegramAccount(AccessConfig, extra="forbid", strict=True, frozen=True, al
     queue: QueueConfig = QueueConfig()
 
 
-class TelegramConfig(TelegramAccount, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+class TelegramConfig(TelegramAccount):
     """The section `channels.telegram`: its own keys are the account `default`."""
 
     enabled: bool = True

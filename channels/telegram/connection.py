@@ -1,20 +1,18 @@
-"""How a bot stays in touch with Telegram: it learns its name, sets its menu, polls or keeps a webhook, answers presses.
+"""What keeps a bot in touch with Telegram besides polling: its menu, its webhook, and the answers to presses.
 
 Each of these is tried until it works, and none ends while the gateway runs; whoever wants it to end cancels it.
 """
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
 
-from channels.channel import Command, Deliver, DeliveryError, Receipt, Refused, Unreachable
+from channels.channel import Command, DeliveryError, Refused, Unreachable
 from channels.telegram.api import TelegramApi, refusal_of
-from channels.telegram.config import TelegramAccount
-from channels.telegram.polling import Polling
 from channels.telegram.timing import Timing
 from channels.telegram.updates import ALLOWED_UPDATES
 from channels.wire import mapping, number, text
@@ -30,49 +28,21 @@ ANSWER_SECONDS = 5.0
 log = structlog.get_logger()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class BotConnection:
-    """`learn` finds out who the bot is; `read` makes a receipt of an update and needs that."""
+async def offer_menu(api: TelegramApi, commands: Sequence[Command], *, account: str, timing: Timing) -> None:
+    """The menu is a nicety: one that Telegram refuses is left out."""
+    menu = [
+        {"command": command.name, "description": command.description[:DESCRIPTION_CHARS_MAX]}
+        for command in commands
+        if re.fullmatch(r"[a-z0-9_]{1,32}", command.name) and command.description.strip()
+    ]
 
-    config: TelegramAccount
-    account: str
-    learn: Callable[[], Awaitable[None]]
-    read: Callable[[Mapping[str, Any]], Receipt]
-    timing: Timing
-
-    async def run(self, *, public_url: str | None, commands: Sequence[Command], deliver: Deliver) -> None:
-        """Until it is cancelled."""
-        api = TelegramApi(self.config)  # of its own: a poll that hangs must not hold a send back
-        shared: dict[str, Any] = {"api": api, "account": self.account, "timing": self.timing}
-        kept: Polling | Registration
-        if self.config.mode == "polling":
-            kept = Polling(read=self.read, deliver=deliver, **shared)
-        else:
-            url = None if public_url is None else f"{public_url.rstrip('/')}/webhooks/telegram/{self.account}"
-            kept = Registration(url=url, secret=self.config.webhook_secret.get_secret_value(), **shared)
+    async def attempt() -> None:
         try:
-            await self.timing.until_done("telegram_identity_unknown", self.learn, account=self.account)
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._offer(api, commands))
-                tasks.create_task(kept.run())
-        finally:
-            await api.close()
+            await api.call("setMyCommands", {"commands": menu[:COMMANDS_MAX]})
+        except Refused as error:
+            log.warning("telegram_menu_refused", account=account, reason=str(error))
 
-    async def _offer(self, api: TelegramApi, commands: Sequence[Command]) -> None:
-        """The menu is a nicety: one that Telegram refuses is left out."""
-        menu = [
-            {"command": command.name, "description": command.description[:DESCRIPTION_CHARS_MAX]}
-            for command in commands
-            if re.fullmatch(r"[a-z0-9_]{1,32}", command.name) and command.description.strip()
-        ]
-
-        async def attempt() -> None:
-            try:
-                await api.call("setMyCommands", {"commands": menu[:COMMANDS_MAX]})
-            except Refused as error:
-                log.warning("telegram_menu_refused", account=self.account, reason=str(error))
-
-        await self.timing.until_done("telegram_menu_not_set", attempt, account=self.account)
+    await timing.until_done("telegram_menu_not_set", attempt, account=account)
 
 
 @dataclass(kw_only=True, slots=True)
@@ -93,7 +63,6 @@ class Registration:
     """We refused a delivery: the secret that Telegram has is not the one of now. It cannot be read back."""
 
     async def run(self) -> None:
-        """Until it is cancelled."""
         if self.url is None:
             fix = "set server.publicUrl to the https address under which Telegram reaches this server"
             log.error("telegram_webhook_not_set", account=self.account, reason=fix)
@@ -162,7 +131,6 @@ class Callbacks:
         self._waiting.put_nowait(query)
 
     async def run(self) -> None:
-        """Until it is cancelled."""
         while True:
             body = {"callback_query_id": await self._waiting.get()}
             try:

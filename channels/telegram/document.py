@@ -5,7 +5,6 @@ nothing that was said is lost, and a part that is cut out of a text reads as it 
 """
 
 import re
-import unicodedata
 from collections.abc import Sequence
 from functools import cache
 from typing import Literal
@@ -13,6 +12,7 @@ from typing import Literal
 from markdown_it import MarkdownIt
 from markdown_it.rules_block.table import escapedSplit
 from markdown_it.token import Token
+from rich.cells import cell_len
 
 from channels.telegram.page import BULLET, Page, TextRun, TextStyle
 from channels.telegram.paragraph import write_inline
@@ -89,12 +89,6 @@ class _Document:
             case "hr":
                 page.break_lines(2)
                 page.write(RULE)
-            case _:
-                self._list(token)
-
-    def _list(self, token: Token) -> None:
-        page = self._page
-        match token.type:
             case "bullet_list_open" | "ordered_list_open":
                 start = token.attrGet("start")
                 first = int(start) if start is not None else 1
@@ -190,7 +184,7 @@ def _align(token: Token) -> Align:
 
 def grid(head: Sequence[str], rows: Sequence[Sequence[str]], aligns: Sequence[Align]) -> str | None:
     """A table for a fixed-width font, or None where it is wider than a phone. Every row has a cell for each column."""
-    widths = [max(width(cell) for cell in column) for column in zip(head, *rows, strict=True)]
+    widths = [max(cell_len(cell) for cell in column) for column in zip(head, *rows, strict=True)]
     if sum(widths) + len(_BETWEEN) * (len(widths) - 1) > CELLS_MAX:
         return None
     lines = [_line(row, widths, aligns) for row in (head, *rows)]
@@ -203,29 +197,6 @@ def _line(row: Sequence[str], widths: Sequence[int], aligns: Sequence[Align]) ->
 
 
 def _padded(cell: str, cells: int, align: Align) -> str:
-    free = cells - width(cell)
+    free = cells - cell_len(cell)
     left = {"left": 0, "right": free, "center": free // 2}[align]
     return " " * left + cell + " " * (free - left)
-
-
-def width(text: str) -> int:
-    """In cells. What is joined to an emoji, and its skin tone, is part of it."""
-    if text.isascii():
-        return len(text)
-    cells, last, joins = 0, 0, False
-    for char in text:
-        if char == "\u200d":
-            joins = True
-            continue
-        own = 0 if joins else _cells(char)
-        if char == "\ufe0f" and last == 1:
-            own = 1
-        cells += own
-        last, joins = own or last, False
-    return cells
-
-
-def _cells(char: str) -> int:
-    if unicodedata.category(char) in ("Mn", "Me", "Cf") or "\U0001f3fb" <= char <= "\U0001f3ff":
-        return 0
-    return 2 if unicodedata.east_asian_width(char) in "WF" else 1

@@ -3,14 +3,11 @@
 The words are for messages that say nothing else, so that no kind of message is met by silence.
 """
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from channels.message import Attachment, AttachmentKind
+from channels.message import MEDIA_TYPE, Attachment, AttachmentKind
 from channels.wire import clean, mapping, mappings, number, text
-
-_MEDIA_TYPE = re.compile(r"[a-z0-9][a-z0-9.+-]{0,60}/[a-z0-9][a-z0-9.+-]{0,60}")
 
 
 def attachments(message: Mapping[str, Any]) -> tuple[Attachment, ...]:
@@ -22,7 +19,7 @@ def attachments(message: Mapping[str, Any]) -> tuple[Attachment, ...]:
         if handle := text(media, "file_id"):
             name = clean(text(media, "file_name") or text(media, "title")).strip() or None
             mime_type = text(media, "mime_type")
-            media_type = mime_type if _MEDIA_TYPE.fullmatch(mime_type) else None
+            media_type = mime_type if MEDIA_TYPE.fullmatch(mime_type) else None
             found.append(Attachment(kind=kind, key=clean(handle), name=name, type=media_type))
     return tuple(found)
 

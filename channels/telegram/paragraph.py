@@ -14,8 +14,8 @@ from markdown_it.token import Token
 from channels.telegram.page import Kind, Page, TextStyle
 
 _TASK = re.compile(r"\[([ xX])\] ")
-_OPENING: dict[str, Kind] = {"strong_open": "bold", "em_open": "italic", "s_open": "strikethrough"}
-_CLOSING: dict[str, Kind] = {"strong_close": "bold", "em_close": "italic", "s_close": "strikethrough"}
+_STYLES: dict[str, Kind] = {"strong": "bold", "em": "italic", "s": "strikethrough"}
+"""By the tag of the token that opens or closes it."""
 
 
 def write_inline(page: Page, tokens: Sequence[Token]) -> None:
@@ -50,10 +50,8 @@ class _Paragraph:
                 self._end_link()
             case "image":
                 self._image(token)
-            case kind if kind in _OPENING:
-                page.open(_OPENING[kind])
-            case kind if kind in _CLOSING:
-                page.close(_CLOSING[kind])
+            case _ if style := _STYLES.get(token.tag):
+                page.open(style) if token.nesting > 0 else page.close(style)
             case _:
                 page.write(token.content)
 

@@ -6,6 +6,7 @@ passed over, or it would stand in the way for ever; what cannot be stored is fet
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import structlog
@@ -40,8 +41,9 @@ class Polling:
     _offset: int | None = None
 
     async def run(self) -> None:
-        """Until it is cancelled."""
-        await self.timing.until_done("telegram_webhook_not_removed", self._remove_webhook, account=self.account)
+        # What waits behind the webhook stays: nothing a person wrote is dropped.
+        remove = partial(self.api.call, "deleteWebhook", {"drop_pending_updates": False})
+        await self.timing.until_done("telegram_webhook_not_removed", remove, account=self.account)
         failures = conflicts = 0
         while True:
             try:
@@ -56,10 +58,6 @@ class Polling:
             failures = 0 if await self._hand_over(updates) else failures + 1
             if failures:
                 await self.timing.sleep(self.timing.backoff(failures))
-
-    async def _remove_webhook(self) -> None:
-        """What waits behind it stays: nothing a person wrote is dropped."""
-        await self.api.call("deleteWebhook", {"drop_pending_updates": False})
 
     async def _fetch(self) -> list[object]:
         timing, began = self.timing, self.timing.clock()

@@ -57,7 +57,7 @@ def receipt(update: Mapping[str, Any], *, account: str, me: Me, now: datetime) -
         text=parsed.text,
         attachments=parsed.attachments,
         sent_at=_moment(message) or now,
-        mentioned=parsed.mentioned or _answers_me(message, me),
+        mentioned=parsed.mentioned or number(mapping(_answered(message), "from"), "id") == me.id,
         reply_to=_quote(message),
         more=parsed.more,
     )
@@ -127,10 +127,6 @@ def _quote(message: Mapping[str, Any]) -> Quote | None:
     chat_id, message_id = number(mapping(elsewhere, "chat"), "id"), number(elsewhere, "message_id")
     where = f"{chat_id}:{message_id}" if chat_id and message_id else ""
     return Quote(message_id=where, text=part or content.quoted(elsewhere), sender=content.origin(elsewhere, "origin"))
-
-
-def _answers_me(message: Mapping[str, Any], me: Me) -> bool:
-    return number(mapping(_answered(message), "from"), "id") == me.id
 
 
 def _answered(message: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -17,15 +17,7 @@ import structlog
 from pydantic import BaseModel, Field, StringConstraints, ValidationError
 
 from channels.access import AccessConfig
-from channels.channel import (
-    Arrived,
-    Capabilities,
-    Gone,
-    Progress,
-    Rejected,
-    TooLarge,
-    WebhookRequest,
-)
+from channels.channel import Arrived, Capabilities, Gone, Progress, Rejected, TooLarge, WebhookRequest
 from channels.message import PICTURES, Attachment, Chat, File, MessageContext, Outbound, Sender, Target
 from channels.web.admission import Admission, Headers
 from channels.web.archive import ChatHistory, Conversation, MessageBody
@@ -67,12 +59,7 @@ class WebChannel:
     resend_ambiguous = True
 
     def __init__(
-        self,
-        config: WebConfig,
-        *,
-        admission: Admission,
-        archive: ChatHistory,
-        now: Callable[[], float],
+        self, config: WebConfig, *, admission: Admission, archive: ChatHistory, now: Callable[[], float]
     ) -> None:
         self.admission = admission
         self.archive = archive
@@ -123,7 +110,7 @@ class WebChannel:
             raise Rejected("unknown file", status=400, sentence="A file is no longer there. Attach it again.")
         words = MessageBody(text=context.text, agent=agent, files=tuple(files))
         self.tell(await self.archive.keep(context.chat.id, context.message_id, words, self._now()))
-        self.live.wake()
+        self.live.announce(None)
         attachments = [
             Attachment(kind="image" if file.type in PICTURES else "file", key=file.id, name=file.name) for file in files
         ]
@@ -153,7 +140,7 @@ class WebChannel:
         words = MessageBody(text=part.text, agent=conversation.agent, reply_to=reply_to, files=part.files, tools=tools)
         if not await self.archive.answer(chat, key, words, self._now()):
             raise Gone("the conversation was deleted", code="deleted")
-        self.live.wake()
+        self.live.announce(None)
         return key
 
     def show(self, progress: Progress) -> None:

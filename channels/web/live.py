@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from channels.channel import Progress, ToolUse
 from channels.web.markdown import blocks
-from channels.web.views import event, tool_view
+from channels.web.views import event
 
 BACKLOG_MAX = 500
 BACKLOG_BYTES_MAX = 8 * 1_048_576
@@ -49,7 +49,6 @@ class Watcher:
         self._bytes = 0
 
     def tell(self, notice: bytes | None) -> None:
-        """`None` says that there is something new in the archive."""
         if self.lost:
             return
         self._bytes += len(notice or b"")
@@ -98,26 +97,22 @@ class LiveTurns:
         for watcher in self._watchers:
             watcher.let_go()
 
-    def wake(self) -> None:
-        """There is something new in the archive."""
-        self._tell(None)
-
-    def announce(self, notice: bytes) -> None:
-        self._tell(notice)
+    def announce(self, notice: bytes | None) -> None:
+        """To every page; `None` says that there is something new in the archive."""
+        for watcher in self._watchers:
+            watcher.tell(notice)
 
     def show(self, progress: Progress) -> None:
         key = (progress.context.chat.id, progress.context.message_id)
-        turn = self._turns.get(key)
+        turn, before = self._turns.get(key), None
         if turn is None:
             self._forget()
             turn = self._turns[key] = _Turn()
-            changed = True
         else:
             before = (turn.tools, turn.note, turn.outcome)
-            changed = before != (progress.tools or turn.tools, progress.note, progress.outcome)
         turn.tools, turn.note, turn.outcome = progress.tools or turn.tools, progress.note, progress.outcome
-        if changed:
-            self._tell(_turn_event(key, turn))
+        if before != (turn.tools, turn.note, turn.outcome):
+            self.announce(_turn_event(key, turn))
         if progress.outcome is not None:
             turn.text = progress.text or turn.text
         else:
@@ -153,16 +148,10 @@ class LiveTurns:
         """What has changed of a draft: mostly its last block."""
         drawn_before = turn.blocks
         turn.draw()
-        same = next(
-            (n for n, (old, new) in enumerate(zip(drawn_before, turn.blocks, strict=False)) if old != new), None
-        )
-        at = min(len(drawn_before), len(turn.blocks)) if same is None else same
+        pairs = enumerate(zip(drawn_before, turn.blocks, strict=False))
+        at = next((n for n, (old, new) in pairs if old != new), min(len(drawn_before), len(turn.blocks)))
         if at < max(len(drawn_before), len(turn.blocks)):
-            self._tell(_draft_event(key, at, turn.blocks[at:]))
-
-    def _tell(self, notice: bytes | None) -> None:
-        for watcher in self._watchers:
-            watcher.tell(notice)
+            self.announce(_draft_event(key, at, turn.blocks[at:]))
 
     def _forget(self) -> None:
         ended = [key for key, turn in self._turns.items() if turn.outcome is not None]
@@ -172,7 +161,7 @@ class LiveTurns:
 
 def _turn_event(key: Key, turn: _Turn) -> bytes:
     facts = {"chat": key[0], "message": key[1], "running": turn.outcome is None, "outcome": turn.outcome}
-    return event("turn", facts | {"note": turn.note, "tools": [tool_view(tool) for tool in turn.tools]})
+    return event("turn", facts | {"note": turn.note, "tools": turn.tools})
 
 
 def _draft_event(key: Key, at: int, drawn: list[str]) -> bytes:

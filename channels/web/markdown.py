@@ -46,12 +46,8 @@ def _markdown() -> MarkdownIt:
     markdown.enable(["table", "strikethrough", "linkify"])
     if markdown.linkify is not None:  # only what begins like an address: `main.py` is none of an island's
         markdown.linkify.set({"fuzzy_link": False, "fuzzy_email": False})
-    markdown.validateLink = _is_safe  # type: ignore[method-assign]
+    markdown.validateLink = lambda url: bool(_SAFE_LINK.match(url.strip()))  # type: ignore[method-assign]
     return markdown
-
-
-def _is_safe(url: str) -> bool:
-    return bool(_SAFE_LINK.match(url.strip()))
 
 
 class _Renderer(RendererHTML):
@@ -78,13 +74,9 @@ class _Renderer(RendererHTML):
         return super().fence(tokens, idx, options, env)
 
     def th_open(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
-        return self._cell(tokens, idx, options, env)
-
-    def td_open(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
-        return self._cell(tokens, idx, options, env)
-
-    def _cell(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
         token = tokens[idx]
         if aligned := _ALIGN.search(str(token.attrs.pop("style", ""))):
             token.attrSet("class", aligned[1])
         return self.renderToken(tokens, idx, options, env)
+
+    td_open = th_open

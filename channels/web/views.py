@@ -1,17 +1,16 @@
 """What the page gets, as JSON: the shapes of docs/http.md, stream events, and messages rendered once for all pages.
+Files, tools and conversations have there the members that their classes have, in that order.
 
 The stream is server-sent events (WHATWG HTML, section 9.2): a name, perhaps a number to go on from, and one line of data.
 """
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import orjson
 
-from channels.channel import ToolUse
-from channels.message import StoredFile
 from channels.web.archive import ChatHistory, Conversation, Sized, WebMessage
 from channels.web.markdown import html
 
@@ -45,23 +44,14 @@ def message_view(message: WebMessage) -> dict[str, Any]:
         "agent": words.agent or None,
         "text": words.text,
         "html": None if yours else html(words.text),
-        "files": [file_view(file) for file in words.files],
-        "tools": [tool_view(tool) for tool in words.tools],
+        "files": words.files,
+        "tools": words.tools,
         "at": message.at,
     }
 
 
 def conversation_view(conversation: Conversation, *, running: bool) -> dict[str, Any]:
-    facts = {"id": conversation.id, "title": conversation.title, "agent": conversation.agent, "at": conversation.at}
-    return facts | {"running": running}
-
-
-def file_view(file: StoredFile) -> dict[str, Any]:
-    return {"id": file.id, "name": file.name, "type": file.type, "size": file.size}
-
-
-def tool_view(tool: ToolUse) -> dict[str, Any]:
-    return {"id": tool.id, "name": tool.name, "about": tool.about, "state": tool.state}
+    return asdict(conversation) | {"running": running}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,18 +77,13 @@ class Renderings:
         async with self._lock:
             missing = [number for number in numbers if number not in self._kept]
             if missing:
-                self._keep(await asyncio.to_thread(_render, await self._archive.messages(missing)))
+                fresh = await asyncio.to_thread(_render, await self._archive.messages(missing))
+                self._kept |= {it.number: it for it in fresh}
+                self._bytes += sum(len(it.json) for it in fresh)
             found = [self._kept[number] for number in numbers if number in self._kept]
-            self._drop_oldest()
+            while self._bytes > RENDERED_BYTES_MAX:
+                self._bytes -= len(self._kept.pop(next(iter(self._kept))).json)
             return found
-
-    def _keep(self, fresh: Sequence[Rendered]) -> None:
-        self._kept |= {it.number: it for it in fresh}
-        self._bytes += sum(len(it.json) for it in fresh)
-
-    def _drop_oldest(self) -> None:
-        while self._bytes > RENDERED_BYTES_MAX:
-            self._bytes -= len(self._kept.pop(next(iter(self._kept))).json)
 
 
 def fitting(sized: Sequence[Sized]) -> list[int]:

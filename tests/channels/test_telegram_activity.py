@@ -10,7 +10,7 @@ import pytest
 
 from channels.channel import Progress, RateLimited
 from channels.message import Chat, Outbound, Target
-from channels.telegram.activity import AGAIN_SECONDS
+from channels.telegram.activity import AGAIN_SECONDS, QUICK_SECONDS
 from channels.telegram.channel import TelegramChannel
 from channels.telegram.timing import Timing
 from tests.channels.contexts import context
@@ -68,6 +68,12 @@ async def beat(beats: Beats, seconds: float = AGAIN_SECONDS, *, sleepers: int = 
     await beats.asleep(sleepers)
 
 
+async def begin(beats: Beats, sleepers: int = 1) -> None:
+    """Let so much time pass that a reply is no longer a quick one."""
+    await beats.asleep(sleepers)
+    await beat(beats, QUICK_SECONDS, sleepers=sleepers)
+
+
 @asynccontextmanager
 async def typing() -> AsyncIterator[tuple[Beats, Telegram, TelegramChannel]]:
     beats = Beats()
@@ -82,11 +88,24 @@ async def ended(beats: Beats) -> None:
     assert beats.sleepers == []
 
 
-async def test_it_is_said_at_once_and_again_until_the_turn_has_ended() -> None:
+async def test_a_reply_that_is_there_at_once_needs_none() -> None:
+    async with typing() as (beats, telegram, channel):
+        channel.show(at_work())
+        await beats.asleep()
+        beats.pass_(QUICK_SECONDS - 0.01)
+        channel.show(at_work(outcome="replied"))
+        await ended(beats)
+        assert actions(telegram) == []
+    assert QUICK_SECONDS == 0.3
+
+
+async def test_it_is_said_after_a_moment_and_again_until_the_turn_has_ended() -> None:
     async with typing() as (beats, telegram, channel):
         for _ in range(100):
             channel.show(at_work())
         await beats.asleep()
+        assert actions(telegram) == []
+        await begin(beats)
         assert actions(telegram) == [TYPING]
         await beat(beats)
         channel.show(replace(at_work(), text="so far"))
@@ -96,7 +115,7 @@ async def test_it_is_said_at_once_and_again_until_the_turn_has_ended() -> None:
         await ended(beats)
         assert actions(telegram) == [TYPING] * 3
         channel.show(at_work(message="2"))
-        await beats.asleep()
+        await begin(beats)
         assert len(actions(telegram)) == 4
     assert 4.0 <= AGAIN_SECONDS < 5.0  # Telegram shows an action for five
 
@@ -105,7 +124,7 @@ async def test_in_a_topic_it_is_said_there_and_each_topic_has_its_own() -> None:
     async with typing() as (beats, telegram, channel):
         channel.show(at_work(GROUP, thread="345"))
         channel.show(at_work(GROUP, thread="346", message="2"))
-        await beats.asleep(2)
+        await begin(beats, 2)
         assert [body.get("message_thread_id") for body in actions(telegram)] == [345, 346]
         channel.show(at_work(GROUP, thread="345", outcome="silent"))
         await beats.asleep(1)
@@ -118,7 +137,7 @@ async def test_two_answers_in_one_chat_are_one_typing_until_the_last() -> None:
         channel.show(at_work(message="0", outcome="stopped"))  # an end without a beginning is nothing
         channel.show(at_work(message="1"))
         channel.show(at_work(message="2"))
-        await beats.asleep()
+        await begin(beats)
         channel.show(at_work(message="1", outcome="replied"))
         await beat(beats)
         assert actions(telegram) == [TYPING] * 2
@@ -130,9 +149,9 @@ async def test_asked_to_slow_down_it_is_quiet_for_that_long_everywhere() -> None
     async with typing() as (beats, telegram, channel):
         telegram.answers["sendChatAction"] = [refusal(429, "Too Many Requests: retry after 10", retry_after=10)]
         channel.show(at_work())
-        await beats.asleep()
+        await begin(beats)
         channel.show(at_work(GROUP, message="2"))
-        await beats.asleep(2)
+        await begin(beats, 2)
         await beat(beats, sleepers=2)
         await beat(beats, sleepers=2)
         assert actions(telegram) == [TYPING]
@@ -146,7 +165,7 @@ async def test_a_send_that_must_slow_down_quiets_it_too() -> None:
         with pytest.raises(RateLimited):
             await channel.send(Outbound(target=Target(chat=ALICE), text="hi"), "k")
         channel.show(at_work())
-        await beats.asleep()
+        await begin(beats)
         assert actions(telegram) == []
 
 
@@ -166,6 +185,8 @@ async def test_what_fails_is_left_alone_and_what_is_refused_is_not_said_again_in
     async with typing() as (beats, telegram, channel):
         telegram.answers["sendChatAction"] = [answer]
         channel.show(at_work())
+        await beats.asleep()
+        beats.pass_(QUICK_SECONDS)
         await telegram.until(lambda: actions(telegram))
         await beats.asleep(int(shown_times > 1))
         channel.show(at_work())
@@ -174,7 +195,7 @@ async def test_what_fails_is_left_alone_and_what_is_refused_is_not_said_again_in
         channel.show(at_work(outcome="replied"))
         await ended(beats)
         channel.show(at_work(message="2"))
-        await beats.asleep()
+        await begin(beats)
         assert len(actions(telegram)) == shown_times + 1
 
 
@@ -185,14 +206,16 @@ async def test_a_group_that_moved_is_typed_in_at_its_new_place() -> None:
         ]
         await channel.send(Outbound(target=Target(chat="-4000000031"), text="hi"), "k")
         channel.show(at_work("-4000000031", thread="7"))
-        await beats.asleep()
+        await begin(beats)
         assert actions(telegram) == [{"chat_id": int(GROUP), "action": "typing"}]
 
 
 async def test_an_answer_does_not_wait_for_it_and_closing_ends_it() -> None:
-    async with typing() as (_, telegram, channel):
+    async with typing() as (beats, telegram, channel):
         telegram.answers["sendChatAction"] = [SILENCE]
         channel.show(at_work())
+        await beats.asleep()
+        beats.pass_(QUICK_SECONDS)
         await telegram.until(lambda: actions(telegram))
         assert await channel.send(Outbound(target=Target(chat=ALICE), text="hi"), "k")
         before = asyncio.all_tasks()

@@ -3,8 +3,8 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
-from channels.telegram.document import width
 from channels.telegram.render import ENTITIES_MAX, rendered
 from tests.channels.telegram_html import plain, render, seen
 from tests.channels.telegram_texts import check_nothing_is_lost, nasty
@@ -119,7 +119,7 @@ CELLS = {"abc": 3, "中文": 4, "é": 1, "e\u0301": 1, "😀": 2, "👍🏽": 2,
 
 @pytest.mark.parametrize(("text", "cells"), CELLS.items())
 def test_width_is_what_a_terminal_shows(text: str, cells: int) -> None:
-    assert width(text) == cells
+    assert cell_len(text) == cells
 
 
 @pytest.mark.parametrize(

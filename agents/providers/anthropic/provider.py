@@ -24,8 +24,6 @@ _EVENT = re.compile(r"message_(?:start|delta|stop)|content_block_(?:start|delta|
 
 
 class AnthropicWire:
-    """`anthropic-messages`, as a `Wire`."""
-
     api = API
     assembly = AnthropicAssembly
     keyless = False

@@ -12,7 +12,7 @@ from typing import Any
 from agents.messages import AssistantMessage, ErrorKind, ModelError, StopReason, Usage
 from agents.providers.anthropic.request import API
 from agents.providers.draft import Draft, Payload
-from agents.providers.errors import RETRYABLE, BadStream, error_of, failure, kind_of_status, message_of, overflows, word
+from agents.providers.errors import BadStream, error_of, failure, kind_of_status, message_of, overflows, word
 from agents.providers.payload import count_of, object_of, required_index, required_object, text_of
 from agents.providers.provider import ModelEvent
 
@@ -29,8 +29,6 @@ _STOP_REASONS: dict[str, StopReason] = {
 
 
 class AnthropicAssembly:
-    """One answer in the making."""
-
     def __init__(self, *, provider: str, model: str, timestamp: float) -> None:
         self.draft = Draft(api=API, provider=provider, model=model, timestamp=timestamp)
         self._starts: dict[int, dict[str, Any]] = {}
@@ -40,7 +38,6 @@ class AnthropicAssembly:
         self._ended = False
 
     def feed(self, event: dict[str, Any]) -> Iterator[ModelEvent]:
-        """Take one event. Raises BadStream."""
         match event.get("type"):
             case "message_start":
                 message = required_object(event, "message")
@@ -112,7 +109,6 @@ class AnthropicAssembly:
             self.draft.usage = _usage(self._usage)
 
     def finish(self) -> AssistantMessage:
-        """The whole answer. Raises BadStream where the end event never came, or the reason for ending is no reason."""
         if not self._ended:
             raise BadStream("the stream ended without message_stop")
         return self.draft.finished(_STOP_REASONS.get(self._stop_reason))
@@ -151,10 +147,9 @@ _SPENT = frozenset({"enforced_spend_limit_reached", "contract_spend_limit_reache
 
 
 def from_status(status: int, body: object, headers: Mapping[str, str], now: float) -> ModelError:
-    """A refusal with an HTTP status. `now` is wall time in seconds."""
     error = error_of(body)
     kind = _kind(status, error)
-    if kind == "rate_limited" and _code(error) in _SPENT:
+    if kind == "rate_limited" and text_of(object_of(error, "details"), "error_code") in _SPENT:
         kind = "billing"
     summary = f"status={status} type={word(error.get('type'))} request_id={word(headers.get('request-id'))}"
     return failure(kind, summary, headers, now)
@@ -167,7 +162,7 @@ def from_event(event: object, request_id: str | None) -> ModelError:
     if kind == "invalid" and overflows(message_of(error)):
         kind = "too_large"
     summary = f"status=200 type={word(error.get('type'))} request_id={word(request_id)}"
-    return ModelError(kind=kind, summary=summary, retryable=kind in RETRYABLE)
+    return failure(kind, summary, {}, 0.0)
 
 
 def output_blocked(status: int, body: object) -> bool:
@@ -186,8 +181,3 @@ def _kind(status: int, error: Mapping[str, Any]) -> ErrorKind:
     if "thinking` block" in message or "thinking`, but found" in message:
         return "stale_thinking"
     return _BY_TYPE.get(str(error.get("type")), "invalid")
-
-
-def _code(error: Mapping[str, Any]) -> object:
-    details = error.get("details")
-    return details.get("error_code") if isinstance(details, dict) else None

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agents.messages import AssistantMessage, ModelError, StopReason, Usage
+from agents.messages import AssistantMessage, StopReason, Usage
 from agents.providers.chat.thinking import DETAILS, merge
 from agents.providers.chat.vendors import Vendor
 from agents.providers.draft import Block, Draft, Payload
-from agents.providers.errors import AttemptFailed, BadStream, word
+from agents.providers.errors import AttemptFailed, BadStream, failure, word
 from agents.providers.http import END
 from agents.providers.openai.errors import from_event
 from agents.providers.payload import arguments_of, count_of, index_of, object_of, parse_arguments, text_of
@@ -48,13 +48,10 @@ class _Call:
 
 @dataclass(slots=True)
 class Calls:
-    """The calls of `draft`."""
-
     draft: Draft
     _calls: list[_Call] = field(default_factory=list)
 
     def add(self, pieces: Sequence[object]) -> Iterator[ModelEvent]:
-        """The pieces of one delta."""
         here: list[_Call] = []
         for value in pieces:
             piece = _read(value)
@@ -145,7 +142,6 @@ class ChatAssembly:
         self._done = False
 
     def feed(self, event: dict[str, Any]) -> Iterator[ModelEvent]:
-        """Take one chunk. Raises BadStream, and AttemptFailed for an error that is reported before the end."""
         if event.get("error") and not self._finish_reason:
             raise AttemptFailed(from_event(event))
         if event.get("type") == END:
@@ -160,8 +156,7 @@ class ChatAssembly:
         if (reason := text_of(choice, "finish_reason")) and not self._finish_reason:
             self._finish_reason = reason
             if self._stop_reason == "error":
-                summary = f"status=200 finish_reason={word(reason)}"
-                raise AttemptFailed(ModelError(kind="server", summary=summary, retryable=True))
+                raise AttemptFailed(failure("server", f"status=200 finish_reason={word(reason)}", {}, 0.0))
             yield from self._calls.close()
 
     def _extend(self, delta: Mapping[str, Any]) -> Iterator[ModelEvent]:
@@ -197,7 +192,6 @@ class ChatAssembly:
         yield from self.draft.add("text", text)
 
     def finish(self) -> AssistantMessage:
-        """The whole answer. Raises BadStream where its end never came."""
         if not self._finish_reason and not (self._done and self._vendor.finish_optional):
             raise BadStream("the stream ended without a finish reason")
         return self.draft.finished(self._reason())

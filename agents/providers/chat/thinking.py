@@ -13,7 +13,7 @@ import structlog
 from agents.messages import AssistantMessage, Thinking
 from agents.providers.chat.vendors import Vendor
 from agents.providers.models import Level
-from agents.providers.payload import text_of, well_formed, well_formed_json
+from agents.providers.payload import text_of, well_formed
 from agents.providers.provider import ModelRequest
 from agents.providers.request import THINKING_SHARES
 
@@ -79,12 +79,10 @@ def replayed(message: AssistantMessage, vendor: Vendor) -> dict[str, Any]:
             if not message.calls and not text:
                 return {}
             return {vendor.reasoning_fields[0]: text if text.strip() or vendor.replay == "calls" else " "}
-        case "own":
-            return {_field(own, vendor): _text(own)} if _text(own) else {}
-        case "details":
-            details = [item for part in own if part.wire and part.wire.kind == DETAILS for item in part.wire.data]
-            if details:
-                return {DETAILS: well_formed_json(details)}
+        case "own" | "details":
+            kept = (part.wire.data for part in own if part.wire and part.wire.kind == DETAILS)
+            if vendor.replay == "details" and (details := [item for data in kept for item in data]):
+                return {DETAILS: details}
             return {_field(own, vendor): _text(own)} if _text(own) else {}
         case rule:
             assert_never(rule)

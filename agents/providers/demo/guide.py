@@ -47,8 +47,6 @@ Made: TypeAlias = tuple[ToolCall, ToolResultMessage | None]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Step:
-    """A tool to use now."""
-
     id: str
     name: str
     arguments: dict[str, Any]

@@ -21,8 +21,8 @@ from agents.messages import (
     UserPart,
 )
 from agents.providers import request as shared
-from agents.providers.gemini.schema import parameters
 from agents.providers.models import Level
+from agents.providers.payload import well_formed_json
 from agents.providers.provider import ModelRequest, OneTool
 from tools.tool import ToolSpec
 
@@ -59,7 +59,12 @@ def called_name(name: str) -> str:
 
 
 def _declaration(tool: ToolSpec) -> Part:
-    return {"name": tool.name, "description": shared.description_of(tool)} | parameters(tool.input_schema)
+    """The schema goes as it is; a tool that takes nothing has none."""
+    schema, declared = dict(tool.input_schema), {"name": tool.name, "description": shared.description_of(tool)}
+    closed = schema.keys() <= {"type", "properties", "required"} or not schema.get("additionalProperties", True)
+    if closed and not schema.get("properties"):
+        return declared
+    return declared | {"parametersJsonSchema": well_formed_json(schema)}
 
 
 def _choice(request: ModelRequest) -> Part:
@@ -175,11 +180,6 @@ def signs(model: str) -> bool:
     return re.match(r"gemini-(?![12](?:\.|-|$))", _bare(model)) is not None
 
 
-def always_thinks(model: str) -> bool:
-    """2.5 Pro takes a small budget for thinking, but not none."""
-    return _bare(model).startswith("gemini-2.5-pro")
-
-
 def resource(model: str) -> str:
     """The model as the path names it: `models/…`, or `tunedModels/…` as it was given."""
     return model if model.startswith(("models/", "tunedModels/")) else f"models/{model}"
@@ -216,7 +216,7 @@ def thinking_config(request: ModelRequest, max_tokens: int) -> dict[str, Any]:
         shown = {} if level == "off" else {"includeThoughts": True}
         return {"thinkingLevel": _LEVELS[level]} | shown
     if level == "off":
-        return {"thinkingBudget": LEAST_OF_PRO if always_thinks(request.model) else 0}
+        return {"thinkingBudget": LEAST_OF_PRO if _bare(request.model).startswith("gemini-2.5-pro") else 0}
     budget = min(BUDGET_MAX, max(BUDGET_MIN, int(max_tokens * shared.THINKING_SHARES[level])))
     if budget >= max_tokens:
         return shared.without_thinking(request, "maxTokens leaves no room for it")

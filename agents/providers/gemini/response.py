@@ -14,7 +14,6 @@ from typing import Any
 from agents.messages import AssistantMessage, ErrorKind, ModelError, StopReason, Usage
 from agents.providers.draft import Draft, Payload
 from agents.providers.errors import (
-    RETRYABLE,
     AttemptFailed,
     BadStream,
     error_of,
@@ -62,8 +61,6 @@ def finish_reason(chunk: dict[str, Any]) -> str:
 
 
 class GeminiAssembly:
-    """One answer in the making."""
-
     def __init__(self, *, provider: str, model: str, timestamp: float) -> None:
         self.draft = Draft(api=API, provider=provider, model=model, timestamp=timestamp)
         self._open: tuple[Hashable, bool] | None = None
@@ -73,7 +70,6 @@ class GeminiAssembly:
         self._usage: dict[str, Any] = {}
 
     def feed(self, event: dict[str, Any]) -> Iterator[ModelEvent]:
-        """Take one chunk. Raises BadStream, and AttemptFailed for an error that it reports."""
         if event.get("error") is not None:
             raise AttemptFailed(from_event(event))
         self.draft.response_id = text_of(event, "responseId") or self.draft.response_id
@@ -123,14 +119,12 @@ class GeminiAssembly:
         yield from self.draft.close(key)
 
     def finish(self) -> AssistantMessage:
-        """The whole answer. Raises BadStream where its end never came, AttemptFailed where the model broke off."""
         if not self._finish_reason and self._blocked:
             return self.draft.message((), "refusal")
         if not self._finish_reason:
             raise BadStream("the stream ended without finishReason")
         if kind := _FAILURES.get(self._finish_reason):
-            summary = f"status=200 finish={word(self._finish_reason)}"
-            raise AttemptFailed(ModelError(kind=kind, summary=summary, retryable=kind in RETRYABLE))
+            raise AttemptFailed(failure(kind, f"status=200 finish={word(self._finish_reason)}", {}, 0.0))
         return self.draft.finished(_STOP_REASONS.get(self._finish_reason))
 
 
@@ -182,7 +176,6 @@ _DELAY = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)s")
 
 
 def from_status(status: int, body: object, headers: Mapping[str, str], now: float) -> ModelError:
-    """A refusal with an HTTP status. `now` is wall time in seconds."""
     error = error_of(body[0] if isinstance(body, list) and body else body)
     summary = f"status={status} type={word(error.get('status'))}"
     failed = failure(_kind(status, error), summary, headers, now)

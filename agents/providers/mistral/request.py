@@ -8,12 +8,11 @@ level is sent; which models think is their own affair.
 
 import hashlib
 import re
-import string
 from collections.abc import Iterable, Sequence
 from itertools import count
 from typing import Any, TypeAlias
 
-from agents.messages import AssistantMessage, Message, Text, Thinking, ToolCall, ToolResultMessage, UserMessage
+from agents.messages import AssistantMessage, Text, Thinking, ToolCall, ToolResultMessage, UserMessage
 from agents.providers import request as shared
 from agents.providers.provider import ModelRequest, OneTool
 from tools.tool import Image, ToolSpec
@@ -60,13 +59,10 @@ def _tool_choice(request: ModelRequest) -> str | Block | None:
     return {"none": "none", "required": "any"}.get(choice)
 
 
-def _calls(messages: Sequence[Message]) -> list[ToolCall]:
-    return [call for message in messages if isinstance(message, AssistantMessage) for call in message.calls]
-
-
 def _messages(request: ModelRequest) -> list[Block]:
-    results = [message.call_id for message in request.messages if isinstance(message, ToolResultMessage)]
-    ids = fitting_ids([*(call.id for call in _calls(request.messages)), *results])
+    calls = (call for message in request.messages if isinstance(message, AssistantMessage) for call in message.calls)
+    results = (message.call_id for message in request.messages if isinstance(message, ToolResultMessage))
+    ids = fitting_ids([*(call.id for call in calls), *results])
     wire: list[Block] = []
     pictures: list[Block] = []  # of the results, sent behind the last of them
     for message in request.messages:
@@ -145,17 +141,10 @@ def _result(message: ToolResultMessage, call_id: str) -> Block:
     return {"role": "tool", "tool_call_id": call_id, "name": shared.wire_name(message.tool), "content": text}
 
 
-_ALPHABET = string.digits + string.ascii_uppercase + string.ascii_lowercase
-
-
-def fits(call_id: str) -> bool:
-    return re.fullmatch(r"[a-zA-Z0-9]{9}", call_id) is not None
-
-
 def fitting_ids(call_ids: Iterable[str]) -> dict[str, str]:
     """What each id is called on the wire."""
     given = dict.fromkeys(call_ids)
-    fitting = {call_id: call_id for call_id in given if fits(call_id)}
+    fitting = {call_id: call_id for call_id in given if re.fullmatch(r"[a-zA-Z0-9]{9}", call_id)}
     taken = set(fitting)
     for call_id in given:
         if call_id not in fitting:
@@ -166,9 +155,4 @@ def fitting_ids(call_ids: Iterable[str]) -> dict[str, str]:
 
 
 def _derived(call_id: str, attempt: int) -> str:
-    digest = hashlib.sha256(call_id.encode("utf-8", "surrogatepass") + b"\0" * attempt).digest()
-    number, letters = int.from_bytes(digest), ""
-    while len(letters) < 9:
-        number, place = divmod(number, len(_ALPHABET))
-        letters += _ALPHABET[place]
-    return letters
+    return hashlib.sha256(call_id.encode("utf-8", "surrogatepass") + b"\0" * attempt).hexdigest()[:9]

@@ -12,16 +12,9 @@ from typing import Any
 
 from agents.messages import AssistantMessage, ErrorKind, ModelError, StopReason, Usage
 from agents.providers.draft import Draft, Payload
-from agents.providers.errors import RETRYABLE, AttemptFailed, BadStream, failure, kind_of_status, overflows, word
+from agents.providers.errors import AttemptFailed, BadStream, failure, kind_of_status, overflows, word
 from agents.providers.mistral.request import API
-from agents.providers.payload import (
-    arguments_of,
-    count_of,
-    object_of,
-    objects_of,
-    parse_arguments,
-    text_of,
-)
+from agents.providers.payload import arguments_of, count_of, object_of, objects_of, parse_arguments, text_of
 from agents.providers.provider import ModelEvent
 
 
@@ -79,8 +72,6 @@ _STOP_REASONS: dict[str, StopReason] = {
 
 
 class MistralAssembly:
-    """One answer in the making."""
-
     def __init__(self, *, provider: str, model: str, timestamp: float) -> None:
         self.draft = Draft(api=API, provider=provider, model=model, timestamp=timestamp)
         self._current: Hashable = None
@@ -91,7 +82,6 @@ class MistralAssembly:
         self._finish_reason = ""
 
     def feed(self, event: dict[str, Any]) -> Iterator[ModelEvent]:
-        """Take one chunk. Raises BadStream, or AttemptFailed for an error that it reports."""
         if (error := from_event(event)) is not None:
             raise AttemptFailed(error)
         self.draft.response_id = self.draft.response_id or text_of(event, "id") or None
@@ -153,13 +143,11 @@ class MistralAssembly:
         return not name or (bool(vendor_id) and not whole)
 
     def finish(self) -> AssistantMessage:
-        """The whole answer. Raises BadStream where its end never came, AttemptFailed where the model broke down."""
         match self._finish_reason:
             case "":
                 raise BadStream("the stream ended without finish_reason")
             case "error":
-                summary = "status=200 finish_reason=error"
-                raise AttemptFailed(ModelError(kind="server", summary=summary, retryable="server" in RETRYABLE))
+                raise AttemptFailed(failure("server", "status=200 finish_reason=error", {}, 0.0))
         return self.draft.finished(_STOP_REASONS.get(self._finish_reason))
 
 
@@ -193,7 +181,6 @@ _TEXT_CHARS_MAX = 2000
 
 
 def from_status(status: int, body: object, headers: Mapping[str, str], now: float) -> ModelError:
-    """A refusal with an HTTP status. `now` is wall time in seconds."""
     error = _error_of(body)
     request_id = headers.get("mistral-correlation-id") or headers.get("x-request-id")
     summary = f"{_summary(status, error)} request_id={word(request_id)}"
@@ -209,7 +196,7 @@ def from_event(event: Mapping[str, Any]) -> ModelError | None:
     kind = _kind_of_words(error) or "server"
     if kind == "invalid":
         kind = _kind(400, error)
-    return ModelError(kind=kind, summary=_summary(200, error), retryable=kind in RETRYABLE)
+    return failure(kind, _summary(200, error), {}, 0.0)
 
 
 def _error_of(body: object) -> Mapping[str, Any]:

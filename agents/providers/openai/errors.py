@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agents.messages import ErrorKind, ModelError
-from agents.providers.errors import RETRYABLE, error_of, failure, kind_of_status, message_of, overflows, word
+from agents.providers.errors import error_of, failure, kind_of_status, message_of, overflows, word
 
 _BY_CODE: dict[str, ErrorKind] = {
     "insufficient_quota": "billing",
@@ -59,7 +59,7 @@ def from_event(event: Mapping[str, Any]) -> ModelError:
     status = error.get("code")
     kind = _kind(status if isinstance(status, int) and 400 <= status < 600 else 0, error)
     summary = f"status=200 type={word(error.get('type'))} code={code_of(error)}"
-    return ModelError(kind=kind, summary=summary, retryable=kind in RETRYABLE)
+    return failure(kind, summary, {}, 0.0)
 
 
 def output_blocked(status: int, body: object) -> bool:

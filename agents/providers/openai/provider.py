@@ -5,9 +5,9 @@ connection pool. Bodies and events are ours: it would walk through its typed arg
 millisecond an item, it takes a cut stream for a whole one, and it knows only what OpenAI itself sends.
 """
 
-import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, aclosing
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from agents.providers.chat import request as chat_request
@@ -32,8 +32,8 @@ RESPONSES_URL = "https://api.openai.com/v1"
 TAIL_SECONDS = 2.0
 """How long a finished answer waits for what may come behind it: its price, and the end of the body."""
 
-Create: TypeAlias = Callable[["AsyncOpenAI", dict[str, str]], AbstractAsyncContextManager[Any]]
-"""Posts with the client and these `extra_headers`: `….with_streaming_response.create(…)` of one of its resources."""
+Create: TypeAlias = Callable[["AsyncOpenAI"], Callable[..., AbstractAsyncContextManager[Any]]]
+"""`….with_streaming_response.create` of one of the client's resources."""
 
 
 class OpenAIWire:
@@ -50,7 +50,7 @@ class OpenAIWire:
         return AttemptFailed(error, "content_filter" if blocked else "error")
 
     async def _events(
-        self, create: Create, key: str, *, last: Callable[[dict[str, Any]], bool] = lambda event: False
+        self, create: Create, body: Any, key: str, *, last: Callable[[dict[str, Any]], bool] = lambda event: False
     ) -> AsyncGenerator[dict[str, Any], None]:
         """The events of one answer, parsed; an empty one for every other sign of life.
 
@@ -60,7 +60,7 @@ class OpenAIWire:
         """
         client: AsyncOpenAI = await self.client.get()
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        async with create(client, headers) as response:
+        async with create(client)(stream=True, extra_body=body, extra_headers=headers) as response:
             if (error := await _error_instead(response)) is not None:
                 yield error
                 return
@@ -79,18 +79,12 @@ class OpenAIWire:
 
 
 class ChatWire(OpenAIWire):
-    """`openai-chat`, as a `Wire`. Raises ValueError where neither the config nor the vendor says where it is."""
-
     api = chat_response.API
 
-    def __init__(self, name: str, config: ProviderConfig, vendor: Vendor) -> None:
-        base_url = config.base_url or vendor.base_url
-        if base_url is None:
-            raise ValueError(f"providers.{name}: add baseUrl:, the address of its chat API with /v1")
-        super().__init__(config, base_url)
+    def __init__(self, config: ProviderConfig, vendor: Vendor) -> None:
+        super().__init__(config, config.base_url or vendor.base_url or "")  # `api_of` has checked that there is one
         self.keyless = self.keyless or vendor.keyless
         self._vendor = vendor
-        self._tail_seconds = min(TAIL_SECONDS, config.idle_seconds / 2)
 
     def assembly(self, *, provider: str, model: str, timestamp: float) -> chat_response.ChatAssembly:
         vendor = for_model(self._vendor, model)
@@ -100,34 +94,21 @@ class ChatWire(OpenAIWire):
         """After the finish reason, later stream errors are ignored."""
         body = chat_request.wire_request(request, self._vendor)
 
-        def create(client: "AsyncOpenAI", headers: dict[str, str]) -> AbstractAsyncContextManager[Any]:
-            return client.chat.completions.with_streaming_response.create(
-                model=body["model"],
-                messages=[],  # in the body below: the SDK would copy each of them
-                stream=True,
-                extra_body=body,
-                extra_headers=headers,
-            )
+        def create(client: "AsyncOpenAI") -> Callable[..., AbstractAsyncContextManager[Any]]:
+            post = client.chat.completions.with_streaming_response.create
+            return partial(post, model=body["model"], messages=[])  # in the body: the SDK would copy each of them
 
-        finished = False
-        async with aclosing(self._events(create, key)) as events:
-            while True:
-                try:
-                    async with asyncio.timeout(self._tail_seconds if finished else None):
-                        event = await anext(events, None)
-                except Exception:
-                    if finished:
-                        return
-                    raise
-                if event is None:
-                    return
-                finished = finished or chat_response.finishes(event)
+        async with aclosing(self._events(create, body, key)) as events:
+            async for event in events:
                 yield event
+                if chat_response.finishes(event):
+                    idle = self._config.idle_seconds
+                    for late in await drain(events, idle_seconds=idle, seconds=TAIL_SECONDS):
+                        yield late
+                    return
 
 
 class ResponsesWire(OpenAIWire):
-    """`openai-responses`, as a `Wire`."""
-
     api = responses_request.API
     assembly = responses_response.ResponsesAssembly
 
@@ -136,12 +117,12 @@ class ResponsesWire(OpenAIWire):
 
     def events(self, request: ModelRequest, key: str) -> AsyncGenerator[dict[str, Any], None]:
         body = responses_request.wire_request(request)
-
-        def create(client: "AsyncOpenAI", headers: dict[str, str]) -> AbstractAsyncContextManager[Any]:
-            post = client.responses.with_streaming_response.create
-            return post(stream=True, extra_body=body, extra_headers=headers)
-
-        return self._events(create, key, last=lambda event: event.get("type") in responses_response.ENDS)
+        return self._events(
+            lambda client: client.responses.with_streaming_response.create,
+            body,
+            key,
+            last=lambda event: event.get("type") in responses_response.ENDS,
+        )
 
 
 def _build_client(config: ProviderConfig, base_url: str) -> "AsyncOpenAI":

@@ -84,8 +84,6 @@ class _Item:
 
 
 class ResponsesAssembly:
-    """One answer in the making."""
-
     def __init__(self, *, provider: str, model: str, timestamp: float) -> None:
         self.draft = Draft(api=API, provider=provider, model=model, timestamp=timestamp)
         self._items: dict[int, _Item] = {}
@@ -94,7 +92,6 @@ class ResponsesAssembly:
         self._ended = False
 
     def feed(self, event: dict[str, Any]) -> Iterator[ModelEvent]:
-        """Take one event. Raises BadStream, or AttemptFailed for a failure that it reports."""
         match event.get("type"):
             case "response.created":
                 self._note(required_object(event, "response"))
@@ -206,7 +203,6 @@ class ResponsesAssembly:
         return place
 
     def finish(self) -> AssistantMessage:
-        """The whole answer. Raises BadStream where the end never came."""
         if not self._ended:
             raise BadStream("the stream ended without response.completed")
         return self.draft.finished(self._reason())

@@ -8,7 +8,7 @@ around them belongs to neither side, and anywhere else the tag is ordinary text.
 
 import hashlib
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, groupby
 from typing import Literal
@@ -25,11 +25,13 @@ from agents.providers.provider import (
     ToolCallEnd,
     ToolCallStart,
 )
-from agents.providers.textcalls.forms import BARE, Form
-from agents.providers.textcalls.written import Stretch
+from agents.providers.textcalls.forms import BARE, TAGS, Form
+from agents.providers.textcalls.written import Stretch, calls_alone, calls_among_words
 
 DONE_WELL: frozenset[StopReason] = frozenset({"end_turn", "stop_sequence", "tool_use"})
 """With calls, these mean tool use. Any other reason to stop says more than that calls were made, so it stays."""
+PAYLOAD_BYTES_MAX = 256_000
+"""A longer answer is no call."""
 _BROKEN: frozenset[StopReason] = frozenset({"error", "aborted"})
 
 _OPENING, _CLOSING = "<think>", "</think>"
@@ -62,6 +64,35 @@ class Rewriting:
 
     async def close(self) -> None:
         await self._inner.close()
+
+
+class RepairedCalls(Rewriting):
+    """Calls that a model with native tools wrote as text instead, because it or its server slipped.
+
+    An answer that is nothing but calls of offered tools becomes those calls; nothing else does, for a model may also talk
+    about calls. What is unmistakably call text but cannot be made a call is kept from people. The request is not touched.
+    """
+
+    def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        return rewritten(self._inner.stream(request), request, _repaired(request))
+
+
+def _repaired(request: ModelRequest) -> Style:
+    """Without tools nothing is a call."""
+    tools = {tool.name: tool for tool in request.tools}
+
+    def cuts(words: str, may_call: bool) -> Sequence[Stretch]:
+        short = len(words.encode(errors="replace")) <= PAYLOAD_BYTES_MAX
+        alone = calls_alone(words, tools) if may_call and short and request.tool_choice != "none" else []
+        if alone and all(_is_good(found, tools) for found in alone):
+            return alone
+        return [replace(found, calls=()) for found in calls_among_words(words, TAGS, tools)]
+
+    return Style(forms=TAGS, bare=True, cuts=cuts) if tools else Style(forms=(), bare=False, cuts=lambda *_: ())
+
+
+def _is_good(found: Stretch, tools: Collection[str]) -> bool:
+    return bool(found.calls) and all(call.name in tools and call.arguments is not None for call in found.calls)
 
 
 async def rewritten(

@@ -40,16 +40,16 @@ def declared(schema: dict[str, Any]) -> dict[str, Any]:
 
 def test_the_first_request_of_a_chat() -> None:
     body = wire(ask(user("张三: 你好", metadata="## Inbound Context\n{}"), tools=(READ, LS)))
-    path = {"type": "STRING", "description": "The folder."}
-    parameters = {"type": "OBJECT", "properties": {"path": path}, "additionalProperties": False}
+    path = {"type": "string", "description": "The folder."}
+    schema = {"type": "object", "properties": {"path": path}, "required": [], "additionalProperties": False}
     assert body == {
         "contents": [{"role": "user", "parts": [{"text": "## Inbound Context\n{}\n\n张三: 你好"}]}],
         "systemInstruction": {"parts": [{"text": "You are a helper."}, {"text": "## Runtime\nagent=coder"}]},
         "tools": [
             {
                 "functionDeclarations": [
-                    {"name": "read", "description": "Read a file.", "parameters": parameters},
-                    {"name": "ls", "description": "List a folder.", "parameters": parameters},
+                    {"name": "read", "description": "Read a file.", "parametersJsonSchema": schema},
+                    {"name": "ls", "description": "List a folder.", "parametersJsonSchema": schema},
                 ]
             }
         ],
@@ -195,11 +195,11 @@ OBJECT = {"type": "object", "required": [], "additionalProperties": False}
                 "required": ["mode"],
             },
             {
-                "parameters": {
-                    "type": "OBJECT",
+                "parametersJsonSchema": {
+                    "type": "object",
                     "properties": {
-                        "mode": {"type": "STRING", "enum": ["a", "b"]},
-                        "counts": {"type": "ARRAY", "items": {"type": "INTEGER", "minimum": 1}, "maxItems": 9},
+                        "mode": {"type": "string", "enum": ["a", "b"]},
+                        "counts": {"type": "array", "items": {"type": "integer", "minimum": 1}, "maxItems": 9},
                     },
                     "required": ["mode"],
                     "additionalProperties": False,
@@ -208,7 +208,7 @@ OBJECT = {"type": "object", "required": [], "additionalProperties": False}
         ),
     ],
 )
-def test_schemas_in_the_house_form_go_in_geminis_own_dialect(schema: dict[str, Any], sent: dict[str, Any]) -> None:
+def test_schemas_in_the_house_form_go_as_they_are(schema: dict[str, Any], sent: dict[str, Any]) -> None:
     assert declared(schema) == sent
 
 
@@ -229,6 +229,6 @@ def test_schemas_in_the_house_form_go_in_geminis_own_dialect(schema: dict[str, A
         {"type": "object", "properties": {"x": {"type": "string"}}, "required": ["x", "y"]},
     ],
 )
-def test_a_schema_beyond_the_dialect_goes_whole_as_json_schema(member: dict[str, Any]) -> None:
+def test_a_foreign_schema_goes_whole(member: dict[str, Any]) -> None:
     schema = OBJECT | {"properties": {"x": member}}
     assert declared(schema) == {"parametersJsonSchema": schema}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from agents.messages import AssistantPart, StopReason, Text, Thinking, Wire
 from agents.providers.provider import Done, OneTool, TextDelta, ThinkingDelta, ToolChoice
-from agents.providers.textcalls.repaired import RepairedCalls
+from agents.providers.textcalls.answer import RepairedCalls
 from tests.agents.providers.requests import asking, call, collect
 from tests.agents.providers.textcalls.scripted import Scripted, ask, chunkings, mentions, outline, says, shown, texts
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 from urllib.parse import unquote
 
-from agents.providers.gemini.request import always_thinks, signs
+from agents.providers.gemini.request import signs
 from agents.providers.models import facts_of
 from tests.emulators.models.dialogue import Dialogue
 from tests.emulators.models.gemini.shapes import Request
@@ -125,7 +125,7 @@ def _check_generation(config: dict[str, Any], model: str) -> None:
     if "thinkingBudget" not in thinking:
         return
     budget = thinking["thinkingBudget"]
-    least, most = _BUDGETS[always_thinks(model)]
+    least, most = _BUDGETS[model.rpartition("/")[2].startswith("gemini-2.5-pro")]
     if signs(model):
         refuse("Thinking budget is not supported for this model.")
     if budget != -1 and not least <= budget <= most:

@@ -11,11 +11,16 @@ from pydantic import ConfigDict, Field, StringConstraints, model_validator
 from pydantic.alias_generators import to_camel
 
 from agents.providers.gemini.request import SPOKEN_IMAGES
-from agents.providers.gemini.schema import FORMATS, TYPES
 from tests.emulators.models.gemini.signature import decoded
 from tests.emulators.models.shapes import IMAGE_HEADS, Shape
 
 Name: TypeAlias = Annotated[str, StringConstraints(pattern="^[A-Za-z_][A-Za-z0-9_.:-]{0,127}$")]
+TYPES = frozenset({"string", "number", "integer", "boolean", "array", "object"})
+FORMATS = {
+    "string": frozenset({"date-time", "enum"}),
+    "number": frozenset({"float", "double"}),
+    "integer": frozenset({"int32", "int64"}),
+}
 _OWN = frozenset({"args", "response", "parametersJsonSchema", "responseJsonSchema", "partMetadata", "default"})
 """Members whose values are not the protocol's but somebody's own."""
 

@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NoReturn
 
-from agents.providers.mistral.request import fits
 from agents.providers.models import facts_of
 from tests.emulators.models.dialogue import Dialogue
 from tests.emulators.models.mistral.shapes import Request
@@ -141,7 +140,7 @@ def _check_pairs(message: dict[str, Any], dialogue: Dialogue) -> None:
 
 
 def _fitting(call_id: object) -> str:
-    if not fits(str(call_id)):
+    if not re.fullmatch(r"[a-zA-Z0-9]{9}", str(call_id)):
         words = f"Tool call id was {call_id} but must be a-z, A-Z, 0-9, with a length of 9."
         refuse(words, type_="invalid_function_call", code="3280")
     return str(call_id)
