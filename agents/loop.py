@@ -13,7 +13,6 @@ from typing import Protocol, TypeAlias, assert_never
 
 import structlog
 
-from agents.events import Emit, ModelAnswered, ToolFinished, ToolStarted
 from agents.messages import (
     AssistantMessage,
     Message,
@@ -26,7 +25,18 @@ from agents.messages import (
 )
 from agents.repair import substitute
 from agents.truncate import truncate_result
-from agents.turn import Answered, Declined, LimitReached, ModelFailed, Outcome, TurnLimits
+from agents.turn import (
+    Answered,
+    Declined,
+    Emit,
+    LimitReached,
+    ModelAnswered,
+    ModelFailed,
+    Outcome,
+    ToolFinished,
+    ToolStarted,
+    TurnLimits,
+)
 from channels.message import MessageContext
 from tools.tool import Call, Image, ToolError, ToolResult, failed
 from tools.toolbox import Toolbox

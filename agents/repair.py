@@ -35,8 +35,7 @@ as the history holds them, and OpenAI the phase of each text."""
 def repair(messages: Sequence[Message], *, api: str, family: str, images_max: int = IMAGES_MAX) -> Sequence[Message]:
     """The history as `api` and the model `family` may get it; `messages` itself where nothing is to be done. With no
     `family`, no payload of any provider's goes back; with no `images_max`, no picture."""
-    repaired = [_readable(message) for message in messages]
-    repaired = _without_failures(repaired)
+    repaired = [it for message in messages if (it := _readable(message)).content or not _failed(it)]
     repaired = _without_refusals(repaired)
     repaired = _paired(repaired)
     repaired = _own_wires(repaired, api, family)
@@ -48,10 +47,11 @@ def repair(messages: Sequence[Message], *, api: str, family: str, images_max: in
 
 
 def _readable(message: Message) -> Message:
-    """No lone surrogate, no NUL, no blank text; a user's message is never left without any content."""
+    """No lone surrogate, no NUL, no blank text; a user's message is never left without any content. Of an answer that broke
+    or was stopped only the text stays that was shown; its calls were never run."""
     parts = [_readable_part(it) for it in message.content if not (isinstance(it, Text) and not it.text.strip())]
     if not isinstance(message, UserMessage):
-        return with_parts(message, parts)
+        return with_parts(message, [it for it in parts if isinstance(it, Text)] if _failed(message) else parts)
     if not parts and not message.metadata.strip():
         parts = [Text(text="(empty message)")]
     message, metadata = with_parts(message, parts), well_formed(message.metadata)
@@ -71,17 +71,8 @@ def _readable_part(part: UserPart | AssistantPart) -> UserPart | AssistantPart:
             return part  # opaque to us: its maker may check every byte
 
 
-def _without_failures(messages: list[Message]) -> list[Message]:
-    """Of an answer that broke or was stopped only the text stays that was shown; its calls were never run."""
-    kept: list[Message] = []
-    for message in messages:
-        if isinstance(message, AssistantMessage) and message.stop_reason in ("error", "aborted"):
-            texts = tuple(part for part in message.content if isinstance(part, Text))
-            if texts:
-                kept.append(with_parts(message, texts))
-        else:
-            kept.append(message)
-    return kept
+def _failed(message: Message) -> bool:
+    return isinstance(message, AssistantMessage) and message.stop_reason in ("error", "aborted")
 
 
 def _without_refusals(messages: list[Message]) -> list[Message]:
@@ -90,25 +81,16 @@ def _without_refusals(messages: list[Message]) -> list[Message]:
     The running turn keeps its question, for that is what the request is about.
     """
     kept: list[Message] = []
-    turns = _turns(messages)
-    for number, turn in enumerate(turns, start=1):
-        refused = next((n for n, message in enumerate(turn) if _refused(message)), None)
-        if refused is None:
-            kept.extend(turn)
-        elif number == len(turns):
-            kept.extend(turn[:refused])
+    begin, refused = 0, False
+    for before, message in zip([None, *messages], messages, strict=False):
+        if isinstance(message, UserMessage) and not isinstance(before, UserMessage):
+            if refused:
+                del kept[begin:]
+            begin, refused = len(kept), False
+        refused = refused or _refused(message)
+        if not refused:
+            kept.append(message)
     return kept
-
-
-def _turns(messages: list[Message]) -> list[list[Message]]:
-    """Cut before each run of user messages."""
-    turns: list[list[Message]] = []
-    for message in messages:
-        asks = isinstance(message, UserMessage)
-        if not turns or (asks and not isinstance(turns[-1][-1], UserMessage)):
-            turns.append([])
-        turns[-1].append(message)
-    return turns
 
 
 def _refused(message: Message) -> bool:
@@ -205,12 +187,11 @@ def _own_wires(messages: list[Message], api: str, family: str) -> list[Message]:
     kept: list[Message] = []
     for number, message in enumerate(messages):
         if isinstance(message, AssistantMessage):
-            parts = tuple(
-                part
-                for old in message.content
-                if (part := _own_part(old, (api, family), running=number > running)) is not None
-            )
-            message = with_parts(message, _without_trailing_thinking(parts))
+            new = (_own_part(part, (api, family), running=number > running) for part in message.content)
+            parts = [part for part in new if part is not None]
+            while parts and isinstance(parts[-1], Thinking):
+                parts.pop()  # thinking that led to nothing (cut off, or alone) is no content, and may not end a message
+            message = with_parts(message, parts)
         kept.append(message)
     return kept
 
@@ -222,14 +203,6 @@ def _own_part(part: AssistantPart, own: tuple[str, str], *, running: bool) -> As
     if isinstance(part, Thinking | Opaque):
         return None
     return part if part.wire is None else replace(part, wire=None)
-
-
-def _without_trailing_thinking(parts: tuple[AssistantPart, ...]) -> tuple[AssistantPart, ...]:
-    """Thinking that led to nothing (cut off, or alone) is no content, and may not end a message."""
-    end = len(parts)
-    while end and isinstance(parts[end - 1], Thinking):
-        end -= 1
-    return parts if end == len(parts) else parts[:end]
 
 
 def _joined(messages: list[Message]) -> list[Message]:
@@ -256,15 +229,12 @@ def _wires(message: AssistantMessage) -> list[Wire]:
 
 def _open_ended(messages: list[Message]) -> list[Message]:
     """Begins with a user and does not end with an unfinished answer of ours; a paused turn ends with its own."""
-    end = len(messages)
-    while end and _unfinished(messages[end - 1]):
-        end -= 1
-    return messages if end == len(messages) else messages[:end]
+    while messages and _unfinished(messages[-1]):
+        messages = messages[:-1]
+    return messages
 
 
 def _unfinished(message: Message) -> bool:
-    if not isinstance(message, AssistantMessage):
-        return False
-    if message.stop_reason == "pause":
+    if isinstance(message, AssistantMessage) and message.stop_reason == "pause":
         return not any(isinstance(part, Opaque) for part in message.content)
-    return message.stop_reason in ("error", "aborted")
+    return _failed(message)

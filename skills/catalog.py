@@ -8,7 +8,7 @@ is installed, fetched or run, and a skill's text gains no authority by being lis
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import InitVar, dataclass, replace
 from pathlib import Path
 from typing import Annotated
 from xml.sax.saxutils import escape
@@ -45,25 +45,20 @@ WORKSPACES_MAX = 256
 """Workspaces whose skills are remembered; those of one more are read anew."""
 
 
+@dataclass
 class SkillCatalog:
-    """All skills, for any agent. Blocking; safe to use from several threads."""
+    """All skills, for any agent. Of `roots` later ones win; `which` finds a program; `platform` is as in `sys.platform`.
+    Blocking; safe to use from several threads."""
 
-    def __init__(
-        self,
-        roots: Sequence[Path],
-        env: Mapping[str, str],
-        which: Callable[[str], str | None],
-        platform: str,
-        *,
-        now_ns: Callable[[], int] = time.time_ns,
-    ) -> None:
-        """Of `roots` later ones win. `which` finds a program, `platform` is as in `sys.platform`."""
-        self._shared = [SkillRoot(root, "shared", now_ns=now_ns) for root in roots]
+    roots: InitVar[Sequence[Path]]
+    env: Mapping[str, str]
+    which: Callable[[str], str | None]
+    platform: str
+    now_ns: Callable[[], int] = time.time_ns
+
+    def __post_init__(self, roots: Sequence[Path]) -> None:
+        self._shared = [SkillRoot(root, "shared", self.now_ns) for root in roots]
         self._workspaces: dict[Path, SkillRoot] = {}
-        self._env = env
-        self._which = which
-        self._platform = platform
-        self._now_ns = now_ns
         self._lock = threading.Lock()
 
     def scan(self, workspace: Path | None = None) -> tuple[Skill, ...]:
@@ -86,7 +81,7 @@ class SkillCatalog:
     def _roots(self, workspace: Path | None) -> Iterator[SkillRoot]:
         yield from self._shared
         if workspace is not None:
-            root = self._workspaces.pop(workspace, None) or SkillRoot(workspace, "workspace", now_ns=self._now_ns)
+            root = self._workspaces.pop(workspace, None) or SkillRoot(workspace, "workspace", self.now_ns)
             self._workspaces[workspace] = root
             if len(self._workspaces) > WORKSPACES_MAX:
                 del self._workspaces[next(iter(self._workspaces))]
@@ -96,10 +91,10 @@ class SkillCatalog:
         """The skill with what it lacks today; the same object where it lacks nothing."""
         needs = skill.requires
         missing = [
-            *(f"the program {name}" for name in needs.bins if self._which(name) is None),
-            *(f"the environment variable {name}" for name in needs.env if not self._env.get(name)),
+            *(f"the program {name}" for name in needs.bins if self.which(name) is None),
+            *(f"the environment variable {name}" for name in needs.env if not self.env.get(name)),
         ]
-        if needs.os and self._platform not in needs.os:
+        if needs.os and self.platform not in needs.os:
             missing.append(f"the system {' or '.join(needs.os)}")
         return replace(skill, missing=tuple(missing)) if missing else skill
 

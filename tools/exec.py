@@ -9,6 +9,7 @@ never root.
 import asyncio
 import os
 import signal
+from dataclasses import dataclass
 from typing import assert_never
 
 from pydantic import Field
@@ -27,6 +28,7 @@ class ExecArguments(Arguments):
     timeout_seconds: float | None = Field(default=None, gt=0, description="Stop it after so many seconds, at most 600.")
 
 
+@dataclass
 class Exec:
     spec = ExecArguments.spec(
         "exec",
@@ -40,15 +42,14 @@ class Exec:
     )
     parse = staticmethod(ExecArguments.parse)
 
-    def __init__(self, workspace: Workspace, config: ExecConfig, slots: asyncio.Semaphore, result_chars: int) -> None:
-        """`slots` are the agent's, over all its turns."""
-        self._workspace = workspace
-        self._config = config
-        self._slots = slots
-        self._result_chars = result_chars
+    workspace: Workspace
+    config: ExecConfig
+    slots: asyncio.Semaphore
+    """The agent's, over all its turns."""
+    result_chars: int
 
     async def run(self, arguments: ExecArguments, call: Call) -> ToolResult:
-        match self._config.mode:
+        match self.config.mode:
             case "deny":
                 raise ToolError("EXEC_DENIED", "commands are switched off for this agent (tools.exec.mode: deny)")
             case "ask":
@@ -60,26 +61,26 @@ class Exec:
             case "allow":
                 return await self._allowed(arguments)
             case _:
-                assert_never(self._config.mode)
+                assert_never(self.config.mode)
 
     async def _allowed(self, arguments: ExecArguments) -> ToolResult:
         if "\0" in arguments.command:
             raise ToolError("INVALID_ARGUMENT", "'command' holds a NUL character")
-        if self._slots.locked():
+        if self.slots.locked():
             raise ToolError("EXEC_BUSY", "too many commands are running; try again in a moment", retryable=True)
-        timeout = min(arguments.timeout_seconds or self._config.timeout_seconds, EXEC_SECONDS_MAX)
-        async with self._slots:
+        timeout = min(arguments.timeout_seconds or self.config.timeout_seconds, EXEC_SECONDS_MAX)
+        async with self.slots:
             try:
                 finished = await run(
                     arguments.command,
-                    folder=self._workspace.fd,
+                    folder=self.workspace.fd,
                     owner=self._owner(),
                     environment=self._environment(),
                     bounds=Bounds(
                         seconds=timeout,
-                        keep_bytes=min(self._config.output_bytes, 8 * self._result_chars),
-                        written_bytes=self._config.written_bytes,
-                        free_bytes=self._config.free_bytes,
+                        keep_bytes=min(self.config.output_bytes, 8 * self.result_chars),
+                        written_bytes=self.config.written_bytes,
+                        free_bytes=self.config.free_bytes,
                     ),
                 )
             except (OSError, ValueError) as error:
@@ -88,11 +89,11 @@ class Exec:
 
     def _environment(self) -> dict[str, str]:
         """These names and nothing of the gateway's own environment."""
-        uploads = self._workspace.uploads
+        uploads = self.workspace.uploads
         sent = {"UPLOADS": str(uploads)} if uploads is not None and uploads.is_dir() else {}
         return sent | {
             "PATH": PATH,
-            "HOME": str(self._workspace.root),
+            "HOME": str(self.workspace.root),
             "LANG": "C.UTF-8",
             "TERM": "dumb",
             "TMPDIR": "/tmp",
@@ -103,18 +104,18 @@ class Exec:
         """Whom the command runs as; None where that is the gateway's own user."""
         if os.geteuid() != 0:
             return None
-        status = os.fstat(self._workspace.fd)
+        status = os.fstat(self.workspace.fd)
         return status.st_uid or NOBODY, status.st_gid or NOBODY  # neither is ever root
 
     def _result(self, finished: Finished, seconds: float) -> ToolResult:
         note, details = self._note(finished, seconds), {"exitCode": finished.code, "timedOut": finished.limit == "time"}
-        text = finished.output.shown(self._result_chars - len(note) - 1).rstrip("\n")
+        text = finished.output.shown(self.result_chars - len(note) - 1).rstrip("\n")
         is_error = finished.limit is not None or finished.code != 0
         return ToolResult(content=(f"{text}\n{note}".lstrip("\n"),), details=details, is_error=is_error)
 
     def _note(self, finished: Finished, seconds: float) -> str:
         """How it ended."""
-        free = f"less than {self._config.free_bytes:,} bytes are left on the disk"
+        free = f"less than {self.config.free_bytes:,} bytes are left on the disk"
         match finished.limit:
             case None:
                 stopped = ""
@@ -123,7 +124,7 @@ class Exec:
             case "output":
                 stopped = f"EXEC_OUTPUT_LIMIT: stopped: its output is longer than {OUTPUT_BYTES_MAX:,} bytes; "
             case "written":
-                written = f"{self._config.written_bytes:,} bytes"
+                written = f"{self.config.written_bytes:,} bytes"
                 stopped = f"EXEC_DISK_LIMIT: stopped: it put more than {written} into the workspace and $TMPDIR; "
             case "free":
                 stopped = f"EXEC_DISK_LIMIT: stopped: {free}; "

@@ -16,7 +16,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import NamedTuple, Self
 
 from tools.paths import new_temporary, not_found, open_beneath, protection, relative, sweep
 from tools.tool import ToolError
@@ -27,24 +26,6 @@ NOBODY = 65_534
 _READ = os.O_RDONLY | os.O_NONBLOCK
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
-
-class Version(NamedTuple):
-    """What a file was when it was read: if it is something else at the rename, somebody changed it in between."""
-
-    inode: int
-    mtime_ns: int
-    size: int
-
-    @classmethod
-    def of(cls, status: os.stat_result) -> Self:
-        return cls(status.st_ino, status.st_mtime_ns, status.st_size)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FileEntry:
-    name: str
-    is_folder: bool
 
 
 @dataclass(kw_only=True)
@@ -98,10 +79,10 @@ class Workspace:
         finally:
             os.close(fd)
 
-    def entries(self, path: str) -> list[FileEntry]:
-        """What is in a folder, unsorted. Raises ToolError."""
+    def entries(self, path: str) -> dict[str, bool]:
+        """What is in a folder, unsorted, and whether it is a folder itself. Raises ToolError."""
         name = self._name(path)
-        found = {it: FileEntry(name=it, is_folder=True) for it in self._elsewhere(name)}
+        found = dict.fromkeys(self._elsewhere(name), True)
         try:
             fd, _ = self._open(name, _FOLDER)
         except NotADirectoryError:
@@ -109,19 +90,19 @@ class Workspace:
         except OSError as error:
             if not found:
                 raise _explained(error, path) from None
-            return list(found.values())
+            return found
         try:
             with os.scandir(fd) as entries:
-                own = [FileEntry(name=it.name, is_folder=it.is_dir(follow_symlinks=False)) for it in entries]
+                own = {it.name: it.is_dir(follow_symlinks=False) for it in entries}
         finally:
             os.close(fd)
         hidden = UPLOADS if name == "." and self.uploads is not None else None
-        return list(({it.name: it for it in own if it.name.casefold() != hidden} | found).values())
+        return {it: is_folder for it, is_folder in own.items() if it.casefold() != hidden} | found
 
-    def write(self, path: str, data: bytes, *, expected: Version | None = None) -> str:
+    def write(self, path: str, data: bytes, *, expected: os.stat_result | None = None) -> str:
         """Put `data` there, atomically, and make the folders on the way; the name relative to the workspace.
 
-        With `expected`, only where the file is still that version. Raises ToolError.
+        With `expected`, only where the file is still what it was then. Raises ToolError.
         """
         name = self._writable(path)
         folder, _, leaf = name.rpartition("/")
@@ -203,7 +184,7 @@ class Workspace:
             else:
                 os.chown(name, owner.st_uid, owner.st_gid, dir_fd=parent, follow_symlinks=False)
 
-    def _replace(self, parent: int, leaf: str, data: bytes, path: str, expected: Version | None) -> None:
+    def _replace(self, parent: int, leaf: str, data: bytes, path: str, expected: os.stat_result | None) -> None:
         mode = self._check_replaceable(parent, leaf, path)
         sweep(parent)
         temporary, fd = new_temporary(parent)
@@ -214,7 +195,7 @@ class Workspace:
                 self._give(file.fileno())
                 os.fchmod(file.fileno(), mode)
                 os.fsync(file.fileno())
-            if expected is not None and self._current(parent, leaf) != expected:
+            if expected is not None and not _is_unchanged(parent, leaf, expected):
                 raise ToolError("CHANGED", f"{path!r} changed while it was edited; read it again", retryable=True)
             os.rename(temporary, leaf, src_dir_fd=parent, dst_dir_fd=parent)
         except BaseException:
@@ -235,11 +216,12 @@ class Workspace:
             raise not_found(path)
         return stat.S_IMODE(status.st_mode) & 0o777  # set-uid was given to what the file was, not to what it becomes
 
-    def _current(self, parent: int, leaf: str) -> Version | None:
-        try:
-            return Version.of(os.stat(leaf, dir_fd=parent, follow_symlinks=False))
-        except OSError:
-            return None
+
+def _is_unchanged(parent: int, leaf: str, then: os.stat_result) -> bool:
+    with suppress(OSError):
+        now = os.stat(leaf, dir_fd=parent, follow_symlinks=False)
+        return (now.st_ino, now.st_mtime_ns, now.st_size) == (then.st_ino, then.st_mtime_ns, then.st_size)
+    return False
 
 
 def _open_in(folder: Path, name: str, flags: int) -> tuple[int, int]:
