@@ -14,12 +14,11 @@ import structlog
 from agents.config import AgentConfig
 from agents.messages import AssistantMessage, Message, Usage, UserMessage
 from agents.model import Model, Models
-from agents.pictures import IMAGES_MAX
 from agents.providers import retry
 from agents.providers.models import nearest
 from agents.providers.provider import Done, ModelRequest, OneTool, System, ToolChoice
 from agents.providers.textcalls.answer import DONE_WELL
-from agents.repair import repair
+from agents.repair import IMAGES_MAX, repair
 from agents.tokens import bound, bound_of, request_tokens, tokens
 from agents.turn import Emit, ModelCalled, ModelRetried, ModelStreamed
 from tools.tool import ToolSpec
@@ -115,13 +114,10 @@ class ModelCalls:
             model.may_ignore_tools = False
         if not model.may_ignore_tools or not answer.text.strip() or answer.stop_reason not in DONE_WELL:
             return False
-        match self._tool_choice(number):
-            case "auto" | "none":
-                return False
-            case OneTool(name=name) if name not in {tool.name for tool in self.tools}:
-                return False
-            case _:
-                return model.takes_no_tools("it answered in words although a call was required")
+        choice = self._tool_choice(number)
+        offered = (OneTool(name=tool.name) for tool in self.tools)
+        is_required = choice == "required" or choice in offered
+        return is_required and model.takes_no_tools("it answered in words although a call was required")
 
     def _request(self, model: Model, messages: Sequence[Message], number: int) -> ModelRequest:
         facts = model.facts

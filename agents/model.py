@@ -98,7 +98,6 @@ def _may_ignore_tools(provider: str, config: ProviderConfig, model: str) -> bool
 
 
 def _over(facts: ModelFacts, override: ModelConfig) -> ModelFacts:
-    """The shipped table's facts, overridden by the config's."""
     names = ("window", "max_output", "vision", "thinking", "thinking_style", "forced_tool")
     given = {name: value for name in names if (value := getattr(override, name)) is not None}
     prices = Prices(**override.prices.model_dump()) if override.prices else None

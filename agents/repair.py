@@ -5,6 +5,9 @@ back as the same object. What only one wire minds (its ids, names, roles) is set
 The order of the steps matters: each may rely on what the ones before it promise.
 """
 
+import base64
+import binascii
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -23,10 +26,15 @@ from agents.messages import (
     same,
     with_parts,
 )
-from agents.pictures import IMAGES_MAX, with_fitting_pictures
 from agents.providers.payload import well_formed, well_formed_json
+from tools.read import image_type
 from tools.tool import Image, ToolError
 
+IMAGES_MAX = 20
+IMAGE_CHARS_MAX = 5_000_000
+"""Of base64, one picture: Anthropic's limit, and none of the others allows more."""
+IMAGE_CHARS_TOTAL_MAX = 20_000_000
+"""Of base64, one request: well inside the 32 MB that a body may have."""
 _LASTING = frozenset({("openai-responses", "phase"), ("google-gemini", "thought_signature")})
 """Payloads that are not bound to what stood before them, by api and kind: Gemini wants its signatures back for as long
 as the history holds them, and OpenAI the phase of each text."""
@@ -40,7 +48,7 @@ def repair(messages: Sequence[Message], *, api: str, family: str, images_max: in
     repaired = _paired(repaired)
     repaired = _own_wires(repaired, api, family)
     repaired = [it for it in repaired if it.content or not isinstance(it, AssistantMessage)]
-    repaired = with_fitting_pictures(repaired, images_max)
+    repaired = _with_fitting_pictures(repaired, images_max)
     repaired = _open_ended(repaired)
     repaired = _joined(repaired)
     return messages if same(repaired, messages) else tuple(repaired)
@@ -133,21 +141,17 @@ def _paired(messages: list[Message]) -> list[Message]:
 def _answers(messages: list[Message]) -> dict[tuple[int, int], ToolResultMessage]:
     """Which result belongs to the call at (message, part). A result answers the latest message that waits for its id,
     and there the first such call; one that nobody waits for is left out."""
-    waiting: dict[str, list[list[tuple[int, int]]]] = {}
+    waiting: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
     answers: dict[tuple[int, int], ToolResultMessage] = {}
     for number, message in enumerate(messages):
         if isinstance(message, AssistantMessage):
-            here: dict[str, list[tuple[int, int]]] = {}
             for place, part in enumerate(message.content):
                 if isinstance(part, ToolCall):
-                    here.setdefault(part.id, []).append((number, place))
-            for call_id, places in here.items():
-                waiting.setdefault(call_id, []).append(places)
-        elif isinstance(message, ToolResultMessage) and waiting.get(message.call_id):
-            latest = waiting[message.call_id][-1]
-            answers[latest.pop(0)] = message
-            if not latest:
-                waiting[message.call_id].pop()
+                    waiting[part.id].append((number, place))
+        elif isinstance(message, ToolResultMessage) and (calls := waiting[message.call_id]):
+            latest = next(call for call in calls if call[0] == calls[-1][0])
+            calls.remove(latest)
+            answers[latest] = message
     return answers
 
 
@@ -238,3 +242,37 @@ def _unfinished(message: Message) -> bool:
     if isinstance(message, AssistantMessage) and message.stop_reason == "pause":
         return not any(isinstance(part, Opaque) for part in message.content)
     return _failed(message)
+
+
+def _with_fitting_pictures(messages: list[Message], images_max: int) -> list[Message]:
+    """The newest pictures that fit; a line of text stands for the others, and for what is no picture."""
+    count, chars = 0, 0
+    kept: list[Message] = []
+    for message in reversed(messages):
+        if isinstance(message, AssistantMessage):
+            kept.append(message)
+            continue
+        parts: list[UserPart] = []
+        for part in reversed(message.content):
+            if isinstance(part, Image):
+                media_type = _media_type(part.data)
+                fits = count < images_max and chars + len(part.data) <= IMAGE_CHARS_TOTAL_MAX
+                if media_type is None or len(part.data) > IMAGE_CHARS_MAX or not fits:
+                    parts.append(Text(text=f"[image: {well_formed(part.name or 'not shown')}]"))
+                    continue
+                count, chars = count + 1, chars + len(part.data)
+                part = part if part.media_type == media_type else replace(part, media_type=media_type)
+            parts.append(part)
+        parts.reverse()
+        kept.append(with_parts(message, parts))
+    kept.reverse()
+    return kept
+
+
+def _media_type(data: str) -> str | None:
+    """What the bytes say they are; None where they are no base64 of a picture that models take."""
+    try:
+        head = base64.b64decode(data[:24], validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    return image_type(head) if len(data) % 4 == 0 else None

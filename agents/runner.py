@@ -8,6 +8,7 @@ the outcome.
 import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import InitVar, dataclass
 from pathlib import Path
 
 from agents.attachments import Missing, Received, attachment, receive
@@ -31,36 +32,29 @@ from tools.tool import Messenger, ToolError
 from tools.toolbox import Toolbox, ToolSource
 from tools.workspace import Workspace, folder_of
 
-GATEWAY_NAME = "Clawgate"
 DOCS_DIR = Path(__file__).resolve().parent.parent / "docs"
 DOCS = "docs"
 """Where an agent reads them, unless its workspace has such a folder of its own."""
 
 
+@dataclass
 class AgentRunner:
     """One agent, for every chat it answers."""
 
-    def __init__(
-        self,
-        config: AgentConfig,
-        *,
-        models: Models,
-        catalog: SkillCatalog,
-        exec_config: ExecConfig,
-        files_config: FilesConfig,
-        messenger: Messenger,
-        limits: TurnLimits,
-        now: Callable[[], float],
-    ) -> None:
-        self._config = config
-        self._catalog = catalog
-        self._exec_config = exec_config
-        self._limits = limits
-        self._now = now
+    config: AgentConfig
+    models: Models
+    catalog: SkillCatalog
+    exec_config: ExecConfig
+    files_config: InitVar[FilesConfig]
+    messenger: InitVar[Messenger]
+    limits: TurnLimits
+    now: Callable[[], float]
+
+    def __post_init__(self, files_config: FilesConfig, messenger: Messenger) -> None:
+        config, exec_config = self.config, self.exec_config
         self._workspaces = Workspaces(config.workspace_dir, writable=files_config.writable)
         self._uploads = Path(files_config.uploads_dir)
-        self._shared = models
-        self._models = [models.get(reference) for reference in config.model]
+        self._models = [self.models.get(reference) for reference in config.model]
         windows = [config.context_window or model.facts.window for model in self._models]
         self._result_chars = min(map(result_limit_chars, windows))
         built_in = Catalog(config.tools, exec_config=exec_config, messenger=messenger, result_chars=self._result_chars)
@@ -73,8 +67,8 @@ class AgentRunner:
         apart, the bodies as they stay in history. `received`: the files of each."""
         content: list[UserPart] = []
         for context, files in zip(contexts, received, strict=True):
-            content += [Text(text=body(context, self._limits.message_chars, files.note)), *files.pictures]
-        return UserMessage(content=tuple(content), metadata=metadata_blocks(*contexts), timestamp=self._now())
+            content += [Text(text=body(context, self.limits.message_chars, files.note)), *files.pictures]
+        return UserMessage(content=tuple(content), metadata=metadata_blocks(*contexts), timestamp=self.now())
 
     def receive(
         self, context: MessageContext, session: str, files: Sequence[File], missing: Sequence[Missing]
@@ -93,16 +87,16 @@ class AgentRunner:
         """Answer the message, or say which way it failed; with every answer of a model that it took. Raises only what the
         journal raises."""
         toolbox, system = self._prepare(turn)
-        emit(TurnStarted(agent=self._config.id, turn=turn, system=system))
+        emit(TurnStarted(agent=self.config.id, turn=turn, system=system))
         model_calls = ModelCalls(
             models=self._models,
-            shared=self._shared,
-            config=self._config,
+            shared=self.models,
+            config=self.config,
             session=turn.session,
             history=turn.history,
             system=system,
             tools=toolbox.specs,
-            turn_seconds=self._limits.turn_seconds,
+            turn_seconds=self.limits.turn_seconds,
             emit=emit,
         )
         context = turn.context
@@ -112,13 +106,13 @@ class AgentRunner:
             complete=model_calls.complete,
             toolbox=toolbox,
             journal=journal,
-            limits=self._limits,
+            limits=self.limits,
             result_chars=self._result_chars,
             emit=emit,
-            now=self._now,
+            now=self.now,
         )
         try:
-            async with asyncio.timeout(self._limits.turn_seconds):
+            async with asyncio.timeout(self.limits.turn_seconds):
                 outcome = await loop.run([turn.user, *turn.so_far], interrupted=turn.interrupted)
         except TimeoutError:
             outcome = LimitReached(limit="turn-time")
@@ -132,16 +126,15 @@ class AgentRunner:
         """The turn's tools and its system prompt, as the folders are now: some milliseconds of small reads, which a thread
         would make twice as long."""
         whole = self._workspaces.of(turn.context)
-        skills = visible(self._catalog.scan(whole.root), self._config.skills)
+        skills = visible(self.catalog.scan(whole.root), self.config.skills)
         # The workspace's own skills are read beneath its descriptor; only the others need a mount.
         mounts = {f"skills/{skill.name}": skill.directory for skill in skills if skill.source == "shared"}
         if self._shows_docs and not os.path.lexists(whole.root / DOCS):
             mounts[DOCS] = DOCS_DIR
         workspace = self._serving(whole, turn.session, mounts)
-        toolbox = Toolbox(self._tool_sources, workspace, argument_bytes_max=self._limits.tool_argument_bytes)
-        config = self._config
+        toolbox = Toolbox(self._tool_sources, workspace, argument_bytes_max=self.limits.tool_argument_bytes)
+        config = self.config
         facts = PromptFacts(
-            gateway=GATEWAY_NAME,
             agent_id=config.id,
             agent_name=config.name or config.id,
             system_prompt=config.system_prompt,
@@ -155,12 +148,11 @@ class AgentRunner:
             directives=turn.directives,
             chat_kind=turn.context.chat.kind,
             session=turn.session,
-            exec_mode=self._exec_config.mode,
+            exec_mode=self.exec_config.mode,
             thinking=config.thinking or "off",
             tool_choice=config.tool_choice,
         )
         return toolbox, build_system(facts)
 
     def _serving(self, workspace: Workspace, session: str, mounts: Mapping[str, Path] | None = None) -> Workspace:
-        """The workspace as a session sees it."""
         return workspace.serving(uploads=folder_of(self._uploads, session), mounts=mounts)

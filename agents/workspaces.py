@@ -33,7 +33,6 @@ class Workspaces:
             self._open[template] = self._opened(template)
 
     def of(self, context: MessageContext) -> Workspace:
-        """Where a message is answered."""
         path = self._template.replace("{chat}", chat_name(context)).replace("{sender}", sender_name(context))
         with self._lock:
             workspace = self._open.pop(path) if path in self._open else self._opened(path)

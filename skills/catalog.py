@@ -129,13 +129,8 @@ def render(skills: Sequence[Skill]) -> str:
 
 
 def _element(skill: Skill) -> str:
-    members = {
-        "name": skill.name,
-        "description": skill.description,
-        "location": skill.location,
-        "version": skill.version,
-    }
-    inner = "".join(f"<{tag}>{escape(text, _QUOTES)}</{tag}>" for tag, text in members.items())
+    tags = ("name", "description", "location", "version")
+    inner = "".join(f"<{tag}>{escape(getattr(skill, tag), _QUOTES)}</{tag}>" for tag in tags)
     return f"<skill>{inner}</skill>"
 
 

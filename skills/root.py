@@ -10,6 +10,7 @@ import re
 import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -52,13 +53,9 @@ class Skill:
         return f"./skills/{self.name}/SKILL.md"
 
 
-_Stamp: TypeAlias = tuple[int, int, int]
-"""When it was changed, its size, its inode."""
-
-
-_Document: TypeAlias = tuple[_Stamp | None, Skill | None]
-"""A SKILL.md as it was read, under the name that is written in it; None for one that cannot be used. The stamp is None
-where the file may change without another one."""
+_Document: TypeAlias = tuple[tuple[int, int, int] | None, Skill | None]
+"""A SKILL.md as it was read, under the name that is written in it; None for one that cannot be used. Its stamp is when it
+was changed, its size and its inode; None where the file may change without another one."""
 
 
 @dataclass
@@ -69,7 +66,6 @@ class SkillRoot:
     source: Source
     now_ns: Callable[[], int]
     _known: dict[str, _Document] = field(default_factory=dict)
-    _logged: set[str] = field(default_factory=set)
 
     def skills(self) -> list[Skill]:
         """The usable skills, no two of one name. Raises nothing."""
@@ -97,14 +93,15 @@ class SkillRoot:
         with os.scandir(root) as entries:
             names = sorted(entry.name for entry in entries if entry.name[0] not in "._" and not entry.is_file())
         if len(names) > FOLDERS_MAX:
-            self._log_once("skills_left_out", folder=str(self.path), count=len(names) - FOLDERS_MAX)
+            _log_once("skills_left_out", folder=str(self.path), count=len(names) - FOLDERS_MAX)
         return names[:FOLDERS_MAX]
 
     def _current(self, root: int, folder: str) -> _Document | None:
         try:
-            stamp = _stamp(os.stat(f"{folder}/{DOCUMENT}", dir_fd=root))
+            status = os.stat(f"{folder}/{DOCUMENT}", dir_fd=root)
         except OSError:
             return None  # not every folder is a skill
+        stamp = status.st_mtime_ns, status.st_size, status.st_ino
         known = self._known.get(folder)
         if known is None or known[0] != stamp:
             settled = stamp[0] + SETTLED_NS < self.now_ns()
@@ -116,10 +113,11 @@ class SkillRoot:
         directory = Path(os.path.realpath(top / folder))
         try:
             content = _content(root, top, directory)
-            head = read_head(_text(content))
-        except (BadSkill, OSError) as error:
-            reason = str(error) if isinstance(error, BadSkill) else "it cannot be read"
-            self._log_once("skill_skipped", folder=str(top / folder), reason=reason)
+            head = read_head(content.decode())
+        except (BadSkill, OSError, UnicodeDecodeError) as error:
+            known = {BadSkill: str(error), UnicodeDecodeError: "SKILL.md is not UTF-8"}
+            reason = known.get(type(error), "it cannot be read")
+            _log_once("skill_skipped", folder=str(top / folder), reason=reason)
             return None
         return Skill(
             name=head.name or "",
@@ -138,7 +136,7 @@ class SkillRoot:
             name = self._name(folder, skill.name)
             if name is None or name in taken:
                 reason = "its name is not made of a-z, 0-9, - and _" if name is None else f"there are two named {name}"
-                self._log_once("skill_skipped", folder=str(self.path / folder), reason=reason)
+                _log_once("skill_skipped", folder=str(self.path / folder), reason=reason)
                 continue
             taken.add(name)
             yield replace(skill, name=name)
@@ -150,11 +148,10 @@ class SkillRoot:
             return own
         return own if written != folder and written in self._known else written
 
-    def _log_once(self, event: str, **facts: str | int) -> None:
-        key = repr((event, facts))
-        if key not in self._logged:
-            self._logged.add(key)
-            log.warning(event, **facts)
+
+@lru_cache(maxsize=4_096)
+def _log_once(event: str, **facts: str | int) -> None:
+    log.warning(event, **facts)
 
 
 def _content(root: int, top: Path, directory: Path) -> bytes:
@@ -184,14 +181,3 @@ def _opened(root: int, parts: tuple[str, ...]) -> int:
         return os.open(parts[-1], _FILE, dir_fd=current)
     finally:
         os.close(current)
-
-
-def _text(content: bytes) -> str:
-    try:
-        return content.decode()
-    except UnicodeDecodeError:
-        raise BadSkill("SKILL.md is not UTF-8") from None
-
-
-def _stamp(status: os.stat_result) -> _Stamp:
-    return status.st_mtime_ns, status.st_size, status.st_ino

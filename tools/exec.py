@@ -16,7 +16,7 @@ from pydantic import Field
 
 from tools.arguments import Arguments
 from tools.config import EXEC_SECONDS_MAX, ExecConfig
-from tools.process import OUTPUT_BYTES_MAX, Bounds, Finished, run
+from tools.process import OUTPUT_BYTES_MAX, Finished, run
 from tools.tool import Call, ToolError, ToolResult
 from tools.workspace import NOBODY, Workspace
 
@@ -69,6 +69,7 @@ class Exec:
         if self.slots.locked():
             raise ToolError("EXEC_BUSY", "too many commands are running; try again in a moment", retryable=True)
         timeout = min(arguments.timeout_seconds or self.config.timeout_seconds, EXEC_SECONDS_MAX)
+        kept_bytes = min(self.config.output_bytes, 8 * self.result_chars)
         async with self.slots:
             try:
                 finished = await run(
@@ -76,12 +77,7 @@ class Exec:
                     folder=self.workspace.fd,
                     owner=self._owner(),
                     environment=self._environment(),
-                    bounds=Bounds(
-                        seconds=timeout,
-                        keep_bytes=min(self.config.output_bytes, 8 * self.result_chars),
-                        written_bytes=self.config.written_bytes,
-                        free_bytes=self.config.free_bytes,
-                    ),
+                    bounds=self.config.model_copy(update={"timeout_seconds": timeout, "output_bytes": kept_bytes}),
                 )
             except (OSError, ValueError) as error:
                 raise ToolError("EXEC_FAILED", f"the command could not be started ({type(error).__name__})") from error
@@ -114,7 +110,6 @@ class Exec:
         return ToolResult(content=(f"{text}\n{note}".lstrip("\n"),), details=details, is_error=is_error)
 
     def _note(self, finished: Finished, seconds: float) -> str:
-        """How it ended."""
         free = f"less than {self.config.free_bytes:,} bytes are left on the disk"
         match finished.limit:
             case None:

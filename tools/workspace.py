@@ -38,23 +38,19 @@ class Workspace:
     mounts: Mapping[str, Path] = field(default_factory=dict)
     uploads: Path | None = None
     writable: Collection[str] = ()
-    _fd: int = field(default=-1, repr=False)
+    fd: int = field(default=-1, repr=False)
     _owner: "Workspace | None" = field(default=None, repr=False)
     """Whoever opened the descriptor: it stays open for as long as anybody uses it."""
 
     def __post_init__(self) -> None:
         self.root = Path(os.path.abspath(self.root))  # noqa: PTH100 - it removes `..`, as `relative` does
-        if self._fd < 0:
+        if self.fd < 0:
             self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._fd = os.open(self.root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-            if os.geteuid() == 0 and os.fstat(self._fd).st_uid == 0:
+            self.fd = os.open(self.root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            if os.geteuid() == 0 and os.fstat(self.fd).st_uid == 0:
                 with suppress(PermissionError):  # a root without that right: file tools work, commands are refused
-                    os.chown(f"/proc/self/fd/{self._fd}", NOBODY, NOBODY)
-        self._closing = weakref.finalize(self, os.close, self._fd) if self._owner is None else None
-
-    @property
-    def fd(self) -> int:
-        return self._fd
+                    os.chown(f"/proc/self/fd/{self.fd}", NOBODY, NOBODY)
+        self._closing = weakref.finalize(self, os.close, self.fd) if self._owner is None else None
 
     def serving(self, *, uploads: Path | None = None, mounts: Mapping[str, Path] | None = None) -> "Workspace":
         """The same workspace, by the same descriptor, as one session sees it."""
@@ -64,7 +60,7 @@ class Workspace:
         """Once, by whoever made the workspace; else it is closed when the last one lets go of it."""
         if self._closing is not None:
             self._closing()
-            self._fd = -1
+            self.fd = -1
 
     @contextmanager
     def reading(self, path: str) -> Iterator[int]:
@@ -140,7 +136,7 @@ class Workspace:
         if self.uploads is not None and (name == UPLOADS or name.startswith(f"{UPLOADS}/")):
             return _open_in(self.uploads, name[len(UPLOADS) + 1 :], flags)
         try:
-            return open_beneath(self._fd, name, flags), os.fstat(self._fd).st_dev
+            return open_beneath(self.fd, name, flags), os.fstat(self.fd).st_dev
         except FileNotFoundError:
             prefix = next((it for it in self.mounts if name == it or name.startswith(f"{it}/")), None)
             if prefix is None:
@@ -163,7 +159,7 @@ class Workspace:
             current = make_folder(self.uploads)
             self._give(current)
         else:
-            current = open_beneath(self._fd, ".", _FOLDER)
+            current = open_beneath(self.fd, ".", _FOLDER)
         for part in parts:
             try:
                 with suppress(FileExistsError):
@@ -178,7 +174,7 @@ class Workspace:
     def _give(self, name: str | int, parent: int | None = None) -> None:
         """What tools make belongs to whom the workspace belongs to, so that commands and file tools can share it."""
         if os.geteuid() == 0:
-            owner = os.fstat(self._fd)
+            owner = os.fstat(self.fd)
             if isinstance(name, int):
                 os.fchown(name, owner.st_uid, owner.st_gid)
             else:

@@ -22,7 +22,6 @@ from tools.tool import ToolSpec
 class PromptFacts:
     """What one turn's system prompt is made of. `tools` and `skills` are what is left after policy."""
 
-    gateway: str
     agent_id: str
     agent_name: str
     system_prompt: str
@@ -49,10 +48,10 @@ class PromptFacts:
     """What the operator's policy does with a call of `exec`."""
 
     def has(self, *names: str) -> bool:
-        """Whether any of these tools is allowed."""
         return any(tool.name in names for tool in self.tools)
 
 
+GATEWAY = "Clawgate"
 FILE_TOOLS = ("read", "write", "edit", "ls")
 
 
@@ -92,7 +91,7 @@ def _stable(facts: PromptFacts) -> Iterator[str]:
     if facts.has(*FILE_TOOLS):
         yield _section("Workspace", f"Your working directory is {one_line(facts.workspace)}", WORKSPACE)
     if facts.docs:
-        place = f"The documentation of {one_line(facts.gateway)} itself lies in {one_line(facts.docs)}"
+        place = f"The documentation of {GATEWAY} itself lies in {one_line(facts.docs)}"
         yield _section("Documentation", place, DOCUMENTATION)
     if facts.workspace_files:
         yield _section("Workspace Files (injected)", WORKSPACE_FILES, *map(_file, facts.workspace_files))
@@ -113,7 +112,7 @@ def identity(facts: PromptFacts) -> str:
     name = one_line(facts.agent_name).strip() or one_line(facts.agent_id)
     return (
         f"You are {name}, an assistant whom people reach in their chats. "
-        f"{one_line(facts.gateway)} is the gateway that carries messages between them and you."
+        f"{GATEWAY} is the gateway that carries messages between them and you."
     )
 
 
@@ -204,7 +203,7 @@ SILENT_REPLIES = (
 
 def gateway_control(facts: PromptFacts) -> str:
     return (
-        f"Look at {one_line(facts.gateway)}'s configuration with the control tools listed above before you change it, "
+        f"Look at {GATEWAY}'s configuration with the control tools listed above before you change it, "
         "change only the keys that were asked for, and report what the check says.\n"
         "Do not invent commands, options or keys: if you have not seen it in a tool's description or the documentation, "
         "it does not exist."

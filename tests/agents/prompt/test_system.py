@@ -28,7 +28,6 @@ def tools(*names: str) -> tuple[ToolSpec, ...]:
 
 SIX = tools("read", "write", "edit", "ls", "exec", "message")
 BARE = PromptFacts(
-    gateway="Clawgate",
     agent_id="coder",
     agent_name="代码助手",
     system_prompt="",
