@@ -55,7 +55,10 @@ class ModelCalls:
     def __post_init__(self, session: str, turn_seconds: float) -> None:
         self._conversation = hashlib.sha256(session.encode(errors="replace")).hexdigest()
         newest = self.history[max(0, len(self.history) - self.config.history_turns) :]
-        self._history = [plain(messages) for messages in newest]
+        # The metadata blocks belong to the running turn alone.
+        self._history = [
+            [replace(it, metadata="") if isinstance(it, UserMessage) else it for it in turn] for turn in newest
+        ]
         prompt_bound = bound_of(self.system.stable) + bound_of(self.system.volatile)
         self._fixed_bound = prompt_bound + TOOL_TOKENS_MAX * len(self.tools)
         self._deadline = time.monotonic() + turn_seconds
@@ -180,11 +183,6 @@ class ModelCalls:
 
     def _model_of(self, answer: AssistantMessage) -> Model:
         return next(model for model in self.models if model.reference == answer.reference)
-
-
-def plain(turn: Sequence[Message]) -> list[Message]:
-    """A finished turn without its metadata blocks, which belong to the running turn alone."""
-    return [replace(message, metadata="") if isinstance(message, UserMessage) else message for message in turn]
 
 
 def fitting(turns: Sequence[Sequence[Message]], budget_tokens: int) -> list[Message]:

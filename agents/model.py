@@ -87,14 +87,10 @@ class Models:
             name,
             facts,
             by_prompt=by_prompt,
-            may_ignore_tools=facts.forced_tool and _may_ignore_tools(provider, written, name),
+            may_ignore_tools=facts.forced_tool
+            and api_of(provider, written) == "openai-chat"
+            and for_model(vendor_for(provider, written.base_url, written.dialect), name).may_ignore_tools,
         )
-
-
-def _may_ignore_tools(provider: str, config: ProviderConfig, model: str) -> bool:
-    if api_of(provider, config) != "openai-chat":
-        return False
-    return for_model(vendor_for(provider, config.base_url, config.dialect), model).may_ignore_tools
 
 
 def _over(facts: ModelFacts, override: ModelConfig) -> ModelFacts:

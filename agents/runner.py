@@ -133,11 +133,8 @@ class AgentRunner:
             mounts[DOCS] = DOCS_DIR
         workspace = self._serving(whole, turn.session, mounts)
         toolbox = Toolbox(self._tool_sources, workspace, argument_bytes_max=self.limits.tool_argument_bytes)
-        config = self.config
         facts = PromptFacts(
-            agent_id=config.id,
-            agent_name=config.name or config.id,
-            system_prompt=config.system_prompt,
+            agent=self.config,
             tools=toolbox.specs,
             skills=skills,
             workspace=str(whole.root),
@@ -149,8 +146,6 @@ class AgentRunner:
             chat_kind=turn.context.chat.kind,
             session=turn.session,
             exec_mode=self.exec_config.mode,
-            thinking=config.thinking or "off",
-            tool_choice=config.tool_choice,
         )
         return toolbox, build_system(facts)
 

@@ -7,8 +7,9 @@ is installed, fetched or run, and a skill's text gains no authority by being lis
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, replace
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Annotated
 from xml.sax.saxutils import escape
@@ -58,7 +59,8 @@ class SkillCatalog:
 
     def __post_init__(self, roots: Sequence[Path]) -> None:
         self._shared = [SkillRoot(root, "shared", self.now_ns) for root in roots]
-        self._workspaces: dict[Path, SkillRoot] = {}
+        of_workspace = partial(SkillRoot, source="workspace", now_ns=self.now_ns)
+        self._of_workspace = lru_cache(maxsize=WORKSPACES_MAX)(of_workspace)
         self._lock = threading.Lock()
 
     def scan(self, workspace: Path | None = None) -> tuple[Skill, ...]:
@@ -75,17 +77,9 @@ class SkillCatalog:
 
     def _found(self, workspace: Path | None) -> list[Skill]:
         with self._lock:
-            found = {skill.name: skill for root in self._roots(workspace) for skill in root.skills()}
+            roots = [*self._shared, *([self._of_workspace(workspace)] if workspace else [])]
+            found = {skill.name: skill for root in roots for skill in root.skills()}
         return [self._judged(found[name]) for name in sorted(found)]
-
-    def _roots(self, workspace: Path | None) -> Iterator[SkillRoot]:
-        yield from self._shared
-        if workspace is not None:
-            root = self._workspaces.pop(workspace, None) or SkillRoot(workspace, "workspace", self.now_ns)
-            self._workspaces[workspace] = root
-            if len(self._workspaces) > WORKSPACES_MAX:
-                del self._workspaces[next(iter(self._workspaces))]
-            yield root
 
     def _judged(self, skill: Skill) -> Skill:
         """The skill with what it lacks today; the same object where it lacks nothing."""

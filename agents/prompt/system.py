@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import skills.catalog
+from agents.config import AgentConfig
 from agents.prompt.fences import harmless, one_line, without_boundary
 from agents.prompt.markers import BOUNDARY, MEMORY, SILENT
 from agents.providers.provider import System
@@ -22,10 +23,7 @@ from tools.tool import ToolSpec
 class PromptFacts:
     """What one turn's system prompt is made of. `tools` and `skills` are what is left after policy."""
 
-    agent_id: str
-    agent_name: str
-    system_prompt: str
-    """The operator's own text, used word for word."""
+    agent: AgentConfig
     tools: tuple[ToolSpec, ...]
     skills: tuple[Skill, ...]
     workspace: str
@@ -39,9 +37,6 @@ class PromptFacts:
     """What the channel acts upon in an answer: `media`, `voice`, `reply`."""
     chat_kind: ChatKind
     session: str
-    thinking: str = "off"
-    tool_choice: str = "auto"
-    """`auto`, `none`, `required` or a tool's name, as the operator set it."""
     control: bool = False
     """Whether a tool is allowed that looks at or changes the gateway itself."""
     exec_mode: ExecMode = "ask"
@@ -84,8 +79,8 @@ def _stable(facts: PromptFacts) -> Iterator[str]:
     yield _section("Safety", *SAFETY)
     if facts.control:
         yield _section("Gateway Control", gateway_control(facts))
-    if facts.system_prompt.strip():
-        yield _section("Agent Instructions", without_boundary(facts.system_prompt.strip("\r\n")))
+    if facts.agent.system_prompt.strip():
+        yield _section("Agent Instructions", without_boundary(facts.agent.system_prompt.strip("\r\n")))
     if facts.skills and facts.has("read"):
         yield _section("Skills", *SKILLS, skills.catalog.render(facts.skills))
     if facts.has(*FILE_TOOLS):
@@ -109,7 +104,7 @@ def _volatile(facts: PromptFacts) -> Iterator[str]:
 
 
 def identity(facts: PromptFacts) -> str:
-    name = one_line(facts.agent_name).strip() or one_line(facts.agent_id)
+    name = one_line(facts.agent.name).strip() or one_line(facts.agent.id)
     return (
         f"You are {name}, an assistant whom people reach in their chats. "
         f"{GATEWAY} is the gateway that carries messages between them and you."
@@ -140,10 +135,10 @@ def tool_call_style(facts: PromptFacts) -> Sequence[str]:
             "Never run `/approve` through a tool: the decision is theirs.",
             "- An allow-once approval covers that one command. A changed or repeated command needs a new one.",
         ]
-    if facts.tool_choice == "required":
+    if facts.agent.tool_choice == "required":
         lines.append("- Begin with a tool call whenever you are asked something, before you say anything.")
-    elif facts.tool_choice not in ("auto", "none"):
-        lines.append(f"- Begin with a call of `{facts.tool_choice}` whenever you are asked something.")
+    elif facts.agent.tool_choice not in ("auto", "none"):
+        lines.append(f"- Begin with a call of `{facts.agent.tool_choice}` whenever you are asked something.")
     if facts.has("exec") and facts.exec_mode == "deny":
         lines.append("- The operator has switched commands off: every `exec` call is refused. Do the work another way.")
     return lines
@@ -229,10 +224,10 @@ def messaging(facts: PromptFacts) -> Sequence[str]:
 
 def runtime(facts: PromptFacts) -> str:
     pairs = {
-        "agent": facts.agent_id,
+        "agent": facts.agent.id,
         "session": facts.session,
         "channel": facts.channel,
         "capabilities": ",".join(facts.capabilities) or "none",
-        "thinking": facts.thinking,
+        "thinking": facts.agent.thinking or "off",
     }
     return " | ".join(f"{name}={one_line(value).replace('|', '¦')}" for name, value in pairs.items())
