@@ -117,10 +117,10 @@ class ModelCalls:
             model.may_ignore_tools = False
         if not model.may_ignore_tools or not answer.text.strip() or answer.stop_reason not in DONE_WELL:
             return False
-        choice = self._tool_choice(number)
-        offered = (OneTool(name=tool.name) for tool in self.tools)
-        is_required = choice == "required" or choice in offered
-        return is_required and model.takes_no_tools("it answered in words although a call was required")
+        required: list[ToolChoice] = ["required", *(OneTool(name=tool.name) for tool in self.tools)]
+        return self._tool_choice(number) in required and model.takes_no_tools(
+            "it answered in words although a call was required"
+        )
 
     def _request(self, model: Model, messages: Sequence[Message], number: int) -> ModelRequest:
         facts = model.facts
