@@ -10,7 +10,6 @@ import re
 import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -66,6 +65,7 @@ class SkillRoot:
     source: Source
     now_ns: Callable[[], int]
     _known: dict[str, _Document] = field(default_factory=dict)
+    _logged: set[str] = field(default_factory=set)
 
     def skills(self) -> list[Skill]:
         """The usable skills, no two of one name. Raises nothing."""
@@ -93,7 +93,7 @@ class SkillRoot:
         with os.scandir(root) as entries:
             names = sorted(entry.name for entry in entries if entry.name[0] not in "._" and not entry.is_file())
         if len(names) > FOLDERS_MAX:
-            _log_once("skills_left_out", folder=str(self.path), count=len(names) - FOLDERS_MAX)
+            self._log_once("skills_left_out", folder=str(self.path), count=len(names) - FOLDERS_MAX)
         return names[:FOLDERS_MAX]
 
     def _current(self, root: int, folder: str) -> _Document | None:
@@ -117,7 +117,7 @@ class SkillRoot:
         except (BadSkill, OSError, UnicodeDecodeError) as error:
             known = {BadSkill: str(error), UnicodeDecodeError: "SKILL.md is not UTF-8"}
             reason = known.get(type(error), "it cannot be read")
-            _log_once("skill_skipped", folder=str(top / folder), reason=reason)
+            self._log_once("skill_skipped", folder=str(top / folder), reason=reason)
             return None
         return Skill(
             name=head.name or "",
@@ -136,7 +136,7 @@ class SkillRoot:
             name = self._name(folder, skill.name)
             if name is None or name in taken:
                 reason = "its name is not made of a-z, 0-9, - and _" if name is None else f"there are two named {name}"
-                _log_once("skill_skipped", folder=str(self.path / folder), reason=reason)
+                self._log_once("skill_skipped", folder=str(self.path / folder), reason=reason)
                 continue
             taken.add(name)
             yield replace(skill, name=name)
@@ -148,10 +148,10 @@ class SkillRoot:
             return own
         return own if written != folder and written in self._known else written
 
-
-@lru_cache(maxsize=4_096)
-def _log_once(event: str, **facts: str | int) -> None:
-    log.warning(event, **facts)
+    def _log_once(self, event: str, **facts: str | int) -> None:
+        if (key := repr(facts)) not in self._logged:
+            self._logged.add(key)
+            log.warning(event, **facts)
 
 
 def _content(root: int, top: Path, directory: Path) -> bytes:

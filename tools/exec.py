@@ -104,12 +104,13 @@ class Exec:
         return status.st_uid or NOBODY, status.st_gid or NOBODY  # neither is ever root
 
     def _result(self, finished: Finished, seconds: float) -> ToolResult:
-        note, details = self._note(finished, seconds), {"exitCode": finished.code, "timedOut": finished.limit == "time"}
+        code = finished.code if finished.code >= 0 else 128 - finished.code
+        note, details = self._note(finished, code, seconds), {"exitCode": code, "timedOut": finished.limit == "time"}
         text = finished.output.shown(self.result_chars - len(note) - 1).rstrip("\n")
-        is_error = finished.limit is not None or finished.code != 0
+        is_error = finished.limit is not None or code != 0
         return ToolResult(content=(f"{text}\n{note}".lstrip("\n"),), details=details, is_error=is_error)
 
-    def _note(self, finished: Finished, seconds: float) -> str:
+    def _note(self, finished: Finished, code: int, seconds: float) -> str:
         free = f"less than {self.config.free_bytes:,} bytes are left on the disk"
         match finished.limit:
             case None:
@@ -125,9 +126,9 @@ class Exec:
                 stopped = f"EXEC_DISK_LIMIT: stopped: {free}; "
             case _:
                 assert_never(finished.limit)
-        ended = f": ended by {_signal(finished.signal)}" if finished.signal else ""
+        ended = f": ended by {_signal(-finished.code)}" if finished.code < 0 else ""
         read_only = f"; it could write nothing to files: {free}" if finished.read_only else ""
-        return f"[{stopped}exit code {finished.code}{ended}{read_only}]"
+        return f"[{stopped}exit code {code}{ended}{read_only}]"
 
 
 def _signal(number: int) -> str:

@@ -52,10 +52,9 @@ _SHOWN = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finished:
-    """`signal` is 0 where none ended it; `limit` is what it was stopped for. `read_only`: the disk was too full to let it
-    write at all."""
+    """`code` is that of the shell, or minus the signal that ended it; `limit` is what it was stopped for. `read_only`: the
+    disk was too full to let it write at all."""
 
-    signal: int
     code: int
     output: "Output"
     limit: Limit | None
@@ -160,10 +159,11 @@ class _Supervised:
         finally:
             loop.remove_reader(status)
             loop.remove_reader(pipe)
-        code = _exit_code(bytes(report))
-        ended_by = -code if code < 0 else 0
-        shell_code = 128 + ended_by if ended_by else code
-        return Finished(signal=ended_by, code=shell_code, output=output, limit=limit, read_only=b"L" in report)
+        if b"!" in report:
+            raise OSError("the command could not become the workspace's owner, or there is no /bin/sh")
+        reported = _CODE.search(report)
+        code = int(reported[0]) if reported else -signal.SIGKILL
+        return Finished(code=code, output=output, limit=limit, read_only=b"L" in report)
 
     def end(self) -> None:
         """Wait until nothing of it is left. Blocking, mostly for milliseconds."""
@@ -185,14 +185,6 @@ class _Supervised:
             os.close(self._control)
             self._control = None
             self._process.send_signal(signal.SIGCONT)  # where a command could stop it, it did not end it
-
-
-def _exit_code(report: bytes) -> int:
-    """What the supervisor reported; killed where it reported none. Raises OSError."""
-    if b"!" in report:
-        raise OSError("the command could not become the workspace's owner, or there is no /bin/sh")
-    code = _CODE.search(report)
-    return int(code[0]) if code else -9
 
 
 async def _first(seconds: float, *events: asyncio.Event) -> bool:
