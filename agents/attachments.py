@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from agents.pictures import IMAGE_CHARS_MAX
+from agents.repair import IMAGE_CHARS_MAX
 from channels.message import PICTURES, UNKNOWN_TYPE, File
 from tools.read import image_type
 from tools.tool import Image, ToolError

@@ -7,21 +7,20 @@ tools by prompt. Every attempt's usage is recorded, failed ones included.
 import hashlib
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import InitVar, dataclass, field, replace
 
 import structlog
 
 from agents.config import AgentConfig
-from agents.events import Emit, ModelCalled, ModelRetried, ModelStreamed
 from agents.messages import AssistantMessage, Message, Usage, UserMessage
 from agents.model import Model, Models
-from agents.pictures import IMAGES_MAX
 from agents.providers import retry
 from agents.providers.models import nearest
 from agents.providers.provider import Done, ModelRequest, OneTool, System, ToolChoice
 from agents.providers.textcalls.answer import DONE_WELL
-from agents.repair import repair
+from agents.repair import IMAGES_MAX, repair
 from agents.tokens import bound, bound_of, request_tokens, tokens
+from agents.turn import Emit, ModelCalled, ModelRetried, ModelStreamed
 from tools.tool import ToolSpec
 
 MAX_TOKENS_DEFAULT = 16_384
@@ -36,58 +35,56 @@ LEARNING_SHARE = 0.25
 log = structlog.get_logger()
 
 
+@dataclass(kw_only=True)
 class ModelCalls:
     """`answers` has every answer of the turn that was good, or failed at a price, in order."""
 
-    def __init__(
-        self,
-        models: Sequence[Model],
-        shared: Models,
-        config: AgentConfig,
-        *,
-        session: str,
-        history: Sequence[Sequence[Message]],
-        system: System,
-        tools: Sequence[ToolSpec],
-        turn_seconds: float,
-        emit: Emit,
-    ) -> None:
-        self.answers: list[AssistantMessage] = []
-        self._models = models
-        self._shared = shared
-        self._config = config
+    models: Sequence[Model]
+    shared: Models
+    config: AgentConfig
+    session: InitVar[str]
+    history: Sequence[Sequence[Message]]
+    system: System
+    tools: tuple[ToolSpec, ...]
+    turn_seconds: InitVar[float]
+    emit: Emit
+    answers: list[AssistantMessage] = field(default_factory=list)
+    _shrunk: bool = False
+    _own_payloads: bool = True
+
+    def __post_init__(self, session: str, turn_seconds: float) -> None:
         self._conversation = hashlib.sha256(session.encode(errors="replace")).hexdigest()
-        self._history = [plain(messages) for messages in history[max(0, len(history) - config.history_turns) :]]
-        self._system = system
-        self._tools = tuple(tools)
-        self._fixed_bound = bound_of(system.stable) + bound_of(system.volatile) + TOOL_TOKENS_MAX * len(self._tools)
-        self._emit = emit
+        newest = self.history[max(0, len(self.history) - self.config.history_turns) :]
+        # The metadata blocks belong to the running turn alone.
+        self._history = [
+            [replace(it, metadata="") if isinstance(it, UserMessage) else it for it in turn] for turn in newest
+        ]
+        prompt_bound = bound_of(self.system.stable) + bound_of(self.system.volatile)
+        self._fixed_bound = prompt_bound + TOOL_TOKENS_MAX * len(self.tools)
         self._deadline = time.monotonic() + turn_seconds
-        self._shrunk = False
-        self._own_payloads = True
 
     async def complete(self, messages: Sequence[Message], number: int) -> AssistantMessage:
         """The model's answer in round `number`; where it refuses the request, the answer to another form of it."""
         while True:
-            requests = {model.reference: self._request(model, messages, number) for model in self._models}
-            (provider, request), *fallbacks = [(it.provider, requests[it.reference]) for it in self._models]
-            self._emit(ModelCalled(round=number, provider=provider.name, request=request))
+            requests = {model.reference: self._request(model, messages, number) for model in self.models}
+            (provider, request), *fallbacks = [(it.provider, requests[it.reference]) for it in self.models]
+            self.emit(ModelCalled(round=number, provider=provider.name, request=request))
 
             def watch(event: retry.Notice, requests: Mapping[str, ModelRequest] = requests) -> None:
                 if isinstance(event, retry.Retrying):
-                    self._emit(ModelRetried(round=number, error=event.error))
+                    self.emit(ModelRetried(round=number, error=event.error))
                     return
                 if isinstance(event, Done):
                     self._count(event.message, requests)
-                self._emit(ModelStreamed(round=number, event=event))
+                self.emit(ModelStreamed(round=number, event=event))
 
             answer = await retry.complete(
                 provider,
                 request,
                 deadline=self._deadline,
-                config=self._shared.retry,
+                config=self.shared.retry,
                 fallbacks=fallbacks,
-                health=self._shared.health,
+                health=self.shared.health,
                 emit=watch,
             )
             answer = self._priced(answer, requests)
@@ -108,7 +105,7 @@ class ModelCalls:
                 self._own_payloads = False
                 log.warning("thinking_dropped", model=answer.model)
                 return True
-            case "no_tools" if self._tools:
+            case "no_tools" if self.tools:
                 return self._model_of(answer).takes_no_tools("its server refused them")
             case _:
                 return False
@@ -120,19 +117,16 @@ class ModelCalls:
             model.may_ignore_tools = False
         if not model.may_ignore_tools or not answer.text.strip() or answer.stop_reason not in DONE_WELL:
             return False
-        match self._tool_choice(number):
-            case "auto" | "none":
-                return False
-            case OneTool(name=name) if name not in {tool.name for tool in self._tools}:
-                return False
-            case _:
-                return model.takes_no_tools("it answered in words although a call was required")
+        required: list[ToolChoice] = ["required", *(OneTool(name=tool.name) for tool in self.tools)]
+        return self._tool_choice(number) in required and model.takes_no_tools(
+            "it answered in words although a call was required"
+        )
 
     def _request(self, model: Model, messages: Sequence[Message], number: int) -> ModelRequest:
         facts = model.facts
-        answer_tokens = min(self._config.max_tokens or MAX_TOKENS_DEFAULT, facts.max_output)
-        input_tokens = (self._config.context_window or facts.window) - answer_tokens
-        ratio = self._shared.calibration.ratio(model.name)
+        answer_tokens = min(self.config.max_tokens or MAX_TOKENS_DEFAULT, facts.max_output)
+        input_tokens = (self.config.context_window or facts.window) - answer_tokens
+        ratio = self.shared.calibration.ratio(model.name)
         past = self._past(messages, int(input_tokens * WINDOW_SHARE / ratio))
         repaired = repair(
             [*past, *messages],
@@ -143,11 +137,11 @@ class ModelCalls:
         return ModelRequest(
             model=model.name,
             facts=facts,
-            system=self._system,
+            system=self.system,
             messages=tuple(repaired),
-            tools=self._tools,
+            tools=self.tools,
             tool_choice=self._tool_choice(number),
-            thinking=nearest(self._config.thinking, facts.thinking) if self._config.thinking else None,
+            thinking=nearest(self.config.thinking, facts.thinking) if self.config.thinking else None,
             max_tokens=answer_tokens,
             conversation=self._conversation,
         )
@@ -157,15 +151,15 @@ class ModelCalls:
         history = [message for turn in self._history for message in turn]
         if self._fixed_bound + bound(history) + bound(running) <= budget_tokens:
             return history
-        fixed = request_tokens(self._system, self._tools, running)
+        fixed = request_tokens(self.system, self.tools, running)
         return fitting(self._history, budget_tokens - fixed)
 
     def _tool_choice(self, number: int) -> ToolChoice:
         """The config's choice holds for the first round; then the model must be free to answer."""
-        choice = self._config.tool_choice
+        choice = self.config.tool_choice
         if choice in ("auto", "none"):
             return "none" if choice == "none" else "auto"
-        if number > 1 or not self._tools:
+        if number > 1 or not self.tools:
             return "auto"
         return "required" if choice == "required" else OneTool(name=choice)
 
@@ -174,7 +168,7 @@ class ModelCalls:
         answer = self._priced(answer, requests)
         request = requests[answer.reference]
         if answer.error is None and bound(request.messages) > request.facts.window * LEARNING_SHARE:
-            self._shared.calibration.learn(answer.model, _tokens(request), answer.usage)
+            self.shared.calibration.learn(answer.model, _tokens(request), answer.usage)
         if answer.usage.is_reported:
             self.answers.append(answer)
 
@@ -182,18 +176,13 @@ class ModelCalls:
         """The answer with its cost, and with an estimate where the provider reported no usage of a good answer."""
         usage = answer.usage
         if answer.error is None and not usage.is_reported:
-            guess = self._shared.calibration.corrected(answer.model, _tokens(requests[answer.reference]))
+            guess = self.shared.calibration.corrected(answer.model, _tokens(requests[answer.reference]))
             usage = Usage(input=guess, output=tokens(answer), estimated=True)
         cost = self._model_of(answer).cost(usage)
         return answer if usage is answer.usage and cost is None else replace(answer, usage=usage, cost=cost)
 
     def _model_of(self, answer: AssistantMessage) -> Model:
-        return next(model for model in self._models if model.reference == answer.reference)
-
-
-def plain(turn: Sequence[Message]) -> list[Message]:
-    """A finished turn without its metadata blocks, which belong to the running turn alone."""
-    return [replace(message, metadata="") if isinstance(message, UserMessage) else message for message in turn]
+        return next(model for model in self.models if model.reference == answer.reference)
 
 
 def fitting(turns: Sequence[Sequence[Message]], budget_tokens: int) -> list[Message]:

@@ -13,7 +13,6 @@ from typing import Protocol, TypeAlias, assert_never
 
 import structlog
 
-from agents.events import Emit, ModelAnswered, ToolFinished, ToolStarted
 from agents.messages import (
     AssistantMessage,
     Message,
@@ -26,7 +25,18 @@ from agents.messages import (
 )
 from agents.repair import substitute
 from agents.truncate import truncate_result
-from agents.turn import Answered, Declined, LimitReached, ModelFailed, Outcome, TurnLimits
+from agents.turn import (
+    Answered,
+    Declined,
+    Emit,
+    LimitReached,
+    ModelAnswered,
+    ModelFailed,
+    Outcome,
+    ToolFinished,
+    ToolStarted,
+    TurnLimits,
+)
 from channels.message import MessageContext
 from tools.tool import Call, Image, ToolError, ToolResult, failed
 from tools.toolbox import Toolbox
@@ -241,12 +251,8 @@ class ToolLoop:
             self._failures.clear()
 
     def _fitting(self, result: ToolResult) -> tuple[UserPart, ...]:
-        parts: list[UserPart] = []
-        for part in result.content:
-            if isinstance(part, Image):
-                parts.append(part)
-            elif part:
-                parts.append(Text(text=truncate_result(part, self.result_chars)))
+        chars = self.result_chars
+        parts = (it if isinstance(it, Image) else Text(text=truncate_result(it, chars)) for it in result.content if it)
         return tuple(parts) or (Text(text="(no output)"),)
 
     async def _keep(self, message: AssistantMessage | ToolResultMessage) -> None:
@@ -262,16 +268,13 @@ def _unanswered(messages: Sequence[Message]) -> tuple[AssistantMessage | None, l
     """The last assistant message, and those of its calls that have no result yet, by order where ids repeat."""
     answered: Counter[str] = Counter()
     for message in reversed(messages):
-        if isinstance(message, ToolResultMessage):
-            answered[message.call_id] += 1
-        elif isinstance(message, AssistantMessage):
+        if isinstance(message, AssistantMessage):
             left = []
             for call in message.calls:
-                if answered[call.id] > 0:
-                    answered[call.id] -= 1
-                else:
-                    left.append(call)
+                answered[call.id] -= 1
+                left += [call] if answered[call.id] < 0 else []
             return message, left
-        else:
+        if not isinstance(message, ToolResultMessage):
             break
+        answered[message.call_id] += 1
     return None, []

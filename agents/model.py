@@ -5,7 +5,7 @@ models rest and how far estimates are off is shared here too, because that is th
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import structlog
 
@@ -53,23 +53,17 @@ class Model:
         return (usage.input * prices.input + cached + usage.output * prices.output) / 1_000_000
 
 
+@dataclass
 class Models:
     """Every model by its reference. `providers` are the built ones."""
 
-    def __init__(
-        self,
-        providers: Mapping[str, Provider],
-        provider_configs: Mapping[str, ProviderConfig],
-        model_configs: Mapping[str, ModelConfig],
-        retry: RetryConfig = RetryConfig(),  # noqa: B008 - frozen
-    ) -> None:
-        self.retry = retry
-        self.health = Health()
-        self.calibration = Calibration()
-        self._providers = providers
-        self._provider_configs = provider_configs
-        self._model_configs = model_configs
-        self._models: dict[str, Model] = {}
+    providers: Mapping[str, Provider]
+    provider_configs: Mapping[str, ProviderConfig]
+    model_configs: Mapping[str, ModelConfig]
+    retry: RetryConfig = field(default_factory=RetryConfig)
+    health: Health = field(default_factory=Health)
+    calibration: Calibration = field(default_factory=Calibration)
+    _models: dict[str, Model] = field(default_factory=dict)
 
     def get(self, reference: str) -> Model:
         """Raises KeyError for an unknown provider."""
@@ -79,28 +73,24 @@ class Models:
 
     def _model(self, reference: str) -> Model:
         provider, _, name = reference.partition("/")
-        override = self._model_configs.get(reference) or self._model_configs.get(name) or ModelConfig()
+        override = self.model_configs.get(reference) or self.model_configs.get(name) or ModelConfig()
         facts = _over(facts_of(name), override)
         if not facts.known:
             hint = f'tell it under models: in the config: {{ "{reference}": {{ window: …, maxOutput: … }} }}'
             log.warning("model_unknown", model=reference, window=facts.window, max_output=facts.max_output, hint=hint)
-        written = self._provider_configs.get(provider) or ProviderConfig()
+        written = self.provider_configs.get(provider) or ProviderConfig()
         by_prompt = written.tool_calling == "prompt" or not facts.tools
         if override.tool_calling is not None:
             by_prompt = override.tool_calling == "prompt"
         return Model(
-            self._providers[provider],
+            self.providers[provider],
             name,
             facts,
             by_prompt=by_prompt,
-            may_ignore_tools=facts.forced_tool and _may_ignore_tools(provider, written, name),
+            may_ignore_tools=facts.forced_tool
+            and api_of(provider, written) == "openai-chat"
+            and for_model(vendor_for(provider, written.base_url, written.dialect), name).may_ignore_tools,
         )
-
-
-def _may_ignore_tools(provider: str, config: ProviderConfig, model: str) -> bool:
-    if api_of(provider, config) != "openai-chat":
-        return False
-    return for_model(vendor_for(provider, config.base_url, config.dialect), model).may_ignore_tools
 
 
 def _over(facts: ModelFacts, override: ModelConfig) -> ModelFacts:

@@ -5,6 +5,9 @@ back as the same object. What only one wire minds (its ids, names, roles) is set
 The order of the steps matters: each may rely on what the ones before it promise.
 """
 
+import base64
+import binascii
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -23,10 +26,15 @@ from agents.messages import (
     same,
     with_parts,
 )
-from agents.pictures import IMAGES_MAX, with_fitting_pictures
 from agents.providers.payload import well_formed, well_formed_json
+from tools.read import image_type
 from tools.tool import Image, ToolError
 
+IMAGES_MAX = 20
+IMAGE_CHARS_MAX = 5_000_000
+"""Of base64, one picture: Anthropic's limit, and none of the others allows more."""
+IMAGE_CHARS_TOTAL_MAX = 20_000_000
+"""Of base64, one request: well inside the 32 MB that a body may have."""
 _LASTING = frozenset({("openai-responses", "phase"), ("google-gemini", "thought_signature")})
 """Payloads that are not bound to what stood before them, by api and kind: Gemini wants its signatures back for as long
 as the history holds them, and OpenAI the phase of each text."""
@@ -35,23 +43,23 @@ as the history holds them, and OpenAI the phase of each text."""
 def repair(messages: Sequence[Message], *, api: str, family: str, images_max: int = IMAGES_MAX) -> Sequence[Message]:
     """The history as `api` and the model `family` may get it; `messages` itself where nothing is to be done. With no
     `family`, no payload of any provider's goes back; with no `images_max`, no picture."""
-    repaired = [_readable(message) for message in messages]
-    repaired = _without_failures(repaired)
+    repaired = [it for message in messages if (it := _readable(message)).content or not _failed(it)]
     repaired = _without_refusals(repaired)
     repaired = _paired(repaired)
     repaired = _own_wires(repaired, api, family)
     repaired = [it for it in repaired if it.content or not isinstance(it, AssistantMessage)]
-    repaired = with_fitting_pictures(repaired, images_max)
+    repaired = _with_fitting_pictures(repaired, images_max)
     repaired = _open_ended(repaired)
     repaired = _joined(repaired)
     return messages if same(repaired, messages) else tuple(repaired)
 
 
 def _readable(message: Message) -> Message:
-    """No lone surrogate, no NUL, no blank text; a user's message is never left without any content."""
+    """No lone surrogate, no NUL, no blank text; a user's message is never left without any content. Of an answer that broke
+    or was stopped only the text stays that was shown; its calls were never run."""
     parts = [_readable_part(it) for it in message.content if not (isinstance(it, Text) and not it.text.strip())]
     if not isinstance(message, UserMessage):
-        return with_parts(message, parts)
+        return with_parts(message, [it for it in parts if isinstance(it, Text)] if _failed(message) else parts)
     if not parts and not message.metadata.strip():
         parts = [Text(text="(empty message)")]
     message, metadata = with_parts(message, parts), well_formed(message.metadata)
@@ -71,17 +79,8 @@ def _readable_part(part: UserPart | AssistantPart) -> UserPart | AssistantPart:
             return part  # opaque to us: its maker may check every byte
 
 
-def _without_failures(messages: list[Message]) -> list[Message]:
-    """Of an answer that broke or was stopped only the text stays that was shown; its calls were never run."""
-    kept: list[Message] = []
-    for message in messages:
-        if isinstance(message, AssistantMessage) and message.stop_reason in ("error", "aborted"):
-            texts = tuple(part for part in message.content if isinstance(part, Text))
-            if texts:
-                kept.append(with_parts(message, texts))
-        else:
-            kept.append(message)
-    return kept
+def _failed(message: Message) -> bool:
+    return isinstance(message, AssistantMessage) and message.stop_reason in ("error", "aborted")
 
 
 def _without_refusals(messages: list[Message]) -> list[Message]:
@@ -90,25 +89,16 @@ def _without_refusals(messages: list[Message]) -> list[Message]:
     The running turn keeps its question, for that is what the request is about.
     """
     kept: list[Message] = []
-    turns = _turns(messages)
-    for number, turn in enumerate(turns, start=1):
-        refused = next((n for n, message in enumerate(turn) if _refused(message)), None)
-        if refused is None:
-            kept.extend(turn)
-        elif number == len(turns):
-            kept.extend(turn[:refused])
+    begin, refused = 0, False
+    for before, message in zip([None, *messages], messages, strict=False):
+        if isinstance(message, UserMessage) and not isinstance(before, UserMessage):
+            if refused:
+                del kept[begin:]
+            begin, refused = len(kept), False
+        refused = refused or _refused(message)
+        if not refused:
+            kept.append(message)
     return kept
-
-
-def _turns(messages: list[Message]) -> list[list[Message]]:
-    """Cut before each run of user messages."""
-    turns: list[list[Message]] = []
-    for message in messages:
-        asks = isinstance(message, UserMessage)
-        if not turns or (asks and not isinstance(turns[-1][-1], UserMessage)):
-            turns.append([])
-        turns[-1].append(message)
-    return turns
 
 
 def _refused(message: Message) -> bool:
@@ -151,21 +141,17 @@ def _paired(messages: list[Message]) -> list[Message]:
 def _answers(messages: list[Message]) -> dict[tuple[int, int], ToolResultMessage]:
     """Which result belongs to the call at (message, part). A result answers the latest message that waits for its id,
     and there the first such call; one that nobody waits for is left out."""
-    waiting: dict[str, list[list[tuple[int, int]]]] = {}
+    waiting: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
     answers: dict[tuple[int, int], ToolResultMessage] = {}
     for number, message in enumerate(messages):
         if isinstance(message, AssistantMessage):
-            here: dict[str, list[tuple[int, int]]] = {}
             for place, part in enumerate(message.content):
                 if isinstance(part, ToolCall):
-                    here.setdefault(part.id, []).append((number, place))
-            for call_id, places in here.items():
-                waiting.setdefault(call_id, []).append(places)
-        elif isinstance(message, ToolResultMessage) and waiting.get(message.call_id):
-            latest = waiting[message.call_id][-1]
-            answers[latest.pop(0)] = message
-            if not latest:
-                waiting[message.call_id].pop()
+                    waiting[part.id].append((number, place))
+        elif isinstance(message, ToolResultMessage) and (calls := waiting[message.call_id]):
+            latest = next(call for call in calls if call[0] == calls[-1][0])
+            calls.remove(latest)
+            answers[latest] = message
     return answers
 
 
@@ -205,12 +191,11 @@ def _own_wires(messages: list[Message], api: str, family: str) -> list[Message]:
     kept: list[Message] = []
     for number, message in enumerate(messages):
         if isinstance(message, AssistantMessage):
-            parts = tuple(
-                part
-                for old in message.content
-                if (part := _own_part(old, (api, family), running=number > running)) is not None
-            )
-            message = with_parts(message, _without_trailing_thinking(parts))
+            new = (_own_part(part, (api, family), running=number > running) for part in message.content)
+            parts = [part for part in new if part is not None]
+            while parts and isinstance(parts[-1], Thinking):
+                parts.pop()  # thinking that led to nothing (cut off, or alone) is no content, and may not end a message
+            message = with_parts(message, parts)
         kept.append(message)
     return kept
 
@@ -222,14 +207,6 @@ def _own_part(part: AssistantPart, own: tuple[str, str], *, running: bool) -> As
     if isinstance(part, Thinking | Opaque):
         return None
     return part if part.wire is None else replace(part, wire=None)
-
-
-def _without_trailing_thinking(parts: tuple[AssistantPart, ...]) -> tuple[AssistantPart, ...]:
-    """Thinking that led to nothing (cut off, or alone) is no content, and may not end a message."""
-    end = len(parts)
-    while end and isinstance(parts[end - 1], Thinking):
-        end -= 1
-    return parts if end == len(parts) else parts[:end]
 
 
 def _joined(messages: list[Message]) -> list[Message]:
@@ -256,15 +233,46 @@ def _wires(message: AssistantMessage) -> list[Wire]:
 
 def _open_ended(messages: list[Message]) -> list[Message]:
     """Begins with a user and does not end with an unfinished answer of ours; a paused turn ends with its own."""
-    end = len(messages)
-    while end and _unfinished(messages[end - 1]):
-        end -= 1
-    return messages if end == len(messages) else messages[:end]
+    while messages and _unfinished(messages[-1]):
+        messages = messages[:-1]
+    return messages
 
 
 def _unfinished(message: Message) -> bool:
-    if not isinstance(message, AssistantMessage):
-        return False
-    if message.stop_reason == "pause":
+    if isinstance(message, AssistantMessage) and message.stop_reason == "pause":
         return not any(isinstance(part, Opaque) for part in message.content)
-    return message.stop_reason in ("error", "aborted")
+    return _failed(message)
+
+
+def _with_fitting_pictures(messages: list[Message], images_max: int) -> list[Message]:
+    """The newest pictures that fit; a line of text stands for the others, and for what is no picture."""
+    count, chars = 0, 0
+    kept: list[Message] = []
+    for message in reversed(messages):
+        if isinstance(message, AssistantMessage):
+            kept.append(message)
+            continue
+        parts: list[UserPart] = []
+        for part in reversed(message.content):
+            if isinstance(part, Image):
+                media_type = _media_type(part.data)
+                fits = count < images_max and chars + len(part.data) <= IMAGE_CHARS_TOTAL_MAX
+                if media_type is None or len(part.data) > IMAGE_CHARS_MAX or not fits:
+                    parts.append(Text(text=f"[image: {well_formed(part.name or 'not shown')}]"))
+                    continue
+                count, chars = count + 1, chars + len(part.data)
+                part = part if part.media_type == media_type else replace(part, media_type=media_type)
+            parts.append(part)
+        parts.reverse()
+        kept.append(with_parts(message, parts))
+    kept.reverse()
+    return kept
+
+
+def _media_type(data: str) -> str | None:
+    """What the bytes say they are; None where they are no base64 of a picture that models take."""
+    try:
+        head = base64.b64decode(data[:24], validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    return image_type(head) if len(data) % 4 == 0 else None

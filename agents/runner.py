@@ -8,62 +8,53 @@ the outcome.
 import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import InitVar, dataclass
 from pathlib import Path
 
 from agents.attachments import Missing, Received, attachment, receive
 from agents.completion import ModelCalls
 from agents.config import AgentConfig
-from agents.events import Emit, TurnStarted
 from agents.loop import Journal, ToolLoop
 from agents.messages import AssistantMessage, Text, UserMessage, UserPart
 from agents.model import Models
 from agents.prompt.inbound import body, metadata_blocks
 from agents.prompt.system import PromptFacts, build_system
+from agents.prompt.workspace_files import read_workspace_files
 from agents.providers.provider import System
 from agents.truncate import result_limit_chars
-from agents.turn import LimitReached, Outcome, Turn, TurnLimits
-from agents.workspaces import Place, Workspaces
+from agents.turn import Emit, LimitReached, Outcome, Turn, TurnLimits, TurnStarted
+from agents.workspaces import Workspaces
 from channels.message import File, MessageContext
-from skills.catalog import Skill, SkillCatalog, visible
+from skills.catalog import SkillCatalog, visible
 from tools.catalog import Catalog
 from tools.config import ExecConfig, FilesConfig
 from tools.tool import Messenger, ToolError
 from tools.toolbox import Toolbox, ToolSource
 from tools.workspace import Workspace, folder_of
 
-GATEWAY_NAME = "Clawgate"
-PROMPTS_KEPT = 256
 DOCS_DIR = Path(__file__).resolve().parent.parent / "docs"
 DOCS = "docs"
 """Where an agent reads them, unless its workspace has such a folder of its own."""
 
 
+@dataclass
 class AgentRunner:
     """One agent, for every chat it answers."""
 
-    def __init__(
-        self,
-        config: AgentConfig,
-        *,
-        models: Models,
-        catalog: SkillCatalog,
-        exec_config: ExecConfig,
-        files_config: FilesConfig,
-        messenger: Messenger,
-        limits: TurnLimits,
-        now: Callable[[], float],
-    ) -> None:
-        self._config = config
-        self._catalog = catalog
-        self._exec_config = exec_config
-        self._limits = limits
-        self._now = now
+    config: AgentConfig
+    models: Models
+    catalog: SkillCatalog
+    exec_config: ExecConfig
+    files_config: InitVar[FilesConfig]
+    messenger: InitVar[Messenger]
+    limits: TurnLimits
+    now: Callable[[], float]
+
+    def __post_init__(self, files_config: FilesConfig, messenger: Messenger) -> None:
+        config, exec_config = self.config, self.exec_config
         self._workspaces = Workspaces(config.workspace_dir, writable=files_config.writable)
         self._uploads = Path(files_config.uploads_dir)
-        self._prompts: dict[str, tuple[PromptFacts, System]] = {}
-        """The last facts of a session and their prompt: mostly the next turn's as well."""
-        self._shared = models
-        self._models = [models.get(reference) for reference in config.model]
+        self._models = [self.models.get(reference) for reference in config.model]
         windows = [config.context_window or model.facts.window for model in self._models]
         self._result_chars = min(map(result_limit_chars, windows))
         built_in = Catalog(config.tools, exec_config=exec_config, messenger=messenger, result_chars=self._result_chars)
@@ -76,8 +67,8 @@ class AgentRunner:
         apart, the bodies as they stay in history. `received`: the files of each."""
         content: list[UserPart] = []
         for context, files in zip(contexts, received, strict=True):
-            content += [Text(text=body(context, self._limits.message_chars, files.note)), *files.pictures]
-        return UserMessage(content=tuple(content), metadata=metadata_blocks(*contexts), timestamp=self._now())
+            content += [Text(text=body(context, self.limits.message_chars, files.note)), *files.pictures]
+        return UserMessage(content=tuple(content), metadata=metadata_blocks(*contexts), timestamp=self.now())
 
     def receive(
         self, context: MessageContext, session: str, files: Sequence[File], missing: Sequence[Missing]
@@ -96,16 +87,16 @@ class AgentRunner:
         """Answer the message, or say which way it failed; with every answer of a model that it took. Raises only what the
         journal raises."""
         toolbox, system = self._prepare(turn)
-        emit(TurnStarted(agent=self._config.id, turn=turn, system=system))
+        emit(TurnStarted(agent=self.config.id, turn=turn, system=system))
         model_calls = ModelCalls(
-            self._models,
-            self._shared,
-            self._config,
+            models=self._models,
+            shared=self.models,
+            config=self.config,
             session=turn.session,
             history=turn.history,
             system=system,
             tools=toolbox.specs,
-            turn_seconds=self._limits.turn_seconds,
+            turn_seconds=self.limits.turn_seconds,
             emit=emit,
         )
         context = turn.context
@@ -115,13 +106,13 @@ class AgentRunner:
             complete=model_calls.complete,
             toolbox=toolbox,
             journal=journal,
-            limits=self._limits,
+            limits=self.limits,
             result_chars=self._result_chars,
             emit=emit,
-            now=self._now,
+            now=self.now,
         )
         try:
-            async with asyncio.timeout(self._limits.turn_seconds):
+            async with asyncio.timeout(self.limits.turn_seconds):
                 outcome = await loop.run([turn.user, *turn.so_far], interrupted=turn.interrupted)
         except TimeoutError:
             outcome = LimitReached(limit="turn-time")
@@ -134,46 +125,29 @@ class AgentRunner:
     def _prepare(self, turn: Turn) -> tuple[Toolbox, System]:
         """The turn's tools and its system prompt, as the folders are now: some milliseconds of small reads, which a thread
         would make twice as long."""
-        place = self._workspaces.of(turn.context)
-        skills = visible(self._catalog.scan(place.workspace.root), self._config.skills)
+        whole = self._workspaces.of(turn.context)
+        skills = visible(self.catalog.scan(whole.root), self.config.skills)
         # The workspace's own skills are read beneath its descriptor; only the others need a mount.
         mounts = {f"skills/{skill.name}": skill.directory for skill in skills if skill.source == "shared"}
-        if self._shows_docs and not os.path.lexists(place.workspace.root / DOCS):
+        if self._shows_docs and not os.path.lexists(whole.root / DOCS):
             mounts[DOCS] = DOCS_DIR
-        workspace = self._serving(place, turn.session, mounts)
-        toolbox = Toolbox(self._tool_sources, workspace, argument_bytes_max=self._limits.tool_argument_bytes)
-        facts = self._facts(turn, place, toolbox, skills, docs=f"./{DOCS}" if DOCS in mounts else None)
-        known = self._prompts.get(turn.session)
-        if known is None or known[0] != facts:
-            if len(self._prompts) >= PROMPTS_KEPT:
-                self._prompts.clear()
-            known = self._prompts[turn.session] = facts, build_system(facts)
-        return toolbox, known[1]
-
-    def _serving(self, place: Place, session: str, mounts: Mapping[str, Path] | None = None) -> Workspace:
-        """The workspace as a session sees it."""
-        return place.workspace.serving(uploads=folder_of(self._uploads, session), mounts=mounts)
-
-    def _facts(
-        self, turn: Turn, place: Place, toolbox: Toolbox, skills: Sequence[Skill], *, docs: str | None
-    ) -> PromptFacts:
-        config = self._config
-        return PromptFacts(
-            gateway=GATEWAY_NAME,
-            agent_id=config.id,
-            agent_name=config.name or config.id,
-            system_prompt=config.system_prompt,
+        workspace = self._serving(whole, turn.session, mounts)
+        toolbox = Toolbox(self._tool_sources, workspace, argument_bytes_max=self.limits.tool_argument_bytes)
+        facts = PromptFacts(
+            agent=self.config,
             tools=toolbox.specs,
-            skills=tuple(skills),
-            workspace=str(place.workspace.root),
-            docs=docs,
-            workspace_files=place.files.read(turn.context.chat.kind),
+            skills=skills,
+            workspace=str(whole.root),
+            docs=f"./{DOCS}" if DOCS in mounts else None,
+            workspace_files=read_workspace_files(whole.root, turn.context.chat.kind),
             channel=turn.context.channel,
             capabilities=turn.capabilities,
             directives=turn.directives,
             chat_kind=turn.context.chat.kind,
             session=turn.session,
-            exec_mode=self._exec_config.mode,
-            thinking=config.thinking or "off",
-            tool_choice=config.tool_choice,
+            exec_mode=self.exec_config.mode,
         )
+        return toolbox, build_system(facts)
+
+    def _serving(self, workspace: Workspace, session: str, mounts: Mapping[str, Path] | None = None) -> Workspace:
+        return workspace.serving(uploads=folder_of(self._uploads, session), mounts=mounts)

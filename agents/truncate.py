@@ -10,7 +10,6 @@ TAIL_SHARE = 0.3
 TAIL_CHARS_MAX = 4_000
 END_CHARS = 2_000
 WINDOW_SHARE = 0.3
-CHARS_PER_TOKEN = 1
 """Of a window: one character can be a token, as in Chinese, so a share of tokens is taken as characters."""
 OMISSION = "\n\n[… omitted …]\n\n"
 
@@ -21,13 +20,8 @@ _END_MATTERS = re.compile(
 
 def result_limit_chars(window_tokens: int) -> int:
     """16,000 characters below a window of 100k tokens, 32,000 from there, 64,000 from 200k; at most 30 % of it."""
-    if window_tokens >= 200_000:
-        tier = 64_000
-    elif window_tokens >= 100_000:
-        tier = 32_000
-    else:
-        tier = 16_000
-    return max(1, min(tier, int(window_tokens * WINDOW_SHARE * CHARS_PER_TOKEN)))
+    tier = 64_000 if window_tokens >= 200_000 else 32_000 if window_tokens >= 100_000 else 16_000
+    return max(1, min(tier, int(window_tokens * WINDOW_SHARE)))
 
 
 def truncate_result(text: str, limit_chars: int) -> str:
@@ -38,14 +32,10 @@ def truncate_result(text: str, limit_chars: int) -> str:
     budget = limit_chars - len(closing)
     if budget <= len(OMISSION):
         return text[:limit_chars]
-    if _end_matters(text):
-        tail = min(int(budget * TAIL_SHARE), TAIL_CHARS_MAX)
-        head = budget - tail - len(OMISSION)
-        shown = text[:head] + OMISSION + (text[-tail:] if tail else "")
-    else:
-        head, tail = budget, 0
-        shown = text[:head]
-    return shown + _closing(len(text) - head - tail, len(text))
+    tail = min(int(budget * TAIL_SHARE), TAIL_CHARS_MAX) if _end_matters(text) else 0
+    end = OMISSION + text[-tail:] if tail else ""
+    head = budget - len(end)
+    return text[:head] + end + _closing(len(text) - head - tail, len(text))
 
 
 def _end_matters(text: str) -> bool:

@@ -1,14 +1,18 @@
-"""A turn: the message to answer, the limits it has, and how it ends: replied, silent by choice, refused by the model, or
-failed with a sentence. Never with nothing."""
+"""A turn: the message to answer, the limits it has, what happens in it, and how it ends: replied, silent by choice,
+refused by the model, or failed with a sentence. Never with nothing.
 
-from collections.abc import Sequence
+An event is never needed for the turn to go on; what must survive a crash goes through the journal instead.
+"""
+
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BaseModel, Field
 from pydantic.alias_generators import to_camel
 
-from agents.messages import AssistantMessage, Message, ModelError, UserMessage
+from agents.messages import AssistantMessage, Message, ModelError, ToolCall, ToolResultMessage, UserMessage
+from agents.providers.provider import ModelEvent, ModelRequest, System
 from channels.message import MessageContext
 
 Count = Annotated[int, Field(ge=1)]
@@ -87,3 +91,61 @@ class LimitReached:
 
 
 Outcome: TypeAlias = Answered | Declined | ModelFailed | LimitReached
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TurnStarted:
+    """The prompt and the user's message are ready; no model has been called yet."""
+
+    agent: str
+    turn: Turn
+    system: System
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelCalled:
+    round: int
+    provider: str
+    request: ModelRequest
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelStreamed:
+    """A piece of the answer, as it comes. After a failed attempt the next `attempt` starts from nothing."""
+
+    round: int
+    event: ModelEvent
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelRetried:
+    """The attempt failed with `error`; another one follows after a pause."""
+
+    round: int
+    error: ModelError
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelAnswered:
+    round: int
+    message: AssistantMessage
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ToolStarted:
+    call: ToolCall
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ToolFinished:
+    result: ToolResultMessage
+
+
+TurnEvent: TypeAlias = (
+    TurnStarted | ModelCalled | ModelStreamed | ModelRetried | ModelAnswered | ToolStarted | ToolFinished
+)
+Emit: TypeAlias = Callable[[TurnEvent], None]
+
+
+def silent(event: TurnEvent) -> None:
+    """Nobody is watching."""

@@ -7,11 +7,9 @@ such that no two share one, on any file system.
 import re
 import threading
 from collections.abc import Collection
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from agents.prompt.workspace_files import WorkspaceFiles
 from channels.message import MessageContext
 from tools.workspace import Workspace
 
@@ -22,14 +20,6 @@ NAME_CHARS_MAX = 200
 _ODD = re.compile(rb"[^a-z0-9_-]")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Place:
-    """A workspace, and its documents for the prompt."""
-
-    workspace: Workspace
-    files: WorkspaceFiles
-
-
 class Workspaces:
     """Those of one agent. Blocking; safe to use from several threads."""
 
@@ -37,29 +27,27 @@ class Workspaces:
         """The one workspace that all share is opened at once, as long as its folder is surely the one that was meant."""
         self._template = template
         self._writable = writable
-        self._open: dict[str, Place] = {}
+        self._open: dict[str, Workspace] = {}
         self._lock = threading.Lock()
         if not is_template(template):
             self._open[template] = self._opened(template)
 
-    def of(self, context: MessageContext) -> Place:
-        """Where a message is answered."""
+    def of(self, context: MessageContext) -> Workspace:
         path = self._template.replace("{chat}", chat_name(context)).replace("{sender}", sender_name(context))
         with self._lock:
-            place = self._open.pop(path) if path in self._open else self._opened(path)
-            self._open[path] = place
+            workspace = self._open.pop(path) if path in self._open else self._opened(path)
+            self._open[path] = workspace
             if len(self._open) > OPEN_MAX:
                 del self._open[next(iter(self._open))]  # who still works in it keeps it open
-        return place
+        return workspace
 
     def close(self) -> None:
-        for place in self._open.values():
-            place.workspace.close()
+        for workspace in self._open.values():
+            workspace.close()
         self._open.clear()
 
-    def _opened(self, path: str) -> Place:
-        workspace = Workspace(root=Path(path), writable=self._writable)
-        return Place(workspace=workspace, files=WorkspaceFiles(workspace.root))
+    def _opened(self, path: str) -> Workspace:
+        return Workspace(root=Path(path), writable=self._writable)
 
 
 def is_template(path: str) -> bool:

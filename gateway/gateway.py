@@ -11,11 +11,11 @@ from pathlib import Path
 import structlog
 from starlette.types import ASGIApp
 
-from agents.events import Emit, silent
 from agents.model import Models
 from agents.providers.catalog import build_provider
 from agents.providers.provider import Provider
 from agents.runner import AgentRunner
+from agents.turn import Emit, silent
 from channels.channel import Channel, DeliveryError, Listens, Receipt
 from channels.web.channel import WebChannel
 from gateway.commands import MENU

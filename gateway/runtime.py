@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from agents.events import Emit
 from agents.providers.provider import Provider
 from agents.runner import AgentRunner
+from agents.turn import Emit
 from channels.channel import Channel
 from gateway.config.root import Config
 from gateway.limits import LimitsConfig

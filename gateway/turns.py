@@ -10,10 +10,9 @@ from dataclasses import dataclass, replace
 import structlog
 
 from agents import sentences
-from agents.events import Emit
 from agents.messages import UserMessage, message_json
 from agents.runner import AgentRunner
-from agents.turn import Turn
+from agents.turn import Emit, Turn
 from channels.channel import Channel, Progress, ShowsProgress
 from channels.message import MessageContext
 from gateway.attachments import Attachments

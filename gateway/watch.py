@@ -12,12 +12,12 @@ from typing import Self
 
 import structlog
 
-from agents import events
-from agents.events import Emit, TurnEvent
+from agents import turn
 from agents.messages import AssistantMessage, Message, ToolCall, ToolResultMessage
 from agents.prompt.reply import draft
 from agents.providers.provider import Done, TextDelta
 from agents.sentences import retrying
+from agents.turn import Emit, TurnEvent
 from channels.channel import Progress, ShowsProgress, ToolUse
 from channels.message import MessageContext
 
@@ -57,33 +57,33 @@ class Watch:
     def _follow(self, event: TurnEvent) -> None:
         self._emit(event)
         match event:
-            case events.TurnStarted(turn=turn):
-                self._recall(turn.so_far)
+            case turn.TurnStarted(turn=begun):
+                self._recall(begun.so_far)
                 self._show()
-            case events.ModelCalled():
+            case turn.ModelCalled():
                 self._text.clear()
                 self._soon()
-            case events.ModelStreamed(event=TextDelta(text=text)):
+            case turn.ModelStreamed(event=TextDelta(text=text)):
                 self._note = ""
                 self._text.append(text)
                 self._soon()
-            case events.ModelStreamed(event=Done(message=message)) if message.error is not None:
+            case turn.ModelStreamed(event=Done(message=message)) if message.error is not None:
                 self._text.clear()
                 self._soon()
-            case events.ModelStreamed():
+            case turn.ModelStreamed():
                 pass
-            case events.ModelRetried(error=error):
+            case turn.ModelRetried(error=error):
                 self._note = retrying(error, self._context.text)
                 self._show()
-            case events.ModelAnswered(message=message) if _is_cut(message):
+            case turn.ModelAnswered(message=message) if _is_cut(message):
                 self._before += message.text
                 self._text.clear()
-            case events.ModelAnswered():
+            case turn.ModelAnswered():
                 self._note = ""
-            case events.ToolStarted(call=call):
+            case turn.ToolStarted(call=call):
                 self._start(call)
                 self._show()
-            case events.ToolFinished(result=result):
+            case turn.ToolFinished(result=result):
                 self._finish(result)
                 self._show()
 

@@ -7,8 +7,9 @@ is installed, fetched or run, and a skill's text gains no authority by being lis
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import InitVar, dataclass, replace
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Annotated
 from xml.sax.saxutils import escape
@@ -45,25 +46,21 @@ WORKSPACES_MAX = 256
 """Workspaces whose skills are remembered; those of one more are read anew."""
 
 
+@dataclass
 class SkillCatalog:
-    """All skills, for any agent. Blocking; safe to use from several threads."""
+    """All skills, for any agent. Of `roots` later ones win; `which` finds a program; `platform` is as in `sys.platform`.
+    Blocking; safe to use from several threads."""
 
-    def __init__(
-        self,
-        roots: Sequence[Path],
-        env: Mapping[str, str],
-        which: Callable[[str], str | None],
-        platform: str,
-        *,
-        now_ns: Callable[[], int] = time.time_ns,
-    ) -> None:
-        """Of `roots` later ones win. `which` finds a program, `platform` is as in `sys.platform`."""
-        self._shared = [SkillRoot(root, "shared", now_ns=now_ns) for root in roots]
-        self._workspaces: dict[Path, SkillRoot] = {}
-        self._env = env
-        self._which = which
-        self._platform = platform
-        self._now_ns = now_ns
+    roots: InitVar[Sequence[Path]]
+    env: Mapping[str, str]
+    which: Callable[[str], str | None]
+    platform: str
+    now_ns: Callable[[], int] = time.time_ns
+
+    def __post_init__(self, roots: Sequence[Path]) -> None:
+        self._shared = [SkillRoot(root, "shared", self.now_ns) for root in roots]
+        of_workspace = partial(SkillRoot, source="workspace", now_ns=self.now_ns)
+        self._of_workspace = lru_cache(maxsize=WORKSPACES_MAX)(of_workspace)
         self._lock = threading.Lock()
 
     def scan(self, workspace: Path | None = None) -> tuple[Skill, ...]:
@@ -80,26 +77,18 @@ class SkillCatalog:
 
     def _found(self, workspace: Path | None) -> list[Skill]:
         with self._lock:
-            found = {skill.name: skill for root in self._roots(workspace) for skill in root.skills()}
+            roots = [*self._shared, *([self._of_workspace(workspace)] if workspace else [])]
+            found = {skill.name: skill for root in roots for skill in root.skills()}
         return [self._judged(found[name]) for name in sorted(found)]
-
-    def _roots(self, workspace: Path | None) -> Iterator[SkillRoot]:
-        yield from self._shared
-        if workspace is not None:
-            root = self._workspaces.pop(workspace, None) or SkillRoot(workspace, "workspace", now_ns=self._now_ns)
-            self._workspaces[workspace] = root
-            if len(self._workspaces) > WORKSPACES_MAX:
-                del self._workspaces[next(iter(self._workspaces))]
-            yield root
 
     def _judged(self, skill: Skill) -> Skill:
         """The skill with what it lacks today; the same object where it lacks nothing."""
         needs = skill.requires
         missing = [
-            *(f"the program {name}" for name in needs.bins if self._which(name) is None),
-            *(f"the environment variable {name}" for name in needs.env if not self._env.get(name)),
+            *(f"the program {name}" for name in needs.bins if self.which(name) is None),
+            *(f"the environment variable {name}" for name in needs.env if not self.env.get(name)),
         ]
-        if needs.os and self._platform not in needs.os:
+        if needs.os and self.platform not in needs.os:
             missing.append(f"the system {' or '.join(needs.os)}")
         return replace(skill, missing=tuple(missing)) if missing else skill
 
@@ -134,13 +123,8 @@ def render(skills: Sequence[Skill]) -> str:
 
 
 def _element(skill: Skill) -> str:
-    members = {
-        "name": skill.name,
-        "description": skill.description,
-        "location": skill.location,
-        "version": skill.version,
-    }
-    inner = "".join(f"<{tag}>{escape(text, _QUOTES)}</{tag}>" for tag, text in members.items())
+    tags = ("name", "description", "location", "version")
+    inner = "".join(f"<{tag}>{escape(getattr(skill, tag), _QUOTES)}</{tag}>" for tag in tags)
     return f"<skill>{inner}</skill>"
 
 

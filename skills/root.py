@@ -9,13 +9,13 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 import structlog
 
-from skills.frontmatter import BadSkill, Requirements, SkillHead, read_head
+from skills.frontmatter import BadSkill, Requirements, read_head
 
 DOCUMENT = "SKILL.md"
 DOCUMENT_BYTES_MAX = 262_144
@@ -52,30 +52,20 @@ class Skill:
         return f"./skills/{self.name}/SKILL.md"
 
 
-_Stamp: TypeAlias = tuple[int, int, int]
-"""When it was changed, its size, its inode."""
+_Document: TypeAlias = tuple[tuple[int, int, int] | None, Skill | None]
+"""A SKILL.md as it was read, under the name that is written in it; None for one that cannot be used. Its stamp is when it
+was changed, its size and its inode; None where the file may change without another one."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Document:
-    """A SKILL.md as it was read. `head` is None for one that cannot be used."""
-
-    stamp: _Stamp
-    settled: bool
-    directory: Path
-    head: SkillHead | None = None
-    version: str = ""
-
-
+@dataclass
 class SkillRoot:
     """`path` is a folder of skills, or for the source `workspace` the workspace whose `skills` folder it is."""
 
-    def __init__(self, path: Path, source: Source, *, now_ns: Callable[[], int]) -> None:
-        self._path = path
-        self._source: Source = source
-        self._now_ns = now_ns
-        self._known: dict[str, _Document] = {}
-        self._logged: set[str] = set()
+    path: Path
+    source: Source
+    now_ns: Callable[[], int]
+    _known: dict[str, _Document] = field(default_factory=dict)
+    _logged: set[str] = field(default_factory=set)
 
     def skills(self) -> list[Skill]:
         """The usable skills, no two of one name. Raises nothing."""
@@ -91,9 +81,9 @@ class SkillRoot:
         return list(self._named())
 
     def _open(self) -> int:
-        if self._source == "shared":
-            return os.open(self._path, _FOLDER)
-        workspace = os.open(self._path, _FOLDER)
+        if self.source == "shared":
+            return os.open(self.path, _FOLDER)
+        workspace = os.open(self.path, _FOLDER)
         try:
             return os.open("skills", _FOLDER | os.O_NOFOLLOW, dir_fd=workspace)
         finally:
@@ -103,65 +93,63 @@ class SkillRoot:
         with os.scandir(root) as entries:
             names = sorted(entry.name for entry in entries if entry.name[0] not in "._" and not entry.is_file())
         if len(names) > FOLDERS_MAX:
-            self._log_once("skills_left_out", folder=str(self._path), count=len(names) - FOLDERS_MAX)
+            self._log_once("skills_left_out", folder=str(self.path), count=len(names) - FOLDERS_MAX)
         return names[:FOLDERS_MAX]
 
     def _current(self, root: int, folder: str) -> _Document | None:
         try:
-            stamp = _stamp(os.stat(f"{folder}/{DOCUMENT}", dir_fd=root))
+            status = os.stat(f"{folder}/{DOCUMENT}", dir_fd=root)
         except OSError:
             return None  # not every folder is a skill
+        stamp = status.st_mtime_ns, status.st_size, status.st_ino
         known = self._known.get(folder)
-        if known is None or known.stamp != stamp or not known.settled:
-            known = self._read(root, folder, stamp)
+        if known is None or known[0] != stamp:
+            settled = stamp[0] + SETTLED_NS < self.now_ns()
+            known = stamp if settled else None, self._read(root, folder)
         return known
 
-    def _read(self, root: int, folder: str, stamp: _Stamp) -> _Document:
-        settled = stamp[0] + SETTLED_NS < self._now_ns()
-        top = Path(os.path.realpath(self._path if self._source == "shared" else self._path / "skills"))
+    def _read(self, root: int, folder: str) -> Skill | None:
+        top = Path(os.path.realpath(self.path if self.source == "shared" else self.path / "skills"))
         directory = Path(os.path.realpath(top / folder))
         try:
             content = _content(root, top, directory)
-            head = read_head(_text(content))
-        except (BadSkill, OSError) as error:
-            reason = str(error) if isinstance(error, BadSkill) else "it cannot be read"
+            head = read_head(content.decode())
+        except (BadSkill, OSError, UnicodeDecodeError) as error:
+            known = {BadSkill: str(error), UnicodeDecodeError: "SKILL.md is not UTF-8"}
+            reason = known.get(type(error), "it cannot be read")
             self._log_once("skill_skipped", folder=str(top / folder), reason=reason)
-            return _Document(stamp=stamp, settled=settled, directory=directory)
-        version = hashlib.sha256(content).hexdigest()[:12]
-        return _Document(stamp=stamp, settled=settled, directory=directory, head=head, version=version)
+            return None
+        return Skill(
+            name=head.name or "",
+            description=head.description,
+            directory=directory,
+            version=hashlib.sha256(content).hexdigest()[:12],
+            source=self.source,
+            requires=head.requires,
+        )
 
     def _named(self) -> Iterator[Skill]:
         taken: set[str] = set()
-        for folder, document in self._known.items():
-            if document.head is None:
+        for folder, (_, skill) in self._known.items():
+            if skill is None:
                 continue
-            name = self._name(folder, document.head)
+            name = self._name(folder, skill.name)
             if name is None or name in taken:
                 reason = "its name is not made of a-z, 0-9, - and _" if name is None else f"there are two named {name}"
-                self._log_once("skill_skipped", folder=str(self._path / folder), reason=reason)
+                self._log_once("skill_skipped", folder=str(self.path / folder), reason=reason)
                 continue
             taken.add(name)
-            yield Skill(
-                name=name,
-                description=document.head.description,
-                directory=document.directory,
-                version=document.version,
-                source=self._source,
-                requires=document.head.requires,
-            )
+            yield replace(skill, name=name)
 
-    def _name(self, folder: str, head: SkillHead) -> str | None:
+    def _name(self, folder: str, written: str) -> str | None:
         """The name as written where it is sound and free. In a workspace the folder's: there a skill is read in place."""
         own = folder if _NAME.fullmatch(folder) else None
-        if self._source == "workspace" or head.name is None or not _NAME.fullmatch(head.name):
+        if self.source == "workspace" or not _NAME.fullmatch(written):
             return own
-        other = head.name != folder and head.name in self._known
-        return own if other else head.name
+        return own if written != folder and written in self._known else written
 
     def _log_once(self, event: str, **facts: str | int) -> None:
-        """Log it, once."""
-        key = repr((event, facts))
-        if key not in self._logged:
+        if (key := repr(facts)) not in self._logged:
             self._logged.add(key)
             log.warning(event, **facts)
 
@@ -193,14 +181,3 @@ def _opened(root: int, parts: tuple[str, ...]) -> int:
         return os.open(parts[-1], _FILE, dir_fd=current)
     finally:
         os.close(current)
-
-
-def _text(content: bytes) -> str:
-    try:
-        return content.decode()
-    except UnicodeDecodeError:
-        raise BadSkill("SKILL.md is not UTF-8") from None
-
-
-def _stamp(status: os.stat_result) -> _Stamp:
-    return status.st_mtime_ns, status.st_size, status.st_ino

@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 
-from agents.events import TurnEvent
+from agents.turn import TurnEvent
 from channels.channel import DeliveryError
 from gateway.config.load import load
 from gateway.config.root import Config

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from tools.config import AgentToolsConfig, ExecConfig, allowed
 from tools.edit import Edit
@@ -14,22 +15,22 @@ from tools.workspace import Workspace
 from tools.write import Write
 
 
+@dataclass
 class Catalog:
     """`tools.toolbox.ToolSource` of the built-in tools that an agent's policy allows, in catalogue order.
 
     `exec_config` is the effective one; `result_chars` is how much of one result the agent's models are shown.
     """
 
-    def __init__(
-        self, config: AgentToolsConfig, *, exec_config: ExecConfig, messenger: Messenger, result_chars: int
-    ) -> None:
-        self.names = allowed(config, NAMES)
-        self.config = config
-        self.exec_config = exec_config
-        self.exec_slots = asyncio.Semaphore(exec_config.parallel)
+    config: AgentToolsConfig
+    exec_config: ExecConfig
+    messenger: Messenger
+    result_chars: int
+
+    def __post_init__(self) -> None:
+        self.names = allowed(self.config, NAMES)
+        self.exec_slots = asyncio.Semaphore(self.exec_config.parallel)
         """Shared by all turns of the agent."""
-        self.messenger = messenger
-        self.result_chars = result_chars
 
     def tools(self, workspace: Workspace) -> Sequence[Tool]:
         return [_BUILDERS[name](self, workspace) for name in self.names]

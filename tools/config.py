@@ -100,7 +100,6 @@ def effective_exec(everybody: ExecConfig, agent: AgentToolsConfig) -> ExecConfig
 
 
 def effective_files(everybody: FilesConfig, agent: AgentToolsConfig) -> FilesConfig:
-    """The same for files."""
     return everybody.model_copy(update=agent.files.model_dump(exclude_none=True))
 
 

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from tools.arguments import Arguments
 from tools.tool import Call, ToolError, ToolResult
-from tools.workspace import Version, Workspace
+from tools.workspace import Workspace
 
 FILE_BYTES_MAX = 8 * 1024 * 1024
 
@@ -39,8 +39,8 @@ class Edit:
     def _edit(self, arguments: EditArguments) -> ToolResult:
         path = arguments.file_path
         with self._workspace.reading(path) as fd:
-            version = Version.of(os.fstat(fd))
-            if version.size > FILE_BYTES_MAX:
+            status = os.fstat(fd)
+            if status.st_size > FILE_BYTES_MAX:
                 raise ToolError("TOO_LARGE", f"{path!r} is larger than {FILE_BYTES_MAX} bytes; use another way")
             with open(fd, "rb", closefd=False) as file:
                 data = file.read(FILE_BYTES_MAX + 1)
@@ -53,7 +53,7 @@ class Edit:
             new_data = changed.encode()
         except UnicodeEncodeError:
             raise ToolError("INVALID_ARGUMENT", "'new_text' holds half a character; write it whole") from None
-        name = self._workspace.write(path, new_data, expected=version)
+        name = self._workspace.write(path, new_data, expected=status)
         lines = (
             f"line {first}"
             if first == last

@@ -9,13 +9,14 @@ never root.
 import asyncio
 import os
 import signal
+from dataclasses import dataclass
 from typing import assert_never
 
 from pydantic import Field
 
 from tools.arguments import Arguments
 from tools.config import EXEC_SECONDS_MAX, ExecConfig
-from tools.process import OUTPUT_BYTES_MAX, Bounds, Finished, run
+from tools.process import OUTPUT_BYTES_MAX, Finished, run
 from tools.tool import Call, ToolError, ToolResult
 from tools.workspace import NOBODY, Workspace
 
@@ -27,6 +28,7 @@ class ExecArguments(Arguments):
     timeout_seconds: float | None = Field(default=None, gt=0, description="Stop it after so many seconds, at most 600.")
 
 
+@dataclass
 class Exec:
     spec = ExecArguments.spec(
         "exec",
@@ -40,15 +42,14 @@ class Exec:
     )
     parse = staticmethod(ExecArguments.parse)
 
-    def __init__(self, workspace: Workspace, config: ExecConfig, slots: asyncio.Semaphore, result_chars: int) -> None:
-        """`slots` are the agent's, over all its turns."""
-        self._workspace = workspace
-        self._config = config
-        self._slots = slots
-        self._result_chars = result_chars
+    workspace: Workspace
+    config: ExecConfig
+    slots: asyncio.Semaphore
+    """The agent's, over all its turns."""
+    result_chars: int
 
     async def run(self, arguments: ExecArguments, call: Call) -> ToolResult:
-        match self._config.mode:
+        match self.config.mode:
             case "deny":
                 raise ToolError("EXEC_DENIED", "commands are switched off for this agent (tools.exec.mode: deny)")
             case "ask":
@@ -60,27 +61,23 @@ class Exec:
             case "allow":
                 return await self._allowed(arguments)
             case _:
-                assert_never(self._config.mode)
+                assert_never(self.config.mode)
 
     async def _allowed(self, arguments: ExecArguments) -> ToolResult:
         if "\0" in arguments.command:
             raise ToolError("INVALID_ARGUMENT", "'command' holds a NUL character")
-        if self._slots.locked():
+        if self.slots.locked():
             raise ToolError("EXEC_BUSY", "too many commands are running; try again in a moment", retryable=True)
-        timeout = min(arguments.timeout_seconds or self._config.timeout_seconds, EXEC_SECONDS_MAX)
-        async with self._slots:
+        timeout = min(arguments.timeout_seconds or self.config.timeout_seconds, EXEC_SECONDS_MAX)
+        kept_bytes = min(self.config.output_bytes, 8 * self.result_chars)
+        async with self.slots:
             try:
                 finished = await run(
                     arguments.command,
-                    folder=self._workspace.fd,
+                    folder=self.workspace.fd,
                     owner=self._owner(),
                     environment=self._environment(),
-                    bounds=Bounds(
-                        seconds=timeout,
-                        keep_bytes=min(self._config.output_bytes, 8 * self._result_chars),
-                        written_bytes=self._config.written_bytes,
-                        free_bytes=self._config.free_bytes,
-                    ),
+                    bounds=self.config.model_copy(update={"timeout_seconds": timeout, "output_bytes": kept_bytes}),
                 )
             except (OSError, ValueError) as error:
                 raise ToolError("EXEC_FAILED", f"the command could not be started ({type(error).__name__})") from error
@@ -88,11 +85,11 @@ class Exec:
 
     def _environment(self) -> dict[str, str]:
         """These names and nothing of the gateway's own environment."""
-        uploads = self._workspace.uploads
+        uploads = self.workspace.uploads
         sent = {"UPLOADS": str(uploads)} if uploads is not None and uploads.is_dir() else {}
         return sent | {
             "PATH": PATH,
-            "HOME": str(self._workspace.root),
+            "HOME": str(self.workspace.root),
             "LANG": "C.UTF-8",
             "TERM": "dumb",
             "TMPDIR": "/tmp",
@@ -103,18 +100,18 @@ class Exec:
         """Whom the command runs as; None where that is the gateway's own user."""
         if os.geteuid() != 0:
             return None
-        status = os.fstat(self._workspace.fd)
+        status = os.fstat(self.workspace.fd)
         return status.st_uid or NOBODY, status.st_gid or NOBODY  # neither is ever root
 
     def _result(self, finished: Finished, seconds: float) -> ToolResult:
-        note, details = self._note(finished, seconds), {"exitCode": finished.code, "timedOut": finished.limit == "time"}
-        text = finished.output.shown(self._result_chars - len(note) - 1).rstrip("\n")
-        is_error = finished.limit is not None or finished.code != 0
+        code = finished.code if finished.code >= 0 else 128 - finished.code
+        note, details = self._note(finished, code, seconds), {"exitCode": code, "timedOut": finished.limit == "time"}
+        text = finished.output.shown(self.result_chars - len(note) - 1).rstrip("\n")
+        is_error = finished.limit is not None or code != 0
         return ToolResult(content=(f"{text}\n{note}".lstrip("\n"),), details=details, is_error=is_error)
 
-    def _note(self, finished: Finished, seconds: float) -> str:
-        """How it ended."""
-        free = f"less than {self._config.free_bytes:,} bytes are left on the disk"
+    def _note(self, finished: Finished, code: int, seconds: float) -> str:
+        free = f"less than {self.config.free_bytes:,} bytes are left on the disk"
         match finished.limit:
             case None:
                 stopped = ""
@@ -123,15 +120,15 @@ class Exec:
             case "output":
                 stopped = f"EXEC_OUTPUT_LIMIT: stopped: its output is longer than {OUTPUT_BYTES_MAX:,} bytes; "
             case "written":
-                written = f"{self._config.written_bytes:,} bytes"
+                written = f"{self.config.written_bytes:,} bytes"
                 stopped = f"EXEC_DISK_LIMIT: stopped: it put more than {written} into the workspace and $TMPDIR; "
             case "free":
                 stopped = f"EXEC_DISK_LIMIT: stopped: {free}; "
             case _:
                 assert_never(finished.limit)
-        ended = f": ended by {_signal(finished.signal)}" if finished.signal else ""
+        ended = f": ended by {_signal(-finished.code)}" if finished.code < 0 else ""
         read_only = f"; it could write nothing to files: {free}" if finished.read_only else ""
-        return f"[{stopped}exit code {finished.code}{ended}{read_only}]"
+        return f"[{stopped}exit code {code}{ended}{read_only}]"
 
 
 def _signal(number: int) -> str:

@@ -32,7 +32,7 @@ class Ls:
 
     async def run(self, arguments: LsArguments, call: Call) -> ToolResult:
         entries = await asyncio.to_thread(self._workspace.entries, arguments.path)
-        names = sorted(_shown(entry.name) + ("/" if entry.is_folder else "") for entry in entries)
+        names = sorted(_shown(name) + ("/" if is_folder else "") for name, is_folder in entries.items())
         listing = "\n".join(names[:ENTRIES_MAX]) or "(empty folder)"
         if len(names) > ENTRIES_MAX:
             listing += f"\n[… {len(names) - ENTRIES_MAX} more; list a subfolder]"

@@ -162,16 +162,12 @@ def sweep(folder: int) -> None:
     for name in os.listdir(folder):
         if name.startswith(PREFIX):
             with suppress(OSError):
-                _remove(name, folder)
-
-
-def _remove(name: str, folder: int) -> None:
-    fd = os.open(name, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
-    try:
-        if _locked(fd) and _is(name, folder, fd):
-            os.unlink(name, dir_fd=folder)
-    finally:
-        os.close(fd)
+                fd = os.open(name, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+                try:
+                    if _locked(fd) and _is(name, folder, fd):
+                        os.unlink(name, dir_fd=folder)
+                finally:
+                    os.close(fd)
 
 
 def _locked(fd: int) -> bool:

@@ -15,11 +15,13 @@ import signal
 import subprocess
 import sys
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from typing import Literal, TypeAlias
+
+from tools.config import ExecConfig
 
 KILL_AFTER_SECONDS = 2.0
 DRAIN_SECONDS = 0.5
@@ -49,22 +51,10 @@ _SHOWN = {
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Bounds:
-    """`written_bytes` is what a command may add to the workspace and its temporary folder, `free_bytes` what it must
-    leave on the workspace's disk; `keep_bytes` is how much of its output is kept."""
-
-    seconds: float
-    keep_bytes: int
-    written_bytes: int
-    free_bytes: int
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Finished:
-    """`signal` is 0 where none ended it; `limit` is what it was stopped for. `read_only`: the disk was too full to let it
-    write at all."""
+    """`code` is that of the shell, or minus the signal that ended it; `limit` is what it was stopped for. `read_only`: the
+    disk was too full to let it write at all."""
 
-    signal: int
     code: int
     output: "Output"
     limit: Limit | None
@@ -72,12 +62,12 @@ class Finished:
 
 
 async def run(
-    command: str, *, folder: int, owner: tuple[int, int] | None, environment: Mapping[str, str], bounds: Bounds
+    command: str, *, folder: int, owner: tuple[int, int] | None, environment: Mapping[str, str], bounds: ExecConfig
 ) -> Finished:
     """Run `command` in the folder of that descriptor, as `owner` (uid, gid) where that is not None. Raises OSError."""
     supervised = _Supervised(command, folder, owner, environment, bounds)
     try:
-        return await supervised.attend(Output(bounds.keep_bytes), bounds.seconds)
+        return await supervised.attend(Output(bounds.output_bytes), bounds.timeout_seconds)
     finally:
         # Where `attend` was cut short, everything the command started dies from here on; nobody waits for it on the loop.
         supervised.let_go()
@@ -88,7 +78,12 @@ class _Supervised:
     """The supervisor's process, with the three pipes to it."""
 
     def __init__(
-        self, command: str, folder: int, owner: tuple[int, int] | None, environment: Mapping[str, str], bounds: Bounds
+        self,
+        command: str,
+        folder: int,
+        owner: tuple[int, int] | None,
+        environment: Mapping[str, str],
+        bounds: ExecConfig,
     ) -> None:
         _hide()
         self._control: int | None
@@ -97,7 +92,7 @@ class _Supervised:
             theirs.callback(os.close, control)
             self._status, status = os.pipe2(os.O_CLOEXEC)
             theirs.callback(os.close, status)
-            limits = (int(bounds.seconds), bounds.written_bytes, bounds.free_bytes)
+            limits = (int(bounds.timeout_seconds), bounds.written_bytes, bounds.free_bytes)
             numbers = (control, status, folder, *(owner or (-1, -1)), *limits)
             try:
                 self._process = subprocess.Popen(
@@ -164,10 +159,11 @@ class _Supervised:
         finally:
             loop.remove_reader(status)
             loop.remove_reader(pipe)
-        code = _exit_code(bytes(report))
-        ended_by = -code if code < 0 else 0
-        shell_code = 128 + ended_by if ended_by else code
-        return Finished(signal=ended_by, code=shell_code, output=output, limit=limit, read_only=b"L" in report)
+        if b"!" in report:
+            raise OSError("the command could not become the workspace's owner, or there is no /bin/sh")
+        reported = _CODE.search(report)
+        code = int(reported[0]) if reported else -signal.SIGKILL
+        return Finished(code=code, output=output, limit=limit, read_only=b"L" in report)
 
     def end(self) -> None:
         """Wait until nothing of it is left. Blocking, mostly for milliseconds."""
@@ -189,14 +185,6 @@ class _Supervised:
             os.close(self._control)
             self._control = None
             self._process.send_signal(signal.SIGCONT)  # where a command could stop it, it did not end it
-
-
-def _exit_code(report: bytes) -> int:
-    """What the supervisor reported; killed where it reported none. Raises OSError."""
-    if b"!" in report:
-        raise OSError("the command could not become the workspace's owner, or there is no /bin/sh")
-    code = _CODE.search(report)
-    return int(code[0]) if code else -9
 
 
 async def _first(seconds: float, *events: asyncio.Event) -> bool:
@@ -237,37 +225,28 @@ class Output:
         head, tail = bytes(self._head), bytes(self._tail[-self._half :])
         if len(head) + len(tail) == self.total:
             head = tail = head + tail
-            text, shown_bytes = _beginning(head, chars_max)
+            text, shown_bytes = _printed(head, chars_max, keep="beginning")
             if shown_bytes == self.total:
                 return text
         room = chars_max - GAP_CHARS
         tail_chars = min(int(room * TAIL_SHARE), TAIL_CHARS_MAX)
-        beginning, beginning_bytes = _beginning(head, room - tail_chars)
-        end, end_bytes = _end(tail, tail_chars)
+        beginning, beginning_bytes = _printed(head, room - tail_chars, keep="beginning")
+        end, end_bytes = _printed(tail, tail_chars, keep="end")
         left = self.total - beginning_bytes - end_bytes
         return f"{beginning}\n[… {left:,} bytes of output are left out …]\n{end}"
 
 
-def _beginning(raw: bytes, chars: int) -> tuple[str, int]:
+def _printed(raw: bytes, chars: int, *, keep: Literal["beginning", "end"]) -> tuple[str, int]:
     """As much of it as is printed in so many characters, and how many of its bytes that is."""
-    text = raw[: 4 * chars].decode("utf-8", errors="surrogateescape")[:chars]
-    if not _UNSAFE.search(text):
+    step = 1 if keep == "beginning" else -1
+    text = (raw[: 4 * chars] if step > 0 else raw[-4 * chars :]).decode("utf-8", errors="surrogateescape")
+    text = text[:chars] if step > 0 else text[-chars:]
+    if len(text) <= chars and not _UNSAFE.search(text):
         return text, _bytes(text)
-    pieces = _PIECE.findall(text)
-    shown = _fitting(pieces, chars)
-    return "".join(shown), _bytes("".join(pieces[: len(shown)]))
-
-
-def _end(raw: bytes, chars: int) -> tuple[str, int]:
-    text = raw[-4 * chars :].decode("utf-8", errors="surrogateescape")[-chars:]
-    pieces = _PIECE.findall(text)[::-1]
-    shown = _fitting(pieces, chars)[::-1]
-    return "".join(shown), _bytes("".join(reversed(pieces[: len(shown)])))
-
-
-def _fitting(pieces: Sequence[str], chars: int) -> list[str]:
+    pieces = _PIECE.findall(text)[::step]
     shown = [_SHOWN.get(piece, piece) for piece in pieces]
-    return shown[: bisect_right(list(accumulate(map(len, shown))), chars)]
+    shown = shown[: bisect_right(list(accumulate(map(len, shown))), chars)]
+    return "".join(shown[::step]), _bytes("".join(pieces[: len(shown)]))
 
 
 def _bytes(text: str) -> int:

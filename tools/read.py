@@ -8,7 +8,6 @@ costs bounded memory. A line is cut only where it alone is longer than a page.
 import asyncio
 import base64
 import os
-from dataclasses import dataclass
 from typing import Literal
 
 from pydantic import Field
@@ -68,9 +67,7 @@ class Read:
                 return _image(fd, size, media_type, path)
             if b"\0" in head:
                 raise ToolError("NOT_TEXT", f"{path!r} is a binary file of {size} bytes; it cannot be shown as text")
-            page = read_page(fd, size=size, offset=offset, limit=arguments.limit, chars_max=self._page_chars)
-        details = {"bytes": size, "firstLine": page.first, "lastLine": page.last}
-        return ToolResult(content=(page.shown(size),), details=details)
+            return _page(fd, size=size, offset=offset, limit=arguments.limit, chars_max=self._page_chars)
 
 
 def image_type(head: bytes) -> str | None:
@@ -95,26 +92,7 @@ SEEK_BYTES_MAX = 256 * 1024 * 1024
 """How much of a file is read to find where a page begins."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Page:
-    """Lines `first` to `last`, counted from the file's end where they are negative, and the bytes behind them."""
-
-    text: str
-    first: int
-    last: int
-    left_bytes: int
-
-    def shown(self, size: int) -> str:
-        """The text, and what a reader must know who sees no more than this of a file of `size` bytes."""
-        if not self.text:
-            return f"(the file ends before line {self.first})" if size else "(empty file)"
-        if not self.left_bytes:
-            return self.text
-        lines = f"[lines {self.first} to {self.last} of a file of {size:,} bytes"
-        return f"{self.text}\n{lines}; {self.left_bytes:,} bytes were cut; go on with offset={self.last + 1}]"
-
-
-def read_page(fd: int, *, size: int, offset: int, limit: int | None, chars_max: int) -> Page:
+def _page(fd: int, *, size: int, offset: int, limit: int | None, chars_max: int) -> ToolResult:
     """The page from line `offset` on, of at most `limit` lines. Raises ToolError where it lies too far in."""
     first, start = _from_end(fd, size, -offset) if offset < 0 else (offset, _line_start(fd, size, offset))
     room = max(1, chars_max - NOTE_CHARS)
@@ -133,7 +111,13 @@ def read_page(fd: int, *, size: int, offset: int, limit: int | None, chars_max: 
     if window and not lines:
         end = _line_end(fd, size, start) - start
         lines = [_cut_line(fd, start, start + end, room, keep="end" if offset < 0 else "beginning")]
-    return Page(text="".join(lines), first=first, last=first + len(lines) - 1, left_bytes=size - start - end)
+    text, last, left_bytes = "".join(lines), first + len(lines) - 1, size - start - end
+    if not text:
+        text = f"(the file ends before line {first})" if size else "(empty file)"
+    elif left_bytes:
+        note = f"[lines {first} to {last} of a file of {size:,} bytes; {left_bytes:,} bytes were cut"
+        text += f"\n{note}; go on with offset={last + 1}]"
+    return ToolResult(content=(text,), details={"bytes": size, "firstLine": first, "lastLine": last})
 
 
 def _line_start(fd: int, size: int, line: int) -> int:

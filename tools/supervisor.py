@@ -254,12 +254,9 @@ def kill_everybody() -> None:
 
 
 def descendants(pid: int) -> list[int]:
-    found: list[int] = []
-    pending = [pid]
-    while pending:
-        for child in children(pending.pop()):
-            found.append(child)
-            pending.append(child)
+    found = children(pid)
+    for child in found:  # which grows meanwhile
+        found += children(child)
     return found
 
 

@@ -98,7 +98,7 @@ class ToolSpec:
     """One line for the prompt's list."""
     description: str
     """For the model, in the request's tool list: what it does, limits, what it answers."""
-    input_schema: Mapping[str, Any]
+    input_schema: Mapping[str, Any] = field(hash=False)
     effect: Effect = "once"
 
 

@@ -16,7 +16,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import NamedTuple, Self
 
 from tools.paths import new_temporary, not_found, open_beneath, protection, relative, sweep
 from tools.tool import ToolError
@@ -29,24 +28,6 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-class Version(NamedTuple):
-    """What a file was when it was read: if it is something else at the rename, somebody changed it in between."""
-
-    inode: int
-    mtime_ns: int
-    size: int
-
-    @classmethod
-    def of(cls, status: os.stat_result) -> Self:
-        return cls(status.st_ino, status.st_mtime_ns, status.st_size)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FileEntry:
-    name: str
-    is_folder: bool
-
-
 @dataclass(kw_only=True)
 class Workspace:
     """`root` is made where it is missing, for its owner only. `mounts` maps paths in it, such as `skills/NAME`, to folders
@@ -57,23 +38,19 @@ class Workspace:
     mounts: Mapping[str, Path] = field(default_factory=dict)
     uploads: Path | None = None
     writable: Collection[str] = ()
-    _fd: int = field(default=-1, repr=False)
+    fd: int = field(default=-1, repr=False)
     _owner: "Workspace | None" = field(default=None, repr=False)
     """Whoever opened the descriptor: it stays open for as long as anybody uses it."""
 
     def __post_init__(self) -> None:
         self.root = Path(os.path.abspath(self.root))  # noqa: PTH100 - it removes `..`, as `relative` does
-        if self._fd < 0:
+        if self.fd < 0:
             self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._fd = os.open(self.root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-            if os.geteuid() == 0 and os.fstat(self._fd).st_uid == 0:
+            self.fd = os.open(self.root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            if os.geteuid() == 0 and os.fstat(self.fd).st_uid == 0:
                 with suppress(PermissionError):  # a root without that right: file tools work, commands are refused
-                    os.chown(f"/proc/self/fd/{self._fd}", NOBODY, NOBODY)
-        self._closing = weakref.finalize(self, os.close, self._fd) if self._owner is None else None
-
-    @property
-    def fd(self) -> int:
-        return self._fd
+                    os.chown(f"/proc/self/fd/{self.fd}", NOBODY, NOBODY)
+        self._closing = weakref.finalize(self, os.close, self.fd) if self._owner is None else None
 
     def serving(self, *, uploads: Path | None = None, mounts: Mapping[str, Path] | None = None) -> "Workspace":
         """The same workspace, by the same descriptor, as one session sees it."""
@@ -83,7 +60,7 @@ class Workspace:
         """Once, by whoever made the workspace; else it is closed when the last one lets go of it."""
         if self._closing is not None:
             self._closing()
-            self._fd = -1
+            self.fd = -1
 
     @contextmanager
     def reading(self, path: str) -> Iterator[int]:
@@ -98,10 +75,10 @@ class Workspace:
         finally:
             os.close(fd)
 
-    def entries(self, path: str) -> list[FileEntry]:
-        """What is in a folder, unsorted. Raises ToolError."""
+    def entries(self, path: str) -> dict[str, bool]:
+        """What is in a folder, unsorted, and whether it is a folder itself. Raises ToolError."""
         name = self._name(path)
-        found = {it: FileEntry(name=it, is_folder=True) for it in self._elsewhere(name)}
+        found = dict.fromkeys(self._elsewhere(name), True)
         try:
             fd, _ = self._open(name, _FOLDER)
         except NotADirectoryError:
@@ -109,19 +86,19 @@ class Workspace:
         except OSError as error:
             if not found:
                 raise _explained(error, path) from None
-            return list(found.values())
+            return found
         try:
             with os.scandir(fd) as entries:
-                own = [FileEntry(name=it.name, is_folder=it.is_dir(follow_symlinks=False)) for it in entries]
+                own = {it.name: it.is_dir(follow_symlinks=False) for it in entries}
         finally:
             os.close(fd)
         hidden = UPLOADS if name == "." and self.uploads is not None else None
-        return list(({it.name: it for it in own if it.name.casefold() != hidden} | found).values())
+        return {it: is_folder for it, is_folder in own.items() if it.casefold() != hidden} | found
 
-    def write(self, path: str, data: bytes, *, expected: Version | None = None) -> str:
+    def write(self, path: str, data: bytes, *, expected: os.stat_result | None = None) -> str:
         """Put `data` there, atomically, and make the folders on the way; the name relative to the workspace.
 
-        With `expected`, only where the file is still that version. Raises ToolError.
+        With `expected`, only where the file is still what it was then. Raises ToolError.
         """
         name = self._writable(path)
         folder, _, leaf = name.rpartition("/")
@@ -159,7 +136,7 @@ class Workspace:
         if self.uploads is not None and (name == UPLOADS or name.startswith(f"{UPLOADS}/")):
             return _open_in(self.uploads, name[len(UPLOADS) + 1 :], flags)
         try:
-            return open_beneath(self._fd, name, flags), os.fstat(self._fd).st_dev
+            return open_beneath(self.fd, name, flags), os.fstat(self.fd).st_dev
         except FileNotFoundError:
             prefix = next((it for it in self.mounts if name == it or name.startswith(f"{it}/")), None)
             if prefix is None:
@@ -182,7 +159,7 @@ class Workspace:
             current = make_folder(self.uploads)
             self._give(current)
         else:
-            current = open_beneath(self._fd, ".", _FOLDER)
+            current = open_beneath(self.fd, ".", _FOLDER)
         for part in parts:
             try:
                 with suppress(FileExistsError):
@@ -197,13 +174,13 @@ class Workspace:
     def _give(self, name: str | int, parent: int | None = None) -> None:
         """What tools make belongs to whom the workspace belongs to, so that commands and file tools can share it."""
         if os.geteuid() == 0:
-            owner = os.fstat(self._fd)
+            owner = os.fstat(self.fd)
             if isinstance(name, int):
                 os.fchown(name, owner.st_uid, owner.st_gid)
             else:
                 os.chown(name, owner.st_uid, owner.st_gid, dir_fd=parent, follow_symlinks=False)
 
-    def _replace(self, parent: int, leaf: str, data: bytes, path: str, expected: Version | None) -> None:
+    def _replace(self, parent: int, leaf: str, data: bytes, path: str, expected: os.stat_result | None) -> None:
         mode = self._check_replaceable(parent, leaf, path)
         sweep(parent)
         temporary, fd = new_temporary(parent)
@@ -214,7 +191,7 @@ class Workspace:
                 self._give(file.fileno())
                 os.fchmod(file.fileno(), mode)
                 os.fsync(file.fileno())
-            if expected is not None and self._current(parent, leaf) != expected:
+            if expected is not None and not _is_unchanged(parent, leaf, expected):
                 raise ToolError("CHANGED", f"{path!r} changed while it was edited; read it again", retryable=True)
             os.rename(temporary, leaf, src_dir_fd=parent, dst_dir_fd=parent)
         except BaseException:
@@ -235,11 +212,12 @@ class Workspace:
             raise not_found(path)
         return stat.S_IMODE(status.st_mode) & 0o777  # set-uid was given to what the file was, not to what it becomes
 
-    def _current(self, parent: int, leaf: str) -> Version | None:
-        try:
-            return Version.of(os.stat(leaf, dir_fd=parent, follow_symlinks=False))
-        except OSError:
-            return None
+
+def _is_unchanged(parent: int, leaf: str, then: os.stat_result) -> bool:
+    with suppress(OSError):
+        now = os.stat(leaf, dir_fd=parent, follow_symlinks=False)
+        return (now.st_ino, now.st_mtime_ns, now.st_size) == (then.st_ino, then.st_mtime_ns, then.st_size)
+    return False
 
 
 def _open_in(folder: Path, name: str, flags: int) -> tuple[int, int]:

@@ -144,10 +144,8 @@ def _written(value: "Value | Members") -> str:
     match value:
         case str():
             return f'"{_quoted(value)}"'
-        case bool():
-            return "true" if value else "false"
-        case int():
-            return str(value)
+        case bool() | int():
+            return str(value).lower()
         case Mapping():
             members = {key: member for key, member in value.items() if member is not None}
             return "{" + ", ".join(f'"{key}": {_written(member)}' for key, member in members.items()) + "}"

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from agents.events import silent
 from agents.loop import ToolLoop
 from agents.messages import (
     AssistantMessage,
@@ -23,7 +22,7 @@ from agents.messages import (
     ToolResultMessage,
     UserMessage,
 )
-from agents.turn import Answered, Declined, LimitReached, ModelFailed, Outcome, TurnLimits
+from agents.turn import Answered, Declined, LimitReached, ModelFailed, Outcome, TurnLimits, silent
 from tests.tools.bench import CALL, Bench, bench
 
 USER = UserMessage(content=(Text(text="go"),))

@@ -19,9 +19,8 @@ from agents.messages import (
     UserMessage,
     Wire,
 )
-from agents.pictures import IMAGES_MAX
 from agents.providers.anthropic.request import wire_request
-from agents.repair import repair
+from agents.repair import IMAGES_MAX, repair
 from tests.agents.histories import API, OTHER, broken_histories
 from tests.agents.providers.requests import MODEL, PIXEL, asking, assistant, call, result, user
 from tests.emulators.models.anthropic.rules import check_body

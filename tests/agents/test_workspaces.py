@@ -48,12 +48,12 @@ def test_a_workspace_that_is_no_longer_kept_open_goes_on_for_whoever_works_in_it
 ) -> None:
     monkeypatch.setattr("agents.workspaces.OPEN_MAX", 1)
     places = Workspaces(f"{tmp_path}/{{chat}}", writable=())
-    first = places.of(MESSAGE).workspace.serving(uploads=tmp_path / "sent")
+    first = places.of(MESSAGE).serving(uploads=tmp_path / "sent")
     number = first.fd
     places.of(replace(MESSAGE, account="sales"))
     first.write("a.txt", b"x")
     assert (tmp_path / "feishu.default.oc_here" / "a.txt").read_bytes() == b"x"
-    again = places.of(MESSAGE).workspace
+    again = places.of(MESSAGE)
     assert again.fd != number
     del first
     assert not Path(f"/proc/self/fd/{number}").exists()

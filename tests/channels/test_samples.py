@@ -5,7 +5,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from agents.events import TurnStarted
+from agents.turn import TurnStarted
 from tests.channels.feishu_samples import APP_ID, BOT_OPEN_ID, VERIFICATION_TOKEN, Sample, load_samples
 from tests.emulators.feishu.emulator import FeishuEmulator
 from tests.running import Running, running

@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from agents.events import ModelAnswered, ToolFinished, ToolStarted, TurnEvent, TurnStarted
 from agents.messages import Text, message_json
 from agents.prompt.system import render
+from agents.turn import ModelAnswered, ToolFinished, ToolStarted, TurnEvent, TurnStarted
 from gateway.config.load import load
 from gateway.gateway import Gateway
 from gateway.store.opening import open_store

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from agents.config import AgentConfig
-from agents.events import silent
+from agents.turn import silent
 from gateway.config.root import AgentsConfig, Config
 from gateway.limits import LimitsConfig
 from gateway.metrics import Metrics

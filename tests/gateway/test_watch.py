@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from agents.events import ModelAnswered, ModelCalled, ModelStreamed, ToolStarted, silent
 from agents.messages import AssistantMessage, StopReason, Text, ToolCall
 from agents.providers.provider import TextDelta
+from agents.turn import ModelAnswered, ModelCalled, ModelStreamed, ToolStarted, silent
 from channels.channel import Progress
 from gateway.watch import Watch
 from tests.tools.bench import CALL

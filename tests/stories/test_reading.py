@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from agents.events import ToolFinished
 from agents.messages import Text
+from agents.turn import ToolFinished
 from tests.demo.makers import by_prompt
 from tests.emulators.models.chat.emulator import ChatEmulator
 from tests.emulators.models.script import Turn, calls, says

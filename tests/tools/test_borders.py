@@ -31,7 +31,7 @@ async def test_text_that_is_shown_holds_no_nul(at: Bench) -> None:
 async def test_another_file_system_inside_the_workspace_is_outside(tmp_path: Path) -> None:
     shared = Path("/dev/shm", f"clawgate-{os.getpid()}")
     shared.write_text("other device")
-    workspace = Workspace(root=Path("/dev"), _fd=os.open("/dev", os.O_PATH))
+    workspace = Workspace(root=Path("/dev"), fd=os.open("/dev", os.O_PATH))
     try:
         with pytest.raises(ToolError, match="there is no"), workspace.reading(f"shm/{shared.name}"):
             pass

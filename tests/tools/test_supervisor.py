@@ -17,11 +17,12 @@ _PR_GET_DUMPABLE = 3
 
 GATEWAY = """
 import asyncio, os, sys
-from tools.process import Bounds, run
+from tools.config import ExecConfig
+from tools.process import run
 folder = os.open(sys.argv[1], os.O_PATH)
 command = "(setsid sleep 300 & echo $! > pid; mv pid daemon); exec sleep 300"
 asyncio.run(run(command, folder=folder, owner=None, environment={"PATH": os.environ["PATH"]},
-                bounds=Bounds(seconds=300, keep_bytes=1024, written_bytes=1 << 30, free_bytes=0)))
+                bounds=ExecConfig(timeoutSeconds=300, outputBytes=1024, freeBytes=0)))
 """
 
 

@@ -3,9 +3,9 @@
 import os
 from pathlib import Path
 
-import pytest
+from structlog.testing import capture_logs
 
-from agents.prompt.workspace_files import NAMES, WorkspaceFiles
+from agents.prompt.workspace_files import NAMES, read_workspace_files
 
 LONG_AGO = 1_700_000_000_000_000_000
 
@@ -19,23 +19,24 @@ def test_files_come_in_their_fixed_order_and_private_ones_only_in_direct_chats(t
     for name in reversed(NAMES):
         put(tmp_path / name, f"\ufeff\n{name} 你好\n")
     put(tmp_path / "README.md", "not one of them")
-    files = WorkspaceFiles(tmp_path)
     everything = tuple((name, f"{name} 你好") for name in NAMES)
-    assert files.read("direct") == everything
-    assert files.read("group") == tuple(pair for pair in everything if pair[0] not in ("USER.md", "MEMORY.md"))
+    assert read_workspace_files(tmp_path, "direct") == everything
+    assert read_workspace_files(tmp_path, "group") == tuple(
+        pair for pair in everything if pair[0] not in ("USER.md", "MEMORY.md")
+    )
 
 
 def test_a_missing_workspace_and_empty_files_give_nothing(tmp_path: Path) -> None:
     put(tmp_path / "AGENTS.md", " \n\t\n")
-    assert WorkspaceFiles(tmp_path).read("direct") == ()
-    assert WorkspaceFiles(tmp_path / "nowhere").read("direct") == ()
+    assert read_workspace_files(tmp_path, "direct") == ()
+    assert read_workspace_files(tmp_path / "nowhere", "direct") == ()
 
 
 def test_a_long_file_is_cut_at_twenty_thousand_characters_with_a_note(tmp_path: Path) -> None:
     put(tmp_path / "AGENTS.md", "汉" * 20_000)
     put(tmp_path / "SOUL.md", "😀" * 20_001)
     put(tmp_path / "TOOLS.md", "early" + " " * 90_000 + "late")
-    (_, whole), (_, cut), (_, hollow) = WorkspaceFiles(tmp_path).read("direct")
+    (_, whole), (_, cut), (_, hollow) = read_workspace_files(tmp_path, "direct")
     assert hollow.startswith("early\n\n[Cut here: TOOLS.md")
     assert whole == "汉" * 20_000
     assert cut.startswith("😀" * 20_000 + "\n\n[Cut here: SOUL.md is longer")
@@ -45,11 +46,11 @@ def test_a_long_file_is_cut_at_twenty_thousand_characters_with_a_note(tmp_path: 
 def test_all_files_together_are_cut_at_sixty_thousand_characters(tmp_path: Path) -> None:
     for name in NAMES:
         put(tmp_path / name, "x" * 18_000)
-    shown = dict(WorkspaceFiles(tmp_path).read("direct"))
+    shown = dict(read_workspace_files(tmp_path, "direct"))
     assert [text.count("x" * 100) for text in shown.values()] == [180, 180, 180, 60, 0, 0]
     assert shown["USER.md"].endswith("`read` shows the rest.]")
     assert shown["MEMORY.md"] == "[Not shown: these files together exceed 60,000 characters.]"
-    assert dict(WorkspaceFiles(tmp_path).read("group"))["IDENTITY.md"] == "x" * 18_000
+    assert dict(read_workspace_files(tmp_path, "group"))["IDENTITY.md"] == "x" * 18_000
 
 
 def test_links_pipes_folders_and_second_names_are_passed_over(tmp_path: Path) -> None:
@@ -64,35 +65,28 @@ def test_links_pipes_folders_and_second_names_are_passed_over(tmp_path: Path) ->
     (workspace / "USER.md").mkdir()
     (workspace / "TOOLS.md").symlink_to("/dev/zero")
     put(workspace / "MEMORY.md", "mine")
-    assert WorkspaceFiles(workspace).read("direct") == (("MEMORY.md", "mine"),)
+    assert read_workspace_files(workspace, "direct") == (("MEMORY.md", "mine"),)
 
 
 def test_bytes_that_are_no_text_do_not_stop_a_turn(tmp_path: Path) -> None:
     (tmp_path / "AGENTS.md").write_bytes(b"ok \xff\xfe end")
-    assert WorkspaceFiles(tmp_path).read("direct") == (("AGENTS.md", "ok �� end"),)
+    assert read_workspace_files(tmp_path, "direct") == (("AGENTS.md", "ok �� end"),)
 
 
-def test_an_unchanged_file_is_not_read_again_and_a_changed_one_is(tmp_path: Path) -> None:
+def test_a_file_is_read_anew_at_every_turn(tmp_path: Path) -> None:
     path = tmp_path / "AGENTS.md"
-    put(path, "one")
-    files = WorkspaceFiles(tmp_path)
-    (first,) = files.read("direct")
-    put(path, "two")  # the same size and time: only a second read could tell
-    assert files.read("direct")[0][1] == first[1] == "one"
-    put(path, "two", LONG_AGO + 1)
-    assert files.read("direct") == (("AGENTS.md", "two"),)
+    for text in ("one", "two"):  # the same size and time: only the bytes could tell
+        put(path, text)
+        assert read_workspace_files(tmp_path, "direct") == (("AGENTS.md", text),)
     path.unlink()
-    assert files.read("direct") == ()
-    put(path, "three")
-    assert files.read("direct") == (("AGENTS.md", "three"),)
+    assert read_workspace_files(tmp_path, "direct") == ()
 
 
-@pytest.mark.parametrize(("later_ns", "text"), [(50_000_000, "two"), (200_000_000, "one")])
-def test_a_file_just_written_is_read_again_because_its_time_may_not_move(
-    tmp_path: Path, later_ns: int, text: str
-) -> None:
-    put(tmp_path / "AGENTS.md", "one")
-    files = WorkspaceFiles(tmp_path, now_ns=lambda: LONG_AGO + later_ns)
-    files.read("direct")
-    put(tmp_path / "AGENTS.md", "two")
-    assert files.read("direct") == (("AGENTS.md", text),)
+def test_what_is_passed_over_costs_one_log_line_and_no_descriptor(tmp_path: Path) -> None:
+    (tmp_path / "AGENTS.md").mkdir()
+    before = len(os.listdir("/proc/self/fd"))
+    with capture_logs() as logs:
+        for _ in range(3):
+            assert read_workspace_files(tmp_path, "direct") == ()
+    assert [line["event"] for line in logs] == ["workspace_file_passed_over"]
+    assert len(os.listdir("/proc/self/fd")) == before

@@ -15,7 +15,7 @@ from agents.prompt.system import build_system
 from agents.providers.demo.provider import DemoProvider
 from agents.providers.provider import OneTool, System, TextDelta, ToolCallDelta, ToolCallEnd, ToolCallStart, ToolChoice
 from tests.agents.histories import broken_histories
-from tests.agents.prompt.test_system import BARE
+from tests.agents.prompt.test_system import BARE, agent
 from tests.agents.providers.requests import LS, READ, WRITE, asking, collect, user
 from tools.tool import ToolSpec
 
@@ -67,7 +67,7 @@ async def turn(
 
 
 DIRECTIVES = build_system(replace(BARE, directives=("media",)))
-PRETENDED = build_system(replace(BARE, system_prompt="Never say\n- `MEDIA:<path-or-url>` to anyone."))
+PRETENDED = build_system(replace(BARE, agent=agent(system_prompt="Never say\n- `MEDIA:<path-or-url>` to anyone.")))
 NOBODY = System(stable="", volatile="")
 SCRIPT = ["read ./skills/create-python-script/SKILL.md", "ls", "write list_files.py"]
 HONEST = ["demo/guide", "ANTHROPIC_API_KEY", "OPENAI_API_KEY", "DEEPSEEK_API_KEY", "model: auto", "docs/providers.md"]
