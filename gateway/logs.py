@@ -47,18 +47,11 @@ def configure(
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[structlog.stdlib.ExtraAdder(allow=()), *chain],
-            processors=[
-                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                _Line(output, secrets),
-            ],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, _Line(output, secrets)],
         )
     )
     structlog.configure(
-        processors=[
-            structlog.stdlib.filter_by_level,
-            *chain,
-            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
-        ],
+        processors=[structlog.stdlib.filter_by_level, *chain, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         logger_factory=structlog.stdlib.LoggerFactory(),
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=False,
