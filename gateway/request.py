@@ -199,10 +199,9 @@ async def read_json(request: Request, model: type[T]) -> T:
         raise Unreadable(400, f"expected JSON with {', '.join(model.model_fields)}") from None
 
 
-def answer_json(content: Mapping[str, Any]) -> Response:
-    return Response(
-        orjson.dumps(content), headers=HEADERS | {"cache-control": "no-store"}, media_type="application/json"
-    )
+def answer_json(content: Mapping[str, Any], status: int = 200, **headers: str) -> Response:
+    headers |= HEADERS | {"cache-control": "no-store"}
+    return Response(orjson.dumps(content), status, headers, media_type="application/json")
 
 
 def too_many(wait_seconds: int) -> Response:
@@ -214,6 +213,5 @@ def too_many(wait_seconds: int) -> Response:
 
 
 def problem(status: int, code: str, sentence: str, *, retry_seconds: int | None = None) -> Response:
-    body = orjson.dumps({"error": sentence, "code": code})
     retry = {} if retry_seconds is None else {"retry-after": str(retry_seconds)}
-    return Response(body, status, HEADERS | {"cache-control": "no-store"} | retry, media_type="application/json")
+    return answer_json({"error": sentence, "code": code}, status, **retry)
