@@ -9,6 +9,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
@@ -61,9 +62,8 @@ class Writer:
             connection.close()
 
     def _take(self) -> list[tuple[Operation, Future[Any]]]:
-        first = self._queue.get()
         group = []
-        item: tuple[Operation, Future[Any]] | None = first
+        item = self._queue.get()
         while item is not None:
             # A caller that was cancelled before its turn came wants nothing written.
             if item[1].set_running_or_notify_cancel():
@@ -86,7 +86,8 @@ class Writer:
             results.extend(operation(connection) for operation, _ in group)
             connection.exec_driver_sql("COMMIT")
         except Exception as error:  # noqa: BLE001 - whatever SQLAlchemy, sqlite3 or a statement says goes to the caller
-            _roll_back(connection)
+            with suppress(Exception):  # a failed BEGIN leaves nothing to roll back
+                connection.exec_driver_sql("ROLLBACK")
             if len(group) > 1:
                 return False
             group[0][1].set_exception(_unavailable(error))
@@ -94,13 +95,6 @@ class Writer:
         for (_, future), result in zip(group, results, strict=True):
             future.set_result(result)
         return True
-
-
-def _roll_back(connection: Connection) -> None:
-    try:
-        connection.exec_driver_sql("ROLLBACK")
-    except Exception:  # noqa: BLE001 - a failed BEGIN leaves nothing to roll back
-        return
 
 
 def _unavailable(error: Exception) -> Exception:
