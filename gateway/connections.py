@@ -16,21 +16,10 @@ import structlog
 from starlette.responses import Response
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from gateway import refusals
 from gateway.config.server import ServerConfig
 from gateway.metrics import Metrics
-from gateway.refusals import (
-    ADDRESS,
-    BUSY,
-    BUSY_ADDRESS,
-    FIELD,
-    FIELDS,
-    HEADER,
-    LATE,
-    MALFORMED,
-    PIPELINED,
-    TRAILER,
-    Refusal,
-)
+from gateway.refusals import Refusal
 from gateway.request import Peers, network_of
 
 PIPELINED_MAX = 32
@@ -75,9 +64,9 @@ class Connection(HttpToolsProtocol):
         except httptools.HttpParserUpgrade:
             self.cycle.keep_alive = False  # answered as if it were no upgrade, and nothing can follow
         except httptools.HttpParserError:
-            self._refusal = self._refusal or MALFORMED
+            self._refusal = self._refusal or refusals.MALFORMED
         if self._unseen_bytes > self._limits.max_header_field_bytes + FIELD_EXTRA_BYTES:
-            self._refusal = self._refusal or FIELD
+            self._refusal = self._refusal or refusals.FIELD
         if self._refusal is not None:
             self.refuse(self._refusal)
 
@@ -89,27 +78,28 @@ class Connection(HttpToolsProtocol):
         self._unseen_bytes = 0
         self._header_bytes += len(url)
         if self._header_bytes > self._limits.max_url_bytes:
-            self._stop(ADDRESS)
+            self._stop(refusals.ADDRESS)
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         size = len(name) + len(value)
         self._unseen_bytes = 0
         self._header_bytes += size + FIELD_EXTRA_BYTES
-        if (
-            size > self._limits.max_header_field_bytes
-            or self._header_bytes > self._limits.max_header_bytes
-            or len(self.headers) >= self._limits.max_header_fields
-            or self._in_body
-        ):
-            self._stop(self._too_much(size))
+        if self._in_body:
+            self._stop(refusals.TRAILER)
+        if size > self._limits.max_header_field_bytes:
+            self._stop(refusals.FIELD)
+        if self._header_bytes > self._limits.max_header_bytes:
+            self._stop(refusals.HEADER)
+        if len(self.headers) >= self._limits.max_header_fields:
+            self._stop(refusals.FIELDS)
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         self._unseen_bytes = 0
         self._in_header, self._in_body = False, True
         if len(self.pipeline) == PIPELINED_MAX:
-            self._stop(PIPELINED)
+            self._stop(refusals.PIPELINED)
         super().on_headers_complete()
         if not self.flow.write_paused:
             self._owner.owed(self)
@@ -163,16 +153,9 @@ class Connection(HttpToolsProtocol):
         elif unsent or self.transport.is_closing():
             self.transport.abort()
         elif self._in_header and not self._deaf:
-            self.refuse(LATE)
+            self.refuse(refusals.LATE)
         else:
             self.transport.close()
-
-    def _too_much(self, size: int) -> Refusal:
-        if self._in_body:
-            return TRAILER
-        if size > self._limits.max_header_field_bytes:
-            return FIELD
-        return HEADER if self._header_bytes > self._limits.max_header_bytes else FIELDS
 
     def _owe(self) -> None:
         self._unsent_bytes = self.transport.get_write_buffer_size()
@@ -214,15 +197,15 @@ class Connections:
         if proxied:
             connection.app = self._by_request(connection.app)
         elif not counted:
-            _turn_away(connection, BUSY_ADDRESS)
+            _turn_away(connection, refusals.BUSY_ADDRESS)
             return
         if len(self._open) > self.maximum:
             if not self._waiting:
-                _turn_away(connection, BUSY)
+                _turn_away(connection, refusals.BUSY)
                 return
             oldest = next(iter(self._waiting))
             del self._waiting[oldest]
-            self.refused(BUSY)
+            self.refused(refusals.BUSY)
             oldest.transport.abort()
         self.owes(connection)
 
@@ -249,8 +232,8 @@ class Connections:
         async def counted(scope: Any, receive: Any, send: Any) -> None:
             network = network_of(self._peers.of(scope).address)
             if not self._enter(network):
-                self.refused(BUSY_ADDRESS)
-                busy = BUSY_ADDRESS
+                busy = refusals.BUSY_ADDRESS
+                self.refused(busy)
                 response = Response(busy.sentence, busy.status, {"retry-after": "5"}, "text/plain")
                 await response(scope, receive, send)
                 return

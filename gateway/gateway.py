@@ -1,25 +1,22 @@
 """The composition root: everything is built here, once, in the order in which a message passes it."""
 
 import asyncio
-import shutil
-import sys
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
-from pathlib import Path
 
 import structlog
 from starlette.types import ASGIApp
 
 from agents.model import Models
 from agents.providers.catalog import build_provider
-from agents.providers.provider import Provider
 from agents.runner import AgentRunner
 from agents.turn import Emit, silent
 from channels.channel import Channel, DeliveryError, Listens, Receipt
 from channels.web.channel import WebChannel
 from gateway.commands import MENU
 from gateway.config.channels import ChannelDeps, configured
+from gateway.config.load import skill_catalog
 from gateway.config.root import Config
 from gateway.connections import Connections
 from gateway.door import Door, build_app
@@ -35,7 +32,6 @@ from gateway.store.store import Store, StoreUnavailable
 from gateway.sweep import Sweep
 from gateway.turns import Turns
 from gateway.web import WebDoor
-from skills.catalog import SkillCatalog
 from tools.config import effective_exec, effective_files
 
 DEDUPE_SECONDS = 7 * 24 * 3600
@@ -64,8 +60,13 @@ class Gateway:
     ) -> None:
         self.config = config
         self._background: set[asyncio.Task[None]] = set()
-        channels = build_channels(config, store, now)
-        providers = build_providers(config)
+        deps = ChannelDeps(config=config, archive=store.archive, sessions=store.sessions, now=now)
+        channels = {
+            (it.kind.name, it.name): it.kind.channel(it.config, it.name, deps) for it in configured(config.channels)
+        }
+        # Only those that an agent names: a model SDK costs a second and tens of megabytes.
+        named = sorted({model.partition("/")[0] for agent in config.agents.list for model in agent.model})
+        providers = {name: build_provider(name, config.provider(name)) for name in named}
         self.models = Models(providers, config.providers, config.models, config.retry)
         self.runtime = Runtime(
             setup=Setup(
@@ -89,9 +90,9 @@ class Gateway:
         door = Door(self.runtime, self._intake, guesses, ready=self._failing)
         self.connections = Connections(config.server, peers, self.runtime.metrics)
         web = channels.get((WebChannel.name, WebChannel.account))
-        self._web_channel = web if isinstance(web, WebChannel) else None
-        self._web = WebDoor(self.runtime, self._web_channel, peers, guesses) if self._web_channel else None
-        self.app: ASGIApp = build_app(door, self._web, config.server)
+        self._web = web if isinstance(web, WebChannel) else None
+        web_door = WebDoor(self.runtime, self._web, peers, guesses) if self._web else None
+        self.app: ASGIApp = build_app(door, web_door, config.server)
         self._started = False
         self._probed, self._writes = float("-inf"), False
 
@@ -134,7 +135,7 @@ class Gateway:
         log.info("gateway_stopping", chats_at_work=active, grace_seconds=grace_seconds, hint=hint)
         await self.lanes.drain(grace_seconds)
         if self._web is not None:
-            self._web.close()
+            self._web.live.close()  # lets the pages go: their streams would hold the server open
 
     async def close(self) -> None:
         """After `drain`, and after the door has closed."""
@@ -152,14 +153,14 @@ class Gateway:
 
     def offer_link(self) -> str | None:
         """A code that signs in to the web chat once, for whoever sees the start; None where there is no need."""
-        return self._web_channel.admission.offer_link() if self._web_channel else None
+        return self._web.admission.offer_link() if self._web else None
 
     def _notified(self, what: str | None) -> None:
         """Another worker of the same database has something to tell: of a session, of any, or of the web chat."""
         if what != WEB_NOTICE:
             self.lanes.notified(what)
-        elif self._web_channel:
-            self._web_channel.live.announce(None)
+        elif self._web:
+            self._web.live.announce(None)
 
     async def _failing(self) -> Mapping[str, str]:
         if not self._started:
@@ -229,21 +230,6 @@ class Gateway:
         return task
 
 
-def build_channels(config: Config, store: Store, now: Callable[[], float]) -> dict[tuple[str, str], Channel]:
-    """Every configured account, by channel and account name."""
-    deps = ChannelDeps(config=config, archive=store.archive, sessions=store.sessions, now=now)
-    return {
-        (account.kind.name, account.name): account.kind.channel(account.config, account.name, deps)
-        for account in configured(config.channels)
-    }
-
-
-def build_providers(config: Config) -> dict[str, Provider]:
-    """Only those that an agent names: a model SDK costs a second and tens of megabytes."""
-    names = {model.partition("/")[0] for agent in config.agents.list for model in agent.model}
-    return {name: build_provider(name, config.provider(name)) for name in sorted(names)}
-
-
 def build_runners(
     config: Config,
     models: Models,
@@ -252,13 +238,7 @@ def build_runners(
     now: Callable[[], float],
 ) -> dict[str, AgentRunner]:
     """One runner per agent; they share the skill catalogue and the messenger."""
-    shipped = Path(__file__).resolve().parent.parent / "skills"
-    catalog = SkillCatalog(
-        roots=[shipped, *map(Path, config.skills.directories)],
-        env=environment,
-        which=shutil.which,
-        platform=sys.platform,
-    )
+    catalog = skill_catalog(config, environment)
     messenger = ChannelMessenger(channels, now=now)
     return {
         agent.id: AgentRunner(

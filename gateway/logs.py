@@ -11,7 +11,6 @@ import re
 import sys
 import traceback
 from collections.abc import Iterable, MutableMapping
-from types import TracebackType
 from typing import Any, Literal, TextIO
 from urllib.parse import quote
 
@@ -47,18 +46,11 @@ def configure(
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[structlog.stdlib.ExtraAdder(allow=()), *chain],
-            processors=[
-                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                _Line(output, secrets),
-            ],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, _Line(output, secrets)],
         )
     )
     structlog.configure(
-        processors=[
-            structlog.stdlib.filter_by_level,
-            *chain,
-            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
-        ],
+        processors=[structlog.stdlib.filter_by_level, *chain, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         logger_factory=structlog.stdlib.LoggerFactory(),
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=False,
@@ -125,11 +117,7 @@ def _without_exception_text(_: Any, __: str, event: MutableMapping[str, Any]) ->
         error = sys.exc_info()[1] if error is True else error[1]
     if isinstance(error, BaseException):
         event["error"] = type(error).__name__
-        event["trace"] = _places(error.__traceback__)
+        frames = traceback.extract_tb(error.__traceback__)[-8:]
+        event["trace"] = ["/".join(it.filename.split("/")[-2:]) + f":{it.lineno} {it.name}" for it in frames]
     event.pop("exc_text", None)
     return event
-
-
-def _places(trace: TracebackType | None) -> list[str]:
-    frames = traceback.extract_tb(trace)[-8:]
-    return ["/".join(frame.filename.split("/")[-2:]) + f":{frame.lineno} {frame.name}" for frame in frames]

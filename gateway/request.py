@@ -75,14 +75,8 @@ class Peers:
 
     def trusts(self, address: str) -> bool:
         """Whether it is a proxy's."""
-        if not self._trusted:
-            return False
-        try:
-            parsed = ipaddress.ip_address(address)
-        except ValueError:
-            return False
-        parsed = getattr(parsed, "ipv4_mapped", None) or parsed
-        return any(parsed in network for network in self._trusted)
+        parsed = _parsed(address) if self._trusted else None
+        return parsed is not None and any(parsed in network for network in self._trusted)
 
 
 class Guesses:
@@ -110,12 +104,18 @@ class Guesses:
 
 def network_of(address: str) -> str:
     """What counts as one sender: an IPv4 address, or the smallest IPv6 network that is given to one customer."""
+    parsed = _parsed(address)
+    if parsed is None or parsed.version == 4:
+        return str(parsed or address)
+    return str(ipaddress.ip_network((parsed, _IPV6_PREFIX), strict=False))
+
+
+def _parsed(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:
-        return address
-    parsed = getattr(parsed, "ipv4_mapped", None) or parsed
-    return str(ipaddress.ip_network((parsed, _IPV6_PREFIX), strict=False)) if parsed.version == 6 else str(parsed)
+        return None
+    return getattr(parsed, "ipv4_mapped", None) or parsed
 
 
 class Unreadable(Exception):
@@ -199,10 +199,9 @@ async def read_json(request: Request, model: type[T]) -> T:
         raise Unreadable(400, f"expected JSON with {', '.join(model.model_fields)}") from None
 
 
-def answer_json(content: Mapping[str, Any]) -> Response:
-    return Response(
-        orjson.dumps(content), headers=HEADERS | {"cache-control": "no-store"}, media_type="application/json"
-    )
+def answer_json(content: Mapping[str, Any], status: int = 200, **headers: str) -> Response:
+    headers |= HEADERS | {"cache-control": "no-store"}
+    return Response(orjson.dumps(content), status, headers, media_type="application/json")
 
 
 def too_many(wait_seconds: int) -> Response:
@@ -214,6 +213,5 @@ def too_many(wait_seconds: int) -> Response:
 
 
 def problem(status: int, code: str, sentence: str, *, retry_seconds: int | None = None) -> Response:
-    body = orjson.dumps({"error": sentence, "code": code})
     retry = {} if retry_seconds is None else {"retry-after": str(retry_seconds)}
-    return Response(body, status, HEADERS | {"cache-control": "no-store"} | retry, media_type="application/json")
+    return answer_json({"error": sentence, "code": code}, status, **retry)

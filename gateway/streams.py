@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import structlog
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from channels.channel import Rejected
@@ -47,7 +47,9 @@ class EventStream(StreamingResponse):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         live = self._channel.live
         if live.pages >= self._pages_max:
-            await _too_many_pages(self._pages_max)(scope, receive, send)
+            open_ = f"{self._pages_max} pages of the web chat are open, as many as may be (limits.eventStreams)."
+            refusal = problem(503, "too-many-pages", f"{open_} Close one of them.", retry_seconds=RETRY_SECONDS)
+            await refusal(scope, receive, send)
             return
         with live.watching() as watcher:
             self.body_iterator = self._pieces(self._channel.events(watcher, self._after))
@@ -79,8 +81,3 @@ class EventStream(StreamingResponse):
                     yield event[at : at + PIECE_BYTES]
         except (Rejected, StoreUnavailable) as error:
             log.info("stream_ended", error=repr(error))
-
-
-def _too_many_pages(pages_max: int) -> Response:
-    text = f"{pages_max} pages of the web chat are open, as many as may be (limits.eventStreams). Close one of them."
-    return problem(503, "too-many-pages", text, retry_seconds=RETRY_SECONDS)

@@ -70,8 +70,6 @@ class Watch:
             case turn.ModelStreamed(event=Done(message=message)) if message.error is not None:
                 self._text.clear()
                 self._soon()
-            case turn.ModelStreamed():
-                pass
             case turn.ModelRetried(error=error):
                 self._note = retrying(error, self._context.text)
                 self._show()

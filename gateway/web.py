@@ -65,7 +65,7 @@ class WebDoor:
         router = APIRouter()
         for method, path, route in (
             ("GET", "/", self.page),
-            ("GET", "/web/{name}", self.page_file),
+            ("GET", "/web/{name}", self.page),
             ("POST", "/api/session", self.sign_in),
             ("DELETE", "/api/session", self._judged(self.sign_out)),
             ("GET", "/api/chats", self._judged(self.chats)),
@@ -87,17 +87,8 @@ class WebDoor:
 
         return judged
 
-    def close(self) -> None:
-        """Let the pages go: their streams would hold the server open."""
-        self._channel.live.close()
-
     async def page(self, request: Request) -> Response:
-        return self._file(request, "index.html")
-
-    async def page_file(self, request: Request) -> Response:
-        return self._file(request, request.path_params["name"])
-
-    def _file(self, request: Request, name: str) -> Response:
+        name = request.path_params.get("name", "index.html")
         if name not in self._files:
             return _no_such_file()
         body, tag = self._files[name]

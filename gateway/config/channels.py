@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel
 from pydantic.alias_generators import to_camel
 
+from agents.config import AgentConfig
 from channels.channel import Channel
 from channels.feishu import config as feishu
 from channels.feishu.channel import FeishuChannel
@@ -26,7 +27,7 @@ from channels.web.channel import WebChannel
 from channels.web.config import WebConfig
 from gateway.config.problems import Key
 from tools.catalog import NAMES
-from tools.config import allowed, effective_exec
+from tools.config import ExecMode, allowed, effective_exec
 
 if TYPE_CHECKING:
     from gateway.config.root import Config
@@ -208,8 +209,9 @@ def way_in(config: "Config") -> Way:
 
 def commanding(config: "Config") -> list[str]:
     """The agents that run commands unasked."""
-    return [
-        agent.id
-        for agent in config.agents.list
-        if "exec" in allowed(agent.tools, NAMES) and effective_exec(config.tools.exec, agent.tools).mode == "allow"
-    ]
+    return [agent.id for agent in config.agents.list if exec_mode(config, agent) == "allow"]
+
+
+def exec_mode(config: "Config", agent: AgentConfig) -> ExecMode | None:
+    """None where it has no `exec`."""
+    return effective_exec(config.tools.exec, agent.tools).mode if "exec" in allowed(agent.tools, NAMES) else None

@@ -173,13 +173,13 @@ def _unusable(workspace: Path, folders: Iterable[Path], home: str, config: Confi
             return "{chat} and {sender} are each a folder of their own, such as ./data/workspaces/{agent}/{chat}"
         if part not in PLACEHOLDERS and re.search(r"\{\w*\}", part):
             return "only {agent}, {chat} and {sender} are replaced"
-    if _is_system(workspace) or (home and _within(Path(home).resolve(), workspace)):
+    if _is_system(workspace) or (home and Path(home).resolve().is_relative_to(workspace)):
         return "a folder of the system or a whole home folder cannot be a workspace"
     if _is_code(workspace):
         return "the workspace would hold Clawgate's own code — choose a folder of its own"
-    if any(_within(folder, workspace) for folder in folders):
+    if any(folder.is_relative_to(workspace) for folder in folders):
         return "the workspace would hold the config file — choose a folder of its own"
-    if config.database.path and _within(Path(config.database.path), workspace):
+    if config.database.path and Path(config.database.path).is_relative_to(workspace):
         return "the workspace would hold the database — choose a folder of its own"
     if _overlaps(Path(config.tools.files.uploads_dir), workspace):
         return "overlaps tools.files.uploadsDir, where the files that people send are kept — keep them apart"
@@ -187,20 +187,16 @@ def _unusable(workspace: Path, folders: Iterable[Path], home: str, config: Confi
 
 
 def _is_system(path: Path) -> bool:
-    return str(path) in _SHARED or any(_within(path, Path(real)) for real in _real(_OF_THE_SYSTEM))
+    return str(path) in _SHARED or any(path.is_relative_to(real) for real in _real(_OF_THE_SYSTEM))
 
 
 def _is_code(path: Path) -> bool:
-    return _within(_CODE, path) or any(_within(path, _CODE / name) for name in (*PACKAGES, ".git", ".venv"))
+    return _CODE.is_relative_to(path) or any(path.is_relative_to(_CODE / name) for name in (*PACKAGES, ".git", ".venv"))
 
 
 def _real(paths: Iterable[str]) -> set[str]:
     """With what they link to: `/bin` is `/usr/bin` on many systems."""
     return {real for path in paths for real in (path, str(Path(path).resolve()))}
-
-
-def _within(path: Path, folder: Path) -> bool:
-    return path == folder or folder in path.parents
 
 
 def _neighbour(workspace: Path, seen: Mapping[str, Path]) -> str | None:

@@ -21,6 +21,13 @@ _EXPECTED = {
     "dict_type": "a mapping",
     "model_type": "a mapping",
 }
+_KINDS: tuple[tuple[Any, str], ...] = (
+    (type(None), "nothing"),
+    (bool, "true or false"),
+    (int | float, "a number"),
+    (str, "a string"),
+    (list | tuple, "a list"),
+)
 _LIMITS = {
     "greater_than_equal": "must be at least {ge}",
     "greater_than": "must be more than {gt}",
@@ -61,19 +68,7 @@ def _one_of(value: object, expected: str) -> str:
 
 
 def _kind(value: object) -> str:
-    match value:
-        case None:
-            return "nothing"
-        case bool():
-            return "true or false"
-        case int() | float():
-            return "a number"
-        case str():
-            return "a string"
-        case list() | tuple():
-            return "a list"
-        case _:
-            return "a mapping"
+    return next((name for kinds, name in _KINDS if isinstance(value, kinds)), "a mapping")
 
 
 def _hint(kind: str, value: object) -> str:

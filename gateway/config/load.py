@@ -14,9 +14,9 @@ from pathlib import Path
 from gateway.config.checks import check, check_folders
 from gateway.config.expand import Expansion
 from gateway.config.explain import not_a_mapping
-from gateway.config.keys import Auto, settle
-from gateway.config.problems import ConfigErrors, Findings, Key, Position
-from gateway.config.reader import origin_of, read, settled
+from gateway.config.keys import Settled, settle
+from gateway.config.problems import ConfigErrors, Findings, Position
+from gateway.config.reader import read, settled
 from gateway.config.root import Config
 from gateway.config.warnings import warnings
 from gateway.config.yaml import BYTES_MAX, Document, parse
@@ -27,18 +27,13 @@ SHIPPED_SKILLS = Path(__file__).resolve().parents[2] / "skills"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Loaded:
+class Loaded(Settled):
     """A config that can be run. `warnings` are lines for people; `skills` are those that each agent sees, `hidden_skills`
-    those that it would see if their requirements were met; `names` has the environment names behind a value; `variables`
-    the providers whose key was taken from the environment unasked, each with the variable."""
+    those that it would see if their requirements were met."""
 
-    config: Config
     warnings: tuple[str, ...]
     skills: Mapping[str, tuple[Skill, ...]]
     hidden_skills: Mapping[str, tuple[Skill, ...]]
-    names: Mapping[Key, tuple[str, ...]]
-    auto: Auto
-    variables: Mapping[str, str]
 
     def listening(self, host: str, port: int) -> "Loaded":
         """The same, with what is really listened on: the command line may say otherwise, and port 0 takes a free one."""
@@ -60,12 +55,7 @@ def load(path: Path, env: Mapping[str, str], *, root: type[Config] = Config) -> 
     chosen = settle(settled(read(root, document, findings), folder, home), expansion.names, env, findings)
     config = chosen.config
     agents = {agent.id: (Path(agent.workspace_dir), agent.skills) for agent in config.agents.list}
-    catalog = SkillCatalog(
-        roots=[SHIPPED_SKILLS, *map(Path, config.skills.directories)],
-        env=env,
-        which=partial(shutil.which, path=env.get("PATH")),
-        platform=sys.platform,
-    )
+    catalog = skill_catalog(config, env)
     check(config, {name: catalog.names(workspace) for name, (workspace, _) in agents.items()}, findings)
     check_folders(config, path, home, findings)
     if findings.problems:
@@ -83,6 +73,13 @@ def load(path: Path, env: Mapping[str, str], *, root: type[Config] = Config) -> 
     )
 
 
+def skill_catalog(config: Config, env: Mapping[str, str]) -> SkillCatalog:
+    """The shipped skills and those of `skills.directories`; programs that a skill needs are looked for in `env`'s PATH."""
+    roots = [SHIPPED_SKILLS, *map(Path, config.skills.directories)]
+    which = partial(shutil.which, path=env.get("PATH"))
+    return SkillCatalog(roots=roots, env=env, which=which, platform=sys.platform)
+
+
 def _read(path: Path, findings: Findings, expansion: Expansion) -> Document | None:
     """The file's document, when its top is a mapping."""
     try:
@@ -96,7 +93,7 @@ def _read(path: Path, findings: Findings, expansion: Expansion) -> Document | No
     if document is None:
         return None
     names = {key: names for key, names in expansion.names.items() if any(map(expansion.env.get, names))}
-    findings.locate(document.marks, names, origin_of)
+    findings.locate(document.marks, names)
     if document.data is None and not findings.problems:
         return replace(document, data={})
     if not isinstance(document.data, dict):

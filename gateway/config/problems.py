@@ -8,10 +8,11 @@ do not look like one, and so are lists of what would have been right. The other 
 import difflib
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from agents.config import AgentDefaults
 from gateway.redaction import REDACTED, redacted
 
 PROBLEMS_MAX = 100
@@ -20,6 +21,8 @@ PROBLEMS_MAX = 100
 Key: TypeAlias = tuple[str | int, ...]
 """Where a value is in the file: mapping keys and list indexes from the top."""
 
+INHERITED = frozenset(field.alias or name for name, field in AgentDefaults.model_fields.items())
+"""What an agent has from `agents.defaults`."""
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _KEY_CHARS_MAX = 64
 _HIDDEN_CHARS_MIN = 6
@@ -80,21 +83,20 @@ class Findings:
         self._broken: set[Key] = set()
         self._hidden: set[str] = set()
         self._names: Mapping[Key, tuple[str, ...]] = {}
-        self._origin: Callable[[Key, Mapping[Key, Mark]], Key] = lambda key, marks: key
 
-    def locate(
-        self,
-        marks: Mapping[Key, Mark],
-        names: Mapping[Key, tuple[str, ...]],
-        origin: Callable[[Key, Mapping[Key, Mark]], Key],
-    ) -> None:
+    def locate(self, marks: Mapping[Key, Mark], names: Mapping[Key, tuple[str, ...]]) -> None:
         """From now on keys can be named instead of positions. `names` are the environment names that values came from: a
-        mistake in one is not the file's. `origin` has the key under which a value was written."""
-        self._marks, self._names, self._origin = marks, names, origin
+        mistake in one is not the file's."""
+        self._marks, self._names = marks, names
 
     def origin(self, key: Key) -> Key:
-        """Where the value of a key was written, which may be under another one."""
-        return self._origin(key, self._marks)
+        """Where the value of a key was written: one of an agent in its own block, or in the defaults."""
+        end = len(key)
+        while end and isinstance(key[end - 1], int):
+            end -= 1
+        default: Key = ("agents", "defaults", *key[3:])
+        inherits = key[:2] == ("agents", "list") and end > 3 and key[3] in INHERITED
+        return default if inherits and key[:end] not in self._marks and default[: end - 1] in self._marks else key
 
     def is_sound(self, key: Key) -> bool:
         """Whether nothing is known against it, nor against what it stands in."""

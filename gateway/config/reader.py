@@ -16,10 +16,9 @@ from typing import Any, TypeVar, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from agents.config import AgentDefaults
 from gateway.config.explain import explain, not_a_mapping
 from gateway.config.faults import colon_slip
-from gateway.config.problems import Findings, Key, Mark, suggestion
+from gateway.config.problems import INHERITED, Findings, Key, suggestion
 from gateway.config.root import Config
 from gateway.config.yaml import Document
 
@@ -66,7 +65,7 @@ def _effective(written: Mapping[str, Any], sections: Mapping[str, Any]) -> dict[
     if isinstance(agents.get("list"), list):
         defaults = agents.get("defaults")
         defaults = defaults if isinstance(defaults, dict) else {}
-        inherited = {name: value for name, value in defaults.items() if name in fields_of(AgentDefaults)}
+        inherited = {name: value for name, value in defaults.items() if name in INHERITED}
         agents["list"] = [merged(inherited, it) if isinstance(it, dict) else it for it in agents["list"]]
     return data
 
@@ -81,16 +80,6 @@ def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
         else:
             result[name] = value
     return result
-
-
-def origin_of(key: Key, marks: Mapping[Key, Mark]) -> Key:
-    """Where the value of a key was written: one of an agent in its own block, or in the defaults."""
-    end = len(key)
-    while end and isinstance(key[end - 1], int):
-        end -= 1
-    default: Key = ("agents", "defaults", *key[3:])
-    inherits = key[:2] == ("agents", "list") and end > 3 and key[3] in fields_of(AgentDefaults)
-    return default if inherits and key[:end] not in marks and default[: end - 1] in marks else key
 
 
 def settled(config: Root, folder: Path, home: str) -> Root:
@@ -123,15 +112,12 @@ class _Fault:
     """One of pydantic's errors, and the place in the data that it is about."""
 
     place: Key
-    kind: str
     error: Mapping[str, Any]
 
 
 def _faults(error: ValidationError, data: Any) -> list[_Fault]:
     """In the order of the data. A fault around another one is its consequence, such as a list made too short."""
-    faults = [
-        _Fault(place=_place(found, data), kind=found["type"], error=found) for found in error.errors(include_url=False)
-    ]
+    faults = [_Fault(place=_place(it, data), error=it) for it in error.errors(include_url=False)]
     around = {fault.place[:length] for fault in faults for length in range(len(fault.place))}
     return [fault for fault in faults if fault.place not in around]
 
@@ -149,9 +135,9 @@ def _read_otherwise(data: Any, fault: _Fault, text: str | None) -> bool:
     """Whether a value can be read in another way than it was, as its `text`; then `data` has it so."""
     if not _has(data, fault.place):
         return False
-    value: Any = text if fault.kind == "string_type" else None
+    value: Any = text if fault.error["type"] == "string_type" else None
     is_empty = fault.error["input"] is None and not isinstance(fault.place[-1], int)
-    if is_empty and fault.kind in ("model_type", "dict_type"):
+    if is_empty and fault.error["type"] in ("model_type", "dict_type"):
         value = {}  # a key with nothing beneath it: a block whose lines are all commented out
     if value is not None:
         _get(data, fault.place[:-1])[fault.place[-1]] = value
@@ -159,11 +145,11 @@ def _read_otherwise(data: Any, fault: _Fault, text: str | None) -> bool:
 
 
 def _report(fault: _Fault, root: type[Config], findings: Findings) -> None:
-    if fault.kind == "extra_forbidden":
+    if fault.error["type"] == "extra_forbidden":
         _unknown_key(root, fault.place, findings)
     else:
         place = tuple("*" if isinstance(part, int) else part for part in fault.place)
-        sentence = _SENTENCES.get((place, fault.kind))
+        sentence = _SENTENCES.get((place, fault.error["type"]))
         what = not_a_mapping(fault.error["input"], sentence) if sentence else explain(fault.error)
         findings.add(fault.place, what, on="key" if "[key]" in fault.error["loc"] else "value")
     findings.broken(fault.place)
@@ -218,7 +204,7 @@ def _take_out(data: Any, fault: _Fault) -> None:
         case ("bindings", int(index), "agent"):
             data["bindings"][index]["agent"] = "unnamed"
         case _:
-            place = place[:-1] if fault.kind == "missing" else place
+            place = place[:-1] if fault.error["type"] == "missing" else place
             while isinstance(place[-1], int):
                 place = place[:-1]
             if _has(data, place):

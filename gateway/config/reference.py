@@ -9,13 +9,11 @@ import inspect
 import json
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Any, get_origin
 
-from pydantic import BaseModel, SecretStr
-from pydantic.fields import FieldInfo
+from pydantic import BaseModel
 
 from gateway.config.reader import fields_of, models_of
 from gateway.config.root import Config
@@ -38,8 +36,8 @@ keys are refused. Anchors (`&name`), aliases (`*name`) and merge keys (`<<: *nam
 top-level keys that begin with `x-` are a place for anchors and mean nothing else.
 """
 
-_WORDS = {str: "text", int: "whole number", float: "number", bool: "true or false", SecretStr: "secret"}
-_SIGNS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
+_WORDS = {"string": "text", "integer": "whole number", "number": "number", "boolean": "true or false"}
+_SIGNS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
 
 
 def markdown() -> str:
@@ -78,14 +76,9 @@ def _docstrings(model: type[BaseModel]) -> dict[str, str]:
     assert isinstance(body, ast.ClassDef)
     found = {}
     for field, below in zip(body.body, body.body[1:], strict=False):
-        if (
-            isinstance(field, ast.AnnAssign)
-            and isinstance(field.target, ast.Name)
-            and isinstance(below, ast.Expr)
-            and isinstance(below.value, ast.Constant)
-            and isinstance(below.value.value, str)
-        ):
-            found[field.target.id] = inspect.cleandoc(below.value.value)
+        match field, below:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                found[name] = inspect.cleandoc(text)
     return found
 
 
@@ -123,10 +116,11 @@ def _section(path: str, model: type[BaseModel], sentence: str, listed: dict[type
         elif model in other.__mro__[1:]:
             without = " and ".join(f"`{name}`" for name in fields_of(other) if name not in rows)
             return "\n".join([*lines, f"Every key of [`{where}`](#{_anchor(where)}) except {without}.", ""])
-    sentences = documentation(model)
+    sentences, definition = documentation(model), model.model_json_schema(by_alias=True)
     lines += ["| key | type | default | meaning |", "|---|---|---|---|"]
-    for name, field in rows.items():
-        cells = (f"`{name}`", _type(field), _default(field), sentences.get(name, ""))
+    for name in rows:
+        property_ = definition["properties"][name]
+        cells = (f"`{name}`", _type(property_), _default(property_), sentences.get(name, ""))
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join([*lines, ""])
 
@@ -135,65 +129,47 @@ def _anchor(path: str) -> str:
     return "".join(char for char in path.lower() if char.isalnum() or char in "-_")
 
 
-def _type(field: FieldInfo) -> str:
-    return _words(field.annotation) + _limits(field.metadata)
+def _type(property_: Mapping[str, Any]) -> str:
+    match property_:
+        case {"anyOf": kinds}:
+            return " or ".join(map(_type, kinds))
+        case {"enum": values}:
+            return " | ".join(f"`{value}`" for value in values)
+        case {"const": value}:
+            return f"`{value}`"
+        case {"items": item}:
+            return f"list of {_type(item)}"
+        case {"additionalProperties": dict(value)}:
+            return f"mapping of names to {_type(value)}"
+        case {"patternProperties": values}:
+            return f"mapping of names to {_type(*values.values())}"
+        case {"format": "password"}:
+            return "secret"
+        case {"type": kind}:
+            limits = ", ".join(f"{sign} {property_[name]:,}" for name, sign in _SIGNS.items() if name in property_)
+            return f"{_WORDS.get(kind, kind)} {limits}".rstrip()
+    return "mapping"
 
 
-def _words(annotation: Any) -> str:
-    origin, arguments = get_origin(annotation), get_args(annotation)
-    if origin is Annotated:
-        return _words(arguments[0]) + _limits(list(arguments[1:]))
-    if origin in (Union, UnionType):
-        return " or ".join(_words(argument) for argument in arguments)
-    if origin is Literal:
-        return " | ".join(f"`{value}`" for value in arguments)
-    if origin in (tuple, list):
-        return f"list of {_words(arguments[0])}"
-    if origin is dict:
-        return f"mapping of names to {_words(arguments[1])}"
-    if annotation is type(None):
-        return "null"
-    return _WORDS.get(annotation, "mapping")
-
-
-def _limits(metadata: list[Any]) -> str:
-    found = [f"{sign} {value:,}" for mark in metadata for sign, value in _bounds(mark)]
-    return f" {', '.join(found)}" if found else ""
-
-
-def _bounds(mark: Any) -> Iterator[tuple[str, float]]:
-    for constraint in getattr(mark, "metadata", [mark]) or [mark]:
-        for name, sign in _SIGNS.items():
-            value = getattr(constraint, name, None)
-            if isinstance(value, int | float):
-                yield sign, value
-
-
-def _default(field: FieldInfo) -> str:
-    if field.is_required():
-        return "required"
-    value = field.default
-    if isinstance(value, BaseModel):
+def _default(property_: Mapping[str, Any]) -> str:
+    if "$ref" in property_ and "default" in property_:
         return ""
-    if isinstance(value, SecretStr):
-        value = value.get_secret_value()
-    if value == "":
-        return "empty"
-    return f"`{json.dumps(value, ensure_ascii=False)}`"
+    value = property_.get("default", ...)
+    return "required" if value is ... else "empty" if value == "" else f"`{json.dumps(value, ensure_ascii=False)}`"
 
 
 def main(folder: Path) -> None:
     (folder / "config.md").write_text(markdown(), encoding="utf-8")
     (folder / "config.schema.json").write_text(
-        json.dumps(schema(documentation), ensure_ascii=False, indent=2) + "\n", encoding="utf-8"
+        json.dumps(schema(), ensure_ascii=False, indent=2) + "\n", encoding="utf-8"
     )
 
 
 _REFERENCE = {"type": "string", "pattern": r"\$\{"}
 
 
-def schema(documentation: Callable[[type[BaseModel]], dict[str, str]]) -> dict[str, Any]:
-    """The whole, as JSON data. `documentation` has the sentence of each field of a model."""
+def schema() -> dict[str, Any]:
+    """For editors, as JSON data."""
     made = Config.model_json_schema(by_alias=True)
     made = {"$schema": "https://json-schema.org/draft/2020-12/schema", **made, "title": "config.yaml of Clawgate"}
     definitions = {Config.__name__: made, **made.get("$defs", {})}

@@ -16,7 +16,7 @@ from agents.providers.catalog import needs_key
 from agents.workspaces import is_template
 from channels.access import AccessConfig, refusal
 from channels.message import Chat, ChatKind, MessageContext, Sender
-from gateway.config.channels import Account, ChannelType, configured
+from gateway.config.channels import Account, ChannelType, configured, exec_mode
 from gateway.config.keys import DEMO
 from gateway.config.load import Loaded
 from gateway.config.problems import Key
@@ -25,7 +25,7 @@ from gateway.config.warnings import advice
 from gateway.redaction import redacted
 from gateway.routing import route
 from tools.catalog import NAMES
-from tools.config import allowed, effective_exec
+from tools.config import allowed
 
 VERSION = "0.1.0"
 AGENTS_MAX = 4
@@ -196,7 +196,7 @@ def _bracketed(host: str) -> str:
 def _shared_workspaces(config: Config) -> Iterator[str]:
     """A warning for each: one member can have the agent leave there what it reads for another."""
     for agent in config.agents.list:
-        runs = effective_exec(config.tools.exec, agent.tools).mode == "allow"
+        runs = exec_mode(config, agent) == "allow"
         changing = [it for it in allowed(agent.tools, NAMES) if it in ("write", "edit") or (it == "exec" and runs)]
         if changing and not is_template(agent.workspace_dir) and _serves_several(config, agent.id):
             yield (

@@ -11,14 +11,12 @@ from agents.providers.catalog import needs_key
 from agents.providers.config import known_models, serves_own_models
 from agents.providers.models import facts_of
 from channels.web.admission import is_loopback
-from gateway.config.channels import configured
+from gateway.config.channels import configured, exec_mode
 from gateway.config.keys import DEMO, Auto, Settled
 from gateway.config.problems import Key, quoted, shown, suggestion
 from gateway.config.root import Config
 from gateway.redaction import secrets_in
 from gateway.routing import specificity
-from tools.catalog import NAMES
-from tools.config import allowed, effective_exec
 
 
 def warnings(settled: Settled, file: Path, origin: Callable[[Key], Key]) -> Iterator[str]:
@@ -85,9 +83,7 @@ def _auto(auto: Auto, names: Mapping[Key, tuple[str, ...]]) -> Iterator[str]:
 
 
 def _exec(config: Config, agent: AgentConfig) -> Iterator[str]:
-    if "exec" not in allowed(agent.tools, NAMES):
-        return
-    mode = effective_exec(config.tools.exec, agent.tools).mode
+    mode = exec_mode(config, agent)
     if mode == "allow":
         yield f"agent {agent.id}: exec runs every command the model gives, without asking (tools.exec.mode: allow)"
     elif mode == "ask":

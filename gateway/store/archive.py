@@ -11,15 +11,12 @@ from typing import Any
 from uuid import uuid4
 
 from pydantic import TypeAdapter
-from sqlalchemy import Connection, Delete, LargeBinary, Select, cast, delete, exists, func, or_, select, text, update
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import BindParameter, Connection, CursorResult, bindparam, text
 
 from channels.message import File, StoredFile
 from channels.web.archive import Conversation, MessageBody, Sized, WebMessage
 from gateway.store.operation import Database, reads, writes
 from gateway.store.store import NOTIFY_CHANNEL
-from gateway.store.tables import InboxStatus, conversation, inbox, message, outbox, transcript, web_session
-from gateway.store.tables import file as files
 
 WEB_NOTICE = "web"
 """What replicas tell each other where something was said; no session has this name."""
@@ -40,10 +37,10 @@ class DatabaseArchive(Database):
     def keep(self, connection: Connection, chat: str, key: str, words: MessageBody, at: float) -> Conversation:
         _alone(connection)
         title = _title(words.text) or (words.files[0].name if words.files else "") or "…"
-        row = {"id": chat, "title": title, "agent": words.agent, "at": at}
-        connection.execute(_insert(connection)(conversation).values(row).on_conflict_do_nothing())
+        new = "INSERT INTO web_conversation (id, title, agent, at) VALUES (:chat, :title, :agent, :at)"
+        _run(connection, f"{new} ON CONFLICT DO NOTHING", chat=chat, title=title, agent=words.agent, at=at)
         _say(connection, chat, key, "you", words, at)
-        return _conversation(connection.execute(select(conversation).where(conversation.c.id == chat)).one())
+        return _conversations(connection, "WHERE id = :chat", chat=chat)[0]
 
     @writes
     def answer(self, connection: Connection, chat: str, key: str, words: MessageBody, at: float) -> bool:
@@ -55,8 +52,7 @@ class DatabaseArchive(Database):
 
     @reads
     def conversations(self, connection: Connection) -> Sequence[Conversation]:
-        newest = select(conversation).order_by(conversation.c.at.desc()).limit(CONVERSATIONS_MAX)
-        return [_conversation(row) for row in connection.execute(newest)]
+        return _conversations(connection, "ORDER BY at DESC LIMIT :limit", limit=CONVERSATIONS_MAX)
 
     @reads
     def conversation(self, connection: Connection, chat: str) -> Conversation | None:
@@ -64,65 +60,62 @@ class DatabaseArchive(Database):
 
     @writes
     def rename(self, connection: Connection, chat: str, title: str) -> Conversation | None:
-        connection.execute(update(conversation).where(conversation.c.id == chat).values(title=_title(title) or "…"))
+        renamed = "UPDATE web_conversation SET title = :title WHERE id = :chat"
+        _run(connection, renamed, chat=chat, title=_title(title) or "…")
         return _find(connection, chat)
 
     @reads
     def agents(self, connection: Connection, chat: str) -> Sequence[str]:
-        spoken = select(message.c.words).where(message.c.chat == chat, message.c.author == "you")
-        rows = connection.scalars(spoken.execution_options(yield_per=ROWS_AT_ONCE))
+        spoken = text("SELECT words FROM web_message WHERE chat = :chat AND author = 'you'")
+        rows = connection.scalars(spoken.execution_options(yield_per=ROWS_AT_ONCE), {"chat": chat})
         return sorted({_words.validate_json(it).agent for it in rows})
 
     @reads
     def newest_turn(self, connection: Connection, session: str) -> int:
-        return connection.scalar(select(func.max(inbox.c.id)).where(inbox.c.sid == session)) or 0
+        return _number(connection, "SELECT max(id) FROM inbox WHERE sid = :sid", sid=session)
 
     @writes
     def erase(self, connection: Connection, chat: str, sessions: Sequence[str]) -> bool:
         """What a running turn still needs, its message, goes with the dedupe horizon instead."""
         _alone(connection)
-        if not connection.execute(delete(conversation).where(conversation.c.id == chat)).rowcount:
+        if not _run(connection, "DELETE FROM web_conversation WHERE id = :chat", chat=chat).rowcount:
             return False
-        connection.execute(delete(message).where(message.c.chat == chat))
-        connection.execute(delete(files).where(files.c.chat == chat))
-        connection.execute(delete(transcript).where(transcript.c.sid.in_(sessions)))
-        connection.execute(delete(inbox).where(inbox.c.sid.in_(sessions), inbox.c.status != InboxStatus.WAITING))
-        connection.execute(delete(outbox).where(outbox.c.sid.in_(sessions)))
+        for table in ("web_message", "file"):
+            _run(connection, f"DELETE FROM {table} WHERE chat = :chat", chat=chat)
+        for rows in ("transcript WHERE", "inbox WHERE status <> 0 AND", "outbox WHERE"):
+            _run(connection, f"DELETE FROM {rows} sid IN :sessions", sessions=sessions)
         return True
 
     @reads
     def page(
         self, connection: Connection, chat: str, *, before: int | None, limit: int, bytes_max: int
     ) -> Sequence[Sized]:
-        newest = select(message.c.number).where(message.c.chat == chat).order_by(message.c.number.desc()).limit(limit)
-        if before is not None:
-            newest = newest.where(message.c.number < before)
-        return _sized(connection, newest, bytes_max)
+        newest = f"chat = :chat {'' if before is None else 'AND number < :before'} ORDER BY number DESC"
+        return _sized(connection, newest, limit, bytes_max, chat=chat, before=before)
 
     @reads
     def since(self, connection: Connection, number: int, *, limit: int, bytes_max: int) -> Sequence[Sized]:
-        missed = select(message.c.number).where(message.c.number > number).order_by(message.c.number).limit(limit)
-        return _sized(connection, missed, bytes_max)
+        return _sized(connection, "number > :number ORDER BY number", limit, bytes_max, number=number)
 
     @reads
     def messages(self, connection: Connection, numbers: Sequence[int]) -> Sequence[WebMessage]:
-        wanted = select(message).where(message.c.number.in_(numbers)).order_by(message.c.number)
-        rows = connection.execute(wanted).mappings()
+        wanted = "SELECT number, chat, author, key, words, at FROM web_message WHERE number IN :numbers ORDER BY number"
+        rows = _run(connection, wanted, numbers=numbers).mappings()
         return [WebMessage(**{**row, "words": _words.validate_json(row["words"])}) for row in rows]
 
     @reads
     def last(self, connection: Connection) -> int:
-        return connection.scalar(select(func.max(message.c.number))) or 0
+        return _number(connection, "SELECT max(number) FROM web_message")
 
     @writes
     def put(self, connection: Connection, file: File, at: float) -> StoredFile:
-        connection.execute(_expired(at))
+        _delete_expired(connection, at)
         return _insert_file(connection, file, at, chat=None)
 
     @writes
     def upload(self, connection: Connection, file: File, at: float, *, bytes_max: int) -> StoredFile | None:
         _alone(connection, _UPLOADS_KEY)
-        connection.execute(_expired(at))
+        _delete_expired(connection, at)
         if _waiting(connection) + len(file.data) > bytes_max:
             return None
         return _insert_file(connection, file, at, chat=UNSENT)
@@ -133,46 +126,61 @@ class DatabaseArchive(Database):
 
     @writes
     def discard(self, connection: Connection, key: str) -> bool:
-        return connection.execute(delete(files).where(files.c.id == key, files.c.chat == UNSENT)).rowcount > 0
+        unsent = "DELETE FROM file WHERE id = :key AND chat = :unsent"
+        return _run(connection, unsent, key=key, unsent=UNSENT).rowcount > 0
 
     @writes
     def prune(self, connection: Connection, at: float) -> None:
-        connection.execute(_expired(at))
+        _delete_expired(connection, at)
 
     @reads
     def file(self, connection: Connection, key: str) -> tuple[StoredFile, bytes] | None:
-        row = connection.execute(select(files).where(files.c.id == key)).one_or_none()
-        return (_file(row, len(row.data)), bytes(row.data)) if row else None
+        row = _run(connection, "SELECT id, name, type, data FROM file WHERE id = :key", key=key).one_or_none()
+        return (
+            (StoredFile(id=row.id, name=row.name, type=row.type, size=len(row.data)), bytes(row.data)) if row else None
+        )
 
     @reads
     def piece(self, connection: Connection, key: str, at: int, size: int) -> bytes:
-        part = select(func.substr(files.c.data, at + 1, size, type_=LargeBinary)).where(files.c.id == key)
-        return bytes(connection.scalar(part) or b"")
+        part = "SELECT substr(data, :at, :size) FROM file WHERE id = :key"
+        return bytes(_run(connection, part, key=key, at=at + 1, size=size).scalar() or b"")
 
     @reads
     def files(self, connection: Connection, keys: Sequence[str]) -> Sequence[StoredFile]:
-        size = func.length(files.c.data).label("size")
-        wanted = select(files.c.id, files.c.name, files.c.type, size).where(files.c.id.in_(keys))
-        found = {row.id: _file(row, row.size) for row in connection.execute(wanted)}
+        wanted = "SELECT id, name, type, length(data) AS size FROM file WHERE id IN :keys"
+        found = {row["id"]: StoredFile(**row) for row in _run(connection, wanted, keys=keys).mappings()}
         return [found[key] for key in keys if key in found]
 
 
+def _run(connection: Connection, statement: str, **names: object) -> CursorResult[Any]:
+    """A list of names is what `IN` takes; an empty one holds nothing."""
+    lists = {name: list(value) or [None] for name, value in names.items() if isinstance(value, list | tuple)}
+    expanding: list[BindParameter[Any]] = [bindparam(name, expanding=True) for name in lists]
+    return connection.execute(text(statement).bindparams(*expanding), names | lists)
+
+
+def _number(connection: Connection, statement: str, **names: object) -> int:
+    return int(_run(connection, statement, **names).scalar() or 0)
+
+
 def _say(connection: Connection, chat: str, key: str, author: str, words: MessageBody, at: float) -> None:
+    new = """
+        INSERT INTO web_message (chat, key, author, words, at) VALUES (:chat, :key, :author, :words, :at)
+        ON CONFLICT (chat, key) DO NOTHING RETURNING number
+    """
     row = {"chat": chat, "key": key, "author": author, "words": _words.dump_json(words).decode(), "at": at}
-    new = _insert(connection)(message).values(row).on_conflict_do_nothing(index_elements=["chat", "key"])
-    if connection.scalar(new.returning(message.c.number)) is not None:
-        connection.execute(update(conversation).where(conversation.c.id == chat).values(at=at))
-        connection.execute(update(files).where(files.c.id.in_([it.id for it in words.files])).values(chat=chat))
+    if _run(connection, new, **row).scalar() is not None:
+        _run(connection, "UPDATE web_conversation SET at = :at WHERE id = :chat", chat=chat, at=at)
+        keys = [it.id for it in words.files]
+        _run(connection, "UPDATE file SET chat = :chat WHERE id IN :keys", chat=chat, keys=keys)
         if _is_shared(connection):
-            connection.execute(
-                text("SELECT pg_notify(:channel, :what)"), {"channel": NOTIFY_CHANNEL, "what": WEB_NOTICE}
-            )
+            _run(connection, "SELECT pg_notify(:channel, :what)", channel=NOTIFY_CHANNEL, what=WEB_NOTICE)
 
 
 def _alone(connection: Connection, key: int = _LOCK_KEY) -> None:
     """Nobody else says or erases anything until the commit; on SQLite there is one writer anyway."""
     if _is_shared(connection):
-        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": key})
+        _run(connection, "SELECT pg_advisory_xact_lock(:key)", key=key)
 
 
 def _is_shared(connection: Connection) -> bool:
@@ -180,26 +188,22 @@ def _is_shared(connection: Connection) -> bool:
 
 
 def _find(connection: Connection, chat: str) -> Conversation | None:
-    row = connection.execute(select(conversation).where(conversation.c.id == chat)).one_or_none()
-    return _conversation(row) if row else None
+    return next(iter(_conversations(connection, "WHERE id = :chat", chat=chat)), None)
 
 
-def _insert(connection: Connection) -> Any:
-    return postgresql.insert if _is_shared(connection) else sqlite.insert
+def _conversations(connection: Connection, which: str, **names: object) -> list[Conversation]:
+    rows = _run(connection, f"SELECT id, title, agent, at FROM web_conversation {which}", **names).mappings()
+    return [Conversation(**row) for row in rows]
 
 
-def _conversation(row: Any) -> Conversation:
-    return Conversation(**row._mapping)
-
-
-def _sized(connection: Connection, numbers: Select[Any], bytes_max: int) -> list[Sized]:
+def _sized(connection: Connection, which: str, limit: int, bytes_max: int, **names: object) -> list[Sized]:
     """The database measures, so what is too much is not loaded; and SQLite, which must read a text for that, no further
     than it is asked."""
-    words = message.c.words
-    size = func.octet_length(words) if _is_shared(connection) else func.length(cast(words, LargeBinary))
+    size = "octet_length(words)" if _is_shared(connection) else "length(CAST(words AS BLOB))"
     found: list[Sized] = []
     total = 0
-    with connection.execute(numbers.add_columns(size.label("bytes"))) as rows:
+    statement = f"SELECT number, {size} AS bytes FROM web_message WHERE {which} LIMIT :limit"
+    with _run(connection, statement, limit=limit, **names) as rows:
         for row in rows:
             found.append(Sized(number=row.number, bytes=row.bytes))
             if total > bytes_max:
@@ -209,24 +213,20 @@ def _sized(connection: Connection, numbers: Select[Any], bytes_max: int) -> list
 
 
 def _waiting(connection: Connection) -> int:
-    waiting = select(func.coalesce(func.sum(func.length(files.c.data)), 0)).where(files.c.chat == UNSENT)
-    return int(connection.scalar(waiting) or 0)
+    return _number(connection, "SELECT sum(length(data)) FROM file WHERE chat = :unsent", unsent=UNSENT)
 
 
-def _expired(at: float) -> Delete:
-    unused = or_(files.c.chat.is_(None), files.c.chat == UNSENT)
-    return delete(files).where(unused, files.c.at < at - UNUSED_FILE_SECONDS)
+def _delete_expired(connection: Connection, at: float) -> None:
+    unused = "DELETE FROM file WHERE (chat IS NULL OR chat = :unsent) AND at < :before"
+    _run(connection, unused, unsent=UNSENT, before=at - UNUSED_FILE_SECONDS)
 
 
 def _insert_file(connection: Connection, new: File, at: float, *, chat: str | None) -> StoredFile:
     kept = StoredFile(id=f"f_{uuid4().hex}", name=new.name, type=new.type, size=len(new.data))
     row = {"id": kept.id, "chat": chat, "name": kept.name, "type": kept.type, "data": new.data, "at": at}
-    connection.execute(files.insert().values(row))
+    columns = "id, chat, name, type, data, at"
+    _run(connection, f"INSERT INTO file ({columns}) VALUES (:id, :chat, :name, :type, :data, :at)", **row)
     return kept
-
-
-def _file(row: Any, size: int) -> StoredFile:
-    return StoredFile(id=row.id, name=row.name, type=row.type, size=size)
 
 
 def _title(words: str) -> str:
@@ -238,14 +238,14 @@ def _title(words: str) -> str:
 class DatabaseSessions(Database):
     @writes
     def begin(self, connection: Connection, key: str, *, ends: float, at: float, instead_of: Sequence[str]) -> None:
-        connection.execute(delete(web_session).where(or_(web_session.c.ends <= at, web_session.c.key.in_(instead_of))))
-        connection.execute(web_session.insert().values(key=key, ends=ends))
+        _run(connection, "DELETE FROM web_session WHERE ends <= :at OR key IN :keys", at=at, keys=instead_of)
+        _run(connection, "INSERT INTO web_session (key, ends) VALUES (:key, :ends)", key=key, ends=ends)
 
     @writes
     def end(self, connection: Connection, keys: Sequence[str]) -> None:
-        connection.execute(delete(web_session).where(web_session.c.key.in_(keys)))
+        _run(connection, "DELETE FROM web_session WHERE key IN :keys", keys=keys)
 
     @reads
     def hold(self, connection: Connection, keys: Sequence[str], at: float) -> bool:
-        held = select(exists().where(web_session.c.key.in_(keys), web_session.c.ends > at))
-        return bool(connection.scalar(held))
+        held = "SELECT EXISTS (SELECT 1 FROM web_session WHERE key IN :keys AND ends > :at)"
+        return bool(_run(connection, held, keys=keys, at=at).scalar())

@@ -13,15 +13,33 @@ from pathlib import Path
 from typing import Literal
 from uuid import uuid4
 
-from sqlalchemy import Connection, create_engine, func, insert, select, update
+from sqlalchemy import Connection, create_engine, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.config.root import DatabaseConfig
 from gateway.queue import inbound_json
 from gateway.store.migrate import DatabaseUnusable
-from gateway.store.tables import InboxStatus, OutboxStatus, inbox, outbox, session
+from gateway.store.tables import InboxStatus, OutboxStatus
 
 LISTED_MAX = 1_000
+_MESSAGES = f"""
+SELECT 'message' AS kind, id AS number, sid AS session, at, attempts
+FROM inbox WHERE status = {InboxStatus.DEAD:d} ORDER BY id DESC LIMIT {LISTED_MAX}
+"""
+_PARTS = f"""
+SELECT 'part' AS kind, id AS number, sid AS session, created AS at, attempts, ambiguous, COALESCE(reason, '') AS reason
+FROM outbox WHERE status = {OutboxStatus.FAILED:d} ORDER BY id DESC LIMIT {LISTED_MAX}
+"""
+_QUEUE_PART = f"""
+UPDATE outbox SET status = {OutboxStatus.QUEUED:d}, attempts = 0, next_at = 0, created = :at, reason = NULL
+WHERE id = :number AND status = {OutboxStatus.FAILED:d}
+"""
+_CLOSE_MESSAGE = f"""
+UPDATE inbox SET status = {InboxStatus.DONE:d} WHERE id = :number AND status = {InboxStatus.DEAD:d} RETURNING sid, body
+"""
+_INSERT_MESSAGE = f"""
+INSERT INTO inbox (dedupe, sid, body, at, status, attempts) VALUES (:dedupe, :sid, :body, :at, {InboxStatus.WAITING:d}, 0)
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,38 +72,22 @@ def replay(config: DatabaseConfig, names: Sequence[str]) -> list[str]:
 
 
 def _found(connection: Connection) -> list[DeadLetter]:
-    message = select(inbox.c.id.label("number"), inbox.c.sid.label("session"), inbox.c.at, inbox.c.attempts)
-    part = select(
-        outbox.c.id.label("number"),
-        outbox.c.sid.label("session"),
-        outbox.c.created.label("at"),
-        outbox.c.attempts,
-        outbox.c.ambiguous,
-        func.coalesce(outbox.c.reason, "").label("reason"),
-    )
-    messages = message.where(inbox.c.status == InboxStatus.DEAD).order_by(inbox.c.id.desc()).limit(LISTED_MAX)
-    parts = part.where(outbox.c.status == OutboxStatus.FAILED).order_by(outbox.c.id.desc()).limit(LISTED_MAX)
-    return [
-        *(DeadLetter(kind="message", **row) for row in reversed(connection.execute(messages).mappings().all())),
-        *(DeadLetter(kind="part", **row) for row in reversed(connection.execute(parts).mappings().all())),
-    ]
+    rows = (reversed(connection.execute(text(it)).mappings().all()) for it in (_MESSAGES, _PARTS))
+    return [DeadLetter(**row) for kind in rows for row in kind]
 
 
 def _replay(connection: Connection, dead_letter: DeadLetter) -> bool:
+    names: dict[str, object] = {"number": dead_letter.number, "at": time.time()}
     if dead_letter.kind == "part":
-        again = update(outbox).where(outbox.c.id == dead_letter.number, outbox.c.status == OutboxStatus.FAILED)
-        fresh = {"status": OutboxStatus.QUEUED, "attempts": 0, "next_at": 0.0, "created": time.time(), "reason": None}
-        return connection.execute(again.values(**fresh)).rowcount == 1
-    dead = update(inbox).where(inbox.c.id == dead_letter.number, inbox.c.status == InboxStatus.DEAD)
-    row = connection.execute(dead.values(status=InboxStatus.DONE).returning(inbox.c.sid, inbox.c.body)).first()
+        return connection.execute(text(_QUEUE_PART), names).rowcount == 1
+    row = connection.execute(text(_CLOSE_MESSAGE), names).first()
     if row is None:
         return False
-    dedupe = f"replay:{dead_letter.number}:{uuid4().hex}"
     inbound = inbound_json.validate_json(row.body)
     body = inbound_json.dump_json(replace(inbound, replays=inbound.replays + 1)).decode()
-    connection.execute(insert(inbox).values(dedupe=dedupe, sid=row.sid, body=body, at=time.time()))
-    counted = update(session).where(session.c.id == row.sid)
-    connection.execute(counted.values(pending=session.c.pending + 1))
+    names |= {"dedupe": f"replay:{dead_letter.number}:{uuid4().hex}", "sid": row.sid, "body": body}
+    connection.execute(text(_INSERT_MESSAGE), names)
+    connection.execute(text("UPDATE session SET pending = pending + 1 WHERE id = :sid"), names)
     return True
 
 

@@ -1,14 +1,13 @@
 """Migrations: forward only, on both databases, in one transaction.
 
 The revisions are in `migrations/versions/`, run by alembic. It is imported only where there is something to do: a
-database that is up to date costs one query. A database of a newer version is refused, never guessed at.
+database that is up to date costs two queries. A database of a newer version is refused, never guessed at.
 """
 
 from pathlib import Path
 
 import structlog
 from sqlalchemy import Connection, inspect, text
-from sqlalchemy.exc import DBAPIError
 
 log = structlog.get_logger()
 
@@ -39,7 +38,7 @@ def migrate(connection: Connection, *, begin: str) -> None:
     try:
         if connection.dialect.name == "postgresql":
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK_KEY})
-        before = _revision(connection, looking=True)
+        before = _revision(connection)
         _upgrade(connection, before)
         connection.exec_driver_sql("COMMIT")
     except BaseException:
@@ -49,18 +48,14 @@ def migrate(connection: Connection, *, begin: str) -> None:
         log.info("database_upgraded", before=before, now=HEAD)
 
 
-def _revision(connection: Connection, *, looking: bool = False) -> str | None:
-    """What the database says it is; None for an empty one. `looking` asks for the table first: inside a transaction
-    a failing query would spoil it."""
-    if looking and not inspect(connection).has_table("alembic_version"):
-        return FIRST if inspect(connection).has_table("inbox") else None
-    try:
-        revision: str | None = connection.scalar(text("SELECT version_num FROM alembic_version"))
-        return revision
-    except DBAPIError:
-        if looking:
-            raise
-        return None
+def _revision(connection: Connection) -> str | None:
+    """What the database says it is; None for an empty one. The table is asked for first: inside a transaction a failing
+    query would spoil it."""
+    tables = inspect(connection)
+    if not tables.has_table("alembic_version"):
+        return FIRST if tables.has_table("inbox") else None
+    revision: str | None = connection.scalar(text("SELECT version_num FROM alembic_version"))
+    return revision
 
 
 def _upgrade(connection: Connection, revision: str | None) -> None:

@@ -15,7 +15,6 @@ from uuid import uuid4
 from weakref import WeakValueDictionary
 
 import psycopg
-import structlog
 from psycopg.rows import DictRow, dict_row
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 from sqlalchemy import create_engine
@@ -47,8 +46,6 @@ POOL_WAIT_SECONDS = 2.0
 STATEMENT_SECONDS = 5
 START_SECONDS = 10.0
 BURY_EVERY_CLAIMS = 60
-
-log = structlog.get_logger()
 
 
 class PostgresStore:
@@ -140,13 +137,8 @@ class PostgresStore:
             return View.of(parts, rows, [Entry(**row) for row in await history.fetchall()] if rows else ())
 
     async def append(self, lease: Lease, entries: Sequence[Entry], joined: Sequence[int] = ()) -> SessionState:
-        if joined:
-            row = await self._one(sql.JOIN, _journaled(lease, entries) | {"joined": list(joined)})
-        else:
-            row = await self._one(sql.APPEND, _journaled(lease, entries))
-        if row is None:
-            raise Fenced
-        return SessionState(**row)
+        statement = sql.JOIN if joined else sql.APPEND
+        return SessionState(**await self._ours(statement, _journaled(lease, entries) | {"joined": list(joined)}))
 
     async def finish(
         self, lease: Lease, entries: Sequence[Entry], parts: Sequence[NewPart], *, at: float, dead: bool = False
@@ -174,8 +166,7 @@ class PostgresStore:
         return await self._one(sql.MARK, lease.row | {"part": part.id} | names) is not None
 
     async def begin(self, lease: Lease, part: Part, next_at: float) -> None:
-        if await self._one(shared.BEGIN, lease.row | {"part": part.id, "next_at": next_at}) is None:
-            raise Fenced
+        await self._ours(shared.BEGIN, lease.row | {"part": part.id, "next_at": next_at})
 
     async def postpone(self, lease: Lease, part: Part, next_at: float, *, ambiguous: bool) -> None:
         names = {"part": part.id, "next_at": next_at, "ambiguous": int(ambiguous)}
@@ -188,16 +179,10 @@ class PostgresStore:
         await self._rows(shared.RELEASE_FOR_TAKEOVER, lease.row)
 
     async def renew(self, lease: Lease) -> Lease:
-        row = await self._one(shared.RENEW, lease.row)
-        if row is None:
-            raise Fenced
-        return Lease(sid=lease.sid, epoch=row["epoch"])
+        return Lease(sid=lease.sid, **await self._ours(shared.RENEW, lease.row))
 
     async def session_state(self, lease: Lease) -> SessionState:
-        row = await self._one(shared.STATE, lease.row)
-        if row is None:
-            raise Fenced
-        return SessionState(**row)
+        return SessionState(**await self._ours(shared.STATE, lease.row))
 
     async def stop(self, sid: str, before: int) -> int:
         row = await self._one(sql.STOP, {"sid": sid, "before": before})
@@ -224,6 +209,13 @@ class PostgresStore:
         if self._pool is not None:
             await self._pool.close()
         self._transactions.close()
+
+    async def _ours(self, statement: str, names: Mapping[str, Any]) -> DictRow:
+        """Raises Fenced where there is no row: the chat is somebody else's."""
+        row = await self._one(statement, names)
+        if row is None:
+            raise Fenced
+        return row
 
     async def _one(self, statement: str, names: Mapping[str, Any]) -> DictRow | None:
         rows = await self._rows(statement, names)

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-from sqlalchemy import NullPool, create_engine, select
+from sqlalchemy import NullPool, create_engine, text
 from sqlalchemy.exc import OperationalError
 
 from gateway.config.root import DatabaseConfig
 from gateway.outbox import payload_json
 from gateway.store.dead_letters import dead_letters
-from gateway.store.tables import OutboxStatus, outbox
+from gateway.store.tables import OutboxStatus
 from tests.chaos.ledger import ANSWER, Doubt
 
 
@@ -30,8 +30,8 @@ class Books:
         """Every part in doubt so far. `serials` are those of what people wrote, by chat and message id."""
         rows: list[Any] = []
         with suppress(OperationalError), self._engine.begin() as connection:  # it may not be there yet
-            columns = (outbox.c.id, outbox.c.payload, outbox.c.status, outbox.c.ambiguous)
-            rows += connection.execute(select(*columns).where(outbox.c.ambiguous > 0)).all()
+            doubtful = text("SELECT id, payload, status, ambiguous FROM outbox WHERE ambiguous > 0")
+            rows += connection.execute(doubtful).all()
         given_up = {row.id for row in rows if row.status == OutboxStatus.FAILED}
         told = {it.number for it in dead_letters(self._config) if it.ambiguous} if given_up else set()
         for row in rows:

@@ -12,8 +12,8 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy import create_engine, inspect, text
 
 from gateway.store.migrate import HEAD, DatabaseTooNew
-from gateway.store.tables import inbox, metadata, outbox, session, transcript
 from tests.gateway.store.chats import leased, opened, work_of
+from tests.gateway.store.schema import inbox, metadata, outbox, session, transcript
 
 ROOT = Path(__file__).resolve().parents[3]
 

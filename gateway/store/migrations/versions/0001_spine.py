@@ -13,20 +13,20 @@ def upgrade() -> None:
     op.create_table(
         "session",
         sa.Column("id", sa.Text, primary_key=True),
-        sa.Column("owner", sa.Text),
-        sa.Column("epoch", sa.Integer, nullable=False),
-        sa.Column("pending", sa.Integer, nullable=False),
+        sa.Column("owner", sa.Text),  # worker id, or NULL
+        sa.Column("epoch", sa.Integer, nullable=False),  # fencing token: +1 with each new owner
+        sa.Column("pending", sa.Integer, nullable=False),  # messages accepted and not finished
     )
     op.create_table(
         "inbox",
-        sa.Column("id", _BigId, primary_key=True, autoincrement=True),
-        sa.Column("dedupe", sa.Text, nullable=False, unique=True),
-        sa.Column("dedupe_text", sa.Text, unique=True),
+        sa.Column("id", _BigId, primary_key=True, autoincrement=True),  # also the turn's number
+        sa.Column("dedupe", sa.Text, nullable=False, unique=True),  # channel:account:message id
+        sa.Column("dedupe_text", sa.Text, unique=True),  # recognises a re-push under another message id
         sa.Column("sid", sa.Text, nullable=False),
-        sa.Column("body", sa.Text, nullable=False),
+        sa.Column("body", sa.Text, nullable=False),  # JSON of gateway.queue.Inbound
         sa.Column("at", sa.Float, nullable=False),
         sa.Column("status", sa.Integer, nullable=False),
-        sa.Column("attempts", sa.Integer, nullable=False),
+        sa.Column("attempts", sa.Integer, nullable=False),  # times it was begun and its process died
         sqlite_autoincrement=True,
     )
     _index("inbox_waiting", "inbox", ["sid", "id"], "status = 0")
@@ -34,8 +34,8 @@ def upgrade() -> None:
         "transcript",
         sa.Column("sid", sa.Text, nullable=False),
         sa.Column("seq", sa.Integer, nullable=False),
-        sa.Column("turn", _BigId, nullable=False),
-        sa.Column("kind", sa.Text, nullable=False),
+        sa.Column("turn", _BigId, nullable=False),  # inbox.id
+        sa.Column("kind", sa.Text, nullable=False),  # user, steered, assistant, toolResult, drained or final
         sa.Column("content", sa.Text, nullable=False),
         sa.PrimaryKeyConstraint("sid", "seq"),
     )
@@ -46,8 +46,8 @@ def upgrade() -> None:
         sa.Column("sid", sa.Text, nullable=False),
         sa.Column("turn", _BigId, nullable=False),
         sa.Column("part", sa.Integer, nullable=False),
-        sa.Column("key", sa.Text, nullable=False),
-        sa.Column("payload", sa.Text, nullable=False),
+        sa.Column("key", sa.Text, nullable=False),  # idempotency key: made once, never per attempt
+        sa.Column("payload", sa.Text, nullable=False),  # JSON of gateway.outbox.OutboxPayload
         sa.Column("status", sa.Integer, nullable=False),
         sa.Column("ext_id", sa.Text),
         sa.Column("attempts", sa.Integer, nullable=False),

@@ -8,6 +8,6 @@ down_revision = "0004"
 
 
 def upgrade() -> None:
-    op.add_column("inbox", sa.Column("sender", sa.Text))
+    op.add_column("inbox", sa.Column("sender", sa.Text))  # channel:account:sender id; NULL for a replay
     where = sa.text("status = 0")
     op.create_index("inbox_sender", "inbox", ["sender", "id"], sqlite_where=where, postgresql_where=where)
