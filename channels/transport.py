@@ -14,9 +14,12 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import httpx
+import structlog
 
 if TYPE_CHECKING:
     import aiohttp
+
+log = structlog.get_logger()
 
 CONNECTIONS_MAX = 1000
 KEEP_ALIVE_SECONDS = 5.0
@@ -49,13 +52,16 @@ class Transport(httpx.AsyncBaseTransport):
         self._library = library
         self._proxy = proxy_for(url)
         encrypted = any(one.startswith("https:") for one in (url, self._proxy or ""))
-        self._ssl = _certificates(library) if encrypted else False
+        self._ssl: ssl.SSLContext | bool = _certificates(library) if encrypted else True
         self._session: aiohttp.ClientSession | None = None
 
     async def handle_async_request(self, request: Any) -> Any:
         """Raises the library's exceptions: ConnectError, ConnectTimeout and ProxyError for what never left."""
         import yarl
 
+        if self._proxy and not self._proxy.startswith(("http:", "https:")):
+            log.error("proxy_not_usable", proxy=urlsplit(self._proxy).scheme, fix="name an HTTP proxy in HTTPS_PROXY")
+            raise self._library.ProxyError("not an HTTP proxy")
         with _translated(self._library):
             response = await self._open_session().request(
                 request.method,

@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import httpx2
 import pytest
+from structlog.testing import capture_logs
 
 from channels.transport import PIECE_BYTES, Transport
 
@@ -147,6 +148,19 @@ async def test_the_proxy_of_the_environment_is_asked(library: Any, monkeypatch: 
     async with client(library, "http://open.example.com") as http:
         with pytest.raises(library.ProxyError):
             await http.get("/there")
+
+
+@LIBRARIES
+async def test_a_proxy_that_is_no_http_proxy_is_named(library: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("all_proxy", "socks5://user:SECRET@127.0.0.1:7890")
+    for name in ("http_proxy", "HTTP_PROXY", "no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    with capture_logs() as logs:
+        async with client(library, "http://open.example.com") as http:
+            with pytest.raises(library.ProxyError):
+                await http.get("/there")
+    assert [(line["event"], line["proxy"]) for line in logs] == [("proxy_not_usable", "socks5")]
+    assert "SECRET" not in str(logs)
 
 
 @LIBRARIES
