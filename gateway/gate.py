@@ -26,7 +26,8 @@ class Gate:
         await turn
 
     def _next(self) -> None:
-        while self._waiting and (turn := self._waiting.popleft()):
+        while self._waiting:
+            turn = self._waiting.popleft()
             if not turn.done():  # whoever was cancelled meanwhile is passed over
                 turn.set_result(None)
                 asyncio.get_running_loop().call_soon(self._next)

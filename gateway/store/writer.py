@@ -22,8 +22,6 @@ GROUP_MAX = 64
 QUEUE_MAX = 5_000
 T = TypeVar("T")
 Operation = Callable[[Connection], Any]
-
-
 Waiting = tuple[Operation, asyncio.Future[Any]]
 
 
