@@ -3,23 +3,22 @@
 import time
 from collections.abc import Callable
 
-from agents.providers.anthropic.provider import AnthropicWire
+from agents.providers.anthropic.provider import anthropic_wire
 from agents.providers.chat.vendors import vendor_for
 from agents.providers.config import Api, ProviderConfig, api_of
 from agents.providers.demo.provider import DemoProvider
-from agents.providers.gemini.provider import GEMINI
-from agents.providers.json_wire import JsonWire
-from agents.providers.mistral.provider import MISTRAL
+from agents.providers.gemini.provider import gemini_wire
+from agents.providers.mistral.provider import mistral_wire
 from agents.providers.network import NetworkProvider, Wire
-from agents.providers.openai.provider import ChatWire, ResponsesWire
+from agents.providers.openai.provider import chat_wire, responses_wire
 from agents.providers.provider import Provider
 
 _WIRES: dict[Api, Callable[[str, ProviderConfig], Wire]] = {
-    "anthropic-messages": lambda name, config: AnthropicWire(config),
-    "openai-responses": lambda name, config: ResponsesWire(config),
-    "openai-chat": lambda name, config: ChatWire(config, vendor_for(name, config.base_url, config.dialect)),
-    "google-gemini": lambda name, config: JsonWire(GEMINI, config),
-    "mistral": lambda name, config: JsonWire(MISTRAL, config),
+    "anthropic-messages": lambda name, config: anthropic_wire(config),
+    "openai-responses": lambda name, config: responses_wire(config),
+    "openai-chat": lambda name, config: chat_wire(config, vendor_for(name, config.base_url, config.dialect)),
+    "google-gemini": lambda name, config: gemini_wire(config),
+    "mistral": lambda name, config: mistral_wire(config),
 }
 
 

@@ -6,46 +6,95 @@ would carry the key to wherever it points.
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, Protocol
 
 from agents.providers.config import ProviderConfig
-from agents.providers.errors import BadStream, Refused
+from agents.providers.errors import BadStream, Refused, error_of
+from agents.providers.payload import json_object
 from channels.transport import Transport
 
 END = "[DONE]"
 CONNECT_SECONDS = 5.0
-DRAIN_SECONDS = 0.25
+TAIL_SECONDS = 0.25
 """How long a body may take to end after the answer's last event; read to its end, the connection can be used again."""
 
 REFUSAL_BYTES_MAX = 256 * 1024
 REFUSAL_SECONDS = 5.0
 """How much of a refusal's body is read, and for how long: its status says the most."""
+ERROR_BYTES_MAX = 1_000_000
+"""Of an error that is told in the place of events."""
+
+Event = tuple[str, str]
+"""A server-sent event: its name, mostly empty, and its data."""
 
 
-T = TypeVar("T")
+class Client(Protocol):
+    async def post(self, path: str, body: bytes, headers: Mapping[str, str]) -> Any:
+        """The open answer: an httpx response. Raises Refused, perhaps as the cause of an SDK's exception."""
+
+    async def close(self) -> None: ...
+
+
+class PlainClient:
+    """httpx alone. An SDK would add little more than names, and cost a second and tens of megabytes."""
+
+    def __init__(self, config: ProviderConfig, base_url: str, headers: Mapping[str, str]) -> None:
+        import httpx
+
+        self._client = httpx.AsyncClient(headers={**headers, **config.headers}, **settings(config, base_url, httpx))
+        self._base_url = base_url
+
+    async def post(self, path: str, body: bytes, headers: Mapping[str, str]) -> Any:
+        request = self._client.build_request("POST", self._base_url + path, content=body, headers=dict(headers))
+        return await self._client.send(request, stream=True)
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+
+class SdkClient:
+    """An official SDK: it gives us authentication, paths and the connection. Bodies and events are ours: its own methods
+    copy every item of a body on the event loop, take a cut stream for a whole one, and raise in the middle of
+    half-written arguments. `stream_class` is its `AsyncStream`, of which we want the response."""
+
+    def __init__(self, client: Any, stream_class: Any, config: ProviderConfig) -> None:
+        # Drop what it reads from a variable like ANTHROPIC_CUSTOM_HEADERS: a stray one must not change what we send.
+        client._custom_headers = dict(config.headers)
+        self._client = client
+        self._stream_class = stream_class[object]
+
+    async def post(self, path: str, body: bytes, headers: Mapping[str, str]) -> Any:
+        stream = await self._client.post(
+            path, cast_to=object, content=body, options={"headers": headers}, stream=True, stream_cls=self._stream_class
+        )
+        return stream.response
+
+    async def close(self) -> None:
+        await self._client.close()
 
 
 class LazyClient:
     """A client that is built at the first need, in a thread: importing an SDK and reading the machine's certificates takes
     up to a second."""
 
-    def __init__(self, build: Callable[[], Any]) -> None:
+    def __init__(self, build: Callable[[], Client]) -> None:
         self._build = build
-        self._client: Any = None
+        self._client: Client | None = None
         self._building = asyncio.Lock()
 
-    async def get(self) -> Any:
-        async with self._building:
-            if self._client is None:
-                self._client = await asyncio.to_thread(self._build)
-            return self._client
+    async def get(self) -> Client:
+        if self._client is None:
+            async with self._building:
+                if self._client is None:
+                    self._client = await asyncio.to_thread(self._build)
+        return self._client
 
     async def close(self) -> None:
         client, self._client = self._client, None
         if client is not None:
-            await (client.aclose() if hasattr(client, "aclose") else client.close())
+            await client.close()
 
 
 def settings(config: ProviderConfig, base_url: str, library: Any) -> dict[str, Any]:
@@ -81,41 +130,103 @@ async def _refusal(response: Any, seconds: float) -> object:
     return None
 
 
-def must_be_events(headers: Mapping[str, str]) -> None:
-    """A proxy's page with status 200 is no answer."""
-    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind and kind != "text/event-stream":
-        raise BadStream("the answer is not an event stream")
+class Answer:
+    """One answer as it arrives, under the deadlines of `config`. Raises TimeoutError where nothing comes, where it falls
+    silent, where it takes too long in all. Once it has `ended`, neither silence nor an error matters any more: what still
+    arrives is waited for `tail_seconds`."""
+
+    def __init__(self, config: ProviderConfig, *, tail_seconds: float) -> None:
+        self.ended = False
+        self._clock = asyncio.get_running_loop().time
+        self._idle_seconds = config.idle_seconds
+        self._tail_seconds = min(tail_seconds, config.idle_seconds / 2)
+        began = self._clock()
+        self._end = began + config.timeout_seconds
+        self._until = min(self._end, began + config.first_byte_seconds)
+        self._in_tail = self._over = False
+        self._reader = _EventReader()
+        self.headers: Mapping[str, str] = {}
+        self._response: Any = None
+        self._chunks: AsyncIterator[bytes]
+
+    async def open(self, sending: Awaitable[Any]) -> None:
+        """Raises BadStream where what is answered is neither events nor an error: a proxy's page with status 200."""
+        async with asyncio.timeout_at(self._until):
+            self._response = await sending
+            self._chunks = aiter(self._response.aiter_bytes())
+            self.headers = self._response.headers
+            kind = self.headers.get("content-type", "").partition(";")[0].strip().lower()
+            if kind and kind != "text/event-stream":
+                await self._read_error(kind)
+
+    async def _read_error(self, kind: str) -> None:
+        """OpenRouter and others tell an error as JSON with status 200; it is an event like any other."""
+        body = b""
+        while kind == "application/json" and len(body) <= ERROR_BYTES_MAX and (chunk := await anext(self._chunks, b"")):
+            body += chunk
+        if not error_of(error := json_object(body)):
+            raise BadStream("the answer is not an event stream")
+        self._reader.found.append(("", json.dumps(error)))
+
+    async def read(self) -> Sequence[Event] | None:
+        """What arrived together; None at the end of the body, or of the patience with it."""
+        if self._over:
+            return None
+        if self.ended and not self._in_tail:
+            self._in_tail, self._until = True, self._clock() + self._tail_seconds
+        try:
+            async with asyncio.timeout_at(self._until):
+                chunk = await anext(self._chunks, b"")
+            self._over = not chunk
+            events = self._reader.feed(chunk or b"\n\n")
+        except Exception:
+            if self.ended:
+                return None
+            raise
+        if not self.ended:
+            self._until = min(self._end, self._clock() + self._idle_seconds)
+        elif any(data == END for _, data in events):
+            self._until = min(self._until, self._clock() + TAIL_SECONDS)
+        return events
+
+    async def close(self) -> None:
+        if self._response is not None:
+            await self._response.aclose()
 
 
-async def server_sent(chunks: AsyncIterator[bytes]) -> AsyncGenerator[str, None]:
-    """The data of server-sent events, from the bytes of a body; "" for whatever else is a sign of life.
+class _EventReader:
+    """Lines end at line feeds alone: what else Python takes for the end of a line may stand inside JSON."""
 
-    Lines end at line feeds alone: what else Python takes for the end of a line may stand inside JSON.
-    """
-    data: list[str] = []
-    rest = b""
-    async for chunk in chunks:
-        *lines, rest = (rest + chunk).split(b"\n")
+    def __init__(self) -> None:
+        self.found: list[Event] = []
+        self._rest = b""
+        self._name = ""
+        self._data: list[str] = []
+
+    def feed(self, chunk: bytes) -> list[Event]:
+        """The events that are whole with it."""
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
         for line in lines:
-            line = line.removesuffix(b"\r")
-            if line.startswith(b"data:"):
-                data.append(line[5:].removeprefix(b" ").decode())
-            elif line:
-                yield ""
-            elif data:
-                yield "\n".join(data)
-                data = []
-    if rest.startswith(b"data:"):
-        data.append(rest[5:].strip().decode())
-    if data:
-        yield "\n".join(data)
+            self._take(line.removesuffix(b"\r"))
+        found, self.found = self.found, []
+        return found
+
+    def _take(self, line: bytes) -> None:
+        if line.startswith(b"data:"):
+            self._data.append(line[5:].removeprefix(b" ").decode())
+        elif line.startswith(b"event:"):
+            self._name = line[6:].strip().decode()
+        elif not line:
+            if self._data:
+                self.found.append((self._name, "\n".join(self._data)))
+            self._name, self._data = "", []
 
 
 def event_of(data: str) -> dict[str, Any]:
-    """One event; an empty one for what is no news, such as the end that some servers spell out. Raises BadStream."""
-    if data.strip() in ("", END):
-        return {}
+    """One event; one of type END for the end that some servers spell out, an empty one for what is no news. Raises
+    BadStream."""
+    if (data := data.strip()) in ("", END):
+        return {"type": END} if data else {}
     try:
         event = json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -123,14 +234,3 @@ def event_of(data: str) -> dict[str, Any]:
     if not isinstance(event, dict):
         raise BadStream("an event is not an object")
     return event
-
-
-async def drain(events: AsyncIterator[T], *, idle_seconds: float, seconds: float = DRAIN_SECONDS) -> list[T]:
-    """What still arrives behind the end of an answer. The answer is whole, so neither silence nor an error matters any
-    more; read to its end, the connection can be used again."""
-    found: list[T] = []
-    with suppress(Exception):
-        async with asyncio.timeout(min(seconds, idle_seconds / 2)):
-            async for event in events:
-                found.append(event)  # noqa: PERF401 - kept also where it breaks off
-    return found

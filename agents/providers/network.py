@@ -1,16 +1,16 @@
 """A provider behind a network: one request, one stream, one attempt, the same for every wire.
 
-What differs is the `Wire`: how a request is sent, how its events become a message, how its errors read. What does not
+What differs is the `Wire`: how a request reads, how its events become a message, how its errors read. What does not
 is here: keys, deadlines, and the promise that whatever breaks is a final message. Retries are not
 (`agents.providers.retry`).
 """
 
-import asyncio
+import json
 import time
 import zlib
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-from contextlib import aclosing
-from dataclasses import replace
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import structlog
@@ -19,7 +19,7 @@ from agents.messages import AssistantMessage, ErrorKind, ModelError
 from agents.providers.config import ProviderConfig
 from agents.providers.draft import Draft
 from agents.providers.errors import AttemptFailed, BadStream, Refused
-from agents.providers.http import LazyClient
+from agents.providers.http import END, TAIL_SECONDS, Answer, Client, LazyClient, event_of
 from agents.providers.provider import Done, ModelEvent, ModelRequest
 
 log = structlog.get_logger()
@@ -38,21 +38,28 @@ class Assembly(Protocol):
         """The whole answer. Raises BadStream where its end is missing, AttemptFailed where the model broke off."""
 
 
-class Wire(Protocol):
-    """One vendor's protocol. `keyless`: it needs no key."""
+def bearer(key: str) -> tuple[str, str]:
+    return "Authorization", f"Bearer {key}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wire:
+    """One vendor's protocol. `keyless`: it needs no key. `event` parses one server-sent event: its name, its data, and the
+    headers of the answer. `ends`: the answer is complete with it, and `late` is what counts of one behind that, for
+    `tail_seconds`. `refusal` is what the server's answer with an error means, at a wall time in seconds."""
 
     api: str
-    keyless: bool
-    client: LazyClient
-
-    def assembly(self, *, provider: str, model: str, timestamp: float) -> Assembly: ...
-
-    def events(self, request: ModelRequest, key: str) -> AsyncGenerator[dict[str, Any], None]:
-        """The events of one answer, parsed; an empty one for every other sign of life. Ends with the answer or with
-        the body, whichever is first."""
-
-    def refusal(self, refused: Refused, now: float) -> AttemptFailed:
-        """What the server's answer with an error means. `now` is wall time in seconds."""
+    build: Callable[[], Client]
+    path: Callable[[ModelRequest], str]
+    body: Callable[[ModelRequest], dict[str, Any]]
+    assembly: Callable[..., Assembly]
+    ends: Callable[[dict[str, Any]], bool]
+    refusal: Callable[[Refused, float], AttemptFailed]
+    event: Callable[[str, str, Mapping[str, str]], dict[str, Any]] = lambda name, data, headers: event_of(data)
+    late: Callable[[dict[str, Any]], dict[str, Any]] = lambda event: {}
+    key_header: Callable[[str], tuple[str, str]] = bearer
+    keyless: bool = False
+    tail_seconds: float = TAIL_SECONDS
 
 
 class NetworkProvider:
@@ -63,6 +70,7 @@ class NetworkProvider:
         self.api = wire.api
         self._config = config
         self._wire = wire
+        self._client = LazyClient(wire.build)
         self._keys = KeyRing(config.keys)
         self._now = now
 
@@ -73,14 +81,16 @@ class NetworkProvider:
             summary = f"providers.{self.name}.apiKey is empty"
             yield Done(message=assembly.draft.failed(ModelError(kind="unconfigured", summary=summary, retryable=False)))
             return
+        answer = Answer(self._config, tail_seconds=self._wire.tail_seconds)
         try:
-            async with (
-                aclosing(self._wire.events(request, key or "")) as events,
-                aclosing(self._paced(events)) as paced,
-            ):
-                async for event in paced:
-                    for piece in assembly.feed(event):
-                        yield piece
+            try:
+                await answer.open(self._send(request, key))
+                while (events := await answer.read()) is not None:
+                    for event in self._parsed(answer, events):
+                        for piece in assembly.feed(event):
+                            yield piece
+            finally:
+                await answer.close()
             message = assembly.finish()
         except Exception as error:  # noqa: BLE001 - the port's promise: whatever breaks is a final message
             failed = self._explain(error)
@@ -89,24 +99,27 @@ class NetworkProvider:
 
     async def warm_up(self) -> None:
         if self._config.keys or self._wire.keyless:
-            await self._wire.client.get()
+            await self._client.get()
 
     async def close(self) -> None:
-        await self._wire.client.close()
+        await self._client.close()
 
-    async def _paced(self, events: AsyncGenerator[dict[str, Any], None]) -> AsyncGenerator[dict[str, Any], None]:
-        """Raises TimeoutError: where nothing comes, where it falls silent, where it takes too long in all."""
-        clock = asyncio.get_running_loop().time
-        began = clock()
-        end = began + self._config.timeout_seconds
-        until = min(end, began + self._config.first_byte_seconds)
-        while True:
-            async with asyncio.timeout_at(until):
-                event = await anext(events, None)
-            if event is None:
-                return
-            yield event
-            until = min(end, clock() + self._config.idle_seconds)
+    async def _send(self, request: ModelRequest, key: str | None) -> Any:
+        client = await self._client.get()
+        body = json.dumps(self._wire.body(request), ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+        headers = {"Content-Type": "application/json"} | (dict([self._wire.key_header(key)]) if key else {})
+        return await client.post(self._wire.path(request), body, headers)
+
+    def _parsed(self, answer: Answer, events: Sequence[tuple[str, str]]) -> Iterator[dict[str, Any]]:
+        """Each one when its turn comes. Behind the end nothing is an error any more."""
+        for name, data in events:
+            if not answer.ended:
+                event = self._wire.event(name, data, answer.headers)
+                yield event
+                answer.ended = event.get("type") == END or self._wire.ends(event)
+                continue
+            with suppress(BadStream, AttemptFailed):
+                yield self._wire.late(self._wire.event(name, data, answer.headers))
 
     def _with_another_key(self, key: str | None, error: ModelError) -> ModelError:
         if key and self._keys.refused(key, error):

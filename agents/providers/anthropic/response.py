@@ -12,7 +12,16 @@ from typing import Any
 from agents.messages import AssistantMessage, ErrorKind, ModelError, StopReason, Usage
 from agents.providers.anthropic.request import API
 from agents.providers.draft import Draft, Payload
-from agents.providers.errors import BadStream, error_of, failure, kind_of_status, message_of, overflows, word
+from agents.providers.errors import (
+    AttemptFailed,
+    BadStream,
+    error_of,
+    failure,
+    kind_of_status,
+    message_of,
+    overflows,
+    word,
+)
 from agents.providers.payload import count_of, object_of, required_index, required_object, text_of
 from agents.providers.provider import ModelEvent
 
@@ -52,6 +61,8 @@ class AnthropicAssembly:
             case "message_delta":
                 self._stop_reason = text_of(required_object(event, "delta"), "stop_reason") or self._stop_reason
                 self._count(event.get("usage"))
+            case "error":
+                raise AttemptFailed(from_event(event))
             case "message_stop":
                 for index in self._starts:
                     yield from self._close(index)
@@ -155,13 +166,13 @@ def from_status(status: int, body: object, headers: Mapping[str, str], now: floa
     return failure(kind, summary, headers, now)
 
 
-def from_event(event: object, request_id: str | None) -> ModelError:
+def from_event(event: object) -> ModelError:
     """An `error` event in the middle of a stream that began with 200."""
     error = error_of(event)
     kind = _BY_TYPE.get(str(error.get("type")), "server")
     if kind == "invalid" and overflows(message_of(error)):
         kind = "too_large"
-    summary = f"status=200 type={word(error.get('type'))} request_id={word(request_id)}"
+    summary = f"status=200 type={word(error.get('type'))} request_id={word(text_of(event, 'request_id'))}"
     return failure(kind, summary, {}, 0.0)
 
 

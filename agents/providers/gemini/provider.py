@@ -4,9 +4,11 @@ import re
 from urllib.parse import quote
 
 from agents.providers.config import ProviderConfig
+from agents.providers.errors import AttemptFailed
 from agents.providers.gemini.request import API, resource, wire_request
 from agents.providers.gemini.response import GeminiAssembly, finish_reason, from_status
-from agents.providers.json_wire import Dialect
+from agents.providers.http import PlainClient
+from agents.providers.network import Wire
 
 BASE_URL = "https://generativelanguage.googleapis.com"
 
@@ -17,14 +19,15 @@ def base_url(config: ProviderConfig) -> str:
     return url if re.search(r"/v\d+(?:alpha|beta)?\d*$", url) else f"{url}/v1beta"
 
 
-GEMINI = Dialect(
-    api=API,
-    base_url=base_url,
-    path=lambda request: f"/{quote(resource(request.model))}:streamGenerateContent?alt=sse",
-    body=wire_request,
-    key_header=lambda key: ("x-goog-api-key", key),
-    assembly=GeminiAssembly,
-    finishes=lambda event: bool(finish_reason(event)),
-    late=lambda event: {} if "error" in event else event,
-    from_status=from_status,
-)
+def gemini_wire(config: ProviderConfig) -> Wire:
+    return Wire(
+        api=API,
+        build=lambda: PlainClient(config, base_url(config), {}),
+        path=lambda request: f"/{quote(resource(request.model))}:streamGenerateContent?alt=sse",
+        body=wire_request,
+        key_header=lambda key: ("x-goog-api-key", key),
+        assembly=GeminiAssembly,
+        ends=lambda event: bool(finish_reason(event)),
+        late=lambda event: {} if "error" in event else event,
+        refusal=lambda refused, now: AttemptFailed(from_status(refused.status, refused.body, refused.headers, now)),
+    )

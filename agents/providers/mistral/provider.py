@@ -1,22 +1,27 @@
 """Mistral's models, over plain HTTP."""
 
-from agents.providers.json_wire import Dialect
+from agents.providers.config import ProviderConfig
+from agents.providers.errors import AttemptFailed
+from agents.providers.http import PlainClient
 from agents.providers.mistral.request import API, wire_request
 from agents.providers.mistral.response import MistralAssembly, from_status
+from agents.providers.network import Wire
 from agents.providers.payload import object_of, objects_of
+from channels.transport import is_local
 
 BASE_URL = "https://api.mistral.ai"
 
-MISTRAL = Dialect(
-    api=API,
-    base_url=lambda config: (config.base_url or BASE_URL).rstrip("/").removesuffix("/v1"),
-    path=lambda request: "/v1/chat/completions",
-    body=lambda request: wire_request(request) | {"stream": True},
-    key_header=lambda key: ("Authorization", f"Bearer {key}"),
-    assembly=MistralAssembly,
-    finishes=lambda event: any(choice.get("finish_reason") for choice in objects_of(event, "choices")),
-    late=lambda event: {"usage": usage} if (usage := object_of(event, "usage")) else {},
-    from_status=from_status,
-    headers={"Accept": "text/event-stream"},
-    local_keyless=True,
-)
+
+def mistral_wire(config: ProviderConfig) -> Wire:
+    base_url = (config.base_url or BASE_URL).rstrip("/").removesuffix("/v1")
+    return Wire(
+        api=API,
+        build=lambda: PlainClient(config, base_url, {"Accept": "text/event-stream"}),
+        path=lambda request: "/v1/chat/completions",
+        body=lambda request: wire_request(request) | {"stream": True},
+        assembly=MistralAssembly,
+        ends=lambda event: any(choice.get("finish_reason") for choice in objects_of(event, "choices")),
+        late=lambda event: {"usage": usage} if (usage := object_of(event, "usage")) else {},
+        refusal=lambda refused, now: AttemptFailed(from_status(refused.status, refused.body, refused.headers, now)),
+        keyless=is_local(base_url),
+    )

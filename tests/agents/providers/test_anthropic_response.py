@@ -196,7 +196,7 @@ def test_retry_after(headers: dict[str, str], seconds: float | None) -> None:
     ],
 )
 def test_in_mid_stream(event: object, kind: ErrorKind) -> None:
-    assert from_event(event, None).kind == kind
+    assert from_event(event).kind == kind
 
 
 def test_only_a_400_blocks_output() -> None:
