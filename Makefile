@@ -27,7 +27,7 @@ check: .venv/.dev          ## style, types, import direction
 size: .venv/bin/python     ## lines that serve, functions, the largest file, lines of tests
 	@$(BIN)/python -m tests.size
 
-bench: .venv/.dev          ## speed against a floor bot, on this machine
+bench: .venv/.dev          ## speed against a bare bot, on this machine; ARGS='--side feishu --no-postgres'
 	$(BIN)/python -m tests.bench $(ARGS)
 
 chaos: .venv/.dev          ## kill it at every point and count; ARGS='--kills 5 --seed 1'

@@ -9,6 +9,7 @@ import sys
 def main():  # type: () -> None
     if sys.version_info < (3, 11):  # noqa: UP036 - somebody else's python3 comes here, too
         stop("Clawgate needs Python 3.11 or newer, and this is " + sys.version.split()[0] + what_to_type())
+    from importlib import import_module
     from pathlib import Path
 
     from gateway.guard import PACKAGES, foreign_packages
@@ -18,6 +19,10 @@ def main():  # type: () -> None
     if foreign:
         stop("\n".join(foreign) + "\nStart Clawgate from its own folder: cd " + str(root) + " && make run")
     try:
+        sys.modules["rich"] = None  # type: ignore[assignment]
+        for name in ("structlog", "httpx"):  # they would load its 80 modules, for what a server never shows
+            import_module(name)
+        del sys.modules["rich"]
         from gateway.cli import app  # after the guards: it imports everything else
 
         app()

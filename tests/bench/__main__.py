@@ -1,7 +1,7 @@
 """`make bench`: measure the gateway against the floor bot on this machine, now, offline.
 
 The two take turns in short blocks, so that whatever else the machine does falls on both. The floor bot has neither the
-long chat nor a database.
+long chat nor a database. Feishu, Telegram and the web chat are measured on SQLite, and Feishu on a throw-away PostgreSQL.
 """
 
 import argparse
@@ -23,6 +23,7 @@ from tests.bench import subject
 from tests.bench.load import crowd, serial
 from tests.bench.peers import Peers, peers
 from tests.bench.report import Figures, Row, document, rows, table
+from tests.bench.sides import SIDES, Side
 from tests.bench.subject import Subject, started
 from tests.postgres import postgres_server
 
@@ -37,30 +38,32 @@ class Size:
     """How much is measured. A block is ten new chats with `depth` turns each, a crowd fifty with `crowd` each."""
 
     passes: int = 3
-    blocks: int = 3
-    depth: int = 5
-    tool_depth: int = 2
-    long: int = 500
-    crowd: int = 20
+    blocks: int = 1
+    depth: int = 3
+    tool_depth: int = 1
+    long: int = 150
+    crowd: int = 7
 
 
-QUICK = Size(blocks=1, depth=3, tool_depth=1, long=150, crowd=7)
+LONG = Size(blocks=3, depth=5, tool_depth=2, long=500, crowd=20)
+"""Three times as much."""
 
 
-async def measure(folder: Path, size: Size, database: str | None, *, sdk: bool) -> list[Row]:
+async def measure(folder: Path, size: Size, side: Side, database: str | None, *, sdk: bool) -> list[Row]:
     """One run on one database. Every pass has new processes: two of the same code can differ by a quarter in speed."""
     figures, floor_figures = Figures(), Figures()
     for number in range(1, size.passes + 1):
         async with peers() as around:
-            where = {"feishu": around.feishu, "anthropic": around.anthropic}
             here = folder / str(number)
-            ours = subject.gateway(here, database=database, **where)
-            async with started(ours) as gateway, started(subject.floor(here, sdk=sdk, **where)) as floor:
+            ours = subject.gateway(here, side, around.urls, database=database)
+            async with started(ours):
+                pass  # its database is there from now on, as that of a gateway that is started again
+            async with started(ours) as gateway, started(subject.floor(here, side, around.urls, sdk=sdk)) as floor:
                 await _pass([(gateway, figures), (floor, floor_figures)], around, size)
                 if number == size.passes:
                     figures.long = await serial(gateway, around, chats=1, turns=size.long)
                     figures.peak_mb = max(figures.peak_mb, gateway.peak_mb())
-    return rows(figures, floor_figures)
+    return rows(side.name, figures, floor_figures)
 
 
 async def _pass(bots: Sequence[tuple[Subject, Figures]], around: Peers, size: Size) -> None:
@@ -110,32 +113,32 @@ def facts(folder: Path, size: Size) -> dict[str, str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer turns, under a minute")
+    parser.add_argument("--long", action="store_true", help="three times as many turns")
     parser.add_argument("--sdk", action="store_true", help="a bare bot that asks the model through its SDK, streaming")
     parser.add_argument("--json", action="store_true", help="one JSON document for programs")
-    parser.add_argument(
-        "--database", metavar="URL", help="the gateway's database.url; a fresh SQLite file if not given"
-    )
-    parser.add_argument("--postgres", action="store_true", help="SQLite, then a throw-away PostgreSQL server")
+    parser.add_argument("--side", action="append", choices=list(SIDES), help="only this one; may be repeated")
+    parser.add_argument("--database", metavar="URL", help="only on this database")
+    parser.add_argument("--no-postgres", action="store_true", help="only SQLite")
     options = parser.parse_args()
-    size = QUICK if options.quick else Size()
+    size = LONG if options.long else Size()
+    sides: list[str] = options.side or list(SIDES)
     runs: dict[str, list[Row]] = {}
     failures: list[str] = []
     with tempfile.TemporaryDirectory(prefix="clawgate-bench-") as name:
         folder = Path(name)
-        databases: dict[str, str | None] = {"SQLite": None}
-        if options.database:
-            databases = {options.database.partition(":")[0]: options.database}
-        with postgres_server() if options.postgres else nullcontext() as server:
+        own = options.database is None and not options.no_postgres and "feishu" in sides
+        with postgres_server() if own else nullcontext() as server:
+            measured = facts(folder, size)
+            plans: list[tuple[str, str, str | None]] = [("SQLite", side, options.database) for side in sides]
             if server is not None:
-                databases["PostgreSQL"] = server.new_database()
-            told = facts(folder, size)
-            for each, url in databases.items():
+                plans.append(("PostgreSQL", "feishu", server.new_database()))
+            for database, side, url in plans:
+                title = f"{side}, {url.partition(':')[0] if url and not server else database}"
                 try:
-                    runs[each] = uvloop.run(measure(folder / each, size, url, sdk=options.sdk))
+                    runs[title] = uvloop.run(measure(folder / title, size, SIDES[side](), url, sdk=options.sdk))
                 except RuntimeError as error:
-                    failures.append(f"{each}: {error}")
-    sys.stdout.write((document if options.json else table)(told, runs) + "\n")
+                    failures.append(f"{title}: {error}")
+    sys.stdout.write((document if options.json else table)(measured, runs) + "\n")
     if failures:
         sys.exit("\n".join(failures))
 

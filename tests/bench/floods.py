@@ -19,6 +19,7 @@ from pathlib import Path
 import uvloop
 
 from tests.bench import subject
+from tests.bench.sides import Feishu
 from tests.bench.subject import Subject, address, started
 
 CHUNK = 1 << 18
@@ -124,7 +125,7 @@ async def main(files: int) -> None:
     }
     for name, measure in (attacks | {"silence": silence, "a plain request": plain_request}).items():
         with tempfile.TemporaryDirectory() as folder:
-            command = subject.gateway(Path(folder), feishu=NOWHERE, anthropic=NOWHERE, database=None)
+            command = subject.gateway(Path(folder), Feishu(), {"feishu": NOWHERE, "anthropic": NOWHERE})
             resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))  # inherited by the process
             async with started(command) as gateway:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

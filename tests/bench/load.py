@@ -1,7 +1,7 @@
 """People who write to a bot: one after the other, or all at once, each waiting for the reply to the last message.
 
-Every event is encrypted, signed and written out as HTTP before a clock starts, and goes over a connection that is kept:
-the sender costs the machine as little as it can. A turn lasts from the webhook's POST to the arrival of its reply.
+A message goes over a connection that is kept: the sender costs the machine as little as it can. A turn lasts from the
+webhook's POST to the arrival of its reply, which the web chat's page reads from its stream.
 """
 
 import asyncio
@@ -10,22 +10,15 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from tests.bench.peers import Peers, new_id
+import orjson
+
+from tests.bench.peers import Peers
+from tests.bench.sides import Prepared, Side
 from tests.bench.subject import Subject, address
-from tests.emulators.feishu.events import EventSource
-from tests.running import ALICE, APP_ID, BOT, SECRETS
 
 REPLY_SECONDS = 30.0
 SETTLE_SECONDS = 0.1
 """After a scenario: what a bot still writes down behind its last reply belongs to its processor time."""
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """One message of a chat, ready to be sent."""
-
-    message_id: str
-    request: bytes
 
 
 @dataclass(slots=True)
@@ -68,36 +61,15 @@ def percentile(values: Sequence[float], share: float) -> float:
     return ordered[max(0, -int(-len(ordered) * share // 1) - 1)]
 
 
-class Chats:
-    """Messages to send, chat by chat. Chats and messages have ids that no earlier run used."""
-
-    def __init__(self, chats: int) -> None:
-        self._source = EventSource(
-            app_id=APP_ID,
-            bot_open_id=BOT,
-            encrypt_key=SECRETS["FEISHU_ENCRYPT_KEY"],
-            verification_token=SECRETS["FEISHU_VERIFICATION_TOKEN"],
-        )
-        self._ids = [new_id("oc") for _ in range(chats)]
-        self._said = 0
-
-    async def prepare(self, peers: Peers, messages: int) -> list[list[Prepared]]:
-        """So many messages for each chat, known to the platform from here on."""
-        prepared = [[self._message(chat) for _ in range(messages)] for chat in self._ids]
-        pairs = zip(self._ids, prepared, strict=True)
-        await peers.know((message.message_id, chat) for chat, written in pairs for message in written)
-        return prepared
-
-    def _message(self, chat: str) -> Prepared:
-        self._said += 1
-        message_id = new_id("om")
-        text = f"What will the weather be like tomorrow? This is question {self._said}."
-        headers, body = self._source.encode(
-            self._source.text_event(text, sender=ALICE, chat=chat, message_id=message_id)
-        )
-        lines = ["POST /webhooks/feishu/default HTTP/1.1", "host: 127.0.0.1", f"content-length: {len(body)}"]
-        lines += [f"{name}: {value}" for name, value in headers.items()]
-        return Prepared(message_id, "\r\n".join(lines).encode() + b"\r\n\r\n" + body)
+async def prepare(side: Side, peers: Peers, *, chats: int, messages: int) -> list[list[Prepared]]:
+    """So many messages for each of new chats, known to the platform from here on."""
+    prepared: list[list[Prepared]] = []
+    for chat in [side.chat() for _ in range(chats)]:
+        first = len(prepared) * messages + 1
+        texts = [f"What will the weather be like tomorrow? This is question {first + at}." for at in range(messages)]
+        prepared.append([side.message(chat, text) for text in texts])
+    await peers.know(message.fact for of_chat in prepared for message in of_chat)
+    return prepared
 
 
 class Line:
@@ -110,7 +82,7 @@ class Line:
 
     async def turn(self, message: Prepared, measured: Measured) -> None:
         """Send it, read the acknowledgement, wait for the reply. Raises RuntimeError where it is not taken."""
-        reply = self._peers.expect(message.message_id)
+        reply = self._peers.expect(message.key)
         began = time.monotonic()
         self._writer.write(message.request)
         head = await self._reader.readuntil(b"\r\n\r\n")
@@ -139,10 +111,14 @@ async def line(subject: Subject, peers: Peers) -> AsyncIterator[Line]:
 async def watched(subject: Subject, peers: Peers) -> AsyncIterator[Measured]:
     """Add up what a scenario costs, and look afterwards whether every message had its one reply."""
     measured = Measured()
+    reading = asyncio.create_task(_page(subject, peers)) if subject.side.name == "web" else None
+    await asyncio.sleep(0.2 if reading else 0)
     cpu, peers_cpu, began = subject.cpu_seconds(), (await peers.count())["cpu_seconds"], time.monotonic()
     yield measured
     measured.seconds = time.monotonic() - began
     await asyncio.sleep(SETTLE_SECONDS)
+    if reading and not reading.cancel():
+        reading.result()
     counted = await peers.count()
     if not measured.turns:
         raise RuntimeError(f"{subject.name} replied to nothing:\n{''.join(subject.output)}")
@@ -150,13 +126,28 @@ async def watched(subject: Subject, peers: Peers) -> AsyncIterator[Measured]:
         raise RuntimeError(f"the model refused requests: {counted['refused'][:3]}")
     measured.cpu_ms = (subject.cpu_seconds() - cpu) * 1000
     measured.peers_cpu_ms = (counted["cpu_seconds"] - peers_cpu) * 1000
-    measured.doubled = sum(count - 1 for count in peers.replies.values())
+    measured.doubled = sum(count for count in peers.surplus.values() if count > 0)
     await peers.clear()
+
+
+async def _page(subject: Subject, peers: Peers) -> None:
+    """One page, which sees the replies of every chat."""
+    reader, writer = await asyncio.open_connection(*address(subject.url), limit=1 << 24)
+    try:
+        head = f"GET /api/events HTTP/1.1\r\nhost: 127.0.0.1\r\nx-clawgate: 1\r\nlast-event-id: {subject.seen}\r\n\r\n"
+        writer.write(head.encode())
+        while line := await reader.readline():
+            if line.startswith(b"id: "):
+                subject.seen = int(line[4:])
+            if line.startswith(b'data: {"id"') and b'"reply_to":"' in line:
+                peers.arrived(orjson.loads(line[6:])["reply_to"], time.monotonic())
+    finally:
+        writer.close()
 
 
 async def serial(subject: Subject, peers: Peers, *, chats: int, turns: int) -> Measured:
     """One turn at a time, the next one sent when the reply is there, going round the chats `turns` times."""
-    prepared = await Chats(chats).prepare(peers, turns)
+    prepared = await prepare(subject.side, peers, chats=chats, messages=turns)
     async with line(subject, peers) as connection, watched(subject, peers) as measured:
         for number in range(turns):
             for messages in prepared:
@@ -166,7 +157,7 @@ async def serial(subject: Subject, peers: Peers, *, chats: int, turns: int) -> M
 
 async def crowd(subject: Subject, peers: Peers, *, chats: int, turns: int) -> Measured:
     """All chats at the same time, each with its own connection and `turns` messages."""
-    prepared = await Chats(chats).prepare(peers, turns)
+    prepared = await prepare(subject.side, peers, chats=chats, messages=turns)
 
     async def person(messages: Sequence[Prepared]) -> None:
         async with line(subject, peers) as connection:

@@ -1,4 +1,4 @@
-"""Both neighbours of a bot, the Feishu and Anthropic emulators, in a process of their own: their work is not the bot's.
+"""The neighbours of a bot, the platforms' and Anthropic's emulators, in a process of their own: their work is not the bot's.
 
 They are the strict emulators of the tests; checking a request costs them 0.06 ms (0.3 ms with fifty turns of history),
 which is little enough to time through. Every reply that arrives is told on stdout with the moment of its arrival, on
@@ -6,11 +6,11 @@ the clock that all processes of one machine share. Commands come on stdin, one J
 """
 
 import asyncio
-import secrets
 import sys
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -22,6 +22,7 @@ from starlette.types import Receive, Scope, Send
 from tests.emulators.feishu.events import Known
 from tests.emulators.models.anthropic.emulator import AnthropicEmulator
 from tests.emulators.models.script import Turn, calls, says
+from tests.emulators.telegram.emulator import TelegramEmulator
 from tests.loopback import serve_on_loopback
 from tests.running import ALICE, SECRETS, feishu_emulator
 
@@ -35,53 +36,58 @@ Scenario = Literal["plain", "tools"]
 
 
 class Stage:
-    """The process's side: what the two emulators do, and what is told of it."""
+    """The process's side: what the emulators do, and what is told of it."""
 
     def __init__(self) -> None:
         self._feishu = feishu_emulator()
+        self._telegram = TelegramEmulator()
         self._anthropic = AnthropicEmulator(self._answer, api_key=SECRETS["ANTHROPIC_API_KEY"])
         self._latency_seconds = 0.0
         self._scenario: Scenario = "plain"
         self._arrived: dict[str, float] = {}
-        self._told = 0
+        self._reported = 0
 
     async def serve(self) -> None:
         """Until stdin ends."""
         reader = asyncio.StreamReader(limit=LINE_BYTES_MAX)
         await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
 
-        async def platform(scope: Scope, receive: Receive, send: Send) -> None:
-            await self._platform(scope, receive, send)
+        # uvicorn takes a bound method for an application of the old interface, hence the functions
+        async def feishu(scope: Scope, receive: Receive, send: Send) -> None:
+            await self._feishu_reply(scope, receive, send)
+
+        async def telegram(scope: Scope, receive: Receive, send: Send) -> None:
+            await self._telegram_reply(scope, receive, send)
 
         async def model(scope: Scope, receive: Receive, send: Send) -> None:
             await self._model(scope, receive, send)
 
-        # uvicorn takes a bound method for an application of the old interface, hence the functions
-        async with serve_on_loopback(platform) as feishu, serve_on_loopback(model) as anthropic:
-            _tell({"feishu": feishu, "anthropic": anthropic})
+        apps = {"feishu": feishu, "telegram": telegram, "anthropic": model}
+        async with AsyncExitStack() as stack:
+            _report({name: await stack.enter_async_context(serve_on_loopback(app)) for name, app in apps.items()})
             while line := await reader.readline():
-                _tell({"answer": self._obey(orjson.loads(line))})
+                _report({"answer": self._obey(orjson.loads(line))})
 
     def _obey(self, command: dict[str, Any]) -> dict[str, Any]:
         match command:
             case {"do": "set", "latency_ms": float(latency), "scenario": "plain" | "tools" as scenario}:
                 self._latency_seconds, self._scenario = latency / 1000, scenario
             case {"do": "know", "messages": list(messages)}:
-                for message_id, chat in messages:
-                    known = Known(chat_id=chat, sender=ALICE, msg_type="text", content="{}")
-                    self._feishu.known[message_id] = known
-                    self._feishu.chats.setdefault(chat, "")
+                for fact in messages:
+                    self._learn(fact)
             case {"do": "clear"}:
                 self._feishu.requests.clear()
                 self._feishu.messages.clear()
                 self._feishu.known.clear()
                 self._anthropic.requests.clear()
+                self._telegram.requests.clear()
+                self._telegram.messages.clear()
+                self._telegram.known.clear()
                 self._arrived.clear()
-                self._told = 0
+                self._reported = 0
             case {"do": "count"}:
                 return {
-                    "asked": len(self._anthropic.requests),
-                    "refused": [str(asked.refusal) for asked in self._anthropic.requests if asked.refusal is not None],
+                    "refused": [str(it.refusal) for it in self._anthropic.requests if it.refusal is not None],
                     "cpu_seconds": time.process_time(),
                 }
             case _:
@@ -93,15 +99,32 @@ class Stage:
             await asyncio.sleep(self._latency_seconds)
         await self._anthropic.app(scope, receive, send)
 
-    async def _platform(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def _learn(self, fact: Any) -> None:
+        match fact:
+            case [message_id, chat]:
+                known = Known(chat_id=chat, sender=ALICE, msg_type="text", content="{}")
+                self._feishu.known[message_id] = known
+                self._feishu.chats.setdefault(chat, "")
+            case {"message": {"chat": {"id": chat}}}:
+                self._telegram.private(chat)
+                self._telegram.learn(fact)
+
+    async def _feishu_reply(self, scope: Scope, receive: Receive, send: Send) -> None:
         now, path = time.monotonic(), scope["path"]
         if path.endswith("/reply"):
             self._arrived.setdefault(path.split("/")[-2], now)
         await self._feishu.app(scope, receive, send)
-        new, self._told = self._feishu.messages[self._told :], len(self._feishu.messages)
+        new, self._reported = self._feishu.messages[self._reported :], len(self._feishu.messages)
         for message in new:
-            reply_to = message.reply_to or ""
-            _tell({"reply_to": reply_to, "at": self._arrived.get(reply_to, now)})
+            key = message.reply_to or ""
+            _report({"key": key, "at": self._arrived.get(key, now)})
+
+    async def _telegram_reply(self, scope: Scope, receive: Receive, send: Send) -> None:
+        now = time.monotonic()
+        await self._telegram.app(scope, receive, send)
+        new, self._reported = self._telegram.messages[self._reported :], len(self._telegram.messages)
+        for message in new:
+            _report({"key": str(message.chat_id), "at": now})
 
     def _answer(self, body: dict[str, Any]) -> Turn:
         if self._scenario == "plain":
@@ -122,7 +145,7 @@ def _rounds(messages: list[dict[str, Any]]) -> int:
     return done
 
 
-def _tell(news: dict[str, Any]) -> None:
+def _report(news: dict[str, Any]) -> None:
     sys.stdout.buffer.write(orjson.dumps(news) + b"\n")
     sys.stdout.buffer.flush()
 
@@ -131,34 +154,41 @@ def _tell(news: dict[str, Any]) -> None:
 class Peers:
     """The bench's side: commands, and the replies as they arrive."""
 
-    feishu: str
-    anthropic: str
+    urls: dict[str, str]
+    """Where `feishu`, `telegram` and `anthropic` are."""
     _process: asyncio.subprocess.Process
     _answers: asyncio.Queue[dict[str, Any]] = field(default_factory=asyncio.Queue)
     _awaited: dict[str, asyncio.Future[float]] = field(default_factory=dict)
-    replies: dict[str, int] = field(default_factory=dict)
-    """How often each message has been replied to, since `clear`."""
+    surplus: Counter[str] = field(default_factory=Counter)
+    """By key, how many more replies than messages there were, since `clear`."""
 
-    def expect(self, message_id: str) -> asyncio.Future[float]:
-        """The moment at which the reply to this message arrives at Feishu, in seconds of `time.monotonic`."""
-        future = self._awaited[message_id] = asyncio.get_running_loop().create_future()
+    def expect(self, key: str) -> asyncio.Future[float]:
+        """The moment at which the reply arrives, in seconds of `time.monotonic`."""
+        self.surplus[key] -= 1
+        future = self._awaited[key] = asyncio.get_running_loop().create_future()
         return future
+
+    def arrived(self, key: str, at: float) -> None:
+        self.surplus[key] += 1
+        future = self._awaited.pop(key, None)
+        if future is not None and not future.done():
+            future.set_result(at)
 
     async def set(self, *, latency_ms: float = 0.0, scenario: Scenario = "plain") -> None:
         await self._ask({"do": "set", "latency_ms": float(latency_ms), "scenario": scenario})
 
-    async def know(self, messages: Iterable[tuple[str, str]]) -> None:
-        """These messages, as id and chat, exist on the platform from here on."""
-        await self._ask({"do": "know", "messages": list(messages)})
+    async def know(self, facts: Iterable[Any]) -> None:
+        """These messages exist on the platform from here on."""
+        await self._ask({"do": "know", "messages": list(facts)})
 
     async def clear(self) -> None:
         """Forget everything so far, so that the emulators stay as light as they were."""
         await self._ask({"do": "clear"})
-        self.replies.clear()
+        self.surplus.clear()
         self._awaited.clear()
 
     async def count(self) -> dict[str, Any]:
-        """`asked`, `refused` and `cpu_seconds`."""
+        """`refused` and `cpu_seconds`."""
         return await self._ask({"do": "count"})
 
     async def _ask(self, command: dict[str, Any]) -> dict[str, Any]:
@@ -174,11 +204,7 @@ class Peers:
             if "answer" in news:
                 self._answers.put_nowait(news["answer"])
                 continue
-            reply_to = news["reply_to"]
-            self.replies[reply_to] = self.replies.get(reply_to, 0) + 1
-            future = self._awaited.pop(reply_to, None)
-            if future is not None and not future.done():
-                future.set_result(news["at"])
+            self.arrived(news["key"], news["at"])
 
 
 @asynccontextmanager
@@ -195,7 +221,7 @@ async def peers() -> AsyncIterator[Peers]:
     assert process.stdout is not None
     async with asyncio.timeout(START_SECONDS):
         where = orjson.loads(await process.stdout.readline())
-    running = Peers(where["feishu"], where["anthropic"], process)
+    running = Peers(where, process)
     listening = asyncio.create_task(running.listen())
     try:
         yield running
@@ -203,10 +229,6 @@ async def peers() -> AsyncIterator[Peers]:
         process.stdin.close()
         await process.wait()
         await listening
-
-
-def new_id(prefix: str) -> str:
-    return f"{prefix}_{secrets.token_hex(16)}"
 
 
 if __name__ == "__main__":

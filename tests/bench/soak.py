@@ -17,8 +17,9 @@ from statistics import median
 import uvloop
 
 from tests.bench import subject
-from tests.bench.load import Chats, Line, Measured, Prepared, line, percentile, serial, watched
+from tests.bench.load import Line, Measured, line, percentile, prepare, serial, watched
 from tests.bench.peers import peers
+from tests.bench.sides import Feishu, Prepared
 
 LINES = 96
 """Connections of the platform: more than messages are under way, fewer than the gateway takes of one address."""
@@ -28,11 +29,12 @@ LATENCY_MS = 1000.0
 async def soak(folder: Path, *, chats: int, per_second: float, seconds: float, database: str | None) -> str:
     """The report of one run."""
     async with peers() as around:
-        command = subject.gateway(folder, database=database, feishu=around.feishu, anthropic=around.anthropic)
+        side = Feishu()
+        command = subject.gateway(folder, side, around.urls, database=database)
         async with subject.started(command) as gateway:
             await serial(gateway, around, chats=1, turns=3)
             count = int(per_second * seconds)
-            prepared = await Chats(chats).prepare(around, -(-count // chats))
+            prepared = await prepare(side, around, chats=chats, messages=-(-count // chats))
             messages = [of_chat[turn] for turn in range(len(prepared[0])) for of_chat in prepared][:count]
             await around.set(latency_ms=LATENCY_MS)
             memory: list[float] = []

@@ -11,12 +11,13 @@ import re
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.running import APP_ID, SECRETS, config_text
+from tests.bench.sides import Side
+from tests.running import APP_ID, SECRETS
 
 ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 60.0
@@ -33,11 +34,12 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """How a bot is started, and in which folder it keeps what it keeps."""
+    """How a bot is started, for which side, and in which folder it keeps what it keeps."""
 
     name: str
     arguments: Sequence[str]
     folder: Path
+    side: Side
 
 
 @dataclass
@@ -45,10 +47,13 @@ class Subject:
     """A bot that is up. `ready_seconds` is the time from its start to the first good answer of `/readyz`."""
 
     name: str
+    side: Side
     url: str
     ready_seconds: float
     _process: asyncio.subprocess.Process
     output: list[str] = field(default_factory=list)
+    seen: int = 0
+    """The last message that the web chat's page was told."""
 
     def cpu_seconds(self) -> float:
         """User and system time of all its threads so far."""
@@ -89,7 +94,7 @@ async def started(command: Command) -> AsyncIterator[Subject]:
                 await _ready(url)
         except (TimeoutError, OSError, EOFError) as error:
             raise RuntimeError(f"{command.name} did not get ready:\n{''.join(output)}") from error
-        yield Subject(command.name, url, time.monotonic() - began, process, output)
+        yield Subject(command.name, command.side, url, time.monotonic() - began, process, output)
     finally:
         if process.returncode is None:
             process.send_signal(signal.SIGTERM)
@@ -128,14 +133,22 @@ def address(url: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def floor(folder: Path, *, feishu: str, anthropic: str, sdk: bool = False) -> Command:
-    arguments = ["tests.bench.floor", "--port", "0", "--feishu", feishu, "--anthropic", anthropic]
-    return Command("floor", [*arguments, "--sdk"] if sdk else arguments, folder)
+def floor(folder: Path, side: Side, urls: Mapping[str, str], *, sdk: bool = False) -> Command:
+    platform = urls.get(side.name, urls["feishu"])
+    arguments = ["tests.bench.floor", "--port", "0", "--platform", platform, "--anthropic", urls["anthropic"]]
+    return Command("floor", [*arguments, "--sdk"] if sdk else arguments, folder, side)
 
 
-def gateway(folder: Path, *, feishu: str, anthropic: str, database: str | None) -> Command:
+def gateway(folder: Path, side: Side, urls: Mapping[str, str], *, database: str | None = None) -> Command:
     """Clawgate with a real config file in `folder`; on SQLite in that folder unless `database` names another."""
-    text = config_text(feishu_url=feishu, anthropic_url=anthropic, agents=AGENTS)
+    text = f"""
+logging: {{ level: warning }}
+providers:
+  anthropic: {{ apiKey: "${{ANTHROPIC_API_KEY}}", baseUrl: "{urls["anthropic"]}" }}
+channels:
+{side.channels(urls.get(side.name, ""))}
+{AGENTS}
+"""
     if database is not None:
         text += f"database: {{ url: {json.dumps(database.replace('${', '$${'))} }}\n"
     folder.mkdir(parents=True, exist_ok=True)
@@ -144,4 +157,4 @@ def gateway(folder: Path, *, feishu: str, anthropic: str, database: str | None) 
     workspace = folder / "data" / "workspaces" / "helper"
     workspace.mkdir(parents=True, exist_ok=True)
     (workspace / "notes.txt").write_text("Water the plants on Monday.\n" * 20, encoding="utf-8")
-    return Command("gateway", ("gateway", "serve", "--config", str(config), "--port", "0"), folder)
+    return Command("gateway", ("gateway", "serve", "--config", str(config), "--port", "0"), folder, side)
