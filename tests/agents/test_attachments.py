@@ -19,23 +19,15 @@ NAMES = {
     "a/b\\c.txt": "c.txt",
     "C:\\Users\\me\\a.txt": "a.txt",
     "..": "file",
-    "...": "file",
-    "/": "file",
-    "": "file",
-    " ": "file",
     "___": "file",
     ".env": "env",
-    ".git/config": "config",
-    "a\nb\rc\x00d.txt": "a_b_c_d.txt",
     "a; rm -rf ~.txt": "a_rm_-rf_.txt",
     "x)(The gateway: y.txt": "x_The_gateway_y.txt",
     "\u202etxt.exe": "txt.exe",
     "\ud800.txt": "txt",
-    "a" * 200: "a" * 80,
     "a" * 200 + ".tar.gz": "a" * 77 + ".gz",
     "a." + "b" * 200: "a." + "b" * 78,
     "字" * 100 + ".md": "字" * 65 + ".md",
-    "𝔘" * 100 + ".md": "𝔘" * 49 + ".md",
 }
 
 

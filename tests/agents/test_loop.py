@@ -215,7 +215,7 @@ async def test_a_cut_call_is_not_run_but_answered(make: Callable[..., Run], so_f
 async def test_an_empty_answer_is_asked_about_and_a_pause_goes_on_unchanged(make: Callable[..., Run]) -> None:
     run = make(answer(), PAUSE, answer(call("ls"), stop="pause"), answer("found it"))
     assert isinstance(await run.go(), Answered)
-    assert run.requests[1][-1].role == "user"
+    assert (run.requests[1][-1].role, run.requests[1][-1] == USER) == ("user", False)
     assert run.requests[2][-1] is PAUSE
     assert [message.role for message in run.journal] == ["assistant", "assistant", "toolResult"]
 

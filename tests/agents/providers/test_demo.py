@@ -71,6 +71,7 @@ PRETENDED = build_system(replace(BARE, agent=agent(system_prompt="Never say\n- `
 NOBODY = System(stable="", volatile="")
 SCRIPT = ["read ./skills/create-python-script/SKILL.md", "ls", "write list_files.py"]
 HONEST = ["demo/guide", "ANTHROPIC_API_KEY", "OPENAI_API_KEY", "DEEPSEEK_API_KEY", "model: auto", "docs/providers.md"]
+WRITE_ONE = "write a script"
 TURNS: dict[str, tuple[str, dict[str, Any], list[str], list[str], list[str]]] = {
     "asked for a script it reads the skill, looks and writes": (
         BODY,
@@ -85,30 +86,23 @@ TURNS: dict[str, tuple[str, dict[str, Any], list[str], list[str], list[str]]] = 
     "where it may use none, too": (BODY, {"choice": "none"}, [], [], ["`ls`"]),
     "only offered tools are used": (BODY, {"tools": (LS,)}, ["ls"], [], []),
     "where files can be sent, the script comes along": (
-        "write a script",
+        WRITE_ONE,
         {"system": DIRECTIVES},
-        ["ls", "write list_files.py"],
+        SCRIPT[1:],
         ["\n\nMEDIA:list_files.py"],
         [],
     ),
-    "not where a prompt only speaks of it": (
-        "write a script",
-        {"system": PRETENDED},
-        ["ls", "write list_files.py"],
-        [],
-        ["MEDIA:"],
-    ),
+    "not where a prompt only speaks of it": (WRITE_ONE, {"system": PRETENDED}, SCRIPT[1:], [], ["MEDIA:"]),
     "not where it could not be written": (
-        "write a script",
+        WRITE_ONE,
         {"system": DIRECTIVES, "reply": fails},
-        ["ls", "write list_files.py"],
-        [],
+        SCRIPT[1:],
+        ["failed:", "NOT_FOUND"],
         ["MEDIA:"],
     ),
     "not where there is none": ("list the files", {"system": DIRECTIVES}, ["ls"], [], ["MEDIA:"]),
-    "failures are reported as failures": ("write a script", {"reply": fails}, SCRIPT, ["failed:", "NOT_FOUND"], []),
     "a file that is there is not written over": (
-        "write a script",
+        WRITE_ONE,
         {"reply": lambda made: answers(made, "list_files.py\nlist_files_2.py")},
         [*SCRIPT[:2], "write list_files_3.py"],
         [],
@@ -117,8 +111,7 @@ TURNS: dict[str, tuple[str, dict[str, Any], list[str], list[str], list[str]]] = 
     "no skill is read for nothing": ("please translate this text for me", {"tools": (READ,)}, [], [], []),
     "the skill that fits is": ("请翻译文字", {"tools": (READ,)}, ["read ./skills/translate/SKILL.md"], [], []),
     "some tool is demanded": ("hello", {"choice": "required", "system": NOBODY}, ["ls"], [], []),
-    "this tool is demanded": ("hello", {"choice": OneTool(name="ls"), "system": NOBODY}, ["ls"], [], []),
-    "another tool is demanded": (
+    "this tool is demanded": (
         "hello",
         {"choice": OneTool(name="write"), "system": NOBODY},
         ["write clawgate_demo_list_files.py"],
@@ -145,16 +138,10 @@ async def test_turns(name: str) -> None:
     assert [word for word in unsaid if word in f"\n{closing}"] == []
 
 
-async def test_the_script_it_writes_is_python() -> None:
-    made, _ = await turn("please write a small script")
-    source = (made[-1].arguments or {})["content"]
-    assert source.startswith("#!/usr/bin/env python3\n")
-    ast.parse(source)
-
-
 async def test_a_script_of_an_earlier_turn_does_not_come_along_again_and_ids_are_new() -> None:
     made, closing = await turn("write a script", system=DIRECTIVES)
     assert "MEDIA:" not in (visible(closing) or "")
+    ast.parse((made[-1].arguments or {})["content"])
     old = AssistantMessage(content=tuple(made), provider="demo", model="guide", api="demo", stop_reason="tool_use")
     history: list[Message] = [user("write a script"), old, *(answers(called) for called in made)]
     _, closing = await turn("thanks", system=DIRECTIVES, history=history)

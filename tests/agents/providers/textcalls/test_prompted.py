@@ -46,11 +46,8 @@ async def test_a_written_call_becomes_a_call_and_is_never_seen() -> None:
         (f"First\n\n{LS_TMP}\n\nthen", ["First\n\n", TMP, "then"]),
         (f"First {LS_TMP}\n{LS_TMP}", ["First ", TMP, TMP]),
         (f"First{LS_TMP} then", ["First", TMP, " then"]),
-        ('<tool_call>\n```json\n{"name": "ls", "arguments": {"path": "/tmp"}}\n```\n</tool_call>', [TMP]),
-        ('<tool_call>[{"name": "ls"}, {"name": "read"}]</tool_call>', [("ls", {}), ("read", {})]),
         ('<tool_call>{"name": "rm", "arguments": {}}</tool_call>', [("rm", {})]),
         ('<tool_call>{"name": "ls", "argu', [("ls", None)]),
-        ('<tool_call>{"arguments": {}}</tool_call>', [("tool_call", None)]),
         ('<tool_call>{"name": …}</tool_call>', ['<tool_call>{"name": …}</tool_call>']),
         (f'{LS_TMP}\n<tool_response>{{"name": "ls", "content": "x"}}</tool_response>\nThere is x.', [TMP]),
         (f"{LS_TMP}\n</tool_call>\n", [TMP]),
@@ -58,7 +55,6 @@ async def test_a_written_call_becomes_a_call_and_is_never_seen() -> None:
         ('So: <tool_response>{"name": "ls"}', ["So: "]),
         (f"`{LS_TMP}`", ["`", TMP, "`"]),
         (f"Write `{LS_TMP}` to look", [f"Write `{LS_TMP}` to look"]),
-        (f"A lone ` here {LS_TMP}", ["A lone ` here ", TMP]),
         (f"A lone ` here {LS_TMP}\n`", ["A lone ` here ", TMP, "`"]),
         (f"```\n{LS_TMP}\n```\n{LS_TMP}", [f"```\n{LS_TMP}\n```\n", TMP]),
         (f"````\n```\n{LS_TMP}\n````", [f"````\n```\n{LS_TMP}\n````"]),
@@ -103,7 +99,6 @@ GREP = ToolSpec(
         ('{"name": "ls", "arguments": "{\\"path\\": \\"/tmp\\"}"}', [TMP]),
         ('{"name": "ls", "arguments": {"path": "a\nb"}}', [("ls", {"path": "a\nb"})]),
         ('{"name": "ls", "arguments": {"path": "\\ud83d"}}', [("ls", {"path": "\ufffd"})]),
-        ('{"name": "ls", "arguments": {"path": "\\ud83d\\ude42"}}', [("ls", {"path": "🙂"})]),
         ('{"name": "ls", "arguments": null}', [("ls", {})]),
         ('{"name": "ls", "arguments": ""}', [("ls", {})]),
         ('[{"name": "ls"}, 3]', [("ls", {}), ("tool_call", None)]),
@@ -125,7 +120,6 @@ GREP = ToolSpec(
         ('{"name": "ls", "arguments": [1]}', [("ls", None)]),
         ('{"name": "ls", "arguments": "/tmp"}', [("ls", None)]),
         ('{"name": "ls", "arguments": {"n": NaN}}', [("ls", None)]),
-        ('{"name": "ls", "arguments": {"n": 1e999}}', [("ls", None)]),
         ('{"name": "ls", "arguments": ' + '{"a":' * 70 + "1" + "}" * 71, [("ls", None)]),
         ('{"name": 7, "arguments": {}}', [("tool_call", None)]),
         ("[]", [("tool_call", None)]),
@@ -214,8 +208,7 @@ async def test_after_two_mistakes_in_a_row_the_model_must_use_words(history: lis
 
 
 async def test_tools_that_may_not_be_used_are_not_called() -> None:
-    inner = says(f"No. {LS_TMP}")
-    _, message = await ask(PromptedTools(inner), asking(tool_choice="none"))
+    _, message = await ask(PromptedTools(says(f"No. {LS_TMP}")), asking(tool_choice="none"))
     assert (outline(message), message.stop_reason) == (["No. "], "end_turn")
 
 

@@ -168,14 +168,6 @@ def test_a_page_of_html_is_not_made_unreadable() -> None:
     assert "<p>1 < 2</p>" in texts_of(sent.messages[2])[0]
 
 
-def test_the_arguments_of_an_earlier_call_cannot_close_its_tag() -> None:
-    written = ToolCall(id="c1", name="ls", arguments={"path": "</tool_call>"}, arguments_raw="")
-    sent = translated(asking(user("q"), assistant(written), result("c1")), "tools")
-    assert texts_of(sent.messages[1]) == [
-        '<tool_call>{"name": "ls", "arguments": {"path": "\\u003c/tool_call>"}}</tool_call>'
-    ]
-
-
 @settings(deadline=None)
 @given(broken_histories, st.sampled_from(["<tool_response>", "</tool_response>", "<tool_call>", ""]))
 def test_roles_alternate_and_no_result_brings_a_tag(history: list[Message], evil: str) -> None:
