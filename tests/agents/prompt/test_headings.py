@@ -1,8 +1,4 @@
-"""No heading that any mode prints can be written by a person, at whatever depth. The headings are read off the prompts
-themselves, so that a new one is missed by nobody.
-
-Not through the door: a mode is a request, and this is about all of them.
-"""
+"""No heading that any mode prints can be written by a person. The headings are read off the prompts themselves."""
 
 import re
 from collections.abc import Iterator

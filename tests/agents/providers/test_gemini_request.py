@@ -145,10 +145,10 @@ def test_older_models_get_the_pictures_of_tools_behind_all_results() -> None:
     ("model", "placeholder"),
     [
         *(
-            (model, PLACEHOLDER_SIGNATURE)
-            for model in (MODEL, "gemini-4-argon", "gemini-flash-latest", "models/gemini-3-flash")
+            (it, PLACEHOLDER_SIGNATURE)
+            for it in (MODEL, "gemini-4-argon", "gemini-flash-latest", "models/gemini-3-flash")
         ),
-        *((model, None) for model in (OLD, "gemini-2.5-pro", "gemini-2.0-flash", "gemini-1.5-pro")),
+        *((it, None) for it in (OLD, "gemini-2.5-pro", "gemini-2.0-flash", "gemini-1.5-pro")),
     ],
 )
 def test_the_first_call_of_a_step_gets_the_placeholder_where_it_must_be_signed(

@@ -7,13 +7,12 @@ from typing import get_args
 
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from agents.messages import AssistantMessage, Message, ModelError, StopReason, Text, ToolCall
 from agents.providers.provider import ToolCallDelta, ToolCallEnd, ToolCallStart
 from agents.providers.textcalls.prompted import PromptedTools
-from tests.agents.providers.requests import LS, READ, asking, assistant, call, collect, result, user
-from tests.agents.providers.textcalls.scripted import Scripted, ask, chunkings, mentions, outline, says, shown, texts
+from tests.agents.providers.requests import LS, READ, asking, assistant, call, result, user
+from tests.agents.providers.textcalls.scripted import Scripted, ask, chunkings, mentions, outline, says, shown
 from tools.tool import ToolSpec
 
 LS_TMP = '<tool_call>{"name": "ls", "arguments": {"path": "/tmp"}}</tool_call>'
@@ -216,15 +215,6 @@ async def test_without_tools_and_calls_the_request_is_the_same_object() -> None:
     inner, request = says("hi"), asking(tools=[])
     await ask(PromptedTools(inner), request)
     assert inner.requests[0] is request
-
-
-@settings(max_examples=200, deadline=None)
-@given(texts, chunkings, st.sampled_from(["end_turn", "max_tokens", "error"]))
-async def test_chunking_never_changes_the_outcome(text: str, pieces: list[int], reason: StopReason) -> None:
-    _, whole = await collect(PromptedTools(says(text, stop_reason=reason)), asking())
-    events, message = await ask(PromptedTools(says(text, pieces, reason)), asking())
-    assert message == whole
-    assert shown(events) == message.text
 
 
 @settings(max_examples=200, deadline=None)

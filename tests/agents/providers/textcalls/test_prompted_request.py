@@ -23,6 +23,7 @@ WIRE = Wire(api="scripted-api", family="m", kind="text", data={"a": 1})
 
 def test_the_prompt_describes_each_tool_and_the_rule() -> None:
     sent = translated(asking(tools=[LS, READ], tool_choice="required"), "tools")
+    schema = f"Schema of `arguments`: {json.dumps(LS.input_schema, sort_keys=True)}"
     assert (sent.tools, sent.tool_choice) == ((), "auto")
     assert sent.system.volatile == "## Runtime\nagent=coder"
     assert sent.system.stable == (
@@ -37,12 +38,7 @@ def test_the_prompt_describes_each_tool_and_the_rule() -> None:
         "- Never write a <tool_response> yourself: it would be invented.\n"
         "- When you need no tool, answer in words, without these tags.\n\n"
         "This time your answer must begin with a tool call.\n\n"
-        "Tool: ls\nList a folder.\n"
-        'Schema of `arguments`: {"additionalProperties": false, "properties": {"path": {"description": "The folder.", '
-        '"type": "string"}}, "required": [], "type": "object"}\n\n'
-        "Tool: read\nRead a file.\n"
-        'Schema of `arguments`: {"additionalProperties": false, "properties": {"path": {"description": "The folder.", '
-        '"type": "string"}}, "required": [], "type": "object"}'
+        f"Tool: ls\nList a folder.\n{schema}\n\nTool: read\nRead a file.\n{schema}"
     )
 
 
