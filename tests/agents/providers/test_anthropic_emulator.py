@@ -4,9 +4,7 @@ from typing import Any
 
 import pytest
 
-from agents.providers.anthropic.response import from_status
 from tests.agents.providers.requests import MODEL, PIXEL
-from tests.emulators.models.anthropic.emulator import AnthropicEmulator
 from tests.emulators.models.anthropic.rules import check_body
 from tests.emulators.models.anthropic.script import redacted_block, thinking_block
 from tests.emulators.models.server import Refusal
@@ -72,6 +70,7 @@ ACCEPTED = {
     ),
 }
 REFUSED: list[dict[str, Any]] = [
+    talk("go", [text(), use()], [answer()], model=OLD, **BUDGET),
     talk("hi", **BUDGET),
     talk("hi", model=OLD, **BUDGET | {"max_tokens": 2000}),
     talk("hi", model=OLD, **BUDGET | {"tool_choice": {"type": "any"}}),
@@ -119,17 +118,3 @@ def test_a_model_that_does_not_exist() -> None:
     with pytest.raises(Refusal) as refusal:
         check_body(talk("hi", model="gpt-4"))
     assert (refusal.value.status, refusal.value.type) == (404, "not_found_error")
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        talk("go", [thinking_block("x") | {"thinking": "y"}, use()], [answer()]),
-        talk("go", [text(), use()], [answer()], model=OLD, **BUDGET),
-    ],
-)
-def test_thinking_that_is_not_taken_back_is_read_as_such(body: dict[str, Any]) -> None:
-    with pytest.raises(Refusal) as refusal:
-        check_body(body)
-    refused = AnthropicEmulator().error(400, refusal.value.type, refusal.value.message, None, None)
-    assert from_status(400, refused, {}, 0.0).kind == "stale_thinking"

@@ -152,7 +152,6 @@ def test_a_request_that_is_too_large() -> None:
     [
         "/v1beta/models/gpt-4:generateContent",
         "/v1beta/models/gemini-3-flash:countAllTokens",
-        "/v1beta/models/gemini-3-flash",
         "/v9/models/gemini-3-flash:generateContent",
     ],
 )

@@ -12,7 +12,7 @@ from agents.messages import AssistantMessage, Message, ModelError, StopReason, T
 from agents.providers.provider import ToolCallDelta, ToolCallEnd, ToolCallStart
 from agents.providers.textcalls.prompted import PromptedTools
 from tests.agents.providers.requests import LS, READ, asking, assistant, call, result, user
-from tests.agents.providers.textcalls.scripted import Scripted, ask, chunkings, mentions, outline, says, shown
+from tests.agents.providers.textcalls.scripted import Scripted, ask, chunkings, mentions, outline, says
 from tools.tool import ToolSpec
 
 LS_TMP = '<tool_call>{"name": "ls", "arguments": {"path": "/tmp"}}</tool_call>'
@@ -24,9 +24,7 @@ FAILED = ModelError(kind="network", summary="cut", retryable=True)
 async def test_a_written_call_becomes_a_call_and_is_never_seen() -> None:
     inner = says(f"Let me look.\n{LS_TMP}", pieces=[3])
     events, message = await ask(PromptedTools(inner), asking())
-    assert outline(message) == ["Let me look.\n", TMP]
-    assert message.stop_reason == "tool_use"
-    assert shown(events) == "Let me look.\n"
+    assert (outline(message), message.stop_reason) == (["Let me look.\n", TMP], "tool_use")
     (made,) = message.calls
     assert re.fullmatch(r"call_[0-9a-f]{8}", made.id)
     assert json.loads(made.arguments_raw) == made.arguments

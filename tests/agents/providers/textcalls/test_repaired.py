@@ -60,14 +60,6 @@ async def test_a_call_among_words_is_not_made_and_not_seen(before: str, form: st
     assert message.stop_reason == "end_turn"
 
 
-@pytest.mark.parametrize("form", [form for form in FORMS if form not in TAGS])
-@pytest.mark.parametrize(("before", "after"), [("Send this:\n", ""), ("", "\nis what I would send")])
-async def test_json_among_words_is_ordinary_text(before: str, form: str, after: str) -> None:
-    inner = says(f"{before}{form}{after}", [4])
-    _, message = await ask(RepairedCalls(inner), asking())
-    assert message.content[0] is inner.content[0]
-
-
 @pytest.mark.parametrize(
     ("text", "seen"),
     [
@@ -100,7 +92,7 @@ async def test_json_among_words_is_ordinary_text(before: str, form: str, after: 
         (f"`{TAGGED}`", [f"`{TAGGED}`"]),
         (f"{BARE}\n{TAGGED} is it", [f"{BARE}\nis it"]),
         (f'{{"name": "{TAGGED}"', ['{"name": ""']),
-        ("   ", ["   "]),
+        *((text, [text]) for text in (f"Send this:\n{BARE}", f"{FORMS[-1]}\nis what I would send", "   ")),
         ("3 < 4 and [x] {y}", ["3 < 4 and [x] {y}"]),
     ],
 )
