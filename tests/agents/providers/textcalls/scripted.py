@@ -117,14 +117,10 @@ async def ask(wrapper: Provider, request: ModelRequest) -> tuple[list[ModelEvent
     if message.stop_reason not in ("error", "aborted"):
         thoughts = [event.text for event in events if isinstance(event, ThinkingDelta)]
         assert thoughts == [part.text for part in message.content if isinstance(part, Thinking)]
-    ended = [event.call for event in events if isinstance(event, ToolCallEnd)]
-    assert ended == list(message.calls)
-    assert len({call.id for call in ended}) == len(ended)
-    kinds: dict[int, set[str]] = {}
-    for event in events:
-        assert not isinstance(event, Done)
-        kinds.setdefault(event.index, set()).add(type(event).__name__[:4])
-    assert all(len(kind) == 1 for kind in kinds.values()), kinds
+    assert [event.call for event in events if isinstance(event, ToolCallEnd)] == list(message.calls)
+    assert len({call.id for call in message.calls}) == len(message.calls)
+    kinds = {(event.index, type(event).__name__[:4]) for event in events if not isinstance(event, Done)}
+    assert len(dict(kinds)) == len(kinds), kinds
     return events, message
 
 
