@@ -31,15 +31,13 @@ makers = st.builds(lambda api, family: (api, family), st.sampled_from([API, API,
 
 
 def _thinking(maker: tuple[str, str], text: str, shape: str) -> Thinking:
-    api, family = maker
     block = redacted_block("x") if shape == "redacted" else thinking_block(text, shown=shape == "shown")
-    return Thinking(text=text, wire=Wire(api=api, family=family, kind=str(block["type"]), data=block))
+    return Thinking(text=text, wire=Wire(api=maker[0], family=maker[1], kind=str(block["type"]), data=block))
 
 
 def _opaque(maker: tuple[str, str], number: int) -> Opaque:
-    api, family = maker
     block = {"type": "server_tool_use", "id": f"srvtoolu_{number}", "name": "web_search", "input": {}}
-    return Opaque(wire=Wire(api=api, family=family, kind="server_tool_use", data=block))
+    return Opaque(wire=Wire(api=maker[0], family=maker[1], kind="server_tool_use", data=block))
 
 
 def _call(call_id: str, name: str, value: str | None) -> ToolCall:

@@ -57,20 +57,12 @@ def test_a_loop_in_a_chat_with_history_has_its_four_marks() -> None:
     assert body["messages"][6]["content"][0] == {"type": "tool_result", "tool_use_id": "b", "content": "README.md"}
 
 
-@pytest.mark.parametrize(
-    ("model", "choice", "sent"),
-    [
-        ("claude-opus-5", "required", {"type": "any"}),
-        ("claude-opus-5-5", "required", None),
-        ("claude-sonnet-5-5-20261101", OneTool(name="ls"), None),
-        ("claude-fable-5-1", "required", None),
-        ("claude-haiku-5-5", "required", {"type": "any"}),
-    ],
-)
-def test_no_tool_is_forced_where_the_model_refuses_it(
-    model: str, choice: ToolChoice, sent: dict[str, str] | None
-) -> None:
-    assert wire(asking(model=model, tool_choice=choice)).get("tool_choice") == sent
+def test_no_tool_is_forced_where_the_model_refuses_it() -> None:
+    choices: list[ToolChoice] = ["required", OneTool(name="ls")]
+    for model in ("claude-opus-5-5", "claude-sonnet-5-5-20261101", "claude-fable-5-1"):
+        assert [wire(asking(model=model, tool_choice=choice)).get("tool_choice") for choice in choices] == [None, None]
+    for model in ("claude-opus-5", "claude-haiku-5-5"):
+        assert wire(asking(model=model, tool_choice="required"))["tool_choice"] == {"type": "any"}
 
 
 def test_a_result_is_text_list_or_nothing_and_an_error_is_text() -> None:

@@ -36,10 +36,8 @@ def test_a_server_that_sends_the_input_at_once_and_leaves_the_block_open_is_unde
     "event",
     [
         {"type": "content_block_start", "index": 0},
-        {"type": "content_block_start", "content_block": {"type": "text"}},
         {"type": "content_block_start", "index": True, "content_block": {"type": "text"}},
         {"type": "content_block_delta", "index": 5, "delta": {"type": "text_delta", "text": "x"}},
-        {"type": "content_block_stop"},
         {"type": "message_start"},
         {"type": "message_delta", "delta": None},
     ],

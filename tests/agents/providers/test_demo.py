@@ -83,7 +83,6 @@ TURNS: dict[str, tuple[str, dict[str, Any], list[str], list[str], list[str]]] = 
     "it says what it is": ("hello there", {}, [], [*HONEST, "start again"], ["演示"]),
     "it says what it is in Chinese": ("你好", {}, [], [*HONEST, "重新启动", "演示"], []),
     "without tools it simply answers": (BODY, {"tools": ()}, [], [], ["`ls`"]),
-    "where it may use none, too": (BODY, {"choice": "none"}, [], [], ["`ls`"]),
     "only offered tools are used": (BODY, {"tools": (LS,)}, ["ls"], [], []),
     "where files can be sent, the script comes along": (
         WRITE_ONE,
@@ -100,7 +99,6 @@ TURNS: dict[str, tuple[str, dict[str, Any], list[str], list[str], list[str]]] = 
         ["failed:", "NOT_FOUND"],
         ["MEDIA:"],
     ),
-    "not where there is none": ("list the files", {"system": DIRECTIVES}, ["ls"], [], ["MEDIA:"]),
     "a file that is there is not written over": (
         WRITE_ONE,
         {"reply": lambda made: answers(made, "list_files.py\nlist_files_2.py")},

@@ -59,13 +59,10 @@ def test_the_deltas_are_the_text(text: str, size: int) -> None:
     ("raw", "arguments"),
     [
         ("", {}),
-        ("{}", {}),
         ('{"a": [1, 2.5, null, "中"]}', {"a": [1, 2.5, None, "中"]}),
         ('{"id": 12345678901234567890123}', {"id": 12345678901234567890123}),
-        ('{"emoji": "\\ud83d\\ude42"}', {"emoji": "🙂"}),
         ('{"a": 1', None),
         ("null", None),
-        ('"x"', None),
         ('{"a": NaN}', None),
         ('{"a": 1e999}', None),
         ('{"a": "\\ud83d"}', None),

@@ -151,14 +151,10 @@ def test_usage_comes_in_pieces_and_the_prompt_holds_the_cache() -> None:
     assert message.usage == Usage(input=40, cache_read=60, output=25, reasoning=5)
 
 
-@pytest.mark.parametrize(
-    "part",
-    [
-        made(args={"a": "x" * 1_000_000}),
-        {"text": "", "thoughtSignature": "x" * 1_000_000},
-        {"inlineData": {"data": "x" * 1_000_000}},
-    ],
-)
+LONG = "x" * 1_000_000
+
+
+@pytest.mark.parametrize("part", [made(args={"a": LONG}), {"text": "", "thoughtSignature": LONG}, {"inlineData": LONG}])
 def test_an_answer_without_end_is_ended(part: dict[str, Any]) -> None:
     with pytest.raises(BadStream, match="no end"):
         assemble(*[chunk(part)] * 9)

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from agents.messages import AssistantMessage, ErrorKind, StopReason, Text, Usage
+from agents.messages import AssistantMessage, ErrorKind, StopReason, Usage
 from agents.providers.errors import AttemptFailed, BadStream
 from agents.providers.mistral.response import MistralAssembly, from_event, from_status
-from agents.providers.provider import ModelEvent, ThinkingDelta
+from agents.providers.provider import ModelEvent
 
 MODEL = "magistral-medium-latest"
 
@@ -35,24 +35,6 @@ def put_together(*chunks: dict[str, Any]) -> tuple[list[ModelEvent], AssistantMe
     assembly = MistralAssembly(provider="mistral", model=MODEL, timestamp=1.0)
     pieces = [piece for chunk in chunks for piece in assembly.feed(chunk)]
     return pieces, assembly.finish()
-
-
-def test_thoughts_come_in_pieces_and_are_kept_as_one_chunk_in_place() -> None:
-    pieces, message = put_together(
-        delta(content=[thinks("First ")]),
-        delta(content=[thinks("look.", signature="sig", closed=True), {"type": "text", "text": "So "}]),
-        delta(content="it is."),
-        delta(content=[thinks("Another", closed=True), thinks("and another")]),
-        END,
-    )
-    assert [part.wire.data if part.wire else part for part in message.content] == [
-        thinks("First look.", signature="sig", closed=True),
-        Text(text="So it is."),
-        thinks("Another", closed=True),
-        thinks("and another"),
-    ]
-    shown = [piece.text for piece in pieces if isinstance(piece, ThinkingDelta)]
-    assert shown == ["First ", "look.", "Another", "and another"]
 
 
 _REFERENCE = {"type": "reference", "reference_ids": [1]}

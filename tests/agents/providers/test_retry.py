@@ -154,22 +154,6 @@ async def test_the_deltas_of_a_failed_attempt_are_voided_by_its_done() -> None:
     assert seen[2:] == [Retrying(error=BROKEN), TextDelta(index=0, text="try 2"), Done(message=message)]
 
 
-async def test_cancelling_reaches_the_pause() -> None:
-    waiting = asyncio.Event()
-
-    async def sleep(seconds: float) -> None:
-        waiting.set()
-        await asyncio.Event().wait()
-
-    provider = Scripted([BROKEN])
-    task = asyncio.create_task(complete(provider, asking(), deadline=1e12, sleep=sleep))
-    await waiting.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert provider.attempts == 1
-
-
 async def test_a_stream_that_hangs_ends_at_the_deadline() -> None:
     class Hanging(Scripted):
         async def stream(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
