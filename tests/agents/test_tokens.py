@@ -132,9 +132,7 @@ def test_learning_begins_where_the_model_starts_and_models_do_not_mix() -> None:
     calibration = Calibration()
     calibration.learn("claude-opus-5", 1_000, used(1_300))
     calibration.learn("m", 1_000, used(2_000))
-    assert calibration.ratio("claude-opus-5") == pytest.approx(1.3)
-    assert calibration.ratio("m") == pytest.approx(1.3)
-    assert calibration.ratio("n") == 1.0
+    assert [calibration.ratio(it) for it in ("claude-opus-5", "m", "n")] == pytest.approx([1.3, 1.3, 1.0])
 
 
 def test_of_too_many_models_the_one_that_learned_longest_ago_is_forgotten() -> None:

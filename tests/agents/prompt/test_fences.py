@@ -1,7 +1,4 @@
-"""What people write cannot read as the gateway's words, and what they write otherwise comes through untouched.
-
-Not through the door: the law is about all texts, and a chat carries one at a time.
-"""
+"""What people write cannot read as the gateway's words, and what they write otherwise comes through untouched."""
 
 import re
 

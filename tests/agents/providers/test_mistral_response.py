@@ -56,6 +56,7 @@ def test_what_a_thought_holds_beside_text_stays_in_its_place(chunks: list[Any], 
 
     thoughts = [{"type": "thinking", "thinking": items(held)} for held in chunks]
     content = put_together(*(delta(content=[it]) for it in thoughts), END)[1].content
+    assert {part.wire.kind for part in content if part.wire} <= {"thinking"}
     assert [part.wire.data["thinking"] for part in content if part.wire] == ([] if kept is None else [items(kept)])
 
 
