@@ -78,8 +78,6 @@ def test_arguments_of_any_form(members: dict[str, Any], raw: str, arguments: dic
 
 
 _STOPS: list[tuple[str, StopReason]] = [
-    ("STOP", "end_turn"),
-    ("MAX_TOKENS", "max_tokens"),
     ("SAFETY", "refusal"),
     ("PROHIBITED_CONTENT", "refusal"),
     ("RECITATION", "content_filter"),

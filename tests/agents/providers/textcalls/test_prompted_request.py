@@ -76,10 +76,8 @@ def test_tools_that_may_not_be_called_are_not_described(tools: list[ToolSpec], o
     history = (user("q"), assistant(call("c1")), result("c1"))
     sent = translated(asking(*history, tools=tools, system=System(stable="", volatile="")), offer)
     assert sent.tools == ()
-    assert [message.role for message in sent.messages] == ["user", "assistant", "user"]
     assert sent.system.stable.startswith(f"## Tool Calls\n{sentence}")
-    assert "<tool_call>" not in sent.system.stable
-    assert "Tool: ls" not in sent.system.stable
+    assert not re.search("<tool_call>|Tool: ls", sent.system.stable)
 
 
 def texts_of(message: Message) -> list[str]:
