@@ -5,7 +5,7 @@ A unit test because the door cannot choose the moment of a crash between two jou
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from agents.messages import (
     UserMessage,
 )
 from agents.turn import Answered, Declined, Limit, LimitReached, ModelFailed, Outcome, TurnLimits, silent
+from tests.agents.providers.requests import MODEL, assistant
 from tests.tools.bench import CALL, Bench, bench
 
 USER = UserMessage(content=(Text(text="go"),))
@@ -38,16 +39,8 @@ def call(name: str, number: int = 1, raw: str | None = None, **arguments: Any) -
 def answer(
     *parts: Text | ToolCall | str, stop: StopReason | None = None, error: ModelError | None = None
 ) -> AssistantMessage:
-    content = tuple(Text(text=part) if isinstance(part, str) else part for part in parts)
-    called = any(isinstance(part, ToolCall) for part in content)
-    return AssistantMessage(
-        content=content,
-        provider="p",
-        model="m",
-        api="a",
-        stop_reason=stop or ("tool_use" if called else "end_turn"),
-        error=error,
-    )
+    made = assistant(*(Text(text=part) if isinstance(part, str) else part for part in parts))
+    return replace(made, stop_reason=stop or made.stop_reason, error=error)
 
 
 @dataclass
@@ -125,7 +118,7 @@ ERROR = ModelError(kind="overloaded", summary="529", retryable=True)
     ("stop", "outcome"),
     [
         *((stop, Declined()) for stop in ("refusal", "content_filter")),
-        *((stop, ModelFailed(error=ERROR, model="p/m")) for stop in ("error", "aborted")),
+        *((stop, ModelFailed(error=ERROR, model=f"anthropic/{MODEL}")) for stop in ("error", "aborted")),
     ],
 )
 async def test_what_is_refused_or_failed_runs_nothing_and_is_not_journaled(

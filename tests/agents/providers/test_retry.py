@@ -8,11 +8,11 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from agents.messages import AssistantMessage, ErrorKind, ModelError, Text
+from agents.messages import AssistantMessage, ErrorKind, ModelError, StopReason, Text
 from agents.providers.errors import RETRYABLE
 from agents.providers.provider import Done, ModelEvent, ModelRequest, TextDelta
 from agents.providers.retry import Health, Notice, RetryConfig, Retrying, complete
-from tests.agents.providers.requests import asking
+from tests.agents.providers.requests import asking, assistant
 
 
 @dataclass
@@ -28,16 +28,9 @@ class Scripted:
         error = self.script[self.attempts] if self.attempts < len(self.script) else None
         self.attempts += 1
         yield TextDelta(index=0, text=f"try {self.attempts}")
-        yield Done(
-            message=AssistantMessage(
-                content=() if error else (Text(text=f"{self.name}: {self.attempts}"),),
-                provider=self.name,
-                model=request.model,
-                api=self.api,
-                stop_reason="error" if error else "end_turn",
-                error=error,
-            )
-        )
+        answer = assistant(*() if error else (Text(text=f"{self.name}: {self.attempts}"),))
+        stop: StopReason = "error" if error else "end_turn"
+        yield Done(message=replace(answer, provider=self.name, model=request.model, stop_reason=stop, error=error))
 
     async def warm_up(self) -> None: ...
 
