@@ -1,5 +1,7 @@
 """Random histories, healthy and not: what a session may hold after crashes, refusals, cuts and changes of model."""
 
+from dataclasses import replace
+
 from hypothesis import strategies as st
 
 from agents.messages import (
@@ -17,7 +19,7 @@ from agents.messages import (
     UserPart,
     Wire,
 )
-from tests.agents.providers.requests import MODEL, PIXEL
+from tests.agents.providers.requests import MODEL, PIXEL, assistant
 from tests.emulators.models.anthropic.script import redacted_block, thinking_block
 from tools.tool import Image
 
@@ -68,9 +70,7 @@ stop_reasons: st.SearchStrategy[StopReason] = st.sampled_from(
 
 def _assistant(parts: list[AssistantPart], stop: StopReason) -> AssistantMessage:
     error = ModelError(kind="server", summary="", retryable=True) if stop == "error" else None
-    return AssistantMessage(
-        content=tuple(parts), provider="p", model=MODEL, api=API, stop_reason=stop, error=error, timestamp=1.0
-    )
+    return replace(assistant(), content=tuple(parts), stop_reason=stop, error=error, timestamp=1.0)
 
 
 user_messages = st.builds(

@@ -1,7 +1,7 @@
 """A provider with a scripted answer, cut into pieces, and the strategies that make up answers."""
 
 from collections.abc import AsyncGenerator, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import cycle
 
 from hypothesis import strategies as st
@@ -18,7 +18,7 @@ from agents.providers.provider import (
     ToolCallEnd,
     ToolCallStart,
 )
-from tests.agents.providers.requests import collect
+from tests.agents.providers.requests import assistant, collect
 
 
 @dataclass
@@ -70,16 +70,9 @@ class Scripted:
                 yield ToolCallEnd(index=index, call=part)
 
     def _message(self, request: ModelRequest) -> AssistantMessage:
-        return AssistantMessage(
-            content=tuple(self.content),
-            provider=self.name,
-            model=request.model,
-            api=self.api,
-            stop_reason=self.stop_reason,
-            error=self.error,
-            response_id=self.response_id,
-            timestamp=12.5,
-        )
+        made = replace(assistant(), content=tuple(self.content), provider=self.name, model=request.model, api=self.api)
+        stop, made_id = self.stop_reason, self.response_id
+        return replace(made, stop_reason=stop, error=self.error, response_id=made_id, timestamp=12.5)
 
 
 def says(text: str, pieces: Sequence[int] = (), stop_reason: StopReason = "end_turn") -> Scripted:
