@@ -1,5 +1,7 @@
 """Random histories, healthy and not: what a session may hold after crashes, refusals, cuts and changes of model."""
 
+from dataclasses import replace
+
 from hypothesis import strategies as st
 
 from agents.messages import (
@@ -17,7 +19,7 @@ from agents.messages import (
     UserPart,
     Wire,
 )
-from tests.agents.providers.requests import MODEL, PIXEL
+from tests.agents.providers.requests import MODEL, PIXEL, assistant
 from tests.emulators.models.anthropic.script import redacted_block, thinking_block
 from tools.tool import Image
 
@@ -31,15 +33,13 @@ makers = st.builds(lambda api, family: (api, family), st.sampled_from([API, API,
 
 
 def _thinking(maker: tuple[str, str], text: str, shape: str) -> Thinking:
-    api, family = maker
     block = redacted_block("x") if shape == "redacted" else thinking_block(text, shown=shape == "shown")
-    return Thinking(text=text, wire=Wire(api=api, family=family, kind=str(block["type"]), data=block))
+    return Thinking(text=text, wire=Wire(api=maker[0], family=maker[1], kind=str(block["type"]), data=block))
 
 
 def _opaque(maker: tuple[str, str], number: int) -> Opaque:
-    api, family = maker
     block = {"type": "server_tool_use", "id": f"srvtoolu_{number}", "name": "web_search", "input": {}}
-    return Opaque(wire=Wire(api=api, family=family, kind="server_tool_use", data=block))
+    return Opaque(wire=Wire(api=maker[0], family=maker[1], kind="server_tool_use", data=block))
 
 
 def _call(call_id: str, name: str, value: str | None) -> ToolCall:
@@ -70,9 +70,7 @@ stop_reasons: st.SearchStrategy[StopReason] = st.sampled_from(
 
 def _assistant(parts: list[AssistantPart], stop: StopReason) -> AssistantMessage:
     error = ModelError(kind="server", summary="", retryable=True) if stop == "error" else None
-    return AssistantMessage(
-        content=tuple(parts), provider="p", model=MODEL, api=API, stop_reason=stop, error=error, timestamp=1.0
-    )
+    return replace(assistant(), content=tuple(parts), stop_reason=stop, error=error, timestamp=1.0)
 
 
 user_messages = st.builds(

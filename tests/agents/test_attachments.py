@@ -19,23 +19,15 @@ NAMES = {
     "a/b\\c.txt": "c.txt",
     "C:\\Users\\me\\a.txt": "a.txt",
     "..": "file",
-    "...": "file",
-    "/": "file",
-    "": "file",
-    " ": "file",
     "___": "file",
     ".env": "env",
-    ".git/config": "config",
-    "a\nb\rc\x00d.txt": "a_b_c_d.txt",
     "a; rm -rf ~.txt": "a_rm_-rf_.txt",
     "x)(The gateway: y.txt": "x_The_gateway_y.txt",
     "\u202etxt.exe": "txt.exe",
     "\ud800.txt": "txt",
-    "a" * 200: "a" * 80,
     "a" * 200 + ".tar.gz": "a" * 77 + ".gz",
     "a." + "b" * 200: "a." + "b" * 78,
     "字" * 100 + ".md": "字" * 65 + ".md",
-    "𝔘" * 100 + ".md": "𝔘" * 49 + ".md",
 }
 
 
@@ -123,15 +115,12 @@ def test_a_workspace_that_cannot_be_written_is_told_and_nothing_fails(workspace:
     assert "a.txt, 1 bytes, not saved: " in receive(workspace, "m_1", [file("a.txt")], [], keeps=True).note
 
 
-@pytest.mark.parametrize(("size", "fits"), [(9, True), (10, True), (11, False)])
-def test_what_may_be_sent_has_a_size(workspace: Workspace, size: int, fits: bool) -> None:
-    workspace.write("out/a.svg", b"x" * size)
-    if fits:
-        sent = attachment(workspace, "out/a.svg", bytes_max=10)
-        assert (sent.name, sent.type, sent.data) == ("a.svg", "image/svg+xml", b"x" * size)
-        return
+def test_what_may_be_sent_has_a_size(workspace: Workspace) -> None:
+    workspace.write("out/a.svg", b"x" * 10)
+    sent = attachment(workspace, "out/a.svg", bytes_max=10)
+    assert (sent.name, sent.type, sent.data) == ("a.svg", "image/svg+xml", b"x" * 10)
     with pytest.raises(ToolError, match="may be sent"):
-        attachment(workspace, "out/a.svg", bytes_max=10)
+        attachment(workspace, "out/a.svg", bytes_max=9)
 
 
 @pytest.mark.parametrize(

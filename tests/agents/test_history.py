@@ -4,18 +4,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.completion import fitting
-from agents.messages import AssistantMessage, Message, Text, ToolCall, ToolResultMessage, UserMessage
+from agents.messages import Message
 from agents.tokens import tokens
+from tests.agents.providers.requests import assistant, call, result, user
 
 
 def turn(text: str) -> list[Message]:
-    call = ToolCall(id="c", name="ls", arguments={}, arguments_raw="{}")
-    asked = AssistantMessage(content=(call,), provider="p", model="m", api="a", stop_reason="tool_use")
-    return [
-        UserMessage(content=(Text(text=text),), metadata="## Inbound Context"),
-        asked,
-        ToolResultMessage(call_id="c", tool="ls", content=(Text(text=text),)),
-    ]
+    return [user(text, metadata="## Inbound Context"), assistant(call("c")), result("c", text)]
 
 
 @given(st.lists(st.text(alphabet="a中", max_size=50), max_size=12), st.integers(0, 400))

@@ -5,7 +5,7 @@ A unit test because the door cannot choose the moment of a crash between two jou
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +22,12 @@ from agents.messages import (
     ToolResultMessage,
     UserMessage,
 )
-from agents.turn import Answered, Declined, LimitReached, ModelFailed, Outcome, TurnLimits, silent
+from agents.turn import Answered, Declined, Limit, LimitReached, ModelFailed, Outcome, TurnLimits, silent
+from tests.agents.providers.requests import MODEL, assistant
 from tests.tools.bench import CALL, Bench, bench
 
 USER = UserMessage(content=(Text(text="go"),))
-LIMITS = TurnLimits(continuations=1, rounds=6, toolCalls=20)
+LIMITS = TurnLimits(continuations=1, rounds=20, toolCalls=99)
 RESULT_CHARS = 1_000
 
 
@@ -38,27 +39,19 @@ def call(name: str, number: int = 1, raw: str | None = None, **arguments: Any) -
 def answer(
     *parts: Text | ToolCall | str, stop: StopReason | None = None, error: ModelError | None = None
 ) -> AssistantMessage:
-    content = tuple(Text(text=part) if isinstance(part, str) else part for part in parts)
-    called = any(isinstance(part, ToolCall) for part in content)
-    return AssistantMessage(
-        content=content,
-        provider="p",
-        model="m",
-        api="a",
-        stop_reason=stop or ("tool_use" if called else "end_turn"),
-        error=error,
-    )
+    made = assistant(*(Text(text=part) if isinstance(part, str) else part for part in parts))
+    return replace(made, stop_reason=stop or made.stop_reason, error=error)
 
 
 @dataclass
 class Run:
-    """One loop, its script, its journal, and what it asked with."""
+    """One loop, its script, its journal, and the messages of its requests."""
 
     script: list[AssistantMessage]
     at: Bench
     limits: TurnLimits = LIMITS
     journal: list[Message] = field(default_factory=list)
-    asked: list[list[Message]] = field(default_factory=list)
+    requests: list[list[Message]] = field(default_factory=list)
     journal_breaks_after: int | None = None
     words: list[UserMessage] = field(default_factory=list)
 
@@ -71,7 +64,7 @@ class Run:
         return [self.words.pop(0)] if self.words else []
 
     async def ask(self, messages: Sequence[Message], number: int) -> AssistantMessage:
-        self.asked.append(list(messages))
+        self.requests.append(list(messages))
         return self.script.pop(0) if self.script else answer("end of script")
 
     async def go(self, so_far: Sequence[Message] = (), *, interrupted: bool = False) -> Outcome:
@@ -99,145 +92,139 @@ def make(tmp_path: Path) -> Callable[..., Run]:
     return lambda *script, **more: Run(list(script), at, **more)
 
 
-def said(result: ToolResultMessage) -> str:
+def text_of(result: ToolResultMessage) -> str:
     return "".join(part.text for part in result.content if isinstance(part, Text))
 
 
-async def test_every_step_is_journaled_before_the_next_and_shown_to_the_model(make: Callable[..., Run]) -> None:
-    wanted = answer("Looking.", call("ls"))
-    run = make(wanted, answer("done"))
-    await run.go()
-    assert [message.role for message in run.journal] == ["assistant", "toolResult"]
-    assert run.journal[0] is wanted
-    assert run.asked[1] == [USER, *run.journal]
-
-
-async def test_several_calls_are_answered_in_call_order_by_id(make: Callable[..., Run]) -> None:
-    run = make(answer(call("write", 1, file_path="a", content="x"), call("nope", 2), call("read", 3, file_path="a")))
-    await run.go()
-    assert [(result.call_id, result.is_error) for result in run.results] == [("c1", False), ("c2", True), ("c3", False)]
-    assert said(run.results[2]) == "x"
-
-
-async def test_calls_that_only_read_may_overlap_and_are_still_journaled_in_order(make: Callable[..., Run]) -> None:
-    run = make(answer(*(call("ls", number) for number in range(8))))
-    await run.go()
-    assert [result.call_id for result in run.results] == [f"c{number}" for number in range(8)]
-
-
-async def test_a_large_result_is_cut_to_the_budget(make: Callable[..., Run]) -> None:
-    run = make(answer(call("read", file_path="big")))
-    (run.at.root / "big").write_text("x" * 50_000)
-    await run.go()
-    assert len(said(run.results[0])) <= RESULT_CHARS
-
-
-@pytest.mark.parametrize("stop", ["refusal", "content_filter"])
-async def test_a_refusal_runs_nothing(make: Callable[..., Run], stop: StopReason) -> None:
-    run = make(answer(call("write", file_path="a", content="x"), stop=stop))
-    assert await run.go() == Declined()
-    assert run.journal == []
-    assert list(run.at.root.iterdir()) == []
-
-
-@pytest.mark.parametrize("stop", ["error", "aborted"])
-async def test_a_failed_answer_is_not_journaled(make: Callable[..., Run], stop: StopReason) -> None:
-    error = ModelError(kind="overloaded", summary="529", retryable=True)
-    run = make(answer("half a", stop=stop, error=error))
-    assert await run.go() == ModelFailed(error=error, model="p/m")
-    assert run.journal == []
-
-
-async def test_a_cut_text_is_continued_and_arrives_as_one(make: Callable[..., Run]) -> None:
-    run = make(answer("half an answ", stop="max_tokens"), answer("er, and the rest"))
-    outcome = await run.go()
-    assert isinstance(outcome, Answered)
-    assert (outcome.text, outcome.cut) == ("half an answer, and the rest", False)
-    assert [message.role for message in run.asked[1]] == ["user", "assistant", "user"]
-    assert [type(message).__name__ for message in run.journal] == ["AssistantMessage"]
-
-
-async def test_a_text_that_is_cut_again_and_again_is_delivered_and_said_to_be_cut(make: Callable[..., Run]) -> None:
-    outcome = await make(answer("one ", stop="max_tokens"), answer("two", stop="max_tokens")).go()
-    assert isinstance(outcome, Answered)
-    assert (outcome.text, outcome.cut) == ("one two", True)
-
-
-async def test_where_the_continuation_fails_what_was_said_is_delivered(make: Callable[..., Run]) -> None:
-    failed = answer(stop="error", error=ModelError(kind="server", summary="", retryable=True))
-    for then in (failed, answer(stop="refusal"), answer(""), answer(stop="max_tokens")):
-        outcome = await make(answer("the first half", stop="max_tokens"), then).go()
-        assert isinstance(outcome, Answered)
-        assert (outcome.message, outcome.text, outcome.cut) == (None, "the first half", True)
-
-
-async def test_a_full_window_is_not_asked_to_go_on(make: Callable[..., Run]) -> None:
-    run = make(answer("half", stop="context_window"))
-    outcome = await run.go()
-    assert isinstance(outcome, Answered)
-    assert outcome.cut
-    assert len(run.asked) == 1
-
-
-async def test_a_restart_in_the_middle_of_a_long_answer_goes_on_with_it(make: Callable[..., Run]) -> None:
-    run = make(answer("second half"))
-    outcome = await run.go([answer("first half, ", stop="max_tokens")], interrupted=True)
-    assert isinstance(outcome, Answered)
-    assert outcome.text == "first half, second half"
-    assert run.asked[0][-1].role == "user"
-
-
-async def test_a_cut_call_is_not_run_but_answered_once(make: Callable[..., Run]) -> None:
-    cut = answer(call("write", file_path="a", content="x"), stop="max_tokens")
-    run = make(cut, answer("smaller"))
-    assert isinstance(await run.go(), Answered)
-    assert "CUT_OFF" in said(run.results[0])
-    assert list(run.at.root.iterdir()) == []
-    assert await make(cut, cut).go() == LimitReached(limit="cut")
-
-
-async def test_an_empty_answer_is_asked_about_once(make: Callable[..., Run]) -> None:
-    run = make(answer(), answer("found it"))
-    assert isinstance(await run.go(), Answered)
-    assert run.asked[1][-1].role == "user"
-    assert run.journal == []
-    assert await make(answer(), answer(" ")).go() == LimitReached(limit="empty")
-
-
-async def test_a_pause_goes_on_unchanged_and_not_for_ever(make: Callable[..., Run]) -> None:
-    pause = answer("…", stop="pause")
-    run = make(pause, answer("done"))
-    assert isinstance(await run.go(), Answered)
-    assert run.asked[1][-1] is pause
-    limits = TurnLimits(continuations=1, rounds=20, toolCalls=20)
-    assert await make(*[pause] * 9, limits=limits).go() == LimitReached(limit="pauses")
-
-
-async def test_rounds_are_counted_over_a_restart_too(make: Callable[..., Run]) -> None:
-    run = make(*(answer(call("ls", number)) for number in range(9)))
-    assert await run.go() == LimitReached(limit="rounds")
-    assert len(run.asked) == LIMITS.rounds
-    again = make(answer(call("ls", 9)), answer(call("ls", 10)))
-    assert await again.go(run.journal[:8]) == LimitReached(limit="rounds")
-    assert len(again.asked) == 2
-
-
-async def test_the_same_call_failing_again_and_again_ends_the_turn_and_another_one_does_not(
+async def test_calls_are_answered_in_their_order_and_journaled_before_the_next_request(
     make: Callable[..., Run],
 ) -> None:
-    failing = [answer(call("read", number, file_path="nope")) for number in range(5)]
-    run = make(*failing)
-    assert await run.go() == LimitReached(limit="repeating")
-    assert len(run.results) == 3
+    calls = [call("write", 1, file_path="a", content="x"), call("nope", 2), call("read", 3, file_path="a")]
+    wanted = answer("Looking.", *calls, *(call("read", number, file_path="big") for number in range(4, 9)))
+    run = make(wanted, answer("done"))
+    (run.at.root / "big").write_text("x" * 50_000)
+    await run.go()
+    assert run.journal[0] is wanted
+    assert [(result.call_id, result.is_error) for result in run.results] == [(f"c{n}", n == 2) for n in range(1, 9)]
+    assert text_of(run.results[2]) == "x"
+    assert all(len(text_of(result)) <= RESULT_CHARS for result in run.results)
+    assert run.requests[1] == [USER, *run.journal]
+
+
+ERROR = ModelError(kind="overloaded", summary="529", retryable=True)
+
+
+@pytest.mark.parametrize(
+    ("stop", "outcome"),
+    [
+        *((stop, Declined()) for stop in ("refusal", "content_filter")),
+        *((stop, ModelFailed(error=ERROR, model=f"anthropic/{MODEL}")) for stop in ("error", "aborted")),
+    ],
+)
+async def test_what_is_refused_or_failed_runs_nothing_and_is_not_journaled(
+    make: Callable[..., Run], stop: StopReason, outcome: Outcome
+) -> None:
+    error = ERROR if isinstance(outcome, ModelFailed) else None
+    run = make(answer("half", call("write", file_path="a", content="x"), stop=stop, error=error))
+    assert await run.go() == outcome
+    assert run.journal == []
+    assert list(run.at.root.iterdir()) == []
+
+
+HALF = answer("half", stop="max_tokens")
+
+
+@pytest.mark.parametrize(
+    ("so_far", "script", "text", "cut", "requests"),
+    [
+        ([], [HALF, answer(" and rest")], "half and rest", False, 2),
+        ([HALF], [answer(" and rest")], "half and rest", False, 1),
+        ([], [HALF, answer(" again", stop="max_tokens")], "half again", True, 2),
+        ([], [HALF, answer(stop="error", error=ERROR)], "half", True, 2),
+        *(([], [HALF, nothing], "half", True, 2) for nothing in (answer(stop="refusal"), answer(""))),
+        ([], [answer("half", stop="context_window")], "half", True, 1),
+    ],
+)
+async def test_a_cut_text_is_continued_once_and_arrives_as_one(
+    make: Callable[..., Run],
+    so_far: list[Message],
+    script: list[AssistantMessage],
+    text: str,
+    cut: bool,
+    requests: int,
+) -> None:
+    run = make(*script)
+    outcome = await run.go(so_far, interrupted=bool(so_far))
+    assert isinstance(outcome, Answered)
+    assert (outcome.text, outcome.cut, len(run.requests)) == (text, cut, requests)
+    assert (outcome.message is None) == (text == "half" and requests == 2)
+    if so_far or requests == 2:
+        assert [message.role for message in run.requests[-1]] == ["user", "assistant", "user"]
+    assert [message.role for message in run.journal] == ["assistant"] * (requests - 1)
+
+
+def result(number: int, tool: str, *, is_error: bool = False) -> ToolResultMessage:
+    return ToolResultMessage(call_id=f"c{number}", tool=tool, content=(Text(text="had"),), is_error=is_error)
+
+
+LS = [answer(call("ls", number)) for number in range(22)]
+MISSING = [answer(call("read", number, file_path="nope")) for number in range(4)]
+CUT = answer(call("write", file_path="a", content="x"), stop="max_tokens")
+PAUSE = answer("…", stop="pause")
+LISTED: list[Message] = [it for number in range(18) for it in (LS[number], result(number, "ls"))]
+MISSED: list[Message] = [it for number in range(2) for it in (MISSING[number], result(number, "read", is_error=True))]
+
+
+@pytest.mark.parametrize(
+    ("limit", "so_far", "script", "requests"),
+    [
+        ("rounds", [], LS, 20),
+        ("rounds", LISTED, LS[18:], 2),
+        ("repeating", [], MISSING, 3),
+        ("repeating", MISSED, MISSING[2:], 1),
+        ("cut", [], [CUT, CUT], 2),
+        ("cut", [CUT], [CUT], 1),
+        ("empty", [], [answer(), answer(" ")], 2),
+        ("pauses", [], [PAUSE] * 9, 6),
+        ("pauses", [PAUSE] * 5, [PAUSE] * 5, 1),
+    ],
+)
+async def test_what_is_counted_is_counted_over_a_restart_too(
+    make: Callable[..., Run], limit: Limit, so_far: list[Message], script: list[AssistantMessage], requests: int
+) -> None:
+    run = make(*script)
+    assert await run.go(so_far) == LimitReached(limit=limit)
+    assert len(run.requests) == requests
+
+
+@pytest.mark.parametrize("so_far", [[], [CUT]])
+async def test_a_cut_call_is_not_run_but_answered(make: Callable[..., Run], so_far: list[Message]) -> None:
+    run = make(*([] if so_far else [CUT]), answer("smaller"))
+    assert isinstance(await run.go(so_far, interrupted=bool(so_far)), Answered)
+    assert "CUT_OFF" in text_of(run.results[0])
+    assert list(run.at.root.iterdir()) == []
+
+
+async def test_an_empty_answer_is_asked_about_and_a_pause_goes_on_unchanged(make: Callable[..., Run]) -> None:
+    run = make(answer(), PAUSE, answer(call("ls"), stop="pause"), answer("found it"))
+    assert isinstance(await run.go(), Answered)
+    assert (run.requests[1][-1].role, run.requests[1][-1] == USER) == ("user", False)
+    assert run.requests[2][-1] is PAUSE
+    assert [message.role for message in run.journal] == ["assistant", "assistant", "toolResult"]
+
+
+async def test_another_call_or_a_change_gives_failing_calls_a_new_chance(make: Callable[..., Run]) -> None:
     varied = [answer(call("read", number, file_path=f"nope{number}")) for number in range(4)]
     assert isinstance(await make(*varied).go(), Answered)
+    wrote = answer(call("write", 9, file_path="other", content="x"))
+    assert isinstance(await make(*MISSING[:2], wrote, *MISSING[2:]).go(), Answered)
 
 
 async def test_beyond_the_calls_of_a_turn_the_model_is_told_to_answer(make: Callable[..., Run]) -> None:
     limits = TurnLimits(continuations=1, rounds=6, toolCalls=2, identicalFailures=9)
     run = make(answer(*(call("ls", number) for number in range(4))), answer("well"), limits=limits)
     assert isinstance(await run.go(), Answered)
-    assert ["TOOL_CALLS_EXHAUSTED" in said(result) for result in run.results] == [False, False, True, True]
+    assert ["TOOL_CALLS_EXHAUSTED" in text_of(result) for result in run.results] == [False, False, True, True]
 
 
 async def test_when_the_journal_refuses_nothing_more_is_run(make: Callable[..., Run]) -> None:
@@ -246,11 +233,7 @@ async def test_when_the_journal_refuses_nothing_more_is_run(make: Callable[..., 
     with pytest.raises(ConnectionAbortedError):
         await run.go()
     assert sorted(path.name for path in run.at.root.iterdir()) == ["f0", "f1"]
-    assert len(run.asked) == 1
-
-
-def result(number: int, tool: str) -> ToolResultMessage:
-    return ToolResultMessage(call_id=f"c{number}", tool=tool, content=(Text(text="had"),))
+    assert len(run.requests) == 1
 
 
 RESUMED = [
@@ -284,71 +267,24 @@ async def test_after_a_crash_the_declared_effect_decides_what_may_run_again(
     so_far: list[Message] = [answer(*calls), *(result(number, tools[number]) for number in range(answered))]
     assert isinstance(await run.go(so_far, interrupted=interrupted), Answered)
     assert [r.call_id for r in run.results] == [f"c{number}" for number in range(answered, len(tools))]
-    assert ("INTERRUPTED" in said(run.results[0])) == (first == "INTERRUPTED")
-    assert all("INTERRUPTED" not in said(r) for r in run.results[1:])
+    assert ("INTERRUPTED" in text_of(run.results[0])) == (first == "INTERRUPTED")
+    assert all("INTERRUPTED" not in text_of(r) for r in run.results[1:])
 
 
-async def test_a_repeated_call_carries_the_same_key(make: Callable[..., Run]) -> None:
-    wanted = answer(call("message", 7, action="send", message="hi"))
-    first, again = make(wanted), make()
-    await first.go()
-    await again.go([wanted], interrupted=True)
-    assert {part["key"] for part in first.at.outbox.sent} == {"turn:c7"}
-    assert [part["begun_at"] for part in first.at.outbox.sent] == [None, wanted.timestamp]
-    assert len(first.at.outbox.sent) == 2
-
-
-async def test_a_second_call_under_the_same_id_has_a_key_of_its_own(make: Callable[..., Run]) -> None:
+async def test_a_repeated_call_has_the_same_key_and_a_second_one_under_its_id_another(make: Callable[..., Run]) -> None:
     run = make(*(answer(call("message", 7, action="send", message=text)) for text in ("one", "two")))
     await run.go()
-    assert [part["key"] for part in run.at.outbox.sent] == ["turn:c7", "turn:c7:1"]
-    again = make()
-    await again.go(run.journal[:3], interrupted=True)
-    assert again.at.outbox.sent[-1]["key"] == "turn:c7:1"
-
-
-async def test_failures_pauses_and_cuts_before_a_restart_count_after_it(make: Callable[..., Run]) -> None:
-    failing = [answer(call("read", number, file_path="nope")) for number in range(3)]
-    run = make(*failing[:2], answer("gave up"))
-    await run.go()
-    assert await make(failing[2]).go(run.journal) == LimitReached(limit="repeating")
-    cut = answer(call("write", file_path="a", content="x"), stop="max_tokens")
-    assert await make(cut).go([cut]) == LimitReached(limit="cut")
-    pauses = [answer("…", stop="pause")] * 5
-    limits = TurnLimits(continuations=1, rounds=20, toolCalls=20)
-    assert await make(*pauses, limits=limits).go(pauses) == LimitReached(limit="pauses")
-
-
-async def test_a_cut_call_is_not_run_after_a_restart_either(make: Callable[..., Run]) -> None:
-    run = make(answer("smaller"))
-    cut = answer(call("write", file_path="a", content="x"), stop="max_tokens")
-    assert isinstance(await run.go([cut], interrupted=True), Answered)
-    assert "CUT_OFF" in said(run.results[0])
-    assert list(run.at.root.iterdir()) == []
-
-
-async def test_a_call_in_a_paused_answer_gets_its_result(make: Callable[..., Run]) -> None:
-    run = make(answer(call("ls"), stop="pause"), answer("done"))
-    assert isinstance(await run.go(), Answered)
-    assert [result.call_id for result in run.results] == ["c1"]
-
-
-async def test_a_change_gives_a_failing_call_a_new_chance(make: Callable[..., Run]) -> None:
-    fails = [answer(call("read", number, file_path="nope")) for number in range(4)]
-    wrote = answer(call("write", 9, file_path="other", content="x"))
-    assert isinstance(await make(*fails[:2], wrote, *fails[2:], answer("well")).go(), Answered)
+    await make().go(run.journal[:1], interrupted=True)
+    await make().go(run.journal[:3], interrupted=True)
+    assert [(part["key"], part["begun_at"]) for part in run.at.outbox.sent] == [
+        *(("turn:c7", None), ("turn:c7:1", None)),
+        *((f"turn:c7{more}", run.journal[0].timestamp) for more in ("", ":1")),
+    ]
 
 
 async def test_what_people_write_meanwhile_is_shown_behind_the_results(make: Callable[..., Run]) -> None:
     word = UserMessage(content=(Text(text="use the other file"),))
-    run = make(answer(call("ls")), answer(call("ls", 2)), answer("done"), words=[word])
+    run = make(*LS[:2], answer("done"), words=[word])
     assert isinstance(await run.go(), Answered)
-    assert run.asked[1][-1] is word
-    assert [message.role for message in run.asked[2]] == [
-        "user",
-        "assistant",
-        "toolResult",
-        "user",
-        "assistant",
-        "toolResult",
-    ]
+    assert run.requests[1][-1] is word
+    assert [message.role for message in run.requests[2]] == ["user", "assistant", "toolResult"] * 2

@@ -19,13 +19,10 @@ from agents.messages import (
     UserMessage,
     Wire,
 )
-from agents.providers.anthropic.request import wire_request
 from agents.repair import IMAGES_MAX, repair
 from tests.agents.histories import API, OTHER, broken_histories
-from tests.agents.providers.requests import MODEL, PIXEL, asking, assistant, call, result, user
-from tests.emulators.models.anthropic.rules import check_body
+from tests.agents.providers.requests import MODEL, PIXEL, assistant, call, result, user
 from tests.emulators.models.anthropic.script import thinking_block
-from tests.emulators.models.server import Refusal
 from tools.tool import Image
 
 PROPERTY = settings(max_examples=200, deadline=None)
@@ -72,6 +69,10 @@ A, B, C = user("a"), user("b"), user("c")
 BOTH = replace(A, content=(Text(text="a"), Text(text="b")))
 SAID, TWO = assistant(Text(text="x")), assistant(call("1"), call("2"))
 ONE, FIRST, SECOND = assistant(call("1")), result("1", "first"), result("1", "second")
+HALF, SILENT, LATER = Text(text="Half"), UserMessage(content=(), metadata="M"), user("f", metadata="M")
+SEARCH = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}
+CUT_OFF = spoke(thought("led here"), call("1"), thought("cut"), stop="max_tokens")
+PAUSED = spoke(Opaque(wire=Wire(api=API, family=MODEL, kind="server_tool_use", data=SEARCH)), stop="pause")
 REPAIRED: dict[str, tuple[Sequence[Message], Sequence[Message]]] = {
     **{f"1 {stop}": ((A, spoke(call("1"), stop=stop), FIRST, B), (BOTH,)) for stop in ("error", "aborted")},
     **{
@@ -87,6 +88,27 @@ REPAIRED: dict[str, tuple[Sequence[Message], Sequence[Message]]] = {
     "9 and 10 late and out of order": ((A, TWO, B, result("2"), FIRST), (A, TWO, FIRST, result("2"), B)),
     "13 the first word is the user's": ((result("0"), SAID, B), (B,)),
     "13 nobody has said anything": ((SAID,), ()),
+    "1 the shown text stays": (
+        (A, spoke(thought(), HALF, call("1"), stop="aborted"), B),
+        (A, spoke(HALF, stop="aborted"), B),
+    ),
+    "3 blank text and empty messages": (
+        (A, spoke(Text(text=" \n"), call("1"), stop="tool_use"), FIRST, spoke(), B),
+        (A, ONE, FIRST, B),
+    ),
+    "3 a message without words is still a message": ((user(" "),), (user("(empty message)"),)),
+    "3 and so is one with metadata": ((SILENT,), (SILENT,)),
+    "5 used again": ((A, ONE, FIRST, ONE, SECOND), (A, ONE, FIRST, assistant(call("1_2")), result("1_2", "second"))),
+    "11 and 12 neighbours are joined": (
+        (A, B, SAID, SAID, C, LATER),
+        (BOTH, replace(SAID, content=SAID.content * 2), C, LATER),
+    ),
+    "14 an unfinished answer of ours is dropped": ((A, spoke(HALF, stop="error")), (A,)),
+    "14 and a pause stays": ((A, PAUSED), (A, PAUSED)),
+    "16 thinking cut off behind a call": (
+        (A, CUT_OFF, FIRST),
+        (A, replace(CUT_OFF, content=CUT_OFF.content[:2]), FIRST),
+    ),
     "16 thinking that led nowhere": ((A, spoke(thought(), stop="max_tokens"), B), (BOTH,)),
 }
 
@@ -96,71 +118,16 @@ def test_what_is_broken_is_made_whole(broken: Sequence[Message], whole: Sequence
     assert repaired(*broken) == whole
 
 
-def test_1_of_an_answer_that_broke_the_shown_text_stays() -> None:
-    broken = spoke(thought(), Text(text="Half"), call("1"), stop="aborted")
-    history = repaired(user("a"), broken, user("b"))
-    assert [said(message) for message in history] == ["a", "Half", "b"]
-    assert isinstance(history[1], AssistantMessage)
-    assert history[1].calls == ()
-
-
-def test_2_a_cut_call_is_answered() -> None:
+def test_of_the_calls_that_nobody_answered_only_the_first_may_have_run() -> None:
     cut = ToolCall(id="1", name="write", arguments=None, arguments_raw='{"a": ')
-    history = repaired(user("a"), spoke(cut, stop="max_tokens"), user("b"))
-    assert interrupted(history[2])
-
-
-def test_3_blank_text_and_empty_messages_go() -> None:
-    history = repaired(user("a"), spoke(Text(text=" \n"), call("1"), stop="tool_use"), result("1"), spoke(), user("b"))
-    assert isinstance(history[1], AssistantMessage)
-    assert history[1].content == (call("1"),)
-    assert [message.role for message in history] == ["user", "assistant", "toolResult", "user"]
-
-
-def test_3_a_message_without_words_is_still_a_message() -> None:
-    assert said(repaired(user(" "))[0]) == "(empty message)"
-    with_metadata = UserMessage(content=(), metadata="M")
-    assert repaired(with_metadata)[0] is with_metadata
-
-
-def test_5_an_id_used_again_is_renamed_with_its_result() -> None:
-    history = repaired(
-        user("a"), assistant(call("1")), result("1", "first"), assistant(call("1")), result("1", "second")
-    )
-    later = history[3]
-    assert isinstance(later, AssistantMessage)
-    assert later.calls[0].id == "1_2"
-    assert history[4] == result("1_2", "second")
-
-
-def test_8_a_call_nobody_answered_is_answered() -> None:
-    history = repaired(user("a"), assistant(call("1"), call("2")), result("2"), user("b"))
-    assert interrupted(history[2])
-    assert '"retryable": false' in said(history[2])
-    assert history[3] == result("2")
-    assert history[4] == user("b")
-
-
-def test_8_of_several_open_calls_only_the_first_may_have_run() -> None:
-    history = repaired(user("a"), assistant(call("1"), call("2"), call("3")), result("1"), user("b"))
-    assert history[2] == result("1")
-    assert "may have run" in said(history[3])
-    assert "was not run" in said(history[4])
-
-
-def test_11_and_12_neighbours_are_joined() -> None:
-    history = repaired(
-        user("a"), user("b"), assistant(Text(text="c")), assistant(Text(text="d")), user("e"), user("f", metadata="M")
-    )
-    assert [said(message) for message in history] == ["a|b", "c|d", "e", "f"]
-
-
-def test_14_an_unfinished_answer_of_ours_is_dropped_and_a_pause_stays() -> None:
-    assert repaired(user("a"), spoke(Text(text="half"), stop="error")) == (user("a"),)
-    block = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}
-    paused = spoke(Opaque(wire=Wire(api=API, family=MODEL, kind="server_tool_use", data=block)), stop="pause")
-    assert repaired(user("a"), paused) == (user("a"), paused)
-    assert repair((user("a"), paused), api=API, family=OTHER) == (user("a"),)
+    calling = spoke(cut, call("2"), call("3"), stop="max_tokens")
+    _, _, first, answered, last, after = repaired(A, calling, result("2"), B)
+    assert interrupted(first)
+    assert "may have run" in said(first)
+    assert '"retryable": false' in said(first)
+    assert interrupted(last)
+    assert "was not run" in said(last)
+    assert (answered, after) == (result("2"), B)
 
 
 def test_16_thinking_lives_as_long_as_its_turn_and_belongs_to_its_maker() -> None:
@@ -171,13 +138,7 @@ def test_16_thinking_lives_as_long_as_its_turn_and_belongs_to_its_maker() -> Non
     kept = [part.text for message in history for part in message.content if isinstance(part, Thinking)]
     assert kept == ["mine"]
     assert history[5] is ours
-
-
-def test_16_thinking_cut_off_behind_a_call_does_not_end_the_message() -> None:
-    cut = spoke(thought("led here"), call("1"), thought("cut"), stop="max_tokens")
-    history = repaired(user("a"), cut, result("1"))
-    assert history[1].content == cut.content[:2]
-    check_body(wire_request(asking(*history)))
+    assert repair((A, PAUSED), api=API, family=OTHER) == (A,)
 
 
 def test_18_half_an_emoji_and_nul_are_replaced_everywhere() -> None:
@@ -203,86 +164,27 @@ def test_19_the_newest_pictures_stay_and_wrong_ones_become_words() -> None:
     assert last.media_type == "image/png"
 
 
-def calls_and_results(messages: Sequence[Message]) -> list[tuple[str, str]]:
-    """What stands behind each call, in order; fails where a result is not directly behind its answer."""
-    pairs: list[tuple[str, str]] = []
-    waiting: list[str] = []
-    for message in messages:
-        if isinstance(message, ToolResultMessage):
-            pairs.append((waiting.pop(0), message.call_id))
-            continue
-        assert not waiting
-        if isinstance(message, AssistantMessage):
-            waiting = [made.id for made in message.calls]
-    assert not waiting
-    return pairs
-
-
 @given(broken_histories)
 @PROPERTY
-def test_every_call_has_exactly_one_result_and_the_reverse(messages: list[Message]) -> None:
-    pairs = calls_and_results(repaired(*messages))
-    assert all(made == answered for made, answered in pairs)
-    assert len({made for made, _ in pairs}) == len(pairs)
-
-
-@given(broken_histories)
-@PROPERTY
-def test_repairing_again_changes_nothing(messages: list[Message]) -> None:
-    once = repaired(*messages)
+def test_repairing_again_changes_nothing_and_what_is_stored_is_never_touched(messages: list[Message]) -> None:
+    before = copy.deepcopy(messages)
+    once = repair(messages, api=API, family=MODEL)
+    assert messages == before
     assert repair(once, api=API, family=MODEL) is once
 
 
 @given(broken_histories)
 @PROPERTY
-def test_what_is_stored_is_never_touched(messages: list[Message]) -> None:
-    before = copy.deepcopy(messages)
-    repair(messages, api=API, family=MODEL)
-    assert messages == before
-
-
-@given(broken_histories)
-@PROPERTY
 def test_the_people_keep_their_order(messages: list[Message]) -> None:
-    texts = [
-        part.text
-        for message in repaired(*messages)
-        if isinstance(message, UserMessage)
-        for part in message.content
-        if isinstance(part, Text)
-    ]
-    original = [
-        part.text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").replace("\0", "\ufffd")
-        for message in messages
-        if isinstance(message, UserMessage)
-        for part in message.content
-        if isinstance(part, Text)
-    ]
+    def texts(history: Sequence[Message]) -> list[str]:
+        people = [message for message in history if isinstance(message, UserMessage)]
+        return [part.text for message in people for part in message.content if isinstance(part, Text)]
+
+    original = [it.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace") for it in texts(messages)]
+    original = [text.replace("\0", "\ufffd") for text in original]
     remaining = iter(original)
     made = ("(empty message)", "[image: picture.png]")
-    assert all(text in remaining for text in texts if text not in made)
-
-
-@given(broken_histories)
-@PROPERTY
-def test_anthropic_takes_any_history_once_it_is_repaired(messages: list[Message]) -> None:
-    history = repair([*messages, user("and now?", metadata="M")], api=API, family=MODEL)
-    check_body(wire_request(asking(*history)))
-
-
-@given(broken_histories)
-@PROPERTY
-def test_anthropic_takes_a_loop_in_progress_too(messages: list[Message]) -> None:
-    running: list[Message] = [user("go"), spoke(thought(), Text(text="x"), call("now"), stop="tool_use"), result("now")]
-    history = repair([*messages, *running], api=API, family=MODEL)
-    body = wire_request(asking(*history, tools=()))
-    check_body(body)
-    assert body["messages"][-2]["content"][0]["type"] == "thinking"
-
-
-def test_without_repair_the_rules_bite() -> None:
-    with pytest.raises(Refusal):
-        check_body(wire_request(asking(user("a"), assistant(call("1")), user("b"))))
+    assert all(text in remaining for text in texts(repaired(*messages)) if text not in made)
 
 
 def test_what_is_bound_to_nothing_outlives_its_turn_and_still_goes_to_its_maker_alone() -> None:

@@ -105,25 +105,13 @@ def test_whatever_a_provider_counts_the_correction_stays_in_its_bounds(
         assert RATIO_MIN <= calibration.ratio("m") <= RATIO_MAX
 
 
-@given(st.floats(0.3, 4.0))
-def test_one_odd_request_moves_the_correction_by_less_than_a_third_of_the_way(odd: float) -> None:
-    calibration = Calibration()
-    calibration.learn("m", 10_000, used(round(10_000 * odd)))
-    assert abs(calibration.ratio("m") - 1.0) <= abs(odd - 1.0) / 3 + 0.001
-
-
 @pytest.mark.parametrize(
     ("estimated", "usage"),
     [
         (1_000, used(2_000, estimated=True)),
-        (1_000, Usage(output=500)),
-        (0, used(2_000)),
-        (199, used(300)),
-        (300, used(199)),
-        (1_000, used(5_100)),
-        (2_000, used(399)),
+        *((1_000, usage) for usage in (Usage(output=500), used(5_100))),
+        *((0, used(2_000)), (199, used(300)), (300, used(199)), (2_000, used(399))),
     ],
-    ids=["a guess", "no input", "no estimate", "tiny estimate", "tiny request", "absurdly many", "absurdly few"],
 )
 def test_usage_that_says_nothing_of_the_tokenizer_is_ignored(estimated: int, usage: Usage) -> None:
     calibration = Calibration()
@@ -144,9 +132,7 @@ def test_learning_begins_where_the_model_starts_and_models_do_not_mix() -> None:
     calibration = Calibration()
     calibration.learn("claude-opus-5", 1_000, used(1_300))
     calibration.learn("m", 1_000, used(2_000))
-    assert calibration.ratio("claude-opus-5") == pytest.approx(1.3)
-    assert calibration.ratio("m") == pytest.approx(1.3)
-    assert calibration.ratio("n") == 1.0
+    assert [calibration.ratio(it) for it in ("claude-opus-5", "m", "n")] == pytest.approx([1.3, 1.3, 1.0])
 
 
 def test_of_too_many_models_the_one_that_learned_longest_ago_is_forgotten() -> None:

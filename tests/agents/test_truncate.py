@@ -11,10 +11,8 @@ from agents.truncate import OMISSION, result_limit_chars, truncate_result
     ("window", "chars"),
     [
         (8_000, 2_400),
-        (53_333, 15_999),
         (99_999, 16_000),
         (100_000, 30_000),
-        (150_000, 32_000),
         (200_000, 60_000),
         (1_000_000, 64_000),
     ],

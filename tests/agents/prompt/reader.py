@@ -59,14 +59,8 @@ def readings(line: str) -> set[str]:
 
 
 @dataclass
-class Block:
-    label: str
-    values: Any
-
-
-@dataclass
 class Message:
-    blocks: list[Block]
+    blocks: list[tuple[str, Any]]
     body: list[str]
 
 
@@ -79,7 +73,7 @@ def read_message(text: str) -> Message:
         fence = next(n for n in range(at, len(lines)) if lines[n] == "```json")
         assert lines[fence + 2] == "```"
         assert lines[fence + 3] == ""
-        blocks.append(Block(lines[at], json.loads(lines[fence + 1])))
+        blocks.append((lines[at], json.loads(lines[fence + 1])))
     ids = [at for at, line in enumerate(lines) if "message_id" in readings(line)]
     assert len(ids) == 1, "exactly one line is the message's id"
     assert all(at < ids[0] for at in starts), "no block begins in the body"

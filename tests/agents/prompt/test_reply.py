@@ -9,42 +9,31 @@ from agents.prompt.reply import draft, media, visible
 
 SILENCES = [
     "__SILENT__",
-    "  __SILENT__\n\n",
     "`__SILENT__`",
     "**__SILENT__**.",
-    "__SILENT__\n__SILENT__",
     "```\n__SILENT__\n```",
     "MEDIA:a.png\n__SILENT__",
 ]
 
 SHOWN = {
-    "你好!": "你好!",
     "": "",
     " \n ": "",
-    "好的 __SILENT__": "好的",
     "__SILENT__ 好的": "好的",
     "__SILENT__\n\nDone.": "Done.",
     "one\n\n__SILENT__\n\ntwo": "one\n\ntwo",
-    "👍 __SILENT__": "👍",
     "__silent__": "__silent__",
-    "call __init__ then": "call __init__ then",
-    "[[reply_to_current]] Yes.": "Yes.",
     "[[reply_to:om_1]][[audio_as_voice]]\nYes.": "Yes.",
     "[[ Reply_To : om_1 ]]Yes.": "Yes.",
-    "Yes. [[reply_to_current]]": "Yes.",
     "[[reply_to_current]]": "",
     "[[reply_to_current]]?": "?",
     "[[reply_to_someone]] [[x]] a[[0]]": "[[reply_to_someone]] [[x]] a[[0]]",
     "say `[[reply_to_current]]` first": "say `[[reply_to_current]]` first",
-    "Here it is.\nMEDIA:./my chart.png": "Here it is.",
     "a\n\n  MEDIA: https://x.test/a.png  \n\nb": "a\n\nb",
     "MEDIA: the press and other media": "MEDIA: the press and other media",
     "see MEDIA:a.png there": "see MEDIA:a.png there",
-    "media:a.png": "media:a.png",
     "```\nMEDIA:a.png\n[[reply_to_current]]\n```": "```\nMEDIA:a.png\n[[reply_to_current]]\n```",
     "~~~~\n~~~\nMEDIA:a\n~~~~\nMEDIA:a\nb": "~~~~\n~~~\nMEDIA:a\n~~~~\nb",
     "```inline``` x\nMEDIA:a": "```inline``` x",
-    "```\nMEDIA:a": "```\nMEDIA:a",
     "    indented\n\n\n\ncode": "    indented\n\n\n\ncode",
     "\n\n  \n    x": "    x",
 }
@@ -77,44 +66,22 @@ def test_the_token_is_never_seen_and_a_second_look_finds_nothing_more(text: str)
 
 
 DRAFTS = {
-    "": "",
-    "Hello": "Hello",
-    "Hello\n": "Hello",
-    "Hello\nwor": "Hello\nwor",
     "_": "",
-    "__SIL": "",
-    "__SILENT__": "",
-    "**__SIL": "",
-    "`__SILENT": "",
     "__init__": "__init",
     "__init__ is": "__init__ is",
-    "call __init": "call __init",
-    "Here. __SIL": "Here.",
-    "Here. __SILENT__": "Here.",
     "Here. _": "Here.",
     "Here. _it": "Here. _it",
-    "```\n__SILENT__": "",
-    "M": "",
-    "MEDIA": "",
-    "MEDIA:": "",
     "MEDIA: the press": "",
     "MEDIA: the press says\n": "MEDIA: the press says",
     "Monday": "Monday",
-    "MEDICINE": "MEDICINE",
-    "Done.\nMEDIA:./a": "Done.",
-    "Done.\n  MED": "Done.",
     "Done.\nMEDIA:./a.png\n": "Done.",
     "[": "",
-    "[[": "",
     "[[reply_to_cur": "",
-    "[[reply_to_current]]": "",
-    "Yes [[audio": "Yes",
-    "one\nYes [[audio": "one\nYes",
+    "Done.\n  MED": "Done.",
     "[a link](https": "[a link](https",
     "see [": "see",
     "```\nMEDIA:a\n```": "```\nMEDIA:a\n```",
     "**": "",
-    "---": "",
 }
 
 
@@ -125,15 +92,11 @@ def test_what_is_shown_of_an_answer_so_far(text: str, shown: str) -> None:
 
 ANSWERS = [
     SILENT,
-    f"**{SILENT}**",
     f"`{SILENT}`.",
     f"```\n{SILENT}\n```",
     f"Here it is. {SILENT}",
-    f"{SILENT}\n\nHere it is.",
     f"{SILENT}MEDIA:a.png",
     "Here it is.\n\nMEDIA:./secret.png\nMEDIA: secret.pdf",
-    "[[reply_to_current]] Here it is.",
-    "Here it is. [[audio_as_voice]]",
     "[[reply_to: om_1]][[audio_as_voice]]\nHere it is.",
 ]
 
@@ -162,24 +125,15 @@ def test_a_whole_line_of_plain_words_is_shown(before: str, words: str) -> None:
 
 
 FILES = {
-    "": [],
-    "no files": [],
-    "MEDIA:a.png": ["a.png"],
     "MEDIA: a.png ": ["a.png"],
     "  MEDIA:./my chart.png": ["./my chart.png"],
     "MEDIA:a\nMEDIA:b\nMEDIA:a": ["a", "b"],
-    "MEDIA: the press and others": [],
-    "MEDIA:": [],
-    "MEDIA: ": [],
     "see MEDIA:a": [],
     "media:a": [],
     "```\nMEDIA:a\n```\nMEDIA:b": ["b"],
-    "```\nMEDIA:a": [],
     "MEDIA:https://x.test/a.png": ["https://x.test/a.png"],
     "MEDIA:MEDIA:a": ["MEDIA:a"],
     f"{SILENT}MEDIA:a": ["a"],
-    "> MEDIA:a": [],
-    "- MEDIA:a": [],
 }
 
 

@@ -80,35 +80,27 @@ def test_a_full_prompt_has_every_section_in_order_and_two_below_the_boundary() -
 
 
 @pytest.mark.parametrize(
-    ("change", "there"),
+    ("change", "more"),
     [
-        ({}, ["Tooling", "Safety", "Messaging", "Runtime"]),
-        (
-            {"tools": tools("message")},
-            ["Tooling", "Tool Call Style", "Execution Bias", "Safety", "Messaging", "Runtime"],
+        ({}, []),
+        ({"tools": tools("message")}, ["Tool Call Style", "Execution Bias"]),
+        ({"control": True}, ["Gateway Control"]),
+        ({"agent": agent(system_prompt="x")}, ["Agent Instructions"]),
+        ({"agent": agent(system_prompt=" \n")}, []),
+        ({"skills": (SKILL,)}, []),
+        ({"docs": "/d"}, ["Documentation"]),
+        ({"workspace_files": (("A", "b"),)}, ["Workspace Files (injected)"]),
+        ({"directives": ("media",)}, ["Assistant Output Directives"]),
+        ({"chat_kind": "group"}, ["Silent Replies"]),
+        *(
+            ({"tools": tools(tool)}, ["Tool Call Style", "Execution Bias", *shown])
+            for tool, shown in [*((it, ["Workspace"]) for it in ("read", "ls", "edit", "write")), ("exec", [])]
         ),
-        ({"control": True}, ["Tooling", "Safety", "Gateway Control", "Messaging", "Runtime"]),
-        ({"agent": agent(system_prompt="x")}, ["Tooling", "Safety", "Agent Instructions", "Messaging", "Runtime"]),
-        ({"agent": agent(system_prompt=" \n")}, ["Tooling", "Safety", "Messaging", "Runtime"]),
-        ({"skills": (SKILL,)}, ["Tooling", "Safety", "Messaging", "Runtime"]),
-        ({"docs": "/d"}, ["Tooling", "Safety", "Documentation", "Messaging", "Runtime"]),
-        (
-            {"workspace_files": (("A", "b"),)},
-            ["Tooling", "Safety", "Workspace Files (injected)", "Messaging", "Runtime"],
-        ),
-        ({"directives": ("media",)}, ["Tooling", "Safety", "Assistant Output Directives", "Messaging", "Runtime"]),
-        ({"chat_kind": "group"}, ["Tooling", "Safety", "Silent Replies", "Messaging", "Runtime"]),
     ],
 )
-def test_each_section_is_there_only_when_it_applies(change: dict[str, Any], there: list[str]) -> None:
-    assert headings(render(build_system(replace(BARE, **change)))) == there
-
-
-@pytest.mark.parametrize(
-    ("tool", "shown"), [("read", True), ("ls", True), ("edit", True), ("write", True), ("exec", False)]
-)
-def test_the_workspace_is_described_to_agents_with_a_file_tool(tool: str, shown: bool) -> None:
-    assert ("Workspace" in headings(build_system(replace(BARE, tools=tools(tool))).stable)) is shown
+def test_each_section_is_there_only_when_it_applies(change: dict[str, Any], more: list[str]) -> None:
+    there = {"Tooling", "Safety", "Messaging", "Runtime", *more}
+    assert headings(render(build_system(replace(BARE, **change)))) == [name for name in SECTIONS if name in there]
 
 
 def test_skills_are_offered_only_to_agents_that_can_read_them() -> None:
@@ -122,53 +114,49 @@ def test_skills_are_offered_only_to_agents_that_can_read_them() -> None:
     )
 
 
-def test_the_tools_are_listed_in_the_order_of_the_request() -> None:
-    listed = [line for line in section(build_system(FULL).stable, "Tooling").split("\n") if line.startswith("- ")]
-    assert listed == [f"- {tool.name}: {tool.name} things" for tool in SIX]
+WORDS = {
+    "Tooling": ["case-sensitive", "TOOLS.md", *(f"- {tool.name}: {tool.name} things" for tool in SIX)],
+    "Tool Call Style": ["`/approve …`", "unchanged", "allow-once"],
+    "Safety": ["no goals of your own", "oversight above completion", "schedulers", "widen your own access"],
+    "Agent Instructions": ["你是一个全栈开发助手。\n用户当前通过飞书与你对话,请用中文回复。"],
+    "Skills": ["`<location>`", "`<version>`", "most specific", "at most one", "Relative paths"],
+    "Workspace": ["/data/workspaces/coder\n"],
+    "Documentation": ["/app/docs\n"],
+    "Workspace Files (injected)": ["### AGENTS.md\n# Ours\n\nBe brief.\n\n### SOUL.md\nkind"],
+    "Assistant Output Directives": [
+        "MEDIA:<path-or-url>",
+        "[[audio_as_voice]]",
+        "[[reply_to_current]]",
+        "[[reply_to:<id>]]",
+    ],
+    "Silent Replies": ["exactly __SILENT__ and nothing else"],
+    "Messaging": ["`message`", "`action=send`", "`target`", "`channel`", "__SILENT__", "curl"],
+}
+
+
+@pytest.mark.parametrize("heading", WORDS)
+def test_a_section_says_what_people_and_tools_rely_on(heading: str) -> None:
+    text = section(render(build_system(FULL)), heading)
+    places = [text.find(words) for words in WORDS[heading]]
+    assert -1 not in places
+    assert heading != "Tooling" or places[2:] == sorted(places[2:])  # in the order of the request
 
 
 @pytest.mark.parametrize(
-    ("heading", "words"),
+    ("change", "there", "gone"),
     [
-        ("Tooling", ["case-sensitive", "TOOLS.md"]),
-        ("Tool Call Style", ["`/approve …`", "unchanged", "allow-once"]),
-        ("Safety", ["no goals of your own", "oversight above completion", "schedulers", "widen your own access"]),
-        ("Agent Instructions", ["你是一个全栈开发助手。\n用户当前通过飞书与你对话,请用中文回复。"]),
-        ("Skills", ["`<location>`", "`<version>`", "most specific", "at most one", "Relative paths"]),
-        ("Workspace", ["/data/workspaces/coder\n"]),
-        ("Documentation", ["/app/docs\n"]),
-        ("Workspace Files (injected)", ["### AGENTS.md\n# Ours\n\nBe brief.\n\n### SOUL.md\nkind"]),
-        (
-            "Assistant Output Directives",
-            ["MEDIA:<path-or-url>", "[[audio_as_voice]]", "[[reply_to_current]]", "[[reply_to:<id>]]"],
-        ),
-        ("Silent Replies", ["exactly __SILENT__ and nothing else"]),
-        ("Messaging", ["`message`", "`action=send`", "`target`", "`channel`", "__SILENT__", "curl"]),
+        ({"tools": tools("read")}, "curl", "action=send"),
+        ({"tools": tools("read", "write", "message")}, "action=send", "approve"),
+        ({"exec_mode": "deny"}, "every `exec` call is refused", "approve"),
+        ({"exec_mode": "allow"}, "action=send", "approve"),
+        ({"exec_mode": "deny", "tools": SIX[:4]}, "curl", "`exec`"),
+        ({}, "`/approve …`", "is refused"),
     ],
 )
-def test_a_section_says_what_people_and_tools_rely_on(heading: str, words: list[str]) -> None:
-    text = section(render(build_system(FULL)), heading)
-    assert [word for word in words if word not in text] == []
-
-
-def test_an_agent_without_the_message_tool_is_not_told_to_use_it() -> None:
-    text = section(build_system(replace(FULL, tools=tools("read"))).volatile, "Messaging")
-    assert "action=send" not in text
-    assert "curl" in text
-
-
-def test_switched_off_commands_are_named_as_such() -> None:
-    off = replace(FULL, exec_mode="deny")
-    assert "every `exec` call is refused" in section(build_system(off).stable, "Tool Call Style")
-    assert build_system(replace(off, tools=SIX[:4])).stable == build_system(replace(FULL, tools=SIX[:4])).stable
-
-
-@pytest.mark.parametrize(
-    "change", [{"exec_mode": "deny"}, {"exec_mode": "allow"}, {"tools": tools("read", "write", "message")}]
-)
-def test_approvals_are_spoken_of_only_where_a_command_may_need_one(change: dict[str, Any]) -> None:
-    assert "`/approve …`" in build_system(FULL).stable
-    assert "approve" not in build_system(replace(FULL, **change)).stable
+def test_what_an_agent_cannot_do_is_not_spoken_of(change: dict[str, Any], there: str, gone: str) -> None:
+    text = render(build_system(replace(FULL, **change)))
+    assert there in text
+    assert gone not in text
 
 
 def test_the_runtime_is_one_line() -> None:

@@ -68,13 +68,10 @@ def test_links_pipes_folders_and_second_names_are_passed_over(tmp_path: Path) ->
     assert read_workspace_files(workspace, "direct") == (("MEMORY.md", "mine"),)
 
 
-def test_bytes_that_are_no_text_do_not_stop_a_turn(tmp_path: Path) -> None:
-    (tmp_path / "AGENTS.md").write_bytes(b"ok \xff\xfe end")
-    assert read_workspace_files(tmp_path, "direct") == (("AGENTS.md", "ok �� end"),)
-
-
-def test_a_file_is_read_anew_at_every_turn(tmp_path: Path) -> None:
+def test_a_file_is_read_anew_at_every_turn_and_bytes_that_are_no_text_do_not_stop_it(tmp_path: Path) -> None:
     path = tmp_path / "AGENTS.md"
+    path.write_bytes(b"ok \xff\xfe end")
+    assert read_workspace_files(tmp_path, "direct") == (("AGENTS.md", "ok �� end"),)
     for text in ("one", "two"):  # the same size and time: only the bytes could tell
         put(path, text)
         assert read_workspace_files(tmp_path, "direct") == (("AGENTS.md", text),)

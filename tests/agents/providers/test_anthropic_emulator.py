@@ -1,21 +1,14 @@
 """The emulator refuses what Anthropic refuses, with the same status and words, and streams what it streams."""
 
-import json
 from typing import Any
 
-import httpx
 import pytest
 
-from agents.providers.anthropic.response import from_status
 from tests.agents.providers.requests import MODEL, PIXEL
-from tests.emulators.models.anthropic.emulator import AnthropicEmulator
 from tests.emulators.models.anthropic.rules import check_body
 from tests.emulators.models.anthropic.script import redacted_block, thinking_block
-from tests.emulators.models.script import calls
 from tests.emulators.models.server import Refusal
-from tests.loopback import serve_on_loopback
 
-HEADERS = {"x-api-key": "k", "anthropic-version": "2023-06-01", "content-type": "application/json"}
 MARK = {"type": "ephemeral"}
 TOOL: dict[str, Any] = {"name": "ls", "description": "List.", "input_schema": {"type": "object", "properties": {}}}
 
@@ -47,84 +40,55 @@ def without(body: dict[str, Any], member: str) -> dict[str, Any]:
     return {key: value for key, value in body.items() if key != member}
 
 
+BUDGET: dict[str, Any] = {"thinking": {"type": "enabled", "budget_tokens": 2000}, "max_tokens": 8192}
+OLD = "claude-haiku-4-5"
 LOOP = talk("go", [text(), use("a"), use("b")], [answer("a"), answer("b", is_error=True)])
 
 ACCEPTED = {
     "a plain question": without(talk("hi"), "tools"),
-    "a finished loop": LOOP,
     "results spread over two messages of one role": {
         **LOOP,
         "messages": [*LOOP["messages"][:2], *({"role": "user", "content": [answer(i)]} for i in "ab")],
     },
-    "text after the results": talk("go", [use()], [answer(), text()]),
-    "a result without content": talk("go", [use()], [{"type": "tool_result", "tool_use_id": "a"}]),
-    "a picture in a result": talk("go", [use()], [answer(content=[text(), image()])]),
-    "signed thinking": talk("go", [thinking_block("x"), redacted_block("y"), use()], [answer()]),
-    "four marks": talk([text(cache_control=MARK)] * 4),
-    "an old model and a prefill": without(talk("hi", "Well,", model="claude-haiku-4-5"), "tools"),
+    "an old model, a budget and a prefill": talk("hi", [thinking_block("x"), text("Well,")], model=OLD, **BUDGET),
     "a paused turn": talk("go", [{"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}]),
     "everything": talk(
         [text(), image(), {"type": "document", "title": "x"}],
-        [redacted_block("y"), use()],
-        [answer(content=[text(cache_control=MARK | {"ttl": "1h"})], is_error=True)],
+        [thinking_block("x"), redacted_block("y"), use(), use("b")],
+        [answer(content=[text(cache_control=MARK | {"ttl": "1h"})], is_error=True), answer("b", content=[image()])],
         system=[text()],
         tool_choice={"type": "tool", "name": "ls", "disable_parallel_tool_use": True},
         metadata={"user_id": "x"},
         stop_sequences=["x"],
         stream=True,
     ),
-    "any tool": talk("hi", tool_choice={"type": "auto", "disable_parallel_tool_use": True}),
-    "no tool now": talk("hi", tool_choice={"type": "none"}),
-    "a budget": talk(
-        "hi", model="claude-haiku-4-5", thinking={"type": "enabled", "budget_tokens": 1024}, max_tokens=1025
-    ),
-    "thinking with effort": talk(
-        "hi", thinking={"type": "adaptive", "display": "omitted"}, output_config={"effort": "low"}
+    "thinking with effort, and any tool": talk(
+        "hi",
+        thinking={"type": "adaptive", "display": "omitted"},
+        output_config={"effort": "low"},
+        tool_choice={"type": "auto", "disable_parallel_tool_use": True},
     ),
 }
-
-
-BUDGET = {"thinking": {"type": "enabled", "budget_tokens": 2000}, "max_tokens": 8192}
-OLD = "claude-haiku-4-5"
 REFUSED: list[dict[str, Any]] = [
+    talk("go", [text(), use()], [answer()], model=OLD, **BUDGET),
     talk("hi", **BUDGET),
-    talk("hi", model=OLD, **BUDGET | {"thinking": {"type": "enabled", "budget_tokens": 1000}}),
     talk("hi", model=OLD, **BUDGET | {"max_tokens": 2000}),
     talk("hi", model=OLD, **BUDGET | {"tool_choice": {"type": "any"}}),
     talk("hi", model=OLD, thinking={"type": "adaptive"}),
     talk("hi", model="claude-fable-5-1", thinking={"type": "disabled"}),
     talk("hi", model="claude-opus-5", thinking={"type": "between_tools"}),
-    talk("hi", model="claude-opus-5", thinking={"type": "hard"}),
-    talk("hi", model="claude-opus-5", output_config={"effort": "huge"}),
     talk("hi", model=OLD, output_config={"effort": "low"}),
-    without(talk("hi"), "model"),
-    without(talk("hi"), "max_tokens"),
     talk("hi", max_tokens=999999),
-    without(talk("hi"), "messages"),
-    talk(),
-    talk("hi", stop_sequences=["  "]),
     talk(""),
     talk("hi", [], "go"),
-    talk([text(" \n")]),
-    talk("hi", system=[text("")]),
-    talk([{"type": "hologram"}]),
-    talk("go", [answer()]),
-    {**talk(), "messages": [{"role": "system", "content": "x"}]},
     {**talk(), "messages": [{"role": "assistant", "content": "x"}]},
-    talk("go", [use()], "what?"),
     talk("go", [use("a"), use("b")], [answer("a")]),
     talk("go", [use()], [text(), answer()]),
-    talk("go", "ok", [answer()]),
     talk("go", [use()], [answer(), answer()]),
     talk("go", [use()], [answer()], [use()], [answer()]),
-    talk("go", [use("f.ls:0")], [answer()]),
-    talk("go", [use(name="a b")], [answer()]),
     talk("go", [use()], [answer(is_error=True, content="")]),
     talk("go", [use()], [answer(is_error=True, content=[image()])]),
-    talk("hi", tools=[]),
     talk("hi", tools=[TOOL, TOOL]),
-    talk("hi", tools=[TOOL | {"name": "功能"}]),
-    talk("hi", tools=[{"name": "ls"}]),
     talk("hi", tools=[TOOL | {"input_schema": {}}]),
     talk("hi", tools=[TOOL | {"input_schema": {"type": "object", "anyOf": []}}]),
     talk("hi", tools=[TOOL | {"input_schema": {"type": "object", "properties": {"a": {"type": "text"}}}}]),
@@ -133,16 +97,12 @@ REFUSED: list[dict[str, Any]] = [
     talk("hi", tool_choice={"type": "any"}, model="claude-opus-5-5"),
     without(LOOP, "tools"),
     talk("hi", "Well,"),
-    talk("hi", "Well, ", model="claude-haiku-4-5"),
+    talk("hi", "Well, ", model=OLD),
     talk([text(cache_control=MARK)] * 5),
-    talk([text(cache_control={"type": "forever"})]),
     talk([text(cache_control=MARK), text(cache_control=MARK | {"ttl": "1h"})]),
     talk("go", [thinking_block("x") | {"thinking": "y"}, use()], [answer()]),
-    talk("go", [{"type": "thinking", "thinking": "", "signature": ""}, use()], [answer()]),
     talk("go", [text(), thinking_block("x")], "go on"),
-    talk([image(data="data:image/png;base64," + PIXEL)]),
     talk([image(media_type="image/jpeg")]),
-    talk([image(media_type="image/bmp")]),
     talk([image(data="A" * 6000000)]),
 ]
 
@@ -158,31 +118,3 @@ def test_a_model_that_does_not_exist() -> None:
     with pytest.raises(Refusal) as refusal:
         check_body(talk("hi", model="gpt-4"))
     assert (refusal.value.status, refusal.value.type) == (404, "not_found_error")
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        talk("go", [thinking_block("x") | {"thinking": "y"}, use()], [answer()]),
-        talk("go", [text(), use()], [answer()], model=OLD, **BUDGET),
-    ],
-)
-def test_thinking_that_is_not_taken_back_is_read_as_such(body: dict[str, Any]) -> None:
-    with pytest.raises(Refusal) as refusal:
-        check_body(body)
-    refused = AnthropicEmulator().error(400, refusal.value.type, refusal.value.message, None, None)
-    assert from_status(400, refused, {}, 0.0).kind == "stale_thinking"
-
-
-async def test_the_events_on_the_wire() -> None:
-    emulator = AnthropicEmulator([calls(("ls", {"path": "."}), before="Looking.")])
-    async with serve_on_loopback(emulator.app) as url, httpx.AsyncClient() as client:
-        response = await client.post(f"{url}/v1/messages", headers=HEADERS, json=talk("hi", stream=True))
-    assert response.headers["content-type"].startswith("text/event-stream")
-    assert response.headers["request-id"] == "req_0001"
-    names = [line.removeprefix("event: ") for line in response.text.splitlines() if line.startswith("event: ")]
-    assert names[:3] == ["message_start", "ping", "content_block_start"]
-    assert names[-2:] == ["message_delta", "message_stop"]
-    data = [json.loads(line[6:]) for line in response.text.splitlines() if line.startswith("data: ")]
-    pieces = [event["delta"]["partial_json"] for event in data if "partial_json" in event.get("delta", {})]
-    assert (pieces[0], json.loads("".join(pieces))) == ("", {"path": "."})

@@ -1,6 +1,7 @@
 """Our request as Anthropic's body: what goes where, judged by the emulator's own rules."""
 
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pytest
@@ -13,9 +14,7 @@ from agents.providers.request import wire_id, wire_name
 from tests.agents.providers.contract.bodies import anthropic as wire
 from tests.agents.providers.contract.bodies import thought
 from tests.agents.providers.requests import LS, MODEL, PIXEL, READ, asking, assistant, call, result, user
-from tests.emulators.models.anthropic.rules import check_body
 from tests.emulators.models.anthropic.script import redacted_block, thinking_block
-from tests.emulators.models.server import Refusal
 from tools.tool import Image
 
 MARK = {"type": "ephemeral"}
@@ -58,20 +57,12 @@ def test_a_loop_in_a_chat_with_history_has_its_four_marks() -> None:
     assert body["messages"][6]["content"][0] == {"type": "tool_result", "tool_use_id": "b", "content": "README.md"}
 
 
-@pytest.mark.parametrize(
-    ("model", "choice", "sent"),
-    [
-        ("claude-opus-5", "required", {"type": "any"}),
-        ("claude-opus-5-5", "required", None),
-        ("claude-sonnet-5-5-20261101", OneTool(name="ls"), None),
-        ("claude-fable-5-1", "required", None),
-        ("claude-haiku-5-5", "required", {"type": "any"}),
-    ],
-)
-def test_no_tool_is_forced_where_the_model_refuses_it(
-    model: str, choice: ToolChoice, sent: dict[str, str] | None
-) -> None:
-    assert wire(asking(model=model, tool_choice=choice)).get("tool_choice") == sent
+def test_no_tool_is_forced_where_the_model_refuses_it() -> None:
+    choices: list[ToolChoice] = ["required", OneTool(name="ls")]
+    for model in ("claude-opus-5-5", "claude-sonnet-5-5-20261101", "claude-fable-5-1"):
+        assert [wire(asking(model=model, tool_choice=choice)).get("tool_choice") for choice in choices] == [None, None]
+    for model in ("claude-opus-5", "claude-haiku-5-5"):
+        assert wire(asking(model=model, tool_choice="required"))["tool_choice"] == {"type": "any"}
 
 
 def test_a_result_is_text_list_or_nothing_and_an_error_is_text() -> None:
@@ -100,12 +91,8 @@ def test_ids_and_names_that_the_wire_refuses_are_mapped_alike_for_call_and_resul
     sent = body["messages"][1]["content"][0]
     assert sent["id"] == body["messages"][2]["content"][0]["tool_use_id"] == wire_id("functions.ls:0")
     assert (sent["name"], sent["input"]) == ("___ls", {})
-
-
-def test_legal_ids_and_names_stay() -> None:
-    assert (wire_id("toolu_01-A"), wire_name("read")) == ("toolu_01-A", "read")
+    assert (wire_id("toolu_01-A"), wire_name("read"), wire_name("")) == ("toolu_01-A", "read", "unknown")
     assert wire_id("\ud800") != wire_id("")
-    assert wire_name("") == "unknown"
 
 
 def own(kind: str, data: dict[str, Any]) -> Wire:
@@ -134,12 +121,6 @@ def test_a_mark_never_falls_on_thinking() -> None:
     assert wire_request(asking(user("a"), lost, user("b")))["messages"][1]["content"] == [data]
 
 
-_MODELS = [
-    *("claude-fable-5-1", "claude-opus-5-5", "claude-sonnet-5-5"),
-    *("claude-opus-5", "claude-sonnet-4-6", "claude-haiku-4-5"),
-]
-
-
 def body(model: str, level: Level | None, *messages: Message, **more: Any) -> dict[str, Any]:
     request = replace(asking(*messages, model=model), thinking=level, max_tokens=8192, **more)
     made = wire(request)
@@ -166,10 +147,9 @@ def test_each_model_is_asked_in_its_own_way(model: str, level: Level | None, sen
     assert body(model, level) == sent
 
 
-@pytest.mark.parametrize("model", _MODELS)
-@pytest.mark.parametrize("choice", ["auto", "required", OneTool(name="ls")], ids=str)
-def test_every_level_a_model_takes_is_accepted_with_every_choice(model: str, choice: Any) -> None:
-    for level in (None, *facts_of(model).thinking):
+@pytest.mark.parametrize("model", ["claude-fable-5-1", "claude-opus-5-5", "claude-sonnet-5-5", "claude-opus-5"])
+def test_every_level_a_model_takes_is_accepted_with_every_choice(model: str) -> None:
+    for level, choice in product((None, *facts_of(model).thinking), ("auto", "required", OneTool(name="ls"))):
         body(model, level, tool_choice=choice)
 
 
@@ -190,25 +170,3 @@ def test_a_budget_needs_room_for_an_answer() -> None:
     request = replace(asking(model="claude-haiku-4-5"), thinking="low", max_tokens=1024)
     assert "thinking" not in wire(request)
     assert wire(replace(request, max_tokens=1025))["thinking"]["budget_tokens"] == 1024
-
-
-_REFUSED: list[tuple[str, dict[str, Any]]] = [
-    ("claude-opus-5", {"thinking": {"type": "enabled", "budget_tokens": 2000}}),
-    ("claude-haiku-4-5", {"thinking": {"type": "enabled", "budget_tokens": 1000}}),
-    ("claude-haiku-4-5", {"thinking": {"type": "enabled", "budget_tokens": 8192}}),
-    ("claude-haiku-4-5", {"thinking": {"type": "adaptive"}}),
-    ("claude-fable-5-1", {"thinking": {"type": "disabled"}}),
-    ("claude-opus-5", {"thinking": {"type": "between_tools"}}),
-    ("claude-opus-5", {"thinking": {"type": "hard"}}),
-    ("claude-opus-5", {"thinking": {"type": "adaptive", "depth": 1}}),
-    ("claude-opus-5", {"output_config": {"effort": "huge"}}),
-    ("claude-haiku-4-5", {"output_config": {"effort": "low"}}),
-    ("claude-haiku-4-5", {"thinking": {"type": "enabled", "budget_tokens": 2000}, "tool_choice": {"type": "any"}}),
-]
-
-
-@pytest.mark.parametrize(("model", "members"), _REFUSED)
-def test_the_judge_refuses_thinking_that_the_model_does_not_take(model: str, members: dict[str, Any]) -> None:
-    made = wire(replace(asking(model=model), max_tokens=8192))
-    with pytest.raises(Refusal):
-        check_body(made | members)

@@ -27,25 +27,17 @@ def delta(change: dict[str, Any], index: int = 0) -> dict[str, Any]:
     return {"type": "content_block_delta", "index": index, "delta": change}
 
 
-def test_a_server_that_sends_the_input_at_once_is_understood() -> None:
-    block = {"type": "tool_use", "id": "a", "name": "ls", "input": {"path": "."}}
-    _, message = assemble(opened(block), {"type": "content_block_stop", "index": 0})
+def test_a_server_that_sends_the_input_at_once_and_leaves_the_block_open_is_understood() -> None:
+    _, message = assemble(opened({"type": "tool_use", "id": "a", "name": "ls", "input": {"path": "."}}))
     assert (message.calls[0].arguments, message.stop_reason) == ({"path": "."}, "tool_use")
-
-
-def test_a_block_left_open_is_closed_by_the_end() -> None:
-    _, message = assemble(opened({"type": "tool_use", "id": "a", "name": "ls", "input": {}}))
-    assert message.calls[0].arguments == {}
 
 
 @pytest.mark.parametrize(
     "event",
     [
         {"type": "content_block_start", "index": 0},
-        {"type": "content_block_start", "content_block": {"type": "text"}},
         {"type": "content_block_start", "index": True, "content_block": {"type": "text"}},
         {"type": "content_block_delta", "index": 5, "delta": {"type": "text_delta", "text": "x"}},
-        {"type": "content_block_stop"},
         {"type": "message_start"},
         {"type": "message_delta", "delta": None},
     ],
@@ -53,13 +45,6 @@ def test_a_block_left_open_is_closed_by_the_end() -> None:
 def test_what_is_plainly_broken_is_no_answer(event: dict[str, Any]) -> None:
     with pytest.raises(BadStream):
         assemble(event)
-
-
-def test_without_the_end_event_there_is_no_answer() -> None:
-    assembly = AnthropicAssembly(provider="anthropic", model=MODEL, timestamp=0.0)
-    list(assembly.feed(opened({"type": "text", "text": "looks whole"})))
-    with pytest.raises(BadStream, match="message_stop"):
-        assembly.finish()
 
 
 def test_thinking_and_what_is_not_known_are_kept_whole() -> None:
@@ -123,7 +108,6 @@ def body(type_: str = "invalid_request_error", message: str = "", code: str | No
 @pytest.mark.parametrize(
     ("status", "sent", "kind", "retryable"),
     [
-        (400, body(message="messages: at least one message is required"), "invalid", False),
         (400, body(message="Your credit balance is too low to access the API"), "billing", False),
         (400, body("billing_error"), "billing", False),
         (400, body(message="prompt is too long: 210000 tokens > 200000 maximum"), "too_large", False),
@@ -133,18 +117,12 @@ def body(type_: str = "invalid_request_error", message: str = "", code: str | No
         (422, body(message="This model's maximum context length is 4096 tokens."), "too_large", False),
         (400, body(message="max_tokens: 9 > 8, which is the maximum allowed number"), "invalid", False),
         (429, body("rate_limit_error", "prompt is too long for now, please wait"), "rate_limited", True),
-        (401, None, "auth", False),
-        (404, body("not_found_error"), "not_found", False),
         (408, None, "timeout", True),
         (409, body("conflict_error"), "server", True),
-        (413, body("request_too_large"), "too_large", False),
         (429, body("rate_limit_error", code="ramp_limit_exceeded"), "rate_limited", True),
         (429, body("rate_limit_error", code="enforced_spend_limit_reached"), "billing", False),
         (500, [], "server", True),
-        (503, None, "overloaded", True),
         (504, "<html>", "server", True),
-        (529, body("overloaded_error"), "overloaded", True),
-        (302, None, "invalid", False),
     ],
 )
 def test_by_status(status: int, sent: object, kind: ErrorKind, retryable: bool) -> None:
@@ -174,12 +152,7 @@ def test_the_summary_repeats_no_prose() -> None:
         ({"retry-after-ms": "soon", "retry-after": "9"}, 9.0),
         ({"retry-after": "Mon, 21 Sep 2026 14:14:00 GMT"}, 1_790_000_040.0 - NOW),
         ({"retry-after": "Mon, 21 Sep 2020 14:14:00 GMT"}, None),
-        ({"retry-after": "0"}, None),
-        ({"retry-after": "-5"}, None),
-        ({"retry-after": "nan"}, None),
-        ({"retry-after": "inf"}, None),
-        ({"retry-after": "a while"}, None),
-        ({"retry-after": "Mon, 99 Foo 2026"}, None),
+        *(({"retry-after": junk}, None) for junk in ("0", "-5", "nan", "inf", "a while", "Mon, 99 Foo 2026")),
     ],
 )
 def test_retry_after(headers: dict[str, str], seconds: float | None) -> None:

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from agents.messages import AssistantMessage, ErrorKind, StopReason, Text, Usage
+from agents.messages import AssistantMessage, ErrorKind, StopReason, Usage
 from agents.providers.errors import AttemptFailed, BadStream
 from agents.providers.mistral.response import MistralAssembly, from_event, from_status
-from agents.providers.provider import ModelEvent, ThinkingDelta, ToolCallDelta, ToolCallEnd, ToolCallStart
+from agents.providers.provider import ModelEvent
 
 MODEL = "magistral-medium-latest"
 
@@ -37,27 +37,6 @@ def put_together(*chunks: dict[str, Any]) -> tuple[list[ModelEvent], AssistantMe
     return pieces, assembly.finish()
 
 
-def test_thoughts_come_in_pieces_and_are_kept_as_one_chunk_in_place() -> None:
-    pieces, message = put_together(
-        delta(content=[thinks("First ")]),
-        delta(content=[thinks("look.", signature="sig", closed=True), {"type": "text", "text": "So "}]),
-        delta(content="it is."),
-        delta(content=[thinks("Another", closed=True), thinks("and another")]),
-        END,
-    )
-    assert [part.wire.data if part.wire else part for part in message.content] == [
-        thinks("First look.", signature="sig", closed=True),
-        Text(text="So it is."),
-        thinks("Another", closed=True),
-        thinks("and another"),
-    ]
-    first = message.content[0].wire
-    assert first is not None
-    assert (first.api, first.family, first.kind) == ("mistral", "magistral-medium", "thinking")
-    shown = [piece.text for piece in pieces if isinstance(piece, ThinkingDelta)]
-    assert shown == ["First ", "look.", "Another", "and another"]
-
-
 _REFERENCE = {"type": "reference", "reference_ids": [1]}
 _ODD = {"type": "text", "text": 7}
 
@@ -77,6 +56,7 @@ def test_what_a_thought_holds_beside_text_stays_in_its_place(chunks: list[Any], 
 
     thoughts = [{"type": "thinking", "thinking": items(held)} for held in chunks]
     content = put_together(*(delta(content=[it]) for it in thoughts), END)[1].content
+    assert {part.wire.kind for part in content if part.wire} <= {"thinking"}
     assert [part.wire.data["thinking"] for part in content if part.wire] == ([] if kept is None else [items(kept)])
 
 
@@ -84,54 +64,30 @@ def _text(item: Any) -> Any:
     return {"type": "text", "text": item} if isinstance(item, str) else item
 
 
-def test_whole_calls_in_the_last_chunk() -> None:
-    last = [
-        {"id": made_id, "function": {"name": "ls", "arguments": "{}"}, "index": at} for at, made_id in enumerate("AB")
-    ]
-    pieces, message = put_together(delta(content="Looking."), delta("tool_calls", content="", tool_calls=last))
-    first, second = message.calls
-    assert (first.id, second.id, message.stop_reason) == ("A", "B", "tool_use")
-    assert pieces[1:] == [
-        ToolCallStart(index=1, id="A", name="ls"),
-        ToolCallDelta(index=1, text="{}"),
-        ToolCallStart(index=2, id="B", name="ls"),
-        ToolCallDelta(index=2, text="{}"),
-        ToolCallEnd(index=1, call=first),
-        ToolCallEnd(index=2, call=second),
-    ]
-
-
-_A = {"id": "AAAAAAAAA", "name": "ls"}
-_B = {"id": "BBBBBBBBB", "name": "cat"}
-_STREAMED: dict[str, tuple[list[dict[str, Any]], list[tuple[str, str, str]]]] = {
+_A, _B = {"id": "A", "name": "ls"}, {"id": "B", "name": "cat"}
+_STREAMED: dict[str, tuple[list[dict[str, Any]], list[str]]] = {
     "in pieces by index": (
         [made("", index=0, **_A), made("", index=1, **_B), made("{", index=0), made("{}", index=1), made("}", index=0)],
-        [("AAAAAAAAA", "ls", "{}"), ("BBBBBBBBB", "cat", "{}")],
+        ["A ls {}", "B cat {}"],
     ),
     "pieces that repeat id and name": (
         [made("", index=0, **_A), made('{"a":', index=0, **_A), made("1}", index=0, **_A)],
-        [("AAAAAAAAA", "ls", '{"a":1}')],
+        ['A ls {"a":1}'],
     ),
     "a broken call and another, both at index 0": (
         [made('{"a":', index=0, **_A), made("{}", index=0, **_B)],
-        [("AAAAAAAAA", "ls", '{"a":'), ("BBBBBBBBB", "cat", "{}")],
+        ['A ls {"a":', "B cat {}"],
     ),
-    "whole calls without index": (
-        [made("{}", **_A), made("{}", **_B)],
-        [("AAAAAAAAA", "ls", "{}"), ("BBBBBBBBB", "cat", "{}")],
-    ),
-    "pieces without index": ([made('{"a":', **_A), made("1}")], [("AAAAAAAAA", "ls", '{"a":1}')]),
-    "one id and one index for two calls": (
-        [made("{}", index=0, **_A), made("{}", index=0, **_A)],
-        [("AAAAAAAAA", "ls", "{}"), ("AAAAAAAAA_1", "ls", "{}")],
-    ),
+    "whole calls without index": ([made("{}", **_A), made("{}", **_B)], ["A ls {}", "B cat {}"]),
+    "pieces without index": ([made('{"a":', **_A), made("1}")], ['A ls {"a":1}']),
+    "one id and one index for two calls": ([made("{}", index=0, **_A)] * 2, ["A ls {}", "A_1 ls {}"]),
     "no id, the id null, and no index": (
         [made("{}", index=0, name="ls"), made("{}", index=1, name="ls", id="null"), made("{}", name="x", id=None)],
-        [("call_cmpl1_0", "ls", "{}"), ("call_cmpl1_1", "ls", "{}"), ("call_cmpl1_2", "x", "{}")],
+        ["call_cmpl1_0 ls {}", "call_cmpl1_1 ls {}", "call_cmpl1_2 x {}"],
     ),
-    "arguments as an object": ([made({"path": "目录"}, index=0, **_A)], [("AAAAAAAAA", "ls", '{"path": "目录"}')]),
-    "no arguments": ([made(None, index=0, **_A)], [("AAAAAAAAA", "ls", "")]),
-    "no name": ([made("{}", index=0, id="AAAAAAAAA")], [("AAAAAAAAA", "", "{}")]),
+    "arguments as an object": ([made({"path": "目录"}, index=0, **_A)], ['A ls {"path": "目录"}']),
+    "no arguments": ([made(None, index=0, **_A)], ["A ls "]),
+    "no name": ([made("{}", index=0, id="A")], ["A  {}"]),
 }
 
 
@@ -139,7 +95,7 @@ _STREAMED: dict[str, tuple[list[dict[str, Any]], list[tuple[str, str, str]]]] = 
 def test_calls_as_servers_send_them(name: str) -> None:
     chunks, expected = _STREAMED[name]
     message = put_together(*chunks, CALLED)[1]
-    assert [(call.id, call.name, call.arguments_raw) for call in message.calls] == expected
+    assert [f"{call.id} {call.name} {call.arguments_raw}" for call in message.calls] == expected
 
 
 def test_text_that_goes_on_after_a_call_goes_on_in_its_block() -> None:
@@ -183,33 +139,11 @@ def test_a_model_that_breaks_down_may_be_asked_again(end: dict[str, Any], kind: 
     assert (failed.value.error.kind, failed.value.error.retryable) == (kind, True)
 
 
-_FUTURE: list[dict[str, Any]] = [
-    {},
-    {"object": "weather.report", "sky": "clear"},
-    {"choices": None},
-    {"choices": [7, {"index": 0}, {"index": 0, "delta": None}, {"index": 1, "delta": {"content": "another choice"}}]},
-    delta(content=[{"type": "hologram", "light": 1}, 7, {"type": "text"}]),
-    delta(content=7, tool_calls=7),
-    delta(content=None, tool_calls=[7], mood="calm"),
-    {"choices": [], "usage": 7},
-]
-
-
-def test_what_is_not_known_is_passed_over() -> None:
-    _, message = put_together(*_FUTURE, delta(content="ok"), *_FUTURE, END)
-    assert (message.content, message.response_id) == ((Text(text="ok"),), "cmpl1")
-
-
 @pytest.mark.parametrize(
     ("usage", "expected"),
     [
         (None, Usage(estimated=True)),
         ({}, Usage()),
-        ({"prompt_tokens": 12, "completion_tokens": 5}, Usage(input=12, output=5)),
-        (
-            {"prompt_tokens": 12, "completion_tokens": 5, "prompt_tokens_details": {"cached_tokens": 8}},
-            Usage(input=4, cache_read=8, output=5),
-        ),
         ({"prompt_tokens": "many", "completion_tokens": None, "prompt_tokens_details": 7}, Usage()),
         ({"prompt_tokens": 3, "prompt_tokens_details": {"cached_tokens": 8}}, Usage(cache_read=8)),
     ],
@@ -235,18 +169,13 @@ REFUSALS: list[tuple[int, object, ErrorKind, bool]] = [
     (400, error("Invalid model: x", "invalid_model", "1500"), "not_found", False),
     (400, error("Invalid `signature` in thinking chunk", "invalid_assistant_message"), "stale_thinking", False),
     (400, error("You have no credits", "insufficient_credits"), "billing", False),
-    (400, None, "invalid", False),
-    (401, {"detail": "Unauthorized"}, "auth", False),
     (422, _EXTRA, "invalid", False),
     (422, _STALE, "stale_thinking", False),
     (422, {"detail": [{"msg": _LONG}]}, "too_large", False),
     (429, error("Rate limit exceeded", "rate_limited", "1300"), "rate_limited", True),
     (429, error("too many tokens, too large for model with", "rate_limited"), "rate_limited", True),
-    (529, None, "overloaded", True),
     (429, error(None, code="insufficient_quota"), "billing", False),
     (429, error("No credits left", "invalid_request_error", "insufficient_credits"), "billing", False),
-    (500, error("Internal server error", "internal_server_error", "1000"), "server", True),
-    (400, ["no", "object"], "invalid", False),
     (400, {"message": {"detail": 7}, "type": ["x"], "code": {}}, "invalid", False),
 ]
 
@@ -268,11 +197,8 @@ def test_the_log_gets_ids_and_codes_and_the_wait() -> None:
 @pytest.mark.parametrize(
     ("event", "kind", "retryable"),
     [
-        (error("Overloaded", "overloaded_error"), "overloaded", True),
         (error("x", "authentication_error"), "auth", False),
         (error(_LONG, "invalid_request_error"), "too_large", False),
-        (error("x", "something_new"), "server", True),
-        (error("x"), "server", True),
         ({"error": "broken"}, "server", True),
         ({"detail": "broken"}, "server", True),
     ],
@@ -281,8 +207,3 @@ def test_errors_inside_a_stream(event: dict[str, Any], kind: ErrorKind, retryabl
     failure = from_event(event)
     assert failure is not None
     assert (failure.kind, failure.retryable) == (kind, retryable)
-
-
-@pytest.mark.parametrize("event", [{}, {"choices": []}, {"object": "chat.completion.chunk", "error": None}])
-def test_an_answer_is_no_error(event: dict[str, Any]) -> None:
-    assert from_event(event) is None

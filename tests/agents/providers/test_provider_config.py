@@ -3,21 +3,12 @@
 import pytest
 from pydantic import ValidationError
 
-from agents.providers.catalog import build_provider
 from agents.providers.config import ProviderConfig, api_of
-from agents.providers.demo.provider import DemoProvider
-from agents.providers.models import LEVELS, Level, facts_of, family_of, nearest
+from agents.providers.models import Level, facts_of, family_of, nearest
 
 
 def config(**members: object) -> ProviderConfig:
     return ProviderConfig.model_validate(members)
-
-
-def test_known_names_imply_their_wire() -> None:
-    assert build_provider("anthropic", config()).api == "anthropic-messages"
-    assert isinstance(build_provider("demo", config()), DemoProvider)
-    proxy = build_provider("proxy", config(api="anthropic-messages", baseUrl="http://127.0.0.1:8080/claude"))
-    assert (proxy.name, proxy.api) == ("proxy", "anthropic-messages")
 
 
 def test_an_unknown_name_is_asked_for_its_api() -> None:
@@ -31,15 +22,12 @@ def test_an_unknown_name_is_asked_for_its_api() -> None:
         ({"api": "openai"}, "this release speaks anthropic-messages, openai-responses"),
         ({"api": 7}, "unknown api 7"),
         ({"baseUrl": "ftp://host"}, "expected an http:// or https:// address"),
-        ({"baseUrl": "api.anthropic.com"}, "expected an http:// or https:// address"),
         ({"baseUrl": "http://host:99999"}, "expected an http:// or https:// address"),
         ({"baseUrl": "http://host/?q=1"}, "expected an http:// or https:// address"),
         ({"baseUrl": "http://ho st"}, "expected an http:// or https:// address"),
         ({"apiKey": "你的密钥"}, "was a placeholder left in?"),
         ({"headers": {"x-a": "b\nc"}}, "header 'x-a' cannot be sent"),
         ({"headers": {"": "b"}}, "cannot be sent"),
-        ({"timeoutSeconds": 0}, "greater than 0"),
-        ({"api_key": "x"}, "Extra inputs"),
     ],
 )
 def test_mistakes_are_told_with_the_fix(members: dict[str, object], message: str) -> None:
@@ -52,32 +40,20 @@ def test_a_key_is_never_shown() -> None:
     assert "sk-secret" not in repr(config(apiKey="sk-secret"))
 
 
-@pytest.mark.parametrize(
-    ("model", "window", "max_output", "known"),
-    [
-        ("claude-sonnet-4-6", 1_000_000, 128_000, True),
-        ("claude-haiku-4-5-20251001", 200_000, 64_000, True),
-        ("claude-opus-5-latest", 1_000_000, 128_000, True),
-        ("guide", 200_000, 8_192, True),
-        ("someone-elses-model", 128_000, 8_192, False),
-    ],
-)
-def test_limits(model: str, window: int, max_output: int, known: bool) -> None:
-    facts = facts_of(model)
-    assert (facts.window, facts.max_output, facts.known) == (window, max_output, known)
+def test_limits() -> None:
+    limits = {it: facts_of(it) for it in ("claude-haiku-4-5-20251001", "guide", "someone-elses-model")}
+    assert [(facts.window, facts.max_output, facts.known) for facts in limits.values()] == [
+        *((200_000, 64_000, True), (200_000, 8_192, True), (128_000, 8_192, False)),
+    ]
+
+
+def test_a_vendor_in_front_changes_nothing() -> None:
+    assert facts_of("vendor/glm-4.7") == facts_of("glm-4.7")
 
 
 def test_families_are_models_without_dates() -> None:
     assert family_of("claude-opus-5@20260801") == family_of("claude-opus-5") == "claude-opus-5"
     assert family_of("claude-opus-5-5") != family_of("claude-opus-5")
-
-
-def test_what_new_models_refuse() -> None:
-    refusing = ["claude-mythos-5-2", "claude-fable-5-1", "claude-opus-5-5", "claude-sonnet-5-5-20261001"]
-    assert not any(facts_of(model).forced_tool for model in refusing)
-    assert all(facts_of(model).forced_tool for model in ("claude-opus-5", "claude-fable-5", "claude-haiku-5-5", "x"))
-    assert facts_of("claude-haiku-4-5").prefill
-    assert not facts_of("claude-sonnet-4-6").prefill
 
 
 @pytest.mark.parametrize(
@@ -95,14 +71,3 @@ def test_a_level_that_a_model_does_not_take_becomes_the_nearest(
     wanted: Level, levels: tuple[Level, ...], sent: Level | None
 ) -> None:
     assert nearest(wanted, levels) == sent
-
-
-@pytest.mark.parametrize(
-    "name", ["claude-opus-5", "gpt-5.5", "deepseek-v4-pro", "gemini-2.5-flash", "glm-4.7", "qwen3-max", "kimi-k2.6"]
-)
-def test_a_line_of_the_shipped_table_is_sound(name: str) -> None:
-    facts = facts_of(name)
-    assert facts.known
-    assert set(facts.thinking) <= set(LEVELS)
-    assert 0 < facts.max_output <= facts.window
-    assert facts_of(f"vendor/{name}") == facts

@@ -8,16 +8,11 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from agents.messages import AssistantMessage, ErrorKind, ModelError, Text
-from agents.providers.catalog import build_provider
-from agents.providers.config import ProviderConfig
+from agents.messages import AssistantMessage, ErrorKind, ModelError, StopReason, Text
 from agents.providers.errors import RETRYABLE
 from agents.providers.provider import Done, ModelEvent, ModelRequest, TextDelta
 from agents.providers.retry import Health, Notice, RetryConfig, Retrying, complete
-from tests.agents.providers.requests import asking
-from tests.emulators.models.anthropic.emulator import AnthropicEmulator
-from tests.emulators.models.script import HTML_200, Fault, says
-from tests.loopback import serve_on_loopback
+from tests.agents.providers.requests import asking, assistant
 
 
 @dataclass
@@ -33,16 +28,9 @@ class Scripted:
         error = self.script[self.attempts] if self.attempts < len(self.script) else None
         self.attempts += 1
         yield TextDelta(index=0, text=f"try {self.attempts}")
-        yield Done(
-            message=AssistantMessage(
-                content=() if error else (Text(text=f"{self.name}: {self.attempts}"),),
-                provider=self.name,
-                model=request.model,
-                api=self.api,
-                stop_reason="error" if error else "end_turn",
-                error=error,
-            )
-        )
+        answer = assistant(*() if error else (Text(text=f"{self.name}: {self.attempts}"),))
+        stop: StopReason = "error" if error else "end_turn"
+        yield Done(message=replace(answer, provider=self.name, model=request.model, stop_reason=stop, error=error))
 
     async def warm_up(self) -> None: ...
 
@@ -90,7 +78,7 @@ BUSY, BROKEN = error("overloaded"), error("server")
 Case: TypeAlias = tuple[list[list[ModelError]], dict[str, Any], str, list[float], list[int]]
 """How each model fails, the parameters, the answer or the error's kind, the pauses, and how often each was asked."""
 CASES: dict[str, Case] = {
-    "trouble that passes": ([[BUSY, BROKEN, error("rate_limited")]], {}, "0: 4", [1, 2, 4], [4]),
+    "trouble that passes": ([[BUSY, BROKEN, error("rate_limited"), BUSY]], {}, "0: 5", [1, 2, 4, 8], [5]),
     "a broken connection, tried again sooner": (
         [[error("network"), error("incomplete"), error("timeout")]],
         {},
@@ -99,15 +87,13 @@ CASES: dict[str, Case] = {
         [4],
     ),
     "the shortest pauses": ([[BROKEN] * 4], {"chance": 0.0}, "0: 5", [0.5, 1, 2, 4], [5]),
-    "the longest pauses": ([[BROKEN] * 4], {}, "0: 5", [1, 2, 4, 8], [5]),
     "another key, at once": ([[error("auth", 0.0)]], {"config": {"maxSeconds": 0.0}}, "0: 2", [0], [2]),
     "a deadline before the pause is over": ([[error("rate_limited", 30.0)]], {"seconds": 30}, "rate_limited", [], [1]),
     "a deadline that has passed": ([[]], {"seconds": -1}, "timeout", [], [0]),
     "models in line share the time": ([[error("overloaded", 30.0)] * 9, [BUSY] * 9], {}, "overloaded", [30], [2, 1]),
     "the last one has the rest of it": ([[BUSY] * 9, [BUSY] * 9, [BUSY] * 3], {}, "2: 4", [1, 1, 1, 2, 4], [2, 2, 4]),
-    "a server that wants an hour": ([[error("rate_limited", 3600.0)], []], {}, "1: 1", [], [1, 1]),
 }
-_AFTER: list[tuple[float, list[float]]] = [(0.25, [1]), (7.0, [7.5]), (30.0, [30]), (30.1, []), (3600.0, [])]
+_AFTER: list[tuple[float, list[float]]] = [(0.25, [1]), (7.0, [7.5]), (30.0, [30]), (30.1, [])]
 _LASTING: list[ErrorKind] = ["auth", "billing", "not_found", "unconfigured"]
 _AT_FAULT: list[ErrorKind] = ["invalid", "too_large", "stale_thinking", "no_tools"]
 _PASSING: list[tuple[ErrorKind, float]] = [("overloaded", 1), ("server", 1), ("rate_limited", 1), ("network", 0.25)]
@@ -135,17 +121,10 @@ async def test_who_is_asked_how_often_and_after_which_pauses(name: str) -> None:
 @pytest.mark.parametrize("chance", [0.0, 0.5, 1.0])
 async def test_a_model_that_stays_busy_is_asked_for_the_whole_time_and_not_longer(chance: float) -> None:
     clock, provider = Clock(), Scripted([BUSY] * 99)
-    message = await clock.ask(provider, chance=chance)
-    assert message.error == BUSY
-    assert provider.attempts >= 6
-    assert 15 <= sum(clock.slept) <= 30
-
-
-async def test_no_pause_is_longer_than_half_a_minute() -> None:
-    clock = Clock()
+    assert (await clock.ask(provider, chance=chance)).error == BUSY
+    assert (provider.attempts >= 6, 15 <= sum(clock.slept) <= 30) == (True, True)
     await clock.ask(Scripted([BROKEN] * 99), config={"maxSeconds": 1e6})
-    assert max(clock.slept) == 30
-    assert 560 < sum(clock.slept) < 600
+    assert (max(clock.slept), 560 < sum(clock.slept) < 630) == (30, True)
 
 
 async def test_the_time_counts_from_the_first_failure() -> None:
@@ -165,28 +144,7 @@ async def test_the_deltas_of_a_failed_attempt_are_voided_by_its_done() -> None:
     message = await Clock().ask(Scripted([BROKEN]), seen=seen)
     kinds = [type(event).__name__ for event in seen]
     assert kinds == ["TextDelta", "Done", "Retrying", "TextDelta", "Done"]
-    failed, last = seen[1], seen[4]
-    assert isinstance(failed, Done)
-    assert isinstance(last, Done)
-    assert failed.message.error == BROKEN
-    assert seen[2] == Retrying(error=BROKEN)
-    assert last.message is message
-
-
-async def test_cancelling_reaches_the_pause() -> None:
-    waiting = asyncio.Event()
-
-    async def sleep(seconds: float) -> None:
-        waiting.set()
-        await asyncio.Event().wait()
-
-    provider = Scripted([BROKEN])
-    task = asyncio.create_task(complete(provider, asking(), deadline=1e12, sleep=sleep))
-    await waiting.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert provider.attempts == 1
+    assert seen[2:] == [Retrying(error=BROKEN), TextDelta(index=0, text="try 2"), Done(message=message)]
 
 
 async def test_a_stream_that_hangs_ends_at_the_deadline() -> None:
@@ -203,22 +161,6 @@ async def test_a_stream_that_hangs_ends_at_the_deadline() -> None:
     assert message.error is not None
     assert message.error.kind == "timeout"
     assert seen[-1] == Done(message=message)
-
-
-async def test_a_bad_quarter_of_an_hour_at_anthropic() -> None:
-    script = [Fault(status=529, type="overloaded_error"), HTML_200, Fault(status=429, headers={"retry-after": "2"})]
-    emulator = AnthropicEmulator([*script, says("at last")])
-    clock = Clock()
-    async with serve_on_loopback(emulator.app) as url:
-        config = ProviderConfig.model_validate({"apiKey": "k", "baseUrl": url})
-        provider = build_provider("anthropic", config)
-        message = await complete(
-            provider, asking(), deadline=1000, sleep=clock.sleep, random=lambda: 1.0, clock=lambda: clock.now
-        )
-        await provider.close()
-    assert message.text == "at last"
-    assert clock.slept == [1, 0.5, 4]
-    assert len(emulator.requests) == 4
 
 
 async def test_a_model_that_failed_rests_and_one_answer_forgets_it() -> None:

@@ -1,7 +1,7 @@
 """A provider with a scripted answer, cut into pieces, and the strategies that make up answers."""
 
 from collections.abc import AsyncGenerator, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import cycle
 
 from hypothesis import strategies as st
@@ -18,7 +18,7 @@ from agents.providers.provider import (
     ToolCallEnd,
     ToolCallStart,
 )
-from tests.agents.providers.requests import collect
+from tests.agents.providers.requests import assistant, collect
 
 
 @dataclass
@@ -70,16 +70,9 @@ class Scripted:
                 yield ToolCallEnd(index=index, call=part)
 
     def _message(self, request: ModelRequest) -> AssistantMessage:
-        return AssistantMessage(
-            content=tuple(self.content),
-            provider=self.name,
-            model=request.model,
-            api=self.api,
-            stop_reason=self.stop_reason,
-            error=self.error,
-            response_id=self.response_id,
-            timestamp=12.5,
-        )
+        made = replace(assistant(), content=tuple(self.content), provider=self.name, model=request.model, api=self.api)
+        stop, made_id = self.stop_reason, self.response_id
+        return replace(made, stop_reason=stop, error=self.error, response_id=made_id, timestamp=12.5)
 
 
 def says(text: str, pieces: Sequence[int] = (), stop_reason: StopReason = "end_turn") -> Scripted:
@@ -117,14 +110,10 @@ async def ask(wrapper: Provider, request: ModelRequest) -> tuple[list[ModelEvent
     if message.stop_reason not in ("error", "aborted"):
         thoughts = [event.text for event in events if isinstance(event, ThinkingDelta)]
         assert thoughts == [part.text for part in message.content if isinstance(part, Thinking)]
-    ended = [event.call for event in events if isinstance(event, ToolCallEnd)]
-    assert ended == list(message.calls)
-    assert len({call.id for call in ended}) == len(ended)
-    kinds: dict[int, set[str]] = {}
-    for event in events:
-        assert not isinstance(event, Done)
-        kinds.setdefault(event.index, set()).add(type(event).__name__[:4])
-    assert all(len(kind) == 1 for kind in kinds.values()), kinds
+    assert [event.call for event in events if isinstance(event, ToolCallEnd)] == list(message.calls)
+    assert len({call.id for call in message.calls}) == len(message.calls)
+    kinds = {(event.index, type(event).__name__[:4]) for event in events if not isinstance(event, Done)}
+    assert len(dict(kinds)) == len(kinds), kinds
     return events, message
 
 

@@ -7,13 +7,12 @@ from typing import get_args
 
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from agents.messages import AssistantMessage, Message, ModelError, StopReason, Text, ToolCall
 from agents.providers.provider import ToolCallDelta, ToolCallEnd, ToolCallStart
 from agents.providers.textcalls.prompted import PromptedTools
-from tests.agents.providers.requests import LS, READ, asking, assistant, call, collect, result, user
-from tests.agents.providers.textcalls.scripted import Scripted, ask, chunkings, mentions, outline, says, shown, texts
+from tests.agents.providers.requests import LS, READ, asking, assistant, call, result, user
+from tests.agents.providers.textcalls.scripted import Scripted, ask, chunkings, mentions, outline, says
 from tools.tool import ToolSpec
 
 LS_TMP = '<tool_call>{"name": "ls", "arguments": {"path": "/tmp"}}</tool_call>'
@@ -25,9 +24,7 @@ FAILED = ModelError(kind="network", summary="cut", retryable=True)
 async def test_a_written_call_becomes_a_call_and_is_never_seen() -> None:
     inner = says(f"Let me look.\n{LS_TMP}", pieces=[3])
     events, message = await ask(PromptedTools(inner), asking())
-    assert outline(message) == ["Let me look.\n", TMP]
-    assert message.stop_reason == "tool_use"
-    assert shown(events) == "Let me look.\n"
+    assert (outline(message), message.stop_reason) == (["Let me look.\n", TMP], "tool_use")
     (made,) = message.calls
     assert re.fullmatch(r"call_[0-9a-f]{8}", made.id)
     assert json.loads(made.arguments_raw) == made.arguments
@@ -46,11 +43,8 @@ async def test_a_written_call_becomes_a_call_and_is_never_seen() -> None:
         (f"First\n\n{LS_TMP}\n\nthen", ["First\n\n", TMP, "then"]),
         (f"First {LS_TMP}\n{LS_TMP}", ["First ", TMP, TMP]),
         (f"First{LS_TMP} then", ["First", TMP, " then"]),
-        ('<tool_call>\n```json\n{"name": "ls", "arguments": {"path": "/tmp"}}\n```\n</tool_call>', [TMP]),
-        ('<tool_call>[{"name": "ls"}, {"name": "read"}]</tool_call>', [("ls", {}), ("read", {})]),
         ('<tool_call>{"name": "rm", "arguments": {}}</tool_call>', [("rm", {})]),
         ('<tool_call>{"name": "ls", "argu', [("ls", None)]),
-        ('<tool_call>{"arguments": {}}</tool_call>', [("tool_call", None)]),
         ('<tool_call>{"name": …}</tool_call>', ['<tool_call>{"name": …}</tool_call>']),
         (f'{LS_TMP}\n<tool_response>{{"name": "ls", "content": "x"}}</tool_response>\nThere is x.', [TMP]),
         (f"{LS_TMP}\n</tool_call>\n", [TMP]),
@@ -58,7 +52,6 @@ async def test_a_written_call_becomes_a_call_and_is_never_seen() -> None:
         ('So: <tool_response>{"name": "ls"}', ["So: "]),
         (f"`{LS_TMP}`", ["`", TMP, "`"]),
         (f"Write `{LS_TMP}` to look", [f"Write `{LS_TMP}` to look"]),
-        (f"A lone ` here {LS_TMP}", ["A lone ` here ", TMP]),
         (f"A lone ` here {LS_TMP}\n`", ["A lone ` here ", TMP, "`"]),
         (f"```\n{LS_TMP}\n```\n{LS_TMP}", [f"```\n{LS_TMP}\n```\n", TMP]),
         (f"````\n```\n{LS_TMP}\n````", [f"````\n```\n{LS_TMP}\n````"]),
@@ -103,7 +96,6 @@ GREP = ToolSpec(
         ('{"name": "ls", "arguments": "{\\"path\\": \\"/tmp\\"}"}', [TMP]),
         ('{"name": "ls", "arguments": {"path": "a\nb"}}', [("ls", {"path": "a\nb"})]),
         ('{"name": "ls", "arguments": {"path": "\\ud83d"}}', [("ls", {"path": "\ufffd"})]),
-        ('{"name": "ls", "arguments": {"path": "\\ud83d\\ude42"}}', [("ls", {"path": "🙂"})]),
         ('{"name": "ls", "arguments": null}', [("ls", {})]),
         ('{"name": "ls", "arguments": ""}', [("ls", {})]),
         ('[{"name": "ls"}, 3]', [("ls", {}), ("tool_call", None)]),
@@ -125,7 +117,6 @@ GREP = ToolSpec(
         ('{"name": "ls", "arguments": [1]}', [("ls", None)]),
         ('{"name": "ls", "arguments": "/tmp"}', [("ls", None)]),
         ('{"name": "ls", "arguments": {"n": NaN}}', [("ls", None)]),
-        ('{"name": "ls", "arguments": {"n": 1e999}}', [("ls", None)]),
         ('{"name": "ls", "arguments": ' + '{"a":' * 70 + "1" + "}" * 71, [("ls", None)]),
         ('{"name": 7, "arguments": {}}', [("tool_call", None)]),
         ("[]", [("tool_call", None)]),
@@ -175,14 +166,13 @@ async def test_ids_are_the_same_for_the_same_answer_and_new_for_every_other() ->
         _, message = await ask(PromptedTools(inner), asking(*messages))
         return [made.id for made in message.calls]
 
-    once = await ids((user("q"),), "resp_1")
-    assert once == await ids((user("q"),), "resp_1")
-    seen = {*once}
-    later = (user("q"), assistant(call(once[0]), call(once[1])), result(once[0]), result(once[1]))
-    for messages, response_id in [((user("q"),), "resp_2"), ((user("q"),), None), (later, "resp_1"), (later, None)]:
-        more = await ids(messages, response_id)
-        assert not seen & {*more}
-        seen |= {*more}
+    question = (user("q"),)
+    once = await ids(question, "resp_1")
+    assert once == await ids(question, "resp_1")
+    later = (*question, assistant(call(once[0]), call(once[1])), result(once[0]), result(once[1]))
+    others = [(question, "resp_2"), (question, None), (later, "resp_1"), (later, None)]
+    made = [*once, *[it for messages, response_id in others for it in await ids(messages, response_id)]]
+    assert len(set(made)) == len(made) == 10
 
 
 async def test_an_id_that_the_history_has_is_not_given_again() -> None:
@@ -214,8 +204,7 @@ async def test_after_two_mistakes_in_a_row_the_model_must_use_words(history: lis
 
 
 async def test_tools_that_may_not_be_used_are_not_called() -> None:
-    inner = says(f"No. {LS_TMP}")
-    _, message = await ask(PromptedTools(inner), asking(tool_choice="none"))
+    _, message = await ask(PromptedTools(says(f"No. {LS_TMP}")), asking(tool_choice="none"))
     assert (outline(message), message.stop_reason) == (["No. "], "end_turn")
 
 
@@ -223,15 +212,6 @@ async def test_without_tools_and_calls_the_request_is_the_same_object() -> None:
     inner, request = says("hi"), asking(tools=[])
     await ask(PromptedTools(inner), request)
     assert inner.requests[0] is request
-
-
-@settings(max_examples=200, deadline=None)
-@given(texts, chunkings, st.sampled_from(["end_turn", "max_tokens", "error"]))
-async def test_chunking_never_changes_the_outcome(text: str, pieces: list[int], reason: StopReason) -> None:
-    _, whole = await collect(PromptedTools(says(text, stop_reason=reason)), asking())
-    events, message = await ask(PromptedTools(says(text, pieces, reason)), asking())
-    assert message == whole
-    assert shown(events) == message.text
 
 
 @settings(max_examples=200, deadline=None)

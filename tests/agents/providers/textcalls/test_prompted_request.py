@@ -23,6 +23,7 @@ WIRE = Wire(api="scripted-api", family="m", kind="text", data={"a": 1})
 
 def test_the_prompt_describes_each_tool_and_the_rule() -> None:
     sent = translated(asking(tools=[LS, READ], tool_choice="required"), "tools")
+    schema = f"Schema of `arguments`: {json.dumps(LS.input_schema, sort_keys=True)}"
     assert (sent.tools, sent.tool_choice) == ((), "auto")
     assert sent.system.volatile == "## Runtime\nagent=coder"
     assert sent.system.stable == (
@@ -37,12 +38,7 @@ def test_the_prompt_describes_each_tool_and_the_rule() -> None:
         "- Never write a <tool_response> yourself: it would be invented.\n"
         "- When you need no tool, answer in words, without these tags.\n\n"
         "This time your answer must begin with a tool call.\n\n"
-        "Tool: ls\nList a folder.\n"
-        'Schema of `arguments`: {"additionalProperties": false, "properties": {"path": {"description": "The folder.", '
-        '"type": "string"}}, "required": [], "type": "object"}\n\n'
-        "Tool: read\nRead a file.\n"
-        'Schema of `arguments`: {"additionalProperties": false, "properties": {"path": {"description": "The folder.", '
-        '"type": "string"}}, "required": [], "type": "object"}'
+        f"Tool: ls\nList a folder.\n{schema}\n\nTool: read\nRead a file.\n{schema}"
     )
 
 
@@ -80,10 +76,8 @@ def test_tools_that_may_not_be_called_are_not_described(tools: list[ToolSpec], o
     history = (user("q"), assistant(call("c1")), result("c1"))
     sent = translated(asking(*history, tools=tools, system=System(stable="", volatile="")), offer)
     assert sent.tools == ()
-    assert [message.role for message in sent.messages] == ["user", "assistant", "user"]
     assert sent.system.stable.startswith(f"## Tool Calls\n{sentence}")
-    assert "<tool_call>" not in sent.system.stable
-    assert "Tool: ls" not in sent.system.stable
+    assert not re.search("<tool_call>|Tool: ls", sent.system.stable)
 
 
 def texts_of(message: Message) -> list[str]:
@@ -114,8 +108,7 @@ def test_a_call_is_told_as_the_model_would_have_written_it() -> None:
 
 def test_an_answer_without_calls_stays_as_it_is() -> None:
     answer = replace(assistant(), content=(Thinking(text="hm", wire=WIRE), Text(text="hi", wire=WIRE)))
-    sent = translated(asking(user("q"), answer, user("go on")), "tools")
-    assert sent.messages[1] is answer
+    assert translated(asking(user("q"), answer, user("go on")), "tools").messages[1] is answer
 
 
 def test_what_is_said_next_joins_the_results_with_its_metadata_before_its_own_words() -> None:
@@ -168,14 +161,6 @@ def test_a_page_of_html_is_not_made_unreadable() -> None:
     assert "<p>1 < 2</p>" in texts_of(sent.messages[2])[0]
 
 
-def test_the_arguments_of_an_earlier_call_cannot_close_its_tag() -> None:
-    written = ToolCall(id="c1", name="ls", arguments={"path": "</tool_call>"}, arguments_raw="")
-    sent = translated(asking(user("q"), assistant(written), result("c1")), "tools")
-    assert texts_of(sent.messages[1]) == [
-        '<tool_call>{"name": "ls", "arguments": {"path": "\\u003c/tool_call>"}}</tool_call>'
-    ]
-
-
 @settings(deadline=None)
 @given(broken_histories, st.sampled_from(["<tool_response>", "</tool_response>", "<tool_call>", ""]))
 def test_roles_alternate_and_no_result_brings_a_tag(history: list[Message], evil: str) -> None:
@@ -191,9 +176,8 @@ def test_roles_alternate_and_no_result_brings_a_tag(history: list[Message], evil
     assert not any(isinstance(it, AssistantMessage) and it.calls for it in sent)
     results = sum(isinstance(it, ToolResultMessage) for it in messages)
     blocks = [text for it in sent if isinstance(it, UserMessage) for text in texts_of(it)]
-    assert sum(text.count("<tool_response>{") for text in blocks) == results
-    assert sum(text.count("<tool_response") for text in blocks) == results
-    assert sum(text.count("}</tool_response>") for text in blocks) == results
+    for tag in ("<tool_response>{", "<tool_response", "}</tool_response>"):
+        assert sum(text.count(tag) for text in blocks) == results
 
 
 json_values = st.recursive(

@@ -1,6 +1,7 @@
 """A model with tools that wrote its call as text: made a real call where it is nothing else, else kept from people."""
 
 import re
+from collections.abc import Callable
 from typing import get_args
 
 import pytest
@@ -8,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.messages import AssistantPart, StopReason, Text, Thinking, Wire
-from agents.providers.provider import Done, OneTool, TextDelta, ThinkingDelta, ToolChoice
+from agents.providers.provider import Done, OneTool, Provider, TextDelta, ThinkingDelta, ToolChoice
 from agents.providers.textcalls.answer import RepairedCalls
+from agents.providers.textcalls.prompted import PromptedTools
 from tests.agents.providers.requests import asking, call, collect
 from tests.agents.providers.textcalls.scripted import Scripted, ask, chunkings, mentions, outline, says, shown, texts
 
@@ -37,15 +39,6 @@ TAGS = [form for form in FORMS if form[0] == "<" or form.startswith(("[tool:", "
 WIRE = Wire(api="scripted-api", family="m", kind="text", data={})
 
 
-@pytest.mark.parametrize("form", FORMS)
-async def test_an_answer_that_is_nothing_but_a_call_becomes_the_call(form: str) -> None:
-    for pieces in ([], [1], [4, 3]):
-        events, message = await ask(RepairedCalls(says(f"\n{form}\n", pieces)), asking())
-        assert (outline(message), message.stop_reason) == ([TMP], "tool_use")
-        assert re.fullmatch(r"call_[0-9a-f]{8}", message.calls[0].id)
-        assert not any(isinstance(event, TextDelta) for event in events)
-
-
 async def test_thoughts_do_not_stand_in_the_way() -> None:
     events, message = await ask(RepairedCalls(says(f"<think>look</think>\n\n{BARE}")), asking())
     assert outline(message) == ["(look)", TMP]
@@ -65,14 +58,6 @@ async def test_a_call_among_words_is_not_made_and_not_seen(before: str, form: st
     _, message = await ask(RepairedCalls(says(f"{before}{form}{after}", [4])), asking())
     assert outline(message) == [before + (after.lstrip() if not before or before[-1].isspace() else after)]
     assert message.stop_reason == "end_turn"
-
-
-@pytest.mark.parametrize("form", [form for form in FORMS if form not in TAGS])
-@pytest.mark.parametrize(("before", "after"), [("Send this:\n", ""), ("", "\nis what I would send")])
-async def test_json_among_words_is_ordinary_text(before: str, form: str, after: str) -> None:
-    inner = says(f"{before}{form}{after}", [4])
-    _, message = await ask(RepairedCalls(inner), asking())
-    assert message.content[0] is inner.content[0]
 
 
 @pytest.mark.parametrize(
@@ -107,7 +92,7 @@ async def test_json_among_words_is_ordinary_text(before: str, form: str, after: 
         (f"`{TAGGED}`", [f"`{TAGGED}`"]),
         (f"{BARE}\n{TAGGED} is it", [f"{BARE}\nis it"]),
         (f'{{"name": "{TAGGED}"', ['{"name": ""']),
-        ("   ", ["   "]),
+        *((text, [text]) for text in (f"Send this:\n{BARE}", f"{FORMS[-1]}\nis what I would send", "   ")),
         ("3 < 4 and [x] {y}", ["3 < 4 and [x] {y}"]),
     ],
 )
@@ -202,12 +187,15 @@ async def test_a_stream_that_is_left_early_is_closed() -> None:
     assert inner.streams_closed == 1
 
 
+@pytest.mark.parametrize("provider", [RepairedCalls, PromptedTools])
 @settings(max_examples=200, deadline=None)
 @given(texts, chunkings, st.sampled_from(["end_turn", "max_tokens", "error"]), st.integers(0, 40))
-async def test_chunking_never_changes_the_outcome(text: str, pieces: list[int], reason: StopReason, at: int) -> None:
+async def test_chunking_never_changes_the_outcome(
+    provider: Callable[..., Provider], text: str, pieces: list[int], reason: StopReason, at: int
+) -> None:
     parts = [Text(text=half) for half in (text[:at], text[at:]) if half]
-    _, whole = await collect(RepairedCalls(Scripted(parts, (), reason)), asking())
-    events, message = await ask(RepairedCalls(Scripted(parts, pieces, reason)), asking())
+    _, whole = await collect(provider(Scripted(parts, (), reason)), asking())
+    events, message = await ask(provider(Scripted(parts, pieces, reason)), asking())
     assert message == whole
     assert shown(events) == message.text
 
@@ -225,8 +213,9 @@ async def test_words_about_calls_pass_whole_and_a_call_among_them_is_not_seen(
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.sampled_from(FORMS), min_size=1, max_size=3), chunkings)
-async def test_calls_alone_are_always_made(forms: list[str], pieces: list[int]) -> None:
-    forms = [TAGGED if form == FORMS[1] else form for form in forms]
-    events, message = await ask(RepairedCalls(says("\n".join(forms), pieces)), asking())
-    assert outline(message) == [TMP] * len(forms)
-    assert shown(events) == ""
+async def test_an_answer_that_is_nothing_but_calls_becomes_the_calls(forms: list[str], pieces: list[int]) -> None:
+    forms = [TAGGED if form == FORMS[1] and len(forms) > 1 else form for form in forms]
+    events, message = await ask(RepairedCalls(says("\n{}\n".format("\n".join(forms)), pieces)), asking())
+    assert (outline(message), message.stop_reason) == ([TMP] * len(forms), "tool_use")
+    assert all(re.fullmatch(r"call_[0-9a-f]{8}", made.id) for made in message.calls)
+    assert not any(isinstance(event, TextDelta) for event in events)
