@@ -1,6 +1,7 @@
 """The emulated chat servers refuse what the real ones refuse, with the same words, and stream what they stream."""
 
 import json
+from contextlib import nullcontext
 from typing import Any
 
 import httpx
@@ -44,9 +45,9 @@ def talk(*messages: dict[str, Any], **members: Any) -> dict[str, Any]:
     return {"model": "gpt-4.1", "messages": list(messages or (user(),)), "tools": [tool()]} | members
 
 
-def loop(call_id: str = "a", *, model: str = "gpt-4.1", **members: Any) -> dict[str, Any]:
-    """A finished one; `members` are those of the answer that calls."""
-    return talk(user(), called(use(call_id), **members), answer(call_id), model=model)
+def loop(call_id: str = "a", own: dict[str, Any] | None = None, **members: Any) -> dict[str, Any]:
+    """A finished one; `own` are members of the answer that calls."""
+    return talk(user(), called(use(call_id), **(own or {})), answer(call_id), **members)
 
 
 def without(body: dict[str, Any], member: str) -> dict[str, Any]:
@@ -63,131 +64,91 @@ def text(words: str = "hi") -> dict[str, Any]:
 
 _ENTRY = {"type": "reasoning.text", "text": "hm", "index": 0}
 SIGNED = _ENTRY | {"signature": signature_of(_ENTRY)}
-
 DENIAL = {"role": "assistant", "content": [{"type": "refusal", "refusal": "x"}]}
-PLAIN: dict[str, Any] = {"prompt_cache_key": "x", "tool_choice": "auto", "parallel_tool_calls": True}
-ACCEPTED: dict[str, tuple[str, dict[str, Any]]] = {
-    "a plain question": ("openai", without(talk(), "tools")),
-    "a finished loop, results in any order": (
-        "openai",
-        talk({"role": "system", "content": "s"}, user(), called(use("a"), use("b")), answer("b"), answer("a")),
-    ),
-    "empty content beside calls": ("openai", talk(user(), called(use(), content=""), answer())),
-    "broken arguments": ("openai", talk(user(), called(use(arguments='{"a')), answer())),
-    "text parts in a result": ("openai", talk(user(), called(use()), answer(content=[text()]))),
-    "a picture": ("openai", talk(user([text(), image(detail="auto")]))),
-    "a choice of each form": ("openai", talk(tool_choice={"type": "function", "function": {"name": "ls"}})),
-    "a new model that does not reason": ("openai", talk(model="gpt-5.5", reasoning_effort="none")),
-    "everything": ("openai", talk(user(name="Bob"), DENIAL, user(), max_completion_tokens=9, **PLAIN)),
-    "a stream with usage": ("openai", talk(stream=True, stream_options={"include_usage": True})),
-    "members that a lenient server passes over": ("deepseek", talk(model="deepseek-v4-pro", colour="red")),
-    "DeepSeek's reasoning, empty": ("deepseek", loop(reasoning_content="", model="deepseek-v4-pro")),
-    "DeepSeek without thinking": (
-        "deepseek",
-        loop(model="deepseek-v4-pro") | {"thinking": {"type": "disabled"}, "tool_choice": "required"},
-    ),
-    "Kimi's own ids": ("moonshot", loop("functions.ls:0", reasoning_content=" ", model="kimi-k3")),
-    "vLLM's own ids": ("vllm", loop("chatcmpl-tool-" + "f" * 32)),
-    "OpenRouter's signed list": ("openrouter", loop(reasoning_details=[SIGNED])),
-    "Clawdbot and a tool it will forget": ("clawdbot", talk(tools=[tool(parameters={"type": "object"})])),
-}
-
-
-@pytest.mark.parametrize(("vendor", "body"), ACCEPTED.values(), ids=ACCEPTED.keys())
-def test_accepted(vendor: str, body: dict[str, Any]) -> None:
-    check_body(body, vendor)
-
-
-OPENAI: list[tuple[dict[str, Any], str | None]] = [
-    (without(talk(), "model"), "missing_required_parameter"),
-    (without(talk(), "messages"), "missing_required_parameter"),
-    (talk(messages=[]), "empty_array"),
-    (talk(tools=[]), "empty_array"),
-    (talk(user(), called()), "empty_array"),
-    (talk(user(role="robot")), "invalid_value"),
-    (talk(answer()), None),
-    (talk(user(), called(use("a"), use("b")), answer("a")), None),
-    (talk(user(), called(use()), user(), answer()), None),
-    (talk(user(), called(use()), answer(), answer()), None),
-    (talk(user(), called(use(), use()), answer()), None),
-    (talk({"role": "assistant", "content": None}), None),
-    (talk(user("")), "empty_string"),
-    (talk(user([])), "empty_array"),
-    (talk(user([text("")])), "empty_string"),
-    (talk(user(name="Bob B")), "invalid_value"),
-    (loop(reasoning_content="x"), "unknown_parameter"),
-    (loop("x" * 41), "string_above_max_length"),
-    (talk(user(), called(without(use(), "type")), answer()), "missing_required_parameter"),
-    (talk(user(), called(use()), without(answer(), "tool_call_id")), "missing_required_parameter"),
-    (talk(user(), called(use()), answer(content=[image()])), "invalid_value"),
-    (talk(user([image("data:image/bmp;base64,AAAA")])), "invalid_value"),
-    (talk(user([image("data:image/jpeg;base64," + PIXEL)])), "invalid_value"),
-    (talk(user([image("data:image/png;base64,!!")])), "invalid_value"),
-    (talk(tools=[tool("功能")]), "invalid_value"),
-    (talk(tools=[tool("x" * 65)]), "string_above_max_length"),
-    (talk(tools=[tool(description="x" * 1025)]), "string_above_max_length"),
-    (talk(tools=[{"name": "ls"}]), "missing_required_parameter"),
-    (talk(tools=[tool()] * 129), "array_above_max_length"),
-    (talk(tools=[tool(parameters={})]), "invalid_function_parameters"),
-    (talk(tools=[tool(parameters=SCHEMA | {"properties": {"a": {"type": "array"}}})]), "invalid_function_parameters"),
-    (talk(tools=[tool(parameters=SCHEMA | {"anyOf": []})]), "invalid_function_parameters"),
-    (without(talk(tool_choice="auto"), "tools"), None),
-    (without(talk(parallel_tool_calls=True), "tools"), None),
-    (talk(tool_choice="any"), "invalid_value"),
-    (talk(tool_choice={"type": "function", "function": {"name": "rm"}}), None),
-    (talk(model="gpt-5.2", max_tokens=10), "unsupported_parameter"),
-    (talk(max_completion_tokens=99999), "invalid_value"),
-    (talk(max_completion_tokens=0), "integer_below_min_value"),
-    (talk(model="gpt-5.2", temperature=0.5), "unsupported_parameter"),
-    (talk(model="gpt-5.2", stop=["x"]), "unsupported_parameter"),
-    (talk(reasoning_effort="low"), "unsupported_parameter"),
-    (talk(model="gpt-5.2", reasoning_effort="max"), "unsupported_value"),
-    (talk(model="gpt-5.2", reasoning_effort="none"), "unsupported_value"),
-    (talk(model="gpt-5.5"), None),
-    (talk(stream_options={"include_usage": True}), None),
-    (talk(prompt_cache_key="x" * 65), "string_above_max_length"),
-]
-
-
-@pytest.mark.parametrize("vendor", ["openai", "azure"])
-@pytest.mark.parametrize(("body", "code"), OPENAI, ids=range(len(OPENAI)))
-def test_openai_and_azure_refuse(vendor: str, body: dict[str, Any], code: str | None) -> None:
-    with pytest.raises(Refusal) as refusal:
-        check_body(body, vendor)
-    assert (refusal.value.status, refusal.value.type, refusal.value.code) == (400, "invalid_request_error", code)
-
-
-NAMED = {"type": "function", "function": {"name": "ls"}}
+NAMED: dict[str, Any] = {"type": "function", "function": {"name": "ls"}}
+CHOSEN_ELSE = {"type": "function", "function": {"name": "rm"}}
 DEFS = tool(parameters=SCHEMA | {"$defs": {}, "properties": {"a": {"$ref": "#/$defs/A"}}})
-OTHERS: list[tuple[str, dict[str, Any]]] = [
+BROKEN = talk(user(), called(use(arguments='{"a')), answer())
+
+ACCEPTED: list[tuple[str, dict[str, Any]]] = [
+    ("openai", without(talk(), "tools")),
+    ("openai", talk({"role": "system", "content": "s"}, user(), called(use("a"), use("b")), answer("b"), answer("a"))),
+    ("openai", talk(user(), called(use(), content=""), answer(content=[text()]))),
+    ("openai", talk(user([text(), image(detail="auto")]), tool_choice=NAMED, prompt_cache_key="x")),
+    ("openai", talk(user(name="Bob"), DENIAL, user(), max_completion_tokens=9, parallel_tool_calls=True)),
+    ("openai", talk(stream=True, stream_options={"include_usage": True}, tool_choice="auto")),
+    ("openai", talk(model="gpt-5.5", reasoning_effort="none")),
+    ("openai", BROKEN),
+    ("deepseek", talk(colour="red")),
+    ("deepseek", loop(model="deepseek-v4-pro", thinking={"type": "disabled"}, tool_choice="required")),
+    ("deepseek", loop(own={"reasoning_content": ""})),
+    ("moonshot", loop(own={"reasoning_content": " "})),
+    ("openrouter", loop(own={"reasoning_details": [SIGNED]})),
+]
+"""What the product sends is accepted in the contract suite."""
+
+REFUSED: list[tuple[str, dict[str, Any]]] = [
+    *(
+        ("openai", body)
+        for body in (
+            without(talk(), "messages"),
+            talk(answer()),
+            talk(user(), called(use("a"), use("b")), answer("a")),
+            talk(user(), called(use()), user(), answer()),
+            talk(user(), called(use()), answer(), answer()),
+            talk(user(), called(use(), use()), answer()),
+            talk({"role": "assistant", "content": None}),
+            loop(own={"reasoning_content": "x"}),
+            loop("x" * 41),
+            talk(user([image("data:image/jpeg;base64," + PIXEL)])),
+            talk(user([image("data:image/png;base64,!!")])),
+            talk(tools=[tool(description="x" * 1025)]),
+            talk(tools=[tool(parameters={})]),
+            talk(tools=[tool(parameters=SCHEMA | {"properties": {"a": {"type": "array"}}})]),
+            talk(tools=[tool(parameters=SCHEMA | {"anyOf": []})]),
+            without(talk(tool_choice="auto"), "tools"),
+            talk(tool_choice=CHOSEN_ELSE),
+            talk(max_completion_tokens=99999),
+            talk(model="gpt-5.2", max_tokens=10),
+            talk(model="gpt-5.2", temperature=0.5),
+            talk(model="gpt-5.2", stop=["x"]),
+            talk(reasoning_effort="low"),
+            talk(model="gpt-5.2", reasoning_effort="max"),
+            talk(model="gpt-5.2", reasoning_effort="none"),
+            talk(model="gpt-5.5"),
+            talk(stream_options={"include_usage": True}),
+        )
+    ),
+    ("azure", loop("x" * 41)),
     ("deepseek", loop()),
     ("deepseek", talk(tool_choice="required")),
     ("deepseek", talk(tool_choice=NAMED)),
     ("deepseek", talk(user([image()]), model="deepseek-v4-pro")),
-    ("deepseek", talk(model="deepseek-chat", max_tokens=8193)),
-    ("deepseek-r1", loop(reasoning_content="")),
+    ("deepseek", talk(thinking={"type": "maybe"})),
+    ("deepseek-r1", loop(own={"reasoning_content": ""})),
     ("deepseek-r1", talk(tool_choice="required")),
     ("moonshot", loop()),
-    ("moonshot", loop(reasoning_content="")),
-    ("moonshot", talk(tool_choice="required", thinking={"type": "disabled"}, model="kimi-k2.6")),
+    ("moonshot", loop(own={"reasoning_content": ""})),
+    ("moonshot", talk(model="kimi-k2.6", tool_choice="required", thinking={"type": "disabled"})),
     ("moonshot", talk(model="kimi-k3", thinking={"type": "disabled"})),
-    ("zhipu", talk(tool_choice="required")),
     ("zhipu", talk(tool_choice="none")),
     ("zhipu", talk(tools=[DEFS])),
-    ("qwen", talk(user(), called(use(arguments='{"a')), answer())),
+    ("qwen", BROKEN),
+    ("vllm", BROKEN),
     ("vllm", talk(user(), {"role": "system", "content": "s"})),
-    ("vllm", talk(user(), called(use(arguments='{"a')), answer())),
-    ("openrouter", loop(reasoning_details=[SIGNED | {"text": "other"}])),
-    ("openrouter", loop(reasoning_details=[])),
+    ("openrouter", loop(own={"reasoning_details": [SIGNED | {"text": "other"}]})),
+    ("openrouter", loop(own={"reasoning_details": []})),
     ("clawdbot", talk(user(), called(use()), answer(content="plain words"))),
 ]
 
 
-@pytest.mark.parametrize(("vendor", "body"), OTHERS, ids=range(len(OTHERS)))
-def test_other_vendors_refuse(vendor: str, body: dict[str, Any]) -> None:
-    with pytest.raises(Refusal) as refusal:
+@pytest.mark.parametrize(
+    ("vendor", "body", "refused"), [(*it, False) for it in ACCEPTED] + [(*it, True) for it in REFUSED]
+)
+def test_what_belongs_together_is_accepted_and_nothing_else(vendor: str, body: dict[str, Any], refused: bool) -> None:
+    with pytest.raises(Refusal) if refused else nullcontext() as refusal:
         check_body(body, vendor)
-    assert (refusal.value.status, refusal.value.type) == (400, "invalid_request_error")
+    assert refusal is None or refusal.value.status == 400
 
 
 def test_whose_key_is_where() -> None:
@@ -264,7 +225,7 @@ async def test_each_vendor_has_its_own_habits() -> None:
         ({"tool_choice": NAMED}, True),
         ({}, False),
         ({"tool_choice": "required"}, False),
-        ({"tool_choice": {"type": "function", "function": {"name": "rm"}}}, False),
+        ({"tool_choice": CHOSEN_ELSE}, False),
         ({"tool_choice": "auto", "tools": [tool(parameters={"type": "object", "properties": {}})]}, False),
         ({"tool_choice": "auto", "model": "clawdbot-3.5"}, False),
     ],
