@@ -1,6 +1,7 @@
 """What every wire does with a request before it is sent: pure, and judged by the emulator's rules."""
 
 import hashlib
+import itertools
 import json
 import re
 from collections.abc import Sequence
@@ -72,6 +73,12 @@ def test_any_history_is_accepted_once_repaired(
     )
     if repaired and not isinstance(repaired[-1], AssistantMessage):
         body(subject, *repaired, tools=tools, tool_choice=choice, thinking=level if level in facts.thinking else None)
+
+
+@ANY
+def test_every_tool_choice_is_said_or_degraded_at_every_level_of_thought(subject: Subject) -> None:
+    for choice, level in itertools.product(CHOICES, (None, *facts_of(subject.model).thinking)):
+        body(subject, tool_choice=choice, thinking=level)
 
 
 @ANY
