@@ -26,6 +26,7 @@ def _openrouter(code: int) -> Fault:
 
 
 _STALE = "reasoning_content in the thinking mode must be passed back"
+_NO_MONEY = ("project_spend_limit_exceeded", "exceeded_current_quota_error", "1113", "1308", "1321")
 _FAULTS: list[tuple[Fault, ErrorKind, bool]] = [
     (Fault(status=400, message=_STALE), "stale_thinking", False),
     (Fault(status=400, type="server_error"), "server", True),
@@ -33,17 +34,10 @@ _FAULTS: list[tuple[Fault, ErrorKind, bool]] = [
     (Fault(status=403, code="unsupported_country_region_territory"), "auth", False),
     (Fault(status=404, code="model_not_found"), "not_found", False),
     (Fault(status=422, message="prompt is too long"), "too_large", False),
-    (Fault(status=429, type="insufficient_quota"), "billing", False),
-    (Fault(status=429, code="project_spend_limit_exceeded"), "billing", False),
-    (Fault(status=429, code="exceeded_current_quota_error"), "billing", False),
-    (Fault(status=429, type="exceeded_current_quota_error"), "billing", False),
-    (Fault(status=429, code="slow_down"), "overloaded", True),
-    (Fault(status=429, code="1302"), "rate_limited", True),
-    (Fault(status=429, code="1305"), "overloaded", True),
-    (Fault(status=429, code="1113"), "billing", False),
-    (Fault(status=429, code="1308"), "billing", False),
-    (Fault(status=429, code="1321"), "billing", False),
-    (Fault(status=429, code="1322"), "rate_limited", True),
+    *((Fault(status=429, type=it), "billing", False) for it in ("insufficient_quota", "exceeded_current_quota_error")),
+    *((Fault(status=429, code=it), "billing", False) for it in _NO_MONEY),
+    *((Fault(status=429, code=it), "overloaded", True) for it in ("slow_down", "1305")),
+    *((Fault(status=429, code=it), "rate_limited", True) for it in ("1302", "1322")),
     (Fault(status=529), "overloaded", True),
     (_openrouter(502), "server", True),
     (_openrouter(402), "billing", False),

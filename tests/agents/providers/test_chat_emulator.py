@@ -64,7 +64,6 @@ def text(words: str = "hi") -> dict[str, Any]:
 
 _ENTRY = {"type": "reasoning.text", "text": "hm", "index": 0}
 SIGNED = _ENTRY | {"signature": signature_of(_ENTRY)}
-DENIAL = {"role": "assistant", "content": [{"type": "refusal", "refusal": "x"}]}
 NAMED: dict[str, Any] = {"type": "function", "function": {"name": "ls"}}
 CHOSEN_ELSE = {"type": "function", "function": {"name": "rm"}}
 DEFS = tool(parameters=SCHEMA | {"$defs": {}, "properties": {"a": {"$ref": "#/$defs/A"}}})
@@ -75,7 +74,7 @@ ACCEPTED: list[tuple[str, dict[str, Any]]] = [
     ("openai", talk({"role": "system", "content": "s"}, user(), called(use("a"), use("b")), answer("b"), answer("a"))),
     ("openai", talk(user(), called(use(), content=""), answer(content=[text()]))),
     ("openai", talk(user([text(), image(detail="auto")]), tool_choice=NAMED, prompt_cache_key="x")),
-    ("openai", talk(user(name="Bob"), DENIAL, user(), max_completion_tokens=9, parallel_tool_calls=True)),
+    ("openai", talk(max_completion_tokens=9)),
     ("openai", talk(stream=True, stream_options={"include_usage": True}, tool_choice="auto")),
     ("openai", talk(model="gpt-5.5", reasoning_effort="none")),
     ("openai", BROKEN),
@@ -109,14 +108,10 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
             without(talk(tool_choice="auto"), "tools"),
             talk(tool_choice=CHOSEN_ELSE),
             talk(max_completion_tokens=99999),
-            talk(model="gpt-5.2", max_tokens=10),
-            talk(model="gpt-5.2", temperature=0.5),
-            talk(model="gpt-5.2", stop=["x"]),
             talk(reasoning_effort="low"),
             talk(model="gpt-5.2", reasoning_effort="max"),
             talk(model="gpt-5.2", reasoning_effort="none"),
             talk(model="gpt-5.5"),
-            talk(stream_options={"include_usage": True}),
         )
     ),
     ("azure", loop("x" * 41)),
@@ -124,7 +119,6 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("deepseek", talk(tool_choice="required")),
     ("deepseek", talk(tool_choice=NAMED)),
     ("deepseek", talk(user([image()]), model="deepseek-v4-pro")),
-    ("deepseek", talk(thinking={"type": "maybe"})),
     ("deepseek-r1", loop(own={"reasoning_content": ""})),
     ("deepseek-r1", talk(tool_choice="required")),
     ("moonshot", loop()),
@@ -218,22 +212,12 @@ async def test_each_vendor_has_its_own_habits() -> None:
     assert (glm[-2]["choices"][0]["finish_reason"], "usage" in glm[-2]) == ("sensitive", True)
 
 
-@pytest.mark.parametrize(
-    ("members", "calls"),
-    [
-        ({"tool_choice": "auto"}, True),
-        ({"tool_choice": NAMED}, True),
-        ({}, False),
-        ({"tool_choice": "required"}, False),
-        ({"tool_choice": CHOSEN_ELSE}, False),
-        ({"tool_choice": "auto", "tools": [tool(parameters={"type": "object", "properties": {}})]}, False),
-        ({"tool_choice": "auto", "model": "clawdbot-3.5"}, False),
-    ],
-)
-async def test_clawdbot_calls_where_everything_is_written_out_and_else_says_no_error(
-    members: dict[str, Any], calls: bool
-) -> None:
-    wire = await streamed("clawdbot", CALLING, **members)
-    assert bool(called_in(wire)) == calls
-    assert any(delta.get("content") for delta in deltas(wire)) != calls
-    assert wire[-2]["choices"][0]["finish_reason"] == ("tool_calls" if calls else "stop")
+async def test_clawdbot_calls_where_everything_is_written_out_and_else_says_no_error() -> None:
+    bare = tool(parameters={"type": "object", "properties": {}})
+    mute: list[dict[str, Any]] = [{}, {"tool_choice": "required"}, {"tool_choice": CHOSEN_ELSE}]
+    mute += [{"tool_choice": "auto", "tools": [bare]}, {"tool_choice": "auto", "model": "clawdbot-3.5"}]
+    for members in [{"tool_choice": "auto"}, {"tool_choice": NAMED}, *mute]:
+        wire, calls = await streamed("clawdbot", CALLING, **members), members not in mute
+        assert bool(called_in(wire)) == calls, members
+        assert any(delta.get("content") for delta in deltas(wire)) != calls
+        assert wire[-2]["choices"][0]["finish_reason"] == ("tool_calls" if calls else "stop")

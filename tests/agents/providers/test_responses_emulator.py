@@ -87,36 +87,22 @@ ACCEPTED = [
         answer("b", output=[TEXT, IMAGE]),
     ),
     asks(
-        {"role": "developer", "content": "be brief"},
-        user({"type": "input_image", "file_id": "x", "detail": "low"}, {"type": "input_file", "file_id": "x"}),
-        spoke(content=[{"type": "refusal", "refusal": "x"}], id="msg_1", status="completed"),
         instructions="x",
         max_output_tokens=16,
-        reasoning={"effort": "low", "summary": "auto", "context": "auto"},
+        reasoning={"effort": "low", "summary": "auto"},
         include=["reasoning.encrypted_content"],
-        metadata={"a": "b"},
         prompt_cache_key="x",
-        safety_identifier="x",
-        truncation="auto",
-        parallel_tool_calls=True,
         stream=True,
-        background=False,
     ),
-    asks(instructions=None, tool_choice=None, reasoning=None, metadata=None),
-    {"model": "gpt-4.1", "input": "hi", "temperature": 0.5},
+    asks(instructions=None, tool_choice=None, reasoning=None),
     tool(strict=False, parameters={"type": "object", "properties": {"a": True}}),
     asks(tool_choice={"type": "function", "name": "ls"}),
-    asks(tool_choice={"type": "allowed_tools", "mode": "auto", "tools": [{"name": "ls"}]}),
 ]
-"""With every member that the shapes look into; what the product sends is accepted in the contract suite."""
+"""With every member that the product sends; that it is accepted is in the contract suite."""
 
 REFUSED = [
     without(asks(), "input"),
-    asks(messages=[]),
-    asks(temperature=1),
     asks(max_output_tokens=128001),
-    asks(stream_options={}),
-    asks(previous_response_id="resp_9"),
     asks(reasoning={"effort": "max"}),
     asks(model="gpt-6-astra", reasoning={"effort": "none"}),
     asks(model="gpt-4.1", reasoning={"effort": "low"}),
@@ -131,7 +117,6 @@ REFUSED = [
     asks(user(), answer()),
     asks(user(), use(), answer(), answer()),
     asks(user(), use(), answer(), use(), answer()),
-    asks({"type": "hologram"}),
     asks(user(IMAGE | {"image_url": PIXEL})),
     asks(user(IMAGE | {"image_url": f"data:image/jpeg;base64,{PIXEL}"})),
     asks(tools=[TOOL, TOOL]),
@@ -148,8 +133,6 @@ REFUSED = [
 NOT_FOUND = [
     asks(model="claude-opus-5"),
     asks(user(), thought(encrypted_content=None), use(), answer()),
-    asks(user(), {"type": "item_reference", "id": "rs_1"}),
-    asks(conversation="conv_1"),
 ]
 
 

@@ -60,18 +60,14 @@ def made() -> dict[str, Made]:
 
 
 @pytest.mark.parametrize("to", SUBJECTS.values(), ids=SUBJECTS.keys())
-async def test_a_history_made_anywhere_and_one_that_went_everywhere_are_accepted_here(
+def test_a_history_made_anywhere_and_one_that_went_everywhere_are_accepted_here(
     to: Subject, made: dict[str, Made]
 ) -> None:
     levels = (None, nearest("high", facts_of(to.model).thinking))
     everywhere: list[Message] = []
-    async with to.connected() as (emulator, provider):
-        for maker, turn in made.items():
-            running = [QUESTION, turn.calling, *turn.results]
-            finished = [*running, turn.speaking, user("and now?")]
-            everywhere += finished
-            for level, messages in itertools.product(levels, (finished, running)):
-                _, message = await collect(provider, ask(to, *messages, thinking=level))
-                assert message.error is None, (maker, level, emulator.requests[-1].refusal)
-        _, message = await collect(provider, ask(to, *everywhere))
-    assert message.error is None, emulator.requests[-1].refusal
+    for turn in made.values():
+        running = [QUESTION, turn.calling, *turn.results]
+        finished = [*running, turn.speaking, user("and now?")]
+        everywhere += finished
+        for level, messages in itertools.product(levels, (finished, running, everywhere)):
+            to.body(ask(to, *messages, thinking=level))
