@@ -214,10 +214,11 @@ async def test_each_vendor_has_its_own_habits() -> None:
 
 async def test_clawdbot_calls_where_everything_is_written_out_and_else_says_no_error() -> None:
     bare = tool(parameters={"type": "object", "properties": {}})
+    heard: list[dict[str, Any]] = [{"tool_choice": "auto"}, {"tool_choice": NAMED}]
     mute: list[dict[str, Any]] = [{}, {"tool_choice": "required"}, {"tool_choice": CHOSEN_ELSE}]
     mute += [{"tool_choice": "auto", "tools": [bare]}, {"tool_choice": "auto", "model": "clawdbot-3.5"}]
-    for members in [{"tool_choice": "auto"}, {"tool_choice": NAMED}, *mute]:
-        wire, calls = await streamed("clawdbot", CALLING, **members), members not in mute
+    for members in heard + mute:
+        wire, calls = await streamed("clawdbot", CALLING, **members), members in heard
         assert bool(called_in(wire)) == calls, members
         assert any(delta.get("content") for delta in deltas(wire)) != calls
         assert wire[-2]["choices"][0]["finish_reason"] == ("tool_calls" if calls else "stop")

@@ -55,12 +55,8 @@ def spoke(*parts: Any) -> AssistantMessage:
 
 
 def test_the_first_request_of_a_chat() -> None:
-    body = ask("openai", user("张三: 你好", metadata="## Inbound Context\n{}"), tools=(READ, LS))
-    tools = [
-        {"type": "function", "function": {"name": name, "description": words, "parameters": dict(LS.input_schema)}}
-        for name, words in (("read", "Read a file."), ("ls", "List a folder."))
-    ]
-    assert body == {
+    tool = {"name": "ls", "description": "List a folder.", "parameters": dict(LS.input_schema)}
+    assert ask("openai", user("张三: 你好", metadata="## Inbound Context\n{}")) == {
         "model": "gpt-4.1",
         "messages": [
             {"role": "system", "content": "You are a helper.\n\n## Runtime\nagent=coder"},
@@ -69,7 +65,7 @@ def test_the_first_request_of_a_chat() -> None:
         "stream": True,
         "stream_options": {"include_usage": True},
         "max_completion_tokens": 1024,
-        "tools": tools,
+        "tools": [{"type": "function", "function": tool}],
     }
 
 
@@ -249,29 +245,24 @@ REPLAY: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
 def test_reasoning_goes_back_where_it_is_wanted_and_nowhere_else(
     vendor: str, with_own: dict[str, Any], without: dict[str, Any]
 ) -> None:
-    model = MODELS[vendor]
-    own = spoke(thought("hm", model), Text(text="Looking."), call("a"))
+    own = spoke(thought("hm", MODELS[vendor]), Text(text="Looking."), call("a"))
     body = ask(vendor, user("go"), spoke(call("old")), result("old"), user("go on"), own, result("a"))
-    named = {"reasoning_content", "reasoning", "reasoning_details"}
-    old, new = (message for message in body["messages"] if message["role"] == "assistant")
-    assert {name: old[name] for name in named & old.keys()} == without
-    assert {name: new[name] for name in named & new.keys()} == with_own
+    for message, sent in zip((body["messages"][2], body["messages"][5]), (without, with_own), strict=True):
+        assert {name: value for name, value in message.items() if "reasoning" in name} == sent
 
 
-def test_openrouter_gets_its_list_back_unmodified() -> None:
+def test_reasoning_goes_back_in_the_field_that_the_vendor_knows() -> None:
     entry = {"type": "reasoning.text", "text": "hm", "index": 0, "format": "x"}
     details = [entry | {"signature": signature_of(entry)}]
-    own = spoke(thought("hm", MODELS["openrouter"], "reasoning_details", details), call("a"))
-    sent = ask("openrouter", user("go"), own, result("a"))["messages"][2]
-    assert (sent["reasoning_details"], "reasoning" in sent) == (details, False)
-
-
-def test_reasoning_that_came_in_another_field_goes_back_in_the_one_the_vendor_knows() -> None:
-    own = spoke(thought("hm", MODELS["vllm"], "reasoning"), call("a"))
-    assert ask("vllm", user("go"), own, result("a"))["messages"][2]["reasoning"] == "hm"
-    moved = spoke(thought("hm", "x", "reasoning_details", [{"text": "hm"}]), call("a"))
-    assert ask("deepseek", user("go"), moved, result("a"))["messages"][2]["reasoning_content"] == "hm"
-    assert ask("vllm", user("go"), moved, result("a"))["messages"][2]["reasoning"] == "hm"
+    for vendor, kind, data, sent in (
+        ("openrouter", "reasoning_details", details, {"reasoning_details": details}),
+        ("vllm", "reasoning", None, {"reasoning": "hm"}),
+        ("vllm", "reasoning_details", details, {"reasoning": "hm"}),
+        ("deepseek", "reasoning_details", details, {"reasoning_content": "hm"}),
+    ):
+        own = spoke(thought("hm", MODELS[vendor], kind, data), call("a"))
+        message = ask(vendor, user("go"), own, result("a"))["messages"][2]
+        assert {name: value for name, value in message.items() if "reasoning" in name} == sent
 
 
 def test_references_are_put_in_place_for_servers_that_know_none() -> None:

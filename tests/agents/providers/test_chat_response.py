@@ -1,6 +1,5 @@
 """A Chat answer put together from whatever servers send: each deviation seen in the wild, one by one."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -40,9 +39,12 @@ def put_together(*events: dict[str, Any], vendor: str = "generic") -> tuple[list
     return shown, made.finish()
 
 
-def called(*deltas: Sequence[dict[str, Any]], finish: str | None = "tool_calls") -> list[tuple[str, str, str]]:
+def called(
+    *deltas: dict[str, Any] | list[dict[str, Any]], finish: str | None = "tool_calls"
+) -> list[tuple[str, str, str]]:
     """The calls made of the `tool_calls` of these deltas, as (id, name, arguments); what was shown says the same."""
-    shown, message = put_together(*(chunk(tool_calls=list(pieces)) for pieces in deltas), chunk(finish), DONE)
+    pieces = [it if isinstance(it, list) else [it] for it in deltas]
+    shown, message = put_together(*(chunk(tool_calls=it) for it in pieces), chunk(finish), DONE)
     assert message.stop_reason == "tool_use"
     ended = [event.call for event in shown if isinstance(event, ToolCallEnd)]
     assert tuple(ended) == message.calls
@@ -54,69 +56,59 @@ def called(*deltas: Sequence[dict[str, Any]], finish: str | None = "tool_calls")
 
 A1, B2 = '{"p": 1}', '{"p": 2}'
 TWO = [("a", "ls", A1), ("b", "read", B2)]
-NAMELESS = [("call_chatcmpl-1_0", "ls", A1), ("call_chatcmpl-1_1", "ls", B2)]
-CALLS: dict[str, tuple[list[list[dict[str, Any]]], list[tuple[str, str, str]]]] = {
+SAME = [("call_chatcmpl-1_0", "ls", A1), ("call_chatcmpl-1_1", "ls", B2)]
+SILENT = [(call_id, name, "") for call_id, name, _ in SAME]
+
+
+def halves(call_id: str, name: str, last: str, **members: Any) -> list[dict[str, Any]]:
+    """A call in two pieces that say everything each time."""
+    return [piece(name, part, id=call_id, **members) for part in ('{"p"', last)]
+
+
+CALLS: dict[str, tuple[list[dict[str, Any] | list[dict[str, Any]]], list[tuple[str, str, str]]]] = {
     "interleaved": (
         [
             [piece("ls", "", index=0, id="a"), piece("read", "", index=1, id="b")],
-            [piece(None, '{"p"', index=1)],
-            [piece(None, A1, index=0)],
-            [piece(None, ": 2}", index=1)],
+            *(piece(None, raw, index=index) for index, raw in ((1, '{"p"'), (0, A1), (1, ": 2}"))),
         ],
         TWO,
     ),
-    "whole, without an index": ([[piece("ls", A1, id="a")], [piece("read", B2, id="b")]], TWO),
-    "whole, all with index 0": ([[piece("ls", A1, index=0, id="a")], [piece("read", B2, index=0, id="b")]], TWO),
-    "without arguments, all with index 0": (
-        [[piece("ls", "", index=0)], [piece("read", "", index=0)]],
-        [("call_chatcmpl-1_0", "ls", ""), ("call_chatcmpl-1_1", "read", "")],
-    ),
+    "whole, without an index": ([piece("ls", A1, id="a"), piece("read", B2, id="b")], TWO),
+    "whole, all with index 0": ([piece("ls", A1, index=0, id="a"), piece("read", B2, index=0, id="b")], TWO),
     "one tool twice, without arguments, all with index 0": (
-        [[piece("ls", "", index=0, id="a")], [piece("ls", "", index=0, id="b")]],
+        [piece("ls", "", index=0, id="a"), piece("ls", "", index=0, id="b")],
         [("a", "ls", ""), ("b", "ls", "")],
     ),
     "pieces without an index": (
         [
-            [piece("ls", "", id="a")],
-            [piece(None, A1)],
-            [piece("read", "", id="b")],
-            [piece(None, '{"p"')],
-            [piece(None, ": 2}")],
+            *(piece("ls", "", id="a"), piece(None, A1)),
+            *(piece("read", "", id="b"), piece(None, '{"p"'), piece(None, ": 2}")),
         ],
         TWO,
     ),
     "id and name with every piece": (
-        [
-            *([piece("ls", part, index=0, id="a")] for part in ('{"p"', ": 1}")),
-            *([piece("read", part, index=1, id="b")] for part in ('{"p"', ": 2}")),
-        ],
+        [*halves("a", "ls", ": 1}", index=0), *halves("b", "read", ": 2}", index=1)],
         TWO,
     ),
     "id and name with every piece, without an index": (
-        [
-            *([piece("ls", part, id="a")] for part in ('{"p"', ": 1}")),
-            *([piece("read", part, id="b")] for part in ('{"p"', ": 2}")),
-        ],
+        [*halves("a", "ls", ": 1}"), *halves("b", "read", ": 2}")],
         TWO,
     ),
-    "no ids": ([[piece("ls", A1, index=0)], [piece("ls", B2, index=1, id="")]], NAMELESS),
-    "no ids and no index, the same tool twice": ([[piece("ls", A1)], [piece("ls", B2)]], NAMELESS),
-    "no ids and no index, in one delta": (
-        [[piece("ls", ""), piece("ls", "")]],
-        [("call_chatcmpl-1_0", "ls", ""), ("call_chatcmpl-1_1", "ls", "")],
-    ),
+    "no ids": ([piece("ls", A1, index=0), piece("ls", B2, index=1, id="")], SAME),
+    "no ids and no index, the same tool twice": ([piece("ls", A1), piece("ls", B2)], SAME),
+    "no ids and no index, in one delta": ([[piece("ls", ""), piece("ls", "")]], SILENT),
     "one id for two, without an index": (
-        [[piece("ls", A1, id="a")], [piece("ls", B2, id="a")]],
+        [piece("ls", A1, id="a"), piece("ls", B2, id="a")],
         [("a", "ls", A1), ("a_1", "ls", B2)],
     ),
-    "arguments as an object": ([[piece("ls", {"p": 1}, index=0, id="a")]], [("a", "ls", A1)]),
-    "arguments null": ([[piece("ls", None, index=0, id="a")]], [("a", "ls", "")]),
-    "the name after the id": ([[piece(None, "", index=0, id="a")], [piece("ls", A1, index=0)]], [("a", "ls", A1)]),
-    "an empty piece behind": (
-        [[piece("ls", "{}", index=0, id="a")], [{"index": 0}, {"index": 1}]],
-        [("a", "ls", "{}")],
+    "another tool with the same index": (
+        [piece("ls", "", index=0), piece("read", "", index=0)],
+        [("call_chatcmpl-1_0", "ls", ""), ("call_chatcmpl-1_1", "read", "")],
     ),
-    "no name at all": ([[piece(None, "{}", index=0, id="a")]], [("a", "", "{}")]),
+    "arguments as an object": ([piece("ls", {"p": 1}, index=0, id="a")], TWO[:1]),
+    "the name after the id": ([piece(None, "", index=0, id="a"), piece("ls", A1, index=0)], TWO[:1]),
+    "empty pieces behind": ([piece("ls", A1, index=0, id="a"), [{"index": 0}, {"index": 1}]], TWO[:1]),
+    "arguments null and no name at all": ([piece(None, None, index=0, id="a")], [("a", "", "")]),
 }
 
 
@@ -128,7 +120,7 @@ def test_calls_are_told_apart(name: str) -> None:
 
 def test_calls_are_run_whatever_the_server_says_about_the_end() -> None:
     for finish in ("stop", "function_call", "something_new", None):
-        assert called([piece("ls", "{}", index=0, id="a")], finish=finish) == [("a", "ls", "{}")]
+        assert called(piece("ls", "{}", index=0, id="a"), finish=finish) == [("a", "ls", "{}")]
 
 
 NULLS = [

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from agents.messages import AssistantMessage, AssistantPart, Message, Opaque, Text, Thinking, ToolCall, Wire
 from agents.providers.models import Level
+from agents.providers.openai.strict import strict_schema
 from agents.providers.provider import ModelRequest, OneTool
 from agents.providers.request import wire_id
 from agents.providers.responses.request import API
@@ -45,27 +46,13 @@ def own(*parts: AssistantPart) -> AssistantMessage:
 
 
 def test_the_first_request_of_a_chat() -> None:
-    body = wire(asking(user("张三: 你好", metadata="## Inbound Context\n{}"), tools=(READ,)))
-    assert body == {
+    text = {"type": "input_text", "text": "## Inbound Context\n{}\n\n张三: 你好"}
+    tool = {"type": "function", "name": "read", "description": "Read a file.", "strict": True}
+    assert wire(asking(user("张三: 你好", metadata="## Inbound Context\n{}"), tools=(READ,))) == {
         "model": MODEL,
         "instructions": "You are a helper.\n\n## Runtime\nagent=coder",
-        "input": [
-            {"role": "user", "content": [{"type": "input_text", "text": "## Inbound Context\n{}\n\n张三: 你好"}]}
-        ],
-        "tools": [
-            {
-                "type": "function",
-                "name": "read",
-                "description": "Read a file.",
-                "parameters": {
-                    "type": "object",
-                    "properties": {"path": {"type": ["string", "null"], "description": "The folder."}},
-                    "required": ["path"],
-                    "additionalProperties": False,
-                },
-                "strict": True,
-            }
-        ],
+        "input": [{"role": "user", "content": [text]}],
+        "tools": [tool | {"parameters": strict_schema(READ.input_schema)}],
         "max_output_tokens": 1024,
         "store": False,
         "include": ["reasoning.encrypted_content"],
@@ -80,25 +67,19 @@ def test_a_loop_goes_back_item_by_item() -> None:
     foreign = assistant(replace(call("c"), arguments_raw=""))
     sent = wire(asking(user("go"), answer, result("a"), result("b", "x"), foreign, result("c")))["input"][1:]
 
-    def spoken(text: str) -> dict[str, Any]:
-        return {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}
-
-    def made(call_id: str, arguments: str) -> dict[str, str]:
-        return {"type": "function_call", "call_id": call_id, "name": "ls", "arguments": arguments}
-
-    def returned(call_id: str, output: str) -> dict[str, str]:
-        return {"type": "function_call_output", "call_id": call_id, "output": output}
-
+    spoken = {"type": "message", "role": "assistant"}
+    made = {"type": "function_call", "name": "ls"}
+    returned = {"type": "function_call_output", "output": "README.md"}
     assert sent == [
         answer.content[0].wire.data,  # type: ignore[union-attr]
-        spoken("One.") | {"phase": "commentary"},
-        spoken("Two."),
-        made("a", '{"path": "."}'),
-        made("b", ""),
-        returned("a", "README.md"),
-        returned("b", "x"),
-        made("c", "{}"),
-        returned("c", "README.md"),
+        spoken | {"content": [{"type": "output_text", "text": "One."}], "phase": "commentary"},
+        spoken | {"content": [{"type": "output_text", "text": "Two."}]},
+        made | {"call_id": "a", "arguments": '{"path": "."}'},
+        made | {"call_id": "b", "arguments": ""},
+        returned | {"call_id": "a"},
+        returned | {"call_id": "b", "output": "x"},
+        made | {"call_id": "c", "arguments": "{}"},
+        returned | {"call_id": "c"},
     ]
 
 
