@@ -1,7 +1,6 @@
 """The emulated chat servers refuse what the real ones refuse, with the same words, and stream what they stream."""
 
 import json
-from contextlib import nullcontext
 from typing import Any
 
 import httpx
@@ -69,23 +68,6 @@ CHOSEN_ELSE = {"type": "function", "function": {"name": "rm"}}
 DEFS = tool(parameters=SCHEMA | {"$defs": {}, "properties": {"a": {"$ref": "#/$defs/A"}}})
 BROKEN = talk(user(), called(use(arguments='{"a')), answer())
 
-ACCEPTED: list[tuple[str, dict[str, Any]]] = [
-    ("openai", without(talk(), "tools")),
-    ("openai", talk({"role": "system", "content": "s"}, user(), called(use("a"), use("b")), answer("b"), answer("a"))),
-    ("openai", talk(user(), called(use(), content=""), answer(content=[text()]))),
-    ("openai", talk(user([text(), image(detail="auto")]), tool_choice=NAMED, prompt_cache_key="x")),
-    ("openai", talk(max_completion_tokens=9)),
-    ("openai", talk(stream=True, stream_options={"include_usage": True}, tool_choice="auto")),
-    ("openai", talk(model="gpt-5.5", reasoning_effort="none")),
-    ("openai", BROKEN),
-    ("deepseek", talk(colour="red")),
-    ("deepseek", loop(model="deepseek-v4-pro", thinking={"type": "disabled"}, tool_choice="required")),
-    ("deepseek", loop(own={"reasoning_content": ""})),
-    ("moonshot", loop(own={"reasoning_content": " "})),
-    ("openrouter", loop(own={"reasoning_details": [SIGNED]})),
-]
-"""What the product sends is accepted in the contract suite."""
-
 REFUSED: list[tuple[str, dict[str, Any]]] = [
     *(
         ("openai", body)
@@ -136,13 +118,11 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("vendor", "body", "refused"), [(*it, False) for it in ACCEPTED] + [(*it, True) for it in REFUSED]
-)
-def test_what_belongs_together_is_accepted_and_nothing_else(vendor: str, body: dict[str, Any], refused: bool) -> None:
-    with pytest.raises(Refusal) if refused else nullcontext() as refusal:
+@pytest.mark.parametrize(("vendor", "body"), REFUSED)
+def test_refused(vendor: str, body: dict[str, Any]) -> None:
+    with pytest.raises(Refusal) as refusal:
         check_body(body, vendor)
-    assert refusal is None or refusal.value.status == 400
+    assert refusal.value.status == 400
 
 
 def test_whose_key_is_where() -> None:

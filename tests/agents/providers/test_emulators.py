@@ -6,20 +6,21 @@ What one maker alone refuses and says is in `test_<wire>_emulator`.
 import json
 from collections.abc import Callable, Iterator
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import httpx
 import pytest
 
 from agents.providers.errors import overflows
+from agents.providers.models import nearest
 from tests.agents.providers import (
     test_anthropic_emulator,
-    test_chat_emulator,
     test_gemini_emulator,
     test_mistral_emulator,
-    test_responses_emulator,
 )
+from tests.agents.providers.contract.subjects import SUBJECTS
+from tests.agents.providers.contract.test_requests import rich
 from tests.emulators.models.anthropic.emulator import AnthropicEmulator
 from tests.emulators.models.anthropic.rules import check_body as check_anthropic
 from tests.emulators.models.chat.emulator import ChatEmulator
@@ -61,6 +62,13 @@ class Wire:
         return False
 
 
+def sent(name: str) -> list[dict[str, Any]]:
+    """What the product sends."""
+    subject = SUBJECTS[name]
+    request = rich(subject)
+    return [subject.body(it) for it in (request, replace(request, thinking=nearest("high", request.facts.thinking)))]
+
+
 WIRES = {
     "anthropic": Wire(
         build=AnthropicEmulator,
@@ -77,7 +85,7 @@ WIRES = {
         headers=BEARER,
         plain=CHAT | {"model": "gpt-4.1"},
         check=check_chat,
-        requests=[(body, (it,)) for it, body in test_chat_emulator.ACCEPTED if it == "openai"],
+        requests=[(body, ("openai",)) for body in sent("openai chat")],
         free=frozenset({"parameters"}),
     ),
     "gemini": Wire(
@@ -105,7 +113,7 @@ WIRES = {
         headers=BEARER,
         plain={"model": "gpt-5.5", "input": [{"role": "user", "content": "hi"}]},
         check=check_responses,
-        requests=[(body, ()) for body in test_responses_emulator.ACCEPTED],
+        requests=[(body, ()) for body in sent("responses")],
         free=frozenset({"parameters", "metadata"}),
     ),
 }

@@ -75,31 +75,6 @@ LOOSE: list[Any] = [
 ]
 """No members of a strict schema."""
 
-ACCEPTED = [
-    asks(user(), thought(), spoke(phase="commentary"), use("a"), use("b"), answer("b"), answer("a")),
-    asks(
-        user(),
-        thought(),
-        use("a"),
-        answer("a"),
-        thought("rs_2"),
-        use("b", id="fc_1"),
-        answer("b", output=[TEXT, IMAGE]),
-    ),
-    asks(
-        instructions="x",
-        max_output_tokens=16,
-        reasoning={"effort": "low", "summary": "auto"},
-        include=["reasoning.encrypted_content"],
-        prompt_cache_key="x",
-        stream=True,
-    ),
-    asks(instructions=None, tool_choice=None, reasoning=None),
-    tool(strict=False, parameters={"type": "object", "properties": {"a": True}}),
-    asks(tool_choice={"type": "function", "name": "ls"}),
-]
-"""With every member that the product sends; that it is accepted is in the contract suite."""
-
 REFUSED = [
     without(asks(), "input"),
     asks(max_output_tokens=128001),
