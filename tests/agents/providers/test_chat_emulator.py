@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.agents.providers.requests import PIXEL
+from tests.agents.providers.requests import PIXEL, without
 from tests.agents.providers.test_chat_request import MODELS
 from tests.emulators.models.chat.emulator import ChatEmulator
 from tests.emulators.models.chat.habits import HABITS
@@ -18,26 +18,20 @@ from tests.loopback import serve_on_loopback
 
 HEADERS = {"authorization": "Bearer k", "content-type": "application/json"}
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {}, "required": []}
+USE: dict[str, Any] = {"id": "a", "type": "function", "function": {"name": "ls", "arguments": "{}"}}
+ANSWER: dict[str, Any] = {"role": "tool", "tool_call_id": "a", "content": "ok"}
 
 
 def tool(name: str = "ls", **function: Any) -> dict[str, Any]:
     return {"type": "function", "function": {"name": name, "description": "List.", "parameters": SCHEMA} | function}
 
 
-def use(call_id: str = "a", arguments: Any = "{}", name: str = "ls", **members: Any) -> dict[str, Any]:
-    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}} | members
-
-
-def user(content: Any = "hi", **members: Any) -> dict[str, Any]:
-    return {"role": "user", "content": content} | members
+def user(content: Any = "hi") -> dict[str, Any]:
+    return {"role": "user", "content": content}
 
 
 def called(*made: dict[str, Any], **members: Any) -> dict[str, Any]:
     return {"role": "assistant", "content": None, "tool_calls": list(made)} | members
-
-
-def answer(call_id: str = "a", content: Any = "ok", **members: Any) -> dict[str, Any]:
-    return {"role": "tool", "tool_call_id": call_id, "content": content} | members
 
 
 def talk(*messages: dict[str, Any], **members: Any) -> dict[str, Any]:
@@ -46,19 +40,11 @@ def talk(*messages: dict[str, Any], **members: Any) -> dict[str, Any]:
 
 def loop(call_id: str = "a", own: dict[str, Any] | None = None, **members: Any) -> dict[str, Any]:
     """A finished one; `own` are members of the answer that calls."""
-    return talk(user(), called(use(call_id), **(own or {})), answer(call_id), **members)
+    return talk(user(), called(USE | {"id": call_id}, **(own or {})), ANSWER | {"tool_call_id": call_id}, **members)
 
 
-def without(body: dict[str, Any], member: str) -> dict[str, Any]:
-    return {key: value for key, value in body.items() if key != member}
-
-
-def image(url: Any = f"data:image/png;base64,{PIXEL}", **members: Any) -> dict[str, Any]:
-    return {"type": "image_url", "image_url": {"url": url} | members}
-
-
-def text(words: str = "hi") -> dict[str, Any]:
-    return {"type": "text", "text": words}
+def image(url: Any = f"data:image/png;base64,{PIXEL}") -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": url}}
 
 
 _ENTRY = {"type": "reasoning.text", "text": "hm", "index": 0}
@@ -66,18 +52,16 @@ SIGNED = _ENTRY | {"signature": signature_of(_ENTRY)}
 NAMED: dict[str, Any] = {"type": "function", "function": {"name": "ls"}}
 CHOSEN_ELSE = {"type": "function", "function": {"name": "rm"}}
 DEFS = tool(parameters=SCHEMA | {"$defs": {}, "properties": {"a": {"$ref": "#/$defs/A"}}})
-BROKEN = talk(user(), called(use(arguments='{"a')), answer())
+BROKEN = talk(user(), called(USE | {"function": {"name": "ls", "arguments": '{"a'}}), ANSWER)
 
 REFUSED: list[tuple[str, dict[str, Any]]] = [
     *(
         ("openai", body)
         for body in (
             without(talk(), "messages"),
-            talk(answer()),
-            talk(user(), called(use("a"), use("b")), answer("a")),
-            talk(user(), called(use()), user(), answer()),
-            talk(user(), called(use()), answer(), answer()),
-            talk(user(), called(use(), use()), answer()),
+            talk(ANSWER),
+            talk(user(), called(USE, USE | {"id": "b"}), ANSWER),
+            talk(user(), called(USE), user(), ANSWER),
             talk({"role": "assistant", "content": None}),
             loop(own={"reasoning_content": "x"}),
             loop("x" * 41),
@@ -114,7 +98,7 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("vllm", talk(user(), {"role": "system", "content": "s"})),
     ("openrouter", loop(own={"reasoning_details": [SIGNED | {"text": "other"}]})),
     ("openrouter", loop(own={"reasoning_details": []})),
-    ("clawdbot", talk(user(), called(use()), answer(content="plain words"))),
+    ("clawdbot", talk(user(), called(USE), ANSWER | {"content": "plain words"})),
 ]
 
 

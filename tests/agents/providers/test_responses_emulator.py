@@ -9,7 +9,7 @@ import pytest
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
-from tests.agents.providers.requests import PIXEL
+from tests.agents.providers.requests import PIXEL, without
 from tests.emulators.models.responses.emulator import ResponsesEmulator
 from tests.emulators.models.responses.rules import check_body
 from tests.emulators.models.responses.script import Turn, call_item, message_item, reasoning_item
@@ -23,24 +23,11 @@ MODEL = "gpt-5.5"
 HEADERS = {"authorization": "Bearer k", "content-type": "application/json"}
 EMPTY: dict[str, Any] = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
 TOOL: dict[str, Any] = {"type": "function", "name": "ls", "description": "x", "parameters": EMPTY, "strict": True}
+USER: dict[str, Any] = {"role": "user", "content": [{"type": "input_text", "text": "hi"}]}
+SPOKE = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "ok"}]}
+USE = {"type": "function_call", "call_id": "a", "name": "ls", "arguments": "{}"}
+ANSWER = {"type": "function_call_output", "call_id": "a", "output": "ok"}
 IMAGE = {"type": "input_image", "detail": "auto", "image_url": f"data:image/png;base64,{PIXEL}"}
-
-
-def user(*parts: Any, **members: Any) -> dict[str, Any]:
-    return {"role": "user", "content": list(parts) or [{"type": "input_text", "text": "hi"}]} | members
-
-
-def spoke(text: str = "ok", **members: Any) -> dict[str, Any]:
-    content = [{"type": "output_text", "text": text}]
-    return {"type": "message", "role": "assistant", "content": content} | members
-
-
-def use(call_id: str = "a", **members: Any) -> dict[str, Any]:
-    return {"type": "function_call", "call_id": call_id, "name": "ls", "arguments": "{}"} | members
-
-
-def answer(call_id: str = "a", **members: Any) -> dict[str, Any]:
-    return {"type": "function_call_output", "call_id": call_id, "output": "ok"} | members
 
 
 def thought(item_id: str = "rs_1", **members: Any) -> dict[str, Any]:
@@ -50,11 +37,7 @@ def thought(item_id: str = "rs_1", **members: Any) -> dict[str, Any]:
 
 
 def asks(*items: Any, **members: Any) -> dict[str, Any]:
-    return {"model": MODEL, "input": list(items) or [user()], "tools": [TOOL], "store": False} | members
-
-
-def without(body: dict[str, Any], member: str) -> dict[str, Any]:
-    return {key: value for key, value in body.items() if key != member}
+    return {"model": MODEL, "input": list(items) or [USER], "tools": [TOOL], "store": False} | members
 
 
 def tool(**members: Any) -> dict[str, Any]:
@@ -65,7 +48,6 @@ def schema(**members: Any) -> dict[str, Any]:
     return tool(parameters=EMPTY | members)
 
 
-TEXT = {"type": "input_text", "text": "x"}
 LOOSE: list[Any] = [
     {"type": "string", "default": ""},
     {"description": "anything"},
@@ -82,18 +64,18 @@ REFUSED = [
     asks(model="gpt-6-astra", reasoning={"effort": "none"}),
     asks(model="gpt-4.1", reasoning={"effort": "low"}),
     asks(model="gpt-4.1", include=["reasoning.encrypted_content"]),
-    asks(user(), thought()),
-    asks(user(), thought(), user()),
-    asks(user(), thought(summary=[]), use(), answer()),
-    asks(user(), thought(id="rs_2"), use(), answer()),
-    asks(user(), thought(), use(), answer(), thought(), spoke()),
-    asks(user(), use()),
-    asks(user(), use(), user(), answer()),
-    asks(user(), answer()),
-    asks(user(), use(), answer(), answer()),
-    asks(user(), use(), answer(), use(), answer()),
-    asks(user(IMAGE | {"image_url": PIXEL})),
-    asks(user(IMAGE | {"image_url": f"data:image/jpeg;base64,{PIXEL}"})),
+    asks(USER, thought()),
+    asks(USER, thought(), USER),
+    asks(USER, thought(summary=[]), USE, ANSWER),
+    asks(USER, thought(id="rs_2"), USE, ANSWER),
+    asks(USER, thought(), USE, ANSWER, thought(), SPOKE),
+    asks(USER, USE),
+    asks(USER, USE, USER, ANSWER),
+    asks(USER, ANSWER),
+    asks(USER, USE, ANSWER, ANSWER),
+    asks(USER, USE, ANSWER, USE, ANSWER),
+    asks(USER | {"content": [IMAGE | {"image_url": PIXEL}]}),
+    asks(USER | {"content": [IMAGE | {"image_url": f"data:image/jpeg;base64,{PIXEL}"}]}),
     asks(tools=[TOOL, TOOL]),
     asks(tools=[without(TOOL, "parameters")]),
     asks(tools=[without(TOOL, "strict") | {"parameters": {"type": "object", "properties": {}}}]),
@@ -107,7 +89,7 @@ REFUSED = [
 ]
 NOT_FOUND = [
     asks(model="claude-opus-5"),
-    asks(user(), thought(encrypted_content=None), use(), answer()),
+    asks(USER, thought(encrypted_content=None), USE, ANSWER),
 ]
 
 
@@ -188,9 +170,9 @@ async def test_the_events_of_an_answer_in_order() -> None:
     assert names == order.split()
     events = [json.loads(line[6:]) for line in response.text.splitlines() if line.startswith("data: ")]
     early, final = (event["item"] for event in events if event.get("item", {}).get("type") == "reasoning")
-    check_body(asks(user(), final, use(), answer()))
+    check_body(asks(USER, final, USE, ANSWER))
     with pytest.raises(Refusal, match="could not be verified"):
-        check_body(asks(user(), early, use(), answer()))
+        check_body(asks(USER, early, USE, ANSWER))
 
 
 async def test_the_arguments_of_a_cut_call_are_never_told_to_be_whole() -> None:
@@ -208,6 +190,6 @@ async def test_an_item_named_by_its_id_needs_the_reasoning_that_led_to_it() -> N
     plain, encrypted = [it.json()["output"] for it in await posted([made, made], asks(), request_body())]
     assert plain[0]["encrypted_content"] is None
     reasoning, call = encrypted
-    bodies = [asks(user(), *items, answer()) for items in ((reasoning, call), (call,), (without(call, "id"),))]
+    bodies = [asks(USER, *items, ANSWER) for items in ((reasoning, call), (call,), (without(call, "id"),))]
     again = await posted([made, made], asks(), request_body(), *bodies)
     assert [response.status_code for response in again[2:]] == [200, 400, 200]
