@@ -223,11 +223,8 @@ def test_thinking_is_switched_in_the_vendors_own_way(
     assert {name: body[name] for name in _SWITCHES & body.keys()} == sent
 
 
-def test_a_budget_is_a_share_of_the_answer() -> None:
+def test_a_budget_is_a_share_of_the_answer_and_new_openai_models_reason_where_they_have_no_tools() -> None:
     assert ask("qwen", thinking="medium", max_tokens=8192)["thinking_budget"] == 3276
-
-
-def test_new_openai_models_reason_on_this_wire_where_they_have_no_tools() -> None:
     assert ask("openai", model="gpt-5.5", thinking="high", tools=())["reasoning_effort"] == "high"
 
 

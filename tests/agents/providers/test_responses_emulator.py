@@ -183,13 +183,3 @@ async def test_the_arguments_of_a_cut_call_are_never_told_to_be_whole() -> None:
     assert (last["status"], last["incomplete_details"]) == ("incomplete", {"reason": "max_output_tokens"})
     made = [(item["call_id"], item["status"]) for item in last["output"]]
     assert made == [("call_000100", "completed"), ("mine", "incomplete")]
-
-
-async def test_an_item_named_by_its_id_needs_the_reasoning_that_led_to_it() -> None:
-    made = Turn(items=(reasoning_item("hm"), call_item("ls", call_id="a")))
-    plain, encrypted = [it.json()["output"] for it in await posted([made, made], asks(), request_body())]
-    assert plain[0]["encrypted_content"] is None
-    reasoning, call = encrypted
-    bodies = [asks(USER, *items, ANSWER) for items in ((reasoning, call), (call,), (without(call, "id"),))]
-    again = await posted([made, made], asks(), request_body(), *bodies)
-    assert [response.status_code for response in again[2:]] == [200, 400, 200]
