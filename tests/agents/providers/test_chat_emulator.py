@@ -74,6 +74,7 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
             without(talk(tool_choice="auto"), "tools"),
             talk(tool_choice=CHOSEN_ELSE),
             talk(max_completion_tokens=99999),
+            talk(model="gpt-5.2", max_tokens=10),
             talk(reasoning_effort="low"),
             talk(model="gpt-5.2", reasoning_effort="max"),
             talk(model="gpt-5.2", reasoning_effort="none"),

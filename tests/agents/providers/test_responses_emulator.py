@@ -139,26 +139,20 @@ async def test_the_official_sdk_reads_every_event_and_the_whole(name: str) -> No
     for event in sent_events:
         judge.validate_python(event)
     assert [event["sequence_number"] for event in sent_events] == list(range(len(sent_events)))
-    assert [event["type"] for event in sent_events[:2]] == ["response.created", "response.in_progress"]
     assert sent_events[-1]["type"] == f"response.{sent_events[-1]['response']['status']}"
     streamed = Response.model_validate(sent_events[-1]["response"])
     done = [event["item"] for event in sent_events if event["type"] == "response.output_item.done"]
     assert sorted(done, key=json.dumps) == sorted(sent_events[-1]["response"]["output"], key=json.dumps)
-    assert len(streamed.output) == len(whole.output)
     assert (streamed.output_text, streamed.status) == (whole.output_text, whole.status)
 
 
-async def posted(script: list[Reply], *bodies: dict[str, Any]) -> list[httpx.Response]:
-    async with (
-        serve_on_loopback(ResponsesEmulator(script).app) as url,
-        httpx.AsyncClient(headers=HEADERS, base_url=url) as client,
-    ):
-        return [await client.post("/v1/responses", json=body) for body in bodies]
+async def streamed(turn: Reply) -> httpx.Response:
+    async with serve_on_loopback(ResponsesEmulator([turn]).app) as url, httpx.AsyncClient(headers=HEADERS) as client:
+        return await client.post(f"{url}/v1/responses", json=request_body(stream=True))
 
 
 async def test_the_events_of_an_answer_in_order() -> None:
-    turn = Turn(items=(reasoning_item("hm"), message_item("Hi"), call_item("ls")))
-    (response,) = await posted([turn], request_body(stream=True))
+    response = await streamed(Turn(items=(reasoning_item("hm"), message_item("Hi"), call_item("ls"))))
     assert response.headers["content-type"].startswith("text/event-stream")
     assert (response.headers["x-request-id"], "[DONE]" in response.text) == ("req_0001", False)
     names = [line.removeprefix("event: response.") for line in response.text.splitlines() if line.startswith("event: ")]
@@ -177,7 +171,7 @@ async def test_the_events_of_an_answer_in_order() -> None:
 
 async def test_the_arguments_of_a_cut_call_are_never_told_to_be_whole() -> None:
     turn = AnyTurn(parts=(Call(name="ls"), Call(name="ls", id="mine", raw='{"pa')), stop="length")
-    (response,) = await posted([turn], request_body(stream=True))
+    response = await streamed(turn)
     assert response.text.count("event: response.function_call_arguments.done") == 1
     last = json.loads(response.text.splitlines()[-2].removeprefix("data: "))["response"]
     assert (last["status"], last["incomplete_details"]) == ("incomplete", {"reason": "max_output_tokens"})

@@ -64,12 +64,6 @@ async def go_on(subject: Subject, provider: Provider, *turns: Message) -> Assist
     return message
 
 
-async def answered(subject: Subject, *script: Reply, **options: Any) -> AssistantMessage:
-    """What becomes of one question."""
-    async with subject.connected(*script, **options) as (_, provider):
-        return await go_on(subject, provider)
-
-
 def failure(message: AssistantMessage) -> tuple[ErrorKind, bool]:
     assert message.error is not None
     return message.error.kind, message.error.retryable
@@ -166,9 +160,7 @@ async def test_thinking_goes_back_as_it_came_while_the_turn_runs_and_not_after_i
 
 
 @OWN
-async def test_thinking_that_was_hidden_goes_back_and_is_refused_as_stale_where_it_was_touched(
-    subject: Subject,
-) -> None:
+async def test_hidden_thinking_goes_back_and_is_refused_as_stale_where_it_was_touched(subject: Subject) -> None:
     turn = Turn(parts=(Think(text="secret", shown=False), Call(name="ls")))
     async with subject.connected(turn, says("ok")) as (emulator, provider):
         pieces, first = await collect(provider, ask(subject))
