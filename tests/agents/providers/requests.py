@@ -1,6 +1,7 @@
 """Requests that the tests of the providers share, and the way to collect a stream."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from agents.messages import AssistantMessage, Message, Text, ToolCall, ToolResultMessage, UserMessage
 from agents.providers.models import facts_of
@@ -64,6 +65,10 @@ def asking(
         tool_choice=tool_choice,
         max_tokens=1024,
     )
+
+
+def without(body: dict[str, Any], member: str) -> dict[str, Any]:
+    return {key: value for key, value in body.items() if key != member}
 
 
 async def collect(provider: Provider, request: ModelRequest) -> tuple[list[ModelEvent], AssistantMessage]:

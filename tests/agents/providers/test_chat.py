@@ -2,12 +2,11 @@
 
 import json
 
-import pytest
-
 from agents.messages import ErrorKind
 from agents.providers.chat.request import wire_request
 from agents.providers.chat.vendors import VENDORS
 from tests.agents.providers.contract.subjects import KEY, SUBJECTS
+from tests.agents.providers.contract.test_contract import failure
 from tests.agents.providers.requests import asking, collect, user
 from tests.emulators.models.script import Fault, says
 
@@ -27,6 +26,7 @@ def _openrouter(code: int) -> Fault:
 
 
 _STALE = "reasoning_content in the thinking mode must be passed back"
+_NO_MONEY = ("project_spend_limit_exceeded", "exceeded_current_quota_error", "1113", "1308", "1321")
 _FAULTS: list[tuple[Fault, ErrorKind, bool]] = [
     (Fault(status=400, message=_STALE), "stale_thinking", False),
     (Fault(status=400, type="server_error"), "server", True),
@@ -34,18 +34,10 @@ _FAULTS: list[tuple[Fault, ErrorKind, bool]] = [
     (Fault(status=403, code="unsupported_country_region_territory"), "auth", False),
     (Fault(status=404, code="model_not_found"), "not_found", False),
     (Fault(status=422, message="prompt is too long"), "too_large", False),
-    (Fault(status=429, type="insufficient_quota", code="insufficient_quota"), "billing", False),
-    (Fault(status=429, type="insufficient_quota"), "billing", False),
-    (Fault(status=429, code="project_spend_limit_exceeded"), "billing", False),
-    (Fault(status=429, code="exceeded_current_quota_error"), "billing", False),
-    (Fault(status=429, type="exceeded_current_quota_error"), "billing", False),
-    (Fault(status=429, code="slow_down"), "overloaded", True),
-    (Fault(status=429, code="1302"), "rate_limited", True),
-    (Fault(status=429, code="1305"), "overloaded", True),
-    (Fault(status=429, code="1113"), "billing", False),
-    (Fault(status=429, code="1308"), "billing", False),
-    (Fault(status=429, code="1321"), "billing", False),
-    (Fault(status=429, code="1322"), "rate_limited", True),
+    *((Fault(status=429, type=it), "billing", False) for it in ("insufficient_quota", "exceeded_current_quota_error")),
+    *((Fault(status=429, code=it), "billing", False) for it in _NO_MONEY),
+    *((Fault(status=429, code=it), "overloaded", True) for it in ("slow_down", "1305")),
+    *((Fault(status=429, code=it), "rate_limited", True) for it in ("1302", "1322")),
     (Fault(status=529), "overloaded", True),
     (_openrouter(502), "server", True),
     (_openrouter(402), "billing", False),
@@ -60,11 +52,8 @@ async def test_faults_end_the_stream_as_errors() -> None:
     async with CHAT.connected(*(fault for fault, _, _ in _FAULTS)) as (_, provider):
         for fault, kind, retryable in _FAULTS:
             pieces, message = await collect(provider, asking(model=CHAT.model))
-            assert pieces == []
-            assert message.error is not None
-            assert (message.stop_reason, message.error.kind, message.error.retryable) == ("error", kind, retryable), (
-                fault
-            )
+            assert (pieces, message.stop_reason) == ([], "error")
+            assert failure(message) == (kind, retryable), fault
 
 
 async def test_azures_filter_of_the_input_counts_as_a_refusal() -> None:
@@ -74,19 +63,14 @@ async def test_azures_filter_of_the_input_counts_as_a_refusal() -> None:
     assert message.stop_reason == "content_filter"
 
 
-@pytest.mark.parametrize(
-    ("vendor", "type_", "kind", "retryable"),
-    [
+async def test_an_error_in_mid_stream_is_read_in_the_vendors_own_form() -> None:
+    errors: list[tuple[str, str, ErrorKind, bool]] = [
         ("openai chat", "invalid_request_error", "invalid", False),
         ("openrouter", "rate_limit_error", "rate_limited", True),
         ("zhipu", "rate_limit_error", "rate_limited", True),
-    ],
-)
-async def test_an_error_in_mid_stream_is_read_in_the_vendors_own_form(
-    vendor: str, type_: str, kind: ErrorKind, retryable: bool
-) -> None:
-    turn = says("Half", cut_after=2, then="error", error_type=type_)
-    async with SUBJECTS[vendor].connected(turn) as (_, provider):
-        _, message = await collect(provider, asking(model=SUBJECTS[vendor].model))
-    assert message.error is not None
-    assert (message.error.kind, message.error.retryable) == (kind, retryable)
+    ]
+    for vendor, type_, kind, retryable in errors:
+        turn = says("Half", cut_after=2, then="error", error_type=type_)
+        async with SUBJECTS[vendor].connected(turn) as (_, provider):
+            _, message = await collect(provider, asking(model=SUBJECTS[vendor].model))
+        assert failure(message) == (kind, retryable)

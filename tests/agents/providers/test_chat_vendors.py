@@ -15,16 +15,10 @@ from tests.emulators.models.chat.habits import HABITS
     ("name", "base_url", "dialect", "vendor"),
     [
         ("openai", None, None, "openai"),
-        ("deepseek", None, None, "deepseek"),
         ("kimi", None, None, "moonshot"),
-        ("moonshot", "https://api.moonshot.cn/v1", None, "moonshot"),
-        ("glm", None, None, "zhipu"),
-        ("zai", None, None, "zhipu"),
-        ("dashscope", None, None, "qwen"),
         ("ollama", "http://gpu-box:8080/v1", None, "ollama"),
         ("work", "https://api.deepseek.com", None, "deepseek"),
         ("work", "https://team.openai.azure.com/openai/v1", None, "azure"),
-        ("work", "https://dashscope-intl.aliyuncs.com/compatible-mode/v1", None, "qwen"),
         ("work", "https://openrouter.ai:443/api/v1", None, "openrouter"),
         ("work", "http://me:pw@localhost:11434/v1", None, "ollama"),
         ("work", "http://localhost:9999/v1", None, "generic"),
@@ -47,12 +41,9 @@ def test_an_unknown_dialect_is_told_with_the_known_ones() -> None:
     assert all(name in str(error.value) for name in VENDORS)
 
 
-@pytest.mark.parametrize(
-    ("model", "vendor"),
-    [("deepseek-reasoner", "deepseek-r1"), ("deepseek-r1-0528", "deepseek-r1"), ("deepseek-v4-pro", "deepseek")],
-)
-def test_a_vendor_of_two_eras_has_a_record_for_each(model: str, vendor: str) -> None:
-    assert for_model(VENDORS["deepseek"], model).name == vendor
+def test_a_vendor_of_two_eras_has_a_record_for_each() -> None:
+    for model, vendor in (("deepseek-reasoner", "deepseek-r1"), ("deepseek-r1-0528", "deepseek-r1"), ("x", "deepseek")):
+        assert for_model(VENDORS["deepseek"], model).name == vendor
 
 
 @pytest.mark.parametrize("name", VENDORS)
@@ -80,17 +71,9 @@ def test_a_server_that_only_the_config_can_place_needs_its_address() -> None:
         build_provider("mine", configured("generic", None))
 
 
-@pytest.mark.parametrize(
-    ("vendor", "base_url", "needed"),
-    [
-        ("openai", None, True),
-        ("openai", "http://127.0.0.1:1/v1", False),
-        ("ollama", None, False),
-        ("ollama", "https://gpu.example/v1", False),
-        ("generic", "https://gpu.example/v1", True),
-    ],
-)
-def test_only_local_servers_and_those_without_accounts_need_no_key(
-    vendor: str, base_url: str | None, needed: bool
-) -> None:
-    assert needs_key("x", configured(vendor, base_url)) is needed
+def test_only_local_servers_and_those_without_accounts_need_no_key() -> None:
+    gpu = "https://gpu.example/v1"
+    for vendor, base_url in (("openai", None), ("generic", gpu)):
+        assert needs_key("x", configured(vendor, base_url))
+    for vendor, base_url in (("openai", "http://127.0.0.1:1/v1"), ("ollama", None), ("ollama", gpu)):
+        assert not needs_key("x", configured(vendor, base_url))

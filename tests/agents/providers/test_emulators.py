@@ -1,25 +1,24 @@
-"""What every emulated maker does alike: its shapes are closed and strict, it answers faults and echoes, it keeps a ledger.
+"""What every emulated maker does alike: its shapes are closed and strict. That it answers is in the contract.
 
 What one maker alone refuses and says is in `test_<wire>_emulator`.
 """
 
-import json
 from collections.abc import Callable, Iterator
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import httpx
 import pytest
 
-from agents.providers.errors import overflows
+from agents.providers.models import nearest
 from tests.agents.providers import (
     test_anthropic_emulator,
-    test_chat_emulator,
     test_gemini_emulator,
     test_mistral_emulator,
-    test_responses_emulator,
 )
+from tests.agents.providers.contract.subjects import SUBJECTS
+from tests.agents.providers.contract.test_requests import rich
 from tests.emulators.models.anthropic.emulator import AnthropicEmulator
 from tests.emulators.models.anthropic.rules import check_body as check_anthropic
 from tests.emulators.models.chat.emulator import ChatEmulator
@@ -30,7 +29,6 @@ from tests.emulators.models.mistral.emulator import MistralEmulator
 from tests.emulators.models.mistral.rules import check_body as check_mistral
 from tests.emulators.models.responses.emulator import ResponsesEmulator
 from tests.emulators.models.responses.rules import check_body as check_responses
-from tests.emulators.models.script import Fault, says
 from tests.emulators.models.server import ModelEmulator, Refusal
 from tests.loopback import serve_on_loopback
 
@@ -61,6 +59,13 @@ class Wire:
         return False
 
 
+def sent(name: str, *about: str) -> list[tuple[dict[str, Any], tuple[str, ...]]]:
+    """What the product sends."""
+    request = rich(SUBJECTS[name])
+    levels = (None, nearest("high", request.facts.thinking))
+    return [(SUBJECTS[name].body(replace(request, thinking=level)), about) for level in levels]
+
+
 WIRES = {
     "anthropic": Wire(
         build=AnthropicEmulator,
@@ -77,7 +82,7 @@ WIRES = {
         headers=BEARER,
         plain=CHAT | {"model": "gpt-4.1"},
         check=check_chat,
-        requests=[(body, (it,)) for it, body in test_chat_emulator.ACCEPTED.values() if it in ("openai", "azure")],
+        requests=sent("openai chat", "openai"),
         free=frozenset({"parameters"}),
     ),
     "gemini": Wire(
@@ -105,7 +110,7 @@ WIRES = {
         headers=BEARER,
         plain={"model": "gpt-5.5", "input": [{"role": "user", "content": "hi"}]},
         check=check_responses,
-        requests=[(body, ()) for body in test_responses_emulator.ACCEPTED.values()],
+        requests=sent("responses"),
         free=frozenset({"parameters", "metadata"}),
     ),
 }
@@ -123,6 +128,18 @@ def objects(value: Any, free: frozenset[str]) -> Iterator[Any]:
             yield from objects(member, free)
 
 
+def places(wire: Wire) -> Iterator[tuple[dict[str, Any], tuple[str, ...], int, Any]]:
+    """Each object and list of the protocol's own in an accepted request, by its number in it."""
+    for body, about in wire.requests:
+        yield from ((body, about, place, owner) for place, owner in enumerate(objects(body, wire.free)))
+
+
+def changed(wire: Wire, body: dict[str, Any], place: int, name: Any, value: Any) -> dict[str, Any]:
+    copy = deepcopy(body)
+    list(objects(copy, wire.free))[place][name] = value
+    return copy
+
+
 @wires
 def test_accepted_requests_are_left_as_they_are(wire: Wire) -> None:
     for body, about in wire.requests:
@@ -132,91 +149,38 @@ def test_accepted_requests_are_left_as_they_are(wire: Wire) -> None:
 
 
 @wires
-def test_a_member_that_nobody_knows_is_refused_wherever_it_stands(wire: Wire) -> None:
-    for body, about in wire.requests:
-        for place, owner in enumerate(objects(body, wire.free)):
-            changed = deepcopy(body)
-            if isinstance(owner, dict):
-                list(objects(changed, wire.free))[place]["colour"] = "red"
-                assert wire.refuses(changed, *about), changed
+def test_a_member_that_nobody_knows_and_a_value_of_a_wrong_type_are_refused_wherever_they_stand(wire: Wire) -> None:
+    for body, about, place, owner in places(wire):
+        assert isinstance(owner, list) or wire.refuses(changed(wire, body, place, "colour", "red"), *about), owner
+        for name, old in owner.items() if isinstance(owner, dict) else enumerate(owner):
+            wrong = "x" if isinstance(old, int | float) else True if old is None else 7
+            assert wire.refuses(changed(wire, body, place, name, wrong), *about), (name, owner)
 
 
 @wires
-def test_a_value_of_a_wrong_type_is_refused_wherever_it_stands(wire: Wire) -> None:
-    for body, about in wire.requests:
-        for place, owner in enumerate(objects(body, wire.free)):
-            for name in owner if isinstance(owner, dict) else range(len(owner)):
-                changed = deepcopy(body)
-                old = owner[name]
-                wrong = "x" if isinstance(old, int | float) else True if old is None else 7
-                list(objects(changed, wire.free))[place][name] = wrong
-                assert wire.refuses(changed, *about), (name, changed)
-
-
-@wires
-@pytest.mark.parametrize("raw", [b"", b"{", b'{"a": "\\ud83d"}', b'{"a": NaN}', b"[]", b'"\xff"'])
-async def test_a_body_that_is_no_strict_json_object(wire: Wire, raw: bytes) -> None:
+async def test_a_body_that_is_no_strict_json_object(wire: Wire) -> None:
     async with serve_on_loopback(wire.build().app) as url, httpx.AsyncClient() as client:
-        response = await client.post(url + wire.path, headers=wire.headers, content=raw)
-    assert response.status_code == wire.malformed
-
-
-@wires
-async def test_answers_faults_echoes_and_the_ledger(wire: Wire) -> None:
-    faults = [Fault(status=500), Fault(status=429, headers={"retry-after": "7"})]
-    emulator = wire.build([says("scripted"), *faults], api_key="k", window_tokens=500)
-    async with serve_on_loopback(emulator.app) as url, httpx.AsyncClient(base_url=url, headers=wire.headers) as client:
-        scripted, failed, limited, echoed = [await client.post(wire.path, json=wire.plain) for _ in range(4)]
-        emulator.script = lambda body: says("made")
-        made = await client.post(wire.path, json=wire.plain)
-        long = json.loads(json.dumps(wire.plain).replace("hi", "long " * 500))
-        too_long = await client.post(wire.path, json=long)
-    assert [response.status_code for response in (scripted, failed, limited, echoed, made, too_long)] == [
-        *(200, 500, 429, 200, 200, 400)
-    ]
-    assert "scripted" in scripted.text
-    assert limited.headers["retry-after"] == "7"
-    assert '"hi"' in echoed.text
-    assert '"made"' in made.text
-    error = too_long.json().get("error", too_long.json())
-    assert overflows(error["message"])
-    assert [received.refusal is None for received in emulator.requests] == [True] * 5 + [False]
-    sent = emulator.requests[0].body
-    assert {name: sent[name] for name in wire.plain} == wire.plain
+        for raw in (b"", b"{", b'{"a": "\\ud83d"}', b'{"a": NaN}', b"[]", b'"\xff"'):
+            response = await client.post(url + wire.path, headers=wire.headers, content=raw)
+            assert response.status_code == wire.malformed, raw
 
 
 @pytest.mark.parametrize(
-    ("name", "headers", "status"),
+    ("name", "header", "values", "status"),
     [
-        ("anthropic", {"x-api-key": ""}, 401),
-        ("anthropic", {"x-api-key": "wrong"}, 401),
-        ("anthropic", {"anthropic-version": ""}, 400),
-        ("anthropic", {"anthropic-version": "v1"}, 400),
-        ("anthropic", {"content-type": "text/plain"}, 400),
-        ("chat", {"authorization": ""}, 401),
-        ("chat", {"authorization": "Basic k"}, 401),
-        ("chat", {"authorization": "Bearer wrong"}, 401),
-        ("chat", {"content-type": "text/plain"}, 400),
-        ("gemini", {"x-goog-api-key": ""}, 403),
-        ("gemini", {"x-goog-api-key": "wrong"}, 400),
-        ("gemini", {"content-type": "text/plain"}, 400),
-        ("mistral", {"authorization": ""}, 401),
-        ("mistral", {"authorization": "Bearer wrong"}, 401),
-        ("mistral", {"authorization": "k"}, 401),
-        ("mistral", {"content-type": "text/plain"}, 422),
-        ("responses", {"authorization": ""}, 401),
-        ("responses", {"authorization": "Basic k"}, 401),
-        ("responses", {"authorization": "Bearer wrong"}, 401),
-        ("responses", {"content-type": "text/plain"}, 400),
+        ("anthropic", "x-api-key", ("", "wrong"), 401),
+        ("anthropic", "anthropic-version", ("", "v1"), 400),
+        ("chat", "authorization", ("", "k", "Basic k", "Bearer wrong"), 401),
+        ("gemini", "x-goog-api-key", ("",), 403),
+        ("gemini", "x-goog-api-key", ("wrong",), 400),
+        ("mistral", "authorization", ("", "k", "Bearer wrong"), 401),
+        ("responses", "authorization", ("", "k", "Basic k", "Bearer wrong"), 401),
+        *((name, "content-type", ("text/plain",), wire.malformed) for name, wire in WIRES.items()),
     ],
 )
-async def test_keys_and_headers(name: str, headers: dict[str, str], status: int) -> None:
+async def test_keys_and_headers(name: str, header: str, values: tuple[str, ...], status: int) -> None:
     wire = WIRES[name]
     async with serve_on_loopback(wire.build(api_key="k").app) as url, httpx.AsyncClient() as client:
-        response = await client.post(url + wire.path, headers=wire.headers | headers, json=wire.plain)
-    assert response.status_code == status
-
-
-def test_a_turn_of_another_vendor_is_a_mistake_of_the_test() -> None:
-    with pytest.raises(TypeError, match="not an answer"):
-        AnthropicEmulator().whole(test_responses_emulator.RICH, 1, {"model": "m"}, 1)
+        for value in values:
+            headers = wire.headers | {header: value}
+            assert (await client.post(url + wire.path, headers=headers, json=wire.plain)).status_code == status

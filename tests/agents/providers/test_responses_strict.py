@@ -11,52 +11,49 @@ from agents.providers.openai.strict import DEPTH_MAX, PROPERTIES_MAX, strict_sch
 from tests.emulators.models.responses.schema_rules import check_schema
 
 
-def closed(properties: dict[str, Any], *required: str, **more: Any) -> dict[str, Any]:
-    schema = {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
-    return schema | more
+def closed(members: Any, *required: str, **more: Any) -> dict[str, Any]:
+    """An object with no members but these."""
+    return {"type": "object", "properties": members, "required": list(required), "additionalProperties": False} | more
 
 
 STRING = {"type": "string"}
 
 OR_NULL = {"type": ["string", "null"]}
-FITS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "nothing to say": (closed({}), closed({})),
-    "optional may be null, in the order of the properties": (
-        closed({"b": STRING | {"description": "B."}, "a": STRING}, "a"),
-        closed({"b": OR_NULL | {"description": "B."}, "a": STRING}, "b", "a"),
-    ),
-    "an optional choice may be null": (
-        closed({"a": STRING | {"enum": ["x", "y"]}}),
-        closed({"a": OR_NULL | {"enum": ["x", "y", None]}}, "a"),
-    ),
-    "a constant is a choice of one": (
-        closed({"a": STRING | {"const": "x"}, "b": STRING | {"const": "y"}}, "b"),
-        closed({"a": OR_NULL | {"enum": ["x", None]}, "b": STRING | {"enum": ["y"]}}, "a", "b"),
-    ),
-    "what may be null already is not said twice": (
-        closed({"a": OR_NULL | {"enum": ["x", None]}}),
-        closed({"a": OR_NULL | {"enum": ["x", None]}}, "a"),
-    ),
-    "an optional object inside": (
-        closed({"a": closed({"b": {"type": "integer", "minimum": 1}})}),
-        closed({"a": closed({"b": {"type": ["integer", "null"], "minimum": 1}}, "b", type=["object", "null"])}, "a"),
-    ),
-    "an optional list of objects": (
-        closed({"a": {"type": "array", "items": closed({"b": STRING}), "maxItems": 3}}),
-        closed({"a": {"type": ["array", "null"], "items": closed({"b": OR_NULL}, "b"), "maxItems": 3}}, "a"),
-    ),
-}
+LOOSE = closed(
+    {
+        "b": STRING | {"description": "B."},
+        "a": STRING,
+        "choice": STRING | {"enum": ["x", "y"]},
+        "constant": STRING | {"const": "x"},
+        "demanded": STRING | {"const": "y"},
+        "null": OR_NULL | {"enum": ["x", None]},
+        "list": {"type": "array", "items": closed({"b": {"type": "integer", "minimum": 1}}), "maxItems": 3},
+        "inner": closed({"b": STRING}),
+    },
+    "a",
+    "demanded",
+)
+INTEGER = {"type": ["integer", "null"], "minimum": 1}
+STRICT = closed(
+    {
+        "b": OR_NULL | {"description": "B."},
+        "a": STRING,
+        "choice": OR_NULL | {"enum": ["x", "y", None]},
+        "constant": OR_NULL | {"enum": ["x", None]},
+        "demanded": STRING | {"enum": ["y"]},
+        "null": OR_NULL | {"enum": ["x", None]},
+        "list": {"type": ["array", "null"], "items": closed({"b": INTEGER}, "b"), "maxItems": 3},
+        "inner": closed({"b": OR_NULL}, "b", type=["object", "null"]),
+    },
+    *LOOSE["properties"],
+)
 
 
-@pytest.mark.parametrize("name", FITS)
-def test_a_schema_that_fits(name: str) -> None:
-    schema, strict = FITS[name]
-    before = deepcopy(schema)
-    derived = strict_schema(schema)
-    assert derived == strict
-    assert schema == before
-    check_schema(derived, "f", "tools[0].parameters", strict=True)
-    assert strict_schema(strict) == strict
+def test_what_is_optional_may_be_null_and_everything_is_required_in_its_order() -> None:
+    before = deepcopy(LOOSE)
+    assert strict_schema(LOOSE) == STRICT == strict_schema(STRICT)
+    assert before == LOOSE
+    check_schema(STRICT, "f", "tools[0].parameters", strict=True)
 
 
 def nested(levels: int) -> dict[str, Any]:
@@ -66,57 +63,41 @@ def nested(levels: int) -> dict[str, Any]:
     return schema
 
 
-NO_FIT: dict[str, Any] = {
-    "no object": {"type": "string"},
-    "a choice at the root": closed({}) | {"enum": [{}]},
-    "an object that may be null at the root": closed({}, type=["object", "null"]),
-    "an open object": {"type": "object", "properties": {"a": STRING}},
-    "an object with names of any kind": closed({"a": {"type": "object"}}),
-    "a member without a type": closed({"a": {"description": "anything"}}),
-    "a type that is none": closed({"a": {"type": "text"}}),
-    "a type that is no text": closed({"a": {"type": ["string", {}]}}),
-    "an empty list of types": closed({"a": {"type": []}}),
-    "a list without items": closed({"a": {"type": "array"}}),
-    "a default": closed({"a": {"type": "string", "default": "x"}}),
-    "a union": closed({"a": {"anyOf": [STRING, {"type": "integer"}]}}),
-    "a reference": closed({"a": {"$ref": "#/$defs/a"}}, **{"$defs": {"a": STRING}}),
-    "a number's keyword on a text": closed({"a": {"type": "string", "minimum": 3}}),
-    "a required member that is not there": closed({}, "a"),
-    "required that names no text": closed({}) | {"required": [["a"]]},
-    "a choice that is no list": closed({"a": {"type": "string", "enum": "x"}}),
-    "required that is no list": closed({}) | {"required": "a"},
-    "properties that are none": closed({}) | {"properties": ["a"]},
-    "a member that is no schema": closed({"a": True}),
-    "too deep": nested(DEPTH_MAX + 1),
-    "too many properties": closed({str(n): STRING for n in range(PROPERTIES_MAX + 1)}),
-    "too many values": closed({"a": {"type": "string", "enum": [str(n) for n in range(1001)]}}, "a"),
-}
+WIDE = {str(number): STRING for number in range(PROPERTIES_MAX)}
+NO_MEMBERS: list[Any] = [
+    *({"type": "object"}, {"description": "x"}, {"type": "text"}, {"type": []}, {"type": ["string", {}]}, True),
+    *({"type": "array"}, {"anyOf": [STRING]}, {"$ref": "#/$defs/a"}),
+    *(STRING | it for it in ({"default": "x"}, {"minimum": 3}, {"enum": "x"}, {"enum": list(map(str, range(1001)))})),
+]
+NO_FIT: list[Any] = [
+    STRING,
+    {"type": "object", "properties": {"a": STRING}},
+    closed({}, "a"),
+    closed({}, type=["object", "null"]),
+    closed(WIDE | {"a": STRING}),
+    nested(DEPTH_MAX + 1),
+    closed({}, enum=[{}]),
+    closed({}) | {"required": [["a"]]},
+    closed({}) | {"required": "a"},
+    closed(["a"]),
+    *(closed({"a": it}, "a") for it in NO_MEMBERS),
+]
 
 
-@pytest.mark.parametrize("name", NO_FIT)
-def test_a_schema_that_does_not_fit_stays_as_it_is(name: str) -> None:
-    assert strict_schema(NO_FIT[name]) is None
+@pytest.mark.parametrize("schema", NO_FIT, ids=range(len(NO_FIT)))
+def test_a_schema_that_does_not_fit_stays_as_it_is(schema: Any) -> None:
+    assert strict_schema(schema) is None
 
 
 def test_the_deepest_and_widest_schema_fits() -> None:
-    for schema in (nested(DEPTH_MAX), closed({str(n): STRING for n in range(PROPERTIES_MAX)})):
+    for schema in (nested(DEPTH_MAX), closed(WIDE)):
         derived = strict_schema(schema)
         assert derived is not None
         check_schema(derived, "f", "p", strict=True)
 
 
-leaves: st.SearchStrategy[Any] = st.sampled_from(
-    [
-        STRING,
-        {"type": "integer", "minimum": 0},
-        {"type": "string", "enum": ["x"]},
-        {"type": "string", "maxLength": 2},
-        {"type": "object"},
-        {"type": "boolean", "const": True},
-        {"anyOf": [STRING]},
-    ]
-)
-schemas = st.recursive(
+leaves = st.sampled_from([STRING, INTEGER, STRING | {"enum": ["x"]}, {"type": "boolean", "const": True}, *NO_MEMBERS])
+schemas: st.SearchStrategy[Any] = st.recursive(
     leaves,
     lambda inner: st.one_of(
         st.builds(lambda items: {"type": "array", "items": items}, inner),

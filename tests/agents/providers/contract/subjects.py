@@ -102,7 +102,7 @@ SUBJECTS = {
         body=bodies.mistral,
         usage=replace(_USAGE, reasoning=0),
     ),
-    "openai chat": _chat("openai", "gpt-4.1", **_PLAIN),
+    "openai chat": _chat("openai", "gpt-4.1", usage=replace(_USAGE, cache_write=30), **_PLAIN),
     "azure": _chat("work", "gpt-5.5", "azure", dialect="azure", **_PLAIN),
     "deepseek": _chat("deepseek", "deepseek-v4-pro", sees=False),
     "deepseek r1": _chat("deepseek", "deepseek-reasoner", "deepseek-r1", sees=False),

@@ -1,6 +1,7 @@
 """What every wire does with a request before it is sent: pure, and judged by the emulator's rules."""
 
 import hashlib
+import itertools
 import json
 import re
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from agents.messages import AssistantMessage, AssistantPart, Message, Text, Thinking, UserMessage
 from agents.providers.models import Level, facts_of, family_of
-from agents.providers.provider import OneTool, System, ToolChoice
+from agents.providers.provider import ModelRequest, OneTool, System, ToolChoice
 from agents.repair import repair
 from tests.agents.histories import broken_histories
 from tests.agents.providers.contract.bodies import Body, thought
@@ -75,13 +76,27 @@ def test_any_history_is_accepted_once_repaired(
 
 
 @ANY
-def test_equal_requests_are_equal_bytes_and_nothing_of_ours_is_changed(subject: Subject) -> None:
-    own = replace(assistant(call("1")), content=(thought(subject.wire, subject.model), call("1")))
+def test_every_tool_choice_is_said_or_degraded_at_every_level_of_thought(subject: Subject) -> None:
+    for choice, level in itertools.product(CHOICES, (None, *facts_of(subject.model).thinking)):
+        body(subject, tool_choice=choice, thinking=level)
+
+
+def rich(subject: Subject) -> ModelRequest:
+    """With everything that this wire has a place for."""
+    own = (thought(subject.wire, subject.model), Text(text="So."), call("1"))
     picture = Image(media_type="image/png", data=PIXEL, name="a.png")
-    history: list[Message] = [user("a", metadata="M"), UserMessage(content=(picture,)), own, result("1"), user("b")]
-    request = asking(*history, tools=(LS, READ), model=subject.model)
+    seen = replace(result("1"), content=(Text(text="a"), picture))
+    question = UserMessage(content=(Text(text="a"), picture), metadata="M")
+    history: Sequence[Message] = [question, replace(assistant(call("1")), content=own), seen, user("b")]
     if not subject.sees:
-        request = replace(request, messages=tuple(repair(history, api=subject.wire, family="", images_max=0)))
+        history = repair(history, api=subject.wire, family=family_of(subject.model), images_max=0)
+    request = asking(*history, tools=(LS, READ), model=subject.model, tool_choice=OneTool(name="ls"))
+    return replace(request, conversation="c")
+
+
+@ANY
+def test_equal_requests_are_equal_bytes_and_nothing_of_ours_is_changed(subject: Subject) -> None:
+    request = rich(subject)
     before = repr(request)
     assert json.dumps(subject.body(request)) == json.dumps(subject.body(request))
     assert repr(request) == before
