@@ -68,10 +68,8 @@ async def test_steering_gives_the_running_turn_the_message_after_its_tool_result
         assert history.count("use the other one") == 1
 
 
-async def test_interrupting_drops_the_running_answer_and_no_message(tmp_path: Path) -> None:
-    """Not one either that waited for a slot when the next one came."""
-    more = "queue: { mode: interrupt }\nlimits: { parallelTurns: 1 }"
-    async with running(tmp_path, script=[NEVER, says("the newest"), says("Bob's"), says("both")], more=more) as house:
+async def test_interrupting_drops_the_running_answer_and_answers_the_newest(tmp_path: Path) -> None:
+    async with running(tmp_path, script=[NEVER, says("the newest")], more="queue: { mode: interrupt }") as house:
         await house.say("one")
         await house.requested(1)
         await house.say("no, two")
@@ -79,14 +77,21 @@ async def test_interrupting_drops_the_running_answer_and_no_message(tmp_path: Pa
         await house.idle()
         words = "\n".join(users(house.anthropic.requests[1].body))
         assert words.index(": one") < words.index(": no, two")
-        house.line.hold()
+
+
+async def test_a_message_that_is_interrupted_before_its_turn_begins_is_answered_with_the_newer_one(
+    tmp_path: Path,
+) -> None:
+    more = "queue: { mode: interrupt }\nlimits: { parallelTurns: 1, graceSeconds: 0.1 }"
+    async with running(tmp_path, script=[NEVER], more=more) as house:
         await house.say("hello", sender=BOB, chat=BOB_CHAT)
-        await house.requested(3)
-        await house.say("three")
-        await house.say("and four")
-        house.line.release()
-        assert await house.replies(3) == ["the newest", "Bob's", "both"]
-        assert ": three" in users(house.anthropic.requests[3].body)[-1]
+        await house.requested(1)
+        await house.say("one")
+        await house.say("no, two")
+    async with running(tmp_path, emulator=house.feishu, more=more) as house:
+        await house.replies(2)
+        spoken = [users(request.body)[-1] for request in house.anthropic.requests]
+        assert [": one" in words for words in spoken if ": no, two" in words] == [True]
 
 
 async def test_a_stop_does_not_wait_and_what_it_stops_is_over(tmp_path: Path) -> None:
