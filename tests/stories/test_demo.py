@@ -11,6 +11,8 @@ import pytest
 from tests.demo import story
 from tests.demo.makers import MAKERS
 from tests.demo.platforms import PLATFORMS
+from tests.demo.play import play
+from tests.demo.show import show
 
 ROOT = Path(__file__).resolve().parents[2]
 PANELS = ["Request 1 to the model", "Request 4 to the model", "earlier ones", story.SCRIPT_NAME]
@@ -25,20 +27,25 @@ async def demo(*arguments: str) -> tuple[int, str, str]:
     return process.returncode or 0, out.decode(), err.decode()
 
 
+@pytest.mark.parametrize(("api", "channel"), list(zip(MAKERS, cycle(PLATFORMS), strict=False)))
+async def test_every_wire_on_every_platform_is_shown_to_people(
+    api: str, channel: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    show(await play(MAKERS[api], PLATFORMS[channel]()), as_json=False)
+    panels = capsys.readouterr().out
+    assert [text for text in (*PANELS, MAKERS[api].model.partition("/")[2]) if text not in panels] == []
+    assert panels.count("You are ") == 1, "a request abridges the system prompt, which has a panel of its own"
+    assert "Read a text file" not in panels, "a request names its tools, without schemas"
+    assert "That was the real gateway between two emulators." in panels
+
+
 @pytest.mark.slow
-async def test_the_demo_shows_layer_by_layer_what_happens_to_a_message() -> None:
-    programs, mistaken, *people = await asyncio.gather(
-        demo("--json"),
-        demo("--api", "mistrial"),
-        *(demo("--api", api, "--channel", channel) for api, channel in zip(MAKERS, cycle(PLATFORMS), strict=False)),
+async def test_the_demo_runs_as_a_process_for_people_and_for_programs() -> None:
+    people, programs, mistaken = await asyncio.gather(
+        demo("--api", "google-gemini", "--channel", "telegram"), demo("--json"), demo("--api", "mistrial")
     )
-    for maker, (code, output, errors) in zip(MAKERS.values(), people, strict=True):
-        assert (code, errors) == (0, "")
-        assert [text for text in (*PANELS, maker.model.partition("/")[2]) if text not in output] == []
-        assert output.count("You are ") == 1, "a request abridges the system prompt, which has a panel of its own"
-        assert "Read a text file" not in output, "a request names its tools, without schemas"
-        assert "That was the real gateway between two emulators." in output
-    assert (programs[0], programs[2]) == (0, "")
+    assert (people[0], people[2], programs[0], programs[2]) == (0, "", 0, "")
+    assert story.SCRIPT_NAME in people[1]
     layers = json.loads(programs[1])["layers"]
     names = [layer["name"] for layer in layers]
     assert names[:6] == ["event", "context", "system_prompt", "user_message", "request", "response"]
