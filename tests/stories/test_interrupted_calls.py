@@ -7,10 +7,9 @@ from typing import Any
 
 from tests.emulators.models.script import calls, says
 from tests.emulators.telegram.emulator import TelegramEmulator
-from tests.loopback import serve_on_loopback
 from tests.running import Running, feishu_emulator, running
 from tests.stories.at_work import RUNS, results
-from tests.stories.test_process import platforms, started
+from tests.stories.test_process import polled, started
 from tests.stories.test_telegram import bot
 from tests.waiting import until
 
@@ -80,9 +79,7 @@ async def test_where_the_platform_shows_it_once_a_message_is_repeated_but_what_m
 
 async def test_killed_while_it_sends_a_message_it_does_not_send_it_where_it_might_be_seen_twice(tmp_path: Path) -> None:
     telegram = TelegramEmulator()
-    async with serve_on_loopback(telegram.app) as url, platforms(tmp_path) as (_, anthropic, config):
-        section = f'channels:\n  telegram: {{ botToken: "{telegram.token}", apiRoot: "{url}", dmPolicy: open }}'
-        config.write_text(config.read_text(encoding="utf-8").replace("channels:", section, 1), encoding="utf-8")
+    async with polled(tmp_path, telegram) as (anthropic, config):
         anthropic.script = [calls(SEND)]
         telegram.fail_next("sendMessage", status=429, description="Too Many Requests", parameters={"retry_after": 4})
         async with started(config) as run:

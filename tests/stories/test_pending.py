@@ -11,7 +11,7 @@ from sqlalchemy import create_engine, text
 from tests.emulators.models.script import says
 from tests.emulators.models.server import Reply
 from tests.running import ALICE, BOB, BOB_CHAT, GROUP, Running, client, running
-from tests.stories.test_queue import NEVER
+from tests.stories.at_work import NEVER
 
 CAPS = "limits: {{ pendingPerSession: 5, pendingPerSender: 12, graceSeconds: 0.1 }}\ndatabase: {{ url: '{url}' }}"
 

@@ -9,12 +9,9 @@ import pytest
 
 from gateway.config.root import DatabaseConfig
 from gateway.store.opening import open_store
-from tests.emulators.models.anthropic.script import Turn, text_block
 from tests.emulators.models.script import calls, says
 from tests.running import ALICE, ALICE_CHAT, BOB, BOB_CHAT, GROUP, running
-from tests.stories.at_work import RUNS, users
-
-NEVER = Turn(blocks=(text_block("x"),), pause_seconds=60.0)
+from tests.stories.at_work import NEVER, RUNS, users
 
 
 async def test_what_comes_during_a_turn_becomes_one_next_turn_and_is_finished_with_it(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from channels.web.markdown import html
 from tests.emulators.models.script import calls, says
 from tests.running import Running, running
-from tests.stories.test_queue import NEVER
+from tests.stories.at_work import NEVER
 from tests.waiting import PATIENCE_SECONDS
 from tests.web_page import WEB, Page, opened
 

@@ -8,8 +8,7 @@ import pytest
 
 from tests.emulators.models.script import calls, says
 from tests.running import AGENTS, Running, running
-from tests.stories.at_work import RUNS
-from tests.stories.test_queue import NEVER
+from tests.stories.at_work import NEVER, RUNS
 from tests.web_page import CHAT, WEB, Page, opened
 
 SECRET = "canary-of-the-conversation"
