@@ -355,7 +355,7 @@ ADDRESSES = [
     ("/webhooks/feishu/default/more", 404, 404),
     ("/healthz", 405, 200),
     ("/readyz", 405, 200),
-    *((path, 404, 404) for path in ("/metrics", "/docs", "/openapi.json")),
+    *((path, 405, 404) for path in ("/metrics", "/docs", "/openapi.json")),
 ]
 
 

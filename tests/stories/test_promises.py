@@ -165,29 +165,17 @@ async def test_while_the_database_takes_nothing_the_platform_is_told_to_come_aga
         assert len(house.feishu.messages) == 1
 
 
-async def test_metrics_are_behind_the_admin_token_and_count_what_happened(tmp_path: Path) -> None:
+async def test_metrics_count_what_happened(tmp_path: Path) -> None:
     admin = "server: { adminToken: a-token-of-sixteen-or-more }"
     async with running(tmp_path, more=admin) as house, client() as http:
         await house.say("hello")
         await house.push(house.feishu.event("im.chat.something_new_v9", {}))
         await house.idle()
-        url = f"{house.url}/metrics"
-        assert (await http.get(url)).status_code == 401
-        assert (await http.get(url, headers={"authorization": "Bearer wrong"})).status_code == 401
-        text = (await http.get(url, headers={"authorization": "Bearer a-token-of-sixteen-or-more"})).text
+        headers = {"authorization": "Bearer a-token-of-sixteen-or-more"}
+        text = (await http.get(f"{house.url}/metrics", headers=headers)).text
         assert 'clawgate_webhook_deliveries_total{channel="feishu",outcome="accepted"} 1.0' in text
         assert 'clawgate_webhook_deliveries_total{channel="feishu",outcome="ignored: unknown event"} 1.0' in text
         assert 'clawgate_turns_total{agent="helper",outcome="replied"} 1.0' in text
-
-
-async def test_a_chat_that_the_platform_slows_down_delays_no_other(tmp_path: Path) -> None:
-    async with running(tmp_path, script=lambda _: says("here")) as house:
-        house.feishu.fail_next("/reply", times=1, status=400, code=230020)
-        await house.say("slow", chat=ALICE_CHAT)
-        await house.until(lambda: house.counted("postponed"))
-        await house.say("quick", sender=BOB, chat=BOB_CHAT)
-        assert await house.replies(2) == ["here", "here"]
-        assert [message.chat_id for message in house.feishu.messages] == [BOB_CHAT, ALICE_CHAT]
 
 
 async def test_a_message_that_waits_too_long_turns_readiness_red_and_stands_in_the_metrics(

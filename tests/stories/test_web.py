@@ -144,7 +144,7 @@ ODD: dict[str, list[object]] = {
 
 
 async def test_nothing_is_asked_of_the_model_for_what_is_no_message(house: Running, page: Page) -> None:
-    posts = [SOUND | {key: value} for key, values in ODD.items() for value in values]
+    posts: list[object] = [SOUND | {key: value} for key, values in ODD.items() for value in values]
     for posted in (*posts, {}, [], None, "x"):
         answer = await page.http.post("/webhooks/web/default", json=posted)
         assert answer.status_code == 400, posted

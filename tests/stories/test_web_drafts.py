@@ -59,9 +59,8 @@ async def test_what_a_failed_attempt_had_written_is_taken_back_and_the_answer_co
 
 
 HIDDEN = [
-    *(("silent", text) for text in ("__SILENT__", "**__SILENT__**", "`__SILENT__`", "```\n__SILENT__\n```")),
-    *(("replied", f"Here.{text}") for text in ("\n\nMEDIA:./missing-file.txt", " [[audio_as_voice]]", " __SILENT__")),
-    ("replied", "[[reply_to_current]] Here."),
+    *(("silent", text) for text in ("__SILENT__", "```\n__SILENT__\n```")),
+    *(("replied", text) for text in ("Here.\n\nMEDIA:./missing-file.txt", "[[reply_to_current]] Here. __SILENT__")),
 ]
 
 
