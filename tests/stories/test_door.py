@@ -355,7 +355,9 @@ ADDRESSES = [
     ("/webhooks/feishu/default/more", 404, 404),
     ("/healthz", 405, 200),
     ("/readyz", 405, 200),
-    *((path, 405, 404) for path in ("/metrics", "/docs", "/openapi.json")),
+    ("/metrics", 405, 404),
+    ("/docs", 404, 404),
+    ("/openapi.json", 404, 404),
 ]
 
 
