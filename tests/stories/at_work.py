@@ -7,6 +7,7 @@ from tests.emulators.models.script import calls, says
 from tests.running import Running
 
 DONE = "done"
+NEVER = says("x", pause_seconds=60.0)
 RUNS = "tools: { exec: { mode: allow } }"
 
 

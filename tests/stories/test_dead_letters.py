@@ -19,10 +19,8 @@ def database(database_url: str) -> str:
     return f'database: {{ url: "{database_url}" }}'
 
 
-async def listed(house: Running) -> str:
-    code, output = await ask("dead-letters", "list", "--config", str(house.folder / "config.yaml"), more=SECRETS)
-    assert code == 0
-    return output
+async def asks(house: Running, *words: str) -> tuple[int, str]:
+    return await ask(*words, "--config", str(house.folder / "config.yaml"), more=SECRETS)
 
 
 async def test_a_part_that_was_refused_is_listed_and_can_be_sent_again(tmp_path: Path, database: str) -> None:
@@ -31,17 +29,15 @@ async def test_a_part_that_was_refused_is_listed_and_can_be_sent_again(tmp_path:
         await house.say("hello")
         await house.idle()
         assert house.feishu.messages == []
-        lines = await listed(house)
+        code, lines = await asks(house, "dead-letters", "list")
+        assert code == 0
         assert "part-1" in lines
         assert "230006" in lines
         assert "lost words" not in lines
-        code, output = await ask(
-            "dead-letters", "replay", "part-1", "--config", str(tmp_path / "config.yaml"), more=SECRETS
-        )
-        assert (code, output) == (0, "part-1: queued again\n")
+        assert await asks(house, "dead-letters", "replay", "part-1") == (0, "part-1: queued again\n")
         assert await house.replies(1) == ["lost words"]
         await house.idle()
-        assert "0 dead letters" in await listed(house)
+        assert "0 dead letters" in (await asks(house, "dead-letters", "list"))[1]
 
 
 async def test_a_message_that_was_given_up_can_be_asked_again(
@@ -60,22 +56,16 @@ async def test_a_message_that_was_given_up_can_be_asked_again(
         assert (await house.replies(2))[1] == "at last"
 
 
-async def test_what_cannot_be_replayed_is_one_sentence(tmp_path: Path) -> None:
+async def test_what_cannot_be_replayed_is_one_sentence_and_the_names_of_an_earlier_version_still_work(
+    tmp_path: Path,
+) -> None:
     async with running(tmp_path) as house:
-        config = str(house.folder / "config.yaml")
-        code, output = await ask("dead-letters", "replay", "part-9", "--config", config, more=SECRETS)
-        assert (code, output) == (1, "no dead letter: part-9 — `dead-letters list` shows them\n")
-        code, output = await ask("dead-letters", "replay", "--config", config, more=SECRETS)
-        assert code == 1
-        assert "--all" in output
-        code, output = await ask("dead-letters", "replay", "--all", "--config", config, more=SECRETS)
-        assert (code, output) == (0, "")
-
-
-async def test_the_names_of_an_earlier_version_still_work_and_are_not_shown(tmp_path: Path) -> None:
-    async with running(tmp_path) as house:
-        config = str(house.folder / "config.yaml")
-        assert await ask("letters", "--config", config, more=SECRETS) == (0, "0 dead letters\n")
-        assert await ask("replay", "--all", "--config", config, more=SECRETS) == (0, "")
+        missing = "no dead letter: part-9 — `dead-letters list` shows them\n"
+        assert await asks(house, "dead-letters", "replay", "part-9") == (1, missing)
+        code, output = await asks(house, "dead-letters", "replay")
+        assert (code, "--all" in output) == (1, True)
+        assert await asks(house, "dead-letters", "replay", "--all") == (0, "")
+        assert await asks(house, "letters") == (0, "0 dead letters\n")
+        assert await asks(house, "replay", "--all") == (0, "")
         _, output = await ask("--help")
         assert re.findall(r"(?<!dead-)\b(?:letters|replay)\b  ", output) == []

@@ -2,29 +2,22 @@
 
 from pathlib import Path
 
-import pytest
-
-from tests.running import running
-
-GUIDE = """
-agents:
-  list:
-    - id: helper
-      model: demo/guide
-      tools: { allow: [read, write, edit, ls, exec, message] }
-"""
+from tests.running import AGENTS, running
 
 
-@pytest.mark.parametrize("asked", ["帮我写一个 Python 脚本,列出所有文件", "write me a python script that lists files"])
-async def test_it_makes_a_real_file_and_says_that_it_is_a_script(tmp_path: Path, asked: str) -> None:
-    async with running(tmp_path, agents=GUIDE) as house:
-        await house.say(asked)
-        (reply,) = await house.replies(1)
-        assert "demo/guide" in reply
-        assert "ANTHROPIC_API_KEY" in reply
-        made = [path for path in house.workspace().iterdir() if path.suffix == ".py"]
-        assert len(made) == 1
-        assert made[0].name in reply
-        assert made[0].read_text(encoding="utf-8").startswith("#!")
-        compile(made[0].read_text(encoding="utf-8"), made[0].name, "exec")
+async def test_it_makes_a_real_file_and_says_that_it_is_a_script(tmp_path: Path) -> None:
+    agents = AGENTS.replace("anthropic/claude-sonnet-4-6", "demo/guide")
+    async with running(tmp_path, agents=agents) as house:
+        for number, text in enumerate(
+            ("帮我写一个 Python 脚本,列出所有文件", "write me a python script that lists files")
+        ):
+            before = {*house.workspace().iterdir()}
+            await house.say(text)
+            reply = (await house.replies(number + 1))[-1]
+            assert "demo/guide" in reply
+            assert "ANTHROPIC_API_KEY" in reply
+            (script,) = {*house.workspace().iterdir()} - before
+            assert script.name in reply
+            assert script.read_text(encoding="utf-8").startswith("#!")
+            compile(script.read_text(encoding="utf-8"), script.name, "exec")
         assert house.anthropic.requests == []

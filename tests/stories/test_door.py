@@ -65,12 +65,6 @@ async def line(url: str, address: str = "127.0.0.1") -> AsyncIterator[Line]:
             await writer.wait_closed()
 
 
-@pytest.fixture
-async def house(tmp_path: Path) -> AsyncIterator[Running]:
-    async with running(tmp_path, script=lambda _: says("here"), feishu=WEB) as house:
-        yield house
-
-
 FIELD = b"x-field: " + b"a" * (16_384 - len(b"x-field"))
 MANY = b"".join(b"x-%d: a\r\n" % number for number in range(98))
 WIDE = b"".join(b"x-%d: %b\r\n" % (number, b"a" * 14_000) for number in range(5))
@@ -86,10 +80,16 @@ BEYOND = [
 ]
 
 
-async def test_a_header_within_the_caps_is_taken(house: Running) -> None:
+async def test_a_header_within_the_caps_is_taken_also_in_the_smallest_pieces(house: Running) -> None:
+    requests = [
+        b"GET %b HTTP/1.1\r\n%b%b\r\n" % (path, HOST, fields)
+        for path, fields in ((b"/healthz", FIELD + b"\r\n"), (b"/healthz", MANY), (b"/healthz?" + b"a" * 8_182, b""))
+    ]
+    short = b"GET /healthz HTTP/1.1\r\nhost: x\r\nx-field: some value\r\n\r\n"
+    pieces = [[short[at : at + size] for at in range(0, len(short), size)] for size in (1, 2)]
     async with line(house.url) as it:
-        for path, fields in ((b"/healthz", FIELD + b"\r\n"), (b"/healthz", MANY), (b"/healthz?" + b"a" * 8_182, b"")):
-            await it.send(b"GET %b HTTP/1.1\r\n%b%b\r\n" % (path, HOST, fields))
+        for sent in (*([request] for request in requests), *pieces):
+            await it.send(*sent)
             assert (await it.answer())[0] == 200
 
 
@@ -136,39 +136,22 @@ async def test_a_header_without_end_is_ended_by_the_door(house: Running, flood: 
         assert (await answering)[0] == status
 
 
-async def test_a_header_in_the_smallest_pieces_is_one_like_any_other(house: Running) -> None:
-    whole = b"GET /healthz HTTP/1.1\r\nhost: x\r\nx-field: some value\r\n\r\n"
+async def test_a_chunked_body_with_extensions_is_read_and_its_trailers_are_refused_and_reach_nobody(
+    house: Running,
+) -> None:
+    chunked = POST + HOST + b"transfer-encoding: chunked\r\n\r\n"
     async with line(house.url) as it:
-        await it.send(*(whole[at : at + 1] for at in range(len(whole))))
-        assert (await it.answer())[0] == 200
-        await it.send(*(whole[at : at + 2] for at in range(0, len(whole), 2)))
-        assert (await it.answer())[0] == 200
-
-
-async def test_trailers_are_refused_and_reach_nobody(house: Running) -> None:
-    chunked = b"POST /webhooks/feishu/default HTTP/1.1\r\n%btransfer-encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n" % HOST
-    async with line(house.url) as it:
-        await it.send(chunked + b"x-lark-signature: forged\r\n\r\n")
+        await it.send(chunked + b"2;a=b\r\n{}\r\n0\r\n\r\n")
+        assert (await it.answer())[0] == 400
+        await it.send(chunked + b"2\r\n{}\r\n0\r\nx-lark-signature: forged\r\n\r\n")
         status, text = await it.answer()
         assert (status, "trailers" in text) == (431, True)
         assert await it.rest() == b""
 
 
-async def test_a_chunked_body_with_extensions_is_read(house: Running) -> None:
-    body = (
-        b"POST /webhooks/feishu/default HTTP/1.1\r\n%btransfer-encoding: chunked\r\n\r\n2;a=b\r\n{}\r\n0\r\n\r\n" % HOST
-    )
-    async with line(house.url) as it:
-        await it.send(body)
-        assert (await it.answer())[0] == 400
-        assert (await it.ask())[0] == 200
-
-
 async def test_whoever_asks_before_he_sends_is_told_to_go_on(house: Running) -> None:
     async with line(house.url) as it:
-        await it.send(
-            b"POST /webhooks/feishu/default HTTP/1.1\r\n%bexpect: 100-continue\r\ncontent-length: 2\r\n\r\n" % HOST
-        )
+        await it.send(POST + HOST + b"expect: 100-continue\r\ncontent-length: 2\r\n\r\n")
         assert b"100 Continue" in await it.reader.readuntil(b"\r\n\r\n")
         await it.send(b"{}")
         assert (await it.answer())[0] == 400
@@ -183,21 +166,23 @@ async def test_requests_in_a_row_are_answered_in_a_row_and_a_refusal_is_never_an
     one = b"GET /healthz HTTP/1.1\r\n%b\r\n" % HOST
     async with line(house.url) as it:
         await it.send(one * 3 + b"GET /healthz HTTP/1.1\r\n%b\r\n" % (FIELD + b"a\r\n"))
-        answered = (await it.rest()).count(b"HTTP/1.1 ")
-        assert answered == 3
+        assert (await it.rest()).count(b"HTTP/1.1 ") == 3
     async with line(house.url) as it:
         await it.send(one * 2_000)
         assert 0 < (await it.rest()).count(b"HTTP/1.1 200") < 100
 
 
-async def test_what_is_no_http_gets_a_400_and_an_upgrade_a_plain_answer_which_is_the_last(house: Running) -> None:
-    async with line(house.url) as it:
-        await it.send(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")
-        assert (await it.answer())[0] == 400
-    async with line(house.url) as it:
-        await it.send(b"GET /healthz HTTP/1.1\r\n%bconnection: upgrade\r\nupgrade: websocket\r\n\r\nxxxx" % HOST)
-        assert (await it.answer())[0] == 200
-        assert await it.rest() == b""
+async def test_what_is_no_http_gets_a_400_and_an_upgrade_a_plain_answer_which_is_the_last(tmp_path: Path) -> None:
+    async with running(tmp_path, more="server: { adminToken: canary-admin-token-91827 }") as house:
+        for nonsense in (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", b"nonsense\r\n\r\n"):
+            async with line(house.url) as it:
+                await it.send(nonsense)
+                assert (await it.answer())[0] == 400
+        assert house.counted('clawgate_connections_refused_total{reason="malformed"} 2.0')
+        async with line(house.url) as it:
+            await it.send(b"GET /healthz HTTP/1.1\r\n%bconnection: upgrade\r\nupgrade: websocket\r\n\r\nxxxx" % HOST)
+            assert (await it.answer())[0] == 200
+            assert await it.rest() == b""
 
 
 SILENCES = {
@@ -317,7 +302,7 @@ async def test_where_all_connections_are_being_answered_the_next_one_is_turned_a
             assert (await it.ask())[0] == 200
 
 
-SLOW_BODY = b"POST /webhooks/feishu/default HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 2\r\n"
+SLOW_BODY = POST + b"host: x\r\nexpect: 100-continue\r\ncontent-length: 2\r\n"
 PROXIES = [
     ("1.1.1.1", "1.1.1.1", "2.2.2.2"),
     ("6.6.6.6, 1.1.1.1", "7.7.7.7, 1.1.1.1", "1.1.1.1, 2.2.2.2"),
@@ -346,16 +331,14 @@ async def test_behind_a_trusted_proxy_requests_are_counted_by_the_address_they_a
         assert await ask(same) == 200
 
 
-async def test_the_soft_limit_of_files_is_raised_to_the_hard_one(tmp_path: Path) -> None:
-    async with platforms(tmp_path) as (_, _, config), started(config, shell="ulimit -n 900; ulimit -Sn 300") as run:
-        limits = Path(f"/proc/{run.process.pid}/limits").read_text(encoding="utf-8")
-        assert re.search(r"^Max open files +900 +900 ", limits, re.M)
-
-
-async def test_with_few_files_silent_connections_leave_enough_for_messages_and_their_answers(tmp_path: Path) -> None:
+async def test_the_soft_limit_of_files_is_raised_and_silent_connections_leave_enough_for_messages_and_answers(
+    tmp_path: Path,
+) -> None:
     async with platforms(tmp_path) as (feishu, anthropic, config), AsyncExitStack() as stack:
         anthropic.script = [says("here")]
-        async with started(config, shell="ulimit -n 256") as run:
+        async with started(config, shell="ulimit -n 256; ulimit -Sn 200") as run:
+            limits = Path(f"/proc/{run.process.pid}/limits").read_text(encoding="utf-8")
+            assert re.search(r"^Max open files +256 +256 ", limits, re.M)
             for address in ("127.0.0.2", "127.0.0.3"):
                 await held(stack, run.url, 180, address)
             await say_to(run, feishu, "hello")
@@ -364,26 +347,33 @@ async def test_with_few_files_silent_connections_leave_enough_for_messages_and_t
             await run.wrote("connections_refused")
 
 
-async def test_what_was_refused_is_counted_and_logged_once_a_while(tmp_path: Path) -> None:
-    async with running(tmp_path, more="server: { adminToken: canary-admin-token-91827 }") as house:
-        for _ in range(3):
-            async with line(house.url) as it:
-                await it.send(b"nonsense\r\n\r\n")
-                assert (await it.answer())[0] == 400
-        async with client(headers={"authorization": "Bearer canary-admin-token-91827"}) as http:
-            counted = (await http.get(f"{house.url}/metrics")).text
-        assert 'clawgate_connections_refused_total{reason="malformed"} 3.0' in counted
+ADDRESSES = [
+    ("/webhooks/feishu/default", 400, 405),
+    ("/webhooks/feishu/other", 404, 405),
+    ("/webhooks/telegram/default", 404, 405),
+    ("/webhooks/feishu", 404, 404),
+    ("/webhooks/feishu/default/more", 404, 404),
+    ("/healthz", 405, 200),
+    ("/readyz", 405, 200),
+    ("/metrics", 405, 404),
+    ("/docs", 404, 404),
+    ("/openapi.json", 404, 404),
+]
 
 
-async def test_what_is_no_delivery_to_an_account_of_ours_is_refused_by_its_address(tmp_path: Path) -> None:
-    async with running(tmp_path) as house, client(house.url) as http:
-        for path, posted, read in [
-            ("/webhooks/feishu/default", 400, 405),
-            ("/webhooks/feishu/other", 404, 405),
-            ("/webhooks/feishu", 404, 404),
-            ("/webhooks/feishu/default/more", 404, 404),
-        ]:
-            assert ((await http.post(path, content=b"{}")).status_code, (await http.get(path)).status_code) == (
-                posted,
-                read,
-            )
+async def test_what_is_no_delivery_of_a_size_to_an_account_of_ours_is_refused(tmp_path: Path) -> None:
+    async def chunks() -> AsyncIterator[bytes]:
+        for _ in range(40):
+            yield b"x" * 1024
+
+    async with running(tmp_path, more="server: { maxBodyBytes: 8192 }") as house, client(house.url) as http:
+        for path, posted, read in ADDRESSES:
+            answers = [await http.post(path, content=b"{}"), await http.get(path)]
+            assert [answer.status_code for answer in answers] == [posted, read], path
+        bodies: list[tuple[bytes | AsyncIterator[bytes], int]] = [
+            (b"x" * 8193, 413),
+            (chunks(), 413),
+            (b"x" * 8192, 401),
+        ]
+        for body, status in bodies:
+            assert (await http.post("/webhooks/feishu/default", content=body)).status_code == status

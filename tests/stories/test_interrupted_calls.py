@@ -5,13 +5,11 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from tests.emulators.feishu.emulator import FeishuEmulator
 from tests.emulators.models.script import calls, says
 from tests.emulators.telegram.emulator import TelegramEmulator
-from tests.loopback import serve_on_loopback
 from tests.running import Running, feishu_emulator, running
 from tests.stories.at_work import RUNS, results
-from tests.stories.test_process import platforms, started
+from tests.stories.test_process import polled, started
 from tests.stories.test_telegram import bot
 from tests.waiting import until
 
@@ -54,47 +52,34 @@ async def test_a_message_that_may_have_arrived_is_not_sent_again_where_it_would_
         assert "may have arrived" in result["message"]
 
 
-async def test_a_message_that_may_have_arrived_is_repeated_where_the_platform_shows_it_once(tmp_path: Path) -> None:
+async def test_where_the_platform_shows_it_once_a_message_is_repeated_but_what_may_be_there_is_not_offered_again(
+    tmp_path: Path,
+) -> None:
     feishu = feishu_emulator()
-    async with running(tmp_path, script=[calls(SEND), says("sent")], emulator=feishu) as house:
-        lose(feishu, times=1)
+    long = ("message", {"action": "send", "message": "word " * 12_000})
+    script = [calls(SEND), says("sent"), calls(SEND), says("it may be there"), calls(long), says("half of it")]
+    async with running(tmp_path, script=script, emulator=feishu) as house:
+        feishu.fail_next("/im/v1/messages", lose_answer=True, times=1)
         await house.say("write")
         assert await house.replies(2) == ["by the way", "sent"]
         assert errors(house) == []
-
-
-async def test_a_message_whose_every_answer_was_lost_is_not_offered_for_repetition(tmp_path: Path) -> None:
-    feishu = feishu_emulator()
-    async with running(tmp_path, script=[calls(SEND), says("it may be there")], emulator=feishu) as house:
-        lose(feishu, times=3)
+        feishu.fail_next("/im/v1/messages", lose_answer=True, times=3)
         await house.say("write")
-        assert await house.replies(2) == ["by the way", "it may be there"]
-        (result,) = errors(house)
-        assert result["retryable"] is False
-
-
-async def test_of_a_long_message_the_part_that_was_sent_is_not_offered_for_repetition(tmp_path: Path) -> None:
-    long = ("message", {"action": "send", "message": "word " * 12_000})
-    feishu = feishu_emulator()
-    async with running(tmp_path, script=[calls(long), says("half of it")], emulator=feishu) as house:
+        assert (await house.replies(4))[2:] == ["by the way", "it may be there"]
+        assert errors(house)[-1]["retryable"] is False
+        await house.idle()
         await house.say("write")
-        await house.replies(1)
+        await house.replies(5)
         feishu.fail_next("/im/v1/messages", code=230002)
-        await house.requested(2)
-        (result,) = errors(house)
+        await house.requested(6)
+        result = errors(house)[-1]
         assert (result["error_code"], result["retryable"]) == ("NOT_DELIVERED", False)
         assert "were sent" in result["message"]
 
 
-def lose(feishu: FeishuEmulator, *, times: int) -> None:
-    feishu.fail_next("/im/v1/messages", lose_answer=True, times=times)
-
-
 async def test_killed_while_it_sends_a_message_it_does_not_send_it_where_it_might_be_seen_twice(tmp_path: Path) -> None:
     telegram = TelegramEmulator()
-    async with serve_on_loopback(telegram.app) as url, platforms(tmp_path) as (_, anthropic, config):
-        section = f'channels:\n  telegram: {{ botToken: "{telegram.token}", apiRoot: "{url}", dmPolicy: open }}'
-        config.write_text(config.read_text(encoding="utf-8").replace("channels:", section, 1), encoding="utf-8")
+    async with polled(tmp_path, telegram) as (anthropic, config):
         anthropic.script = [calls(SEND)]
         telegram.fail_next("sendMessage", status=429, description="Too Many Requests", parameters={"retry_after": 4})
         async with started(config) as run:

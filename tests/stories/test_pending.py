@@ -11,7 +11,7 @@ from sqlalchemy import create_engine, text
 from tests.emulators.models.script import says
 from tests.emulators.models.server import Reply
 from tests.running import ALICE, BOB, BOB_CHAT, GROUP, Running, client, running
-from tests.stories.test_queue import NEVER
+from tests.stories.at_work import NEVER
 
 CAPS = "limits: {{ pendingPerSession: 5, pendingPerSender: 12, graceSeconds: 0.1 }}\ndatabase: {{ url: '{url}' }}"
 
@@ -53,7 +53,7 @@ def _topic(number: int, topics: int) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("topics", [0, 3, 60])
-async def test_of_one_senders_flood_a_bounded_number_waits_and_others_are_answered(
+async def test_of_one_senders_flood_a_bounded_number_waits_others_are_answered_and_it_can_be_stopped(
     tmp_path: Path, database_url: str, topics: int
 ) -> None:
     async with running(tmp_path, script=hangs_on_the_flood, more=CAPS.format(url=database_url)) as house:
@@ -70,10 +70,5 @@ async def test_of_one_senders_flood_a_bounded_number_waits_and_others_are_answer
         before = stored(house)
         assert (await house.push(events[-1])).status_code == 200
         assert sum(count for count, _ in stored(house).values()) == sum(count for count, _ in before.values())
-
-
-async def test_whoever_has_too_much_waiting_can_still_stop_it(tmp_path: Path, database_url: str) -> None:
-    async with running(tmp_path, script=hangs_on_the_flood, more=CAPS.format(url=database_url)) as house:
-        await flood(house, 40, 20)
-        await house.say("/stop", mention_bot=True, chat=GROUP, chat_type="group", thread_id="omt_0")
+        await house.say("/stop", mention_bot=True, chat=GROUP, chat_type="group", **_topic(0, topics))
         await house.until(lambda: any(message.text.startswith("Stopped.") for message in house.feishu.messages))

@@ -18,14 +18,13 @@ from typer.testing import CliRunner
 from gateway.cli import app
 from tests.emulators.feishu.emulator import FeishuEmulator
 from tests.emulators.models.anthropic.emulator import AnthropicEmulator
-from tests.emulators.models.anthropic.script import Turn, text_block
 from tests.emulators.models.script import calls, says
 from tests.emulators.telegram.emulator import TelegramEmulator
 from tests.line import Line
 from tests.loopback import serve_on_loopback
 from tests.processes import processes_of
 from tests.running import ALICE, ALICE_CHAT, SECRETS, client, config_text, feishu_emulator, push
-from tests.stories.at_work import RUNS
+from tests.stories.at_work import NEVER, RUNS
 from tests.waiting import PATIENCE_SECONDS, until
 
 pytestmark = pytest.mark.slow  # it starts processes
@@ -100,24 +99,31 @@ async def started(config: Path, env: Mapping[str, str] = SECRETS, *, shell: str 
 
 @asynccontextmanager
 async def platforms(
-    folder: Path, *, level: str = "info", more: str = "", line: Line | None = None
+    folder: Path, *, level: str = "info", more: str = "", line: Line | None = None, channels: str = ""
 ) -> AsyncIterator[tuple[FeishuEmulator, AnthropicEmulator, Path]]:
-    """`line` is between the gateway and the model."""
+    """`line` is between the gateway and the model, `channels` stands beside Feishu."""
     feishu, anthropic = feishu_emulator(), AnthropicEmulator(api_key=SECRETS["ANTHROPIC_API_KEY"])
     app = line.to(anthropic.app) if line else anthropic.app
     async with serve_on_loopback(feishu.app) as feishu_url, serve_on_loopback(app) as anthropic_url:
         text = config_text(feishu_url=feishu_url, anthropic_url=anthropic_url, more=more)
         config = folder / "config.yaml"
-        config.write_text(text.replace("level: warning", f"level: {level}"), encoding="utf-8")
+        text = text.replace("level: warning", f"level: {level}").replace("channels:", f"channels:\n  {channels}", 1)
+        config.write_text(text, encoding="utf-8")
         yield feishu, anthropic, config
+
+
+@asynccontextmanager
+async def polled(folder: Path, telegram: TelegramEmulator) -> AsyncIterator[tuple[AnthropicEmulator, Path]]:
+    """With a Telegram bot beside Feishu."""
+    async with serve_on_loopback(telegram.app) as url:
+        channels = f'telegram: {{ botToken: "{telegram.token}", apiRoot: "{url}", dmPolicy: open }}'
+        async with platforms(folder, channels=channels) as (_, anthropic, config):
+            yield anthropic, config
 
 
 async def say(run: Process, feishu: FeishuEmulator, text: str) -> None:
     event = feishu.text_event(text, sender=ALICE, chat=ALICE_CHAT)
     assert (await push(feishu, run.url, event)).status_code == 200
-
-
-NEVER = Turn(blocks=(text_block("x"),), pause_seconds=60.0)
 
 
 async def test_killed_in_the_middle_of_a_turn_it_goes_on_where_the_journal_ends(tmp_path: Path) -> None:
@@ -230,27 +236,6 @@ async def ask(*arguments: str, cwd: Path = ROOT, more: Mapping[str, str] | None 
     return process.returncode, output.decode()
 
 
-async def test_the_shipped_config_is_sound_and_says_what_to_do_next() -> None:
-    code, output = await ask("check")
-    assert code == 0
-    assert "FEISHU_APP_ID" in output
-    assert "demo/guide" in output
-
-
-async def test_a_mistake_in_the_config_is_one_line_with_its_place_and_its_fix(tmp_path: Path) -> None:
-    config = tmp_path / "config.yaml"
-    config.write_text(
-        "agents:\n  list:\n    - id: a\n      nmae: x\n      tools: { allow: [raed] }\n", encoding="utf-8"
-    )
-    for command in ("check", "serve"):
-        code, output = await ask(command, "--config", str(config))
-        assert code == 1
-        lines = output.strip().splitlines()
-        assert lines[0] == f'{config}:4:7: agents.list[0].nmae: unknown key — did you mean "name"?'
-        assert "raed" in lines[1]
-        assert len(lines) == 2
-
-
 async def test_a_second_gateway_on_the_same_database_says_so_and_stops(tmp_path: Path) -> None:
     async with platforms(tmp_path) as (_, _, config), started(config):
         code, output = await ask("serve", "--config", str(config), "--port", "0", more=SECRETS)
@@ -277,7 +262,7 @@ async def test_on_the_first_run_and_on_any_other_its_files_are_for_their_owner_o
             assert modes() == private
 
 
-async def test_a_foreign_package_of_our_name_is_noticed(tmp_path: Path) -> None:
+async def test_a_foreign_package_of_our_name_is_noticed_before_its_code_runs(tmp_path: Path) -> None:
     (tmp_path / "tools").mkdir()
     (tmp_path / "tools" / "__init__.py").write_text("raise SystemExit('foreign code ran')")
     code, output = await ask("check", cwd=tmp_path, more={"PYTHONPATH": str(ROOT)})
@@ -286,21 +271,21 @@ async def test_a_foreign_package_of_our_name_is_noticed(tmp_path: Path) -> None:
     assert "foreign code ran" not in output
 
 
-@pytest.mark.parametrize(
-    ("command", "words"),
-    [
-        ("", "serve check dead-letters"),
-        ("dead-letters", "list replay"),
-        ("dead-letters list", "--config"),
-        ("dead-letters replay", "--all names"),
-        ("serve", "--config --host --port"),
-        ("check", "--config"),
-    ],
-)
-def test_help_names_what_there_is(command: str, words: str) -> None:
-    result = CliRunner().invoke(app, [*command.split(), "--help"])
-    assert result.exit_code == 0
-    assert [word for word in words.split() if word not in result.output] == []
+HELP = {
+    "": "serve check dead-letters",
+    "dead-letters": "list replay",
+    "dead-letters list": "--config",
+    "dead-letters replay": "--all names",
+    "serve": "--config --host --port",
+    "check": "--config",
+}
+
+
+def test_help_names_what_there_is() -> None:
+    for command, words in HELP.items():
+        result = CliRunner().invoke(app, [*command.split(), "--help"])
+        assert result.exit_code == 0
+        assert [word for word in words.split() if word not in result.output] == [], command
 
 
 async def test_while_it_stops_it_is_not_ready_but_still_takes_messages_in(tmp_path: Path) -> None:
@@ -328,10 +313,7 @@ async def test_a_polled_bot_that_is_killed_answers_everything_once_when_it_is_ba
     written while it is down."""
     telegram = TelegramEmulator()
     alice = telegram.private()
-    async with serve_on_loopback(telegram.app) as url, platforms(tmp_path) as (_, anthropic, config):
-        section = f'channels:\n  telegram: {{ botToken: "{telegram.token}", apiRoot: "{url}", dmPolicy: open }}'
-        text = config.read_text(encoding="utf-8").replace("channels:", section, 1)
-        config.write_text(text, encoding="utf-8")
+    async with polled(tmp_path, telegram) as (anthropic, config):
         for _ in range(2):
             anthropic.script = [NEVER]
             asked = len(anthropic.requests)

@@ -2,22 +2,19 @@
 
 import json
 import time
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gateway.config.root import DatabaseConfig
 from gateway.store.opening import open_store
-from tests.emulators.models.anthropic.script import Turn, text_block
 from tests.emulators.models.script import calls, says
-from tests.running import ALICE, ALICE_CHAT, GROUP, running
-from tests.stories.at_work import RUNS, users
-
-NEVER = Turn(blocks=(text_block("x"),), pause_seconds=60.0)
+from tests.running import ALICE, ALICE_CHAT, BOB, BOB_CHAT, GROUP, running
+from tests.stories.at_work import NEVER, RUNS, users
 
 
-async def test_what_comes_during_a_turn_becomes_one_next_turn(tmp_path: Path) -> None:
+async def test_what_comes_during_a_turn_becomes_one_next_turn_and_is_finished_with_it(tmp_path: Path) -> None:
     async with running(tmp_path, script=[says("slow"), says("both")]) as house:
         house.line.hold()
         await house.say("one")
@@ -33,6 +30,10 @@ async def test_what_comes_during_a_turn_becomes_one_next_turn(tmp_path: Path) ->
         words = "\n".join(users(house.anthropic.requests[1].body))
         assert words.index(": two") < words.index(": three") < words.index(": four")
         assert house.feishu.messages[1].reply_to == newest["event"]["message"]["message_id"]
+    store = open_store(DatabaseConfig(url=f"sqlite:///{tmp_path}/data/clawgate.db"))
+    assert await store.claim(10) == []
+    assert await store.oldest() is None
+    await store.close()
 
 
 async def test_one_turn_each_where_the_agent_says_so(tmp_path: Path) -> None:
@@ -75,77 +76,64 @@ async def test_interrupting_drops_the_running_answer_and_answers_the_newest(tmp_
         assert words.index(": one") < words.index(": no, two")
 
 
+async def test_a_message_that_is_interrupted_before_its_turn_begins_is_answered_with_the_newer_one(
+    tmp_path: Path,
+) -> None:
+    more = "queue: { mode: interrupt }\nlimits: { parallelTurns: 1, graceSeconds: 0.1 }"
+    async with running(tmp_path, script=[NEVER], more=more) as house:
+        await house.say("hello", sender=BOB, chat=BOB_CHAT)
+        await house.requested(1)
+        await house.say("one")
+        await house.say("no, two")
+    async with running(tmp_path, emulator=house.feishu, more=more) as house:
+        await house.replies(2)
+        spoken = [users(request.body)[-1] for request in house.anthropic.requests]
+        assert [": one" in words for words in spoken if ": no, two" in words] == [True]
+
+
 async def test_a_stop_does_not_wait_and_what_it_stops_is_over(tmp_path: Path) -> None:
-    command = f"sleep 60; : {tmp_path}"
-    async with running(tmp_path, script=[calls(("exec", {"command": command})), says("fresh")], more=RUNS) as house:
+    run = calls(("exec", {"command": f"sleep 60; : {tmp_path}"}))
+    async with running(tmp_path, script=[run, says("fresh"), NEVER], more=RUNS) as house:
+        await house.say("/stop")
+        assert (await house.replies(1))[0].startswith("There is nothing to stop.")
         await house.say("run it")
         await house.requested(1)
         await house.say("and this")
         await house.say("/stop")
-        assert (await house.replies(1))[0].startswith("Stopped.")
+        assert (await house.replies(2))[1].startswith("Stopped.")
         await house.idle()
         await house.say("hello again")
-        assert (await house.replies(2))[1] == "fresh"
+        assert (await house.replies(3))[2] == "fresh"
         words = "\n".join(users(house.anthropic.requests[1].body))
         assert "run it" in words
         assert "and this" not in words
+        group: dict[str, Any] = {"chat": GROUP, "chat_type": "group", "mention_bot": True}
+        await house.say("think", **group)
+        await house.requested(3)
+        await house.say("/stop", **group)
+        assert (await house.replies(4))[3].startswith("Stopped.")
 
 
-async def test_a_stop_with_nothing_to_stop_says_so(tmp_path: Path) -> None:
-    async with running(tmp_path, script=[says("hello")]) as house:
-        await house.say("/stop")
-        assert (await house.replies(1))[0].startswith("There is nothing to stop.")
-        await house.say("hi")
-        assert (await house.replies(2))[1] == "hello"
-
-
-STALE: list[tuple[str, Callable[[list[str]], bool], int]] = [
-    ("", lambda replies: replies[0].startswith("(Sorry for the delay") and replies[0].endswith("\n\nhere"), 1),
-    ("queue: { stale: answer }", lambda replies: replies == ["here"], 1),
-    ("queue: { stale: drop }", lambda replies: replies == [], 0),
-    ("queue: { staleAfterSeconds: 90000 }", lambda replies: replies == ["here"], 1),
+HOURS_AGO = str(int((time.time() - 7200) * 1000))
+STALE = [
+    ("", HOURS_AGO, ["(Sorry for the delay"], 1),
+    ("queue: { stale: answer }", HOURS_AGO, ["here"], 1),
+    ("queue: { stale: drop }", HOURS_AGO, [], 0),
+    ("queue: { staleAfterSeconds: 90000 }", HOURS_AGO, ["here"], 1),
+    pytest.param("", "1609073151345", ["here"], 1, id="a recorded sample from years ago"),
 ]
 
 
-@pytest.mark.parametrize(("more", "expected", "asked_count"), STALE)
+@pytest.mark.parametrize(("more", "sent", "begins", "requests"), STALE)
 async def test_a_message_that_comes_late_follows_the_policy(
-    tmp_path: Path, more: str, expected: Callable[[list[str]], bool], asked_count: int
+    tmp_path: Path, more: str, sent: str, begins: list[str], requests: int
 ) -> None:
     async with running(tmp_path, script=[says("here")], more=more) as house:
         event = house.feishu.text_event("hello", sender=ALICE, chat=ALICE_CHAT)
-        event["event"]["message"]["create_time"] = str(int((time.time() - 7200) * 1000))
+        event["event"]["message"]["create_time"] = sent
         assert (await house.push(event)).status_code == 200
         await house.idle()
-        assert expected([message.text for message in house.feishu.messages])
-        assert len(house.anthropic.requests) == asked_count
-
-
-async def test_a_recorded_sample_from_years_ago_is_not_called_late(tmp_path: Path) -> None:
-    async with running(tmp_path, script=[says("here")]) as house:
-        event = house.feishu.text_event("hello", sender=ALICE, chat=ALICE_CHAT)
-        event["event"]["message"]["create_time"] = "1609073151345"
-        await house.push(event)
-        assert await house.replies(1) == ["here"]
-
-
-async def test_two_turns_are_one_where_the_database_is_asked(tmp_path: Path) -> None:
-    """The messages that joined a turn are finished with it, also over a restart."""
-    async with running(tmp_path, script=[says("slow"), says("both")]) as house:
-        house.line.hold()
-        for text in ("one", "two", "three"):
-            await house.say(text)
-        house.line.release()
-        await house.replies(2)
-        await house.idle()
-    store = open_store(DatabaseConfig(url=f"sqlite:///{tmp_path}/data/clawgate.db"))
-    assert await store.claim(10) == []
-    assert await store.oldest() is None
-    await store.close()
-
-
-async def test_in_a_group_a_stop_is_said_to_the_bot(tmp_path: Path) -> None:
-    async with running(tmp_path, script=[NEVER]) as house:
-        await house.say("think", chat=GROUP, chat_type="group", mention_bot=True)
-        await house.requested(1)
-        await house.say("/stop", chat=GROUP, chat_type="group", mention_bot=True)
-        assert (await house.replies(1))[0].startswith("Stopped.")
+        replies = [message.text for message in house.feishu.messages]
+        assert [reply[: len(begin)] for reply, begin in zip(replies, begins, strict=True)] == begins
+        assert all(reply.endswith("here") for reply in replies)
+        assert len(house.anthropic.requests) == requests

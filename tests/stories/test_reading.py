@@ -1,6 +1,5 @@
 """A file that is longer than a result: whoever follows the notes has read every line of it, once and in order."""
 
-import json
 import random
 import re
 from collections.abc import AsyncIterator, Callable
@@ -49,7 +48,7 @@ async def reader(folder: Path, agent: str) -> AsyncIterator[tuple[Running, Model
             yield house, chat if agent.startswith("model: other") else house.anthropic
 
 
-async def read_through(house: Running, model: ModelEmulator, **arguments: Any) -> list[str]:
+async def read_through(house: Running, model: ModelEmulator) -> list[str]:
     """What the model is shown of `file`, page by page, where it does what the notes say."""
     before = len(house.events)
     spoken: Callable[[Turn], Turn] = by_prompt if isinstance(model, ChatEmulator) else lambda turn: turn
@@ -60,7 +59,7 @@ async def read_through(house: Running, model: ModelEmulator, **arguments: Any) -
 
     def answer(body: dict[str, Any]) -> Turn:
         if not (shown := pages()):
-            return spoken(calls(("read", {"file_path": "file", **arguments})))
+            return spoken(calls(("read", {"file_path": "file"})))
         if found := GO_ON.search(shown[-1]):
             return spoken(calls(("read", {"file_path": "file", "offset": int(found[2])})))
         return says("read")
@@ -104,16 +103,3 @@ async def test_following_the_notes_shows_every_line_once(tmp_path: Path, agent: 
                 found = GO_ON.search(page)
                 assert found is not None
                 assert int(found[1].replace(",", "")) == left
-
-
-@pytest.mark.parametrize("agent", ["contextWindow: 8000", "model: other/small"])
-async def test_the_end_of_a_file_can_be_read_without_the_rest(tmp_path: Path, agent: str) -> None:
-    async with reader(tmp_path, agent) as (house, model):
-        text = "".join(f"line {number} {'x' * 50}\n" for number in range(1, 2_001))
-        (house.workspace() / "file").write_text(text)
-        assert await read_through(house, model, offset=-2) == ["".join(text.splitlines(keepends=True)[-2:])]
-        pages = await read_through(house, model, offset=-300)
-        assert len(pages) > 3
-        assert text_of(pages) == "".join(text.splitlines(keepends=True)[-300:])
-        described = model.requests[-1].body
-        assert "-50" in json.dumps(described)

@@ -15,8 +15,7 @@ from gateway.store.opening import open_store
 from tests.emulators.models.script import calls, says
 from tests.loopback import serve_on_loopback
 from tests.running import ALICE, ALICE_CHAT, FEISHU, SECRETS, Running, client, running, started
-from tests.stories.at_work import RUNS, users
-from tests.stories.test_queue import NEVER
+from tests.stories.at_work import NEVER, RUNS, users
 from tests.web_page import WEB
 
 

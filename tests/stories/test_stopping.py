@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 from tests.running import SECRETS
-from tests.stories.test_process import NEVER, ROOT, Process, platforms, say
+from tests.stories.at_work import NEVER
+from tests.stories.test_process import ROOT, Process, platforms, say
 from tests.waiting import PATIENCE_SECONDS, until
 
 CTRL_C = b"\x03"

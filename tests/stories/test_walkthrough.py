@@ -7,13 +7,12 @@ import pytest
 
 from tests.demo import story
 from tests.demo.makers import MAKERS, Maker
-from tests.demo.play import Layer, play, stage
+from tests.demo.play import Layer, stage
 from tests.emulators.models.script import says
 from tests.running import push
 from tests.stories.at_work import results, text_of
 
 SIX_TOOLS = ["read", "write", "edit", "ls", "exec", "message"]
-TRUSTED_KEYS = {"schema", "channel", "provider", "surface", "chat_type", "account"}
 
 
 async def test_one_message_makes_a_file_and_a_reply_and_leaves_a_clean_history(tmp_path: Path) -> None:
@@ -38,7 +37,7 @@ async def test_one_message_makes_a_file_and_a_reply_and_leaves_a_clean_history(t
         assert first.startswith("## Inbound Context (trusted metadata)\n")
         assert first.endswith("\n\n" + body)
         trusted = json.loads(first.split("```json\n", 1)[1].split("\n```", 1)[0])
-        assert set(trusted) == TRUSTED_KEYS
+        assert trusted.keys() == {"schema", "channel", "provider", "surface", "chat_type", "account"}
         assert trusted["schema"] == "clawgate.inbound_meta.v1"
 
         read, listed, wrote = results(requests[-1])
@@ -57,18 +56,14 @@ async def test_one_message_makes_a_file_and_a_reply_and_leaves_a_clean_history(t
         assert later["system"][0] == requests[0]["system"][0]
         assert later["tools"] == requests[0]["tools"]
 
-
-async def test_the_prompt_is_split_at_the_boundary_and_says_nothing_of_the_message(tmp_path: Path) -> None:
-    layers = await play()
-    system = next(layer.data for layer in layers if layer.name == "system_prompt")
-    stable, volatile = system.split("<<<CACHE_BOUNDARY>>>")
-    for fact in (story.MESSAGE_ID, story.SENDER, story.SENDER_NAME, story.ASKED):
-        assert fact not in stable
-        assert fact not in volatile
-    requests = [layer.data for layer in layers if layer.name == "request"]
-    assert "CACHE_BOUNDARY" not in json.dumps(requests)
-    assert requests[0]["system"][0]["cache_control"] == {"type": "ephemeral"}
-    assert [requests[0]["system"][0]["text"], requests[0]["system"][1]["text"]] == [stable.strip(), volatile.strip()]
+        stable, volatile = next(layer.data for layer in layers if layer.name == "system_prompt").split(
+            "<<<CACHE_BOUNDARY>>>"
+        )
+        for fact in (story.MESSAGE_ID, story.SENDER, story.SENDER_NAME, story.ASKED):
+            assert fact not in stable + volatile
+        assert "CACHE_BOUNDARY" not in json.dumps(requests)
+        assert later["system"][0]["cache_control"] == {"type": "ephemeral"}
+        assert [block["text"] for block in requests[0]["system"]] == [stable.strip(), volatile.strip()]
 
 
 @pytest.mark.parametrize("maker", MAKERS.values(), ids=MAKERS.keys())

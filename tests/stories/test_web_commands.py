@@ -67,24 +67,21 @@ async def test_a_command_neither_reads_nor_writes_nor_deletes_the_operators_chat
 
 async def test_the_start_prints_a_link_that_signs_in_once_and_stands_nowhere_else(tmp_path: Path) -> None:
     """Neither in a file of the gateway's, nor in its environment or arguments, where a command could find it."""
-    async with platforms(tmp_path) as (_, _, config):
-        text = config.read_text(encoding="utf-8").replace("channels:", "channels:\n  web: {}")
-        config.write_text(f"{text}\n{RUNS}\n", encoding="utf-8")
-        async with started(config) as run:
-            (line,) = [line for line in run.output if line.startswith("  sign in ")]
-            found = re.fullmatch(r"  sign in    (\S+)/#sign-in=(\S+) \(once, within 60 min\)\n", line)
-            assert found is not None
-            url, code = found.groups()
-            assert url == run.url
-            async with client(url, headers={"x-clawgate": "1"}) as http:
-                assert (await http.get("/api/chats")).status_code == 401
-                assert (await http.post("/api/session", json={"token": code})).status_code == 204
-                assert (await http.get("/api/chats")).json()["signed_in"] is True
-                again = await http.post("/api/session", json={"token": code})
-            assert (again.status_code, again.json()["code"]) == (401, "link-spent")
-            assert "Restart the gateway" in again.json()["error"]
-            process = Path("/proc", str(run.process.pid))
-            files = [path for path in tmp_path.rglob("*") if path.is_file()]
-            assert [path for path in files if code.encode() in path.read_bytes()] == []
-            assert [name for name in ("environ", "cmdline") if code.encode() in (process / name).read_bytes()] == []
-            assert sum(code in line for line in run.output) == 1
+    async with platforms(tmp_path, channels="web: {}", more=RUNS) as (_, _, config), started(config) as run:
+        (line,) = [line for line in run.output if line.startswith("  sign in ")]
+        found = re.fullmatch(r"  sign in    (\S+)/#sign-in=(\S+) \(once, within 60 min\)\n", line)
+        assert found is not None
+        url, code = found.groups()
+        assert url == run.url
+        async with client(url, headers={"x-clawgate": "1"}) as http:
+            assert (await http.get("/api/chats")).status_code == 401
+            assert (await http.post("/api/session", json={"token": code})).status_code == 204
+            assert (await http.get("/api/chats")).json()["signed_in"] is True
+            again = await http.post("/api/session", json={"token": code})
+        assert (again.status_code, again.json()["code"]) == (401, "link-spent")
+        assert "Restart the gateway" in again.json()["error"]
+        process = Path("/proc", str(run.process.pid))
+        files = [path for path in tmp_path.rglob("*") if path.is_file()]
+        assert [path for path in files if code.encode() in path.read_bytes()] == []
+        assert [name for name in ("environ", "cmdline") if code.encode() in (process / name).read_bytes()] == []
+        assert sum(code in line for line in run.output) == 1

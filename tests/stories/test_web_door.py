@@ -3,14 +3,13 @@
 from pathlib import Path
 
 import httpx
-import pytest
 
 from channels.web.admission import COOKIE, SECURE_COOKIE
 from channels.web.channel import ALIVE_SECONDS
 from gateway.request import HEADERS
 from tests.channels.web_admission import Clock
-from tests.running import client, running
-from tests.web_page import CHAT, WEB, opened
+from tests.running import Running, client, running
+from tests.web_page import CHAT, WEB, Page, opened
 
 TOKEN = "canary-admin-token-91827"
 CLOSED = f"server: {{ host: 0.0.0.0, adminToken: {TOKEN} }}"
@@ -31,6 +30,10 @@ PAGE = {"x-clawgate": "1"}
 BEARER = {"authorization": f"Bearer {TOKEN}"}
 
 
+READS = [route for route in ROUTES if route[0] == "GET"]
+CHANGES = [route for route in ROUTES if route[0] != "GET"]
+
+
 async def statuses(
     http: httpx.AsyncClient, headers: dict[str, str], routes: list[tuple[str, str]] = ROUTES
 ) -> set[int]:
@@ -40,15 +43,11 @@ async def statuses(
         async with http.stream(method, path, headers=headers) as answer:
             found.add(answer.status_code)
             if answer.status_code in (401, 403):
-                said = orjson_of(await answer.aread())
-                assert said["error"]
-                assert said["code"]
-                assert TOKEN not in str(said)
+                await answer.aread()
+                assert answer.json()["error"]
+                assert answer.json()["code"]
+                assert TOKEN not in answer.text
     return found
-
-
-def orjson_of(body: bytes) -> dict[str, str]:
-    return dict(httpx.Response(200, content=body).json())
 
 
 async def test_from_elsewhere_nothing_answers_without_the_token(tmp_path: Path) -> None:
@@ -79,48 +78,78 @@ async def test_on_this_machine_it_is_open_and_a_name_somebody_points_at_it_is_no
 
 
 CROSS_SITE: list[dict[str, str]] = [
-    {},
-    PAGE | {"origin": "https://evil.example"},
-    PAGE | {"origin": "null"},
-    PAGE | {"origin": "http://["},
-    PAGE | {"sec-fetch-site": "cross-site"},
-    PAGE | {"sec-fetch-site": "same-site"},
-    {"x_clawgate": "1"},
+    {"origin": "https://evil.example"},
+    {"origin": "null"},
+    {"sec-fetch-site": "cross-site"},
+    {"sec-fetch-site": "same-site"},
+    {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors", "sec-fetch-dest": "image"},
+    {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"},
 ]
+OURS = [{}, {"sec-fetch-site": "same-origin"}, {"sec-fetch-site": "none", "sec-fetch-mode": "navigate"}]
 
 
-@pytest.mark.parametrize("headers", CROSS_SITE, ids=str)
-async def test_no_other_site_can_change_anything(tmp_path: Path, headers: dict[str, str]) -> None:
-    changing = [route for route in ROUTES if route[0] != "GET"]
-    async with running(tmp_path, feishu=WEB) as house, client(house.url) as http:
-        assert await statuses(http, headers, changing) == {403}
-        for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data"):
-            answer = await http.post("/webhooks/web/default", content=b"{}", headers={"content-type": kind} | headers)
-            assert answer.status_code == 403
-        signing_in = await http.post("/api/session", json={"token": TOKEN}, headers=headers)
-        assert signing_in.status_code == 403
-        assert "set-cookie" not in signing_in.headers
+async def test_no_other_site_can_have_anything_read_or_changed(house: Running, page: Page) -> None:
+    async with client(house.url) as http:
+        for headers in CROSS_SITE:
+            assert await statuses(http, headers, READS) == {403}
+            for path in ("/", "/web/app.js"):
+                assert (await http.get(path, headers=headers)).status_code == 200
+        for headers in ({}, {"x_clawgate": "1"}, PAGE | {"origin": "http://["}, *(PAGE | it for it in CROSS_SITE)):
+            assert await statuses(http, headers, CHANGES) == {403}
+            for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data"):
+                posted = {"content-type": kind} | headers
+                assert (await http.post("/webhooks/web/default", content=b"{}", headers=posted)).status_code == 403
+            signing_in = await http.post("/api/session", json={"token": TOKEN}, headers=headers)
+            assert signing_in.status_code == 403
+            assert "set-cookie" not in signing_in.headers
         preflight = await http.options("/api/chats", headers={"origin": "https://evil.example"})
         assert not [name for name in preflight.headers if name.startswith("access-control")]
+    file = (await page.upload(b"x", "a.txt")).json()
+    await page.say("hello")
+    await page.answers(1)
+    reads = [(method, path.replace("f_12345678", file["id"])) for method, path in READS]
+    for headers in OURS:
+        assert await statuses(page.http, headers, reads) == {200}
 
 
-async def test_the_token_makes_a_session_and_signing_out_ends_it(tmp_path: Path) -> None:
+NONSENSE = [b"", b"{}", b"[]", b'{"token": 1}', b'{"token": "x", "more": 1}', b"x" * 20_000, b"\xff"]
+
+
+async def sign_in(http: httpx.AsyncClient) -> dict[str, str]:
+    """The cookie of a new session, as a header."""
+    signed_in = await http.post("/api/session", json={"token": f" {TOKEN}\n"})
+    assert (signed_in.status_code, signed_in.content) == (204, b"")
+    return {"cookie": signed_in.headers["set-cookie"].partition(";")[0]}
+
+
+async def test_the_token_makes_a_session_that_ends_for_good_where_somebody_signs_out_or_in_anew(tmp_path: Path) -> None:
+    """Whoever has a copy of the cookie finds it dead: at once, and after a restart, which ends no other session."""
     async with running(tmp_path, more=CLOSED, feishu=WEB) as house, client(house.url, headers=PAGE) as http:
+        for body in NONSENSE:
+            assert (await http.post("/api/session", content=body)).status_code in (400, 413)
         wrong = await http.post("/api/session", json={"token": "wrong"})
         assert (wrong.status_code, wrong.json()["code"]) == (401, "wrong-token")
         assert "set-cookie" not in wrong.headers
-        signed_in = await http.post("/api/session", json={"token": f" {TOKEN}\n"})
-        assert (signed_in.status_code, signed_in.content) == (204, b"")
+        signed_in = await http.post("/api/session", json={"token": TOKEN})
         cookie = signed_in.headers["set-cookie"].lower()
         assert cookie.startswith(f"{COOKIE}=")
         assert {"httponly", "samesite=strict", "path=/"} <= {part.strip() for part in cookie.split(";")}
         assert "domain" not in cookie
         assert TOKEN not in cookie
+        first = {"cookie": signed_in.headers["set-cookie"].partition(";")[0]}
         assert (await http.get("/api/chats")).json()["signed_in"] is True
         assert (await http.post("/webhooks/web/default", json=MESSAGE)).status_code == 200
         assert (await http.get("/api/chats", headers={"authorization": "Basic abc"})).status_code == 200
-        assert (await http.delete("/api/session")).status_code == 204
-        assert (await http.get("/api/chats")).status_code == 401
+        stolen = await sign_in(http)
+        http.cookies.clear()
+        mine = await sign_in(http)
+        http.cookies.clear()
+        assert len({it["cookie"] for it in (first, stolen, mine)}) == 3
+        assert (await http.delete("/api/session", headers=stolen)).status_code == 204
+        assert await statuses(http, stolen) == {401}
+    async with running(tmp_path, more=CLOSED, feishu=WEB) as house, client(house.url, headers=PAGE) as http:
+        assert await statuses(http, stolen) == {401}
+        assert [(await http.get("/api/chats", headers=it)).status_code for it in (first, mine)] == [401, 200]
 
 
 async def test_over_tls_the_session_is_bound_to_this_host(tmp_path: Path) -> None:
@@ -143,35 +172,6 @@ async def test_over_tls_the_session_is_bound_to_this_host(tmp_path: Path) -> Non
             assert (await http.get("/api/chats", headers={"cookie": session})).status_code == 200
 
 
-async def sign_in(http: httpx.AsyncClient) -> dict[str, str]:
-    """The cookie of a new session, as a header."""
-    signed_in = await http.post("/api/session", json={"token": TOKEN})
-    return {"cookie": signed_in.headers["set-cookie"].partition(";")[0]}
-
-
-async def test_a_session_that_was_signed_out_of_is_good_nowhere_any_more(tmp_path: Path) -> None:
-    """Whoever has a copy of the cookie finds it dead: at once, and after a restart, which ends no other session."""
-    async with running(tmp_path, more=CLOSED, feishu=WEB) as house, client(house.url, headers=PAGE) as http:
-        stolen = await sign_in(http)
-        http.cookies.clear()
-        mine = await sign_in(http)
-        http.cookies.clear()
-        assert (await http.delete("/api/session", headers=stolen)).status_code == 204
-        assert await statuses(http, stolen) == {401}
-    async with running(tmp_path, more=CLOSED, feishu=WEB) as house, client(house.url) as http:
-        assert await statuses(http, PAGE | stolen) == {401}
-        assert (await http.get("/api/chats", headers=mine)).json()["signed_in"] is True
-
-
-async def test_signing_in_anew_ends_the_session_before(tmp_path: Path) -> None:
-    async with running(tmp_path, more=CLOSED, feishu=WEB) as house, client(house.url, headers=PAGE) as http:
-        first = await sign_in(http)
-        second = await sign_in(http)
-        assert first != second
-    async with running(tmp_path, more=CLOSED, feishu=WEB) as house, client(house.url) as http:
-        assert [(await http.get("/api/chats", headers=it)).status_code for it in (first, second)] == [401, 200]
-
-
 async def test_an_event_stream_ends_with_its_session(tmp_path: Path) -> None:
     clock = Clock()
     clocked = running(tmp_path, more=CLOSED, feishu=WEB, now=clock)
@@ -192,56 +192,35 @@ async def test_an_event_stream_ends_with_its_session(tmp_path: Path) -> None:
             assert "for others' eyes" not in str(page.events[seen:])
 
 
-@pytest.mark.parametrize(
-    "body", [b"", b"{}", b"[]", b'{"token": 1}', b'{"token": "x", "more": 1}', b"x" * 20_000, b"\xff"]
-)
-async def test_signing_in_with_nonsense_is_refused(tmp_path: Path, body: bytes) -> None:
-    async with running(tmp_path, more=CLOSED, feishu=WEB) as house, client(house.url, headers=PAGE) as http:
-        assert (await http.post("/api/session", content=body)).status_code in (400, 413)
+async def test_every_answer_says_what_a_browser_may_do_with_it(house: Running, page: Page) -> None:
+    file = (await page.upload(b"x", "a.txt", "text/plain")).json()
+    await page.say("hello")
+    await page.answers(1)
+    paths = ["/", "/web/style.css", "/web/nothing.js", "/api/chats", f"/api/chats/{CHAT}", "/api/chats/c_nothing"]
+    reads = [("GET", path) for path in (*paths, f"/api/files/{file['id']}", "/api/events")]
+    for method, path in (
+        *reads,
+        ("POST", "/api/session"),
+        ("DELETE", "/api/session"),
+        ("DELETE", f"/api/chats/{CHAT}"),
+    ):
+        async with page.http.stream(method, path) as answer:
+            for name, value in HEADERS.items():
+                sandboxed = "/files/" in path and name == "content-security-policy"
+                assert answer.headers.get(name) == ("default-src 'none'; sandbox" if sandboxed else value), (path, name)
+            assert "python" not in answer.headers.get("server", "").lower()
+            if path.startswith("/api") and "/files/" not in path and answer.status_code != 204:
+                assert answer.headers["cache-control"] == "no-store", path
+    assert "default-src 'self'" in HEADERS["content-security-policy"]
 
 
-async def test_every_answer_says_what_a_browser_may_do_with_it(tmp_path: Path) -> None:
-    async with running(tmp_path, feishu=WEB) as house, opened(house.url) as page:
-        file = (await page.upload(b"x", "a.txt", "text/plain")).json()
-        await page.say("hello")
-        await page.answers(1)
-        asked = [
-            ("GET", "/"),
-            ("GET", "/web/style.css"),
-            ("GET", "/web/nothing.js"),
-            ("GET", "/api/chats"),
-            ("GET", f"/api/chats/{CHAT}"),
-            ("GET", "/api/chats/c_nothing"),
-            ("GET", f"/api/files/{file['id']}"),
-            ("GET", "/api/events"),
-            ("POST", "/api/session"),
-            ("DELETE", "/api/session"),
-            ("DELETE", f"/api/chats/{CHAT}"),
-        ]
-        for method, path in asked:
-            async with page.http.stream(method, path) as answer:
-                for name, value in HEADERS.items():
-                    expected = "default-src 'none'; sandbox" if "files/" in path and name.endswith("policy") else value
-                    assert answer.headers.get(name) in (value, expected), (path, name)
-                assert "server" not in answer.headers or "python" not in answer.headers["server"].lower()
-                if path.startswith("/api") and "/files/" not in path and answer.status_code != 204:
-                    assert answer.headers["cache-control"] == "no-store", path
-        assert (
-            "script-src" in HEADERS["content-security-policy"]
-            or "default-src 'self'" in HEADERS["content-security-policy"]
-        )
+NAMES = ["..%2Fconfig.yaml", "%2e%2e%2fapi.js", "", "a%00b", "%2Fetc%2Fpasswd", "__init__.py", "x" * 3000]
 
 
-@pytest.mark.parametrize(
-    "name", ["..%2Fconfig.yaml", "%2e%2e%2fapi.js", "", "a%00b", "%2Fetc%2Fpasswd", "__init__.py", "x" * 3000]
-)
-async def test_only_the_pages_own_files_are_served(tmp_path: Path, name: str) -> None:
-    async with running(tmp_path, feishu=WEB) as house, client(house.url) as http:
-        assert (await http.get(f"/web/{name}")).status_code == 404
-
-
-async def test_the_page_is_asked_for_again_only_when_it_has_changed(tmp_path: Path) -> None:
-    async with running(tmp_path, feishu=WEB) as house, client(house.url) as http:
+async def test_only_the_pages_own_files_are_served_and_again_only_when_they_have_changed(house: Running) -> None:
+    async with client(house.url) as http:
+        for name in NAMES:
+            assert (await http.get(f"/web/{name}")).status_code == 404
         first = await http.get("/")
         assert first.headers["content-type"].startswith("text/html")
         assert (await http.get("/", headers={"if-none-match": first.headers["etag"]})).status_code == 304

@@ -8,8 +8,7 @@ import pytest
 
 from tests.emulators.models.script import calls, says
 from tests.running import AGENTS, Running, running
-from tests.stories.at_work import RUNS
-from tests.stories.test_queue import NEVER
+from tests.stories.at_work import NEVER, RUNS
 from tests.web_page import CHAT, WEB, Page, opened
 
 SECRET = "canary-of-the-conversation"
@@ -40,24 +39,26 @@ async def answered_anew(house: Running, page: Page) -> None:
     assert [it["text"] for it in (await page.conversation())["messages"]] == ["hello again", "nice to meet you"]
 
 
-async def test_what_is_over_is_gone_from_every_table(tmp_path: Path) -> None:
-    script = [calls(("ls", {"path": "."}), before=SECRET), says(f"{SECRET}\nMEDIA:{SECRET}.txt")]
-    async with running(tmp_path, script=script, feishu=WEB) as house, opened(house.url) as page:
-        (house.workspace() / f"{SECRET}.txt").write_text(SECRET)
-        file = (await page.upload(SECRET.encode(), f"{SECRET}.txt", "text/plain")).json()
-        await page.say(SECRET, files=[file["id"]])
-        await page.answers(1)
-        await house.idle()
-        sent = page.said()[0]["files"][0]
-        await page.say("/stop")
-        await page.answers(2)
-        await house.idle()
-        await erase(page)
-        assert rows_with(tmp_path, SECRET) == []
-        assert set(rows_with(tmp_path, CHAT)) <= {"session"}
-        for gone in (file, sent):
-            assert (await page.http.get(f"/api/files/{gone['id']}")).status_code == 404
-        await answered_anew(house, page)
+async def test_what_is_over_is_gone_from_every_table(house: Running, page: Page) -> None:
+    house.anthropic.script = [
+        calls(("ls", {"path": "."}), before=SECRET),
+        says(f"{SECRET}\nMEDIA:{SECRET}.txt"),
+    ]
+    (house.workspace() / f"{SECRET}.txt").write_text(SECRET)
+    file = (await page.upload(SECRET.encode(), f"{SECRET}.txt", "text/plain")).json()
+    await page.say(SECRET, files=[file["id"]])
+    await page.answers(1)
+    await house.idle()
+    sent = page.said()[0]["files"][0]
+    await page.say("/stop")
+    await page.answers(2)
+    await house.idle()
+    await erase(page)
+    assert rows_with(house.folder, SECRET) == []
+    assert set(rows_with(house.folder, CHAT)) <= {"session"}
+    for gone in (file, sent):
+        assert (await page.http.get(f"/api/files/{gone['id']}")).status_code == 404
+    await answered_anew(house, page)
 
 
 @pytest.mark.parametrize("what", ["a command", "a thought", "a line"])
@@ -101,46 +102,36 @@ async def test_what_was_said_to_an_agent_that_is_no_longer_there_and_beside_a_fu
         await answered_anew(house, page)
 
 
-async def test_only_that_conversation_goes(tmp_path: Path) -> None:
-    async with running(tmp_path, feishu=WEB) as house, opened(house.url) as page:
-        for chat in ("c_same_prefix", "c_same_prefix2", "cXsame_prefix", "c_same_prefi"):
-            await page.say(f"remember {chat}.", chat=chat)
-        await page.answers(4)
-        await house.idle()
-        await erase(page, "c_same_prefix")
-        assert len(await page.chats()) == 3
-        for number, chat in enumerate(("c_same_prefix2", "cXsame_prefix", "c_same_prefi")):
-            await page.say("do you?", chat=chat)
-            await page.answers(5 + number)
-            assert f"remember {chat}." in str(house.anthropic.requests[-1].body)
+async def test_only_that_conversation_goes(house: Running, page: Page) -> None:
+    for chat in ("c_same_prefix", "c_same_prefix2", "cXsame_prefix", "c_same_prefi"):
+        await page.say(f"remember {chat}.", chat=chat)
+    await page.answers(4)
+    await house.idle()
+    await erase(page, "c_same_prefix")
+    assert len(await page.chats()) == 3
+    for number, chat in enumerate(("c_same_prefix2", "cXsame_prefix", "c_same_prefi")):
+        await page.say("do you?", chat=chat)
+        await page.answers(5 + number)
+        assert f"remember {chat}." in str(house.anthropic.requests[-1].body)
 
 
-@pytest.mark.parametrize(
-    "chat", ["c_nothing_here", "%00", "..%2F..%2Fx", "%27%20OR%201=1", "%", "x" * 300, "%ED%A0%80"]
-)
-async def test_a_conversation_that_there_is_not_is_not_found(tmp_path: Path, chat: str) -> None:
-    async with running(tmp_path, feishu=WEB) as house, opened(house.url, watching=False) as page:
-        for answer in (
-            await page.http.get(f"/api/chats/{chat}"),
-            await page.http.delete(f"/api/chats/{chat}"),
-            await page.http.patch(f"/api/chats/{chat}", json={"title": "x"}),
-            await page.http.get(f"/api/files/{chat}"),
-        ):
-            assert answer.status_code == 404
+NOWHERE = ["c_nothing_here", "%00", "..%2F..%2Fx", "%27%20OR%201=1", "%", "x" * 300, "%ED%A0%80"]
+TITLES = [("  My\nplan ", "My plan"), ("a\x00\x07b", "a b"), ("", "…"), ("x" * 9999, "x" * 59 + "…")]
 
 
-async def test_a_conversation_is_renamed_for_every_page(tmp_path: Path) -> None:
-    async with running(tmp_path, feishu=WEB) as house, opened(house.url) as page, opened(house.url) as other:
-        await page.say("hello")
-        await page.answers(1)
-        for title, shown in (
-            ("  My\nplan ", "My plan"),
-            ("a\x00\x07b", "a b"),
-            ("", "…"),
-            ("x" * 9999, "x" * 59 + "…"),
-        ):
+async def test_a_conversation_is_renamed_for_every_page_and_one_that_there_is_not_is_not_found(
+    house: Running, page: Page
+) -> None:
+    await page.say("hello")
+    await page.answers(1)
+    async with opened(house.url) as other:
+        for title, shown in TITLES:
             answer = await page.http.patch(f"/api/chats/{CHAT}", json={"title": title})
             assert answer.json()["title"] == shown
             await other.until(lambda shown=shown: other.named("chat")[-1]["title"] == shown)  # type: ignore[misc]
-        for odd in (b"{}", b"[]", b"{", b'{"title": 1}', b'{"title": "x", "id": "c_other"}'):
-            assert (await page.http.patch(f"/api/chats/{CHAT}", content=odd)).status_code == 400
+    for odd in (b"{}", b"[]", b"{", b'{"title": 1}', b'{"title": "x", "id": "c_other"}'):
+        assert (await page.http.patch(f"/api/chats/{CHAT}", content=odd)).status_code == 400
+    for chat in NOWHERE:
+        for method, place in (("GET", "chats"), ("DELETE", "chats"), ("PATCH", "chats"), ("GET", "files")):
+            renaming = {"title": "x"} if method == "PATCH" else None
+            assert (await page.http.request(method, f"/api/{place}/{chat}", json=renaming)).status_code == 404

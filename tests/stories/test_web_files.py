@@ -1,14 +1,10 @@
 """Files in the web chat: what a person attaches reaches the agent, what an agent names reaches the person."""
 
-import asyncio
 import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 from typing import Any
-
-import httpx
-import pytest
 
 from tests.emulators.models.script import says
 from tests.running import Running, running
@@ -32,42 +28,44 @@ async def kept(page: Page, data: bytes, name: str, type_: str = "application/oct
     return dict(answer.json())
 
 
-async def test_a_picture_is_shown_to_the_model_and_saved(tmp_path: Path) -> None:
-    async with running(tmp_path, feishu=WEB) as house, opened(house.url) as page:
-        file = await kept(page, PNG, "图.png", "image/png")
-        assert (file["name"], file["type"], file["size"]) == ("图.png", "image/png", len(PNG))
-        await page.say("what is this?", files=[file["id"]])
-        await page.answers(1)
-        assert shown(house)[1] == ["image/png"]
-        assert uploads(house) == {"图.png": PNG}
-        assert page.said("you")[0]["files"] == [file]
+async def test_what_is_attached_is_shown_or_saved_and_the_model_is_told_where(house: Running, page: Page) -> None:
+    picture = await kept(page, PNG, "图.png", "image/png")
+    assert (picture["name"], picture["type"], picture["size"]) == ("图.png", "image/png", len(PNG))
+    await page.say("what is this?", files=[picture["id"]])
+    await page.answers(1)
+    assert shown(house)[1] == ["image/png"]
+    assert page.said("you")[0]["files"] == [picture]
+    files = [await kept(page, TEXT, "notes.txt", "text/plain"), await kept(page, b"2", "notes.txt", "text/plain")]
+    await page.say("", files=[file["id"] for file in files], chat="c_another_one")
+    await page.answers(2)
+    assert uploads(house) == {"图.png": PNG, "notes.txt": TEXT, "notes-2.txt": b"2"}
+    (path,) = [path for path in house.uploads() if path.endswith("/notes.txt")]
+    assert f"saved as {path}" in spoken(house)
+    assert [chat["title"] for chat in await page.chats()] == ["notes.txt", "what is this?"]
 
 
-async def test_any_other_file_is_saved_and_the_model_is_told_the_path(tmp_path: Path) -> None:
-    async with running(tmp_path, feishu=WEB) as house, opened(house.url) as page:
-        files = [await kept(page, TEXT, "notes.txt", "text/plain"), await kept(page, b"2", "notes.txt", "text/plain")]
-        await page.say("", files=[file["id"] for file in files])
-        await page.answers(1)
-        assert uploads(house) == {"notes.txt": TEXT, "notes-2.txt": b"2"}
-        (path,) = [path for path in house.uploads() if path.endswith("/notes.txt")]
-        told = spoken(house)
-        assert f"saved as {path}" in told
-        assert [chat["title"] for chat in await page.chats()] == ["notes.txt"]
-
-
-async def test_what_is_sent_with_several_messages_of_one_turn_is_told_at_each(tmp_path: Path) -> None:
-    async with running(tmp_path, script=[says("slow")], feishu=WEB) as house, opened(house.url) as page:
-        house.line.hold()
-        await page.say("begin")
-        await house.requested(1)
-        for name in ("one.txt", "two.txt"):
-            await page.say(f"see {name}", files=[(await kept(page, name.encode(), name))["id"]])
-        house.line.release()
-        await page.answers(2)
-        told = spoken(house)
-        places = [told.index(word) for word in (": see one.txt", "/one.txt", ": see two.txt", "/two.txt")]
-        assert places == sorted(places)
-        assert uploads(house) == {"one.txt": b"one.txt", "two.txt": b"two.txt"}
+async def test_what_is_sent_with_several_messages_of_one_turn_is_told_at_each_and_what_vanished_is_told(
+    house: Running, page: Page
+) -> None:
+    house.anthropic.script = [says("slow")]
+    house.line.hold()
+    await page.say("begin")
+    await house.requested(1)
+    for name in ("one.txt", "two.txt", "three.txt"):
+        await page.say(f"see {name}", files=[(await kept(page, name.encode(), name))["id"]])
+    await page.until(lambda: len(page.said("you")) == 4)
+    assert page.said() == []
+    with closing(sqlite3.connect(house.folder / "data" / "clawgate.db", timeout=10)) as database, database:
+        database.execute("DELETE FROM file WHERE name = 'three.txt'")
+    house.line.release()
+    await page.answers(2)
+    words = spoken(house)
+    places = [
+        words.index(word) for word in (": see one.txt", "/one.txt", ": see two.txt", "/two.txt", ": see three.txt")
+    ]
+    assert places == sorted(places)
+    assert "three.txt, could not be fetched" in words[places[-1] :]
+    assert uploads(house) == {"one.txt": b"one.txt", "two.txt": b"two.txt"}
 
 
 NAMES = {
@@ -83,161 +81,115 @@ NAMES = {
 }
 
 
-async def test_no_name_leads_out_of_its_folder_or_breaks_a_header(tmp_path: Path) -> None:
-    async with running(tmp_path, feishu=WEB) as house, opened(house.url) as page:
-        for name in NAMES:
-            file = await kept(page, b"x", name)
-            assert file["name"].isprintable()
-            assert 0 < len(file["name"]) <= 200
-            answer = await page.http.get(f"/api/files/{file['id']}")
-            assert answer.headers.get_list("content-disposition")[0].startswith("attachment; filename*=UTF-8''")
-            assert "set-cookie" not in answer.headers
-            await page.say("x", files=[file["id"]], chat=f"c_name_{file['id'][-20:]}")
-        await page.answers(len(NAMES))
-        data = house.folder / "data"
-        found = [path for path in data.rglob("*") if path.is_file() and path.parent not in (data, house.workspace())]
-        assert sorted(path.name for path in found) == sorted(NAMES.values())
-        assert len(house.uploads()) == len(found)
+async def test_no_name_leads_out_of_its_folder_or_breaks_a_header(house: Running, page: Page) -> None:
+    for name in NAMES:
+        file = await kept(page, b"x", name)
+        assert file["name"].isprintable()
+        assert 0 < len(file["name"]) <= 200
+        answer = await page.http.get(f"/api/files/{file['id']}")
+        assert answer.headers.get_list("content-disposition")[0].startswith("attachment; filename*=UTF-8''")
+        assert "set-cookie" not in answer.headers
+        await page.say("x", files=[file["id"]], chat=f"c_name_{file['id'][-20:]}")
+    await page.answers(len(NAMES))
+    data = house.folder / "data"
+    found = [path for path in data.rglob("*") if path.is_file() and path.parent not in (data, house.workspace())]
+    assert sorted(path.name for path in found) == sorted(NAMES.values())
+    assert len(house.uploads()) == len(found)
 
 
-async def test_a_file_that_the_answer_names_can_be_downloaded_byte_for_byte(tmp_path: Path) -> None:
-    script = [says("Here it is.\n\nMEDIA:./out/chart.png\nMEDIA: notes.txt\nMEDIA:notes.txt")]
-    async with running(tmp_path, script=script, feishu=WEB) as house, opened(house.url) as page:
-        (house.workspace() / "out").mkdir(parents=True)
-        (house.workspace() / "out" / "chart.png").write_bytes(PNG)
-        (house.workspace() / "notes.txt").write_bytes(TEXT)
+async def test_the_files_that_an_answer_names_can_be_downloaded_byte_for_byte(house: Running, page: Page) -> None:
+    many = "All.\n" + "\n".join(f"MEDIA:f{number}.txt" for number in range(12))
+    address = "https://files.test/a.png"
+    house.anthropic.script = [
+        says("Here it is.\n\nMEDIA:./out/chart.png\nMEDIA: notes.txt\nMEDIA:notes.txt"),
+        *(says(text) for text in ("MEDIA:f0.txt", many, f"MEDIA:{address}")),
+    ]
+    workspace = house.workspace()
+    (workspace / "out").mkdir(parents=True)
+    (workspace / "out" / "chart.png").write_bytes(PNG)
+    (workspace / "notes.txt").write_bytes(TEXT)
+    for number in range(12):
+        (workspace / f"f{number}.txt").write_text("x")
+    for number in range(1, 5):
         await page.say("draw")
-        assert await page.answers(1) == ["Here it is."]
-        files = page.said()[0]["files"]
-        assert [(file["name"], file["type"], file["size"]) for file in files] == [
-            ("chart.png", "image/png", len(PNG)),
-            ("notes.txt", "text/plain", len(TEXT)),
-        ]
-        picture, notes = [await page.http.get(f"/api/files/{file['id']}") for file in files]
-        assert (picture.content, notes.content) == (PNG, TEXT)
-        assert picture.headers["content-disposition"].startswith("inline")
-        assert notes.headers["content-disposition"].startswith("attachment")
-        assert "MEDIA" not in "".join(page.drafts())
-
-
-async def test_an_answer_of_a_file_alone_is_one_message_with_it(tmp_path: Path) -> None:
-    async with running(tmp_path, script=[says("MEDIA:a.txt")], feishu=WEB) as house, opened(house.url) as page:
-        (house.workspace() / "a.txt").write_bytes(b"x")
-        await page.say("give me the file")
-        assert await page.answers(1) == [""]
-        assert [file["name"] for file in page.said()[0]["files"]] == ["a.txt"]
-        await house.idle()
-        assert len(page.said()) == 1
+        await page.answers(number)
+    await house.idle()
+    both, alone, ten, link = page.said()
+    assert (both["text"], alone["text"], link["text"]) == ("Here it is.", "", f"<{address}>")
+    assert [(file["name"], file["type"], file["size"]) for file in both["files"]] == [
+        ("chart.png", "image/png", len(PNG)),
+        ("notes.txt", "text/plain", len(TEXT)),
+    ]
+    picture, notes = [await page.http.get(f"/api/files/{file['id']}") for file in both["files"]]
+    assert (picture.content, notes.content) == (PNG, TEXT)
+    assert "MEDIA" not in "".join(page.drafts())
+    assert [file["name"] for file in alone["files"]] == ["f0.txt"]
+    assert (len(ten["files"]), ten["text"].count("could not be attached")) == (10, 2)
+    assert f'href="{address}"' in link["html"]
 
 
 OUT_OF_REACH = [
-    "missing.txt",
-    "big.bin",
-    "../outside.txt",
-    "/etc/passwd",
-    "link.txt",
-    "folder",
-    "fifo",
-    "file:///etc/passwd",
+    *("missing.txt", "big.bin", "../outside.txt", "/etc/passwd", "link.txt", "folder", "fifo", "file:///etc/passwd"),
     "~/x",
 ]
 
 
-@pytest.mark.parametrize("path", OUT_OF_REACH)
-async def test_a_file_that_cannot_be_attached_is_a_sentence(tmp_path: Path, path: str) -> None:
+async def test_a_file_that_cannot_be_attached_is_a_sentence(tmp_path: Path) -> None:
     more = "limits: { fileBytes: 1000 }"
-    script = [says(f"Done.\nMEDIA:{path}"), says(f"MEDIA:{path}")]
-    async with running(tmp_path, script=script, more=more, feishu=WEB) as house, opened(house.url) as page:
+    async with running(tmp_path, more=more, feishu=WEB) as house, opened(house.url) as page:
         workspace = house.workspace()
         (workspace / "folder").mkdir(parents=True)
         (workspace / "big.bin").write_bytes(b"x" * 1001)
         (workspace.parent / "outside.txt").write_text("secret")
         (workspace / "link.txt").symlink_to(workspace.parent / "outside.txt")
         os.mkfifo(workspace / "fifo")
-        await page.say("send it")
-        await page.answers(1)
-        await page.say("and alone, 请")
-        first, second = await page.answers(2)
-        name = path.rpartition(":")[2] if "://" in path else path
-        assert first.startswith("Done.\n\n(The file `")
-        assert name in first
-        assert "无法附上" in second
-        assert [it["files"] for it in page.said()] == [[], []]
+        for path in OUT_OF_REACH:
+            house.anthropic.script = [says(f"Done.\nMEDIA:{path}"), says(f"MEDIA:{path}")]
+            replies = len(page.said())
+            await page.say("send it")
+            await page.answers(replies + 1)
+            await page.say("and alone, 请")
+            *_, first, second = await page.answers(replies + 2)
+            assert first.startswith("Done.\n\n(The file `")
+            assert (path.rpartition(":")[2] if "://" in path else path) in first
+            assert "无法附上" in second
+        assert [it["files"] for it in page.said()] == [[], []] * len(OUT_OF_REACH)
 
 
-async def test_an_address_is_told_as_a_link_and_not_fetched(tmp_path: Path) -> None:
-    script = [says("MEDIA:https://files.test/a.png")]
-    async with running(tmp_path, script=script, feishu=WEB) as house, opened(house.url) as page:
-        await page.say("a picture")
-        assert await page.answers(1) == ["<https://files.test/a.png>"]
-        assert 'href="https://files.test/a.png"' in page.said()[0]["html"]
-
-
-async def test_no_more_than_ten_files_go_out_and_the_others_are_named(tmp_path: Path) -> None:
-    script = [says("All.\n" + "\n".join(f"MEDIA:f{n}.txt" for n in range(12)))]
-    async with running(tmp_path, script=script, feishu=WEB) as house, opened(house.url) as page:
-        for number in range(12):
-            (house.workspace() / f"f{number}.txt").write_text("x")
-        await page.say("all of them")
-        (text,) = await page.answers(1)
-        assert len(page.said()[0]["files"]) == 10
-        assert text.count("could not be attached") == 2
-
-
-async def test_a_file_of_the_limit_is_taken_and_one_byte_more_is_not(tmp_path: Path) -> None:
+async def test_how_large_and_how_many_files_come_with_a_message_has_a_limit(house: Running, page: Page) -> None:
     limit = 20 * 1_048_576
 
     async def chunks(size: int) -> Any:
         for at in range(0, size, 1_048_576):
             yield b"x" * min(1_048_576, size - at)
 
-    async with running(tmp_path, feishu=WEB) as house, opened(house.url) as page:
-        assert (await kept(page, b"x" * limit, "a.bin"))["size"] == limit
-        for content in (b"x" * (limit + 1), chunks(limit + 1)):
-            answer = await page.http.post("/api/files", params={"name": "b"}, content=content)
-            assert answer.status_code == 413
-            assert answer.json() == {
-                "error": "The file is larger than 20 MiB (limits.fileBytes).",
-                "code": "file-too-large",
-            }
-        assert (await page.upload(b"", "empty")).json()["size"] == 0
+    ids = [(await kept(page, b"x" * limit, "a.bin"))["id"], (await kept(page, b"", "empty"))["id"]]
+    for content in (b"x" * (limit + 1), chunks(limit + 1)):
+        answer = await page.http.post("/api/files", params={"name": "b"}, content=content)
+        assert answer.status_code == 413
+        assert answer.json() == {
+            "error": "The file is larger than 20 MiB (limits.fileBytes).",
+            "code": "file-too-large",
+        }
+    ids += [(await kept(page, b"x", f"f{number}.txt"))["id"] for number in range(9)]
+    answer = await page.say("eleven", files=ids)
+    assert answer.status_code == 400
+    assert answer.json()["error"]
+    assert await page.chats() == []
+    assert (await page.say("ten", files=ids[1:])).status_code == 200
+    await page.answers(1)
+    assert len(uploads(house)) == 10
 
 
-async def test_ten_files_come_with_one_message_and_eleven_do_not(tmp_path: Path) -> None:
-    async with running(tmp_path, feishu=WEB) as house, opened(house.url) as page:
-        ids = [(await kept(page, b"x", f"f{number}.txt"))["id"] for number in range(11)]
-        answer = await page.say("eleven", files=ids)
-        assert answer.status_code == 400
-        assert answer.json()["error"]
-        assert await page.chats() == []
-        assert (await page.say("ten", files=ids[:10])).status_code == 200
-        await page.answers(1)
-        assert len(uploads(house)) == 10
-
-
-async def test_a_file_that_is_gone_is_told_before_the_message_is_taken(tmp_path: Path) -> None:
-    async with running(tmp_path, feishu=WEB) as house, opened(house.url) as page:
-        file = await kept(page, b"x", "a.txt")
-        await page.say("here", files=[file["id"]], chat="c_first_one")
-        await page.answers(1)
-        await page.http.delete("/api/chats/c_first_one")
-        answer = await page.say("again", files=[file["id"]])
-        assert answer.status_code == 400
-        assert "Attach it again" in answer.json()["error"]
-        assert (await page.http.get(f"/api/files/{file['id']}")).status_code == 404
-
-
-async def test_a_file_that_vanishes_before_its_turn_is_told_to_the_model_and_the_turn_goes_on(tmp_path: Path) -> None:
-    async with running(tmp_path, script=[says("slow")], feishu=WEB) as house, opened(house.url) as page:
-        house.line.hold()
-        await page.say("first")
-        await house.requested(1)
-        await page.say("see this", files=[(await kept(page, b"x", "a.txt"))["id"]])
-        with closing(sqlite3.connect(tmp_path / "data" / "clawgate.db", timeout=10)) as database, database:
-            database.execute("DELETE FROM file")
-        house.line.release()
-        assert len(await page.answers(2)) == 2
-        assert "a.txt, could not be fetched" in spoken(house)
+async def test_a_file_that_is_gone_is_told_before_the_message_is_taken(house: Running, page: Page) -> None:
+    file = await kept(page, b"x", "a.txt")
+    await page.say("here", files=[file["id"]], chat="c_first_one")
+    await page.answers(1)
+    await page.http.delete("/api/chats/c_first_one")
+    answer = await page.say("again", files=[file["id"]])
+    assert answer.status_code == 400
+    assert "Attach it again" in answer.json()["error"]
+    assert (await page.http.get(f"/api/files/{file['id']}")).status_code == 404
 
 
 SHOWN = [
@@ -256,32 +208,13 @@ SHOWN = [
 ]
 
 
-async def test_only_real_pictures_are_shown_and_nothing_that_was_uploaded_can_act_as_ours(tmp_path: Path) -> None:
-    async with running(tmp_path, feishu=WEB) as house, opened(house.url) as page:
-        for data, told, type_, disposition in SHOWN:
-            file = await kept(page, data, "a", told)
-            answer = await page.http.get(f"/api/files/{file['id']}")
-            assert answer.headers["content-type"].partition(";")[0] == file["type"] == type_, told
-            assert answer.headers["content-disposition"].startswith(disposition)
-            assert answer.headers["content-security-policy"] == "default-src 'none'; sandbox"
-            assert answer.headers["x-content-type-options"] == "nosniff"
-            saved = await page.http.get(f"/api/files/{file['id']}?download")
-            assert saved.headers["content-disposition"].startswith("attachment")
-
-
-async def test_an_upload_that_breaks_off_leaves_nothing(tmp_path: Path) -> None:
-    async with running(tmp_path, feishu=WEB) as house:
-        port = int(httpx.URL(house.url).port or 0)
-        _, writer = await asyncio.open_connection("127.0.0.1", port)
-        head = (
-            f"POST /api/files?name=a HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\nx-clawgate: 1\r\ncontent-length: 100\r\n\r\n"
-        )
-        writer.write(head.encode() + b"half")
-        await writer.drain()
-        writer.close()
-        await writer.wait_closed()
-        async with opened(house.url) as page:
-            await page.say("hello")
-            await page.answers(1)
-        with closing(sqlite3.connect(tmp_path / "data" / "clawgate.db", timeout=10)) as database:
-            assert database.execute("SELECT count(*) FROM file").fetchone() == (0,)
+async def test_only_real_pictures_are_shown_and_nothing_that_was_uploaded_can_act_as_ours(page: Page) -> None:
+    for data, sent, type_, disposition in SHOWN:
+        file = await kept(page, data, "a", sent)
+        answer = await page.http.get(f"/api/files/{file['id']}")
+        assert answer.headers["content-type"].partition(";")[0] == file["type"] == type_, sent
+        assert answer.headers["content-disposition"].startswith(disposition)
+        assert answer.headers["content-security-policy"] == "default-src 'none'; sandbox"
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        saved = await page.http.get(f"/api/files/{file['id']}?download")
+        assert saved.headers["content-disposition"].startswith("attachment")

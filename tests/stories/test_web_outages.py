@@ -9,53 +9,47 @@ import psycopg
 import pytest
 
 from tests.emulators.models.script import says
-from tests.running import running
-from tests.stories.test_process import NEVER, platforms, started
+from tests.running import Running
+from tests.stories.at_work import NEVER
+from tests.stories.test_process import platforms, started
 from tests.stories.test_replicas import two
 from tests.waiting import until
-from tests.web_page import CHAT, WEB, Page, new_id, opened
-
-WEB_SECTION = "channels:\n  web: {}"
+from tests.web_page import CHAT, WEB, new_id, opened
 
 
-async def test_a_database_that_is_gone_is_a_503_with_a_sentence_on_every_route(tmp_path: Path) -> None:
-    async with running(tmp_path, feishu=WEB) as house, opened(house.url, watching=False) as page:
+async def test_a_database_that_is_gone_is_a_503_with_a_sentence_on_every_route(house: Running) -> None:
+    def rename(before: str, after: str) -> None:
+        with closing(sqlite3.connect(house.folder / "data" / "clawgate.db", timeout=10)) as database:
+            for table in ("web_message", "web_conversation", "file"):
+                database.execute(f"ALTER TABLE {table}{before} RENAME TO {table}{after}")
+            database.commit()
+
+    async with opened(house.url, watching=False) as page:
         await page.say("hello")
         await house.idle()
         for pool in (house.gateway.runtime.store._reader, house.gateway.runtime.store._writer):  # type: ignore[attr-defined]
             await pool.call(lambda connection: connection.exec_driver_sql("PRAGMA query_only=ON"))
-        with closing(sqlite3.connect(tmp_path / "data" / "clawgate.db", timeout=10)) as database:
-            for table in ("web_message", "web_conversation", "file"):
-                database.execute(f"ALTER TABLE {table} RENAME TO {table}_elsewhere")
-            database.commit()
+        rename("", "_elsewhere")
         answers = [
-            await page.http.get("/api/chats"),
-            await page.http.get(f"/api/chats/{CHAT}"),
+            *[await page.http.get(path) for path in ("/api/chats", f"/api/chats/{CHAT}", "/api/files/f_12345678")],
             await page.http.patch(f"/api/chats/{CHAT}", json={"title": "x"}),
             await page.http.delete(f"/api/chats/{CHAT}"),
             await page.upload(b"x", "a.txt"),
-            await page.http.get("/api/files/f_12345678"),
         ]
-        assert [answer.status_code for answer in answers] == [503] * len(answers)
-        assert {answer.json()["code"] for answer in answers} == {"unavailable"}
+        assert [(answer.status_code, answer.json()["code"]) for answer in answers] == [(503, "unavailable")] * 6
         assert (await page.say("hello")).status_code == 503
         async with page.http.stream("GET", "/api/events") as stream:
             assert [chunk async for chunk in stream.aiter_bytes()] == []
         assert (await page.http.get("/")).status_code == 200
-        with closing(sqlite3.connect(tmp_path / "data" / "clawgate.db", timeout=10)) as database:
-            for table in ("web_message", "web_conversation", "file"):
-                database.execute(f"ALTER TABLE {table}_elsewhere RENAME TO {table}")
-            database.commit()
+        rename("_elsewhere", "")
         assert len((await page.conversation())["messages"]) == 2
 
 
 @pytest.mark.slow
 async def test_killed_between_a_message_and_its_answer_the_page_that_comes_back_has_each_once(tmp_path: Path) -> None:
-    async with platforms(tmp_path) as (_, anthropic, config):
-        config.write_text(config.read_text("utf-8").replace("channels:", WEB_SECTION, 1), encoding="utf-8")
+    async with platforms(tmp_path, channels="web: {}") as (_, anthropic, config):
         anthropic.script = [says("first answer"), NEVER]
         message = new_id()
-        page = Page("http://127.0.0.1")
         async with started(config) as run:
             async with opened(run.url) as before:
                 await before.say("first")
@@ -63,18 +57,16 @@ async def test_killed_between_a_message_and_its_answer_the_page_that_comes_back_
                 await before.say("second", message=message)
                 await before.until(lambda: len(before.said("you")) == 2)
                 await until(lambda: len(anthropic.requests) == 2)
-                page.events = before.events
             assert await run.end(SIGKILL) == -SIGKILL
         anthropic.script = [says("second answer")]
         async with started(config) as run, opened(run.url, watching=False) as again:
-            again.events = page.events
+            again.events = before.events
             async with again.watching():
                 assert (await again.say("second", message=message)).status_code == 200
                 assert await again.answers(2) == ["first answer", "second answer"]
                 kept = (await again.conversation())["messages"]
             assert [it["text"] for it in kept] == ["first", "first answer", "second", "second answer"]
             assert [event.data["id"] for event in again.events if event.name == "message"] == [it["id"] for it in kept]
-        await page.http.aclose()
 
 
 async def test_a_page_at_one_replica_is_told_what_the_other_answers(tmp_path: Path, postgres_url: str) -> None:

@@ -8,30 +8,25 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 
 from channels.web.archive import MessageBody
 from channels.web.channel import MISSED_BYTES_MAX
 from channels.web.live import BACKLOG_MAX
 from channels.web.views import PAGE_BYTES_MAX
-from tests.running import Running, client, running
-from tests.stories.test_web_door import ROUTES, statuses
+from tests.running import Running, running
 from tests.waiting import PATIENCE_SECONDS
 from tests.web_page import CHAT, WEB, Page, opened
 
-TWO_PAGES = "limits: { eventStreams: 2 }"
-READS = [route for route in ROUTES if route[0] == "GET"]
 
-
-async def history(house: Running, *sizes: int) -> None:
+async def history(house: Running, *sizes: int, chat: str = CHAT) -> None:
     """A conversation whose messages are so long, alternately a person's and an agent's."""
     archive = house.gateway.runtime.store.archive
     for number, size in enumerate(sizes):
         words = MessageBody(text=f"{number} " + "word " * (size // 5), agent="helper")
         if number % 2:
-            await archive.answer(CHAT, f"key_{number}", words, 1.0)
+            await archive.answer(chat, f"key_{chat}_{number}", words, 1.0)
         else:
-            await archive.keep(CHAT, f"m_0000000{number}", words, 1.0)
+            await archive.keep(chat, f"m_{chat}_{number}", words, 1.0)
 
 
 async def refusal(page: Page) -> httpx.Response | None:
@@ -43,15 +38,11 @@ async def refusal(page: Page) -> httpx.Response | None:
         return answer
 
 
-async def comes_in(page: Page) -> None:
-    async def is_free() -> bool:
-        return await refusal(page) is None
-
-    await page.until(is_free)
-
-
 async def test_one_page_more_than_the_limit_is_told_so_and_comes_in_when_another_has_gone(tmp_path: Path) -> None:
-    async with running(tmp_path, more=TWO_PAGES, feishu=WEB) as house, opened(house.url, watching=False) as third:
+    async with (
+        running(tmp_path, more="limits: { eventStreams: 2 }", feishu=WEB) as house,
+        opened(house.url, watching=False) as third,
+    ):
         async with opened(house.url) as first, opened(house.url):
             refused = await refusal(third)
             assert refused is not None
@@ -60,7 +51,11 @@ async def test_one_page_more_than_the_limit_is_told_so_and_comes_in_when_another
             assert int(refused.headers["retry-after"]) > 0
             await first.say("hello")
             await first.answers(1)
-        await comes_in(third)
+
+        async def is_free() -> bool:
+            return await refusal(third) is None
+
+        await third.until(is_free)
 
 
 @asynccontextmanager
@@ -99,68 +94,43 @@ async def test_who_does_not_read_is_cut_off_and_gives_the_place_free(tmp_path: P
             await page.until(lambda: len(page.named("message")) == 2)
 
 
-async def test_what_was_missed_comes_in_order_and_whole_however_long_each_is(tmp_path: Path) -> None:
+async def test_what_was_missed_comes_in_order_and_whole_unless_it_is_too_long_and_loaded_anew(house: Running) -> None:
     sizes = [PAGE_BYTES_MAX // 3, 10, PAGE_BYTES_MAX + 10, 10, PAGE_BYTES_MAX // 2, PAGE_BYTES_MAX // 2]
-    async with running(tmp_path, feishu=WEB) as house:
-        await history(house, *sizes)
-        async with opened(house.url) as page:
-            await page.until(lambda: len(page.named("message")) == len(sizes))
-            heard = page.named("message")
-            assert [it["text"].split()[0] for it in heard] == [str(number) for number in range(len(sizes))]
-            assert page.named("reset") == []
-            assert {it["id"]: it for it in heard} == {it["id"]: it for it in await walked(page)}
+    await history(house, *sizes)
+    async with opened(house.url) as page:
+        await page.until(lambda: len(page.named("message")) == len(sizes))
+        heard = page.named("message")
+        assert [it["text"].split()[0] for it in heard] == [str(number) for number in range(len(sizes))]
+        assert page.named("reset") == []
+        assert {it["id"]: it for it in heard} == {it["id"]: it for it in await walked(page)}
+    long = [MISSED_BYTES_MAX // 4] * 5
+    await history(house, *long, chat="c_a_long_one")
+    async with opened(house.url) as page:
+        await page.until(lambda: page.named("reset") == [{}])
+        await page.say("and now?", chat="c_another_one")
+        assert [it.split()[0] for it in await page.answers(1)]
+        assert {it["chat"] for it in page.named("message")} == {"c_another_one"}
+        assert len(await walked(page, "c_a_long_one")) == len(long)
 
 
-async def test_a_history_that_is_too_long_to_be_told_is_loaded_anew_instead(tmp_path: Path) -> None:
-    async with running(tmp_path, feishu=WEB) as house:
-        await history(house, *[MISSED_BYTES_MAX // 4] * 5)
-        async with opened(house.url) as page:
-            await page.until(lambda: page.named("reset") == [{}])
-            await page.say("and now?", chat="c_another_one")
-            assert [it.split()[0] for it in await page.answers(1)]
-            assert {it["chat"] for it in page.named("message")} == {"c_another_one"}
-            assert len(await walked(page)) == 5
+async def test_older_messages_come_page_by_page(house: Running, page: Page) -> None:
+    await history(house, *[5] * 56)
+    newest = await page.conversation()
+    assert (len(newest["messages"]), newest["more"]) == (50, True)
+    numbers = [it["id"] for it in await walked(page)]
+    assert (len(numbers), numbers) == (56, sorted(numbers))
+    for odd in ("0", "-1", "x", "9" * 40, "1e3"):
+        assert (await page.http.get(f"/api/chats/{CHAT}", params={"before": odd})).status_code == 200
 
 
-async def walked(page: Page) -> list[dict[str, Any]]:
+async def walked(page: Page, chat: str = CHAT) -> list[dict[str, Any]]:
     """A whole conversation, page by page from its end, none of which is longer than it may be."""
     found: list[dict[str, Any]] = []
     more = True
     while more:
         before = {"before": found[0]["id"]} if found else {}
-        answer = await page.conversation(**before)
+        answer = await page.conversation(chat, **before)
         messages, more = answer["messages"], answer["more"]
         assert len(messages) == 1 or sum(len(it["text"]) for it in messages) <= PAGE_BYTES_MAX
         found = [*messages, *found]
     return found
-
-
-ELSEWHERE = [
-    {"origin": "https://evil.example"},
-    {"origin": "null"},
-    {"sec-fetch-site": "cross-site"},
-    {"sec-fetch-site": "same-site"},
-    {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors", "sec-fetch-dest": "image"},
-    {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"},
-]
-
-
-@pytest.mark.parametrize("headers", ELSEWHERE, ids=str)
-async def test_no_other_site_can_have_anything_read(tmp_path: Path, headers: dict[str, str]) -> None:
-    async with running(tmp_path, feishu=WEB) as house, client(house.url) as http:
-        assert await statuses(http, headers, READS) == {403}
-        for path in ("/", "/web/app.js"):
-            assert (await http.get(path, headers=headers)).status_code == 200
-
-
-OURS = [{}, {"sec-fetch-site": "same-origin"}, {"sec-fetch-site": "none", "sec-fetch-mode": "navigate"}]
-
-
-@pytest.mark.parametrize("headers", OURS, ids=str)
-async def test_our_page_and_the_address_bar_read(tmp_path: Path, headers: dict[str, str]) -> None:
-    async with running(tmp_path, feishu=WEB) as house, opened(house.url) as page:
-        file = (await page.upload(b"x", "a.txt")).json()
-        await page.say("hello")
-        await page.answers(1)
-        reads = [(method, path.replace("f_12345678", file["id"])) for method, path in READS]
-        assert await statuses(page.http, headers, reads) == {200}

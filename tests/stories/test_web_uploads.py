@@ -1,14 +1,17 @@
 """How much may be uploaded and not sent: what is too much is refused before it is read, with a sentence."""
 
 import asyncio
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 
 import httpx
+import pytest
 
 from tests.running import Running, running
-from tests.web_page import WEB, Page, opened
+from tests.web_page import WEB, Page
 
-TWO_AND_A_HALF = "limits: { fileBytes: 1000, uploadsBytes: 2500 }"
 FILE = b"x" * 1000
 
 
@@ -29,35 +32,31 @@ async def is_full(page: Page) -> bool:
     return True
 
 
-async def test_files_that_wait_to_be_sent_have_a_limit_and_sending_makes_room(tmp_path: Path) -> None:
-    async with running(tmp_path, more=TWO_AND_A_HALF, feishu=WEB) as house, opened(house.url) as page:
-        first, _ = await uploaded(page), await uploaded(page)
-        assert await is_full(page)
-        assert (await page.upload(b"x" * 500, "small")).status_code == 200
-        await page.say("here", files=[first])
-        await page.answers(1)
-        await uploaded(page)
-        assert await is_full(page)
+@pytest.fixture
+async def house(tmp_path: Path) -> AsyncIterator[Running]:
+    async with running(tmp_path, more="limits: { fileBytes: 1000, uploadsBytes: 2500 }", feishu=WEB) as house:
+        yield house
 
 
-async def test_an_upload_that_is_taken_out_makes_room_and_one_that_was_sent_stays(tmp_path: Path) -> None:
-    async with running(tmp_path, more=TWO_AND_A_HALF, feishu=WEB) as house, opened(house.url) as page:
-        first, second = await uploaded(page), await uploaded(page)
-        await page.say("here", files=[first])
-        await page.answers(1)
-        assert (await page.http.delete(f"/api/files/{first}")).status_code == 404
-        assert (await page.http.get(f"/api/files/{first}")).content == FILE
-        assert (await page.http.delete(f"/api/files/{second}")).status_code == 204
-        assert (await page.http.get(f"/api/files/{second}")).status_code == 404
-        assert (await page.say("and here", files=[second])).status_code == 400
-        for _ in range(2):
-            await uploaded(page)
+async def test_files_that_wait_to_be_sent_have_a_limit_and_what_is_sent_or_taken_out_makes_room(page: Page) -> None:
+    first, second = await uploaded(page), await uploaded(page)
+    assert await is_full(page)
+    assert (await page.upload(b"x" * 500, "small")).status_code == 200
+    await page.say("here", files=[first])
+    await page.answers(1)
+    assert (await page.http.delete(f"/api/files/{first}")).status_code == 404
+    assert (await page.http.get(f"/api/files/{first}")).content == FILE
+    await uploaded(page)
+    assert await is_full(page)
+    assert (await page.http.delete(f"/api/files/{second}")).status_code == 204
+    assert (await page.http.get(f"/api/files/{second}")).status_code == 404
+    assert (await page.say("and here", files=[second])).status_code == 400
+    assert not await is_full(page)
 
 
-async def test_uploads_that_arrive_together_do_not_pass_the_limit_together(tmp_path: Path) -> None:
-    async with running(tmp_path, more=TWO_AND_A_HALF, feishu=WEB) as house, opened(house.url) as page:
-        answers = await asyncio.gather(*(page.upload(FILE, f"{number}.bin") for number in range(12)))
-        assert sorted(answer.status_code for answer in answers) == [200] * 2 + [413] * 10
+async def test_uploads_that_arrive_together_do_not_pass_the_limit_together(page: Page) -> None:
+    answers = await asyncio.gather(*(page.upload(FILE, f"{number}.bin") for number in range(12)))
+    assert sorted(answer.status_code for answer in answers) == [200] * 2 + [413] * 10
 
 
 async def begun(house: Running) -> asyncio.StreamWriter:
@@ -70,15 +69,18 @@ async def begun(house: Running) -> asyncio.StreamWriter:
     return writer
 
 
-async def test_room_is_taken_before_a_body_is_read_and_given_back_where_it_breaks_off(tmp_path: Path) -> None:
-    async with running(tmp_path, more=TWO_AND_A_HALF, feishu=WEB) as house, opened(house.url) as page:
-        writers = [await begun(house) for _ in range(2)]
-        await page.until(lambda: is_full(page))
-        for writer in writers:
-            writer.close()
-            await writer.wait_closed()
+async def test_room_is_taken_before_a_body_is_read_and_given_back_where_it_breaks_off(
+    house: Running, page: Page
+) -> None:
+    writers = [await begun(house) for _ in range(2)]
+    await page.until(lambda: is_full(page))
+    for writer in writers:
+        writer.close()
+        await writer.wait_closed()
 
-        async def has_room() -> bool:
-            return not await is_full(page)
+    async def has_room() -> bool:
+        return not await is_full(page)
 
-        await page.until(has_room)
+    await page.until(has_room)
+    with closing(sqlite3.connect(house.folder / "data" / "clawgate.db", timeout=10)) as database:
+        assert database.execute("SELECT count(*) FROM file").fetchone() == (0,)

@@ -11,8 +11,8 @@ import pytest
 
 from tests.emulators.models.script import says
 from tests.running import ALICE, ALICE_CHAT, BOB, BOB_CHAT, GROUP, Running, running
-from tests.stories.at_work import DONE, RUNS, prompt, spoken, works
-from tests.web_page import CHAT, WEB, opened
+from tests.stories.at_work import DONE, RUNS, prompt, results, spoken, works
+from tests.web_page import CHAT, WEB, Page, opened
 
 SECRET = b"CANARY: Alice's salary"
 
@@ -45,9 +45,8 @@ async def test_what_was_sent_is_there_in_later_turns_by_the_path_that_was_told_f
 ) -> None:
     async with running(passable, more=RUNS) as house:
         path = await sends(house)
-        assert path.startswith("./uploads/")
-        assert path.endswith("/salary.csv")
-        folder = path.rpartition("/")[0]
+        folder, _, name = path.rpartition("/")
+        assert (path.startswith("./uploads/"), name) == (True, "salary.csv")
         read, uploads, inner, top, command, absolute = await works(
             house,
             ("read", {"file_path": path}),
@@ -58,8 +57,7 @@ async def test_what_was_sent_is_there_in_later_turns_by_the_path_that_was_told_f
             ("read", {"file_path": str(house.workspace() / path)}),
         )
         assert read == absolute == SECRET.decode()
-        assert uploads == f"{folder.rpartition('/')[2]}/"
-        assert inner == "salary.csv"
+        assert (uploads, inner) == (f"{folder.rpartition('/')[2]}/", "salary.csv")
         assert "uploads/" in top.split("\n")
         content, place, _ = command.split("\n")
         assert content == SECRET.decode()
@@ -72,8 +70,17 @@ async def test_what_was_sent_is_there_in_later_turns_by_the_path_that_was_told_f
         )
         assert by_command == SECRET.decode()
         assert edited.startswith(f"Edited {path.removeprefix('./')} ")
-        assert written == "Wrote uploads/mine.txt (1 bytes)"
-        assert sent == "CANARY: Alice's wages"
+        assert (written, sent) == ("Wrote uploads/mine.txt (1 bytes)", "CANARY: Alice's wages")
+        base = passable / "data" / "uploads"
+        assert base.stat().st_mode & 0o066 == 0
+        (session,) = base.iterdir()
+        assert session.stat().st_mode & 0o077 == 0
+    async with running(passable) as house:
+        assert await works(house, ("read", {"file_path": path})) == [sent]
+
+
+BOBS: dict[str, Any] = {"sender": BOB, "chat": BOB_CHAT}
+IN_A_GROUP: dict[str, Any] = {"sender": ALICE, "chat": GROUP, "chat_type": "group", "mention_bot": True}
 
 
 async def test_nobody_else_lists_reads_changes_or_sends_it(tmp_path: Path) -> None:
@@ -82,45 +89,30 @@ async def test_nobody_else_lists_reads_changes_or_sends_it(tmp_path: Path) -> No
         opened(house.url, link=house.gateway.offer_link()) as page,
     ):
         path = await sends(house)
-        folder = path.rpartition("/")[0]
-        bob = {"sender": BOB, "chat": BOB_CHAT}
-        results = await works(
+        *refused, top, command = await works(
             house,
             ("ls", {"path": "uploads"}),
-            ("ls", {"path": folder}),
-            ("ls", {}),
+            ("ls", {"path": path.rpartition("/")[0]}),
             ("read", {"file_path": path}),
             ("read", {"file_path": str(house.workspace() / path)}),
             ("read", {"file_path": f"UPLOADS/{path.removeprefix('./uploads/')}"}),
             ("edit", {"file_path": path, "old_text": "salary", "new_text": "x"}),
+            ("ls", {}),
             ("exec", {"command": "pwd; find -L . ; cat uploads/*/*; env"}),
-            **bob,
+            **BOBS,
         )
-        refused = [json.loads(results[at])["error_code"] for at in (0, 1, 3, 4, 5, 6)]
-        assert refused == ["NOT_FOUND"] * 6
-        assert results[2] == "(empty folder)"
-        assert "CANARY" not in results[7]
-        assert "salary" not in results[7]
-        theirs = await sends(house, b"Bob's", **bob)
-        (listed,) = await works(house, ("ls", {"path": "./uploads"}), **bob)
-        assert listed == f"{theirs.split('/')[2]}/"
+        refused += await works(house, ("read", {"file_path": path}), **IN_A_GROUP)
+        assert [json.loads(it)["error_code"] for it in refused] == ["NOT_FOUND"] * 7
+        assert top == "(empty folder)"
+        assert "CANARY" not in command
+        assert "salary" not in command
+        theirs = await sends(house, b"Bob's", **BOBS)
+        assert await works(house, ("ls", {"path": "./uploads"}), **BOBS) == [f"{theirs.split('/')[2]}/"]
         house.anthropic.script = [says(f"Here.\nMEDIA:{path}")]
         await page.say("send me what Alice sent")
-        (answer,) = await page.answers(1)
-        assert "could not be attached" in answer
+        assert "could not be attached" in (await page.answers(1))[0]
         assert page.said()[0]["files"] == []
-        house.anthropic.script = []
-        await works(house, text="is it mine?")
-        (mine,) = await works(house, ("read", {"file_path": path}))
-        assert mine == SECRET.decode()
-
-
-async def test_a_picture_of_another_is_not_seen_either_and_a_group_has_files_of_its_own(tmp_path: Path) -> None:
-    async with running(tmp_path) as house:
-        path = await sends(house, sender=ALICE, chat=ALICE_CHAT)
-        group: dict[str, Any] = {"sender": ALICE, "chat": GROUP, "chat_type": "group", "mention_bot": True}
-        (read,) = await works(house, ("read", {"file_path": path}), **group)
-        assert '"NOT_FOUND"' in read
+        assert await works(house, ("read", {"file_path": path})) == [SECRET.decode()]
 
 
 async def test_what_was_sent_before_uploads_belonged_to_sessions_is_shown_to_nobody(tmp_path: Path) -> None:
@@ -142,55 +134,30 @@ async def test_what_was_sent_before_uploads_belonged_to_sessions_is_shown_to_nob
         assert (listed, read) == (f"{path.split('/')[2]}/", "new")
 
 
-async def test_what_was_sent_outlives_a_restart(tmp_path: Path) -> None:
-    async with running(tmp_path) as house:
-        path = await sends(house)
-    async with running(tmp_path) as house:
-        (read,) = await works(house, ("read", {"file_path": path}))
-        assert read == SECRET.decode()
+async def test_a_conversation_that_is_deleted_takes_its_files_along_and_stays_where_they_cannot_be_deleted(
+    house: Running, page: Page
+) -> None:
+    base = house.folder / "data" / "uploads"
 
+    def kept() -> list[str]:
+        return sorted(path.read_text() for path in base.rglob("*") if path.is_file())
 
-def kept(folder: Path) -> list[bytes]:
-    """What lies in any session's folder."""
-    return [path.read_bytes() for path in (folder / "data" / "uploads").rglob("*") if path.is_file()]
-
-
-async def test_a_conversation_that_is_deleted_takes_its_files_along_and_no_others(tmp_path: Path) -> None:
-    async with running(tmp_path, feishu=WEB) as house, opened(house.url, link=house.gateway.offer_link()) as page:
-        for number, chat in enumerate((CHAT, f"{CHAT}2"), 1):
-            file = (await page.upload(f"of {chat}".encode(), "a.txt", "text/plain")).json()
-            await page.say("keep it", chat=chat, files=[file["id"]])
-            await page.answers(number)
-        await house.idle()
-        assert sorted(kept(tmp_path)) == [f"of {CHAT}".encode(), f"of {CHAT}2".encode()]
-        assert (await page.http.delete(f"/api/chats/{CHAT}")).status_code == 204
-        assert kept(tmp_path) == [f"of {CHAT}2".encode()]
-
-
-async def test_a_conversation_whose_files_cannot_be_deleted_is_still_there_to_be_deleted_again(tmp_path: Path) -> None:
-    async with running(tmp_path, feishu=WEB) as house, opened(house.url, link=house.gateway.offer_link()) as page:
-        file = (await page.upload(b"x", "a.txt", "text/plain")).json()
-        await page.say("keep it", files=[file["id"]])
-        await page.answers(1)
-        await house.idle()
-        (session,) = (tmp_path / "data" / "uploads").iterdir()
-        session.rename(tmp_path / "aside")
-        session.touch()
-        answer = await page.http.delete(f"/api/chats/{CHAT}")
-        assert (answer.status_code, answer.json()["code"]) == (500, "files-not-deleted")
-        session.unlink()
-        (tmp_path / "aside").rename(session)
-        assert (await page.http.delete(f"/api/chats/{CHAT}")).status_code == 204
-        assert kept(tmp_path) == []
-
-
-async def test_what_people_send_is_for_the_owner_of_the_process_alone(tmp_path: Path) -> None:
-    async with running(tmp_path) as house:
-        await sends(house)
-        base = tmp_path / "data" / "uploads"
-        assert base.stat().st_mode & 0o066 == 0
-        (session,) = base.iterdir()
-        assert session.stat().st_mode & 0o077 == 0
+    for number, chat in enumerate((CHAT, f"{CHAT}2"), 1):
+        file = (await page.upload(f"of {chat}".encode(), "a.txt", "text/plain")).json()
+        await page.say("keep it", chat=chat, files=[file["id"]])
+        await page.answers(number)
+    await house.idle()
+    assert kept() == [f"of {CHAT}", f"of {CHAT}2"]
+    (file_,) = [path for path in base.rglob("a.txt") if path.read_text() == f"of {CHAT}"]
+    session = base / file_.relative_to(base).parts[0]
+    session.rename(house.folder / "aside")
+    session.touch()
+    answer = await page.http.delete(f"/api/chats/{CHAT}")
+    assert (answer.status_code, answer.json()["code"]) == (500, "files-not-deleted")
+    session.unlink()
+    (house.folder / "aside").rename(session)
+    assert (await page.http.delete(f"/api/chats/{CHAT}")).status_code == 204
+    assert kept() == [f"of {CHAT}2"]
 
 
 TOOLS = "tools: { allow: [read, write, ls, exec] }"
@@ -204,7 +171,6 @@ def agents(place: str) -> str:
 @pytest.mark.parametrize("place", ["{agent}/{chat}", "{agent}/{sender}", "{chat}/{agent}", "x/{chat}/{sender}"])
 async def test_each_chat_or_person_may_have_a_workspace_of_its_own(tmp_path: Path, place: str) -> None:
     async with running(tmp_path, agents=agents(place), more=RUNS) as house:
-        bob = {"sender": BOB, "chat": BOB_CHAT}
         await works(house, ("write", {"file_path": "mine.txt", "content": "CANARY"}))
         (made,) = [path.parent for path in (tmp_path / "data" / "workspaces").rglob("mine.txt")]
         assert made.stat().st_mode & 0o777 == 0o700
@@ -216,7 +182,7 @@ async def test_each_chat_or_person_may_have_a_workspace_of_its_own(tmp_path: Pat
             ("read", {"file_path": str(made / "mine.txt")}),
             ("read", {"file_path": f"../{made.name}/mine.txt"}),
             ("exec", {"command": "ls"}),
-            **bob,
+            **BOBS,
         )
         assert listed == "(empty folder)"
         assert command == "[exit code 0]"
@@ -228,64 +194,27 @@ async def test_each_chat_or_person_may_have_a_workspace_of_its_own(tmp_path: Pat
         assert (read, command) == ("CANARY", "CANARY\n[exit code 0]")
         assert "Alice's instructions" in prompt(house)
         assert "./skills/hers/SKILL.md" in prompt(house)
-        await works(house, **bob)
-        assert "Alice's" not in prompt(house)
-        assert "skills/hers" not in prompt(house)
+        for who in (BOBS, IN_A_GROUP):
+            await works(house, ("read", {"file_path": "mine.txt"}), **who)
+            assert '"NOT_FOUND"' in results(house.anthropic.requests[-1].body)[-1]
+            assert "Alice's" not in prompt(house)
+            assert "skills/hers" not in prompt(house)
         await sends(house)
         assert [path.name for path in made.iterdir() if path.name == "uploads"] == []
-
-
-async def test_a_persons_workspace_is_not_the_one_of_the_same_person_in_a_group(tmp_path: Path) -> None:
-    async with running(tmp_path, agents=agents("{agent}/{sender}")) as house:
-        await works(house, ("write", {"file_path": "mine.txt", "content": "CANARY"}))
-        group: dict[str, Any] = {"sender": ALICE, "chat": GROUP, "chat_type": "group", "mention_bot": True}
-        (listed,) = await works(house, ("ls", {}), **group)
-        assert listed == "(empty folder)"
-
-
-async def test_no_more_workspaces_are_held_open_than_their_number_and_all_go_on_working(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("agents.workspaces.OPEN_MAX", 3)
-    async with running(tmp_path, agents=agents("{agent}/{chat}")) as house:
-        for number in range(6):
-            who = {"sender": ALICE, "chat": f"oc_{number:032x}"}
-            await works(house, ("write", {"file_path": "mine.txt", "content": f"{number}"}), **who)
-        held = [it for it in open_folders() if "/workspaces/" in it]
-        assert len(held) <= 3
-        for number in (0, 5):
-            (read,) = await works(house, ("read", {"file_path": "mine.txt"}), sender=ALICE, chat=f"oc_{number:032x}")
-            assert read == f"{number}"
-    assert [it for it in open_folders() if "/workspaces/" in it] == []
-
-
-def open_folders() -> list[str]:
-    return [str(it.resolve()) for it in Path("/proc/self/fd").iterdir() if it.is_symlink()]
+    held = [str(it.resolve()) for it in Path("/proc/self/fd").iterdir() if it.is_symlink()]
+    assert [it for it in held if "/workspaces/" in it] == []
 
 
 async def test_ls_shows_the_shared_skills_that_read_reads_beside_the_workspaces_own(tmp_path: Path) -> None:
     async with running(tmp_path) as house:
+        shared = "create-python-script/\ntranslate/\nweekly-report/"
+        assert await works(house, ("ls", {"path": "skills"})) == [shared]
         own = house.workspace() / "skills" / "mine"
         own.mkdir(parents=True)
         (own / "SKILL.md").write_text("# Mine\nMy own.\n")
-        listed, shared, mine = await works(
-            house,
-            ("ls", {"path": "./skills"}),
-            ("ls", {"path": "skills/create-python-script"}),
-            ("ls", {"path": "skills/mine/"}),
-        )
-        assert listed == "create-python-script/\nmine/\ntranslate/\nweekly-report/"
-        assert shared == mine == "SKILL.md"
-
-
-async def test_ls_shows_them_where_the_workspace_has_none_and_hides_what_the_agent_may_not_use(tmp_path: Path) -> None:
-    deny = "agents: { list: [ { id: helper, model: anthropic/claude-sonnet-4-6, skills: { deny: ['*'] } } ] }"
-    async with running(tmp_path) as house:
-        (listed,) = await works(house, ("ls", {"path": "skills"}))
-        assert listed == "create-python-script/\ntranslate/\nweekly-report/"
-    async with running(tmp_path, agents=deny) as house:
-        (listed,) = await works(house, ("ls", {"path": "skills"}))
-        assert '"NOT_FOUND"' in listed
+        paths = ("./skills", "skills/create-python-script", "skills/mine/")
+        listed = await works(house, *(("ls", {"path": path}) for path in paths))
+        assert listed == [shared.replace("translate", "mine/\ntranslate"), "SKILL.md", "SKILL.md"]
 
 
 async def test_the_documentation_that_the_prompt_names_is_there_to_read(tmp_path: Path) -> None:
@@ -308,8 +237,17 @@ async def test_the_documentation_that_the_prompt_names_is_there_to_read(tmp_path
         assert "## Documentation" not in prompt(house)
 
 
-async def test_an_agent_that_cannot_read_is_named_no_documentation_to_read(tmp_path: Path) -> None:
-    text = "agents: { list: [ { id: helper, model: anthropic/claude-sonnet-4-6, tools: { allow: [message] } } ] }"
-    async with running(tmp_path, agents=text) as house:
-        await works(house)
+async def test_what_an_agent_may_not_use_is_neither_named_nor_listed(tmp_path: Path) -> None:
+    agent = "id: {}, model: anthropic/claude-sonnet-4-6"
+    unskilled, writer = (
+        agent.format("helper, skills: { deny: ['*'] }"),
+        agent.format("writer, tools: { allow: [message] }"),
+    )
+    bindings = f"bindings: [ {{ agent: writer, match: {{ channel: feishu, chat: {BOB_CHAT} }} }} ]"
+    agents = f"agents: {{ list: [ {{ {unskilled} }}, {{ {writer} }} ] }}\n{bindings}"
+    async with running(tmp_path, agents=agents) as house:
+        assert '"NOT_FOUND"' in (await works(house, ("ls", {"path": "skills"})))[0]
+        assert "## Documentation" in prompt(house)
+        await works(house, **BOBS)
         assert "## Documentation" not in prompt(house)
+        assert "/approve" not in prompt(house)
