@@ -3,7 +3,6 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rich.cells import cell_len
 
 from channels.telegram.render import ENTITIES_MAX, rendered
 from tests.channels.telegram_html import plain, render, seen
@@ -112,14 +111,6 @@ def test_beyond_a_hundred_entities_text_is_plain_and_links_show_their_address() 
     html = render(markdown)
     assert len(rendered(markdown).entities) == ENTITIES_MAX == 100
     assert html.endswith("<b>x (https://a.bc)</b> y (https://d.ef/g) z")
-
-
-CELLS = {"abc": 3, "中文": 4, "é": 1, "e\u0301": 1, "😀": 2, "👍🏽": 2, "👨‍👩‍👧": 2, "🇩🇪": 2, "❤️": 2, "ｱ": 1}
-
-
-@pytest.mark.parametrize(("text", "cells"), CELLS.items())
-def test_width_is_what_a_terminal_shows(text: str, cells: int) -> None:
-    assert cell_len(text) == cells
 
 
 @pytest.mark.parametrize(
