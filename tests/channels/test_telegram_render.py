@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from channels.telegram.render import ENTITIES_MAX, rendered
 from tests.channels.telegram_html import plain, render, seen
-from tests.channels.telegram_texts import check_nothing_is_lost, nasty
 
 LOOKS = {
     # emphasis
@@ -121,13 +120,6 @@ def test_what_is_nested_beyond_reason_is_still_shown(text: str) -> None:
     assert seen(text).strip()
     assert "\0" not in seen(text)
     assert "x" not in text or "x" in seen(text)
-
-
-@given(nasty(repeats=2))
-@settings(max_examples=300, deadline=None)
-def test_whatever_a_model_writes_telegram_takes_the_entities_and_nothing_is_lost(markdown: str) -> None:
-    check_nothing_is_lost(markdown, seen(markdown))
-    check_nothing_is_lost(markdown, plain(markdown))
 
 
 @given(st.text(alphabet=" \n\t>-*_`~#|[]()<&!\\:1.a中😀\0\ud800", max_size=80))

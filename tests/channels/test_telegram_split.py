@@ -27,7 +27,9 @@ def check_fits(part: str) -> str:
 @given(nasty(repeats=25))
 @settings(max_examples=150, deadline=None)
 def test_whatever_a_model_writes_every_part_fits_and_nothing_is_lost(markdown: str) -> None:
-    check_nothing_is_lost(markdown, "\n".join(check_fits(part) for part in split(markdown)))
+    parts = split(markdown)
+    check_nothing_is_lost(markdown, "\n".join(check_fits(part) for part in parts))
+    check_nothing_is_lost(markdown, "\n".join(plain(part) for part in parts))
 
 
 @given(nasty(repeats=8), st.integers(150, 600))
