@@ -13,7 +13,7 @@ def context(channel: str, chat: Chat, **changes: Any) -> MessageContext:
 
 
 class Clock:
-    def __init__(self, now: float = 100.0) -> None:
+    def __init__(self, now: float = 1_800_000_000.0) -> None:
         self.now = now
 
     def __call__(self) -> float:

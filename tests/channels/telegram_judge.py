@@ -70,7 +70,7 @@ async def converse(url: str, token: str, chat: int) -> dict[str, Any]:
         sent = await bot.send_message(
             chat, "bold & code", entities=[entity("bold", 0, 4), entity("code", 7, 4)], reply_parameters=reply
         )
-        answered = await bot.answer_callback_query(pressed.id, text="seen")
+        await bot.answer_callback_query(pressed.id, text="seen")
         try:
             await bot.answer_callback_query(pressed.id)
         except TelegramAPIError as error:
@@ -79,8 +79,7 @@ async def converse(url: str, token: str, chat: int) -> dict[str, Any]:
             await bot.send_message(chat, "short", entities=[entity("bold", 0, 9)])
         except TelegramAPIError as error:
             refused = error.message
-        edited = await bot.edit_message_text("plain", chat_id=chat, message_id=sent.message_id)
-        typing = await bot.send_chat_action(chat, "typing")
+        await bot.send_chat_action(chat, "typing")
         file = types.BufferedInputFile(b"some bytes", filename="notes.txt")
         document = (await bot.send_document(chat, file, caption="notes")).document
         fetched = await bot.download(document)
@@ -90,13 +89,9 @@ async def converse(url: str, token: str, chat: int) -> dict[str, Any]:
             "me": me.username,
             "asked": [message.text, [entity.type for entity in message.entities or ()]],
             "replied": [sent.text, [entity.type for entity in sent.entities], sent.reply_to_message.text],
-            "answered": answered,
             "twice": twice,
             "refused": refused,
-            "edited": edited.text,
-            "typing": typing,
             "fetched": fetched.read().decode(),
-            "commands": [command.command for command in await bot.get_my_commands()],
             "webhook": [info.url, info.allowed_updates],
             "confirmed": [(await bot.delete_webhook()), len(await bot.get_updates(offset=updates[-1].update_id + 1))],
         }

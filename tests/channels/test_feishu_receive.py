@@ -2,6 +2,7 @@
 
 import base64
 import json
+from contextlib import nullcontext, suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -72,64 +73,43 @@ def _resigned(body: bytes, *, timestamp: str = "", nonce: str = "n") -> dict[str
 )
 def test_a_validly_signed_delivery_with_a_bent_timestamp_or_nonce_is_refused(timestamp: str, nonce: str) -> None:
     _, body = emulator().encode(text_event())
+    signed = request(_resigned(body, timestamp=timestamp, nonce=nonce), body)
     with pytest.raises(Rejected, match="malformed"):
-        channel(timestampWindowSeconds=None).receive(
-            request(_resigned(body, timestamp=timestamp, nonce=nonce), body), NOW
-        )
+        channel(timestampWindowSeconds=None).receive(signed, NOW)
 
 
 def test_a_header_sent_twice_is_no_header() -> None:
-    headers, body = emulator().encode(text_event())
-    twice = request(headers, body)
-    doubled = WebhookRequest(headers=[*twice.headers, ("x-lark-signature", headers["X-Lark-Signature"])], body=body)
+    once = delivered(text_event())
     with pytest.raises(Rejected, match="malformed"):
-        channel().receive(doubled, NOW)
+        channel().receive(WebhookRequest(headers=[*once.headers, *once.headers], body=once.body), NOW)
 
 
-@pytest.mark.parametrize(("age", "ok"), [(0, True), (3600, True), (3601, False), (-3600, True), (-3601, False)])
+@pytest.mark.parametrize(("age", "ok"), [(3600, True), (3601, False), (-3600, True), (-3601, False)])
 def test_a_delivery_older_than_the_window_is_refused(age: int, ok: bool) -> None:
     _, body = emulator().encode(text_event())
-    headers = _resigned(body, timestamp=str(int(NOW.timestamp()) - age))
-    if ok:
-        assert isinstance(channel().receive(request(headers, body), NOW), Arrived)
-    else:
-        with pytest.raises(Rejected, match="old"):
-            channel().receive(request(headers, body), NOW)
-    assert isinstance(channel(timestampWindowSeconds=None).receive(request(headers, body), NOW), Arrived)
+    signed = request(_resigned(body, timestamp=str(int(NOW.timestamp()) - age)), body)
+    with nullcontext() if ok else pytest.raises(Rejected, match="old"):
+        channel().receive(signed, NOW)
+    assert isinstance(channel(timestampWindowSeconds=None).receive(signed, NOW), Arrived)
+
+
+def encrypted(plain: bytes, key: str = KEY, **more: Any) -> bytes:
+    return orjson.dumps({"encrypt": encrypt(plain, key), **more})
+
+
+EVENT = orjson.dumps(text_event())
 
 
 @pytest.mark.parametrize(
     "body",
     [
-        orjson.dumps(text_event()),  # plain, where encryption is on
-        orjson.dumps({"challenge": "c", "token": TOKEN, "type": "url_verification"}),
-        orjson.dumps({"encrypt": encrypt(orjson.dumps(text_event()), KEY), "extra": 1}),
-        orjson.dumps({"encrypt": 7}),
-        orjson.dumps({"encrypt": "not base64!"}),
-        orjson.dumps({"encrypt": base64.b64encode(b"x" * 16).decode()}),
-        orjson.dumps({"encrypt": base64.b64encode(b"x" * 40).decode()}),
-        orjson.dumps({"encrypt": encrypt(b"[1]", KEY)}),
-        orjson.dumps({"encrypt": encrypt(b'{"a": "\xff"}', KEY)}),
-        orjson.dumps({"encrypt": encrypt(orjson.dumps(text_event()), "another key")}),
-        b"",
-        b"[" * 100_000,
-        b'{"encrypt": "' + b"\xff" + b'"}',
+        *(EVENT, orjson.dumps({"challenge": "c", "token": TOKEN, "type": "url_verification"})),
+        *(encrypted(EVENT, extra=1), encrypted(EVENT, "another key"), encrypted(b"[1]"), encrypted(b'{"a": "\xff"}')),
+        *(orjson.dumps({"encrypt": value}) for value in (7, "not base64!")),
+        *(orjson.dumps({"encrypt": base64.b64encode(b"x" * size).decode()}) for size in (16, 40)),
+        *(b"", b"[" * 100_000, b'{"encrypt": "' + b"\xff" + b'"}'),
     ],
-    ids=[
-        "plain",
-        "challenge",
-        "more",
-        "number",
-        "letters",
-        "block",
-        "blocks",
-        "list",
-        "bytes",
-        "key",
-        "empty",
-        "deep",
-        "broken",
-    ],
+    ids=lambda body: repr(body[:20]),
 )
 @pytest.mark.parametrize("signed", [True, False])
 def test_with_an_encrypt_key_only_encrypted_bodies_are_taken(body: bytes, signed: bool) -> None:
@@ -164,13 +144,13 @@ def test_the_url_check_is_answered_in_json_without_a_signature(form: str, key: s
 
 @pytest.mark.parametrize("token", ["wrong", "", None, 7, ["x"], "verification-\ud800"])
 def test_neither_a_url_check_nor_a_genuine_signature_excuses_a_wrong_token(token: object) -> None:
-    check = json.dumps({"challenge": "c", "token": token, "type": "url_verification"}).encode()
     event = text_event()
     event["header"]["token"] = token
-    signed = orjson.dumps({"encrypt": encrypt(json.dumps(event).encode(), KEY)})
-    for headers, body in (({}, orjson.dumps({"encrypt": encrypt(check, KEY)})), (_resigned(signed), signed)):
+    check = {"challenge": "c", "token": token, "type": "url_verification"}
+    for plain, signed in ((check, False), (event, True)):
+        body = encrypted(json.dumps(plain).encode())
         with pytest.raises(Rejected, match=r"token|decrypted"):  # half a character is no JSON
-            channel().receive(request(headers, body), NOW)
+            channel().receive(request(_resigned(body) if signed else {}, body), NOW)
 
 
 def test_an_event_for_another_app_is_refused() -> None:
@@ -231,33 +211,30 @@ def test_a_repush_under_another_id_shares_the_text_key_and_another_text_does_not
 
 
 _scalar = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=8) | st.sampled_from(["p2p", BOT])
-_MEMBERS = [
-    "header", "event", "message", "sender", "sender_id", "open_id", "content", "mentions", "id", "key", "name", "tag",
-    "message_id", "chat_id", "chat_type", "message_type", "create_time", "thread_id", "event_type", "type",
-    "challenge", "text", "title",
-]  # fmt: skip
-_member = st.sampled_from(_MEMBERS)
-_shallow = _scalar | st.lists(_scalar, max_size=3) | st.dictionaries(_member, _scalar, max_size=6)
-_json = _shallow | st.lists(_shallow, max_size=3) | st.dictionaries(_member, _shallow, max_size=6)
+_members = st.sampled_from(
+    [
+        *("header", "event", "message", "sender", "sender_id", "open_id", "content", "mentions", "id", "key", "name"),
+        *("tag", "message_id", "chat_id", "chat_type", "create_time", "thread_id", "event_type", "type", "challenge"),
+        *("text", "title"),
+    ]
+)
+_shallow = _scalar | st.lists(_scalar, max_size=3) | st.dictionaries(_members, _scalar, max_size=6)
+_json = _shallow | st.lists(_shallow, max_size=3) | st.dictionaries(_members, _shallow, max_size=6)
+_kinds = st.sampled_from(["text", "post", "image", "interactive", "location", "nonsense"])
 
 
-@given(_json, _json, st.sampled_from(["text", "post", "image", "interactive", "location", "nonsense"]))
+@given(st.dictionaries(_members, _shallow, max_size=6), _json, _kinds)
 @settings(max_examples=200, deadline=None)
 def test_whatever_a_signed_event_holds_the_answer_is_a_receipt_or_a_refusal(bent: Any, content: Any, kind: str) -> None:
     event = text_event()
-    message = event["event"]["message"]
-    message["message_type"] = kind
-    message["content"] = orjson.dumps(content).decode() if not isinstance(content, str) else content
-    if isinstance(bent, dict):
-        message |= {key: value for key, value in bent.items() if key != "message_type"}
-        event["event"] |= {key: value for key, value in bent.items() if key in ("sender", "message")}
-    try:
+    text = content if isinstance(content, str) else orjson.dumps(content).decode()
+    event["event"]["message"] |= {"message_type": kind, "content": text} | bent
+    event["event"] |= {key: value for key, value in bent.items() if key in ("sender", "message")}
+    with suppress(Rejected):
         receipt = channel().receive(delivered(event), NOW)
-    except Rejected as refused:
-        receipt = Ignored(kind="refused", reason=str(refused.status))
-    assert isinstance(receipt, Arrived | Ignored | Answered)
-    if isinstance(receipt, Arrived):
-        receipt.context.text.encode()
+        assert isinstance(receipt, Arrived | Ignored | Answered)
+        if isinstance(receipt, Arrived):
+            receipt.context.text.encode()
 
 
 @given(st.binary(max_size=200), st.booleans())

@@ -6,6 +6,7 @@ import pytest
 
 from channels.channel import RateLimited
 from channels.pace import CAREFUL_SECONDS, Pace
+from channels.telegram.timing import TelegramPace
 from tests.channels.contexts import Clock
 
 
@@ -21,33 +22,18 @@ async def waits(pace: Pace, chat: str, clock: Clock) -> float:
             return clock.now - before
 
 
-def pace(clock: Clock, per_second: float | None = None) -> Pace:
-    return Pace(per_second=per_second, account_rate=50, chat_rate=lambda chat: 5.0, clock=clock)
-
-
-async def test_nothing_waits_until_the_platform_has_complained() -> None:
+@pytest.mark.parametrize(("slowed", "elsewhere", "burst"), [("a", 0, 5), (None, 30, 50)])
+async def test_who_was_too_fast_waits_as_requested_and_keeps_to_the_documented_rate_for_a_minute(
+    slowed: str | None, elsewhere: int, burst: int
+) -> None:
     clock = Clock()
-    paced = pace(clock)
+    paced = Pace(per_second=None, account_rate=50, chat_rate=lambda chat: 5.0, clock=clock)
     assert {await waits(paced, "a", clock) for _ in range(1_000)} == {0}
-
-
-async def test_a_chat_or_an_account_that_was_too_fast_waits_as_requested() -> None:
-    clock = Clock()
-    paced = pace(clock)
-    paced.slow("a", 30.0)
-    assert await waits(paced, "b", clock) == 0
-    assert await waits(paced, "a", clock) == pytest.approx(30.0)
-    paced.slow(None, 10.0)
-    assert await waits(paced, "b", clock) == pytest.approx(10.0)
-
-
-@pytest.mark.parametrize("chat", ["a", None])
-async def test_afterwards_the_documented_rate_holds_for_a_minute(chat: str | None) -> None:
-    clock = Clock()
-    paced = pace(clock)
-    paced.slow(chat, 1.0)
-    clock.now += 3.0
-    for _ in range(5 if chat else 50):
+    paced.slow(slowed, 30.0)
+    assert await waits(paced, "b", clock) == pytest.approx(elsewhere)
+    assert await waits(paced, "a", clock) == pytest.approx(30 - elsewhere)
+    clock.now += 2
+    for _ in range(burst):
         await paced.wait("a")
     one_more = asyncio.ensure_future(paced.wait("a"))
     await asyncio.sleep(0)
@@ -59,7 +45,26 @@ async def test_afterwards_the_documented_rate_holds_for_a_minute(chat: str | Non
 
 async def test_a_configured_rate_holds_from_the_start_and_for_ever() -> None:
     clock = Clock()
-    paced = pace(clock, per_second=0.25)
+    paced = Pace(per_second=0.25, account_rate=50, chat_rate=lambda chat: 5.0, clock=clock)
     paced.slow(None, 1.0)
     clock.now += 3 * CAREFUL_SECONDS
     assert [await waits(paced, "a", clock) for _ in range(3)] == [0, 4, 4]
+
+
+async def test_a_telegram_group_that_was_too_fast_sends_twenty_a_minute_and_no_other_chat_does() -> None:
+    clock = Clock()
+    pace = TelegramPace(per_second=None, clock=clock)
+    pace.refused("-5", 7)
+    assert [await waits(pace, chat, clock) for chat in ("1", "-6", "-5", "-5")] == pytest.approx([0, 0, 7, 3])
+
+
+async def test_refusals_in_many_telegram_chats_at_a_time_make_the_whole_bot_wait() -> None:
+    clock = Clock()
+    pace = TelegramPace(per_second=None, clock=clock)
+    waited = []
+    for seconds, chats in ((0, ("-5", "1")), (0, ("2",)), (10, ("-5", "1"))):
+        clock.now += seconds
+        for chat in chats:
+            pace.refused(chat, 7)
+        waited.append(await waits(pace, "3", clock))
+    assert waited == pytest.approx([0, 7, 0])

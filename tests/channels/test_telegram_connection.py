@@ -1,5 +1,9 @@
 """Staying in touch with Telegram: what is fetched is confirmed only once it is stored, and nothing ends the connection."""
 
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -7,11 +11,11 @@ import orjson
 import pytest
 from structlog.testing import capture_logs
 
-from channels.channel import WebhookRequest
+from channels.channel import Arrived, Command, Receipt, WebhookRequest
 from channels.message import Outbound, Target
 from channels.telegram.channel import SECRET_HEADER
-from tests.channels.telegram_bot import SILENCE, Body, connected, refusal
-from tests.channels.telegram_polled import MENU, in_touch, update
+from channels.telegram.timing import Timing
+from tests.channels.telegram_bot import SILENCE, Body, Telegram, connected, refusal
 from tests.channels.telegram_samples import WEBHOOK_SECRET, load_samples
 
 PUBLIC = "https://bot.example.com"
@@ -19,23 +23,80 @@ URL = f"{PUBLIC}/webhooks/telegram/default"
 ALLOWED = ["message", "edited_message", "callback_query", "my_chat_member"]
 SET = {"url": URL, "allowed_updates": ALLOWED}
 DOWN = refusal(500, "Internal Server Error: restart")
+MENU = (Command(name="stop", description="Stop the running answer"), Command(name="not-one", description="left out"))
+
+
+def update(number: int, text: str = "hi") -> Body:
+    person = {"id": 500000011, "is_bot": False, "first_name": "Alice"}
+    chat = {"id": 500000011, "type": "private"}
+    message = {"message_id": number, "from": person, "chat": chat, "date": 1790000000, "text": text}
+    return {"update_id": number, "message": message}
+
+
+@dataclass(slots=True)
+class Connected:
+    """A bot, its Telegram and its gateway. Waiting takes no time here, and is written down."""
+
+    telegram: Telegram
+    slept: list[float]
+    stored: list[str] = field(default_factory=list)
+    failing: list[bool] = field(default_factory=list)
+    """Whether the gateway fails to store the next receipts."""
+
+    @property
+    def polls(self) -> list[Body]:
+        return self.telegram.of("getUpdates")
+
+    async def calls(self, method: str, count: int) -> list[Body]:
+        """Return when there are so many of a method."""
+        await self.telegram.until(lambda: len(self.telegram.of(method)) >= count)
+        return self.telegram.of(method)
+
+    async def deliver(self, receipt: Receipt) -> None:
+        if self.failing and self.failing.pop(0):
+            raise OSError("the database is away")
+        self.stored.append(receipt.context.text if isinstance(receipt, Arrived) else str(getattr(receipt, "kind", "")))
+
+
+@asynccontextmanager
+async def in_touch(
+    *,
+    margin: float = 10.0,
+    url: str | None = None,
+    commands: Sequence[Command] = MENU,
+    answers: dict[str, list[Any]] | None = None,
+    **settings: Any,
+) -> AsyncIterator[Connected]:
+    """By polling where no `url` is given and no mode. `answers` are those of Telegram, by method."""
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        await asyncio.sleep(0)
+
+    timing = Timing(poll_seconds=0, margin_seconds=margin, sleep=sleep, random=lambda: 0.5, clock=lambda: 0.0)
+    settings = {"mode": "polling" if url is None else "webhook"} | settings
+    async with connected(timing=timing, **settings) as (telegram, channel):
+        telegram.answers |= answers or {}
+        made = Connected(telegram, slept)
+        task = asyncio.create_task(channel.connect(public_url=url, commands=commands, deliver=made.deliver))
+        try:
+            yield made
+        finally:
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
 
 
 async def test_a_bot_that_polls_learns_its_name_offers_its_menu_and_keeps_what_waits() -> None:
     async with in_touch(known=False) as it:
-        await it.calls("getUpdates", 1)
+        await it.calls("getUpdates", 4)
         menus = await it.calls("setMyCommands", 1)
     assert it.telegram.calls[0][0] == "getMe"
     assert it.telegram.of("deleteWebhook") == [{"drop_pending_updates": False}]
     assert menus == [{"commands": [{"command": "stop", "description": MENU[0].description}]}]
     assert it.polls[0] == {"timeout": 0, "limit": 100, "allowed_updates": ALLOWED}
-
-
-async def test_what_is_stored_is_confirmed_by_the_next_poll() -> None:
-    async with in_touch(answers={"getUpdates": [[update(7, "c"), {"update_id": 6, "poll": {}}, update(5, "a")]]}) as it:
-        await it.calls("getUpdates", 2)
-    assert it.stored == ["a", "poll", "c"]
-    assert [poll.get("offset") for poll in it.polls[:2]] == [None, 8]
+    assert it.slept[:3] == [1.0] * 3  # a server that does not hold polls is not asked without a pause
 
 
 async def test_what_could_not_be_stored_is_fetched_again_and_nothing_behind_it_overtakes() -> None:
@@ -53,13 +114,13 @@ async def test_what_could_not_be_stored_is_fetched_again_and_nothing_behind_it_o
 
 
 async def test_an_update_that_cannot_be_read_does_not_stand_in_the_way() -> None:
-    odd = b'{"ok": true, "result": [{"update_id": 5, "message": 7}, null, {"update_id": 6, "poll": {}}, ' + (
-        b'{"update_id": 7, "message": {"message_id": 7, "from": {"id": 1}, "chat": {"id": 1, "type": "private"}, '
-        b'"text": "half \\ud83d"}}]}'
+    odd = b'{"ok": true, "result": [{"update_id": 7, "message": {"message_id": 7, "from": {"id": 1}, ' + (
+        b'"chat": {"id": 1, "type": "private"}, "text": "half \\ud83d"}}, {"update_id": 5, "message": 7}, null, '
+        b'{"update_id": 6, "poll": {}}]}'
     )
     async with in_touch(answers={"getUpdates": [(200, odd)]}) as it:
         await it.calls("getUpdates", 2)
-    assert it.stored == ["message", "poll", "half ?"]
+    assert it.stored == ["message", "poll", "half ?"]  # in the order of their numbers
     assert it.polls[1]["offset"] == 8
 
 
@@ -107,12 +168,6 @@ async def test_no_refusal_and_no_silence_ends_the_polling(answer: Any, waited: f
     async with in_touch(margin=margin, answers={"getUpdates": [answer, [update(5, "a")]]}) as it:
         await it.calls("getUpdates", 3)
     assert (it.stored, it.slept[0]) == (["a"], waited)
-
-
-async def test_a_server_that_does_not_hold_polls_is_not_asked_without_a_pause() -> None:
-    async with in_touch() as it:
-        await it.calls("getUpdates", 4)
-    assert it.slept[:3] == [1.0, 1.0, 1.0]
 
 
 async def test_ending_is_at_once_also_in_the_middle_of_a_poll() -> None:

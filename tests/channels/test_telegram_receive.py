@@ -140,30 +140,19 @@ def test_a_mention_is_found_behind_any_text(before: str, after: str, others: lis
         ("/stop", "bot_command", "/stop", True, "/stop"),
         ("please /stop", "bot_command", "/stop", False, "please /stop"),
         ("/weather", "bot_command", "/weather", False, "/weather"),
+        ("Helper, hi", "text_mention", "Helper", True, ", hi"),
     ],
 )
 def test_who_is_meant_in_a_group(text: str, kind: str, words: str, mentioned: bool, clean: str) -> None:
     """The bot's own mention goes, unless it is all there is."""
-    found = arrived(message(text, chat=GROUP, entities=[entity(kind, words, text)]))
+    found = arrived(message(text, chat=GROUP, entities=[entity(kind, words, text, user={"id": BOT_ID})]))
     assert (found.context.mentioned, found.context.text) == (mentioned, clean)
-
-
-def test_a_bot_without_a_public_name_in_the_text_is_mentioned_by_its_id() -> None:
-    mark = entity("text_mention", "Helper", "Helper, hi", user={"id": BOT_ID})
-    found = arrived(message("Helper, hi", chat=GROUP, entities=[mark]))
-    assert found.context.mentioned
 
 
 def test_a_command_for_another_bot_is_never_answered() -> None:
     text = "/ask@some_other_bot hi"
     marks = [entity("bot_command", "/ask@some_other_bot", text)]
     assert judged(message(text, chat=GROUP, entities=marks)) == Ignored(kind="message", reason="for another bot")
-
-
-@pytest.mark.parametrize("kind", ["edited_message", "edited_channel_post"])
-def test_an_edit_starts_no_turn(kind: str) -> None:
-    edited = {"update_id": 1, kind: message("now other words", edit_date=1790000113)}
-    assert receipt(edited, account="default", me=ME, now=NOW) == Ignored(kind=kind, reason="edit")
 
 
 def test_a_group_message_waits_until_the_bot_knows_its_name_and_a_direct_one_does_not() -> None:
@@ -189,21 +178,13 @@ def test_a_text_as_long_as_a_message_can_be_is_likely_to_go_on(length: int, more
     assert arrived(message("🔥" * (length // 2) + "x" * (length % 2))).context.more is more
 
 
-def test_half_a_character_is_mended() -> None:
-    found = post(b'{"update_id": 1, "message": ' + json.dumps(message("a \ud800 b")).encode() + b"}")
-    assert isinstance(found, Arrived)
-    assert found.context.text == "a ? b"
-
-
 def test_the_answered_message_goes_along_also_from_another_chat() -> None:
-    earlier = message("the whole of it", message_id=5)
-    for quote, text in (({}, "the whole of it"), ({"quote": {"text": "whole"}}, "whole")):
-        found = arrived(message("why?", reply_to_message=earlier, **quote))
-        assert found.context.reply_to == Quote(message_id="5", text=text, sender="Alice")
     channel = {"id": -1002000000061, "type": "channel", "title": "News"}
     elsewhere = {"origin": {"type": "channel", "chat": channel}, "chat": channel, "message_id": 77}
     found = arrived(message("thoughts?", external_reply=elsewhere, quote={"text": "breaking"}))
     assert found.context.reply_to == Quote(message_id="-1002000000061:77", text="breaking", sender="News")
+    found = arrived(message("why?", reply_to_message=message("the whole of it", message_id=5)))
+    assert found.context.reply_to == Quote(message_id="5", text="the whole of it", sender="Alice")
 
 
 def test_a_topic_that_the_bot_opened_does_not_make_every_message_a_reply_to_it() -> None:

@@ -39,8 +39,8 @@ def test_a_sample_has_the_outcome_its_note_states(sample: Sample) -> None:
     assert isinstance(receipt, Arrived)
     context, message = receipt.context, sample.update["message"]
     assert refusal(channel.access, context) is None
-    assert context.message_id == str(message["message_id"])
-    assert context.chat.id == str(message["chat"]["id"])
+    assert (context.chat.id, context.message_id) == (str(message["chat"]["id"]), str(message["message_id"]))
+    assert receipt.dedupe == (f"update:{sample.update['update_id']}", f"message:{context.chat.id}:{context.message_id}")
     assert context.chat.kind == ("direct" if message["chat"]["type"] == "private" else "group")
     assert context.sent_at.timestamp() == message["date"]
     assert (context.chat.thread, context.more) == (sample.thread, sample.more)
@@ -50,15 +50,6 @@ def test_a_sample_has_the_outcome_its_note_states(sample: Sample) -> None:
     assert sample.quote is None or (isinstance(context.reply_to, Quote) and context.reply_to.text == sample.quote)
     assert sample.attached is None or [attachment.key for attachment in context.attachments] == [sample.attached]
     assert context.text.strip()
-
-
-def test_a_repeated_delivery_has_the_name_of_the_first() -> None:
-    by_name = {sample.name.partition("_")[2]: sample for sample in SAMPLES}
-    first, again = by_name["direct_text_to_be_repeated"], by_name["direct_text_repeated"]
-    receipts = [bot().receive(request(sample), NOW) for sample in (first, again)]
-    assert [receipt.dedupe for receipt in receipts if isinstance(receipt, Arrived)] == [
-        ("update:910000058", "message:500000011:154")
-    ] * 2
 
 
 def test_there_is_a_sample_for_every_kind_of_update() -> None:

@@ -27,7 +27,9 @@ def check_fits(part: str) -> str:
 @given(nasty(repeats=25))
 @settings(max_examples=150, deadline=None)
 def test_whatever_a_model_writes_every_part_fits_and_nothing_is_lost(markdown: str) -> None:
-    check_nothing_is_lost(markdown, "\n".join(check_fits(part) for part in split(markdown)))
+    parts = split(markdown)
+    check_nothing_is_lost(markdown, "\n".join(check_fits(part) for part in parts))
+    check_nothing_is_lost(markdown, "\n".join(plain(part) for part in parts))
 
 
 @given(nasty(repeats=8), st.integers(150, 600))
@@ -66,65 +68,57 @@ def test_where_a_part_of_a_hundred_characters_ends(text: str, parts: list[str]) 
     assert cut(text, [Limit(measure=len, most=100)], tidy=True) == parts
 
 
-def test_a_code_block_that_fits_a_message_is_not_cut() -> None:
+def test_what_fits_a_message_is_left_as_it_is_and_nothing_to_say_is_no_part() -> None:
     code = "```python\n" + "print('hello')\n" * 150 + "```"
     assert split(f"{PARAGRAPH * 5}\n\n{code}\n\n{PARAGRAPH * 5}") == [PARAGRAPH * 5, code, PARAGRAPH * 5]
+    text, links = "# Hi\n\n- a\n\n```\nx\n```\n", "[x](https://example.com/a/long/address) " * 100
+    assert [split(it) for it in (text, links)] == [[text.strip("\n")], [links]]
+    assert [split(it) for it in ("", " ", "\n\n", "\t")] == [[]] * 4
+    assert [seen(part) for part in split("```\n" + "\n" * 20_000 + "x\n```")] == ["x"]
 
 
-def test_a_long_paragraph_is_cut_behind_a_sentence() -> None:
-    parts = split(SENTENCE * 300)
-    assert "".join(parts) == SENTENCE * 300
-    assert all(part.endswith("dog. ") for part in parts)
-
-
-def test_the_rest_of_a_cut_line_does_not_become_a_list_or_a_heading() -> None:
-    parts = split("ab" + "a - " * 5_000)
-    assert len(parts) > 3
-    assert "".join(re.sub(r"\s", "", render(part)) for part in parts) == "ab" + "a-" * 5_000
-
-
-def test_a_cut_code_block_is_closed_and_opened_again_with_its_language() -> None:
-    parts = split("```python\n" + "print('hello')\n" * 1_000 + "```\ndone")
-    assert all(render(part).startswith('<pre><code class="language-python">print') for part in parts)
-    assert sum(render(part).count("print(") for part in parts) == 1_000
-    assert render(parts[-1]).endswith("</code></pre>\n\ndone")
-
-
-@pytest.mark.parametrize("prefix", ["  ", "    ", "        "])
-def test_a_cut_code_block_deep_in_a_list_stays_code_and_its_list_a_list(prefix: str) -> None:
+def in_a_list(prefix: str) -> str:
     outer = "".join(f"{prefix[:at]}- item\n" for at in range(0, len(prefix), 2))
-    code = f"{prefix}```sh\n" + f"{prefix}  ls\n" * 2_000 + f"{prefix}```\n"
-    parts = [render(part) for part in split(f"{outer}{code}{prefix}and so on\n\n- last")]
+    return f"{outer}{prefix}```sh\n" + f"{prefix}  ls\n" * 2_000 + f"{prefix}```\n{prefix}and so on\n\n- last"
+
+
+PYTHON = "```python\n" + "print('hello')\n" * 1_000 + "```\ndone"
+TABLE = "| Name | Amount |\n|---|---|\n" + "| apples | 1 |\n" * 1_000
+HEAD = r"<pre>Name   \| Amount\n-------\+-------\napples \| 1"
+WIDE = "|" + "w" * 50 + "|\n|--:|\n" + "|a\n" * 1_000
+LIST_CODE = r'.*<code class="language-sh">  ls\n'
+CUT = {
+    "sentences": (SENTENCE * 300, r".*dog\.$", ("fox", 300), "dog."),
+    "no list": ("ab" + "a - " * 5_000, r"(?!.*•)", ("a", 5_001), "-"),
+    "code": (PYTHON, '<pre><code class="language-python">print', ("print(", 1_000), "</code></pre>\n\ndone"),
+    "quoted code": (
+        "> ```js\n" + "> f()\n" * 2_000 + "> ```\nafter",
+        "<pre><code.*js",
+        ("f()", 2_000),
+        "</pre>\n\nafter",
+    ),
+    "no code": ("- top\n" + "    - nested item\n" * 1_000, r"(?!.*<pre>)", ("nested", 1_000), "item"),
+    "table": (TABLE, HEAD, ("apples", 1_000), "</pre>"),
+    "a table that grows": (WIDE, r"<pre>w{50}\n", ("a", 1_000), "</pre>"),
+} | {
+    f"code in a list, {len(prefix)} deep": (
+        in_a_list(prefix),
+        LIST_CODE,
+        ("ls", 2_000),
+        "</pre>\n\nand so on\n\n• last",
+    )
+    for prefix in ("  ", "    ", "        ")
+}
+
+
+@pytest.mark.parametrize(("text", "every", "counted", "last"), CUT.values(), ids=CUT)
+def test_what_is_cut_goes_on_as_what_it_was(text: str, every: str, counted: tuple[str, int], last: str) -> None:
+    parts = split(text)
+    shown = [render(part) for part in parts]
     assert len(parts) > 2
-    assert all('<code class="language-sh">  ls\n' in part for part in parts)
-    assert sum(part.count("ls") for part in parts) == 2_000
-    assert not parts[-1].startswith("<pre>and")
-    assert parts[-1].count("<pre>") == 1
-    assert parts[-1].endswith("• last")
-
-
-def test_a_cut_code_block_in_a_quote_stays_in_it() -> None:
-    parts = split("> ```js\n" + "> call()\n" * 1_000 + "> ```\nafter")
-    assert all(part.startswith("> ```js\n> call()") for part in parts)
-    assert render(parts[-1]).endswith("after")
-
-
-def test_a_cut_nested_list_does_not_become_code() -> None:
-    parts = split("- top\n" + "    - nested item\n" * 1_000)
-    assert len(parts) > 2
-    assert not any("<pre>" in render(part) for part in parts)
-
-
-def test_a_cut_table_gets_its_head_again() -> None:
-    parts = split("| Name | Amount |\n|---|---|\n" + "| apples | 1 |\n" * 1_000)
-    assert all(render(part).startswith("<pre>Name   | Amount\n-------+-------\napples | 1") for part in parts)
-    assert sum(part.count("apples") for part in parts) == 1_000
-
-
-def test_a_table_that_grows_in_the_rendering_is_cut_smaller() -> None:
-    head = "|" + "w" * 50 + "|\n|-|\n"
-    parts = split(head + "|a\n" * 1_000)
-    assert sum(check_fits(part).count("a") for part in parts) == 1_000
+    assert [html for html in shown if not re.match(every, html, re.S)] == []
+    assert sum(check_fits(part).count(counted[0]) for part in parts) == counted[1]
+    assert shown[-1].endswith(last)
 
 
 @pytest.mark.parametrize(
@@ -146,22 +140,10 @@ def test_no_character_is_cut_in_two(character: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "word " * 20_000,
-        "a\n" * 50_000,
-        "中" * 100_000,
-        "😀" * 50_000,
-        "&" * 100_000,
-        "[a](http://x.y) " * 6_000,
-        f"[a](http://x.y/{'z' * 900}) " * 100,
-        "**b** `c` " * 10_000,
-        "> " * 50_000,
-        "\\" * 100_000,
-        "a" + "\u0301" * 100_000,
-        "```" * 30_000,
-        "```\n" * 25_000,
-        "`" * 30_000 + "\n" + "x\n" * 20_000,
+        *("word " * 20_000, "a\n" * 50_000, "中" * 100_000, "😀" * 50_000, "&" * 100_000, "a" + "\u0301" * 100_000),
+        *("[a](http://x.y) " * 6_000, f"[a](http://x.y/{'z' * 900}) " * 100, "**b** `c` " * 10_000, "> " * 50_000),
+        *("\\" * 100_000, "```" * 30_000, "```\n" * 25_000, "`" * 30_000 + "\n" + "x\n" * 20_000, "<b>" * 30_000),
         "|a" * 30_000 + "\n" + "|-" * 30_000 + "\n" + "|b\n" * 10_000,
-        "<b>" * 30_000,
         f"{PARAGRAPH}\n\n" * 280,
     ],
     ids=lambda text: repr(text[:12]),
@@ -172,20 +154,3 @@ def test_a_hundred_kilobytes_of_anything_fit(text: str) -> None:
         check_fits(part)
     assert len(parts) < 200
     assert all("".join(parts).count(char) >= text.count(char) for char in set(text) if char.isalnum())
-
-
-def test_an_answer_that_fits_is_left_as_it_is() -> None:
-    text = "# Hi\n\n- a\n\n```\nx\n```\n"
-    assert split(text) == [text.strip("\n")]
-    links = "[x](https://example.com/a/long/address) " * 100
-    assert split(links) == [links]
-
-
-@pytest.mark.parametrize("text", ["", " ", "\n\n", "\t"])
-def test_nothing_to_say_is_no_part(text: str) -> None:
-    assert split(text) == []
-
-
-def test_blanks_alone_make_no_message() -> None:
-    parts = split("```\n" + "\n" * 20_000 + "x\n```")
-    assert [seen(part) for part in parts] == ["x"]

@@ -1,5 +1,8 @@
-"""What pages are told of turns that run: drafts that grow, tools, and pages that do not keep up."""
+"""What pages are told of turns that run, and the messages that are rendered once for all of them."""
 
+import asyncio
+from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import orjson
@@ -9,24 +12,26 @@ from hypothesis import strategies as st
 
 from channels.channel import Progress, ToolUse
 from channels.message import Chat
+from channels.web.archive import MessageBody, WebMessage
 from channels.web.live import BACKLOG_BYTES_MAX, BACKLOG_MAX, ENDED_MAX, LiveTurns, Watcher
 from channels.web.markdown import blocks
+from channels.web.views import RENDERED_BYTES_MAX, Renderings
 from tests.channels.contexts import context
 
 CHAT, MESSAGE = "c_one_one", "m_one_one"
 
 
-def progress(text: str = "", *, chat: str = CHAT, message: str = MESSAGE, **more: Any) -> Progress:
-    return Progress(context=context("web", Chat(id=chat, kind="direct"), message_id=message), text=text, **more)
+def progress(text: str = "", *, message: str = MESSAGE, **more: Any) -> Progress:
+    return Progress(context=context("web", Chat(id=CHAT, kind="direct"), message_id=message), text=text, **more)
 
 
-def waiting(watcher: Watcher) -> int:
-    return watcher._queue.qsize()
-
-
-async def news_of(watcher: Watcher) -> list[tuple[str, dict[str, Any]]]:
+async def news_of(live: LiveTurns, watcher: Watcher) -> list[tuple[str, dict[str, Any]]]:
     """What the page has been told since it was asked last: names and data."""
-    return [parsed(notice) for _ in range(waiting(watcher)) if (notice := await watcher.next()) is not None]
+    live.announce(b"event: end\ndata: {}\n\n")
+    news = []
+    while (notice := parsed(await watcher.next() or b""))[0] != "end":
+        news.append(notice)
+    return news
 
 
 def parsed(notice: bytes) -> tuple[str, dict[str, Any]]:
@@ -34,35 +39,11 @@ def parsed(notice: bytes) -> tuple[str, dict[str, Any]]:
     return name.removeprefix("event: "), orjson.loads(data.removeprefix("data: "))
 
 
-class Page:
-    """A page's draft of one turn, as the protocol says to keep it."""
-
-    def __init__(self) -> None:
-        self.drawn: list[str] = []
-
-    def take(self, name: str, data: dict[str, Any]) -> None:
-        if name == "draft":
-            assert (data["chat"], data["message"]) == (CHAT, MESSAGE)
-            assert data["at"] <= len(self.drawn)
-            self.drawn = [*self.drawn[: data["at"]], *data["blocks"]]
-
-
-TEXTS = (
-    "hello ",
-    "**bold",
-    "** ",
-    "\n\n",
-    "- item\n",
-    "```py\n",
-    "x = 1\n",
-    "```\n",
-    "|a|\n|-|\n",
-    "# T\n",
-    "> q\n",
+PIECES = [
+    *("hello ", "**bold", "** ", "\n\n", "- item\n", "```py\n", "x = 1\n", "```\n", "|a|\n|-|\n", "# T\n", "> q\n"),
     "===\n",
-)
-paragraphs = st.sampled_from(TEXTS)
-grown = st.lists(paragraphs, max_size=8).map(lambda parts: ["".join(parts[:n]) for n in range(1, len(parts) + 1)])
+]
+grown = st.lists(st.sampled_from(PIECES), max_size=8).map(lambda it: ["".join(it[: n + 1]) for n in range(len(it))])
 
 
 @settings(max_examples=300, deadline=None)
@@ -70,49 +51,35 @@ grown = st.lists(paragraphs, max_size=8).map(lambda parts: ["".join(parts[:n]) f
 async def test_whoever_looks_from_whenever_on_sees_the_draft_as_it_is(
     attempts: list[list[str]], data: st.DataObject
 ) -> None:
-    """Drafts that grow, and are taken back between attempts; a second page comes in the middle."""
+    """Drafts that grow, and are taken back between attempts; one page comes behind the other, as the protocol says."""
     texts = [text for attempt in attempts for text in (*attempt, "")]
-    comes = data.draw(st.integers(0, len(texts)))
-    live, first, second = LiveTurns(), Page(), Page()
-    with live.watching() as early:
-        for text in texts[:comes]:
-            live.show(progress(text))
-        with live.watching() as late:
-            standing = list(live.state())
-            for text in texts[comes:]:
+    comes = data.draw(st.lists(st.integers(0, len(texts)), min_size=2, max_size=2))
+    live, pages = LiveTurns(), list[tuple[list[tuple[str, dict[str, Any]]], Watcher]]()
+    with ExitStack() as stack:
+        for number in range(len(texts) + 1):
+            for _ in range(comes.count(number)):
+                watcher = stack.enter_context(live.watching())
+                pages.append(([parsed(notice) for notice in live.state()], watcher))
+            for text in texts[number : number + 1]:
                 live.show(progress(text))
-            for notice in standing:
-                second.take(*parsed(notice))
-            for name, event in await news_of(late):
-                second.take(name, event)
-        for name, event in await news_of(early):
-            first.take(name, event)
-    assert first.drawn == second.drawn == blocks(texts[-1])
+        for standing, watcher in pages:
+            drawn: list[str] = []
+            for name, event in [*standing, *await news_of(live, watcher)]:
+                if name == "draft":
+                    assert event["at"] <= len(drawn)
+                    drawn[event["at"] :] = event["blocks"]
+            assert drawn == blocks(texts[-1])
 
 
 async def test_only_what_has_changed_is_told() -> None:
     live = LiveTurns()
     with live.watching() as page:
         live.show(progress("one\n\ntwo"))
-        await news_of(page)
-        live.show(progress("one\n\ntwo three"))
-        assert await news_of(page) == [
-            ("draft", {"chat": CHAT, "message": MESSAGE, "at": 1, "blocks": ["<p>two three</p>\n"]})
-        ]
-        live.show(progress("one\n\ntwo three"))
-        assert await news_of(page) == []
-
-
-async def test_who_comes_later_sees_what_was_not_drawn_while_nobody_looked() -> None:
-    live, page = LiveTurns(), Page()
-    live.show(progress("one\n\ntwo"))
-    with live.watching() as watcher:
-        for notice in live.state():
-            page.take(*parsed(notice))
-        assert page.drawn == blocks("one\n\ntwo")
-        live.show(progress("one\n\ntwo\n\nthree"))
-        ((_, event),) = await news_of(watcher)
-        assert (event["at"], event["blocks"]) == (2, ["<p>three</p>\n"])
+        await news_of(live, page)
+        for _ in range(2):
+            live.show(progress("one\n\ntwo three"))
+        changed = {"chat": CHAT, "message": MESSAGE, "at": 1, "blocks": ["<p>two three</p>\n"]}
+        assert await news_of(live, page) == [("draft", changed)]
 
 
 async def test_a_turn_is_told_when_it_begins_uses_a_tool_and_ends() -> None:
@@ -122,18 +89,12 @@ async def test_a_turn_is_told_when_it_begins_uses_a_tool_and_ends() -> None:
         live.show(progress())
         live.show(progress(tools=(running,)))
         assert live.running(CHAT)
-        assert not live.running("c_another")
         live.show(progress(tools=(running,), outcome="replied"))
-        turns = [event for name, event in await news_of(page) if name == "turn"]
-        assert [(turn["running"], turn["outcome"], len(turn["tools"])) for turn in turns] == [
-            (True, None, 0),
-            (True, None, 1),
-            (False, "replied", 1),
-        ]
-    assert not live.running(CHAT)
-    assert list(live.state()) == []
-    assert live.tools((CHAT, MESSAGE)) == (running,)
-    assert live.tools((CHAT, MESSAGE)) == ()
+        turns = [event for name, event in await news_of(live, page) if name == "turn"]
+        seen = [(turn["running"], turn["outcome"], len(turn["tools"])) for turn in turns]
+        assert seen == [(True, None, 0), (True, None, 1), (False, "replied", 1)]
+    assert (live.running(CHAT), list(live.state())) == (False, [])
+    assert [live.tools((CHAT, MESSAGE)) for _ in range(2)] == [(running,), ()]
 
 
 async def test_turns_that_have_ended_are_forgotten_however_many_there_were() -> None:
@@ -143,42 +104,53 @@ async def test_turns_that_have_ended_are_forgotten_however_many_there_were() -> 
         live.show(progress(message=f"m_{number}"))
         live.show(progress(message=f"m_{number}", outcome="silent"))
     assert len(live._turns) <= ENDED_MAX + 2
-    assert live.running(CHAT)
+    assert (live.running(CHAT), live.running("c_another")) == (True, False)
 
 
 @pytest.mark.parametrize(("size", "count"), [(1, BACKLOG_MAX), (1_048_576, BACKLOG_BYTES_MAX // 1_048_576)])
 async def test_a_page_that_does_not_read_is_let_go_and_what_it_was_owed_is_forgotten(size: int, count: int) -> None:
     live = LiveTurns()
     with live.watching() as slow, live.watching() as quick:
-        for number in range(count + 1):
+        for _ in range(count + 1):
             assert not slow.lost
             live.announce(b"x" * size)
-            assert await quick.next() == b"x" * size, number
-        assert slow.lost
-        assert not quick.lost
-        assert waiting(slow) == 1
-        assert await slow.next() is None
+            assert await quick.next() == b"x" * size
+        assert (slow.lost, quick.lost) == (True, False)
         live.announce(b"more")
-        assert waiting(slow) == 0
-        assert await quick.next() == b"more"
+        assert (await slow.next(), await quick.next()) == (None, b"more")
 
 
-async def test_a_page_that_reads_may_be_told_for_ever() -> None:
-    page = Watcher()
-    for _ in range(3 * BACKLOG_BYTES_MAX // 1_048_576):
-        page.tell(b"x" * 1_048_576)
-        await page.next()
-    assert not page.lost
+class Memory:
+    """The one method of `ChatHistory` that is needed; `loads` are the numbers that were asked for, each time."""
+
+    def __init__(self, *texts: str) -> None:
+        self.texts = dict(enumerate(texts, 1))
+        self.loads: list[list[int]] = []
+
+    async def messages(self, numbers: Sequence[int]) -> Sequence[WebMessage]:
+        self.loads.append(list(numbers))
+        await asyncio.sleep(0)
+        bodies = {it: MessageBody(text=self.texts[it], agent="helper") for it in sorted(numbers) if it in self.texts}
+        return [
+            WebMessage(number=it, chat="c_one", author="agent", key=str(it), words=words, at=1.0)
+            for it, words in bodies.items()
+        ]
 
 
-async def test_a_page_that_went_away_is_forgotten_and_when_it_closes_every_page_is_let_go() -> None:
-    live = LiveTurns()
-    with live.watching():
-        assert live.pages == 1
-    assert live.pages == 0
-    with live.watching() as page:
-        live.close()
-        assert page.lost
-        assert await page.next() is None
-    with live.watching() as late:
-        assert late.lost
+async def test_fifty_pages_that_ask_at_once_cost_one_rendering_in_the_order_they_ask_for() -> None:
+    memory = Memory("**one**", "two")
+    shared = Renderings(memory)  # type: ignore[arg-type]
+    answers = await asyncio.gather(*(shared.of([9, 2, 1]) for _ in range(50)))
+    assert memory.loads[0] == [9, 2, 1]
+    assert [load for load in memory.loads[1:] if load != [9]] == []
+    assert [(it.number, orjson.loads(it.json)["text"]) for it in answers[-1]] == [(2, "two"), (1, "**one**")]
+
+
+async def test_no_more_is_kept_than_may_be_and_whoever_asks_gets_it_all_the_same() -> None:
+    memory = Memory(*["x" * (RENDERED_BYTES_MAX // 4)] * 4)
+    shared = Renderings(memory)  # type: ignore[arg-type]
+    assert len(await shared.of([1, 2, 3, 4])) == 4
+    assert sum(len(it.json) for it in shared._kept.values()) == shared._bytes <= RENDERED_BYTES_MAX
+    for number in (4, 1):
+        await shared.of([number])
+    assert memory.loads == [[1, 2, 3, 4], [1]]

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from gateway.request import ADDRESSES_MAX, WINDOW_SECONDS, Guesses, Peer, Peers
-from tests.channels.web_admission import Clock
+from tests.channels.contexts import Clock
 
 CASES = [
     ((), "203.0.113.9", "1.1.1.1", "https", Peer(address="203.0.113.9", secure=False)),

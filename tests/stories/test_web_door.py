@@ -7,7 +7,7 @@ import httpx
 from channels.web.admission import COOKIE, SECURE_COOKIE
 from channels.web.channel import ALIVE_SECONDS
 from gateway.request import HEADERS
-from tests.channels.web_admission import Clock
+from tests.channels.contexts import Clock
 from tests.running import Running, client, running
 from tests.web_page import CHAT, WEB, Page, opened
 
