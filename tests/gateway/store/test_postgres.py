@@ -1,7 +1,5 @@
 """What is PostgreSQL's alone: who is alive, who takes over, and what reaches the other workers."""
 
-import asyncio
-
 import psycopg
 import pytest
 
@@ -10,7 +8,7 @@ from gateway.store.migrate import DatabaseUnusable
 from gateway.store.opening import open_store
 from gateway.store.postgres import PostgresStore
 from tests.gateway.store.chats import leased, opened, step, work_of
-from tests.waiting import PATIENCE_SECONDS, until
+from tests.waiting import until
 
 
 def execute(url: str, statement: str) -> None:
@@ -75,19 +73,6 @@ async def test_a_dead_workers_row_is_removed_when_nothing_names_it(postgres_url:
     async with opened(postgres_url) as store:
         await store.claim(10)
         assert await count(postgres_url) == 1
-
-
-async def test_a_notice_reaches_the_others_with_its_session(postgres_url: str) -> None:
-    heard: asyncio.Queue[str | None] = asyncio.Queue()
-    one, other = (open_store(DatabaseConfig(url=postgres_url)) for _ in range(2))
-    await one.start(heard.put_nowait)
-    await other.start(lambda _: None)
-    await other.notify("agent:a:chat")
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while await heard.get() != "agent:a:chat":
-            pass
-    await one.close()
-    await other.close()
 
 
 @pytest.mark.parametrize(

@@ -17,20 +17,15 @@ async def sessions(database_url: str) -> AsyncIterator[Sessions]:
         yield store.sessions
 
 
-async def test_a_session_is_held_until_it_ends(sessions: Sessions) -> None:
-    await sessions.begin(ONE, ends=100.0, at=1.0, instead_of=[])
-    assert await sessions.hold([OTHER, ONE], 99.0)
-    assert not await sessions.hold([OTHER, ONE], 100.0)
-    assert not await sessions.hold([OTHER], 2.0)
-    assert not await sessions.hold([], 2.0)
-
-
-async def test_a_session_that_was_ended_is_not_held_and_ends_once(sessions: Sessions) -> None:
-    await sessions.begin(ONE, ends=100.0, at=1.0, instead_of=[])
-    await sessions.begin(OTHER, ends=100.0, at=1.0, instead_of=[])
-    for _ in range(2):
-        await sessions.end([ONE])
-    await sessions.end([])
+async def test_a_session_is_held_until_it_ends_or_is_ended(sessions: Sessions) -> None:
+    for key in (ONE, OTHER):
+        await sessions.begin(key, ends=100.0, at=1.0, instead_of=[])
+    assert await sessions.hold(["unknown", ONE], 99.0)
+    assert not await sessions.hold(["unknown", ONE], 100.0)
+    for none in ([], ["unknown"]):
+        assert not await sessions.hold(none, 2.0)
+    for keys in ([ONE], [ONE], []):
+        await sessions.end(keys)
     assert [await sessions.hold([key], 2.0) for key in (ONE, OTHER)] == [False, True]
 
 
