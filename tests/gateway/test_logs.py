@@ -11,7 +11,6 @@ from urllib.parse import quote
 
 import pytest
 import structlog
-from pydantic import BaseModel, SecretStr
 
 from gateway import logs
 
@@ -97,15 +96,3 @@ def test_in_a_terminal_the_log_is_for_people_unless_the_config_says_otherwise(
 def test_a_line_break_in_a_value_does_not_break_the_line(written: io.StringIO) -> None:
     structlog.get_logger().info("event", value='x\n{"event": "forged"}\r\x1b[31m')
     assert len(written.getvalue().splitlines()) == 1
-
-
-def test_every_secret_of_a_config_is_found_however_deep() -> None:
-    class Leaf(BaseModel):
-        token: SecretStr = SecretStr("leaf-secret")
-
-    class Root(BaseModel):
-        by_name: dict[str, Leaf] = {"a": Leaf()}
-        listed: tuple[Leaf, ...] = (Leaf(token=SecretStr("listed-secret")),)
-        blank: SecretStr = SecretStr("")
-
-    assert logs.secrets_of(Root()) == {"leaf-secret", "listed-secret"}

@@ -1,8 +1,5 @@
 """Strict YAML: what scalars mean, what is refused and where, and that nothing at all can make the loader raise."""
 
-import json
-from typing import Any
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -77,24 +74,6 @@ def test_a_file_full_of_mistakes_ends_with_a_count() -> None:
 @pytest.mark.parametrize("text", [b"a: 1\n" + b"#" * (1_048_576 - 5), "[" * 64 + "]" * 64])
 def test_what_is_just_not_too_much_is_read(text: str | bytes) -> None:
     assert data_of(text)
-
-
-_json_data: st.SearchStrategy[Any] = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-(2**53), 2**53)
-    | st.text(st.characters(min_codepoint=32, max_codepoint=126)),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text("abcdef", min_size=1, max_size=5), inner, max_size=3)
-    ),
-    max_leaves=12,
-)
-
-
-@given(_json_data)
-@settings(max_examples=100, deadline=None)
-def test_json_is_yaml_and_means_the_same(data: Any) -> None:
-    assert data_of(json.dumps(data, indent=1)) == data
 
 
 _PIECES = ["- ", ": ", "? ", "--- ", "...\n", "<<", "<<: ", "&x ", "*x ", "：", "!!"]
