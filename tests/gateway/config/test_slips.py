@@ -19,10 +19,8 @@ def with_agent(text: str) -> str:
 POSITIONS = [
     ("agents:\n  list:\n    - id@coder\n      # what it is called\n\n      # 名称\n      name: Coder\n", "3:7"),
     ("agents:\n  list:\n    - id: a\n      name@A\n      # comment\n      # another: one\n      x: y\n", "4:7"),
-    ("agents:\n  list:\n    - id: coder\n      name@Clawgate   # mine: x\n", "4:7"),
     ("server:\n  host: 127.0.0.1\n  port@8080\n\n# the agents\nagents:\n  list:\n    - id: a\n", "3:3"),
     ("server:\n  # which\n  port@8080  # this: one\n  # no other\n", "3:3"),
-    ("agents:\n  list:\n    - id@coder\n", "3:7"),
     ("agents:\n  list:\n    - id: a\n      model@[demo/guide, qwen/x]\n      name: A\n", "4:7"),
     ('agents:\n  list:\n    - id: a\n      name@"Cl: aw"\n      thinking: low\n', "4:7"),
     ("database:\n  url@${DB:-sqlite:///./x.db}\n", "2:3"),

@@ -59,10 +59,9 @@ def tables(connection: Connection) -> Iterator[str]:
     for table in sorted({*found.get_table_names()} - {"alembic_version"}):
         columns = [(it["name"] + "?" * it["nullable"], str(it["type"])) for it in found.get_columns(table)]
         yield f"{table}: " + ", ".join(name + TYPES.get(type_, f" {type_}") for name, type_ in columns)
-        keys = [found.get_pk_constraint(table), *found.get_unique_constraints(table)]
-        yield "  keys " + ", ".join(
-            sorted(" ".join(it.get("column_names") or it["constrained_columns"]) for it in keys)
-        )
+        unique = [it["column_names"] for it in found.get_unique_constraints(table)]
+        keys = [found.get_pk_constraint(table)["constrained_columns"], *unique]
+        yield "  keys " + ", ".join(sorted(" ".join(map(str, it)) for it in keys))
         for index in sorted(found.get_indexes(table), key=lambda it: str(it["name"])):
             if not index["unique"]:
                 yield f"  {index['name']}: " + " ".join(map(str, index["column_names"]))

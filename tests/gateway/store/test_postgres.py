@@ -75,17 +75,9 @@ async def test_a_dead_workers_row_is_removed_when_nothing_names_it(postgres_url:
         assert await count(postgres_url) == 1
 
 
-@pytest.mark.parametrize(
-    ("address", "sentence"),
-    [
-        ("postgresql://nobody:sekret@127.0.0.1:1/x", "Connection refused"),
-        ("postgresql://nobody:sekret@[::1/x", "database.url"),
-    ],
-)
-def test_a_database_that_is_not_there_is_one_sentence_without_the_password(address: str, sentence: str) -> None:
-    with pytest.raises((DatabaseUnusable, ValueError)) as raised:
-        open_store(DatabaseConfig(url=address))
-    if isinstance(raised.value, DatabaseUnusable):
-        assert sentence in str(raised.value)
-        assert "\n" not in str(raised.value)
-        assert "sekret" not in str(raised.value)
+def test_a_database_that_is_not_there_is_one_sentence_without_the_password() -> None:
+    with pytest.raises(DatabaseUnusable) as raised:
+        open_store(DatabaseConfig(url="postgresql://nobody:sekret@127.0.0.1:1/x"))
+    assert "Connection refused" in str(raised.value)
+    assert "\n" not in str(raised.value)
+    assert "sekret" not in str(raised.value)

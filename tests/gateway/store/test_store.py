@@ -68,16 +68,6 @@ async def test_a_chat_is_not_released_while_a_message_or_a_part_waits(store: Sto
     assert await store.oldest() is None
 
 
-async def test_a_part_that_is_given_up_does_not_hold_the_chat(store: Store) -> None:
-    lease = await leased(store)
-    (part,) = await finish(store, lease, "one")
-    await store.postpone(lease, part, next_at=99.0, ambiguous=True)
-    (part,) = (await look(store, lease)).parts
-    assert (part.attempts, part.ambiguous, part.next_at) == (1, 1, 99.0)
-    assert await store.failed(lease, part, "refused")
-    assert (await look(store, lease)).parts == []
-
-
 async def test_an_attempt_is_on_record_from_its_beginning_and_clears_a_doubt_that_nothing_gave_rise_to(
     store: Store,
 ) -> None:
@@ -87,6 +77,8 @@ async def test_an_attempt_is_on_record_from_its_beginning_and_clears_a_doubt_tha
     (part,) = (await look(store, lease)).parts
     assert (part.next_at, part.ambiguous, part.attempts, part.begun) == (-5.0, 0, 0, False)
     await store.postpone(lease, part, next_at=7.0, ambiguous=True)
+    (part,) = (await look(store, lease)).parts
+    assert (part.next_at, part.ambiguous, part.attempts) == (7.0, 1, 1)
     await store.begin(lease, part, -8.0)
     (part,) = (await look(store, lease)).parts
     assert (part.next_at, part.ambiguous) == (-8.0, 1)
@@ -94,6 +86,8 @@ async def test_an_attempt_is_on_record_from_its_beginning_and_clears_a_doubt_tha
     await store.begin(lease, part, -9.0)
     (part,) = (await look(store, lease)).parts
     assert (part.next_at, part.ambiguous) == (-9.0, 0)
+    assert await store.failed(lease, part, "refused")
+    assert (await look(store, lease)).parts == []
 
 
 async def test_whoever_lost_the_chat_can_write_nothing_and_sees_nothing(store: Store) -> None:
