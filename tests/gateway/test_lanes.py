@@ -123,6 +123,23 @@ async def test_a_turn_that_fails_unexpectedly_is_tried_again_and_counts(tmp_path
         assert h.sent == ["re a0"]
 
 
+async def test_a_turn_has_the_grace_of_a_stop_to_come_to_its_end(tmp_path: Path) -> None:
+    async with house(tmp_path) as h:
+        begun = asyncio.Event()
+
+        async def ending(lease: Lease, work: Work) -> Sequence[Part]:
+            begun.set()
+            while not h.runtime.control.draining:
+                await asyncio.sleep(0)
+            return await h.answer(lease, work)
+
+        h.turn = ending
+        await h.say("a", "a0")
+        await begun.wait()
+        await h.lanes.drain(5)
+        assert h.log == ["end a0"]
+
+
 @pytest.mark.parametrize("recognised", [True, False])
 async def test_a_send_that_the_end_of_the_process_cuts_off_is_in_doubt_for_the_next_one(
     tmp_path: Path, recognised: bool
