@@ -167,30 +167,19 @@ async def running(
     *,
     script: Script = (),
     emulator: FeishuEmulator | None = None,
-    agents: str = AGENTS,
-    feishu: str = FEISHU,
-    providers: str = "",
-    more: str = "",
     root: type[Config] = Config,
     now: Callable[[], float] = time.time,
+    **config: str,
 ) -> AsyncIterator[Running]:
-    """A gateway in `folder`; with the same folder again it finds what it left there."""
+    """A gateway in `folder`; with the same folder again it finds what it left there. `config` is for `config_text`."""
     emulator = emulator or feishu_emulator()
     anthropic = AnthropicEmulator(script, api_key=SECRETS["ANTHROPIC_API_KEY"])
     line = Line(anthropic.app)
     events: list[TurnEvent] = []
     async with serve_on_loopback(emulator.app) as feishu_url, serve_on_loopback(line) as anthropic_url:
-        config = folder / "config.yaml"
-        text = config_text(
-            feishu_url=feishu_url,
-            anthropic_url=anthropic_url,
-            agents=agents,
-            feishu=feishu,
-            providers=providers,
-            more=more,
-        )
-        config.write_text(text, encoding="utf-8")
-        loaded = load(config, SECRETS, root=root).config
+        file = folder / "config.yaml"
+        file.write_text(config_text(feishu_url=feishu_url, anthropic_url=anthropic_url, **config), encoding="utf-8")
+        loaded = load(file, SECRETS, root=root).config
         gateway = Gateway(loaded, SECRETS, store=open_store(loaded.database), emit=events.append, now=now)
         await started(gateway)
         try:

@@ -39,16 +39,11 @@ def source(path: Path) -> Source:
 def _imported(nodes: Iterable[ast.AST]) -> Iterator[str]:
     """Paths of modules, and of names in them, which are no files: `agents/runner.py`, `agents/runner/Runner.py`."""
     for node in nodes:
-        match node:
-            case ast.Import(names=names):
-                yield from (_path(alias.name) for alias in names)
-            case ast.ImportFrom(module=str(module), names=names):
-                yield _path(module)
-                yield from (_path(f"{module}.{alias.name}") for alias in names)
-
-
-def _path(module: str) -> str:
-    return module.replace(".", "/") + ".py"
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names = [alias.name for alias in node.names]
+            within = getattr(node, "module", None)
+            for module in [within, *(f"{within}.{name}" for name in names)] if within else names:
+                yield module.replace(".", "/") + ".py"
 
 
 def sources(*folders: str) -> list[Source]:

@@ -69,86 +69,47 @@ async def attempt(
     return await Attempts(shared).make(part), line, shared.metrics.render().decode()
 
 
+COUNTED = 'clawgate_send_ambiguous_total{channel="x"} 1.0'
+UNSENT = replace(PART, next_at=0.0, begun=False)
+CLAIMED = replace(UNSENT, ambiguous=1)
+"""Of a process that died: whether it had begun is on record only where the platform recognises no repetition."""
+BEGUN = replace(CLAIMED, next_at=-1_000.0)
+HOURS_LATER = 1_000.0 + 7_200
+GIVEN_UP_AFTER = 1_000.0 + 10_001
+
+
 @pytest.mark.parametrize(
-    ("error", "expected"),
+    ("part", "error", "setting", "expected", "sent", "counted"),
     [
-        (None, Delivered),
-        (Refused("no"), GivenUp),
-        (Gone("left"), GivenUp),
-        (RateLimited("slow", retry_after_seconds=7), Postponed),
-        (MAYBE, Postponed),
-        (SURELY_NOT, Postponed),
+        (PART, None, {}, Delivered, 1, False),
+        (PART, Refused("no"), {}, GivenUp, 1, False),
+        (PART, Gone("left"), {}, GivenUp, 1, False),
+        (PART, RateLimited("slow", retry_after_seconds=7), {}, Postponed, 1, False),
+        (PART, MAYBE, {}, Postponed, 1, True),
+        (PART, SURELY_NOT, {}, Postponed, 1, False),
+        (PART, MAYBE, {"now": GIVEN_UP_AFTER}, GivenUp, 1, True),
+        (PART, MAYBE, {"resend": False}, GivenUp, 1, True),
+        (PART, MAYBE, {"resend": False, "repeat": 3_600}, Postponed, 1, True),
+        (CLAIMED, None, {"repeat": 3_600}, Delivered, 1, True),
+        (CLAIMED, None, {"repeat": 3_600, "now": HOURS_LATER}, Delivered, 1, True),
+        (CLAIMED, None, {"repeat": 3_600, "now": HOURS_LATER, "resend": False}, GivenUp, 0, True),
+        # where the platform does not recognise a repetition
+        (UNSENT, None, {}, Begin, 0, False),
+        (CLAIMED, None, {"resend": False}, Begin, 0, False),
+        (BEGUN, None, {"resend": False}, GivenUp, 0, True),
+        (BEGUN, None, {}, Begin, 0, True),
     ],
 )
-async def test_each_way_to_fail_has_its_consequence(error: DeliveryError | None, expected: type) -> None:
-    result, _, _ = await attempt(error)
-    assert isinstance(result, expected)
+async def test_each_way_to_end_or_to_die_has_its_consequence(
+    part: Part, error: DeliveryError | None, setting: dict[str, Any], expected: type, sent: int, counted: bool
+) -> None:
+    result, line, metrics = await attempt(error, part=part, **setting)
+    assert (type(result), line.sent, COUNTED in metrics) == (expected, sent, counted)
+    if isinstance(result, Postponed | GivenUp):
+        assert result.ambiguous == (error is MAYBE)
     if isinstance(error, RateLimited):
         assert result == Postponed(seconds=7)
-
-
-async def test_a_send_that_may_have_arrived_is_counted_and_one_that_cannot_have_is_not() -> None:
-    result, _, metrics = await attempt(MAYBE)
-    assert isinstance(result, Postponed)
-    assert result.ambiguous
-    assert 'clawgate_send_ambiguous_total{channel="x"} 1.0' in metrics
-    result, _, metrics = await attempt(SURELY_NOT)
-    assert isinstance(result, Postponed)
-    assert not result.ambiguous
-    assert "send_ambiguous_total{" not in metrics
-
-
-async def test_where_config_says_so_it_is_repeated_only_where_the_platform_recognises_it() -> None:
-    result, _, _ = await attempt(MAYBE, resend=False)
-    assert isinstance(result, GivenUp)
-    result, _, _ = await attempt(MAYBE, resend=False, repeat=3_600)
-    assert isinstance(result, Postponed)
-
-
-COUNTED = 'clawgate_send_ambiguous_total{channel="x"} 1.0'
-
-
-async def test_where_a_repetition_is_recognised_what_a_dead_process_was_about_to_send_is_repeated_and_counted() -> None:
-    doubtful = replace(PART, ambiguous=1, next_at=0.0, begun=False)
-    result, line, metrics = await attempt(None, part=doubtful, repeat=3_600)
-    assert (result, line.sent) == (Delivered(message_id="om"), 1)
-    assert COUNTED in metrics
-    hours_later = 1_000.0 + 7_200
-    result, line, metrics = await attempt(None, part=doubtful, resend=False, repeat=3_600, now=hours_later)
-    assert (isinstance(result, GivenUp), line.sent) == (True, 0)
-    assert COUNTED in metrics
-    result, line, _ = await attempt(None, part=doubtful, repeat=3_600, now=hours_later)
-    assert line.sent == 1
-
-
-async def test_where_it_is_not_an_attempt_is_put_on_record_before_it_is_made() -> None:
-    result, line, metrics = await attempt(None, part=replace(PART, next_at=0.0, begun=False))
-    assert (result, line.sent) == (Begin(), 0)
-    assert "clawgate_reply_parts_total{" not in metrics
-
-
-@pytest.mark.parametrize("resend", [True, False])
-async def test_what_a_dead_process_had_not_begun_is_in_no_doubt(resend: bool) -> None:
-    unsent = replace(PART, ambiguous=1, next_at=0.0, begun=False)
-    result, _, metrics = await attempt(None, part=unsent, resend=resend)
-    assert result == Begin()
-    assert COUNTED not in metrics
-
-
-async def test_what_it_had_begun_is_counted_and_given_up_or_repeated_as_the_config_says() -> None:
-    begun = replace(PART, ambiguous=1, next_at=-1_000.0, begun=False)
-    result, line, metrics = await attempt(None, part=begun, resend=False)
-    assert (isinstance(result, GivenUp), line.sent) == (True, 0)
-    assert COUNTED in metrics
-    result, _, metrics = await attempt(None, part=begun, resend=True)
-    assert result == Begin()
-    assert COUNTED in metrics
-
-
-async def test_after_the_last_chance_it_is_a_dead_letter() -> None:
-    result, _, _ = await attempt(MAYBE, now=1_000.0 + 10_001)
-    assert isinstance(result, GivenUp)
-    assert result.ambiguous
+    assert ("clawgate_reply_parts_total{" in metrics) == (expected is not Begin)
 
 
 def context(**changes: Any) -> MessageContext:
@@ -169,15 +130,10 @@ def test_a_part_has_the_same_key_whenever_it_is_made_and_no_two_share_one() -> N
     assert all(len(key) <= 50 for key in every)
 
 
-def test_a_part_is_a_reply_to_the_message_in_its_chat_and_topic() -> None:
-    (part,) = reply_parts(context(), ["one"])
-    payload = payload_json.validate_json(part.payload)
-    assert payload.part.target == Target(chat="oc_1", thread="omt_1", reply_to="om_1")
-    assert (payload.channel, payload.account, payload.part.text) == ("feishu", "default", "one")
-
-
-def test_where_a_platform_shows_the_question_with_each_part_only_the_first_is_a_reply() -> None:
-    parts = reply_parts(context(), ["one", "two", "three"], quotes_once=True)
-    targets = [payload_json.validate_json(part.payload).part.target for part in parts]
-    assert [target.reply_to for target in targets] == ["om_1", None, None]
-    assert {(target.chat, target.thread) for target in targets} == {("oc_1", "omt_1")}
+@pytest.mark.parametrize(("quotes_once", "replies"), [(False, "om_1"), (True, None)])
+def test_a_part_is_a_reply_to_the_message_in_its_chat_and_topic(quotes_once: bool, replies: str | None) -> None:
+    parts = reply_parts(context(), ["one", "two"], quotes_once=quotes_once)
+    first, second = [payload_json.validate_json(part.payload) for part in parts]
+    assert first.part.target == Target(chat="oc_1", thread="omt_1", reply_to="om_1")
+    assert second.part.target == replace(first.part.target, reply_to=replies)
+    assert (first.channel, first.account, first.part.text, second.part.text) == ("feishu", "default", "one", "two")

@@ -61,17 +61,13 @@ def test_skills_come_by_name_and_later_folders_win(tmp_path: Path) -> None:
     assert [skill.description for skill in found.scan(tmp_path / "another")] == ["shipped", "ours", "ours"]
 
 
-def test_a_folder_that_does_not_exist_has_no_skills(tmp_path: Path) -> None:
-    assert catalog(tmp_path / "nowhere").scan(tmp_path / "nobody") == ()
-
-
 def test_what_is_no_skill_is_passed_over_quietly(tmp_path: Path) -> None:
     (tmp_path / "catalog.py").write_text("")
     (tmp_path / "notes").mkdir()
     put(tmp_path, "__pycache__", document("cache"))
     put(tmp_path, ".git", document("git"))
     with capture_logs() as logs:
-        assert catalog(tmp_path).scan() == ()
+        assert catalog(tmp_path, tmp_path / "nowhere").scan(tmp_path / "nobody") == ()
     assert logs == []
 
 
@@ -79,23 +75,18 @@ def test_what_is_no_skill_is_passed_over_quietly(tmp_path: Path) -> None:
     ("folder", "written", "name"),
     [
         ("greet", "hello", "hello"),
-        ("greet", "Say Hello!", "greet"),
         ("greet", "x" * 65, "greet"),
         ("greet", "../up", "greet"),
         ("greet", '""', "greet"),
         ("greet", "[a, b]", "greet"),
-        ("Greet", "hello", "hello"),
         ("9-lives_2", "-x", "9-lives_2"),
     ],
 )
 def test_a_name_that_is_no_name_gives_way_to_the_folders(tmp_path: Path, folder: str, written: str, name: str) -> None:
-    put(tmp_path, folder, document(written))
-    assert [skill.name for skill in catalog(tmp_path).scan()] == [name]
-
-
-def test_in_a_workspace_a_skill_goes_by_its_folder_because_it_is_read_in_place(tmp_path: Path) -> None:
-    put(tmp_path / "skills", "greet", document("hello"))
-    assert [skill.location for skill in catalog().scan(tmp_path)] == ["./skills/greet/SKILL.md"]
+    put(tmp_path / "skills", folder, document(written))
+    assert [skill.name for skill in catalog(tmp_path / "skills").scan()] == [name]
+    (own,) = catalog().scan(tmp_path)  # in a workspace it goes by its folder, because it is read in place
+    assert own.location == f"./skills/{folder}/SKILL.md"
 
 
 def test_a_folder_has_the_first_right_to_its_own_name(tmp_path: Path) -> None:
@@ -120,11 +111,9 @@ def test_a_folder_has_the_first_right_to_its_own_name(tmp_path: Path) -> None:
         (b"---\nname: a\nname: b\n---\n", "a key twice"),
         (b"---\ndescription: [a]\n---\n", "the description is not text"),
         (b"---\ndescription: a\nrequires: git\n---\n", "requires is not a mapping"),
-        (b"---\ndescription: a\nrequires: {bins: {git: 1}}\n---\n", "requires.bins is not a list of names"),
         (b"---\ndescription: a\nrequires: {bins: [../x]}\n---\n", "requires.bins is not a list of names"),
         (b"---\na: " + b"[" * 900 + b"]" * 900 + b"\n---\n", "too large or too deep"),
         (b"---\na: '" + b"x" * 17_000 + b"'\n---\n", "longer than 16,384"),
-        (b"---\nname: x\n---\n\n", "neither a description nor a text"),
         (b"", "neither a description nor a text"),
         (b"# T\n\n\xff\n", "not UTF-8"),
         (b"x" * 262_145, "larger than 256 KiB"),
@@ -165,14 +154,8 @@ def test_no_link_leads_out_of_a_folder_of_skills(tmp_path: Path) -> None:
     with capture_logs() as logs:
         assert catalog(root).scan() == ()
     assert sorted(Path(entry["folder"]).name for entry in logs) == ["file", "folder", "hard", "linked", "pipe"]
-
-
-def test_a_workspaces_skills_folder_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
-    put(tmp_path / "outside", "secret", document("secret"))
-    workspace = tmp_path / "workspace"
-    workspace.mkdir()
-    (workspace / "skills").symlink_to(tmp_path / "outside")
-    assert catalog().scan(workspace) == ()
+    (root / "skills").symlink_to(outside)
+    assert catalog().scan(root) == ()
 
 
 def test_links_inside_the_folder_work_as_mounted_volumes_make_them(tmp_path: Path) -> None:
@@ -185,17 +168,12 @@ def test_links_inside_the_folder_work_as_mounted_volumes_make_them(tmp_path: Pat
 @pytest.mark.parametrize(
     ("requires", "missing"),
     [
-        ("requires: {bins: [git]}", ()),
         ("requires: {bins: git, env: TOKEN, os: Linux}", ()),
         ("requires: {bins: [git, jq]}", ("the program jq",)),
         ("requires: {env: [TOKEN, EMPTY]}", ("the environment variable EMPTY",)),
         ("requires: {os: [macos, windows]}", ("the system darwin or win32",)),
         ("requires: {os: [darwin, linux]}", ()),
         ("metadata:\n  requires: {bins: [jq]}", ("the program jq",)),
-        (
-            'metadata: {"other": {"requires": {"bins": ["jq"], "env": ["NO"]}}}',
-            ("the program jq", "the environment variable NO"),
-        ),
         ("requires:\nhomepage: https://example.com", ()),
     ],
 )
@@ -239,20 +217,10 @@ def skill(name: str, description: str = "Does things.") -> Skill:
     return Skill(name=name, description=description, directory=Path("/x"), version="0" * 12, source="shared")
 
 
-@pytest.mark.parametrize(
-    ("allow", "deny", "seen"),
-    [
-        (["*"], [], "abc"),
-        (["*"], ["b"], "ac"),
-        (["c", "a", "zzz"], [], "ac"),
-        (["a"], ["a"], ""),
-        ([], [], ""),
-        (["*"], ["*"], ""),
-    ],
-)
-def test_an_agent_sees_what_its_config_allows(allow: list[str], deny: list[str], seen: str) -> None:
-    config = AgentSkillsConfig.model_validate({"allow": allow, "deny": deny})
-    assert "".join(one.name for one in visible([skill("a"), skill("b"), skill("c")], config)) == seen
+def test_an_agent_sees_what_its_config_allows() -> None:
+    for allow, deny, seen in (("*", "", "abc"), ("*", "b", "ac"), ("caz", "", "ac"), ("a", "a", ""), ("*", "*", "")):
+        config = AgentSkillsConfig.model_validate({"allow": list(allow), "deny": list(deny)})
+        assert "".join(one.name for one in visible([skill("a"), skill("b"), skill("c")], config)) == seen
 
 
 def test_the_list_is_sorted_and_no_text_breaks_its_xml() -> None:
@@ -292,7 +260,6 @@ def test_what_ships_is_usable_and_complete() -> None:
     assert found.hidden() == ()
     assert [one.name for one in shipped] == [path.parent.name for path in sorted(SHIPPED.glob("*/SKILL.md"))]
     assert "create-python-script" in {one.name for one in shipped}
-    assert len(shipped) >= 3
     for one in shipped:
         assert one.directory == SHIPPED / one.name
         assert len(one.description) < 200

@@ -24,7 +24,6 @@ SIX = ("read", "write", "edit", "ls", "exec", "message")
         (["message", "read"], [], ("read", "message")),
         (["*"], ["exec", "write"], ("read", "edit", "ls", "message")),
         (["read"], ["read"], ()),
-        (["*"], ["*"], ()),
         ([], [], ()),
         (["Read", "nope"], [], ()),
     ],
@@ -32,10 +31,7 @@ SIX = ("read", "write", "edit", "ls", "exec", "message")
 def test_policy_leaves_the_catalogues_order(allow: list[str], deny: list[str], left: tuple[str, ...]) -> None:
     assert NAMES == SIX
     assert allowed(AgentToolsConfig.model_validate({"allow": allow, "deny": deny}), NAMES) == left
-
-
-def test_an_agent_that_names_no_tools_gets_the_harmless_three() -> None:
-    assert allowed(AgentToolsConfig(), NAMES) == ("read", "ls", "message")
+    assert allowed(AgentToolsConfig(), NAMES) == ("read", "ls", "message")  # the harmless three
 
 
 def test_what_an_agent_says_of_exec_wins_over_what_holds_for_all() -> None:
@@ -58,15 +54,6 @@ def test_every_schema_is_in_the_form_that_all_providers_take(at: Bench) -> None:
         assert spec.summary
         assert spec.description
         assert "\n" not in spec.summary
-    required = {spec.name: spec.input_schema["required"] for spec in at.toolbox.specs}
-    assert required == {
-        "read": ["file_path"],
-        "write": ["file_path", "content"],
-        "edit": ["file_path", "old_text", "new_text"],
-        "ls": [],
-        "exec": ["command"],
-        "message": ["action", "message"],
-    }
 
 
 @pytest.mark.parametrize(
@@ -92,7 +79,7 @@ async def test_a_mistake_in_the_arguments_is_one_structured_sentence(
 
 
 class _Weather:
-    """A tool as a server brings it: its schema is not ours, and neither is its check."""
+    """A source of one tool as a server brings it: its schema is not ours, and neither is its check."""
 
     spec = ToolSpec(name="weather", summary="", description="", input_schema={"$ref": "#/$defs/City"})
 
@@ -101,17 +88,15 @@ class _Weather:
             raise ToolError("INVALID_ARGUMENT", "which city?")
         return str(raw["city"])
 
+    def tools(self, workspace: Workspace) -> Sequence[Tool]:
+        return [self]
+
     async def run(self, arguments: str, call: Call) -> ToolResult:
         return ToolResult(content=(f"sunny in {arguments}",))
 
 
-class _Server:
-    def tools(self, workspace: Workspace) -> Sequence[Tool]:
-        return [_Weather()]
-
-
 async def test_a_source_may_bring_tools_with_schemas_of_their_own(at: Bench) -> None:
-    source = _Server()
+    source = _Weather()
     toolbox = Toolbox([source, source], at.workspace, argument_bytes_max=100)
     assert [spec.input_schema for spec in toolbox.specs] == [{"$ref": "#/$defs/City"}]
     assert toolbox.effect("weather") == "once"
@@ -135,8 +120,6 @@ async def test_a_tool_the_agent_does_not_have_is_not_run_and_those_it_has_are_na
         result = await at.call(name, file_path="a", content="x")
         assert json.loads(text_of(result))["error_code"] == "TOOL_NOT_ALLOWED"
         assert "read, ls" in text_of(result)
-    assert at.toolbox.effect("write") == "once"
-    assert at.toolbox.effect("read") == "safe"
     at.workspace.close()
 
 
@@ -149,16 +132,8 @@ async def test_a_tool_that_breaks_down_is_a_result_without_its_insides(at: Bench
 
 async def test_a_message_goes_to_the_current_chat_and_topic_under_the_calls_own_key(at: Bench) -> None:
     assert await at.text("message", action="send", message="hi") == "Sent to this chat (message om_1)"
-    (part,) = at.outbox.sent
-    assert part == {
-        "channel": "feishu",
-        "account": "default",
-        "chat": "oc_here",
-        "thread": "omt_1",
-        "text": "hi",
-        "key": "key-1",
-        "begun_at": None,
-    }
+    sent = {"channel": "feishu", "account": "default", "chat": "oc_here", "thread": "omt_1", "text": "hi"}
+    assert at.outbox.sent == [sent | {"key": "key-1", "begun_at": None}]
 
 
 @pytest.mark.parametrize(
@@ -170,12 +145,9 @@ async def test_another_chat_is_reached_only_where_the_config_names_it(
 ) -> None:
     at = bench(tmp_path, targets=["feishu:oc_team", "feishu:sales:oc_sales"])
     await at.text("message", action="send", message="hi", target=target, channel=channel)
-    assert at.outbox.sent[0]["chat"] == target
-    assert at.outbox.sent[0]["account"] == account
-    assert at.outbox.sent[0]["thread"] is None
     for other in ({"target": "oc_other"}, {"target": "oc_team", "channel": "telegram"}, {"channel": "telegram"}):
         assert await at.code("message", action="send", message="hi", **other) == "TARGET_NOT_ALLOWED"
-    assert len(at.outbox.sent) == 1
+    assert [(it["chat"], it["account"], it["thread"]) for it in at.outbox.sent] == [(target, account, None)]
     at.workspace.close()
 
 

@@ -47,29 +47,6 @@ def test_each_agent_is_the_defaults_with_its_own_keys_on_top(tmp_path: Path) -> 
     assert (fourth.tools.allow, fourth.tools.exec, fourth.max_tokens) == ((), first.tools.exec, 50)
 
 
-def test_references_work_inside_braces_too(tmp_path: Path) -> None:
-    text = """\
-    server:    { host: 127.0.0.1, port: ${PORT:-8080}, publicUrl: null, adminToken: ${ADMIN_TOKEN:-} }
-    database:  { url: sqlite:///./data/clawgate.db }            # a comment
-    providers:
-      anthropic: { apiKey: ${API_KEY:-}, baseUrl: https://api.anthropic.com }
-    channels:
-      feishu: { appId: ${APP_ID}, appSecret: ${SECRET:-s, t}, encryptKey: k, mode: webhook, allowFrom: [ou_1, ${WHO:-ou_2}] }
-    agents:
-      defaults: { model: anthropic/claude-sonnet-4-6, workspaceDir: ./data/workspaces/{agent} }
-      list:
-        - { id: coder, name: 代码助手, skills: { allow: [create-python-script] } }
-    bindings:
-      - { agent: coder, match: { channel: feishu, account: default, chatType: group, chat: oc_1, thread: t, sender: ou_1 } }
-    """
-    config = loaded(tmp_path, text, {"APP_ID": "cli_1"}).config
-    feishu = config.channels.feishu
-    assert feishu is not None
-    assert (feishu.app_id, feishu.allow_from) == ("cli_1", ("ou_1", "ou_2"))
-    assert feishu.app_secret.get_secret_value() == "s, t"
-    assert config.agents.list[0].workspace_dir == f"{tmp_path}/data/workspaces/coder"
-
-
 def test_paths_count_from_the_folder_of_the_file(tmp_path: Path) -> None:
     text = """\
     database: { url: sqlite:///./var/c.db }
@@ -89,18 +66,14 @@ def test_paths_count_from_the_folder_of_the_file(tmp_path: Path) -> None:
     assert loaded(tmp_path, f"database: {{ url: 'sqlite:////srv/c.db' }}\n{AGENT}").config.database.path == "/srv/c.db"
 
 
-def test_paths_do_not_depend_on_where_it_was_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "etc").mkdir()
-    (tmp_path / "etc" / "c.yaml").write_text(AGENT)
+def test_paths_count_from_the_folder_of_a_mounted_link_wherever_it_was_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "etc" / "..data").mkdir(parents=True)
+    (tmp_path / "etc" / "..data" / "c.yaml").write_text(AGENT)
+    (tmp_path / "etc" / "c.yaml").symlink_to("..data/c.yaml")
     monkeypatch.chdir(tmp_path)
     assert load(Path("etc/c.yaml"), {}).config.database.path == f"{tmp_path}/etc/data/clawgate.db"
-
-
-def test_a_mounted_config_that_is_a_link_keeps_the_folder_of_the_link(tmp_path: Path) -> None:
-    (tmp_path / "..data").mkdir()
-    (tmp_path / "..data" / "config.yaml").write_text(AGENT)
-    (tmp_path / "config.yaml").symlink_to("..data/config.yaml")
-    assert load(tmp_path / "config.yaml", {}).config.database.path == f"{tmp_path}/data/clawgate.db"
 
 
 def test_a_link_cannot_smuggle_two_agents_into_one_workspace(tmp_path: Path) -> None:
@@ -111,52 +84,26 @@ def test_a_link_cannot_smuggle_two_agents_into_one_workspace(tmp_path: Path) -> 
     assert 'overlaps the workspace of agent "one"' in found[0]
 
 
-def test_a_whole_home_folder_is_no_workspace(tmp_path: Path) -> None:
-    text = "agents: { list: [ { id: a, workspaceDir: ~ }, { id: b, workspaceDir: '~' } ] }\n"
-    found = lines(tmp_path, text.replace("~ }", "./x }"), {"HOME": str(tmp_path / "home")})
-    assert [line.split(": ", 1)[1] for line in found] == [
-        "agents.list[1].workspaceDir: a folder of the system or a whole home folder cannot be a workspace"
-    ]
-
-
 @pytest.mark.parametrize(
     "text",
     [
         "server:\nproviders:\nchannels:\nbindings:\ntools:\nskills:\nlimits:\nlogging:\ndatabase:\n",
-        "channels:\n  feishu:\n",
-        "providers:\n  anthropic:\n",
-        "bindings:\n  - agent: a\n    match:\n",
+        "providers:\n  anthropic:\nchannels:\n  feishu:\nbindings:\n  - agent: a\n    match:\n",
     ],
 )
 def test_a_block_whose_lines_are_all_commented_out_is_no_mistake(tmp_path: Path, text: str) -> None:
-    loaded(tmp_path, text + "agents:\n  defaults:\n  list:\n    - id: a\n      tools:\n      skills:\n")
-
-
-def test_a_skill_of_the_workspace_and_of_a_named_folder_is_known(tmp_path: Path) -> None:
-    for folder in ("data/workspaces/a/skills/mine", "more/ours", "more/theirs"):
-        (tmp_path / folder).mkdir(parents=True)
-        (tmp_path / folder / "SKILL.md").write_text("# Title\nA sentence.\n")
-    (tmp_path / "more" / "theirs" / "SKILL.md").write_text("---\nrequires: { bins: [no-such-program] }\n---\n# T\nS.\n")
-    text = "skills: { directories: [more] }\nagents: { list: [ { id: a, skills: { allow: [mine, ours, theirs] } } ] }\n"
-    found = loaded(tmp_path, text)
-    assert [skill.name for skill in found.skills["a"]] == ["mine", "ours"]
-    assert [(skill.name, skill.missing) for skill in found.hidden_skills["a"]] == [
-        ("theirs", ("the program no-such-program",))
-    ]
-
-
-def test_known_providers_need_no_block(tmp_path: Path) -> None:
-    config = loaded(tmp_path, AGENT).config
-    assert config.provider("demo").keys == ()
+    config = loaded(tmp_path, text + "agents:\n  defaults:\n  list:\n    - id: a\n      tools:\n      skills:\n").config
     assert config.provider("anthropic").base_url is None
-    assert config.provider("deepseek").keys == ()
     with pytest.raises(KeyError):
         config.provider("somebody")
 
 
-def test_nothing_to_warn_about_in_a_tidy_config(tmp_path: Path) -> None:
-    (tmp_path / "config.yaml").touch(mode=0o600)
-    assert loaded(tmp_path, QUIET + AGENT).warnings == ()
+def test_a_skill_of_the_workspace_and_of_a_named_folder_is_known(tmp_path: Path) -> None:
+    for folder in ("data/workspaces/a/skills/mine", "more/ours"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "SKILL.md").write_text("# Title\nA sentence.\n")
+    text = "skills: { directories: [more] }\nagents: { list: [ { id: a, skills: { allow: [mine, ours] } } ] }\n"
+    assert [skill.name for skill in loaded(tmp_path, text).skills["a"]] == ["mine", "ours"]
 
 
 WARNINGS = """
@@ -165,10 +112,7 @@ agents: { list: [ { id: a, model: [demo/guide, OPUS] }, { id: b, model: OPUS } ]
 providers: { anthropic: { apiKey: '' } }
 agents: { list: [ { id: a, model: OPUS } ] }
 > providers.anthropic.apiKey: is empty, so a cannot answer with anthropic — set providers.anthropic.apiKey
-providers: { anthropic: { apiKey: '${MY_KEY:-}' } }
-agents: { list: [ { id: a, model: OPUS } ] }
-> providers.anthropic.apiKey: is empty, so a cannot answer with anthropic — set MY_KEY in the environment
-agents: { list: [ { id: a, tools: { allow: [exec] } } ] }
+agents: { list: [ { id: a, tools: { allow: [exec] } }, { id: b, tools: { allow: [exec], exec: { mode: deny } } } ] }
 > agent a: exec refuses every command, since approvals are not in this release — set tools.exec.mode: allow
 > to run them, or leave exec out of tools.allow
 tools: { exec: { mode: allow } }
@@ -202,17 +146,22 @@ def test_what_works_but_deserves_a_look_is_a_warning(tmp_path: Path, text: str, 
 @pytest.mark.parametrize(
     ("model", "providers", "near"),
     [
-        ("anthropic/claude-sonet-4-6", "", ' — did you mean "claude-sonnet-4-6"? Otherwise'),
-        ("openai/gpt5.5", "", ' — did you mean "gpt-5.5"? Otherwise'),
         ("openai/gtp-5.5", "openai: { api: openai-chat, apiKey: k }", ' — did you mean "gpt-5.5"? Otherwise'),
         ("kimi/kimi-k2-6", "", ' — did you mean "kimi-k2.6"? Otherwise'),
-        ("google/gemni-3-flash", "", ' — did you mean "gemini-3-flash"? Otherwise'),
         ("deepseek/r7", "deepseek: { apiKey: k, baseUrl: 'https://api.deepseek.com/v1' }", " —"),
         ("mine/deepseek-v9", "mine: { api: openai-chat, apiKey: k, baseUrl: 'https://api.deepseek.com/v1' }",
          ' — did you mean "deepseek-v4-pro"? Otherwise'),
+        # whoever serves may serve any model
+        ("openrouter/some/model", "", ""),
+        ("ollama/gemma-of-mine", "", ""),
+        ("azure/my-deployment", "azure: { baseUrl: 'https://team.openai.azure.com/openai/v1' }", ""),
+        ("anthropic/claude-of-ours", "anthropic: { baseUrl: 'https://proxy.example.com' }", ""),
+        ("mine/some-model", "mine: { api: openai-chat, apiKey: k, baseUrl: 'https://models.example.com/v1' }", ""),
+        ("anthropic/claude-sonnet-4-6-20260101", "", ""),
+        ("mistral/mistral-large-latest", "", ""),
     ],
 )  # fmt: skip
-def test_a_model_that_nobody_knows_is_a_warning_with_the_likely_one(
+def test_a_model_that_should_be_known_and_is_not_is_a_warning_with_the_likely_one(
     tmp_path: Path, model: str, providers: str, near: str
 ) -> None:
     (tmp_path / "config.yaml").touch(mode=0o600)
@@ -220,36 +169,10 @@ def test_a_model_that_nobody_knows_is_a_warning_with_the_likely_one(
     text = f"providers: {{ {providers} }}\nagents: {agents}\n"
     name = model.partition("/")[2]
     step = "a line under models: makes it known (docs/providers.md)"
-    assert loaded(tmp_path, text, EVERY_KEY).warnings == (
-        f'agents.defaults.model: unknown model "{name}"{near} {step}',
-    )
+    warning = f'agents.defaults.model: unknown model "{name}"{near} {step}'
+    assert loaded(tmp_path, text, EVERY_KEY).warnings == ((warning,) if near else ())
     for known in (model, name):
         assert loaded(tmp_path, f"{text}models: {{ {known}: {{ window: 64000 }} }}\n", EVERY_KEY).warnings == ()
-
-
-@pytest.mark.parametrize(
-    ("model", "providers"),
-    [
-        ("openrouter/some/model", ""),
-        ("ollama/gemma-of-mine", ""),
-        ("azure/my-deployment", "azure: { baseUrl: 'https://team.openai.azure.com/openai/v1' }"),
-        ("openai/my-deployment", "openai: { api: openai-chat, baseUrl: 'https://team.openai.azure.com/openai/v1' }"),
-        ("anthropic/claude-of-ours", "anthropic: { baseUrl: 'https://proxy.example.com' }"),
-        ("mine/some-model", "mine: { api: openai-chat, baseUrl: 'https://models.example.com/v1' }"),
-        ("anthropic/claude-sonnet-4-6-20260101", ""),
-        ("mistral/mistral-large-latest", ""),
-    ],
-)
-def test_models_of_services_that_may_have_any_and_known_ones_are_no_warning(
-    tmp_path: Path, model: str, providers: str
-) -> None:
-    text = f"providers: {{ {providers} }}\nagents: {{ list: [ {{ id: a, model: {model} }} ] }}\n"
-    assert [line for line in loaded(tmp_path, text, EVERY_KEY).warnings if "model" in line] == []
-
-
-def test_exec_that_is_denied_or_not_offered_needs_no_warning(tmp_path: Path) -> None:
-    text = "agents: { list: [ { id: a, tools: { allow: [exec], exec: { mode: deny } } }, { id: b } ] }\n"
-    assert loaded(tmp_path, text).warnings == ()
 
 
 def test_a_secret_in_a_file_that_others_can_read_is_a_warning(tmp_path: Path) -> None:

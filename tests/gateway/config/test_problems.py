@@ -16,19 +16,12 @@ WORDS = {
     "CODE": str(Path(__file__).resolve().parents[3] / "skills"),
     "EXAMPLE": "add at least one agent: agents: { list: [ { id: assistant } ] }",
     "OVERLAP": 'overlaps the workspace of agent "a" — {agent} in the path keeps them apart',
-    "APIS": ", ".join(APIS),
+    "ALONE": "auto is one model, chosen at the start, and stands alone — a fallback list names its models",
 }
 
 ONE_MISTAKE = """
-agents:
-  list:
-    - id: coder
-      nmae: x
-> 4:7: agents.list[0].nmae: unknown key — did you mean "name"?
 agents: { list: [ { id: a, workspace_dir: x } ] }
 > 1:28: agents.list[0].workspace_dir: unknown key — did you mean "workspaceDir"?
-servre: {}
-> 2:1: servre: unknown key — did you mean "server"?
 logging: { colour: blue }
 > 2:12: logging.colour: unknown key — known here: level, format
 agents: { defaults: { modle: x/y }, list: [ { id: a }, { id: b } ] }
@@ -36,8 +29,6 @@ agents: { defaults: { modle: x/y }, list: [ { id: a }, { id: b } ] }
 server:
 　　port: 1
 > 3:1: ["\\u3000\\u3000port"]: the space before the key is a wide or special one — indent with plain spaces
-agents: { lists: [], list: [ { id: a } ] }
-> 1:11: agents.lists: unknown key — did you mean "list"?
 agents: { list: [ { id: a, MAXTOKENS: 9 } ] }
 > 1:28: agents.list[0].MAXTOKENS: unknown key — did you mean "maxTokens"?
 server: { port: 'abc' }
@@ -68,26 +59,20 @@ logging: { level: warn }
 > 2:19: logging.level: expected debug or info or warning or error — did you mean "warning"?
 bindings: [ { agent: a, match: { chat: '' } } ]
 > 2:40: bindings[0].match.chat: must not be empty
-agents: { list: [ { name: x } ] }
-> 1:19: agents.list[0].id: missing
-bindings: [ { match: {} } ]
-> 2:13: bindings[0].agent: missing
 agents: { list: [ coder ] }
 > 1:19: agents.list[0]: expected a mapping with at least an id, such as { id: assistant }
 agents: { list: [ { id: Coder } ] }
 > 1:25: agents.list[0].id: expected lower-case letters, digits, - and _, at most 64, a letter or digit first
 agents: { list: [ { id: a, model: gpt } ] }
 > 1:35: agents.list[0].model: expected auto or provider/model, such as anthropic/claude-sonnet-4-6
-agents: { list: [ { id: a, model: [gpt] } ] }
-> 1:36: agents.list[0].model[0]: expected auto or provider/model, such as anthropic/claude-sonnet-4-6
+agents: { list: [ { id: a, model: [auto, deepseek/x] } ] }
+> 1:36: agents.list[0].model[0]: ALONE
+agents: { defaults: { model: [anthropic/x, auto] }, list: [ { id: a }, { id: b } ] }
+> 1:44: agents.defaults.model[1]: ALONE
 agents: { list: [ { id: a, model: [] } ] }
 > 1:35: agents.list[0].model: needs at least one entry
 agents:
 > 1:8: agents: missing — EXAMPLE
-agents: {}
-> 1:9: agents.list: missing or empty — EXAMPLE
-agents: { list: }
-> 1:16: agents.list: missing or empty — EXAMPLE
 agents: { list: [] }
 > 1:17: agents.list: missing or empty — EXAMPLE
 agents: []
@@ -96,18 +81,10 @@ agents: []
 > 1:1: expected keys and values, such as agents:
 agents: { list: [ { id: a }, { id: b }, { id: a, workspaceDir: ./x } ] }
 > 1:47: agents.list[2].id: two agents have the id "a" — each needs one of its own
-agents: { list: [ { id: a, tools: { allow: [read, exce] } } ] }
-> 1:51: agents.list[0].tools.allow[1]: unknown tool "exce" — did you mean "exec"?
 agents: { defaults: { tools: { deny: [x] } }, list: [ { id: a }, { id: b } ] }
 > 1:39: agents.defaults.tools.deny[0]: unknown tool "x" — known here: read, write, edit, ls, exec, message
 agents: { list: [ { id: a, skills: { allow: [create-python] } } ] }
 > 1:46: agents.list[0].skills.allow[0]: unknown skill "create-python" — did you mean "create-python-script"?
-agents: { list: [ { id: a, model: antropic/claude } ] }
-> 1:35: agents.list[0].model: unknown provider "antropic" — did you mean "anthropic"?
-agents: { list: [ { id: a, model: [demo/guide, x/y] } ] }
-> 1:48: agents.list[0].model[1]: unknown provider "x"
-providers: { local: { baseUrl: 'http://127.0.0.1:1' } }
-> 2:14: providers.local: add "api:", one of APIS
 providers: { mine: { api: openai-chat } }
 > 2:14: providers.mine: add "baseUrl:", such as https://models.example.com/v1
 providers: { mine: { api: openai-chat, baseUrl: 'http://h/v1', dialect: deepsek } }
@@ -125,16 +102,8 @@ agents: { list: [ { id: a, tools: { message: { targets: [oc_1] } } } ] }
 > feishu:oc_0123456789abcdef
 agents: { list: [ { id: a, tools: { message: { targets: ['feishu:sales:oc_1'] } } } ] }
 > 1:58: agents.list[0].tools.message.targets[0]: unknown account "sales" — known here: default
-agents: { list: [ { id: coder } ] }
-bindings: [ { agent: codre } ]
-> 2:22: bindings[0].agent: unknown agent "codre" — did you mean "coder"?
-bindings: [ { agent: a, match: { channel: feisu } } ]
-> 2:43: bindings[0].match.channel: unknown channel "feisu" — did you mean "feishu"?
 bindings: [ { agent: a, match: { channel: feishu, account: x } } ]
 > 2:60: bindings[0].match.account: unknown account "x" — known here: default
-database: { url: '${DATABASE_URL}' }
-> 2:18: database.url: DATABASE_URL is not set in the environment — set it, or write ${DATABASE_URL:-} if it may be
-> empty
 database: { url: 'postgresql://me:pw@db:x/x' }
 > 2:18: database.url: the port is not a number; expected postgresql://user:password@host:5432/name
 database: { url: 'mysql://db/x' }
@@ -152,17 +121,12 @@ channels: { feishu: { FEISHU, accounts: { b: { FEISHU } } } }
 channels: { feishu: { FEISHU, accounts: { default: { appId: cli_2, appSecret: s, encryptKey: k } } } }
 > 2:78: channels.feishu.accounts.default: the keys directly under feishu are the account default already — give this
 > one another name
-channels: { feishu: { accounts: { 'A b': {} } } }
-> 2:35: channels.feishu.accounts["A b"]: expected lower-case letters, digits, - and _, at most 64, a letter or digit
-> first
 channels: { feishu: { FEISHU, allowFrom: [ou_1, Ann] } }
 > 2:84: channels.feishu.allowFrom[1]: must be a person's open id, ou_…: ids only, never names
 agents: { defaults: { workspaceDir: ./w }, list: [ { id: a }, { id: b } ] }
 > 1:37: agents.defaults.workspaceDir: OVERLAP
 agents: { list: [ { id: a, workspaceDir: ./w }, { id: b, workspaceDir: ./v/../w/b } ] }
 > 1:72: agents.list[1].workspaceDir: OVERLAP
-agents: { list: [ { id: a, workspaceDir: ./w/a }, { id: b, workspaceDir: ./w } ] }
-> 1:74: agents.list[1].workspaceDir: OVERLAP
 agents: { list: [ { id: a, workspaceDir: './w/{chat}' }, { id: b, workspaceDir: ./w/b } ] }
 > 1:81: agents.list[1].workspaceDir: OVERLAP
 agents: { list: [ { id: a, workspaceDir: './w/x-{chat}' } ] }
@@ -180,8 +144,6 @@ tools: { files: { writable: [AGENT.md] } }
 agents: { list: [ { id: a, workspaceDir: 'CODE' } ] }
 > 1:42: agents.list[0].workspaceDir: the workspace would hold Clawgate's own code — choose a folder of its own
 agents: { list: [ { id: a, workspaceDir: /etc/clawgate } ] }
-> 1:42: agents.list[0].workspaceDir: a folder of the system or a whole home folder cannot be a workspace
-agents: { list: [ { id: a, workspaceDir: / } ] }
 > 1:42: agents.list[0].workspaceDir: a folder of the system or a whole home folder cannot be a workspace
 agents: { list: [ { id: a, workspaceDir: . } ] }
 > 1:42: agents.list[0].workspaceDir: the workspace would hold the config file — choose a folder of its own
@@ -239,13 +201,15 @@ def test_all_mistakes_come_at_once_in_the_order_of_the_file(tmp_path: Path) -> N
     channels: { feishu: { appId: a, accounts: { b: { appSecrte: x } } } }
     providers: { foo: {} }
     """
-    found = [re.split(" — |(?<=missing):", line.removeprefix("config.yaml:"))[0] for line in lines(tmp_path, text)]
+    found = [
+        re.split(" — (?!did)|(?<=missing):", line.removeprefix("config.yaml:"))[0] for line in lines(tmp_path, text)
+    ]
     assert found == [
         "1:17: server.port: expected a whole number, got a string",
         "1:23: server.bogus: unknown key",
-        '3:32: agents.defaults.tools.allow[0]: unknown tool "raed"',
-        "6:7: agents.list[0].nmae: unknown key",
-        '7:14: agents.list[0].model: unknown provider "opnai"',
+        '3:32: agents.defaults.tools.allow[0]: unknown tool "raed" — did you mean "read"?',
+        '6:7: agents.list[0].nmae: unknown key — did you mean "name"?',
+        '7:14: agents.list[0].model: unknown provider "opnai" — did you mean "openai"?',
         "8:7: agents.list[0].model: duplicate key",
         "9:7: agents.list[1].id: missing",
         "10:19: agents.list[1].toolChoice: expected auto, none, required or a tool the agent has",
@@ -253,10 +217,10 @@ def test_all_mistakes_come_at_once_in_the_order_of_the_file(tmp_path: Path) -> N
         "13:30: agents.list[2].tools.allow[0]: no anchor (&…) of this name stands above",
         "13:48: agents.list[2].tools.deny: expected a list, got a number",
         "15:37: bindings[0].match.chat: expected a string, got a number",
-        '16:39: bindings[1].match.channel: unknown channel "telegrom"',
+        '16:39: bindings[1].match.channel: unknown channel "telegrom" — did you mean "telegram"?',
         "17:21: channels.feishu.appSecret: missing",
         "17:21: channels.feishu.encryptKey: missing",
-        "17:50: channels.feishu.accounts.b.appSecrte: unknown key",
+        '17:50: channels.feishu.accounts.b.appSecrte: unknown key — did you mean "appSecret"?',
         f'18:14: providers.foo: add "api:", one of {", ".join(APIS)}',
     ]
 

@@ -99,8 +99,6 @@ channels: { feishu: { enabled: false, appId: x } }
 channels: { feishu: { appId: cli_1, KEYS } }
 > feishu default: app cli_1, webhook <publicUrl>/webhooks/feishu/default — set server.publicUrl to the address under
 > which Feishu reaches this server
-channels: { telegram: { botToken: '${APP:-}' } }
-> telegram: not configured — set APP; channels/telegram/README.md shows where to find it
 channels: { telegram: { botToken: 'TOKEN' } }
 > telegram default: bot 7000000001, polling
 channels: { telegram: { botToken: 'TOKEN', mode: webhook, webhookSecret: s } }
@@ -112,47 +110,34 @@ providers: { ollama: {}, openai: { apiKey: a, apiKeys: [b] } }
 > provider ollama: needs no key, at its usual address (no agent uses it)
 providers: { ollama: {}, openai: { apiKey: a, apiKeys: [b] } }
 > provider openai: 2 keys set (no agent uses it)
-providers: { claude: { api: anthropic-messages, apiKey: x } }
-> provider claude: key set (no agent uses it)
 server: {}
 > model demo/guide: a script, not a model, answers as a — for a real model say model: auto, or name one
+channels: { feishu: { enabled: false, appId: x } }
+>   feishu     off: channels.feishu.enabled is false
+server: {}
+>   feishu     off: add appId, appSecret and encryptKey under channels.feishu (channels/feishu/README.md)
+server: {}
+>   agent      a: demo/guide, a script; for a real model say model: auto, or name one
+providers: { openai: { apiKey: '${MINE:-}' } }
+agents: { list: [ { id: a } ] }
+>   agent      a: demo/guide, a script; set ANTHROPIC_API_KEY, MINE or DEEPSEEK_API_KEY for a real model
+providers: { openai: { apiKey: '' }, anthropic: {} }
+agents: { list: [ { id: a } ] }
+>   agent      a: demo/guide, a script; set ANTHROPIC_API_KEY or DEEPSEEK_API_KEY for a real model
 """
 
 
 @pytest.mark.parametrize(("text", "line"), cases(REPORTED, WORDS))
 def test_what_is_missing_names_the_next_step(tmp_path: Path, text: str, line: str) -> None:
-    assert line in printed(tmp_path, text + SCRIPTED)
-
-
-GREETED = """
-channels: { feishu: { enabled: false, appId: x } }
-agents: { list: [ { id: a } ] }
-> feishu     off: channels.feishu.enabled is false
-agents: { list: [ { id: a } ] }
-> feishu     off: add appId, appSecret and encryptKey under channels.feishu (channels/feishu/README.md)
-agents: { list: [ { id: a } ] }
-> web        off: add web: {} under channels (channels/web/README.md)
-agents: { list: [ { id: a, model: [openai/x, qwen/y] } ] }
-> agent      a: openai/x, then qwen/y
-agents: { list: [ { id: a, model: demo/guide } ] }
-> agent      a: demo/guide, a script; for a real model say model: auto, or name one
-"""
-
-
-@pytest.mark.parametrize(("text", "line"), cases(GREETED, WORDS))
-def test_each_channel_and_each_agent_has_a_line_at_the_start(tmp_path: Path, text: str, line: str) -> None:
-    assert f"  {line}" in greeted(tmp_path, text)
+    text += "" if "agents" in text else SCRIPTED
+    assert line in [*printed(tmp_path, text), *greeted(tmp_path, text)]
 
 
 WEB = """
 server: { host: 127.0.0.1 }
 > http://127.0.0.1:4711/
-server: { host: '::1' }
-> http://[::1]:4711/
 server: { host: 0.0.0.0 }
 > CLOSED
-server: { host: 0.0.0.0, ADMIN }
-> http://127.0.0.1:4711/, with the admin token
 server: { host: '::', ADMIN }
 > http://[::1]:4711/, with the admin token
 server: { host: box.example, ADMIN }
@@ -167,17 +152,8 @@ RUNS
 agents: { list: [ { id: quiet }, { id: coder, tools: { allow: [read, ls] } } ] }
 > http://127.0.0.1:4711/
 RUNS
-agents: { list: [ { id: quiet }, { id: coder, tools: { allow: ['*'], deny: [exec] } } ] }
-> http://127.0.0.1:4711/
-RUNS
-agents: { list: [ { id: quiet }, { id: coder, tools: { allow: [exec], exec: { mode: ask } } } ] }
-> http://127.0.0.1:4711/
-RUNS
 agents: { list: [ { id: quiet }, { id: coder, tools: { allow: [exec], exec: { mode: deny } } } ] }
 > http://127.0.0.1:4711/
-RUNS
-agents: { list: [ { id: quiet }, { id: coder, tools: { allow: [exec] } } ] }
-> http://127.0.0.1:4711/, LINK
 RUNS
 agents: { list: [ { id: quiet }, { id: coder, tools: { allow: ['*'] } } ] }
 > http://127.0.0.1:4711/, LINK
@@ -196,45 +172,20 @@ def test_the_web_chat_says_where_to_open_it_and_with_what(tmp_path: Path, text: 
     assert f"web default: {line}".replace("4711", "8080") in printed(tmp_path, text)
 
 
-@pytest.mark.parametrize(
-    ("providers", "expected"),
-    [
-        ("", KEYS),
-        ("openai: { apiKey: '${MINE:-}' }", KEYS.replace("OPENAI_API_KEY", "MINE")),
-        ("openai: { apiKey: '' }, anthropic: {}", KEYS.replace(", OPENAI_API_KEY", "")),
-    ],
-)
-def test_only_variables_that_would_help_are_named(tmp_path: Path, providers: str, expected: str) -> None:
-    lines = greeted(tmp_path, f"providers: {{ {providers} }}\n{AGENT}")
-    assert f"  agent      a: demo/guide, a script; {expected}" in lines
-
-
 def test_many_agents_stay_on_one_screen(tmp_path: Path) -> None:
-    for count, expected in ((4, 4), (5, 4), (50, 4)):
+    for count, last in ((4, "agent      a3: demo/guide"), (5, "agents     2 more"), (50, "agents     47 more")):
         agents = ", ".join(f"{{ id: a{number}, model: demo/guide }}" for number in range(count))
         lines = [it for it in greeted(tmp_path, f"agents: {{ list: [ {agents} ] }}\n") if it.startswith("  agent")]
-        assert len(lines) == expected
-    assert lines[-1] == "  agents     47 more: python -m gateway check"
-
-
-def test_a_key_from_the_environment_is_named_by_its_variable_and_the_choice_by_its_reason(tmp_path: Path) -> None:
-    env = {"DEEPSEEK_API_KEY": "sk-1"}
-    chosen = "deepseek/deepseek-v4-pro (auto: DEEPSEEK_API_KEY is set)"
-    assert "provider deepseek: key set (DEEPSEEK_API_KEY)" in printed(tmp_path, AGENT, env)
-    assert [it.partition(";")[0] for it in printed(tmp_path, AGENT, env) if "agent " in it] == [f"agent a: {chosen}"]
-    assert f"  agent      a: {chosen}" in greeted(tmp_path, AGENT, env)
+        assert len(lines) == 4
+        assert lines[-1].startswith(f"  {last}")
 
 
 def test_a_hidden_skill_says_what_it_needs(tmp_path: Path) -> None:
     skill = tmp_path / "more" / "deploy"
     skill.mkdir(parents=True)
-    (skill / "SKILL.md").write_text("---\nrequires: { bins: [no-such-program], env: [NO_SUCH] }\n---\n# Deploy\nNow.\n")
+    (skill / "SKILL.md").write_text("---\nrequires: { bins: [no-such-program] }\n---\n# Deploy\nNow.\n")
     text = "skills: { directories: [more] }\nagents: { list: [ { id: a } ] }\n"
-    without, with_it = printed(tmp_path, text), printed(tmp_path, text, {"NO_SUCH": "1"})
-    (line,) = [line for line in without if line.startswith("skill deploy: hidden — it needs ")]
-    assert "no-such-program" in line
-    assert "NO_SUCH" in line
-    assert "skill deploy: hidden — it needs the program no-such-program" in with_it
+    assert "skill deploy: hidden — it needs the program no-such-program" in printed(tmp_path, text)
 
 
 def test_warnings_come_last_one_a_line(tmp_path: Path) -> None:
@@ -247,12 +198,6 @@ def test_warnings_come_last_one_a_line(tmp_path: Path) -> None:
     assert printed(tmp_path, text)[-2:] == warnings
 
 
-def test_the_link_stands_where_it_can_be_clicked_and_says_how_long(tmp_path: Path) -> None:
-    text = "server: { signInLinkSeconds: 300 }\nchannels: { web: {} }\nagents: { list: [ { id: a } ] }\n"
-    lines = greeting(loaded(tmp_path, text).listening("::1", 4711), link="once-x")
-    assert "  sign in    http://[::1]:4711/#sign-in=once-x (once, within 5 min)" in lines
-
-
 def test_the_version_is_the_projects() -> None:
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     assert re.findall(r'^version = "(.+)"$', project, re.MULTILINE) == [VERSION]
@@ -262,67 +207,60 @@ BOT = f"botToken: '{TOKEN}'"
 OTHER = BOT.replace("01:", "02:")
 WRITES = "agents: { list: [ { id: a, tools: { allow: [read, write] } } ] }\n"
 SHARED = (
-    "agent a: everybody it serves shares one workspace, and can have it read and change what others left there — "
+    "warning: agent a: everybody it serves shares one workspace, and can have it read and change what others left there — "
     "end workspaceDir with /{chat} or /{sender}, or take write out of tools.allow"
 )
 
 
 def about_sharing(folder: Path, access: str, agents: str = WRITES) -> list[str]:
     text = f"channels: {{ web: {{}}, telegram: {{ {BOT}, {access} }} }}\n{agents}"
-    return [line.removeprefix("warning: ") for line in printed(folder, text) if "shares one workspace" in line]
+    return [line for line in printed(folder, text) if "shares one workspace" in line]
 
 
 @pytest.mark.parametrize(
-    "access",
+    ("access", "shared"),
     [
-        "allowFrom: ['1', '2']",
-        "allowFrom: ['*']",
-        "dmPolicy: open",
-        "groupPolicy: open",
-        "groupAllowFrom: ['-1', '-2']",
-        f"allowFrom: ['1'], accounts: {{ b: {{ {OTHER}, allowFrom: ['2'] }} }}",
+        ("allowFrom: ['1', '2']", True),
+        ("allowFrom: ['*']", True),
+        ("dmPolicy: open", True),
+        ("groupPolicy: open", True),
+        ("groupAllowFrom: ['-1', '-2']", True),
+        (f"allowFrom: ['1'], accounts: {{ b: {{ {OTHER}, allowFrom: ['2'] }} }}", True),
+        ("allowFrom: []", False),
+        ("allowFrom: ['1'], groupAllowFrom: ['-1']", False),
+        ("allowFrom: ['1', '2'], dmPolicy: disabled", False),
+        ("groupAllowFrom: ['-1', '-2'], groupPolicy: disabled", False),
     ],
 )
-def test_people_who_share_a_workspace_that_is_written_to_are_a_warning(tmp_path: Path, access: str) -> None:
-    assert about_sharing(tmp_path, access) == [SHARED]
-    for place in ("{agent}/{chat}", "{agent}/{sender}"):
-        apart = WRITES.replace("id: a,", f"id: a, workspaceDir: './w/{place}',")
-        assert about_sharing(tmp_path, access, apart) == []
-    assert about_sharing(tmp_path, access, WRITES.replace(", write", ", exec")) == []
+def test_several_people_or_groups_who_share_a_workspace_are_a_warning(
+    tmp_path: Path, access: str, shared: bool
+) -> None:
+    assert about_sharing(tmp_path, access) == [SHARED] * shared
+
+
+def test_no_warning_where_each_has_a_workspace_or_nothing_writes(tmp_path: Path) -> None:
     runs = WRITES.replace("[read, write]", "[read, exec], exec: { mode: allow }")
-    assert about_sharing(tmp_path, access, runs) == [SHARED.replace("write", "exec")]
-    assert about_sharing(tmp_path, access, WRITES.replace(", write", "")) == []
+    assert about_sharing(tmp_path, "dmPolicy: open", runs) == [SHARED.replace("write", "exec")]
+    for safe in (
+        WRITES.replace("id: a,", "id: a, workspaceDir: './w/{agent}/{chat}',"),
+        WRITES.replace("id: a,", "id: a, workspaceDir: './w/{agent}/{sender}',"),
+        WRITES.replace(", write", ", exec"),
+    ):
+        assert about_sharing(tmp_path, "dmPolicy: open", safe) == []
+
+
+TWO = WRITES.replace("] }\n", ", { id: b, tools: { allow: [write] } } ] }\n")
 
 
 @pytest.mark.parametrize(
-    "access",
+    ("access", "match", "sharing"),
     [
-        "allowFrom: []",
-        "allowFrom: ['1'], groupAllowFrom: ['-1']",
-        "allowFrom: ['1', '2'], dmPolicy: disabled",
-        "groupAllowFrom: ['-1', '-2'], groupPolicy: disabled",
+        ("allowFrom: ['1', '2']", "sender: '2'", []),
+        ("allowFrom: ['1', '2', '3']", "sender: '2'", ["a"]),
+        ("dmPolicy: open", "channel: telegram", ["b"]),
+        ("groupPolicy: open, dmPolicy: disabled", "chat: '-1'", ["a"]),
     ],
 )
-def test_one_person_and_his_group_share_nothing_that_deserves_a_warning(tmp_path: Path, access: str) -> None:
-    assert about_sharing(tmp_path, access) == []
-
-
-def test_who_shares_is_told_by_the_bindings(tmp_path: Path) -> None:
-    two = WRITES.replace("] }\n", ", { id: b, tools: { allow: [write] } } ] }\n")
-    bound = f"{two}bindings: [ {{ agent: b, match: {{ sender: '2' }} }} ]\n"
-    assert about_sharing(tmp_path, "allowFrom: ['1', '2']", bound) == []
-    assert about_sharing(tmp_path, "allowFrom: ['1', '2', '3']", bound) == [SHARED]
-    everything = f"{two}bindings: [ {{ agent: b, match: {{ channel: telegram }} }} ]\n"
-    assert about_sharing(tmp_path, "dmPolicy: open", everything) == [SHARED.replace("agent a", "agent b")]
-    one_group = f"{two}bindings: [ {{ agent: b, match: {{ chat: '-1' }} }} ]\n"
-    assert about_sharing(tmp_path, "groupPolicy: open, dmPolicy: disabled", one_group) == [SHARED]
-
-
-@pytest.mark.parametrize("page", ["README.md", "docs/add-an-agent.md", "channels/feishu/README.md"])
-def test_neither_the_shipped_config_nor_what_a_page_shows_warns_of_people_who_share(tmp_path: Path, page: str) -> None:
-    text = (ROOT / "config.yaml").read_text(encoding="utf-8")
-    shown = dict(re.findall(r"^ *(allowFrom|groupAllowFrom): (\[[^\]]*\])", (ROOT / page).read_text("utf-8"), re.M))
-    for key, value in shown.items():
-        text = re.sub(rf"\b{key}: \[\]", f"{key}: {value}", text, count=1)
-    env = {"FEISHU_APP_ID": "cli_1", "FEISHU_APP_SECRET": "s", "FEISHU_ENCRYPT_KEY": "k"}
-    assert [line for line in printed(tmp_path, text, env) if "shares one workspace" in line] == []
+def test_who_shares_is_told_by_the_bindings(tmp_path: Path, access: str, match: str, sharing: list[str]) -> None:
+    bound = f"{TWO}bindings: [ {{ agent: b, match: {{ {match} }} }} ]\n"
+    assert about_sharing(tmp_path, access, bound) == [SHARED.replace("agent a", f"agent {it}") for it in sharing]

@@ -12,7 +12,7 @@ import yaml
 from agents.providers.config import WELL_KNOWN
 from gateway.config.load import load
 from gateway.config.reader import fields_of
-from gateway.config.reference import all_models, documentation, markdown, schema
+from gateway.config.reference import all_models, documentation, schema
 from gateway.config.root import Config
 from tests.gateway.config.writing import loaded
 
@@ -22,7 +22,7 @@ EVERYTHING = {
     "CLAWGATE_PORT": "9000",
     "CLAWGATE_PUBLIC_URL": "https://bot.example.com",
     "CLAWGATE_ADMIN_TOKEN": "0123456789012345",
-    "CLAWGATE_MODEL": "anthropic/claude-sonnet-4-6",
+    "CLAWGATE_MODEL": "qwen/qwen3-max",
     "CLAWGATE_LOG_FORMAT": "console",
     "TELEGRAM_BOT_TOKEN": "7000000001:AAExampleExampleExampleExampleExamp1",
     "ANTHROPIC_BASE_URL": "http://127.0.0.1:1",
@@ -32,16 +32,6 @@ EVERYTHING = {
     "FEISHU_ENCRYPT_KEY": "true",
     "FEISHU_VERIFICATION_TOKEN": "5.0",
 }
-
-
-def test_the_shipped_config_starts_with_nothing_set() -> None:
-    config = load(SHIPPED, {}).config
-    assert [agent.id for agent in config.agents.list] == ["assistant"]
-    assert config.agents.list[0].model == ("demo/guide",)
-    assert config.channels.feishu is not None
-    assert config.channels.feishu.app_id == ""
-    assert config.server.port == 8080
-    assert config.tools.exec.mode == "ask"
 
 
 KEYS = {variable for vendor in WELL_KNOWN if vendor.default_model for variable in vendor.variables[:1]}
@@ -55,23 +45,19 @@ def test_the_shipped_config_and_compose_tell_every_variable_that_is_enough_by_it
     assert all(handed_on[name] == f"${{{name}:-}}" for name in KEYS)
 
 
-def test_the_model_of_the_environment_wins_over_every_key() -> None:
-    config = load(SHIPPED, dict.fromkeys(KEYS, "sk-1") | {"CLAWGATE_MODEL": "qwen/qwen3-max"}).config
-    assert config.agents.list[0].model == ("qwen/qwen3-max",)
-    assert config.providers.keys() == {"anthropic", "qwen"}
-
-
 def test_the_shipped_config_takes_every_name_it_mentions() -> None:
     mentioned = set(re.findall(r"\$\{([A-Z_]+)[:}]", SHIPPED.read_text(encoding="utf-8"))) - {"NAME"}
     assert mentioned == set(EVERYTHING)
-    config = load(SHIPPED, EVERYTHING).config
+    config = load(SHIPPED, dict.fromkeys(KEYS, "sk-1") | EVERYTHING).config
     assert config.database.path is None
     feishu = config.channels.feishu
     assert feishu is not None
     secrets = (feishu.app_secret, feishu.encrypt_key, feishu.verification_token, config.server.admin_token)
     assert [secret.get_secret_value() for secret in secrets] == ["1234", "true", "5.0", "0123456789012345"]
     assert (config.server.port, config.server.public_url) == (9000, "https://bot.example.com")
-    assert config.agents.list[0].model == ("anthropic/claude-sonnet-4-6",)
+    assert config.agents.list[0].model == ("qwen/qwen3-max",)
+    assert config.providers.keys() == {"anthropic", "qwen"}
+    assert config.tools.exec.mode == "ask"
     assert config.provider("anthropic").base_url == "http://127.0.0.1:1"
 
 
@@ -96,27 +82,13 @@ def test_every_key_has_its_sentence() -> None:
     assert missing == []
 
 
-def test_the_reference_page_is_up_to_date() -> None:
-    assert (ROOT / "docs" / "config.md").read_text(encoding="utf-8") == markdown(), (
-        "python -m gateway.config.reference docs"
-    )
-
-
-def test_the_json_schema_is_up_to_date() -> None:
-    written = json.loads((ROOT / "docs" / "config.schema.json").read_text(encoding="utf-8"))
-    assert written == schema(), "python -m gateway.config.reference docs"
-
-
-def test_the_schema_refers_only_to_what_it_defines_and_knows_references() -> None:
+def test_the_schema_refers_only_to_what_it_defines() -> None:
     made: dict[str, Any] = schema()
-    names = set(re.findall(r'"#/\$defs/(\w+)"', json.dumps(made)))
-    assert names <= set(made["$defs"])
-    port = made["$defs"]["ServerConfig"]["properties"]["port"]
-    assert port["anyOf"][1] == {"type": "string", "pattern": r"\$\{"}
-    assert port["description"] == "The port to listen on; 0 takes a free one."
+    assert set(re.findall(r'"#/\$defs/(\w+)"', json.dumps(made))) <= set(made["$defs"])
 
 
 def test_the_command_that_writes_the_reference_pages_writes_what_is_shipped(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "gateway.config.reference", str(tmp_path)], cwd=ROOT, check=True)
     for name in ("config.md", "config.schema.json"):
-        assert (tmp_path / name).read_text(encoding="utf-8") == (ROOT / "docs" / name).read_text(encoding="utf-8")
+        written, shipped = [(folder / name).read_text(encoding="utf-8") for folder in (tmp_path, ROOT / "docs")]
+        assert written == shipped, "python -m gateway.config.reference docs"

@@ -18,31 +18,16 @@ def with_agent(text: str) -> str:
 # The slip stands where @ is; it is written with each of the two colons. The place is that of its key.
 POSITIONS = [
     ("agents:\n  list:\n    - id@coder\n      # what it is called\n\n      # 名称\n      name: Coder\n", "3:7"),
-    (
-        "agents:\n  list:\n    - id: coder\n      name@Clawgate\n      # comment\n      # another: one\n      x: y\n",
-        "4:7",
-    ),
-    ("agents:\n  list:\n    - id: coder\n      name@Clawgate", "4:7"),
-    ("agents:\n  list:\n    - id: coder\n      name@Clawgate   # mine: x\n", "4:7"),
+    ("agents:\n  list:\n    - id: a\n      name@A\n      # comment\n      # another: one\n      x: y\n", "4:7"),
     ("server:\n  host: 127.0.0.1\n  port@8080\n\n# the agents\nagents:\n  list:\n    - id: a\n", "3:3"),
     ("server:\n  # which\n  port@8080  # this: one\n  # no other\n", "3:3"),
-    ("agents:\n  list:\n    - id@coder\n", "3:7"),
-    (
-        "channels:\n  feishu:\n    accounts:\n      b:\n        appId@cli_2\n        appSecret: s\n        encryptKey: k\n",
-        "5:9",
-    ),
-    ("bindings:\n  - agent: a\n    match:\n      chat@x\n", "4:7"),
     ("agents:\n  list:\n    - id: a\n      model@[demo/guide, qwen/x]\n      name: A\n", "4:7"),
     ('agents:\n  list:\n    - id: a\n      name@"Cl: aw"\n      thinking: low\n', "4:7"),
     ("database:\n  url@${DB:-sqlite:///./x.db}\n", "2:3"),
     ("agents: { list: [ { id@coder } ] }\n", "1:21"),
-    ("agents: { list: [ { id: a, name@Clawgate } ] }\n", "1:28"),
     ("agents: { list: [ {\n  id: a,\n  name@A, # n\n  thinking: low } ] }\n", "3:3"),
     ("providers:\n  deepseek:\n    headers:\n      x-team@blue\n", "4:7"),
-    (
-        "agents:\n  list:\n    - id: a\n      systemPrompt: |\n        Be kind: x\n        注意：好\n      name@Clawgate\n",
-        "7:7",
-    ),
+    ("agents:\n  list:\n    - id: a\n      systemPrompt: |\n        Be: x\n        注意：好\n      name@A\n", "7:7"),
 ]
 
 
@@ -56,17 +41,10 @@ def test_the_slip_is_blamed_where_it_stands(tmp_path: Path, text: str, place: st
 
 
 @pytest.mark.parametrize(
-    ("text", "place"),
-    [
-        ("agents：\n  list:\n    - id: a\n", "1:1"),
-        ("server: {}\nagents：\n  list:\n    - id: a\n", "2:1"),
-        ("agents:\n  list：\n    - id: a\n", "2:3"),
-        ("channels:\n  feishu： # bots\n    appId: cli_1\n", "2:3"),
-        ("agents： { list: [ { id: a } ] }\n", "1:1"),
-    ],
+    ("text", "place"), [("server: {}\nagents：\n", "2:1"), ("agents：  # bots\n  list：\n", "1:1")]
 )
 def test_a_wide_colon_behind_the_key_of_a_block_is_blamed_too(tmp_path: Path, text: str, place: str) -> None:
-    first = lines(tmp_path, with_agent(text))[0].removeprefix("config.yaml:")
+    first = lines(tmp_path, f"{text}    - id: a\n")[0].removeprefix("config.yaml:")
     assert first.startswith(f"{place}: ")
     assert first.endswith(WIDE)
 
@@ -101,20 +79,16 @@ def test_colons_inside_text_and_names_are_nobodys_slip(tmp_path: Path, text: str
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("server:\n  host 127.0.0.1\n  port: 1\n", "2:3: a colon is missing behind the key"),
         ("server:\n  host 127.0.0.1 # mine: here\n\n  # port\n  port: 1\n", "2:3: a colon is missing behind the key"),
         ("server:\n  host：127.0.0.1\n  port: 1\n", "2:3: a full-width colon (：) — write a plain one"),
         ("server:\n  host: a b: c\n", "2:12: a colon is not expected here"),
         ('server:\n  host: "127.0.0.1\n  port: 1\nx:\n  y: "z"\n', "2:9: a quotation mark opens here and never closes"),
-        ("server:\n  host: '127.0.0.1\n  port: 1\nx:\n  y: 'z'\n", "2:9: a quotation mark opens here and never closes"),
         ("list:\n  - id: a\n   name: b\n    model: c\n", "3:4: this does not fit what stands above"),
-        ("a:\n  - b\n c: 1\n", "3:2: this does not fit what stands above"),
         ("list:\n  - { a: x, b: { c: y }\n  - { a: z }\n", "2:5: what opens here is not closed with } before line 3"),
         ("a: [1, 2\nb: 3\n", "1:4: what opens here is not closed with ] before line 2"),
         ("a:\n\tb: 1\n", "2:1: a tab cannot indent YAML"),
         ("list:\n  - id: a\n  -id: b\n", "3:3: a space is missing behind the dash"),
         ("a: { b: x， c: y }\n", "1:10: full-width punctuation — write ， as it is in English"),
-        ("a: ｛ b: x ｝\n", "1:4: full-width punctuation — write ｛ as it is in English"),
         ("a: { b: “x: y” }\n", "1:9: full-width punctuation — write “ as it is in English"),
         ("a:\n  b\n  c: 1\n", "3:4: a colon is not expected here"),
         ("a:\n  b: 1\n  c\n  d: 1\n", "3:3: a colon is missing behind the key"),

@@ -3,44 +3,17 @@
 import asyncio
 
 import psycopg
-import pytest
 
 from channels.web.archive import MessageBody
 from gateway.config.root import DatabaseConfig
 from gateway.store.archive import WEB_NOTICE
 from gateway.store.opening import open_store
-from gateway.store.store import StoreUnavailable
 from tests.gateway.store.chats import opened, since
 from tests.waiting import PATIENCE_SECONDS, until
 
 
 def words(text: str) -> MessageBody:
     return MessageBody(text=text, agent="helper")
-
-
-async def test_who_has_seen_a_number_never_misses_a_lower_one_that_is_committed_later(postgres_url: str) -> None:
-    """A reader that goes on behind the highest number it has seen, as a page does, beside writers of two replicas."""
-    async with opened(postgres_url) as one, opened(postgres_url) as other:
-        seen: list[int] = []
-        over = asyncio.Event()
-
-        async def write(writer: int) -> None:
-            archive = (one if writer % 2 else other).archive
-            for number in range(15):
-                await archive.keep(f"c_chat_{writer % 3}", f"m_{writer}_{number}", words("hello"), 1.0)
-
-        async def read() -> None:
-            while not over.is_set():
-                seen.extend(it.number for it in await since(one.archive, seen[-1] if seen else 0, limit=100))
-
-        reading = asyncio.create_task(read())
-        await asyncio.gather(*(write(number) for number in range(6)))
-        over.set()
-        await reading
-        everything = [it.number for it in await since(one.archive, 0, limit=1000)]
-        seen.extend(it.number for it in await since(one.archive, seen[-1], limit=1000))
-        assert len(everything) == 90
-        assert seen == everything
 
 
 async def test_a_writer_that_has_not_committed_holds_every_later_number_back(postgres_url: str) -> None:
@@ -91,12 +64,3 @@ async def test_what_one_replica_keeps_wakes_the_other_and_what_was_known_wakes_n
     finally:
         await one.close()
         await other.close()
-
-
-async def test_a_database_that_is_away_says_so_and_nothing_else(postgres_url: str) -> None:
-    async with opened(postgres_url) as store:
-        with psycopg.connect(postgres_url, autocommit=True) as other:
-            other.execute("ALTER TABLE web_message RENAME TO elsewhere")
-        for read in (store.archive.last(), store.archive.keep("c_one_one", "m_1", words("x"), 1.0)):
-            with pytest.raises(StoreUnavailable):
-                await read

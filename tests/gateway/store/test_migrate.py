@@ -3,17 +3,15 @@
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from alembic.autogenerate import compare_metadata
-from alembic.runtime.migration import MigrationContext
-from sqlalchemy import create_engine, inspect, text
+from sqlalchemy import Connection, create_engine, inspect, text
 
 from gateway.store.migrate import HEAD, DatabaseTooNew
 from tests.gateway.store.chats import leased, opened, work_of
-from tests.gateway.store.schema import inbox, metadata, outbox, session, transcript
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -22,16 +20,63 @@ def sync(url: str) -> str:
     return url.replace("postgresql://", "postgresql+psycopg://")
 
 
-async def test_what_the_migrations_make_is_what_the_tables_say(database_url: str) -> None:
+SCHEMA = """
+file: id, chat?, name, type, data BLOB, at FLOAT
+  keys id
+  file_chat: chat
+inbox: id BIGINT, dedupe, dedupe_text?, sid, body, at FLOAT, status INTEGER, attempts INTEGER, turn? BIGINT, sender?
+  keys dedupe, dedupe_text, id
+  inbox_sender: sender id
+  inbox_waiting: sid id
+outbox: id BIGINT, sid, turn BIGINT, part INTEGER, key, payload, status INTEGER, ext_id?, attempts INTEGER, \
+next_at FLOAT, created FLOAT, ambiguous INTEGER, reason?
+  keys id, turn part
+  outbox_queued: sid id
+session: id, owner?, epoch INTEGER, pending INTEGER, stopped BIGINT
+  keys id
+  session_left: id
+  session_owned: owner
+transcript: sid, seq INTEGER, turn BIGINT, kind, content
+  keys sid seq
+  transcript_turns: sid seq
+web_conversation: id, title, agent, at FLOAT
+  keys id
+  web_conversation_at: at
+web_message: number BIGINT, chat, key, author, words, at FLOAT
+  keys chat key, number
+  web_message_chat: chat number
+web_session: key, ends FLOAT
+  keys key
+worker: id, lock_key BIGINT, expires DATETIME
+  keys id
+"""
+"""Of each table the columns, where they are not plain text with their type, then its keys and its indexes."""
+TYPES = {"TEXT": "", "BYTEA": " BLOB", "DOUBLE PRECISION": " FLOAT", "TIMESTAMP": " DATETIME"}
+
+
+def tables(connection: Connection) -> Iterator[str]:
+    found = inspect(connection)
+    for table in sorted({*found.get_table_names()} - {"alembic_version"}):
+        columns = [(it["name"] + "?" * it["nullable"], str(it["type"])) for it in found.get_columns(table)]
+        yield f"{table}: " + ", ".join(name + TYPES.get(type_, f" {type_}") for name, type_ in columns)
+        unique = [it["column_names"] for it in found.get_unique_constraints(table)]
+        keys = [found.get_pk_constraint(table)["constrained_columns"], *unique]
+        yield "  keys " + ", ".join(sorted(" ".join(map(str, it)) for it in keys))
+        for index in sorted(found.get_indexes(table), key=lambda it: str(it["name"])):
+            if not index["unique"]:
+                yield f"  {index['name']}: " + " ".join(map(str, index["column_names"]))
+
+
+async def test_the_migrations_make_the_same_tables_on_every_database(database_url: str) -> None:
     async with opened(database_url):
         engine = create_engine(sync(database_url))
         with engine.connect() as connection:
-            found = compare_metadata(MigrationContext.configure(connection), metadata)
-            assert [difference for difference in found if "comment" not in str(difference[0])] == []
-            names = {index["name"] for table in inspect(connection).get_table_names()
-                     for index in inspect(connection).get_indexes(table)}  # fmt: skip
+            made = "\n".join(tables(connection))
         engine.dispose()
-    assert {"inbox_waiting", "outbox_queued", "session_owned", "session_left", "transcript_turns"} <= names
+    if "sqlite" in database_url:  # where an INTEGER is as large as its number
+        assert made.replace("BIGINT", "INTEGER") == SCHEMA.strip().replace("BIGINT", "INTEGER")
+    else:
+        assert made == SCHEMA.strip()
 
 
 async def test_a_newer_database_is_refused_and_left_alone(database_url: str) -> None:
@@ -125,4 +170,3 @@ def test_the_revisions_are_a_single_line_to_the_head() -> None:
     scripts = sorted((ROOT / "gateway/store/migrations/versions").glob("*.py"))
     assert [script.name.partition("_")[0] for script in scripts][-1] == HEAD
     assert all("def downgrade" not in script.read_text() for script in scripts)
-    assert {table.name for table in (inbox, outbox, session, transcript)} < set(metadata.tables)

@@ -17,28 +17,16 @@ async def sessions(database_url: str) -> AsyncIterator[Sessions]:
         yield store.sessions
 
 
-async def test_a_session_is_held_until_it_ends(sessions: Sessions) -> None:
-    await sessions.begin(ONE, ends=100.0, at=1.0, instead_of=[])
-    assert await sessions.hold([OTHER, ONE], 99.0)
-    assert not await sessions.hold([OTHER, ONE], 100.0)
-    assert not await sessions.hold([OTHER], 2.0)
-    assert not await sessions.hold([], 2.0)
-
-
-async def test_a_session_that_was_ended_is_not_held_and_ends_once(sessions: Sessions) -> None:
-    await sessions.begin(ONE, ends=100.0, at=1.0, instead_of=[])
-    await sessions.begin(OTHER, ends=100.0, at=1.0, instead_of=[])
-    for _ in range(2):
-        await sessions.end([ONE])
-    await sessions.end([])
-    assert [await sessions.hold([key], 2.0) for key in (ONE, OTHER)] == [False, True]
-
-
-async def test_a_new_session_ends_those_before_it_and_sweeps_what_is_over(
+async def test_a_session_is_held_until_it_ends_or_is_ended_or_another_begins_instead(
     sessions: Sessions, database_url: str
 ) -> None:
     await sessions.begin(ONE, ends=10.0, at=1.0, instead_of=[])
     await sessions.begin(OTHER, ends=100.0, at=1.0, instead_of=[])
+    assert [await sessions.hold(["unknown", ONE], at) for at in (9.0, 10.0)] == [True, False]
+    assert not await sessions.hold([], 2.0)
     await sessions.begin("3" * 64, ends=200.0, at=10.0, instead_of=[OTHER])
     assert not await sessions.hold([ONE, OTHER], 2.0)
-    assert count(database_url, "web_session") == 1
+    assert count(database_url, "web_session") == 1  # what is over is swept
+    for keys, held in (([], True), (["3" * 64], False), (["3" * 64], False)):
+        await sessions.end(keys)
+        assert await sessions.hold(["3" * 64], 2.0) == held

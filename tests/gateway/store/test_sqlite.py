@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 
 from gateway.store.migrate import DatabaseUnusable
-from gateway.store.sqlite import DatabaseInUse, SqliteStore
+from gateway.store.sqlite import SqliteStore
 from gateway.store.store import Acceptance, StoreUnavailable
 from tests.gateway.store.chats import accept, opened
+from tests.gateway.store.test_migrate import KILLED, ROOT
 from tests.waiting import until
-
-ROOT = Path(__file__).resolve().parents[3]
 
 
 async def test_one_bad_operation_does_not_take_its_group_with_it(tmp_path: Path) -> None:
@@ -44,31 +43,8 @@ async def test_what_was_written_is_not_kept_until_the_next_write(tmp_path: Path)
         await store.close()
 
 
-async def test_a_second_gateway_on_the_same_file_is_kept_out(tmp_path: Path) -> None:
-    async with opened(f"sqlite:///{tmp_path}/clawgate.db"):
-        with pytest.raises(DatabaseInUse, match=r"database\.url"):
-            SqliteStore(tmp_path / "clawgate.db")
-
-
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-from sqlalchemy import event
-from sqlalchemy.engine import Engine
-from gateway.store.sqlite import SqliteStore
-
-@event.listens_for(Engine, "before_cursor_execute")
-def end(connection, cursor, statement, *more):
-    if statement.startswith("CREATE"):
-        os.kill(os.getpid(), signal.SIGKILL)
-
-os.umask(0)
-SqliteStore(Path(sys.argv[1]))
-"""
-
-
 def test_its_files_are_private_before_anything_is_in_them(tmp_path: Path) -> None:
-    subprocess.run([sys.executable, "-c", KILLED, tmp_path / "clawgate.db"], cwd=ROOT, check=False)
+    subprocess.run([sys.executable, "-c", KILLED, tmp_path / "clawgate.db", "1"], cwd=ROOT, check=False, umask=0)
     names = {path.name for path in tmp_path.iterdir()}
     assert {"clawgate.db", "clawgate.db-wal", "clawgate.db-shm"} <= names
     assert [path.name for path in tmp_path.iterdir() if path.stat().st_mode & 0o077] == []

@@ -48,18 +48,13 @@ async def test_an_idle_chat_is_claimed_with_a_new_epoch_and_a_busy_one_keeps_its
     assert again == Lease(sid="chat", epoch=first.epoch + 1)
 
 
-async def test_a_message_accepted_without_a_claim_waits_for_whoever_sweeps(store: Store) -> None:
-    assert (await accept(store, 1, claim=False)).lease is None
-    (lease,) = await store.claim(10)
-    assert (await work_of(store, lease)).waiting[0].attempts == 0
-    assert await store.leased() == [lease]
-
-
-async def test_a_sweep_takes_no_more_than_it_was_asked_to(store: Store) -> None:
+async def test_a_sweep_takes_what_was_accepted_without_a_claim_and_no_more_than_its_limit(store: Store) -> None:
     for number in range(5):
-        await accept(store, number, sid=f"chat{number}", claim=False)
+        assert (await accept(store, number, sid=f"chat{number}", claim=False)).lease is None
     taken = [await store.claim(2) for _ in range(4)]
     assert [len(leases) for leases in taken] == [2, 2, 1, 0]
+    assert (await work_of(store, taken[0][0])).waiting[0].attempts == 0
+    assert {lease.sid for lease in await store.leased()} == {f"chat{number}" for number in range(5)}
 
 
 async def test_a_chat_is_not_released_while_a_message_or_a_part_waits(store: Store) -> None:
@@ -73,16 +68,6 @@ async def test_a_chat_is_not_released_while_a_message_or_a_part_waits(store: Sto
     assert await store.oldest() is None
 
 
-async def test_a_part_that_is_given_up_does_not_hold_the_chat(store: Store) -> None:
-    lease = await leased(store)
-    (part,) = await finish(store, lease, "one")
-    await store.postpone(lease, part, next_at=99.0, ambiguous=True)
-    (part,) = (await look(store, lease)).parts
-    assert (part.attempts, part.ambiguous, part.next_at) == (1, 1, 99.0)
-    assert await store.failed(lease, part, "refused")
-    assert (await look(store, lease)).parts == []
-
-
 async def test_an_attempt_is_on_record_from_its_beginning_and_clears_a_doubt_that_nothing_gave_rise_to(
     store: Store,
 ) -> None:
@@ -92,6 +77,8 @@ async def test_an_attempt_is_on_record_from_its_beginning_and_clears_a_doubt_tha
     (part,) = (await look(store, lease)).parts
     assert (part.next_at, part.ambiguous, part.attempts, part.begun) == (-5.0, 0, 0, False)
     await store.postpone(lease, part, next_at=7.0, ambiguous=True)
+    (part,) = (await look(store, lease)).parts
+    assert (part.next_at, part.ambiguous, part.attempts) == (7.0, 1, 1)
     await store.begin(lease, part, -8.0)
     (part,) = (await look(store, lease)).parts
     assert (part.next_at, part.ambiguous) == (-8.0, 1)
@@ -99,21 +86,18 @@ async def test_an_attempt_is_on_record_from_its_beginning_and_clears_a_doubt_tha
     await store.begin(lease, part, -9.0)
     (part,) = (await look(store, lease)).parts
     assert (part.next_at, part.ambiguous) == (-9.0, 0)
-
-
-async def test_an_attempt_begins_only_where_the_chat_is_still_ours(store: Store) -> None:
-    old = await leased(store)
-    (part,) = await finish(store, old, "one")
-    lease = await store.renew(old)
-    with pytest.raises(Fenced):
-        await store.begin(old, part, -5.0)
-    (part,) = (await look(store, lease)).parts
-    assert part.next_at == 0.0
+    assert await store.failed(lease, part, "refused")
+    assert (await look(store, lease)).parts == []
 
 
 async def test_whoever_lost_the_chat_can_write_nothing_and_sees_nothing(store: Store) -> None:
     old = await leased(store)
+    (part,) = await finish(store, old, "one")
+    await accept(store, 2)
     lease = await store.renew(old)
+    with pytest.raises(Fenced):
+        await store.begin(old, part, -5.0)
+    assert (await look(store, lease)).parts == [part]
     turn = (await work_of(store, lease)).waiting[0].turn
     with pytest.raises(Fenced):
         await store.append(old, step(turn))
@@ -172,50 +156,37 @@ async def test_a_stop_is_seen_at_the_next_write(store: Store) -> None:
     lease = await leased(store, 1)
     turn = (await work_of(store, lease)).waiting[0].turn
     assert (await store.append(lease, step(turn, "user"))).stopped == 0
-    assert await store.stop("chat", turn + 5) == 1
-    assert (await store.append(lease, step(turn))).stopped == turn + 5
-    assert (await store.session_state(lease)).stopped == turn + 5
+    assert await store.stop("chat", turn + 1) == 1
+    assert (await store.append(lease, step(turn))).stopped == turn + 1
+    assert (await store.session_state(lease)).stopped == turn + 1
     work = await work_of(store, lease)
-    assert (work.stopped, work.superseded) == (turn + 5, False)
+    assert (work.stopped, work.superseded) == (turn + 1, False)
     assert await store.stop("nobody", 9) == 0
-
-
-async def test_a_message_that_interrupts_stops_what_came_before_it(store: Store) -> None:
-    lease = await leased(store, 1)
     newest = (await accept(store, 2, interrupts=True)).turn
     work = await work_of(store, lease)
     assert (work.stopped, work.superseded) == (newest, True)
 
 
-async def test_after_a_crash_the_next_process_takes_up_every_chat_and_counts_the_begun_turn(database_url: str) -> None:
+async def test_the_next_process_takes_up_every_chat_and_knows_what_a_dead_one_had_begun(database_url: str) -> None:
     async with opened(database_url) as store:
-        begun, untouched = await leased(store), await leased(store, sid="other")
-        await store.append(begun, step((await work_of(store, begun)).waiting[0].turn, "user"))
+        chats = {sid: await leased(store, sid=sid) for sid in ("begun", "untouched", "handed over", "sending")}
+        for sid in ("begun", "handed over"):
+            await store.append(chats[sid], step((await work_of(store, chats[sid])).waiting[0].turn, "user"))
+        await store.release_for_takeover(chats["handed over"])
+        await finish(store, chats["sending"], "one", "two")
     async with opened(database_url) as store:
         leases = {lease.sid: lease for lease in await store.claim(10)}
-        assert leases["chat"].epoch == begun.epoch + 1
-        work, fresh = [await work_of(store, leases[sid]) for sid in (begun.sid, untouched.sid)]
-        assert (work.waiting[0].attempts, fresh.waiting[0].attempts) == (1, 0)
-        assert [entry.kind for entry in work.so_far] == ["user"]
+        assert leases["begun"].epoch == chats["begun"].epoch + 1
+        work = {sid: await work_of(store, leases[sid]) for sid in ("begun", "untouched", "handed over")}
+        assert {sid: it.waiting[0].attempts for sid, it in work.items()} == {
+            "begun": 1,
+            "untouched": 0,
+            "handed over": 0,
+        }
+        assert [entry.kind for entry in work["begun"].so_far] == ["user"]
+        parts = (await look(store, leases["sending"])).parts
+        assert [(part.payload, part.ambiguous) for part in parts] == [("one", 1), ("two", 0)]
         assert await store.claim(10) == []
-
-
-async def test_a_turn_that_was_handed_over_counts_no_attempt(database_url: str) -> None:
-    async with opened(database_url) as store:
-        lease = await leased(store)
-        await store.append(lease, step((await work_of(store, lease)).waiting[0].turn, "user"))
-        await store.release_for_takeover(lease)
-    async with opened(database_url) as store:
-        (lease,) = await store.claim(10)
-        assert (await work_of(store, lease)).waiting[0].attempts == 0
-
-
-async def test_a_part_that_a_dead_process_may_have_sent_says_so(database_url: str) -> None:
-    async with opened(database_url) as store:
-        await finish(store, await leased(store), "one", "two")
-    async with opened(database_url) as store:
-        (lease,) = await store.claim(10)
-        assert [(part.payload, part.ambiguous) for part in (await look(store, lease)).parts] == [("one", 1), ("two", 0)]
 
 
 async def test_finished_rows_are_pruned_and_what_waits_or_failed_is_kept(store: Store) -> None:
