@@ -4,47 +4,37 @@ Telegram recognises no repetition, so there a lost or doubled part is excused, b
 given up must be among the dead letters, and no part can be in doubt more often than processes died.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from sqlalchemy import NullPool, create_engine, text
+from sqlalchemy import NullPool, Row, create_engine, text
 from sqlalchemy.exc import OperationalError
 
 from gateway.config.root import DatabaseConfig
 from gateway.outbox import payload_json
 from gateway.store.dead_letters import dead_letters
 from gateway.store.tables import OutboxStatus
-from tests.chaos.ledger import ANSWER, Doubt
+from tests.chaos.ledger import Doubt, Shown
+
+DOUBTFUL = text("SELECT id, payload, status, ambiguous FROM outbox WHERE ambiguous > 0")
 
 
-class Books:
-    """The database of the gateway, through a connection of our own for each look."""
-
-    def __init__(self, url: str) -> None:
-        self._config = DatabaseConfig(url=url)
-        address = url.replace("postgresql://", "postgresql+psycopg://", 1)
-        self._engine = create_engine(address, poolclass=NullPool)
-
-    def doubts(self, serials: dict[tuple[str, str], str]) -> Iterator[Doubt]:
-        """Every part in doubt so far. `serials` are those of what people wrote, by chat and message id."""
-        rows: list[Any] = []
-        with suppress(OperationalError), self._engine.begin() as connection:  # it may not be there yet
-            doubtful = text("SELECT id, payload, status, ambiguous FROM outbox WHERE ambiguous > 0")
-            rows += connection.execute(doubtful).all()
-        given_up = {row.id for row in rows if row.status == OutboxStatus.FAILED}
-        told = {it.number for it in dead_letters(self._config) if it.ambiguous} if given_up else set()
-        for row in rows:
-            part = payload_json.validate_json(row.payload).part
-            found = ANSWER.search(part.text)
-            take, number, parts = (int(found[n]) for n in (2, 3, 4)) if found else (0, 1, 1)
-            yield Doubt(
-                chat=part.target.chat,
-                serial=found[1] if found else serials.get((part.target.chat, part.target.reply_to or ""), ""),
-                take=take,
-                part=number,
-                parts=parts,
-                times=row.ambiguous,
-                given_up=row.id in given_up,
-                told=row.id in told,
-            )
+def doubts(url: str, shown: Callable[[str, str, str], Shown]) -> list[Doubt]:
+    """Every part in doubt so far, read by `shown` from its chat, the message it replies to and its text. None where
+    there is no database yet."""
+    engine = create_engine(url.replace("postgresql://", "postgresql+psycopg://", 1), poolclass=NullPool)
+    rows: Sequence[Row[Any]] = []
+    with suppress(OperationalError), engine.begin() as connection:
+        rows = connection.execute(DOUBTFUL).all()
+    reported = {it.number for it in dead_letters(DatabaseConfig(url=url)) if it.ambiguous} if rows else set()
+    return [
+        Doubt(
+            part=shown(part.target.chat, part.target.reply_to or "", part.text),
+            times=row.ambiguous,
+            given_up=row.status == OutboxStatus.FAILED,
+            reported=row.id in reported,
+        )
+        for row in rows
+        for part in (payload_json.validate_json(row.payload).part,)
+    ]
