@@ -4,7 +4,7 @@ catalogue of moments at which that is done, and how often each is sure to be rea
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM
 from time import time
 from typing import TypeAlias
@@ -47,8 +47,8 @@ class Point:
     name: str
     about: str
     injury: "Injury"
-    most: int = field(default=1, kw_only=True)
-    load: float = field(default=0.0, kw_only=True)
+    most: int = 1
+    load: float = 0.0
 
 
 Injury: TypeAlias = Callable[[Scene, Point], Awaitable[bool]]

@@ -104,12 +104,10 @@ channels:
 
     async def arm(self, kill: str) -> None:
         """`K8:3`: from now on."""
-        process = self._running()
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write(f"arm {kill}\n".encode())
+        orders, answers = self._pipes()
+        orders.write(f"{kill}\n".encode())
         async with asyncio.timeout(START_SECONDS):
-            while (line := await process.stdout.readline()) and line.decode().strip() != f"armed {kill}":
+            while (line := await answers.readline()) and line.decode() != f"{kill}\n":
                 pass
 
     @property
@@ -140,13 +138,17 @@ channels:
 
     async def _bury(self) -> None:
         """Read its pipes to the end, so that nothing of it is left open."""
+        orders, answers = self._pipes()
+        orders.close()
+        with suppress(BrokenPipeError, ConnectionResetError):
+            await orders.wait_closed()
+        await answers.read()
+
+    def _pipes(self) -> tuple[asyncio.StreamWriter, asyncio.StreamReader]:
         process = self._running()
         assert process.stdin is not None
         assert process.stdout is not None
-        process.stdin.close()
-        with suppress(BrokenPipeError, ConnectionResetError):
-            await process.stdin.wait_closed()
-        await process.stdout.read()
+        return process.stdin, process.stdout
 
     def _running(self) -> asyncio.subprocess.Process:
         assert self._process is not None

@@ -2,8 +2,8 @@
 
     python -m tests.chaos.victim --config FILE --port N
 
-`CLAWGATE_KILL=K8:3` arms it from the start: SIGKILL when moment K8 comes for the third time. A line `arm K8:3` on
-standard input does so later; the answer is `armed K8:3`. When its standard input ends, so does it. The product knows
+`CLAWGATE_KILL=K8:3` arms it from the start: SIGKILL when moment K8 comes for the third time. A line `K8:3` on
+standard input does so later and comes back when it is done. When its standard input ends, so does it. The product knows
 nothing of this: the hooks are put around its store, its door and two functions of the operating system, from here.
 """
 
@@ -14,8 +14,7 @@ import signal
 import sqlite3
 import sys
 import threading
-from collections.abc import Callable, Sequence
-from functools import wraps
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,15 +39,13 @@ _CHANGES = ("CREATE", "ALTER", "DROP", "INSERT", "UPDATE", "PRAGMA USER_VERSION=
 class Kill:
     """Counts how often the armed moment came."""
 
-    def __init__(self, spec: str = "") -> None:
-        self._point, self._left = "", 0
+    def __init__(self, spec: str) -> None:
         self.arm(spec)
 
     def arm(self, spec: str) -> None:
         """`K8:3`, or nothing at all."""
-        point, _, count = spec.partition(":")
+        self._point, _, count = spec.partition(":")
         self._left = int(count or 1)
-        self._point = point
 
     def reach(self, point: str | None) -> None:
         """Called at the moment itself. Does not come back from the one that counts."""
@@ -56,10 +53,8 @@ class Kill:
             die()
 
     def counts(self, point: str | None) -> bool:
-        if point == self._point:
-            self._left -= 1
-            return self._left == 0
-        return False
+        self._left -= point == self._point
+        return point == self._point and self._left == 0
 
 
 def die() -> None:
@@ -76,29 +71,27 @@ def hook_store(store: Store, kill: Kill) -> None:
     counts: dict[int, int] = {}
     """How many parts each reply has, by turn."""
 
-    def after(name: str, given: tuple[Any, ...], result: Any) -> str | None:
-        match name:
+    def after(moment: str, given: Sequence[Any], result: Any) -> str | None:
+        match moment:
             case "accept":
                 return "K2" if result.turn is not None else None
             case "load":
                 return "K4" if result.work is not None else None
             case "finish":
-                rows = [row for value in given if isinstance(value, Sequence) for row in value]
-                (turn,) = {row.turn for row in rows if isinstance(row, Entry)}
-                counts[turn] = sum(isinstance(row, NewPart) for row in rows)
+                (turn,) = {row.turn for row in given if isinstance(row, Entry)}
+                counts[turn] = sum(isinstance(row, NewPart) for row in given)
             case "sent":
                 (part,) = (value for value in given if isinstance(value, Part))
                 parts = counts.get(part.turn)
                 return "K15" if (part.part, parts) == (1, 3) else "K16" if part.part + 1 == parts else None
-        return AFTER.get(name)
+        return AFTER.get(moment)
 
-    def hook(name: str) -> None:
-        method = getattr(store, name)
-
-        @wraps(method)
+    def hook(name: str, method: Callable[..., Awaitable[Any]]) -> None:
         async def around(*positional: Any, **named: Any) -> Any:
-            given = (*positional, *named.values())
-            moment = f"append {_entry(given)}" if name == "append" else name
+            values = [value if isinstance(value, list | tuple) else [value] for value in (*positional, *named.values())]
+            given = [row for rows in values for row in rows]
+            kinds = [f"append {row.kind}" for row in given if isinstance(row, Entry)]
+            moment = kinds[0] if name == "append" else name
             kill.reach(BEFORE.get(moment))
             result = await method(*positional, **named)
             kill.reach(after(moment, given, result))
@@ -107,11 +100,7 @@ def hook_store(store: Store, kill: Kill) -> None:
         setattr(store, name, around)
 
     for name in ("accept", "load", "append", "finish", "sent"):
-        hook(name)
-
-
-def _entry(given: tuple[Any, ...]) -> str:
-    return next(row.kind for value in given if isinstance(value, list) for row in value if isinstance(row, Entry))
+        hook(name, getattr(store, name))
 
 
 def hook_door(app: ASGIApp, kill: Kill) -> ASGIApp:
@@ -179,11 +168,9 @@ def hook_statements(kill: Kill) -> None:
 def obey(kill: Kill) -> None:
     """Orders from standard input, until it ends: then the harness is gone, and we go too."""
     for line in sys.stdin:
-        order, _, spec = line.strip().partition(" ")
-        if order == "arm":
-            kill.arm(spec)
-            sys.stdout.write(f"armed {spec}\n")
-            sys.stdout.flush()
+        kill.arm(line.strip())
+        sys.stdout.write(line)
+        sys.stdout.flush()
     os._exit(1)
 
 
