@@ -49,10 +49,9 @@ def main() -> None:
 
 def _play(point: Point, chat: Emulated, arguments: argparse.Namespace, database: str | None) -> bool:
     """`point` on a platform of its own; whether it went well."""
-    random, freezes, events = arguments.random, arguments.freezes, arguments.events
-    own = {"RANDOM": random, "FREEZE": freezes, "ROLL": freezes, "STORM": 1, "BACKLOG": 1}
-    planned = own.get(point.name, arguments.kills)
-    point = replace(point, most={"STORM": events, "BACKLOG": 5 * events}.get(point.name, point.most))
+    freezes, most = arguments.freezes, {"STORM": arguments.events, "BACKLOG": 5 * arguments.events}
+    own = {"RANDOM": arguments.random, "FREEZE": freezes, "ROLL": freezes, "STORM": 1, "BACKLOG": 1}
+    planned, point = own.get(point.name, arguments.kills), replace(point, most=most.get(point.name, point.most))
     folder = Path(tempfile.mkdtemp(prefix=f"chaos-{point.name}-"))
     folder.chmod(0o711)
     seed, replicas = arguments.seed, arguments.replicas

@@ -6,17 +6,23 @@ is there, in the middle of its answer, or done and not answered yet.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from itertools import count
+from typing import Any
 
+from sqlalchemy import NullPool, Row, create_engine, text
+from sqlalchemy.exc import OperationalError
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.types import Message as Sent
 
-from tests.chaos.books import doubts
+from gateway.config.root import DatabaseConfig
+from gateway.outbox import payload_json
+from gateway.store.dead_letters import dead_letters
+from gateway.store.tables import OutboxStatus
 from tests.chaos.emulated import Emulated
-from tests.chaos.ledger import Ledger, Message, Shown, Wish, request, shown
+from tests.chaos.ledger import Doubt, Ledger, Message, Shown, Wish, request, shown
 from tests.chaos.model import Model
 from tests.emulators.models.anthropic.emulator import AnthropicEmulator
 from tests.loopback import serve_on_loopback
@@ -24,6 +30,9 @@ from tests.running import SECRETS
 
 serials = (f"S{number:06d}" for number in count(1))
 """One row of numbers for the whole run, so that campaigns may share a database."""
+
+
+DOUBTFUL = text("SELECT id, payload, status, ambiguous FROM outbox WHERE ambiguous > 0")
 
 
 class Platform:
@@ -113,8 +122,8 @@ class Platform:
         found = await asyncio.to_thread(doubts, database, self._shown)
         self.ledger.doubts |= {doubt.part.key: doubt for doubt in found}
 
-    def _shown(self, chat: str, reply_to: str, text: str) -> Shown:
-        return shown(text, chat=chat, serial=self._serials.get((chat, reply_to), ""), kills=self.ledger.kills)
+    def _shown(self, chat: str, reply_to: str, words: str) -> Shown:
+        return shown(words, chat=chat, serial=self._serials.get((chat, reply_to), ""), kills=self.ledger.kills)
 
 
 def _door(app: Callable[[int, Scope, Receive, Send], Awaitable[None]]) -> ASGIApp:
@@ -126,3 +135,26 @@ def _door(app: Callable[[int, Scope, Receive, Send], Awaitable[None]]) -> ASGIAp
             await app(int(replica), {**scope, "path": f"/{path}", "raw_path": f"/{path}".encode()}, receive, send)
 
     return door
+
+
+def doubts(url: str, shown: Callable[[str, str, str], Shown]) -> list[Doubt]:
+    """Every part in doubt so far, read by `shown` from its chat, the message it replies to and its text. None where
+    there is no database yet.
+
+    Telegram recognises no repetition, so there a lost or doubled part is excused, but only by the gateway's own books: a
+    part that was given up must be among the dead letters, and no part can be in doubt more often than processes died."""
+    engine = create_engine(url.replace("postgresql://", "postgresql+psycopg://", 1), poolclass=NullPool)
+    rows: Sequence[Row[Any]] = []
+    with suppress(OperationalError), engine.begin() as connection:
+        rows = connection.execute(DOUBTFUL).all()
+    reported = {it.number for it in dead_letters(DatabaseConfig(url=url)) if it.ambiguous} if rows else set()
+    return [
+        Doubt(
+            part=shown(part.target.chat, part.target.reply_to or "", part.text),
+            times=row.ambiguous,
+            given_up=row.status == OutboxStatus.FAILED,
+            reported=row.id in reported,
+        )
+        for row in rows
+        for part in (payload_json.validate_json(row.payload).part,)
+    ]

@@ -2,10 +2,9 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from itertools import cycle
+from itertools import count
 from pathlib import Path
 from signal import SIGKILL
 from time import monotonic, time_ns
@@ -29,19 +28,24 @@ BOOKS_SECONDS = 0.25
 TEMPORARY = ".clawgate-*"
 
 
-@dataclass(kw_only=True)
 class Scene:
     """`kills` in the ledger counts all deaths, those as well that came while an earlier one was being made good."""
 
-    chance: random.Random
-    marker: str
-    folder: Path
-    database: str
-    model: Model
-    platform: Platform
-    replicas: Sequence[Replica]
-    sender: Sender
-    _books_read: float = field(default=0.0, init=False)
+    def __init__(self, name: str, folder: Path, *, chat: Emulated, seed: int, database: str | None) -> None:
+        self.chance = random.Random(f"{name}:{seed}")
+        self.marker = f"chaos-{name}-{seed}-{time_ns()}"
+        self.folder = folder
+        self.database = database or f"sqlite:///{folder}/data/clawgate.db"
+        self.model = Model(self.marker, self.chance)
+        self.platform = Platform(chat, self.model)
+        self.replicas: list[Replica] = []
+        self.sender = Sender(self.platform, self._url, self.chance)
+        self._deliveries = count()
+        self._books_read = 0.0
+
+    def _url(self) -> str:
+        """Where the next delivery goes. A balancer does not know who is dead."""
+        return self.replicas[next(self._deliveries) % len(self.replicas)].url
 
     @property
     def ledger(self) -> Ledger:
@@ -145,29 +149,13 @@ async def scene(
     name: str, folder: Path, *, chat: Emulated, seed: int, database: str | None = None, replicas: int = 1
 ) -> AsyncIterator[Scene]:
     """The gateway is not started yet; at the end whatever runs of it is killed."""
-    chance = random.Random(f"{name}:{seed}")
-    marker = f"chaos-{name}-{seed}-{time_ns()}"
-    model = Model(marker, chance)
-    database = database or f"sqlite:///{folder}/data/clawgate.db"
-    platform = Platform(chat, model)
-    async with platform.served() as (chat_url, model_url):
-        made = [
-            Replica(number, folder, chat=chat, chat_url=chat_url, model_url=model_url, database=database)
+    played = Scene(name, folder, chat=chat, seed=seed, database=database)
+    async with played.platform.served() as (chat_url, model_url), played.sender:
+        played.replicas += [
+            Replica(number, folder, chat=chat, chat_url=chat_url, model_url=model_url, database=played.database)
             for number in range(replicas)
         ]
-        balancer = cycle(made)  # it does not know who is dead
-        async with Sender(platform, lambda: next(balancer).url, chance) as sender:
-            played = Scene(
-                chance=chance,
-                marker=marker,
-                folder=folder,
-                database=database,
-                model=model,
-                platform=platform,
-                replicas=made,
-                sender=sender,
-            )
-            try:
-                yield played
-            finally:
-                await played.close()
+        try:
+            yield played
+        finally:
+            await played.close()

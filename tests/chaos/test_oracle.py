@@ -28,6 +28,7 @@ LONG = [shown(3, "b", part=part, parts=3) for part in (1, 2, 3)]
 THREE = [message(1), message(2), message(3, "b", "long")]
 DOUBT: dict[str, Any] = {"repeats": False, "recognises": False, "kills": 1, "doubts": doubts(ANSWER)}
 """A platform that recognises nothing, and a config that gives up what may have arrived."""
+LAST = {"messages": THREE[2:], "doubts": doubts(LONG[2])}
 REPEATED = DOUBT | {"repeats": True, "counted": 1, "doubts": doubts(ANSWER, given_up=False)}
 
 
@@ -83,15 +84,6 @@ def test_replies_that_are_lost_doubled_or_out_of_order_are_seen(replies: list[Sh
             {"order"},
             id="a history in a wrong order",
         ),
-    ],
-)
-def test_what_else_goes_wrong_is_seen(replies: list[Shown], more: dict[str, Any], kinds: set[str]) -> None:
-    assert red(replies, **more) == kinds
-
-
-@pytest.mark.parametrize(
-    ("replies", "more", "kinds"),
-    [
         pytest.param([], DOUBT, set(), id="given up, and the operator knows"),
         pytest.param([], DOUBT | {"doubts": doubts(shown(1, "b"))}, {"lost"}, id="in another chat"),
         pytest.param([], DOUBT | {"doubts": doubts(ANSWER, reported=False)}, {"lost", "hidden"}, id="in silence"),
@@ -103,18 +95,14 @@ def test_what_else_goes_wrong_is_seen(replies: list[Shown], more: dict[str, Any]
         pytest.param([], REPEATED | {"doubts": doubts(ANSWER)}, {"hidden"}, id="given up unasked"),
         pytest.param([ANSWER], REPEATED | {"counted": 0}, {"hidden"}, id="not counted"),
         pytest.param([ANSWER], REPEATED | {"counted": None}, set(), id="no count"),
+        pytest.param(LONG[:2], DOUBT | LAST, set(), id="a part given up"),
+        pytest.param(LONG[:1], DOUBT | LAST, {"lost"}, id="a part given up and another missing"),
     ],
 )
-def test_a_send_in_doubt_is_excused_by_the_books_alone(
+def test_what_else_goes_wrong_is_seen_and_what_is_in_doubt_is_excused_by_the_books_alone(
     replies: list[Shown], more: dict[str, Any], kinds: set[str]
 ) -> None:
     assert red(replies, **more) == kinds
-
-
-def test_of_a_reply_only_the_part_in_doubt_is_excused() -> None:
-    last = DOUBT | {"messages": THREE[2:], "doubts": doubts(LONG[2])}
-    assert red(LONG[:2], **last) == set()
-    assert red(LONG[:1], **last) == {"lost"}
 
 
 def test_a_request_is_read_for_its_serials_and_answers() -> None:
