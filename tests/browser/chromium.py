@@ -10,6 +10,7 @@ import platform
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -30,7 +31,6 @@ FLAGS = (
     "--disable-sync",
     "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
 )
-INSTALL_SECONDS = 600
 
 
 def chromium() -> str | None:
@@ -54,30 +54,27 @@ def driver_starts() -> bool:
 
 def installable() -> bool:
     """Debian's own, not its children's: Ubuntu's package of this name starts a snap."""
-    try:
-        system = platform.freedesktop_os_release()["ID"]
-    except OSError:
-        return False
-    return system == "debian" and os.geteuid() == 0 and shutil.which("apt-get") is not None
+    with suppress(OSError):
+        debian = platform.freedesktop_os_release()["ID"] == "debian"
+        return debian and os.geteuid() == 0 and shutil.which("apt-get") is not None
+    return False
 
 
 def install(packages: list[str]) -> None:
     """By apt, whose words are shown where it fails."""
-    quiet = {"DEBIAN_FRONTEND": "noninteractive"} | os.environ
-    try:
-        for command in (["update"], ["install", "-y", "--no-install-recommends", *packages]):
-            subprocess.run(
-                ["apt-get", "-qq", "-o", "DPkg::Lock::Timeout=120", *command],
-                env=quiet,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                check=True,
-                timeout=INSTALL_SECONDS,
-            )
-    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-        print(f"{error}\n{error.output or ''}"[-2000:], file=sys.stderr)  # noqa: T201 - a command line
+    for command in (["update"], ["install", "-y", "--no-install-recommends", *packages]):
+        done = subprocess.run(
+            ["timeout", "600", "apt-get", "-qq", "-o", "DPkg::Lock::Timeout=120", *command],
+            env={"DEBIAN_FRONTEND": "noninteractive"} | os.environ,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            print(done.stdout[-2000:], file=sys.stderr)  # noqa: T201 - a command line
+            return
 
 
 def main() -> None:

@@ -4,14 +4,18 @@ Where the machine has no browser they are skipped, and say so; they never pass u
 """
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, async_playwright, expect
 
 from tests.browser.chromium import FLAGS, MISSING, chromium, missing
+from tests.browser.house import AGENTS, House, house
+from tests.browser.tab import Tab, Visit, visitor
+from tests.emulators.models.server import Reply
 
 SCOPE: Final = "package"
 PATIENCE_MS = 60_000
@@ -33,3 +37,18 @@ async def browser() -> AsyncIterator[Browser]:
         browser = await playwright.chromium.launch(executable_path=chromium(), args=FLAGS)
         yield browser
         await browser.close()
+
+
+@pytest.fixture
+def visit(browser: Browser, tmp_path: Path) -> Visit:
+    @asynccontextmanager
+    async def visited(
+        *script: Reply, agents: str = AGENTS, more: str = "", **options: Any
+    ) -> AsyncIterator[tuple[House, Tab]]:
+        async with (
+            house(tmp_path, script=script, agents=agents, more=more) as home,
+            visitor(browser, home, **options) as tab,
+        ):
+            yield home, tab
+
+    return visited

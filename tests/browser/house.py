@@ -11,14 +11,14 @@ from typing import Any
 
 from gateway.config.load import load
 from gateway.gateway import Gateway
-from gateway.store.opening import open_store
+from tests.empty_database import open_store
 from tests.emulators.models.anthropic.emulator import AnthropicEmulator
 from tests.emulators.models.server import Script
 from tests.line import Line
 from tests.loopback import serve_on_loopback
+from tests.running import SECRETS
 from tests.waiting import until
 
-KEY = "canary-anthropic-key-91827"
 TOKEN = "canary-admin-token-91827"
 AGENTS = """
 agents:
@@ -34,74 +34,59 @@ tools: { exec: { mode: allow } }
 class House:
     """`folder` holds its config, its database and its workspaces; `url` stays the same from the first time it is up."""
 
-    def __init__(
-        self, folder: Path, config: Path, anthropic: AnthropicEmulator, line: Line, now: Callable[[], float]
-    ) -> None:
+    until = staticmethod(until)
+
+    def __init__(self, folder: Path, script: Script, now: Callable[[], float]) -> None:
         self.folder = folder
-        self.anthropic = anthropic
-        self.line = line
+        self.anthropic = AnthropicEmulator(script, api_key=SECRETS["ANTHROPIC_API_KEY"])
+        self.line = Line(self.anthropic.app)
         self.url = ""
-        self._config = config
         self._now = now
         self._up = AsyncExitStack()
 
     async def up(self) -> None:
-        secrets = {"ANTHROPIC_API_KEY": KEY}
-        loaded = load(self._config, secrets).config
-        gateway = self._gateway = Gateway(loaded, secrets, store=open_store(loaded.database), now=self._now)
+        config = load(self.folder / "config.yaml", SECRETS).config
+        gateway = self._gateway = Gateway(config, SECRETS, store=open_store(config.database), now=self._now)
         await gateway.start()
         self._up.push_async_callback(gateway.close)
         port = int(self.url.rpartition(":")[2] or 0)
         self.url = await self._up.enter_async_context(serve_on_loopback(gateway.app, port=port))
         self._up.push_async_callback(gateway.drain)
 
+    async def down(self) -> None:
+        await self._up.aclose()
+
     def link(self) -> str:
         """What the start would print: the address that signs a browser in, or that of the page where it is open."""
         code = self._gateway.offer_link()
         return f"{self.url}/#sign-in={code}" if code else self.url
 
-    async def down(self) -> None:
-        await self._up.aclose()
-
     def workspace(self, agent: str = "helper") -> Path:
         return self.folder / "data" / "workspaces" / agent
 
-    def uploads(self) -> dict[str, bytes]:
-        """What people have sent, by the path that the model is told."""
-        found = (self.folder / "data" / "uploads").glob("*/*/*")
-        return {f"./uploads/{path.parent.name}/{path.name}": path.read_bytes() for path in found}
-
-    until = staticmethod(until)
-
-    def told(self) -> list[Any]:
-        """The last user message of each request to the model, as it was sent."""
-        users = ([m for m in received.body["messages"] if m["role"] == "user"] for received in self.anthropic.requests)
-        return [messages[-1]["content"] for messages in users]
+    def last_sent(self) -> Any:
+        """The last user message of the last request to the model."""
+        return [it["content"] for it in self.anthropic.requests[-1].body["messages"] if it["role"] == "user"][-1]
 
 
 @asynccontextmanager
 async def house(
     folder: Path, *, script: Script = (), agents: str = AGENTS, more: str = "", now: Callable[[], float] = time.time
 ) -> AsyncIterator[House]:
-    anthropic = AnthropicEmulator(script, api_key=KEY)
-    line = Line(anthropic.app)
-    async with serve_on_loopback(line) as model_url:
-        config = folder / "config.yaml"
-        config.write_text(
-            f"""
+    home = House(folder, script, now)
+    async with serve_on_loopback(home.line) as model_url:
+        text = f"""
 logging: {{ level: warning }}
 providers:
   anthropic: {{ apiKey: "${{ANTHROPIC_API_KEY}}", baseUrl: "{model_url}" }}
 channels: {{ web: {{ enabled: true }} }}
 {agents}
 {more}
-""",
-            encoding="utf-8",
-        )
-        made = House(folder, config, anthropic, line, now)
+"""
+        (folder / "config.yaml").write_text(text, encoding="utf-8")
         try:
-            await made.up()
-            yield made
+            await home.up()
+            yield home
         finally:
-            line.release()
-            await made.down()
+            home.line.release()
+            await home.down()

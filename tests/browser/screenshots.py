@@ -10,7 +10,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from typing import Any
 from playwright.async_api import Browser, async_playwright, expect
 
 from tests.browser.chromium import FLAGS, MISSING, chromium, missing
-from tests.browser.house import house
+from tests.browser.house import House, house
 from tests.browser.tab import Tab, visitor
 from tests.demo import story
 from tests.emulators.models.script import Turn, calls, says
@@ -44,12 +45,12 @@ agents:
       skills: { allow: [create-python-script] }
 tools: { exec: { mode: allow } }
 """
-EARLIER = (
-    ("Plan the offsite in Lisbon", "Two days in May it is."),
-    ("把发布说明翻译成中文", "好的,译文在下面。"),
-    ("Why was the build red last night?", "The disk of the runner was full."),
-)
-ASKED = "Which of our teas sells best? The figures are in sales.csv."
+EARLIER = {
+    "Plan the offsite in Lisbon": "Two days in May it is.",
+    "把发布说明翻译成中文": "好的,译文在下面。",
+    "Why was the build red last night?": "The disk of the runner was full.",
+}
+QUESTION = "Which of our teas sells best? The figures are in sales.csv."
 SALES = "tea,month,sold\nSencha,May,412\nAssam,May,388\nJasmine,May,240\nSencha,June,455\nAssam,June,361\nJasmine,June,301\n"
 SUM = "awk -F, '{ sold[$1] += $3 } END { for (tea in sold) print sold[tea], tea }' sales.csv"
 BEST = "tea,sold\nSencha,867\nAssam,749\nJasmine,541\n"
@@ -72,29 +73,20 @@ MEDIA: best-teas.csv
 """
 
 
-def morning() -> Callable[[], float]:
-    """A clock that begins then and goes on."""
+@asynccontextmanager
+async def morning(
+    browser: Browser, script: Sequence[Turn], agent: str, **options: Any
+) -> AsyncIterator[tuple[House, Tab, Path]]:
+    """A visit whose clocks begin then, and the workspace of its agent."""
     behind = time.time() - MORNING
-    return lambda: time.time() - behind
-
-
-def script() -> list[Turn]:
-    return [
-        *(says(answer) for _, answer in EARLIER),
-        calls(
-            ("read", {"file_path": "sales.csv"}),
-            ("exec", {"command": SUM}),
-            ("write", {"file_path": "best-teas.csv", "content": BEST}),
-        ),
-        says(ANSWER),
-    ]
-
-
-async def write_earlier(tab: Tab) -> None:
-    for asked, answer in EARLIER:
-        await tab.say(asked)
-        await tab.is_answered(answer)
-        await tab.new_chat()
+    with tempfile.TemporaryDirectory() as folder:
+        async with (
+            house(Path(folder), script=script, agents=AGENTS, now=lambda: time.time() - behind) as home,
+            visitor(browser, home, **options) as tab,
+        ):
+            await tab.page.clock.set_fixed_time(MORNING)
+            home.workspace(agent).mkdir(parents=True, exist_ok=True)
+            yield home, tab, home.workspace(agent)
 
 
 async def take(tab: Tab, name: str) -> None:
@@ -109,56 +101,48 @@ async def take(tab: Tab, name: str) -> None:
 
 async def take_desk(browser: Browser) -> None:
     """A finished answer in the light, and the same one growing in the dark."""
-    with tempfile.TemporaryDirectory() as folder:
-        async with (
-            house(Path(folder), script=script(), agents=AGENTS, now=morning()) as home,
-            visitor(browser, home, viewport=DESK, color_scheme="dark") as tab,
-        ):
-            home.workspace("analyst").mkdir(parents=True, exist_ok=True)
-            (home.workspace("analyst") / "sales.csv").write_text(SALES, encoding="utf-8")
-            await tab.page.clock.set_fixed_time(MORNING)
-            await write_earlier(tab)
-            home.line.hold(after_pieces=15)
-            await tab.say(ASKED)
-            await expect(tab.draft).to_contain_text("749")
-            await take(tab, "web-dark")
-            home.line.release()
-            await expect(tab.answers).to_have_count(1)
-            await tab.answers.locator("details").evaluate("(details) => (details.open = true)")
-            await tab.message.click()
-            await tab.page.emulate_media(color_scheme="light")
-            await take(tab, "web-light")
+    work = calls(
+        ("read", {"file_path": "sales.csv"}),
+        ("exec", {"command": SUM}),
+        ("write", {"file_path": "best-teas.csv", "content": BEST}),
+    )
+    script = [*(says(answer) for answer in EARLIER.values()), work, says(ANSWER)]
+    async with morning(browser, script, "analyst", viewport=DESK, color_scheme="dark") as (home, tab, workspace):
+        (workspace / "sales.csv").write_text(SALES, encoding="utf-8")
+        for text, answer in EARLIER.items():
+            await tab.ask(text, answer)
+            await tab.new_chat()
+        home.line.hold(after_pieces=15)
+        await tab.say(QUESTION)
+        await expect(tab.draft).to_contain_text("749")
+        await take(tab, "web-dark")
+        home.line.release()
+        await expect(tab.answers).to_have_count(1)
+        await tab.answers.locator("details").evaluate("(details) => (details.open = true)")
+        await tab.message.click()
+        await tab.page.emulate_media(color_scheme="light")
+        await take(tab, "web-light")
 
 
 async def take_phone(browser: Browser) -> None:
     """The reference case on a phone, in Chinese."""
     phone: dict[str, Any] = {"viewport": PHONE, "device_scale_factor": 1.5, "has_touch": True, "is_mobile": True}
-    with tempfile.TemporaryDirectory() as folder:
-        async with (
-            house(Path(folder), script=story.model_script(), agents=AGENTS, now=morning()) as home,
-            visitor(browser, home, locale="zh-CN", **phone) as tab,
-        ):
-            story.lay_out(home.workspace("coder"))
-            page = tab.page
-            await page.clock.set_fixed_time(MORNING)
-            await page.get_by_role("combobox", name="智能体").select_option(label="代码助手")
-            await page.get_by_role("textbox", name="消息", exact=True).fill(story.ASKED)
-            await page.get_by_role("button", name="发送").tap()
-            answer = page.locator('article[data-author="agent"]')
-            await expect(answer).to_contain_text(story.SCRIPT_NAME)
-            await answer.locator("details").evaluate("(details) => (details.open = true)")
-            await take(tab, "web-phone")
-
-
-def has_chinese_font() -> bool:
-    lister = shutil.which("fc-list")
-    return lister is not None and bool(subprocess.run([lister, ":lang=zh"], capture_output=True, check=False).stdout)
+    async with morning(browser, story.model_script(), "coder", locale="zh-CN", **phone) as (_, tab, workspace):
+        story.lay_out(workspace)
+        await tab.page.get_by_role("combobox", name="智能体").select_option(label="代码助手")
+        await tab.page.get_by_role("textbox", name="消息", exact=True).fill(story.ASKED)
+        await tab.page.get_by_role("button", name="发送").tap()
+        answer = tab.page.locator('article[data-author="agent"]')
+        await expect(answer).to_contain_text(story.SCRIPT_NAME)
+        await answer.locator("details").evaluate("(details) => (details.open = true)")
+        await take(tab, "web-phone")
 
 
 async def main() -> None:
     if missing():
         sys.exit(MISSING)
-    if not has_chinese_font():
+    fonts = shutil.which("fc-list")
+    if not fonts or not subprocess.run([fonts, ":lang=zh"], capture_output=True, check=False).stdout:
         sys.exit(FONTS_MISSING)
     FOLDER.mkdir(parents=True, exist_ok=True)
     async with async_playwright() as playwright:

@@ -5,16 +5,24 @@ Everything is found as a screen reader finds it, by role and name; the names are
 
 import re
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Any
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from typing import Any, Protocol
 
 from playwright.async_api import Browser, BrowserContext, Locator, Page, expect
 
-from tests.browser.house import House
+from tests.browser.house import AGENTS, House
 from tests.browser.watch import Watch
+from tests.emulators.models.server import Reply
 
 DESK = {"width": 1200, "height": 800}
 PHONE = {"width": 360, "height": 720}
+TALE = "Good morning. Here is how an answer grows: a few words at a time, until the very last one."
+TWO_AGENTS = """
+agents:
+  list:
+    - { id: helper, name: Helper, model: anthropic/claude-sonnet-4-6, tools: { allow: [read, write, ls] } }
+    - { id: coder, name: Coder, model: anthropic/claude-sonnet-4-6, systemPrompt: You are the coder. }
+"""
 
 STICKING_OUT = """() => {
     const mayScroll = (node) => node.closest("pre, .table, textarea, svg");
@@ -48,6 +56,11 @@ class Tab:
         await self.page.bring_to_front()  # a tab behind another draws once a second
         await self.message.fill(text)
         await self.message.press("Enter")
+
+    async def ask(self, text: str, *answers: str) -> None:
+        """Something, and wait until these answers stand there."""
+        await self.say(text)
+        await self.is_answered(*answers)
 
     async def is_answered(self, *answers: str | re.Pattern[str]) -> None:
         """These and no other answers stand in the conversation, in this order, and none is under way."""
@@ -83,11 +96,8 @@ class Tab:
 
     async def tool_states(self, article: Locator) -> list[tuple[str, str]]:
         """Name and state of each tool, from the top."""
-        found = await self.tools(article).all()
-        return [
-            (await tool.get_attribute("data-tool") or "", await tool.get_attribute("data-state") or "")
-            for tool in found
-        ]
+        read = "(tools) => tools.map((tool) => [tool.dataset.tool, tool.dataset.state])"
+        return [(name, state) for name, state in await self.tools(article).evaluate_all(read)]
 
     async def attach(self, *files: Any) -> None:
         """Through the file chooser, as far as the files go up."""
@@ -107,6 +117,16 @@ class Tab:
 
     async def reload(self) -> None:
         await self.page.reload()
+
+    async def sign_in(self, token: str) -> None:
+        dialog = self.page.get_by_role("dialog", name="Sign in")
+        await dialog.get_by_label("Token").fill(token)
+        await dialog.get_by_label("Token").press("Enter")
+        await expect(dialog).to_be_hidden()
+
+    async def kept(self) -> str:
+        """What a script of the page can find in the browser."""
+        return str(await self.page.evaluate("[{ ...localStorage }, { ...sessionStorage }, document.cookie]"))
 
     async def sticking_out(self) -> list[str]:
         """What is wider than its place and may neither scroll there nor be cut: the page would scroll sideways, or a
@@ -133,12 +153,17 @@ async def visitor(browser: Browser, house: House, *, address: str = "", **option
         watch = Watch(context, house.url)
         page = await context.new_page()
         address = address or house.link()
-        if "#sign-in=" in address:
-            async with page.expect_response("**/api/session"):
-                await page.goto(address)
-        else:
+        async with page.expect_response("**/api/session") if "#sign-in=" in address else nullcontext():
             await page.goto(address)
         yield Tab(page, watch)
         assert not watch.complaints, watch.complaints
     finally:
         await context.close()
+
+
+class Visit(Protocol):
+    """A house whose model follows the script, and a visitor in it."""
+
+    def __call__(
+        self, *script: Reply, agents: str = AGENTS, more: str = "", **options: Any
+    ) -> AbstractAsyncContextManager[tuple[House, Tab]]: ...

@@ -2,25 +2,26 @@
 
 import base64
 import json
+import re
 from pathlib import Path
 
-from playwright.async_api import Browser, FilePayload, Page, expect
+from playwright.async_api import FilePayload, Page, expect
 
 from tests.agents.providers.requests import PIXEL
-from tests.browser.house import House, house
-from tests.browser.tab import visitor
+from tests.browser.house import House
+from tests.browser.tab import Visit
 from tests.emulators.models.script import calls, says
 
 PICTURE = FilePayload(name="holiday.png", mimeType="image/png", buffer=base64.b64decode(PIXEL))
 NOTES = FilePayload(name="notes.txt", mimeType="text/plain", buffer="Milk, eggs, 茶\n".encode())
+MORE = FilePayload(name="more.txt", mimeType="text/plain", buffer=b"more")
 HUGE = FilePayload(name="huge.bin", mimeType="application/octet-stream", buffer=bytes(2_000_001))
 REPORT = "name,count\ntea,3\n茶,4\n"
-SMALL_LIMIT = "limits: { fileBytes: 2000000 }"
 
 
-def pictures_told(home: House) -> list[str]:
+def pictures_sent(home: House) -> list[str]:
     """The pictures in the last message that the model was sent, as they stand there."""
-    content = home.told()[-1]
+    content = home.last_sent()
     blocks = content if isinstance(content, list) else []
     return [block["source"]["data"] for block in blocks if block["type"] == "image"]
 
@@ -40,33 +41,16 @@ async def give(page: Page, event: str, carrier: str) -> None:
     )
 
 
-async def test_a_picture_is_shown_to_the_model_and_in_the_conversation(browser: Browser, tmp_path: Path) -> None:
-    async with house(tmp_path, script=[says("A single pixel.")]) as home, visitor(browser, home) as tab:
-        await tab.attach(PICTURE)
-        await expect(tab.page.get_by_role("button", name="Remove holiday.png")).to_be_visible()
-        await tab.say("What is this?")
-        await tab.is_answered("A single pixel.")
-        assert pictures_told(home) == [PIXEL]
-        assert "What is this?" in json.dumps(home.told()[-1])
-        for _ in ("at once", "after a reload"):
-            await expect(tab.own.get_by_role("link", name="holiday.png")).to_be_visible()
-            await expect(tab.own.locator("img")).to_have_js_property("naturalWidth", 1)
-            await tab.reload()
-        await expect(tab.page.get_by_role("button", name="Remove holiday.png")).to_have_count(0)
-
-
-async def test_a_picture_needs_no_words(browser: Browser, tmp_path: Path) -> None:
-    async with house(tmp_path, script=[says("Nice.")]) as home, visitor(browser, home) as tab:
+async def test_a_picture_is_chosen_dropped_or_pasted_taken_out_again_and_shown_to_the_model(visit: Visit) -> None:
+    async with visit(says("Nice."), says("One picture.")) as (home, tab):
+        removal = tab.page.get_by_role("button", name="Remove holiday.png")
         await expect(tab.send).to_be_disabled()
         await tab.attach(PICTURE)
+        await expect(removal).to_be_visible()
         await tab.send.click()
         await tab.is_answered("Nice.")
-        assert pictures_told(home) == [PIXEL]
+        assert pictures_sent(home) == [PIXEL]
 
-
-async def test_pictures_can_be_dropped_and_pasted_and_taken_out_again(browser: Browser, tmp_path: Path) -> None:
-    async with house(tmp_path, script=[says("One picture.")]) as home, visitor(browser, home) as tab:
-        removal = tab.page.get_by_role("button", name="Remove holiday.png")
         await give(tab.page, "drop", "dataTransfer")
         await expect(removal).to_have_count(1)
         await give(tab.page, "paste", "clipboardData")
@@ -75,20 +59,26 @@ async def test_pictures_can_be_dropped_and_pasted_and_taken_out_again(browser: B
         await expect(removal).to_have_count(1)
         await tab.has_uploaded()
         await expect(tab.page.locator("#attachments img")).to_have_count(1)
-        await tab.say("How many?")
-        await tab.is_answered("One picture.")
-        assert pictures_told(home) == [PIXEL]
+        await tab.ask("How many?", "Nice.", "One picture.")
+        assert pictures_sent(home) == [PIXEL]
+        assert "How many?" in json.dumps(home.last_sent())
+        for _ in ("at once", "after a reload"):
+            for at in (0, 1):
+                await expect(tab.own.nth(at).get_by_role("link", name="holiday.png")).to_be_visible()
+                await expect(tab.own.nth(at).locator("img")).to_have_js_property("naturalWidth", 1)
+            await tab.reload()
+        await expect(removal).to_have_count(0)
 
 
-async def test_a_file_that_the_agent_made_is_downloaded_byte_for_byte(browser: Browser, tmp_path: Path) -> None:
-    script = [
-        calls(("write", {"file_path": "out/report.csv", "content": REPORT})),
-        says("Here is your report.\n\nMEDIA: out/report.csv"),
-    ]
-    async with house(tmp_path, script=script) as home, visitor(browser, home) as tab:
-        await tab.say("Make me a report")
-        await tab.is_answered("Here is your report.")
+async def test_what_the_agent_made_is_downloaded_byte_for_byte_and_a_picture_is_shown(visit: Visit) -> None:
+    report = calls(("write", {"file_path": "out/report.csv", "content": REPORT}))
+    answer = says("Here is your report.\n\nMEDIA: out/report.csv\nMEDIA: drawing.png\nMEDIA: not-there.png")
+    async with visit(report, answer) as (home, tab):
+        (home.workspace() / "drawing.png").write_bytes(PICTURE["buffer"])
+        await tab.ask("Make me a report", "Here is your report.")
+        await expect(tab.answers).to_contain_text("not-there.png")
         await expect(tab.answers).not_to_contain_text("MEDIA")
+        await expect(tab.answers.locator("img")).to_have_js_property("naturalWidth", 1)
         (home.workspace() / "out" / "report.csv").write_text("changed since")
         for _ in ("at once", "after a reload"):
             async with tab.page.expect_download() as begun:
@@ -99,47 +89,21 @@ async def test_a_file_that_the_agent_made_is_downloaded_byte_for_byte(browser: B
             await tab.reload()
 
 
-async def test_a_picture_that_the_agent_made_is_shown(browser: Browser, tmp_path: Path) -> None:
-    async with (
-        house(tmp_path, script=[says("Look:\n\nMEDIA: drawing.png\nMEDIA: not-there.png")]) as home,
-        visitor(browser, home) as tab,
-    ):
-        (home.workspace() / "drawing.png").write_bytes(PICTURE["buffer"])
-        await tab.say("Draw something")
-        await tab.is_answered("Look:")
-        await expect(tab.answers.locator("img")).to_have_js_property("naturalWidth", 1)
-        await expect(tab.answers).to_contain_text("not-there.png")
-
-
-async def test_a_file_that_is_too_large_is_refused_with_a_sentence_and_nothing_is_lost(
-    browser: Browser, tmp_path: Path
-) -> None:
-    async with house(tmp_path, script=[says("Fine.")], more=SMALL_LIMIT) as home, visitor(browser, home) as tab:
-        await tab.message.fill("With a file")
+async def test_a_file_too_large_or_too_many_is_refused_with_a_sentence_and_nothing_is_lost(visit: Visit) -> None:
+    more = f"limits: {{ uploadsBytes: {len(NOTES['buffer']) + len(PICTURE['buffer'])}, fileBytes: 2000000 }}"
+    async with visit(says("Two."), more=more) as (_, tab):
+        tab.watch.expects("status of 413")
+        await tab.message.fill("With files")
         await tab.attach(HUGE)
         await expect(tab.page.get_by_text("huge.bin is larger than 2.0 MB.")).to_be_visible()
-        await expect(tab.message).to_have_value("With a file")
-        await tab.attach(NOTES)
-        await tab.send.click()
-        await tab.is_answered("Fine.")
-        await expect(tab.own.get_by_role("link")).to_have_count(1)
-
-
-async def test_too_much_that_waits_says_so_and_taking_something_out_makes_room(
-    browser: Browser, tmp_path: Path
-) -> None:
-    more = f"limits: {{ uploadsBytes: {len(NOTES['buffer']) + len(PICTURE['buffer'])}, fileBytes: 1000 }}"
-    async with house(tmp_path, script=[says("Two.")], more=more) as home, visitor(browser, home) as tab:
-        tab.watch.expects("status of 413")
-        for file in (PICTURE, NOTES):
+        await expect(tab.message).to_have_value("With files")
+        for file in (PICTURE, NOTES, MORE):
             await tab.attach(file)
-            await tab.has_uploaded()
-        await tab.attach(FilePayload(name="more.txt", mimeType="text/plain", buffer=b"more"))
         await expect(tab.page.locator("#attachments")).to_contain_text("Too much waits to be sent")
         async with tab.page.expect_response(lambda answer: answer.request.method == "DELETE"):
             await tab.page.get_by_role("button", name="Remove holiday.png").click()
         await tab.page.get_by_role("button", name="Upload more.txt again").click()
         await expect(tab.page.locator("#attachments")).not_to_contain_text("Too much waits to be sent")
-        await tab.say("How many?")
+        await tab.send.click()
         await tab.is_answered("Two.")
-        await expect(tab.own.get_by_role("link", name="more.txt")).to_be_visible()
+        await expect(tab.own.get_by_role("link")).to_have_text([re.compile("notes.txt"), re.compile("more.txt")])

@@ -7,64 +7,59 @@ import pytest
 from playwright.async_api import Browser, Route, expect
 
 from tests.browser.house import TOKEN, house
-from tests.browser.tab import visitor
+from tests.browser.tab import Visit, visitor
 from tests.emulators.models.script import says
 
-TOKENS = pytest.mark.parametrize("server", ["", f"server: {{ adminToken: {TOKEN} }}"], ids=["no token", "a token"])
 SPENT = "This sign-in link has been used or has expired."
 
 
-@TOKENS
-async def test_the_link_signs_in_once_and_says_so_the_second_time(
+@pytest.mark.parametrize("server", ["", f"server: {{ adminToken: {TOKEN} }}"], ids=["no token", "a token"])
+async def test_the_link_signs_in_once_for_longer_than_a_restart_and_says_so_the_second_time(
     browser: Browser, tmp_path: Path, server: str
 ) -> None:
-    async with house(tmp_path, script=[says("Welcome.")], more=server) as home:
+    async with house(tmp_path, script=[says("Welcome."), says("Again.")], more=server) as home:
         link = home.link()
         async with visitor(browser, home, address=link) as tab:
-            tab.watch.expects("status of 401")
-            await tab.say("Hi")
-            await tab.is_answered("Welcome.")
+            tab.watch.expects("status of 401", "net::ERR_")
+            await tab.ask("Hi", "Welcome.")
             assert "sign-in" not in tab.page.url
-            assert link.partition("=")[2] not in str(
-                await tab.page.evaluate("[{ ...localStorage }, { ...sessionStorage }, document.cookie, history.length]")
-            )
+            assert link.partition("=")[2] not in await tab.kept()
             await tab.page.go_back()
             assert "sign-in" not in tab.page.url
             await tab.page.goto(link)
             await tab.page.get_by_role("link", name="Hi").click()
             await tab.is_answered("Welcome.")
             await expect(tab.page.get_by_role("dialog", name="Sign in")).to_be_hidden()
-        async with visitor(browser, home, address=link) as other:
-            other.watch.expects("status of 401")
-            asked = other.page.get_by_role("dialog", name="Sign in")
-            await expect(asked.get_by_role("alert")).to_contain_text(SPENT)
-            assert "sign-in" not in other.page.url
-            await other.reload()
-            await expect(asked).to_be_visible()
-            await expect(asked.get_by_role("alert")).to_be_empty()
+            async with visitor(browser, home, address=link) as other:
+                other.watch.expects("status of 401")
+                dialog = other.page.get_by_role("dialog", name="Sign in")
+                await expect(dialog.get_by_role("alert")).to_contain_text(SPENT)
+                assert "sign-in" not in other.page.url
+                await other.reload()
+                await expect(dialog).to_be_visible()
+                await expect(dialog.get_by_role("alert")).to_be_empty()
+            await home.down()
+            await home.up()
+            await tab.reload()
+            await tab.ask("Still me", "Welcome.", "Again.")
 
 
-async def test_whoever_has_no_session_is_asked_for_the_link_and_can_paste_it_or_open_it_in_the_same_tab(
-    browser: Browser, tmp_path: Path
+@pytest.mark.parametrize("way", ["pasted", "opened"])
+async def test_whoever_has_no_session_pastes_the_link_or_opens_it_in_the_same_tab(
+    browser: Browser, tmp_path: Path, way: str
 ) -> None:
-    async with house(tmp_path) as home:
-        for way in ("pasted", "opened"):
-            async with visitor(browser, home, address=home.url) as tab:
-                tab.watch.expects("status of 401")
-                asked = tab.page.get_by_role("dialog", name="Sign in")
-                await expect(asked).to_contain_text("the sign-in link that it printed at its start")
-                if way == "pasted":
-                    await asked.get_by_label("Token").fill(home.link())
-                    await asked.get_by_label("Token").press("Enter")
-                else:
-                    await tab.page.goto(home.link())
-                await expect(asked).to_be_hidden()
-                await expect(tab.page.get_by_role("button", name="Sign out")).to_be_visible()
-                assert tab.page.url == f"{home.url}/"
+    async with house(tmp_path) as home, visitor(browser, home, address=home.url) as tab:
+        tab.watch.expects("status of 401")
+        dialog = tab.page.get_by_role("dialog", name="Sign in")
+        await expect(dialog).to_contain_text("the sign-in link that it printed at its start")
+        await (tab.sign_in if way == "pasted" else tab.page.goto)(home.link())
+        await expect(dialog).to_be_hidden()
+        await expect(tab.page.get_by_role("button", name="Sign out")).to_be_visible()
+        assert tab.page.url == f"{home.url}/"
 
 
-async def test_what_is_sent_during_the_sign_in_goes_after_it(browser: Browser, tmp_path: Path) -> None:
-    async with house(tmp_path, script=[says("Welcome.")]) as home, visitor(browser, home, address="about:blank") as tab:
+async def test_what_is_sent_during_the_sign_in_goes_after_it(visit: Visit) -> None:
+    async with visit(says("Welcome."), address="about:blank") as (home, tab):
         answered = asyncio.Event()
 
         async def slow(route: Route) -> None:
@@ -78,15 +73,3 @@ async def test_what_is_sent_during_the_sign_in_goes_after_it(browser: Browser, t
         answered.set()
         await tab.is_answered("Welcome.")
         await tab.has_said("Hi")
-
-
-async def test_after_a_restart_the_browser_is_signed_in_still(browser: Browser, tmp_path: Path) -> None:
-    async with house(tmp_path, script=[says("Welcome."), says("Again.")]) as home, visitor(browser, home) as tab:
-        tab.watch.expects("ERR_CONNECTION_REFUSED", "ERR_EMPTY_RESPONSE", "ERR_INCOMPLETE_CHUNKED_ENCODING")
-        await tab.say("Hi")
-        await tab.is_answered("Welcome.")
-        await home.down()
-        await home.up()
-        await tab.reload()
-        await tab.say("Still me")
-        await tab.is_answered("Welcome.", "Again.")

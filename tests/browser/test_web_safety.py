@@ -1,20 +1,16 @@
 """Who may come in, and what cannot get out: the token's door, and texts, titles, file names and answers that are hostile."""
 
-from pathlib import Path
-
-import pytest
-from playwright.async_api import Browser, FilePayload, expect
+from playwright.async_api import FilePayload, expect
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from tests.browser.house import AGENTS, TOKEN, house
-from tests.browser.tab import visitor
+from tests.browser.house import TOKEN
+from tests.browser.tab import Visit
 from tests.emulators.models.script import calls, says
 from tests.loopback import serve_on_loopback
 
-BEYOND = f"server: {{ host: 0.0.0.0, adminToken: {TOKEN} }}"
 HOSTILE = [
     "<script>alert('hacked')</script>",
     "<img src=x onerror=alert('hacked')>",
@@ -44,58 +40,51 @@ The end.
 """
 
 
-@pytest.mark.parametrize("text", HOSTILE)
-async def test_hostile_text_is_only_text_wherever_it_is_shown(browser: Browser, tmp_path: Path, text: str) -> None:
-    async with house(tmp_path, script=[says(text)]) as home, visitor(browser, home) as tab:
-        await tab.attach(FilePayload(name=text.replace("/", "_"), mimeType="image/png", buffer=b"<script>"))
-        await tab.say(text)
-        await expect(tab.answers).to_have_count(1)
-        await expect(tab.draft).to_have_count(0)
-        for _ in ("at once", "after a reload"):
-            await expect(tab.own.locator(".bubble")).to_have_text(text)
-            await expect(tab.log.locator("script, iframe, svg[onload], b, [onerror], [onmouseover]")).to_have_count(0)
-            await expect(tab.conversations.get_by_role("link")).to_contain_text(text[:50])
-            await tab.own.get_by_role("link").hover()
-            await tab.reload()
-
-
-async def test_a_hostile_answer_becomes_harmless_markdown(browser: Browser, tmp_path: Path) -> None:
-    async with house(tmp_path, script=[says(HOSTILE_MARKDOWN)]) as home, visitor(browser, home) as tab:
-        await tab.say("Do your worst")
-        await tab.is_answered("The end.")
-        for _ in ("at once", "after a reload"):
-            await expect(tab.answers).to_contain_text("The end.")
-            await expect(tab.answers.locator("img, script, style, iframe, object, [style], [onclick]")).to_have_count(0)
-            links = await tab.answers.locator("a").all()
-            addresses = [await link.get_attribute("href") or "" for link in links]
-            assert all(address.startswith(("https://elsewhere.", "https://good.")) for address in addresses)
-            assert "https://good.example/?a=1&b=2" in addresses
-            for link in links:
-                assert await link.get_attribute("target") == "_blank"
-                assert set((await link.get_attribute("rel") or "").split()) >= {"noopener", "noreferrer"}
-            await tab.reload()
-
-
-async def test_a_hostile_title_and_a_hostile_tool_are_only_text(browser: Browser, tmp_path: Path) -> None:
-    script = [calls(("exec", {"command": f"echo {HOSTILE[1]!r}"})), says("Done.")]
-    async with house(tmp_path, script=script) as home, visitor(browser, home) as tab:
-        await tab.say("Run it")
-        await tab.is_answered("Done.")
+async def test_hostile_texts_titles_files_and_tools_are_only_text_wherever_they_are_shown(visit: Visit) -> None:
+    tool = calls(("exec", {"command": f"echo {HOSTILE[1]!r}"}))
+    async with visit(*(says(text) for text in HOSTILE), tool, says("Done.")) as (_, tab):
+        for text in HOSTILE:
+            await tab.attach(FilePayload(name=text.replace("/", "_"), mimeType="image/png", buffer=b"<script>"))
+            await tab.ask(text, "")
+            for _ in ("at once", "after a reload"):
+                await expect(tab.own.locator(".bubble")).to_have_text(text)
+                await expect(tab.answers).to_have_count(1)
+                await expect(tab.log.locator("script, iframe, svg[onload], b, [onerror], [onmouseover]")).to_have_count(
+                    0
+                )
+                await expect(tab.conversations.get_by_role("link").first).to_contain_text(text[:50])
+                await tab.own.get_by_role("link").hover()
+                await tab.reload()
+            await tab.new_chat()
+        await tab.ask("Run it", "Done.")
         await tab.answers.get_by_text("1 tool used").click()
         await expect(tab.tools(tab.answers)).to_contain_text("<img src=x")
         await tab.choose("Run it", "Rename")
         field = tab.conversations.get_by_role("textbox")
         await field.fill(HOSTILE[1])
         await field.press("Enter")
-        await expect(tab.conversation(HOSTILE[1])).to_be_visible()
-        await tab.choose(HOSTILE[1], "Delete")
+        await expect(tab.conversations.get_by_role("link").first).to_have_text(HOSTILE[1])
+        await tab.conversations.get_by_role("listitem").first.hover()
+        await tab.conversations.get_by_role("button", name="Options").first.click()
+        await tab.page.get_by_role("menuitem", name="Delete").click()
         await expect(tab.page.get_by_role("dialog")).to_contain_text(HOSTILE[1])
 
 
-async def test_beyond_this_machine_the_token_opens_the_door_and_signing_out_closes_it(
-    browser: Browser, tmp_path: Path
-) -> None:
-    async with house(tmp_path, script=[says("Welcome.")], more=BEYOND) as home, visitor(browser, home) as tab:
+async def test_a_hostile_answer_becomes_harmless_markdown(visit: Visit) -> None:
+    async with visit(says(HOSTILE_MARKDOWN)) as (_, tab):
+        await tab.ask("Do your worst", "The end.")
+        for _ in ("at once", "after a reload"):
+            await expect(tab.answers).to_contain_text("The end.")
+            await expect(tab.answers.locator("img, script, style, iframe, object, [style], [onclick]")).to_have_count(0)
+            addresses = await tab.answers.locator("a").evaluate_all("(links) => links.map((link) => link.href)")
+            assert all(address.startswith(("https://elsewhere.", "https://good.")) for address in addresses)
+            assert "https://good.example/?a=1&b=2" in addresses
+            await tab.reload()
+
+
+async def test_beyond_this_machine_the_token_opens_the_door_and_signing_out_closes_it(visit: Visit) -> None:
+    more = f"server: {{ host: 0.0.0.0, adminToken: {TOKEN} }}"
+    async with visit(says("Welcome."), says("Welcome back."), more=more) as (_, tab):
         tab.watch.expects("status of 401")
         dialog = tab.page.get_by_role("dialog", name="Sign in")
         token = dialog.get_by_label("Token")
@@ -104,19 +93,21 @@ async def test_beyond_this_machine_the_token_opens_the_door_and_signing_out_clos
         await token.fill("not-the-token-at-all")
         await dialog.get_by_role("button", name="Sign in").click()
         await expect(dialog.get_by_role("alert")).to_have_text("That is not the token.")
-        await token.fill(TOKEN)
-        await token.press("Enter")
-        await expect(dialog).to_be_hidden()
-        await tab.say("A secret of mine")
-        await tab.is_answered("Welcome.")
+        await tab.sign_in(TOKEN)
+        await tab.ask("A secret of mine", "Welcome.")
         place = tab.page.url
         await tab.reload()
         await tab.is_answered("Welcome.")
+
+        await tab.page.context.clear_cookies()
+        await tab.say("My session ran out")
+        await expect(dialog).to_be_visible()
+        await tab.sign_in(TOKEN)
+        await tab.is_answered("Welcome.", "Welcome back.")
+        await tab.has_said("A secret of mine", "My session ran out")
         cookies = await tab.page.context.cookies()
         assert [(cookie["httpOnly"], cookie["sameSite"]) for cookie in cookies] == [(True, "Strict")]
-        assert TOKEN not in str(
-            await tab.page.evaluate("[{ ...localStorage }, { ...sessionStorage }, document.cookie]")
-        )
+        assert TOKEN not in await tab.kept()
 
         await tab.page.get_by_role("button", name="Sign out").click()
         await expect(dialog).to_be_visible()
@@ -127,52 +118,21 @@ async def test_beyond_this_machine_the_token_opens_the_door_and_signing_out_clos
         assert await tab.page.context.cookies() == []
 
 
-async def test_what_is_written_while_signed_out_is_sent_after_signing_in(browser: Browser, tmp_path: Path) -> None:
-    script = [says("Hello."), says("Welcome back.")]
-    async with house(tmp_path, script=script, more=BEYOND) as home, visitor(browser, home) as tab:
-        tab.watch.expects("status of 401")
-        dialog = tab.page.get_by_role("dialog", name="Sign in")
-        await dialog.get_by_label("Token").fill(TOKEN)
-        await dialog.get_by_label("Token").press("Enter")
-        await expect(dialog).to_be_hidden()
-        await tab.say("Hi")
-        await tab.is_answered("Hello.")
-        await tab.page.context.clear_cookies()
-        await tab.say("My session ran out")
-        await expect(dialog).to_be_visible()
-        await dialog.get_by_label("Token").fill(TOKEN)
-        await dialog.get_by_label("Token").press("Enter")
-        await tab.is_answered("Hello.", "Welcome back.")
-        await tab.has_said("Hi", "My session ran out")
-
-
-async def test_on_this_machine_there_is_nothing_to_sign_in_to(browser: Browser, tmp_path: Path) -> None:
-    quiet = AGENTS.replace(", exec]", "]")
-    async with house(tmp_path, agents=quiet) as home, visitor(browser, home) as tab:
-        await expect(tab.page.get_by_role("heading", name="Clawgate")).to_be_visible()
-        await expect(tab.page.get_by_role("dialog", name="Sign in")).to_be_hidden()
-        await expect(tab.page.get_by_role("button", name="Sign out")).to_be_hidden()
-
-
-async def test_another_site_cannot_write_in_our_name(browser: Browser, tmp_path: Path) -> None:
+async def test_another_site_cannot_write_in_our_name(visit: Visit) -> None:
     """A page from elsewhere, in the same browser on the same machine, sends all that a browser lets it send."""
 
     async def nasty(_request: Request) -> Response:
         return HTMLResponse("<!doctype html><title>Nasty</title><link rel=icon href='data:,'>")
 
-    async with (
-        serve_on_loopback(Starlette(routes=[Route("/", nasty)])) as elsewhere,
-        house(tmp_path) as home,
-        visitor(browser, home) as tab,
-    ):
+    async with serve_on_loopback(Starlette(routes=[Route("/", nasty)])) as elsewhere, visit() as (home, tab):
         tab.watch.expects(elsewhere, "CORS", "net::ERR_FAILED", "status of 403")
         page = await tab.page.context.new_page()
         await page.goto(elsewhere)
         outcomes = await page.evaluate(
             """async (url) => {
                 const body = JSON.stringify({ id: "m_12345678", chat: "c_12345678", agent: "", text: "hi" });
-                const told = { method: "POST", body, credentials: "include" };
-                const send = (init) => fetch(`${url}/webhooks/web/default`, { ...told, ...init });
+                const given = { method: "POST", body, credentials: "include" };
+                const send = (init) => fetch(`${url}/webhooks/web/default`, { ...given, ...init });
                 const tries = [{ mode: "no-cors" }, {}, { headers: { "x-clawgate": "1" } }];
                 const outcome = (init) => send(init).then((answer) => answer.type, () => "refused");
                 return Promise.all(tries.map(outcome));

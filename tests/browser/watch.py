@@ -5,7 +5,7 @@ A test that passes while the console is red has not passed. What a test means to
 
 from urllib.parse import urlsplit
 
-from playwright.async_api import BrowserContext, ConsoleMessage, Dialog, Page, Request, WebError
+from playwright.async_api import BrowserContext, ConsoleMessage, Dialog, Request
 
 OWN_SCHEMES = ("data", "blob", "about")
 
@@ -18,9 +18,9 @@ class Watch:
         self._seen: list[str] = []
         self._expected: list[str] = []
         context.on("console", self._console)
-        context.on("weberror", self._error)
+        context.on("weberror", lambda error: self._seen.append(f"error: {error.error}"))
         context.on("request", self._request)
-        context.on("page", self._page)
+        context.on("page", lambda page: page.on("dialog", self._dialog))
 
     def expects(self, *parts: str) -> None:
         """Complaints that hold one of these are the test's own doing."""
@@ -34,16 +34,10 @@ class Watch:
         if message.type in ("error", "warning", "assert"):
             self._seen.append(f"console {message.type}: {message.text} ({message.location.get('url', '')})")
 
-    def _error(self, error: WebError) -> None:
-        self._seen.append(f"error: {error.error}")
-
     def _request(self, request: Request) -> None:
         url = urlsplit(request.url)
         if url.scheme not in OWN_SCHEMES and f"{url.scheme}://{url.netloc}" != self._home:
             self._seen.append(f"request elsewhere: {request.url}")
-
-    def _page(self, page: Page) -> None:
-        page.on("dialog", self._dialog)
 
     async def _dialog(self, dialog: Dialog) -> None:
         self._seen.append(f"dialog: {dialog.message}")

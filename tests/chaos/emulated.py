@@ -7,10 +7,9 @@ what becomes of a send that may have arrived. Who is killed, and how it is judge
 import asyncio
 import random
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import count
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, TypeAlias
 
 import httpx
 import orjson
@@ -20,7 +19,6 @@ from channels.channel import Receipt
 from channels.feishu import events
 from channels.telegram import updates
 from channels.telegram.content import Me
-from tests.emulators.feishu.emulator import FeishuEmulator
 from tests.emulators.telegram.emulator import TelegramEmulator
 from tests.running import ALICE, FEISHU, feishu_emulator
 
@@ -29,129 +27,77 @@ TELEGRAM_SECRET = "a-long-random-word_0123456789"
 LOOK_SECONDS = 0.004
 LOOKS = 25
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Written:
-    """What somebody wrote: its id, which may be unique in its chat only, and the event that tells the gateway."""
-
-    message_id: str
-    event: dict[str, Any]
+Seen: TypeAlias = tuple[str, str, str]
+"""A message that people see of the bot: its chat, the message it replies to, its text."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Seen:
-    """What people see of the bot, and what it says that it answers."""
-
-    chat: str
-    reply_to: str | None
-    text: str
-
-
-class Emulated(Protocol):
-    name: str
-    channel: str
-    repeats: bool
+class OnFeishu:
+    name = channel = "feishu"
+    repeats = True
     """Whether the gateway sends again what may have arrived; else it gives it up."""
-    recognises: bool
+    recognises = True
     """Whether the platform shows a repeated send once."""
+    fetched = False
+    """Whether the gateway fetches its messages: then none comes by itself, and none again after it was taken."""
 
-    @property
-    def fetched(self) -> bool:
-        """The gateway fetches its messages: the platform delivers none by itself, and none again after it was taken."""
-
-    @property
-    def app(self) -> ASGIApp: ...
+    def __init__(self) -> None:
+        self.emulator = feishu_emulator()
+        self.app: ASGIApp = self.emulator.app
+        self._read = 0
 
     def config(self, url: str) -> str:
         """The channel's block of the config, indented by two."""
-
-    def chat(self, chance: random.Random) -> str:
-        """A new direct chat."""
-
-    def write(self, text: str, chat: str) -> Written: ...
-
-    async def deliver(self, client: httpx.AsyncClient, gateway_url: str, event: Mapping[str, Any]) -> bool:
-        """One attempt; whether it was taken. Raises httpx.TransportError."""
-
-    def receipt(self, event: Mapping[str, Any]) -> Receipt:
-        """What the channel makes of it."""
-
-    def is_send(self, scope: Scope) -> bool: ...
-
-    def seen(self) -> Iterator[Seen]:
-        """What is new since this was last asked."""
-
-
-@dataclass(kw_only=True, slots=True)
-class OnFeishu:
-    name: str = "feishu"
-    channel: str = "feishu"
-    repeats: bool = True
-    recognises: bool = True
-    emulator: FeishuEmulator = field(default_factory=feishu_emulator)
-    _read: int = 0
-
-    @property
-    def fetched(self) -> bool:
-        return False
-
-    @property
-    def app(self) -> ASGIApp:
-        app: ASGIApp = self.emulator.app
-        return app
-
-    def config(self, url: str) -> str:
         return f'  feishu:\n    baseUrl: "{url}"\n{FEISHU}'
 
     def chat(self, chance: random.Random) -> str:
+        """A new direct chat."""
         return f"oc_{chance.getrandbits(128):032x}"
 
-    def write(self, text: str, chat: str) -> Written:
+    def write(self, text: str, chat: str) -> tuple[str, dict[str, Any]]:
+        """The id of the message, which may be unique in its chat only, and the event that tells the gateway."""
         event = self.emulator.text_event(text, sender=ALICE, chat=chat)
-        return Written(message_id=event["event"]["message"]["message_id"], event=event)
+        return event["event"]["message"]["message_id"], event
 
     async def deliver(self, client: httpx.AsyncClient, gateway_url: str, event: Mapping[str, Any]) -> bool:
+        """One attempt; whether it was taken. Raises httpx.TransportError."""
         headers, body = self.emulator.encode(event)
         answer = await client.post(f"{gateway_url}/webhooks/feishu/default", content=body, headers=headers)
         return answer.status_code == 200
 
     def receipt(self, event: Mapping[str, Any]) -> Receipt:
+        """What the channel makes of it."""
         return events.receipt(event, account="default", bot=None, now=datetime.now(UTC))
 
     def is_send(self, scope: Scope) -> bool:
         return scope["method"] == "POST" and "/im/v1/messages" in scope["path"]
 
     def seen(self) -> Iterator[Seen]:
+        """What is new since this was last read."""
         new, self._read = self.emulator.messages[self._read :], len(self.emulator.messages)
-        return (Seen(chat=sent.chat_id, reply_to=sent.reply_to, text=sent.text) for sent in new)
+        return ((sent.chat_id, sent.reply_to or "", sent.text) for sent in new)
 
 
-@dataclass(kw_only=True, slots=True)
 class OnTelegram:
-    name: str
-    mode: Literal["polling", "webhook"]
-    channel: str = "telegram"
-    repeats: bool = False
-    recognises: bool = False
-    emulator: TelegramEmulator = field(default_factory=TelegramEmulator)
-    _people: Iterator[int] = field(default_factory=lambda: count(FIRST_PERSON))
-    _read: int = 0
-    _pushing: set[asyncio.Task[Any]] = field(default_factory=set)
+    channel = "telegram"
+    recognises = False
 
-    @property
-    def fetched(self) -> bool:
-        return self.mode == "polling"
-
-    @property
-    def app(self) -> ASGIApp:
-        return self.emulator.app
+    def __init__(self, mode: Literal["polling", "webhook"], *, repeats: bool = False) -> None:
+        self.name = "telegram-resend" if repeats else f"telegram-{mode}"
+        self.repeats = repeats
+        self.fetched = mode == "polling"
+        self.emulator = TelegramEmulator()
+        self.app: ASGIApp = self.emulator.app
+        self._mode = mode
+        self._people = count(FIRST_PERSON)
+        self._read = 0
+        self._pushing: set[asyncio.Task[Any]] = set()
 
     def config(self, url: str) -> str:
         return f"""\
   telegram:
     botToken: "{self.emulator.token}"
     apiRoot: "{url}"
-    mode: {self.mode}
+    mode: {self._mode}
     webhookSecret: {TELEGRAM_SECRET}
     dmPolicy: open
     resendAmbiguous: {str(self.repeats).lower()}
@@ -160,14 +106,14 @@ class OnTelegram:
     def chat(self, chance: random.Random) -> str:
         return str(self.emulator.private(next(self._people)))
 
-    def write(self, text: str, chat: str) -> Written:
+    def write(self, text: str, chat: str) -> tuple[str, dict[str, Any]]:
         """What is fetched waits at the platform from now on, whoever is dead."""
         update = self.emulator.text_update(text, chat=int(chat))
         if self.fetched:
             pushing = asyncio.create_task(self.emulator.push(update))
             self._pushing.add(pushing)
             pushing.add_done_callback(self._pushing.discard)
-        return Written(message_id=str(update["message"]["message_id"]), event=update)
+        return str(update["message"]["message_id"]), update
 
     async def deliver(self, client: httpx.AsyncClient, gateway_url: str, event: Mapping[str, Any]) -> bool:
         if not self.fetched:
@@ -189,15 +135,15 @@ class OnTelegram:
 
     def seen(self) -> Iterator[Seen]:
         new, self._read = self.emulator.messages[self._read :], len(self.emulator.messages)
-        for sent in new:
-            reply_to = None if sent.reply_to is None else str(sent.reply_to)
-            yield Seen(chat=str(sent.chat_id), reply_to=reply_to, text=sent.text)
+        return ((str(sent.chat_id), str(sent.reply_to or ""), sent.text) for sent in new)
 
+
+Emulated: TypeAlias = OnFeishu | OnTelegram
 
 EMULATED: Mapping[str, Callable[[], Emulated]] = {
     "feishu": OnFeishu,
-    "telegram-polling": lambda: OnTelegram(name="telegram-polling", mode="polling"),
-    "telegram-webhook": lambda: OnTelegram(name="telegram-webhook", mode="webhook"),
-    "telegram-resend": lambda: OnTelegram(name="telegram-resend", mode="polling", repeats=True),
+    "telegram-polling": lambda: OnTelegram("polling"),
+    "telegram-webhook": lambda: OnTelegram("webhook"),
+    "telegram-resend": lambda: OnTelegram("polling", repeats=True),
 }
 """By the name that `--channel` takes; a name stands for all that begin with it."""

@@ -1,122 +1,146 @@
-"""The ways to hurt a gateway. Each does it once and makes it good again; True where it did happen."""
+"""The ways to hurt a gateway: each does it once and makes it good again; True where it did happen. At the end the
+catalogue of moments at which that is done, and how often each is sure to be reached in one batch."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM
-from time import monotonic
+from time import time
+from typing import TypeAlias
 
-from tests.chaos.platform import Trap
-from tests.chaos.points import BATCH, How
-from tests.chaos.scene import POLL_SECONDS, SETTLE_SECONDS, Scene
-from tests.chaos.subject import Replica
+from channels.channel import Arrived
+from gateway.config.root import DatabaseConfig
+from gateway.queue import Inbound, inbound_json
+from gateway.routing import control_session, session_key
+from gateway.store.opening import open_store
+from gateway.store.store import Delivery
+from tests.chaos.ledger import Message, Wish
+from tests.chaos.replica import Replica
+from tests.chaos.scene import SETTLE_SECONDS, Scene
 from tests.processes import processes_of
+from tests.waiting import until
 
+BATCH: tuple[Wish, ...] = ("plain", "exec", "write", "ls", "long", "exec", "write", "long", "plain")
+"""What one batch asks for, in any order, over all chats."""
 BATCHES_MAX = 5
 """So many batches are written before a point counts as not reached."""
 LATE_SECONDS = 1.0
 """The last reply may be there a moment before the death that belongs to it."""
 AGAIN_CHANCE = 0.2
 """That the next life is killed as well, at the same point, while it takes up what the last one left."""
-LOAD_PER_SECOND = 5.0
-ROLL_LOAD_PER_SECOND = 20.0
 BACKLOG_MAX = 60
 FREEZE_SECONDS = (0.5, 4.0)
 FREEZE_SECONDS_REPLICAS = (20.0, 60.0)
 """Past the lease, so that another takes over."""
+STORM_CHATS = 200
+COPIES = 5
+SIDE_BY_SIDE = 40
+ROWS_AT_ONCE = 500
 
 
-async def inside(scene: Scene) -> bool:
+@dataclass(frozen=True, slots=True)
+class Point:
+    """`most` is how often the moment is sure to come in one batch: the kill comes at a random one of them. Of STORM and
+    BACKLOG it is the number of messages. Under `load` people write so many messages a second all the while."""
+
+    name: str
+    about: str
+    injury: "Injury"
+    most: int = 1
+    load: float = 0.0
+
+
+Injury: TypeAlias = Callable[[Scene, Point], Awaitable[bool]]
+
+
+async def inside(scene: Scene, point: Point) -> bool:
     """The victim kills itself at the n-th time that it reaches the point."""
     replica = scene.chance.choice(scene.replicas)
-    await replica.arm(f"{scene.point.name}:{_which(scene)}")
-    if not await _dies(scene, lambda: replica if replica.dead else None):
+    await replica.arm(f"{point.name}:{_which(scene, point)}")
+    if not await _dies(scene, lambda: replica.dead):
         await replica.arm("nothing")
         return False
     again = scene.chance.random() < AGAIN_CHANCE
-    await scene.revive(replica, f"{scene.point.name}:1" if again else "")
+    await scene.revive(replica, f"{point.name}:1" if again else "")
     await scene.settled()
     if not replica.dead:
         await replica.arm("nothing")
     return True
 
 
-async def outside(scene: Scene) -> bool:
+async def outside(scene: Scene, point: Point) -> bool:
     """The emulator that has the n-th request kills who made it."""
     struck: list[Replica] = []
+    left = _which(scene, point)
 
-    def strike(number: int) -> None:
+    def trap(name: str, number: int) -> bool:
+        nonlocal left
+        left -= name == point.name
+        if name != point.name or left:
+            return False
         struck.append(scene.replicas[number])
         struck[0].signal(SIGKILL)
+        return True
 
-    scene.platform.trap = Trap(point=scene.point.name, left=_which(scene), strike=strike)
-    died = await _dies(scene, lambda: struck[0] if struck and struck[0].dead else None)
+    scene.platform.trap = trap
+    died = await _dies(scene, lambda: any(replica.dead for replica in struck))
     scene.platform.trap = None
-    if not died:
-        return False
-    await scene.revive(struck[0])
-    await scene.settled()
-    return True
+    return died and await _revived(scene, struck[0])
 
 
-async def command(scene: Scene) -> bool:
+async def command(scene: Scene, point: Point) -> bool:
     """A command has left its mark and goes on running."""
-    scene.model.sleep_seconds = 20.0 if len(scene.replicas) == 1 else 8.0
-    before = scene.platform.effects()
-    scene.write(BATCH)
-    give_up = monotonic() + SETTLE_SECONDS
-    while scene.platform.effects() == before and monotonic() < give_up:
-        await asyncio.sleep(POLL_SECONDS)
-    scene.model.sleep_seconds = 0.02
+    scene.model.pace(sleep_seconds=20.0 if len(scene.replicas) == 1 else 8.0)
+    before = scene.effects()
+    scene.sender.write(BATCH)
+    await _within(SETTLE_SECONDS, lambda: scene.effects() != before)
+    scene.model.pace()
     await asyncio.sleep(scene.chance.uniform(0, 0.05))
     owners = {parent for _, parent in processes_of(scene.marker).values()}
-    replica = next((replica for replica in scene.replicas if replica.pid in owners), None)
-    if replica is None:
-        await scene.settled()
-        return False
-    replica.signal(SIGKILL)
-    await scene.revive(replica)
+    for replica in scene.replicas:
+        if replica.pid in owners:
+            replica.signal(SIGKILL)
+            return await _revived(scene, replica)
     await scene.settled()
-    return True
+    return False
 
 
-async def stop(scene: Scene) -> bool:
+async def stop(scene: Scene, point: Point) -> bool:
     """SIGTERM while turns run, and SIGKILL before it has come to an end."""
-    scene.model.pause_seconds, scene.model.sleep_seconds = 0.03, 0.3
-    scene.write(BATCH)
+    scene.model.pace(pause_seconds=0.03, sleep_seconds=0.3)
+    scene.sender.write(BATCH)
     await asyncio.sleep(scene.chance.uniform(0.05, 0.6))
     replica = scene.chance.choice(scene.replicas)
-    replica.signal(SIGTERM)
+    _terminate(scene, replica)
     await asyncio.sleep(scene.chance.uniform(0, 0.3))
     replica.signal(SIGKILL)
-    scene.model.pause_seconds, scene.model.sleep_seconds = 0.0, 0.02
-    code = await replica.ended()
-    if code == -SIGKILL:
-        await scene.revive(replica)
-    else:
-        await replica.start()
+    scene.model.pace()
+    if await replica.ended() == -SIGKILL:
+        return await _revived(scene, replica)
+    await replica.start()
     await scene.settled()
-    return code == -SIGKILL
+    return False
 
 
-async def start(scene: Scene) -> bool:
+async def start(scene: Scene, point: Point) -> bool:
     """It dies while it makes its tables, and must make the rest of them the next time."""
     (replica,) = scene.replicas
     await scene.calm()
     await replica.close()
     for path in (scene.folder / "data").glob("clawgate.db*"):
         path.unlink()
-    died = not await replica.start(f"{scene.point.name}:{scene.chance.randint(1, scene.point.most)}")
+    died = not await replica.start(f"{point.name}:{_which(scene, point)}")
     if died:
         await scene.revive(replica)
-    scene.write(BATCH)
+    scene.sender.write(BATCH)
     await scene.settled()
     return died
 
 
-async def anywhere(scene: Scene) -> bool:
+async def anywhere(scene: Scene, point: Point) -> bool:
     """At any moment."""
-    scene.model.sleep_seconds = scene.chance.choice((0.02, 0.02, 0.3, 2.0))
+    scene.model.pace(sleep_seconds=scene.chance.choice((0.02, 0.02, 0.3, 2.0)))
     await asyncio.sleep(scene.chance.uniform(0.05, 2.0))
     replica = scene.chance.choice(scene.replicas)
     replica.signal(SIGKILL)
@@ -124,55 +148,87 @@ async def anywhere(scene: Scene) -> bool:
     return True
 
 
-async def freeze(scene: Scene) -> bool:
+async def freeze(scene: Scene, point: Point) -> bool:
     """It stands still for a while, in the middle of what it does, and does not know it."""
-    scene.model.pause_seconds, scene.model.sleep_seconds = 0.3, 1.0
+    scene.model.pace(pause_seconds=0.3, sleep_seconds=1.0)
     await asyncio.sleep(scene.chance.uniform(0.2, 1.0))
     replica = scene.chance.choice(scene.replicas)
     replica.signal(SIGSTOP)
     scene.ledger.freezes += 1
     await asyncio.sleep(scene.chance.uniform(*(FREEZE_SECONDS_REPLICAS if len(scene.replicas) > 1 else FREEZE_SECONDS)))
     replica.signal(SIGCONT)
-    scene.model.pause_seconds, scene.model.sleep_seconds = 0.0, 0.02
+    scene.model.pace()
     return not replica.dead
 
 
-async def roll(scene: Scene) -> bool:
+async def roll(scene: Scene, point: Point) -> bool:
     """Each replica is stopped as it should be, and started again."""
     for replica in scene.replicas:
         await asyncio.sleep(scene.chance.uniform(0.2, 1.0))
-        replica.signal(SIGTERM)
-        code = await replica.ended()
-        if code != 0:
+        _terminate(scene, replica)
+        if (code := await replica.ended()) != 0:
             scene.ledger.refused.append(f"a graceful stop ended with {code}")
         if not await replica.start():
             return False
     return True
 
 
-INJURIES: Mapping[How, Callable[[Scene], Awaitable[bool]]] = {
-    "inside": inside,
-    "outside": outside,
-    "command": command,
-    "stop": stop,
-    "start": start,
-    "random": anywhere,
-    "freeze": freeze,
-    "roll": roll,
-}
-UNDER_LOAD: frozenset[How] = frozenset({"random", "freeze", "roll"})
+async def storm(scene: Scene, point: Point) -> bool:
+    """No kill: every event of many chats delivered five times, shuffled, over all replicas."""
+    deliveries = _messages(scene, point.most) * COPIES
+    scene.chance.shuffle(deliveries)
+    waiting = iter(deliveries)
+
+    async def deliver() -> None:
+        for message in waiting:
+            while not await scene.sender.push(message):
+                await asyncio.sleep(0.1)
+            message.acked = 0
+
+    await asyncio.gather(*(deliver() for _ in range(SIDE_BY_SIDE)))
+    await scene.settled()
+    return True
+
+
+async def backlog(scene: Scene, point: Point) -> bool:
+    """A start on an inbox in which so many wait, as a process would have left it that died under the load."""
+    await scene.close()
+    store = open_store(DatabaseConfig(url=scene.database))
+    await store.start(lambda _: None)
+
+    async def put(message: Message) -> None:
+        arrived = scene.platform.chat.receipt(message.event)
+        assert isinstance(arrived, Arrived)
+        context = arrived.context
+        sid = session_key("helper", context)
+        delivery = Delivery(
+            sid=sid,
+            control=control_session(sid),
+            dedupe=tuple(f"{context.channel}:default:{key}" for key in arrived.dedupe),
+            body=inbound_json.dump_json(Inbound(agent="helper", context=context)).decode(),
+            at=time(),
+        )
+        await store.accept(delivery, pending_max=point.most, sender_max=point.most, claim=False)
+        message.acked = 0
+
+    messages = _messages(scene, point.most)
+    for first in range(0, point.most, ROWS_AT_ONCE):
+        await asyncio.gather(*(put(message) for message in messages[first : first + ROWS_AT_ONCE]))
+    await store.close()
+    await scene.start()
+    await scene.settled()
+    return True
 
 
 @asynccontextmanager
-async def load(scene: Scene) -> AsyncIterator[None]:
+async def load(scene: Scene, per_second: float) -> AsyncIterator[None]:
     """People write all the time, more slowly where too much waits."""
-    rate = ROLL_LOAD_PER_SECOND if scene.point.how == "roll" else LOAD_PER_SECOND
 
     async def write() -> None:
         while True:
             if await scene.unanswered() < BACKLOG_MAX:
-                scene.write([scene.chance.choice(BATCH)])
-            await asyncio.sleep(scene.chance.expovariate(rate))
+                scene.sender.write([scene.chance.choice(BATCH)])
+            await asyncio.sleep(scene.chance.expovariate(per_second))
 
     writing = asyncio.create_task(write())
     try:
@@ -182,23 +238,77 @@ async def load(scene: Scene) -> AsyncIterator[None]:
         await asyncio.gather(writing, return_exceptions=True)
 
 
-def _which(scene: Scene) -> int:
+def _which(scene: Scene, point: Point) -> int:
     """At which time of many. Of several replicas none is sure to get there more than once."""
-    return scene.chance.randint(1, scene.point.most) if len(scene.replicas) == 1 else 1
+    return scene.chance.randint(1, point.most) if len(scene.replicas) == 1 else 1
 
 
-async def _dies(scene: Scene, dead: Callable[[], Replica | None]) -> bool:
+def _messages(scene: Scene, count: int) -> list[Message]:
+    chats = [scene.platform.chat.chat(scene.chance) for _ in range(STORM_CHATS)]
+    return [scene.platform.write("plain", scene.chance.choice(chats)) for _ in range(count)]
+
+
+def _terminate(scene: Scene, replica: Replica) -> None:
+    scene.ledger.stops += 1
+    replica.signal(SIGTERM)
+
+
+async def _revived(scene: Scene, replica: Replica) -> bool:
+    await scene.revive(replica)
+    await scene.settled()
+    return True
+
+
+async def _dies(scene: Scene, dead: Callable[[], bool]) -> bool:
     """Write batch after batch until it does. False where it does not, though everything was answered."""
+
+    async def over() -> bool:
+        return dead() or not await scene.unanswered()
+
     for _ in range(BATCHES_MAX):
-        scene.write(BATCH)
-        give_up = monotonic() + SETTLE_SECONDS
-        while await scene.unanswered() and monotonic() < give_up:
-            if dead() is not None:
-                return True
-            await asyncio.sleep(POLL_SECONDS)
-        give_up = monotonic() + LATE_SECONDS
-        while monotonic() < give_up:
-            if dead() is not None:
-                return True
-            await asyncio.sleep(POLL_SECONDS)
+        scene.sender.write(BATCH)
+        await _within(SETTLE_SECONDS, over)
+        if await _within(LATE_SECONDS, dead):
+            return True
     return False
+
+
+async def _within(seconds: float, condition: Callable[[], bool | Awaitable[bool]]) -> bool:
+    """Wait so long at most; whether it came about."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await until(condition)
+        return True
+    return False
+
+
+POINTS: Sequence[Point] = (
+    Point("K1", "before the message is stored", inside, most=9),
+    Point("K2", "stored, nobody told yet", inside, most=9),
+    Point("K3", "the platform has its 200", inside, most=9),
+    Point("K4", "turn claimed, model not asked yet", inside, most=18),
+    Point("K5", "the model has the request", outside, most=14),
+    Point("K6", "in the middle of the model's stream", outside, most=30),
+    Point("K7", "answer complete, not journaled", inside, most=14),
+    Point("K8", "tool calls journaled, not begun", inside, most=5),
+    Point("K9", "a command is running", command),
+    Point("K9w", "just before and just after a file is replaced", inside, most=4),
+    Point("K10", "tool done, its result not journaled", inside, most=5),
+    Point("K11", "tool result journaled", inside, most=5),
+    Point("K12", "reply in the outbox", inside, most=9),
+    Point("K13", "the platform has the send, not done yet", outside, most=13),
+    Point("K14", "the platform has shown it, not answered yet", outside, most=13),
+    Point("K15", "part 2 of 3 marked as sent", inside, most=2),
+    Point("K16", "the last part marked as sent", inside, most=9),
+    Point("SQL", "before any statement that the store sends", inside, most=90),
+    Point("K21", "while the tables are made", start, most=8),
+    Point("K22", "SIGTERM, and SIGKILL before it is done", stop),
+    Point("RANDOM", "any moment, under load", anywhere, load=5.0),
+    Point("FREEZE", "stopped for a while, then let go, under load", freeze, load=5.0),
+    Point("ROLL", "stopped gracefully and started again, under load", roll, load=20.0),
+    Point("STORM", "every event five times, in any order", storm, most=2_000),
+    Point("BACKLOG", "a start with many messages in the inbox", backlog, most=10_000),
+)
+
+POLLED = {"K3": Point("K3", "a poll has confirmed it", outside, most=9)}
+"""Points that are reached in another way where the gateway fetches its messages."""

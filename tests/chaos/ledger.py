@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, get_args
 
 Wish: TypeAlias = Literal["plain", "exec", "write", "ls", "long"]
+Key: TypeAlias = tuple[str, int, int]
+"""A part of an answer: serial, take and part."""
 
 WORDS = re.compile(rf"\b(S\d{{6}}) ({'|'.join(get_args(Wish))})\b")
 ANSWER = re.compile(r"\bR (S\d{6}) n(\d+) p(\d)/(\d)\b")
@@ -23,7 +25,8 @@ class Message:
     serial: str
     chat: str
     wish: Wish
-    message_id: str
+    event: Mapping[str, Any] = field(default_factory=dict)
+    """What tells the gateway."""
     kills_before: int = 0
     """How many kills there had been when it was first pushed."""
     acked: int | None = None
@@ -31,33 +34,41 @@ class Message:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Shown:
-    """A message that people see in a chat. `take` is 0 where the words are not the model's but the gateway's own."""
+    """A message of the bot. `take` is 0 where the words are not the model's but the gateway's own."""
 
     chat: str
     serial: str
-    take: int
+    take: int = 0
     part: int = 1
     parts: int = 1
     kills: int = 0
     """How many kills there had been by then."""
 
+    @property
+    def key(self) -> Key:
+        return self.serial, self.take, self.part
+
+
+def shown(text: str, *, chat: str, serial: str, kills: int) -> Shown:
+    """Read from its text; `serial` is that of the message it replies to, for what is no answer of the model."""
+    if (found := ANSWER.search(text)) is None:
+        return Shown(chat=chat, serial=serial, kills=kills)
+    take, part, parts = (int(found[group]) for group in (2, 3, 4))
+    return Shown(chat=chat, serial=found[1], take=take, part=part, parts=parts, kills=kills)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Doubt:
-    """A part of which the gateway says that it may have been sent, `times` over; `told` where a dead letter says so."""
+    """A part that the gateway may have sent, `times` over; `reported` where a dead letter says so."""
 
-    chat: str
-    serial: str
-    take: int
-    part: int
-    parts: int
-    times: int
-    given_up: bool
-    told: bool = False
+    part: Shown
+    times: int = 1
+    given_up: bool = True
+    reported: bool = True
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Asked:
+class Request:
     """One request to the model: the serials its user messages carry, its answers in the history, why it was refused."""
 
     serials: tuple[str, ...]
@@ -75,34 +86,33 @@ class Ledger:
     """By serial."""
     shown: list[Shown] = field(default_factory=list)
     """As the platform shows it: a send that it recognised by its uuid is not here again."""
-    asked_to_show: set[tuple[str, int, int]] = field(default_factory=set)
-    """The parts of which the platform had a request, answered or not: by serial, take and part."""
-    doubts: dict[tuple[str, int, int], Doubt] = field(default_factory=dict)
-    """By serial, take and part."""
+    sends: set[Key] = field(default_factory=set)
+    """The parts of which the platform had a request, answered or not."""
+    doubts: dict[Key, Doubt] = field(default_factory=dict)
     counted: int | None = None
-    """How many the metric has counted; None where a life ended before it was asked."""
-    asked: list[Asked] = field(default_factory=list)
+    """How many doubts the metric has counted; None where a life ended before it was read."""
+    requests: list[Request] = field(default_factory=list)
     effects: list[str] = field(default_factory=list)
     """One serial for each time that a command ran."""
     kills: int = 0
     freezes: int = 0
+    stops: int = 0
+    """SIGTERMs."""
     refused: list[str] = field(default_factory=list)
     """What the platform did not take, in its own words."""
     orphans: list[str] = field(default_factory=list)
     """Command lines that outlived the gateway they were started by."""
     litter: list[str] = field(default_factory=list)
-    """Half-written files left in the workspace."""
-    torn: list[str] = field(default_factory=list)
-    """Files that hold neither what they held nor what was to be written."""
+    """Files left half written in the workspace, under a temporary name or their own."""
 
 
-def asked_of(body: Mapping[str, Any], refused: str = "") -> Asked:
+def request(body: Mapping[str, Any], refused: str = "") -> Request:
     """What the ledger keeps of a request to the model."""
-    messages: Sequence[Mapping[str, Any]] = body.get("messages", [])
-    serials = [found[0] for message in messages if message["role"] == "user" for found in WORDS.findall(_text(message))]
-    answers = [found for m in messages if m["role"] == "assistant" for found in ANSWER.findall(_text(m))]
+    texts = [(message["role"], _text(message)) for message in body.get("messages", [])]
+    serials = [serial for role, text in texts if role == "user" for serial, _ in WORDS.findall(text)]
+    answers = [found for role, text in texts if role == "assistant" for found in ANSWER.findall(text)]
     takes = {(serial, int(take)): None for serial, take, _, _ in answers}
-    return Asked(serials=tuple(serials), takes=tuple(takes), refused=refused)
+    return Request(serials=tuple(serials), takes=tuple(takes), refused=refused)
 
 
 def running(body: Mapping[str, Any]) -> tuple[str, Wish, bool] | None:

@@ -20,36 +20,34 @@ FILE_LINES = 1_000
 
 
 class Model:
-    """`model` is the emulator's script. `marker` stands in every command line, so that orphans can be found."""
+    """The emulator's script. `marker` stands in every command line, so that orphans can be found."""
 
     def __init__(self, marker: str, chance: random.Random) -> None:
         self._marker = marker
         self._chance = chance
         self._takes: Counter[str] = Counter()
-        self.sleep_seconds = 0.02
-        """How long commands take from now on."""
-        self.pause_seconds = 0.0
-        """Silence before each piece of an answer; of the longest it makes a few seconds."""
+        self.pace()
+
+    def pace(self, *, sleep_seconds: float = 0.02, pause_seconds: float = 0.0) -> None:
+        """How long commands take from now on, and the silence before each piece of an answer."""
+        self._sleep_seconds = sleep_seconds
+        self._pause_seconds = pause_seconds
 
     def __call__(self, body: dict[str, Any]) -> Reply:
-        asked = running(body)
-        if asked is None:
+        if (found := running(body)) is None:
             return says("I do not know that one.")
-        serial, wish, called = asked
-        if not called and (call := self._call(serial, wish)) is not None:
-            chunk_bytes = 8_000 if wish == "write" else 600
-            return Turn(blocks=(call,), pause_seconds=self.pause_seconds, chunk_bytes=chunk_bytes)
-        self._takes[serial] += 1
-        return Turn(
-            blocks=(text_block(self._answer(serial, wish)),),
-            pause_seconds=self.pause_seconds,
-            chunk_bytes=20_000 if wish == "long" else 600,
-        )
+        serial, wish, called = found
+        block = None if called else self._call(serial, wish)
+        if block is None:
+            self._takes[serial] += 1
+            block = text_block(self._answer(serial, wish))
+        chunk_bytes = {"write": 8_000, "long": 20_000}.get(wish, 600)
+        return Turn(blocks=(block,), pause_seconds=self._pause_seconds, chunk_bytes=chunk_bytes)
 
     def _call(self, serial: str, wish: Wish) -> dict[str, Any] | None:
         match wish:
             case "exec":
-                command = f"echo {serial} >> {EFFECTS}; sleep {self.sleep_seconds}; : {self._marker}"
+                command = f"echo {serial} >> {EFFECTS}; sleep {self._sleep_seconds}; : {self._marker}"
                 return call_block("exec", {"command": command})
             case "write":
                 name = f"note-{self._chance.randrange(3)}.txt"

@@ -1,23 +1,21 @@
-"""What a campaign plays on: platform, model, sender and the gateway between them, and what every injury needs of it."""
+"""What a campaign plays on: platform, model, sender and the gateways between them, and what every injury needs of it."""
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from signal import SIGKILL
 from time import monotonic, time_ns
 
-from tests.chaos.books import Books
 from tests.chaos.emulated import Emulated
-from tests.chaos.ledger import Ledger, Wish
-from tests.chaos.model import Model
+from tests.chaos.ledger import Ledger
+from tests.chaos.model import EFFECTS, Model, is_whole
 from tests.chaos.oracle import Verdict, answered, excused, judge
 from tests.chaos.platform import Platform
-from tests.chaos.points import Point
+from tests.chaos.replica import Replica, strays
 from tests.chaos.sender import Sender
-from tests.chaos.subject import Replica, Subject, strays
 
 SETTLE_SECONDS = 60.0
 """From one answer to the next."""
@@ -26,80 +24,81 @@ QUIET_SECONDS = 0.7
 """Doubles may come late."""
 POLL_SECONDS = 0.004
 BOOKS_SECONDS = 0.25
-"""So often the gateway's books are looked at while an answer is waited for."""
+"""So often the gateway's books are read while an answer is waited for."""
+TEMPORARY = ".clawgate-*"
 
 
-@dataclass(kw_only=True)
 class Scene:
     """`kills` in the ledger counts all deaths, those as well that came while an earlier one was being made good."""
 
-    point: Point
-    folder: Path
-    chance: random.Random
-    marker: str
-    model: Model
-    platform: Platform
-    subject: Subject
-    sender: Sender
-    _open: set[str] = field(default_factory=set)
-    """Serials that are not answered yet."""
-    _looked: float = 0.0
+    def __init__(self, name: str, folder: Path, *, chat: Emulated, seed: int, database: str | None) -> None:
+        self.chance = random.Random(f"{name}:{seed}")
+        self.marker = f"chaos-{name}-{seed}-{time_ns()}"
+        self.folder = folder
+        self.database = database or f"sqlite:///{folder}/data/clawgate.db"
+        self.model = Model(self.marker, self.chance)
+        self.platform = Platform(chat, self.model)
+        self.replicas: list[Replica] = []
+        self.sender = Sender(self.platform, self._url, self.chance)
+        self._deliveries = count()
+        self._books_read = 0.0
 
-    @property
-    def replicas(self) -> Sequence[Replica]:
-        return self.subject.replicas
+    def _url(self) -> str:
+        """Where the next delivery goes. A balancer does not know who is dead."""
+        return self.replicas[next(self._deliveries) % len(self.replicas)].url
 
     @property
     def ledger(self) -> Ledger:
         return self.platform.ledger
 
-    def write(self, wishes: Sequence[Wish]) -> None:
-        """Somebody writes these, in any order."""
-        self._open |= {message.serial for message in self.sender.write(self.chance.sample(wishes, len(wishes)))}
-
-    def watch(self) -> None:
-        """Count on an answer to everything in the ledger."""
-        self._open |= set(self.ledger.messages)
-
     async def unanswered(self) -> int:
+        waiting = self.platform.open
         self.platform.read()
-        if self._open and monotonic() > self._looked + BOOKS_SECONDS and not self.ledger.repeats:
-            await self.platform.look_at_books()
-            self._looked = monotonic()
+        if waiting and monotonic() > self._books_read + BOOKS_SECONDS and not self.ledger.repeats:
+            await self.platform.read_books(self.database)
+            self._books_read = monotonic()
         given_up = excused(self.ledger)
-        for serial in list(self._open):
-            message = self.ledger.messages[serial]
+        for serial, message in list(waiting.items()):
             parts = [*self.platform.replies[serial], *(part for part in given_up if part.serial == serial)]
-            if message.acked is not None and answered(message, parts):
-                self._open.discard(serial)
-        return len(self._open)
+            if parts and message.acked is not None and answered(message, parts):
+                del waiting[serial]
+        return len(waiting)
 
-    async def settled(self) -> bool:
-        """Wait until everything has its answer, making good any death on the way. False where there is none any more."""
-        give_up, least = monotonic() + SETTLE_SECONDS, len(self._open)
+    async def settled(self) -> None:
+        """Wait until everything has its answer, or none comes any more, making good any death on the way."""
+        give_up, least = monotonic() + SETTLE_SECONDS, len(self.platform.open)
         while left := await self.unanswered():
             if left < least:
                 give_up, least = monotonic() + SETTLE_SECONDS, left
             if monotonic() > give_up:
-                self._open.clear()  # lost, as the verdict will say; what comes next need not wait for it
-                return False
+                self.platform.open.clear()  # lost, as the verdict will say; what comes next need not wait for it
+                return
             for replica in self.replicas:
                 if replica.dead:
                     await self.revive(replica)
-            await asyncio.sleep(POLL_SECONDS)
+            await asyncio.sleep(POLL_SECONDS * (1 + left // 100))  # reading a long backlog takes a while
         for replica in self.replicas:
             await replica.count()
-        return True
 
     async def calm(self) -> None:
         """Settled, and nothing more comes."""
-        self.model.pause_seconds, self.model.sleep_seconds = 0.0, 0.02
+        self.model.pace()
         await self.settled()
         await self.sender.quiet()
         await asyncio.sleep(QUIET_SECONDS)
-        await self.platform.look_at_books()
+        await self.platform.read_books(self.database)
         for replica in self.replicas:
             await replica.count()
+
+    async def start(self) -> None:
+        """One after the other: only one may make the tables."""
+        for replica in self.replicas:
+            if not await replica.start():
+                raise RuntimeError("the gateway does not start; see the log in its folder")
+
+    async def close(self) -> None:
+        for replica in self.replicas:
+            await replica.close()
 
     async def revive(self, replica: Replica, kill: str = "") -> None:
         """Bury the dead, look for what outlived it, start it again. Any end but SIGKILL is the product's own fault."""
@@ -122,42 +121,41 @@ class Scene:
                 return
             await asyncio.sleep(POLL_SECONDS)
 
+    def effects(self) -> list[str]:
+        """What the commands have written so far."""
+        path = self._workspace / EFFECTS
+        return path.read_text(encoding="utf-8").split() if path.exists() else []
+
+    def litter(self) -> list[str]:
+        notes = (path for path in self._workspace.glob("note-*.txt") if not is_whole(path.read_text(encoding="utf-8")))
+        return [f"{path.name} is half written" for path in (*self._workspace.rglob(TEMPORARY), *notes)]
+
+    @property
+    def _workspace(self) -> Path:
+        return self.folder / "data" / "workspaces" / "helper"
+
     async def verdict(self) -> Verdict:
         await self.look_for_orphans()
-        await self.platform.look_at_files()
-        await self.platform.look_at_books()
-        self.ledger.counted = self.subject.counted
-        return judge(self.platform.read())
+        await self.platform.read_books(self.database)
+        ledger = self.platform.read()
+        ledger.effects, ledger.litter = self.effects(), self.litter()
+        counts = [replica.counted for replica in self.replicas]
+        ledger.counted = None if None in counts else sum(count or 0 for count in counts)
+        return judge(ledger)
 
 
 @asynccontextmanager
 async def scene(
-    point: Point, folder: Path, *, chat: Emulated, seed: int, database: str | None, replicas: int
+    name: str, folder: Path, *, chat: Emulated, seed: int, database: str | None = None, replicas: int = 1
 ) -> AsyncIterator[Scene]:
     """The gateway is not started yet; at the end whatever runs of it is killed."""
-    chance = random.Random(f"{point.name}:{seed}")
-    marker = f"chaos-{point.name}-{seed}-{time_ns()}"
-    model = Model(marker, chance)
-    database = database or f"sqlite:///{folder}/data/clawgate.db"
-    platform = Platform(chat, folder, model, Books(database))
-    async with platform.served() as (chat_url, model_url):
-        subject = Subject(
-            [
-                Replica(number, folder, chat=chat, chat_url=chat_url, model_url=model_url, database=database)
-                for number in range(replicas)
-            ]
-        )
-        async with Sender(platform, subject.url, chance) as sender:
-            try:
-                yield Scene(
-                    point=point,
-                    folder=folder,
-                    chance=chance,
-                    marker=marker,
-                    model=model,
-                    platform=platform,
-                    subject=subject,
-                    sender=sender,
-                )
-            finally:
-                await subject.close()
+    played = Scene(name, folder, chat=chat, seed=seed, database=database)
+    async with played.platform.served() as (chat_url, model_url), played.sender:
+        played.replicas += [
+            Replica(number, folder, chat=chat, chat_url=chat_url, model_url=model_url, database=played.database)
+            for number in range(replicas)
+        ]
+        try:
+            yield played
+        finally:
+            await played.close()

@@ -2,8 +2,8 @@
 
     python -m tests.chaos.victim --config FILE --port N
 
-`CLAWGATE_KILL=K8:3` arms it from the start: SIGKILL when moment K8 comes for the third time. A line `arm K8:3` on
-standard input does so later; the answer is `armed K8:3`. When its standard input ends, so does it. The product knows
+`CLAWGATE_KILL=K8:3` arms it from the start: SIGKILL when moment K8 comes for the third time. A line `K8:3` on
+standard input does so later and comes back when it is done. When its standard input ends, so does it. The product knows
 nothing of this: the hooks are put around its store, its door and two functions of the operating system, from here.
 """
 
@@ -15,7 +15,6 @@ import sqlite3
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Sequence
-from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,7 @@ from gateway.config.load import load
 from gateway.gateway import Gateway
 from gateway.serve import listen, run
 from gateway.store.opening import open_store
-from gateway.store.store import Acceptance, Entry, NewPart, Part, Store, View
+from gateway.store.store import Entry, NewPart, Part, Store
 
 AFTER_ANSWER_SECONDS = 0.002
 TEMPORARY = ".clawgate-"
@@ -40,26 +39,22 @@ _CHANGES = ("CREATE", "ALTER", "DROP", "INSERT", "UPDATE", "PRAGMA USER_VERSION=
 class Kill:
     """Counts how often the armed moment came."""
 
-    def __init__(self, spec: str = "") -> None:
-        self._point, self._left = "", 0
+    def __init__(self, spec: str) -> None:
         self.arm(spec)
 
     def arm(self, spec: str) -> None:
         """`K8:3`, or nothing at all."""
-        point, _, count = spec.partition(":")
+        self._point, _, count = spec.partition(":")
         self._left = int(count or 1)
-        self._point = point
 
-    def reach(self, *points: str) -> None:
+    def reach(self, point: str | None) -> None:
         """Called at the moment itself. Does not come back from the one that counts."""
-        if self.counts(*points):
+        if self.counts(point):
             die()
 
-    def counts(self, *points: str) -> bool:
-        if self._point in points:
-            self._left -= 1
-            return self._left == 0
-        return False
+    def counts(self, point: str | None) -> bool:
+        self._left -= point == self._point
+        return point == self._point and self._left == 0
 
 
 def die() -> None:
@@ -67,97 +62,51 @@ def die() -> None:
     signal.pause()
 
 
-class StoreHooks:
-    """Puts the moments around the methods of any `Store`, whatever is behind it."""
-
-    def __init__(self, store: Store, kill: Kill) -> None:
-        self._kill = kill
-        self._parts: dict[int, int] = {}
-        """How many parts each reply has, by turn."""
-        hooks: dict[str, tuple[Any, Any]] = {
-            "accept": (self._before_accept, self._after_accept),
-            "load": (None, self._after_look),
-            "append": (self._before_append, self._after_append),
-            "finish": (self._before_finish, self._after_finish),
-            "sent": (None, self._after_sent),
-        }
-        for name, (before, after) in hooks.items():
-            setattr(store, name, _around(getattr(store, name), before, after))
-
-    def _before_accept(self, given: tuple[Any, ...]) -> None:
-        self._kill.reach("K1")
-
-    def _after_accept(self, given: tuple[Any, ...], result: Acceptance) -> None:
-        if result.turn is not None:
-            self._kill.reach("K2")
-
-    def _after_look(self, given: tuple[Any, ...], result: View) -> None:
-        if result.work is not None:
-            self._kill.reach("K4")
-
-    def _before_append(self, given: tuple[Any, ...]) -> None:
-        match _entry(given):
-            case "assistant":
-                self._kill.reach("K7")
-            case "toolResult":
-                self._kill.reach("K10")
-
-    def _after_append(self, given: tuple[Any, ...], result: object) -> None:
-        match _entry(given):
-            case "user":
-                self._kill.reach("K4")
-            case "assistant":
-                self._kill.reach("K8")
-            case "toolResult":
-                self._kill.reach("K11")
-
-    def _before_finish(self, given: tuple[Any, ...]) -> None:
-        self._kill.reach("K7")
-
-    def _after_finish(self, given: tuple[Any, ...], result: object) -> None:
-        rows = [row for value in given if isinstance(value, Sequence) for row in value]
-        (turn,) = {row.turn for row in rows if isinstance(row, Entry)}
-        self._parts[turn] = sum(isinstance(row, NewPart) for row in rows)
-        self._kill.reach("K12")
-
-    def _after_sent(self, given: tuple[Any, ...], result: object) -> None:
-        (part,) = (value for value in given if isinstance(value, Part))
-        if (part.part, self._parts.get(part.turn)) == (1, 3):
-            self._kill.reach("K15")
-        if part.part + 1 == self._parts.get(part.turn):
-            self._kill.reach("K16")
+BEFORE = {"accept": "K1", "append assistant": "K7", "append toolResult": "K10", "finish": "K7"}
+AFTER = {"append user": "K4", "append assistant": "K8", "append toolResult": "K11", "finish": "K12"}
 
 
-def _around(
-    method: Callable[..., Awaitable[Any]],
-    before: Callable[[tuple[Any, ...]], None] | None,
-    after: Callable[[tuple[Any, ...], Any], None] | None,
-) -> Callable[..., Awaitable[Any]]:
-    @wraps(method)
-    async def around(*positional: Any, **named: Any) -> Any:
-        given = (*positional, *named.values())
-        if before is not None:
-            before(given)
-        result = await method(*positional, **named)
-        if after is not None:
-            after(given, result)
-        return result
+def hook_store(store: Store, kill: Kill) -> None:
+    """Put the moments around the methods of any `Store`, whatever is behind it."""
+    counts: dict[int, int] = {}
+    """How many parts each reply has, by turn."""
 
-    return around
+    def after(moment: str, given: Sequence[Any], result: Any) -> str | None:
+        match moment:
+            case "accept":
+                return "K2" if result.turn is not None else None
+            case "load":
+                return "K4" if result.work is not None else None
+            case "finish":
+                (turn,) = {row.turn for row in given if isinstance(row, Entry)}
+                counts[turn] = sum(isinstance(row, NewPart) for row in given)
+            case "sent":
+                (part,) = (value for value in given if isinstance(value, Part))
+                parts = counts.get(part.turn)
+                return "K15" if (part.part, parts) == (1, 3) else "K16" if part.part + 1 == parts else None
+        return AFTER.get(moment)
+
+    def hook(name: str, method: Callable[..., Awaitable[Any]]) -> None:
+        async def around(*positional: Any, **named: Any) -> Any:
+            values = [value if isinstance(value, list | tuple) else [value] for value in (*positional, *named.values())]
+            given = [row for rows in values for row in rows]
+            kinds = [f"append {row.kind}" for row in given if isinstance(row, Entry)]
+            moment = kinds[0] if name == "append" else name
+            kill.reach(BEFORE.get(moment))
+            result = await method(*positional, **named)
+            kill.reach(after(moment, given, result))
+            return result
+
+        setattr(store, name, around)
+
+    for name in ("accept", "load", "append", "finish", "sent"):
+        hook(name, getattr(store, name))
 
 
-def _entry(given: tuple[Any, ...]) -> str:
-    return next(row.kind for value in given if isinstance(value, list) for row in value if isinstance(row, Entry))
+def hook_door(app: ASGIApp, kill: Kill) -> ASGIApp:
+    """K3 is a moment after the 200 for a delivery."""
 
-
-class DoorHook:
-    """An ASGI layer over the gateway's app: K3 is a moment after the 200 for a delivery."""
-
-    def __init__(self, app: ASGIApp, kill: Kill) -> None:
-        self._app = app
-        self._kill = kill
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def door(scope: Scope, receive: Receive, send: Send) -> None:
         status = 0
 
         async def watched(message: Message) -> None:
@@ -165,10 +114,12 @@ class DoorHook:
             status = message.get("status", status)
             await send(message)
             over = message["type"] == "http.response.body" and not message.get("more_body", False)
-            if over and status == 200 and scope["path"].startswith("/webhooks/") and self._kill.counts("K3"):
+            if over and status == 200 and scope["path"].startswith("/webhooks/") and kill.counts("K3"):
                 asyncio.get_running_loop().call_later(AFTER_ANSWER_SECONDS, die)
 
-        await self._app(scope, receive, watched)
+        await app(scope, receive, watched)
+
+    return door
 
 
 def hook_files(kill: Kill) -> None:
@@ -217,11 +168,9 @@ def hook_statements(kill: Kill) -> None:
 def obey(kill: Kill) -> None:
     """Orders from standard input, until it ends: then the harness is gone, and we go too."""
     for line in sys.stdin:
-        order, _, spec = line.strip().partition(" ")
-        if order == "arm":
-            kill.arm(spec)
-            sys.stdout.write(f"armed {spec}\n")
-            sys.stdout.flush()
+        kill.arm(line.strip())
+        sys.stdout.write(line)
+        sys.stdout.flush()
     os._exit(1)
 
 
@@ -237,10 +186,10 @@ def main() -> None:
     listener = listen("127.0.0.1", arguments.port)
     hook_statements(kill)
     store = open_store(settings.database)
-    StoreHooks(store, kill)
+    hook_store(store, kill)
     hook_files(kill)
     gateway = Gateway(settings, given, store=store)
-    gateway.app = DoorHook(gateway.app, kill=kill)
+    gateway.app = hook_door(gateway.app, kill)
     threading.Thread(target=obey, args=(kill,), name="chaos-orders", daemon=True).start()
     run(gateway, listener)
 

@@ -1,4 +1,4 @@
-"""What is killed: one gateway process, or several replicas on one database, each behind a port of its own.
+"""What is killed: one gateway process behind a port of its own, alone or beside others on one database.
 
 A replica keeps its port and its config file over all its lives. Its base URLs carry its number, so that the emulators
 know who asks.
@@ -10,10 +10,9 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import IO
 
 import httpx
 
@@ -48,34 +47,40 @@ class Replica:
     def __init__(
         self, number: int, folder: Path, *, chat: Emulated, chat_url: str, model_url: str, database: str
     ) -> None:
-        self.number = number
-        self.port = free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
         self.restarts: list[float] = []
         """How long each start took to be ready, in seconds."""
+        self._port = free_port()
+        self.url = f"http://127.0.0.1:{self._port}"
         self._config = folder / f"replica{number}.yaml"
-        self._log = folder / f"replica{number}.log"
-        provider = f'{{ apiKey: "${{ANTHROPIC_API_KEY}}", baseUrl: "{model_url}/replica{number}" }}'
-        sections = (
-            f'database: {{ url: "{database}" }}',
-            f"providers:\n  anthropic: {provider}",
-            f"channels:\n{chat.config(f'{chat_url}/replica{number}')}",
+        self._config.write_text(
+            f"""{CONFIG}
+database: {{ url: "{database}" }}
+providers: {{ anthropic: {{ apiKey: "${{ANTHROPIC_API_KEY}}", baseUrl: "{model_url}/{number}" }} }}
+channels:
+{chat.config(f"{chat_url}/{number}")}""",
+            encoding="utf-8",
         )
-        self._config.write_text("\n".join((CONFIG, *sections)), encoding="utf-8")
         self._process: asyncio.subprocess.Process | None = None
         self._metric = f'clawgate_send_ambiguous_total{{channel="{chat.channel}"}} '
         self._shared = not database.startswith("sqlite")
         self._counts: list[int | None] = []
-        """Sends in doubt as the metric of each life has them; None where it ended before it was asked."""
+        """Sends in doubt as the metric of each life has them; None where it ended before it was read."""
 
     async def start(self, kill: str = "") -> bool:
         """Until it is ready; False where it died before. `kill` arms it from the first moment."""
         began = time.monotonic()
-        with self._log.open("ab") as log:
-            self._process = await self._spawn(log, kill)
+        with self._config.with_suffix(".log").open("ab") as log:
+            process = self._process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "tests.chaos.victim", "--config", str(self._config), "--port", str(self._port),
+                cwd=ROOT,
+                env={"PATH": os.environ["PATH"], "HOME": str(self._config.parent), "CLAWGATE_KILL": kill, **SECRETS},
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=log,
+            )  # fmt: skip
         self._counts.append(None if self._counts or self._shared else 0)  # a first life has nothing to take up
         async with asyncio.timeout(START_SECONDS), httpx.AsyncClient(trust_env=False, timeout=2.0) as client:
-            while self._process.returncode is None:
+            while process.returncode is None:
                 with suppress(httpx.TransportError):
                     if (await client.get(f"{self.url}/readyz")).status_code == 200:
                         self.restarts.append(time.monotonic() - began)
@@ -84,24 +89,13 @@ class Replica:
         await self._bury()
         return False
 
-    async def _spawn(self, log: IO[bytes], kill: str) -> asyncio.subprocess.Process:
-        return await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "tests.chaos.victim", "--config", str(self._config), "--port", str(self.port),
-            cwd=ROOT,
-            env={"PATH": os.environ["PATH"], "HOME": str(self._config.parent), "CLAWGATE_KILL": kill, **SECRETS},
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=log,
-        )  # fmt: skip
-
     async def count(self) -> None:
         """Read the metric of this life, while it lasts."""
         headers = {"authorization": f"Bearer {ADMIN_TOKEN}"}
         async with httpx.AsyncClient(trust_env=False, timeout=START_SECONDS, headers=headers) as client:
             with suppress(httpx.TransportError):
-                lines = (await client.get(f"{self.url}/metrics")).raise_for_status().text.splitlines()
-                found = [line.removeprefix(self._metric) for line in lines if line.startswith(self._metric)]
-                self._counts[-1] = int(float(found[0])) if found else 0
+                text = (await client.get(f"{self.url}/metrics")).raise_for_status().text
+                self._counts[-1] = int(float(text.partition(f"\n{self._metric}")[2].partition("\n")[0] or 0))
 
     @property
     def counted(self) -> int | None:
@@ -110,17 +104,15 @@ class Replica:
 
     async def arm(self, kill: str) -> None:
         """`K8:3`: from now on."""
-        process = self._alive()
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write(f"arm {kill}\n".encode())
+        orders, answers = self._pipes()
+        orders.write(f"{kill}\n".encode())
         async with asyncio.timeout(START_SECONDS):
-            while (line := await process.stdout.readline()) and line.decode().strip() != f"armed {kill}":
+            while (line := await answers.readline()) and line.decode() != f"{kill}\n":
                 pass
 
     @property
     def pid(self) -> int:
-        return self._alive().pid
+        return self._running().pid
 
     @property
     def dead(self) -> bool:
@@ -129,12 +121,12 @@ class Replica:
     def signal(self, number: signal.Signals) -> None:
         if not self.dead:
             with suppress(ProcessLookupError):
-                self._alive().send_signal(number)
+                self._running().send_signal(number)
 
-    async def ended(self, seconds: float = STOP_SECONDS) -> int:
+    async def ended(self) -> int:
         """Wait for its end; the exit code. Raises TimeoutError."""
-        async with asyncio.timeout(seconds):
-            code = await self._alive().wait()
+        async with asyncio.timeout(STOP_SECONDS):
+            code = await self._running().wait()
         await self._bury()
         return code
 
@@ -146,52 +138,25 @@ class Replica:
 
     async def _bury(self) -> None:
         """Read its pipes to the end, so that nothing of it is left open."""
-        process = self._alive()
-        if process.stdin is not None:
-            process.stdin.close()
-            with suppress(BrokenPipeError, ConnectionResetError):
-                await process.stdin.wait_closed()
-        if process.stdout is not None:
-            await process.stdout.read()
+        orders, answers = self._pipes()
+        orders.close()
+        with suppress(BrokenPipeError, ConnectionResetError):
+            await orders.wait_closed()
+        await answers.read()
 
-    def _alive(self) -> asyncio.subprocess.Process:
+    def _pipes(self) -> tuple[asyncio.StreamWriter, asyncio.StreamReader]:
+        process = self._running()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        return process.stdin, process.stdout
+
+    def _running(self) -> asyncio.subprocess.Process:
         assert self._process is not None
         return self._process
 
 
-class Subject:
-    """All replicas, and where the platform delivers to: to one after the other."""
-
-    def __init__(self, replicas: Sequence[Replica]) -> None:
-        self.replicas = replicas
-        self._turn = 0
-
-    async def start(self) -> None:
-        for replica in self.replicas:  # one after the other: only one may make the tables
-            if not await replica.start():
-                raise RuntimeError("the gateway does not start; see the log in its folder")
-
-    async def close(self) -> None:
-        for replica in self.replicas:
-            await replica.close()
-
-    def url(self) -> str:
-        """Where the next delivery goes. A balancer does not know who is dead."""
-        self._turn += 1
-        return self.replicas[self._turn % len(self.replicas)].url
-
-    @property
-    def counted(self) -> int | None:
-        counts = [replica.counted for replica in self.replicas]
-        return None if None in counts else sum(count or 0 for count in counts)
-
-    @property
-    def restart_max(self) -> float:
-        return max((seconds for replica in self.replicas for seconds in replica.restarts[1:]), default=0.0)
-
-
 def strays(marker: str, alive: set[int]) -> dict[int, str]:
-    """Those of them that none of the living gateways looks after."""
+    """Command lines that hold the marker and that none of the living gateways looks after, by process id."""
     return {pid: line for pid, (line, _) in processes_of(marker).items() if not alive.intersection(_above(pid))}
 
 
