@@ -5,31 +5,15 @@ would keep fifty webhooks waiting for their 200.
 """
 
 import asyncio
-from collections import deque
 
 
 class Gate:
-    """First come, first through; nobody holds it, so nobody can block it."""
+    """First come, first through; whoever is in it waits for nobody, so nobody can block it."""
 
     def __init__(self) -> None:
-        self._waiting: deque[asyncio.Future[None]] = deque()
-        self._moving = False
+        self._lock = asyncio.Lock()
 
     async def enter(self) -> None:
         """Wait for a turn of the event loop in which nobody else begins."""
-        loop = asyncio.get_running_loop()
-        turn = loop.create_future()
-        self._waiting.append(turn)
-        if not self._moving:
-            self._moving = True
-            loop.call_soon(self._next)
-        await turn
-
-    def _next(self) -> None:
-        while self._waiting:
-            turn = self._waiting.popleft()
-            if not turn.done():  # whoever was cancelled meanwhile is passed over
-                turn.set_result(None)
-                asyncio.get_running_loop().call_soon(self._next)
-                return
-        self._moving = False
+        async with self._lock:
+            await asyncio.sleep(0)

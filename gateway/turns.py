@@ -201,7 +201,7 @@ class Turns:
         context = CommandContext(
             runtime=self._runtime, session=conversation(batch.lease.sid), turn=batch.turn, message=inbound.context
         )
-        return Ending(outcome=inbound.command, text=await COMMANDS[inbound.command].run(context, inbound.arguments))
+        return Ending(outcome=inbound.command, text=await COMMANDS[inbound.command].run(context))
 
     async def _end_all(self, lease: Lease, messages: Sequence[Waiting], ending: Ending) -> Sequence[Part]:
         for message in messages:

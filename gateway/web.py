@@ -231,7 +231,7 @@ class WebDoor:
     async def events(self, request: Request) -> Response:
         after = request.headers.get("last-event-id") or request.query_params.get("after", "")
         return EventStream(
-            self._channel,
+            channel=self._channel,
             after=_number(after) or 0,
             pages_max=self._limits.event_streams,
             judge=lambda: self._judge(request),

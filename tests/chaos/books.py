@@ -14,7 +14,7 @@ from sqlalchemy.exc import OperationalError
 from gateway.config.root import DatabaseConfig
 from gateway.outbox import payload_json
 from gateway.store.dead_letters import dead_letters
-from gateway.store.tables import OutboxStatus
+from gateway.store.statements import OutboxStatus
 from tests.chaos.ledger import ANSWER, Doubt
 
 

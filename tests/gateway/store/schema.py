@@ -15,7 +15,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-from gateway.store.tables import InboxStatus, OutboxStatus
+from gateway.store.statements import InboxStatus, OutboxStatus
 
 metadata = MetaData()
 _BigId = BigInteger().with_variant(Integer, "sqlite")
