@@ -95,7 +95,7 @@ class PostgresStore(shared.InCommon):
         self._presence = Presence(
             conninfo=self._conninfo, worker=self._worker, lease_seconds=self._lease_seconds, on_notify=notify
         )
-        if not await asyncio.to_thread(self._presence.wait, START_SECONDS):
+        if not await asyncio.to_thread(self._presence.announced.wait, START_SECONDS):
             raise StoreUnavailable("the worker could not be announced")
 
     def lease_valid(self) -> bool:

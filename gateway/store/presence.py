@@ -50,13 +50,9 @@ class Presence:
     def __post_init__(self) -> None:
         self._renewed = 0.0
         self._closing = threading.Event()
-        self._announced = threading.Event()
+        self.announced = threading.Event()
         self._thread = threading.Thread(target=self._work, name="store-presence", daemon=True)
         self._thread.start()
-
-    def wait(self, seconds: float) -> bool:
-        """Until the worker is announced; False where that takes too long."""
-        return self._announced.wait(seconds)
 
     def lease_valid(self) -> bool:
         """Whether the last renewal is young enough that nobody can have taken our chats. Also true of a thawed process:
@@ -88,7 +84,7 @@ class Presence:
         )
         connection.execute(f"LISTEN {NOTIFY_CHANNEL}")
         self._renewed = time.monotonic()
-        self._announced.set()
+        self.announced.set()
         self.on_notify(None)
 
     def _beat(self, connection: psycopg.Connection) -> None:

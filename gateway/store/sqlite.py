@@ -202,14 +202,10 @@ def _rows(connection: Connection, statement: str, **names: object) -> list[sqlit
     return list(cursor.execute(statement, names))
 
 
-def _row(connection: Connection, statement: str, **names: object) -> sqlite3.Row | None:
-    return next(iter(_rows(connection, statement, **names)), None)
-
-
 def _value(connection: Connection, statement: str, **names: object) -> Any:
     """Of the first row the first value; None where there is no row."""
-    row = _row(connection, statement, **names)
-    return row[0] if row else None
+    rows = _rows(connection, statement, **names)
+    return rows[0][0] if rows else None
 
 
 def _count(connection: Connection, sid: str, owner: str | None, stopped: int) -> tuple[Lease | None, int]:
@@ -225,15 +221,14 @@ def _append(connection: Connection, lease: Lease, entries: Sequence[Entry]) -> S
 
 
 def _state(connection: Connection, lease: Lease) -> SessionState:
-    row = _row(connection, shared.STATE, **lease.row)
-    if row is None:
-        raise Fenced
-    return SessionState(**row)
+    if rows := _rows(connection, shared.STATE, **lease.row):
+        return SessionState(**rows[0])
+    raise Fenced
 
 
 def _release(connection: Connection, lease: Lease) -> bool:
     """By the counter on the chat's own row, so that no message can slip in between."""
-    return _row(connection, shared.RELEASE, **lease.row, part=0) is not None
+    return bool(_rows(connection, shared.RELEASE, **lease.row, part=0))
 
 
 def _configure(connection: Any, _: Any) -> None:
