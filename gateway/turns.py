@@ -17,12 +17,11 @@ from channels.channel import Channel, Progress, ShowsProgress
 from channels.message import MessageContext
 from gateway.attachments import Attachments
 from gateway.commands import COMMANDS, CommandContext
-from gateway.gate import Gate
 from gateway.journal import Ending, TurnJournal, ending_of, entry, turns_of
 from gateway.outbox import reply_parts
 from gateway.queue import Inbound, Queue, inbound_of
 from gateway.routing import conversation, is_control
-from gateway.runtime import Drained, Runtime, Setup, Stopped
+from gateway.runtime import Drained, Gate, Runtime, Setup, Stopped
 from gateway.store.store import Entry, Fenced, Lease, Part, StoreUnavailable, Waiting, Work
 from gateway.watch import Watch
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from gateway.config.root import LimitsConfig
 from gateway.lanes import Lanes
-from gateway.limits import LimitsConfig
 from gateway.outbox import Begin, Delivered, GivenUp, Outbox, Postponed, Report
 from gateway.runtime import Drained, Stopped
 from gateway.store.sqlite import SqliteStore
