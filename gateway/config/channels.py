@@ -41,14 +41,14 @@ class ChannelType:
     accounts: Callable[[Any], Mapping[str, Any]]
     """The configured accounts of a section, by name."""
     channel: Callable[[Any, str, "ChannelDeps"], Channel]
-    arrives: Callable[[Any, str, "Config"], str]
-    """How its events arrive, for the report: of an account, its name, and the whole config."""
     keys: tuple[str, ...] = ()
     """What must be set before an account is one."""
     bot: Callable[[Any], str] = lambda account: ""
     """Which bot an account is: no two may be the same."""
     bot_key: str = ""
     bot_word: str = ""
+    arrives: Callable[[Any, str, "Config"], str]
+    """How its events arrive, for the report: of an account, its name, and the whole config."""
     problems: Callable[[Any], Sequence[tuple[str, str]]] = lambda account: ()
     """What must be mended in an account, as key and sentence."""
     warnings: Callable[[Any], Sequence[str]] = lambda account: ()
