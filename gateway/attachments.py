@@ -28,7 +28,6 @@ class Attachments:
         self._runtime = runtime
 
     async def receive(self, runner: AgentRunner, channel: Channel, context: MessageContext, session: str) -> Received:
-        """Fetch the files of a message and hand them to the agent."""
         if not context.attachments or not isinstance(channel, DownloadsFiles):
             return Received()
         files: list[File] = []

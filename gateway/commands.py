@@ -25,35 +25,22 @@ class CommandContext:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Command:
-    """`name` without the slash; `help` in English and Chinese. `run` gets what was written behind the name and returns the
-    reply; a command that does not take arguments is one only where nothing is written behind it."""
+class Command(MenuEntry):
+    """`description` in English and Chinese. `run` returns the reply."""
 
-    name: str
-    help: tuple[str, str]
-    run: Callable[[CommandContext, str], Awaitable[str]]
-    takes_arguments: bool = False
+    run: Callable[[CommandContext], Awaitable[str]]
 
 
-async def _stop(context: CommandContext, _: str) -> str:
+async def _stop(context: CommandContext) -> str:
     concerned = await context.runtime.control.stop(context.session, context.turn)
     return sentences.stopped(concerned, context.message.text)
 
 
-COMMANDS = {
-    command.name: command
-    for command in (
-        Command(name="stop", help=("Stop the running answer and what waits behind it", "停止当前处理"), run=_stop),
-    )
-}
-MENU = tuple(MenuEntry(name=it.name, description=" / ".join(it.help)) for it in COMMANDS.values())
-"""The same commands, as a platform's menu shows them."""
+STOP = Command(name="stop", description="Stop the running answer and what waits behind it / 停止当前处理", run=_stop)
+COMMANDS = {it.name: it for it in (STOP,)}
+MENU = tuple(COMMANDS.values())
 
 
-def command_of(text: str) -> tuple[str, str] | None:
-    """The name of the command that a message is, and its arguments; None for words to the agent."""
-    word, _, arguments = text.strip().partition(" ")
-    command = COMMANDS.get(word.removeprefix("/").lower()) if word.startswith("/") else None
-    if command is None or (arguments and not command.takes_arguments):
-        return None
-    return command.name, arguments.strip()
+def command_of(text: str) -> str | None:
+    """The name of the command that a message is; None for words to the agent, such as a command with more behind it."""
+    return next((name for name in COMMANDS if text.strip().lower() == f"/{name}"), None)

@@ -60,22 +60,8 @@ class Gateway:
     ) -> None:
         self.config = config
         self._background: set[asyncio.Task[None]] = set()
-        deps = ChannelDeps(config=config, archive=store.archive, sessions=store.sessions, now=now)
-        channels = {
-            (it.kind.name, it.name): it.kind.channel(it.config, it.name, deps) for it in configured(config.channels)
-        }
-        # Only those that an agent names: a model SDK costs a second and tens of megabytes.
-        named = sorted({model.partition("/")[0] for agent in config.agents.list for model in agent.model})
-        providers = {name: build_provider(name, config.provider(name)) for name in named}
-        self.models = Models(providers, config.providers, config.models, config.retry)
         self.runtime = Runtime(
-            setup=Setup(
-                config=config,
-                channels=channels,
-                providers=providers,
-                runners=build_runners(config, self.models, channels, environment, now),
-                queues=Queues(config.queue, channels, config.agents.list),
-            ),
+            setup=build_setup(config, environment, store, now),
             store=store,
             control=Control(store),
             metrics=Metrics(),
@@ -89,7 +75,7 @@ class Gateway:
         guesses = Guesses(peers, per_minute=config.server.wrong_tokens_per_minute, now=now)
         door = Door(self.runtime, self._intake, guesses, ready=self._failing)
         self.connections = Connections(config.server, peers, self.runtime.metrics)
-        web = channels.get((WebChannel.name, WebChannel.account))
+        web = self.runtime.setup.channels.get((WebChannel.name, WebChannel.account))
         self._web = web if isinstance(web, WebChannel) else None
         web_door = WebDoor(self.runtime, self._web, peers, guesses) if self._web else None
         self.app: ASGIApp = build_app(door, web_door, config.server)
@@ -107,13 +93,9 @@ class Gateway:
         except StoreUnavailable as error:  # a full or busy disk: not ready, and the sweep goes on trying
             log.error("store_unavailable", error=repr(error))
         self._started = True
-        log.info(
-            "gateway_started",
-            chats_taken_up=taken_up,
-            channels=len(self.runtime.setup.channels),
-            agents=len(self.runtime.setup.runners),
-        )
-        for channel in self.runtime.setup.channels.values():
+        channels, agents = self.runtime.setup.channels, self.runtime.setup.runners
+        log.info("gateway_started", chats_taken_up=taken_up, channels=len(channels), agents=len(agents))
+        for channel in channels.values():
             self._spawn(self._learn_identity(channel))
             if isinstance(channel, Listens):
                 self._spawn(self._keep_connected(channel))
@@ -230,26 +212,30 @@ class Gateway:
         return task
 
 
-def build_runners(
-    config: Config,
-    models: Models,
-    channels: Mapping[tuple[str, str], Channel],
-    environment: Mapping[str, str],
-    now: Callable[[], float],
-) -> dict[str, AgentRunner]:
-    """One runner per agent; they share the skill catalogue and the messenger."""
-    catalog = skill_catalog(config, environment)
-    messenger = ChannelMessenger(channels, now=now)
-    return {
-        agent.id: AgentRunner(
+def build_setup(config: Config, environment: Mapping[str, str], store: Store, now: Callable[[], float]) -> Setup:
+    """The agents share their models, the skill catalogue and the messenger."""
+    deps = ChannelDeps(config=config, archive=store.archive, sessions=store.sessions, now=now)
+    channels = {
+        (it.kind.name, it.name): it.kind.channel(it.config, it.name, deps) for it in configured(config.channels)
+    }
+    # Only those that an agent names: a model SDK costs a second and tens of megabytes.
+    named = sorted({model.partition("/")[0] for agent in config.agents.list for model in agent.model})
+    providers = {name: build_provider(name, config.provider(name)) for name in named}
+    build_runner = partial(
+        AgentRunner,
+        models=Models(providers, config.providers, config.models, config.retry),
+        catalog=skill_catalog(config, environment),
+        messenger=ChannelMessenger(channels, now=now),
+        limits=config.limits,
+        now=now,
+    )
+    runners = {
+        agent.id: build_runner(
             agent,
-            models=models,
-            catalog=catalog,
             exec_config=effective_exec(config.tools.exec, agent.tools),
             files_config=effective_files(config.tools.files, agent.tools),
-            messenger=messenger,
-            limits=config.limits,
-            now=now,
         )
         for agent in config.agents.list
     }
+    queues = Queues(config.queue, channels, config.agents.list)
+    return Setup(config=config, channels=channels, providers=providers, runners=runners, queues=queues)

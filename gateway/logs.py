@@ -22,6 +22,7 @@ from gateway.redaction import REDACTED, SHAPES, secrets_in
 
 SECRET_CHARS_MIN = 6
 LINE_CHARS_MAX = 8_192
+TALKATIVE = ("alembic", "anthropic", "asyncio", "httpcore", "httpcore2", "httpx", "httpx2", "uvicorn")
 
 
 def configure(
@@ -58,22 +59,11 @@ def configure(
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(level.upper())
-    for talkative in (
-        "alembic",
-        "httpx",
-        "httpx2",
-        "httpcore",
-        "httpcore2",
-        "anthropic",
-        "uvicorn.access",
-        "uvicorn.error",
-        "asyncio",
-    ):
+    for talkative in TALKATIVE:
         logging.getLogger(talkative).setLevel(logging.WARNING)
 
 
 def secrets_of(model: BaseModel | SecretStr) -> set[str]:
-    """Every SecretStr in a tree of models."""
     return {secret for _, secret in secrets_in(model) if len(secret) >= SECRET_CHARS_MIN}
 
 

@@ -51,7 +51,6 @@ class Metrics:
         )
 
     def count_request(self, answer: AssistantMessage) -> None:
-        """One request to a model."""
         self._requests.labels(answer.reference).inc()
         for kind in ("input", "cache_read", "cache_write", "output", "reasoning"):
             if tokens := getattr(answer.usage, kind):

@@ -4,7 +4,6 @@ what the config says of it. Tokens and raw bodies are not kept."""
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Any
 
 from pydantic import TypeAdapter
 
@@ -23,7 +22,6 @@ class Inbound:
     agent: str
     context: MessageContext
     command: str | None = None
-    arguments: str = ""
     replays: int = 0
 
 
@@ -92,9 +90,6 @@ class Queues:
         return self._settled(agent, context.channel, context.account)
 
     def _settle(self, agent: str, channel: str, account: str) -> Queue:
-        settings: dict[str, Any] = {}
         carrier = self._channels.get((channel, account))
-        for level in (self._base, carrier.queue if carrier else None, self._agents.get(agent)):
-            if level is not None:
-                settings.update({key: value for key, value in level if value is not None})
-        return Queue(**settings)
+        levels = (self._base, carrier.queue if carrier else None, self._agents.get(agent))
+        return Queue(**{key: value for level in levels if level for key, value in level if value is not None})

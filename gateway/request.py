@@ -48,7 +48,6 @@ class Peers:
         self._trusted: tuple[Network, ...] = tuple(ipaddress.ip_network(it, strict=False) for it in trusted)
 
     def of(self, scope: Any) -> Peer:
-        """The peer of an ASGI request scope."""
         client = scope.get("client")
         address = client[0] if client else ""
         secure = scope.get("scheme") == "https"
@@ -74,7 +73,6 @@ class Peers:
         return nearest
 
     def trusts(self, address: str) -> bool:
-        """Whether it is a proxy's."""
         parsed = _parsed(address) if self._trusted else None
         return parsed is not None and any(parsed in network for network in self._trusted)
 

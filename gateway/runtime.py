@@ -14,8 +14,7 @@ from agents.providers.provider import Provider
 from agents.runner import AgentRunner
 from agents.turn import Emit
 from channels.channel import Channel
-from gateway.config.root import Config
-from gateway.limits import LimitsConfig
+from gateway.config.root import Config, LimitsConfig
 from gateway.metrics import Metrics
 from gateway.queue import Queues
 from gateway.store.store import Fenced, Lease, Part, Store, StoreUnavailable
@@ -111,3 +110,17 @@ class Runtime:
     metrics: Metrics
     emit: Emit
     now: Callable[[], float]
+
+
+class Gate:
+    """One chat begins at a time, and between two the event loop answers what has arrived: a turn begins with some
+    milliseconds of work in one piece, and fifty in a row would keep fifty webhooks waiting for their 200. Whoever is in it
+    waits for nobody, so nobody can block it."""
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+
+    async def enter(self) -> None:
+        """Wait for a turn of the event loop in which nobody else begins."""
+        async with self._lock:
+            await asyncio.sleep(0)

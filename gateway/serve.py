@@ -19,6 +19,7 @@ from typing import Any, cast
 
 import structlog
 import uvicorn
+import uvloop
 
 from gateway.config.root import Config
 from gateway.gateway import Gateway
@@ -70,7 +71,6 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 async def serve(gateway: Gateway, listener: socket.socket) -> None:
-    """Serve until a signal comes."""
     files = raise_files()
     backlog = min(BACKLOG, files // 8)
     room = connections_of(files - backlog, gateway.config)
@@ -90,18 +90,14 @@ async def serve(gateway: Gateway, listener: socket.socket) -> None:
         proxy_headers=False,
     )
     server = Server(config)
-    stopping = asyncio.Event()
-
-    signalled_at = 0.0
+    stopping: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
     def on_signal(number: int) -> None:
-        nonlocal signalled_at
-        if stopping.is_set():
-            if time.monotonic() - signalled_at > SAME_SIGNAL_SECONDS:
+        if stopping.done():
+            if time.monotonic() - stopping.result() > SAME_SIGNAL_SECONDS:
                 os._exit(1)
             return
-        signalled_at = time.monotonic()
-        stopping.set()
+        stopping.set_result(time.monotonic())
         if number == signal.SIGINT and sys.stderr.isatty():
             sys.stderr.write(STOPPING.format(gateway.config.limits.grace_seconds))
 
@@ -110,13 +106,11 @@ async def serve(gateway: Gateway, listener: socket.socket) -> None:
 
     await gateway.start()
     gateway.warming.add_done_callback(lambda _: settle_heap())
-    serving = asyncio.create_task(server.serve(sockets=[listener]))
-    signalled = asyncio.create_task(stopping.wait())
-    await asyncio.wait({serving, signalled}, return_when=asyncio.FIRST_COMPLETED)
+    serving: asyncio.Future[Any] = asyncio.create_task(server.serve(sockets=[listener]))
+    await asyncio.wait([serving, stopping], return_when=asyncio.FIRST_COMPLETED)
     await gateway.drain()
     server.should_exit = True
     await serving
-    signalled.cancel()
     await gateway.close()
 
 
@@ -143,10 +137,4 @@ def connections_of(files: int, config: Config) -> int:
 
 
 def run(gateway: Gateway, listener: socket.socket) -> None:
-    """`serve` on uvloop where there is one."""
-    try:
-        import uvloop
-    except ImportError:
-        asyncio.run(serve(gateway, listener))
-    else:
-        uvloop.run(serve(gateway, listener))
+    uvloop.run(serve(gateway, listener))

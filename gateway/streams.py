@@ -6,6 +6,7 @@ its connection is closed. It comes back, and goes on behind the last message it 
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
 
 import structlog
 from starlette.responses import StreamingResponse
@@ -23,36 +24,30 @@ RETRY_SECONDS = 10
 log = structlog.get_logger()
 
 
+@dataclass(eq=False, kw_only=True)
 class EventStream(StreamingResponse):
     """The events of one page from message `after` on; a refusal where `pages_max` are connected already.
     `judge` raises Rejected once the page's session has ended."""
 
-    def __init__(
-        self,
-        channel: WebChannel,
-        *,
-        after: int,
-        pages_max: int,
-        judge: Callable[[], Awaitable[None]],
-        now: Callable[[], float],
-    ) -> None:
+    channel: WebChannel
+    after: int
+    pages_max: int
+    judge: Callable[[], Awaitable[None]]
+    now: Callable[[], float]
+
+    def __post_init__(self) -> None:
         headers = HEADERS | {"cache-control": "no-store", "x-accel-buffering": "no"}
         super().__init__((), headers=headers, media_type="text/event-stream")
-        self._channel = channel
-        self._after = after
-        self._pages_max = pages_max
-        self._judge = judge
-        self._now = now
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        live = self._channel.live
-        if live.pages >= self._pages_max:
-            open_ = f"{self._pages_max} pages of the web chat are open, as many as may be (limits.eventStreams)."
+        live = self.channel.live
+        if live.pages >= self.pages_max:
+            open_ = f"{self.pages_max} pages of the web chat are open, as many as may be (limits.eventStreams)."
             refusal = problem(503, "too-many-pages", f"{open_} Close one of them.", retry_seconds=RETRY_SECONDS)
             await refusal(scope, receive, send)
             return
         with live.watching() as watcher:
-            self.body_iterator = self._pieces(self._channel.events(watcher, self._after))
+            self.body_iterator = self._pieces(self.channel.events(watcher, self.after))
             sending = asyncio.create_task(self.stream_response(send))
             over = [
                 asyncio.create_task(self.listen_for_disconnect(receive)),
@@ -71,12 +66,12 @@ class EventStream(StreamingResponse):
 
     async def _pieces(self, events: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         """A stream ends after its page's session, or when it cannot be read on; the page comes back, or signs in."""
-        judged = self._now()
+        judged = self.now()
         try:
             async for event in events:
-                if self._now() - judged >= ALIVE_SECONDS:
-                    await self._judge()
-                    judged = self._now()
+                if self.now() - judged >= ALIVE_SECONDS:
+                    await self.judge()
+                    judged = self.now()
                 for at in range(0, len(event), PIECE_BYTES):
                     yield event[at : at + PIECE_BYTES]
         except (Rejected, StoreUnavailable) as error:

@@ -17,12 +17,11 @@ from channels.channel import Channel, Progress, ShowsProgress
 from channels.message import MessageContext
 from gateway.attachments import Attachments
 from gateway.commands import COMMANDS, CommandContext
-from gateway.gate import Gate
 from gateway.journal import Ending, TurnJournal, ending_of, entry, turns_of
 from gateway.outbox import reply_parts
 from gateway.queue import Inbound, Queue, inbound_of
 from gateway.routing import conversation, is_control
-from gateway.runtime import Drained, Runtime, Setup, Stopped
+from gateway.runtime import Drained, Gate, Runtime, Setup, Stopped
 from gateway.store.store import Entry, Fenced, Lease, Part, StoreUnavailable, Waiting, Work
 from gateway.watch import Watch
 
@@ -201,7 +200,7 @@ class Turns:
         context = CommandContext(
             runtime=self._runtime, session=conversation(batch.lease.sid), turn=batch.turn, message=inbound.context
         )
-        return Ending(outcome=inbound.command, text=await COMMANDS[inbound.command].run(context, inbound.arguments))
+        return Ending(outcome=inbound.command, text=await COMMANDS[inbound.command].run(context))
 
     async def _end_all(self, lease: Lease, messages: Sequence[Waiting], ending: Ending) -> Sequence[Part]:
         for message in messages:

@@ -13,7 +13,7 @@ from fastapi import Request
 from agents.attachments import actual_type
 from channels.message import File, StoredFile, media_type
 from channels.web.archive import ChatHistory
-from gateway.limits import LimitsConfig
+from gateway.config.root import LimitsConfig
 from gateway.request import read_body
 
 UPLOAD_SECONDS = 600.0

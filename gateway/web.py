@@ -59,7 +59,9 @@ class WebDoor:
         self._uploads = Uploads(channel.archive, limits=self._limits, now=runtime.now)
         self._peers = peers
         self._guesses = guesses
-        self._files = _page_files()
+        files = {path.name: path.read_bytes() for path in sorted(PAGE.iterdir()) if path.is_file()}
+        self._files = {name: (data, f'"{sha256(data).hexdigest()[:16]}"') for name, data in files.items()}
+        """The page's files and their tags; read once, so that a page is never of two versions."""
 
     def router(self) -> APIRouter:
         router = APIRouter()
@@ -231,7 +233,7 @@ class WebDoor:
     async def events(self, request: Request) -> Response:
         after = request.headers.get("last-event-id") or request.query_params.get("after", "")
         return EventStream(
-            self._channel,
+            channel=self._channel,
             after=_number(after) or 0,
             pages_max=self._limits.event_streams,
             judge=lambda: self._judge(request),
@@ -259,9 +261,3 @@ def _no_such_file() -> Response:
 
 def _no_such_chat() -> Response:
     return problem(404, "no-such-chat", "There is no such conversation.")
-
-
-def _page_files() -> dict[str, tuple[bytes, str]]:
-    """The page's files and their tags; read once, so that a page is never of two versions."""
-    files = {path.name: path.read_bytes() for path in sorted(PAGE.iterdir()) if path.is_file()}
-    return {name: (data, f'"{sha256(data).hexdigest()[:16]}"') for name, data in files.items()}

@@ -72,7 +72,7 @@ def test_the_container_copies_what_there_is_and_starts_what_there_is() -> None:
 
 def test_compose_gives_a_stop_more_time_than_the_gateway_takes() -> None:
     services = COMPOSE["services"]
-    from gateway.limits import LimitsConfig
+    from gateway.config.root import LimitsConfig
 
     config = (ROOT / "config.yaml").read_text(encoding="utf-8")
     for name in ("clawgate", "replica-1", "replica-2"):

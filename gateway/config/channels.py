@@ -41,12 +41,12 @@ class ChannelType:
     accounts: Callable[[Any], Mapping[str, Any]]
     """The configured accounts of a section, by name."""
     channel: Callable[[Any, str, "ChannelDeps"], Channel]
-    keys: tuple[str, ...]
+    keys: tuple[str, ...] = ()
     """What must be set before an account is one."""
-    bot: Callable[[Any], str]
+    bot: Callable[[Any], str] = lambda account: ""
     """Which bot an account is: no two may be the same."""
-    bot_key: str
-    bot_word: str
+    bot_key: str = ""
+    bot_word: str = ""
     arrives: Callable[[Any, str, "Config"], str]
     """How its events arrive, for the report: of an account, its name, and the whole config."""
     problems: Callable[[Any], Sequence[tuple[str, str]]] = lambda account: ()
@@ -153,10 +153,6 @@ CHANNEL_TYPES: dict[str, ChannelType] = {
         name="web",
         accounts=web.accounts,
         channel=_web_channel,
-        keys=(),
-        bot=lambda account: "",
-        bot_key="enabled",
-        bot_word="page",
         arrives=_web_arrives,
     ),
     "feishu": ChannelType(

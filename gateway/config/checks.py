@@ -28,6 +28,7 @@ _OF_THE_SYSTEM = ("/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "
 _SHARED = ("/", "/home", "/media", "/mnt", "/opt", "/root", "/run", "/srv", "/tmp", "/var", "/var/lib", "/var/tmp")
 """Not these themselves; a folder of one's own beneath them is fine."""
 _CODE = Path(__file__).resolve().parents[2]
+_CODE_FOLDERS = tuple(_CODE / name for name in (*PACKAGES, ".git", ".venv"))
 
 
 def check(config: Config, skills: Mapping[str, Iterable[str]], findings: Findings) -> None:
@@ -155,7 +156,6 @@ def _place(field: str) -> Key:
 
 
 def check_folders(config: Config, config_file: Path, home: str, findings: Findings) -> None:
-    """Report every workspace that cannot be one."""
     folders = {config_file.parent.resolve(), config_file.resolve().parent}
     seen: dict[str, Path] = {}
     for index, agent in enumerate(config.agents.list):
@@ -173,9 +173,10 @@ def _unusable(workspace: Path, folders: Iterable[Path], home: str, config: Confi
             return "{chat} and {sender} are each a folder of their own, such as ./data/workspaces/{agent}/{chat}"
         if part not in PLACEHOLDERS and re.search(r"\{\w*\}", part):
             return "only {agent}, {chat} and {sender} are replaced"
-    if _is_system(workspace) or (home and Path(home).resolve().is_relative_to(workspace)):
+    is_system = str(workspace) in _SHARED or any(map(workspace.is_relative_to, _real(_OF_THE_SYSTEM)))
+    if is_system or (home and Path(home).resolve().is_relative_to(workspace)):
         return "a folder of the system or a whole home folder cannot be a workspace"
-    if _is_code(workspace):
+    if _CODE.is_relative_to(workspace) or any(map(workspace.is_relative_to, _CODE_FOLDERS)):
         return "the workspace would hold Clawgate's own code — choose a folder of its own"
     if any(folder.is_relative_to(workspace) for folder in folders):
         return "the workspace would hold the config file — choose a folder of its own"
@@ -184,14 +185,6 @@ def _unusable(workspace: Path, folders: Iterable[Path], home: str, config: Confi
     if _overlaps(Path(config.tools.files.uploads_dir), workspace):
         return "overlaps tools.files.uploadsDir, where the files that people send are kept — keep them apart"
     return None
-
-
-def _is_system(path: Path) -> bool:
-    return str(path) in _SHARED or any(path.is_relative_to(real) for real in _real(_OF_THE_SYSTEM))
-
-
-def _is_code(path: Path) -> bool:
-    return _CODE.is_relative_to(path) or any(path.is_relative_to(_CODE / name) for name in (*PACKAGES, ".git", ".venv"))
 
 
 def _real(paths: Iterable[str]) -> set[str]:

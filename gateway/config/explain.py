@@ -39,7 +39,6 @@ _LIMITS = {
 
 
 def explain(error: Mapping[str, Any]) -> str:
-    """One sentence for one of pydantic's errors."""
     kind, value, limits = error["type"], error["input"], error.get("ctx", {})
     if kind == "value_error":
         return str(limits["error"])

@@ -104,7 +104,6 @@ class Findings:
         return not any(key[:length] in self._broken for length in range(len(key) + 1))
 
     def at(self, position: Position, key: Key, message: str) -> None:
-        """A problem at this very place."""
         for value in self._hidden:
             message = message.replace(value, REDACTED)
         line = redacted(" ".join(message.split()))

@@ -226,21 +226,18 @@ def _possible(config: Config, account: Account) -> Iterator[MessageContext]:
     matches = [binding.match for binding in config.bindings]
     people = {ANYBODY, *access.allow_from, *(match.sender for match in matches if match.sender)}
     groups = {ANYBODY, *access.group_allow_from, *(match.chat for match in matches if match.chat)}
-    contexts = [
-        *(_message(account, "direct", sender=it, chat=ANYBODY) for it in people),
-        *(_message(account, "group", sender=ANYBODY, chat=it) for it in groups),
-    ]
-    return (it for it in contexts if refusal(access, it) is None)
-
-
-def _message(account: Account, kind: ChatKind, *, sender: str, chat: str) -> MessageContext:
-    return MessageContext(
-        channel=account.kind.name,
-        account=account.name,
-        chat=Chat(id=chat, kind=kind),
-        message_id="",
-        sender=Sender(id=sender),
-        text="",
-        sent_at=datetime.fromtimestamp(0, UTC),
-        mentioned=True,
-    )
+    named: list[tuple[ChatKind, str, str]] = [("direct", it, ANYBODY) for it in people]
+    named += [("group", ANYBODY, it) for it in groups]
+    for kind, sender, chat in named:
+        context = MessageContext(
+            channel=account.kind.name,
+            account=account.name,
+            chat=Chat(id=chat, kind=kind),
+            message_id="",
+            sender=Sender(id=sender),
+            text="",
+            sent_at=datetime.fromtimestamp(0, UTC),
+            mentioned=True,
+        )
+        if refusal(access, context) is None:
+            yield context

@@ -2,18 +2,17 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any
 
 import yaml
 
 from gateway.config.problems import Findings, Position
 
 DEPTH_MAX = 64
+TOO_DEEP = f"nested deeper than {DEPTH_MAX} levels"
 
 
 class TooMuch(Exception):
-    """Reading must stop."""
-
     def __init__(self, place: Position, message: str) -> None:
         super().__init__(message)
         self.place = place
@@ -85,7 +84,7 @@ class Tree:
                 self._anchor(opened.pop())
             elif isinstance(event, yaml.NodeEvent):
                 if len(opened) >= DEPTH_MAX and isinstance(event, yaml.CollectionStartEvent):
-                    too_deep(self.last)
+                    raise TooMuch(self.last, TOO_DEEP)
                 node = Node(event)
                 if opened:
                     opened[-1].items.append(node)
@@ -107,7 +106,3 @@ class Tree:
             if name in self._anchors:
                 self._anchors[name].is_used = True
             self._anchors[name] = node
-
-
-def too_deep(place: Position) -> NoReturn:
-    raise TooMuch(place, f"nested deeper than {DEPTH_MAX} levels")

@@ -18,7 +18,7 @@ import yaml
 
 from gateway.config.faults import colon_slip, faults
 from gateway.config.problems import Findings, Key, Mark, Position
-from gateway.config.tree import DEPTH_MAX, Node, TooMuch, Tree, too_deep
+from gateway.config.tree import DEPTH_MAX, TOO_DEEP, Node, TooMuch, Tree
 
 BYTES_MAX = 1_048_576
 DIGITS_MAX = 300
@@ -166,7 +166,7 @@ class _Reader:
 
     def _collection(self, node: Node, key: Key, live: bool) -> Any:
         if len(key) >= DEPTH_MAX:
-            too_deep(self._alias or node.place)
+            raise TooMuch(self._alias or node.place, TOO_DEEP)
         is_map = isinstance(node.event, yaml.MappingStartEvent)
         if node.event.tag not in (None, "!", _CORE + ("map" if is_map else "seq")):
             self._fault(node.place, key, "tags (!…) are not allowed")

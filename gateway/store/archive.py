@@ -15,8 +15,8 @@ from sqlalchemy import BindParameter, Connection, CursorResult, bindparam, text
 
 from channels.message import File, StoredFile
 from channels.web.archive import Conversation, MessageBody, Sized, WebMessage
-from gateway.store.operation import Database, reads, writes
 from gateway.store.store import NOTIFY_CHANNEL
+from gateway.store.writer import Database, reads, writes
 
 WEB_NOTICE = "web"
 """What replicas tell each other where something was said; no session has this name."""

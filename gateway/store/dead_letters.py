@@ -19,7 +19,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from gateway.config.root import DatabaseConfig
 from gateway.queue import inbound_json
 from gateway.store.migrate import DatabaseUnusable
-from gateway.store.tables import InboxStatus, OutboxStatus
+from gateway.store.statements import InboxStatus, OutboxStatus
 
 LISTED_MAX = 1_000
 _MESSAGES = f"""

@@ -27,8 +27,8 @@ from gateway.store import statements as shared
 from gateway.store.archive import DatabaseArchive, DatabaseSessions
 from gateway.store.migrate import DatabaseUnusable, migrate
 from gateway.store.presence import KEEPALIVE, Presence, Transactions
+from gateway.store.statements import InboxStatus, OutboxStatus
 from gateway.store.store import (
-    NOTIFY_CHANNEL,
     Acceptance,
     Delivery,
     Entry,
@@ -40,7 +40,6 @@ from gateway.store.store import (
     StoreUnavailable,
     View,
 )
-from gateway.store.tables import InboxStatus, OutboxStatus
 
 POOL_WAIT_SECONDS = 2.0
 STATEMENT_SECONDS = 5
@@ -48,7 +47,7 @@ START_SECONDS = 10.0
 BURY_EVERY_CLAIMS = 60
 
 
-class PostgresStore:
+class PostgresStore(shared.InCommon):
     """`Store` on the database at `conninfo`, a libpq address. Its tables are made where they are missing."""
 
     shared = True
@@ -93,8 +92,10 @@ class PostgresStore:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(on_notify, sid)
 
-        self._presence = Presence(self._conninfo, self._worker, lease_seconds=self._lease_seconds, on_notify=notify)
-        if not await asyncio.to_thread(self._presence.wait, START_SECONDS):
+        self._presence = Presence(
+            conninfo=self._conninfo, worker=self._worker, lease_seconds=self._lease_seconds, on_notify=notify
+        )
+        if not await asyncio.to_thread(self._presence.announced.wait, START_SECONDS):
             raise StoreUnavailable("the worker could not be announced")
 
     def lease_valid(self) -> bool:
@@ -122,9 +123,6 @@ class PostgresStore:
         if self._claims % BURY_EVERY_CLAIMS == 1:
             await self._rows(sql.BURY, {})
         return [Lease(**row) for row in await self._rows(sql.CLAIM, {"owner": self._worker, "limit": limit})]
-
-    async def leased(self) -> Sequence[Lease]:
-        return [Lease(**row) for row in await self._rows(shared.LEASED, {"owner": self._worker})]
 
     async def load(self, lease: Lease, *, history_turns: int, waiting_max: int) -> View:
         names = lease.row | {"skip": history_turns - 1, "waiting_max": waiting_max}
@@ -165,35 +163,12 @@ class PostgresStore:
         names = {"status": int(OutboxStatus.FAILED), "ext_id": None, "reason": reason}
         return await self._one(sql.MARK, lease.row | {"part": part.id} | names) is not None
 
-    async def begin(self, lease: Lease, part: Part, next_at: float) -> None:
-        await self._ours(shared.BEGIN, lease.row | {"part": part.id, "next_at": next_at})
-
-    async def postpone(self, lease: Lease, part: Part, next_at: float, *, ambiguous: bool) -> None:
-        names = {"part": part.id, "next_at": next_at, "ambiguous": int(ambiguous)}
-        await self._rows(shared.POSTPONE, lease.row | names)
-
-    async def release(self, lease: Lease) -> bool:
-        return await self._one(shared.RELEASE, lease.row | {"part": 0}) is not None
-
-    async def release_for_takeover(self, lease: Lease) -> None:
-        await self._rows(shared.RELEASE_FOR_TAKEOVER, lease.row)
-
-    async def renew(self, lease: Lease) -> Lease:
-        return Lease(sid=lease.sid, **await self._ours(shared.RENEW, lease.row))
-
-    async def session_state(self, lease: Lease) -> SessionState:
-        return SessionState(**await self._ours(shared.STATE, lease.row))
-
     async def stop(self, sid: str, before: int) -> int:
         row = await self._one(sql.STOP, {"sid": sid, "before": before})
         return int(row["concerned"]) if row else 0
 
     async def notify(self, sid: str | None) -> None:
-        await self._rows(sql.NOTIFY, {"channel": NOTIFY_CHANNEL, "sid": sid or ""})
-
-    async def oldest(self) -> float | None:
-        row = await self._one(shared.OLDEST, {})
-        return row["at"] if row else None
+        await self._rows(sql.NOTIFY, {"sid": sid or ""})
 
     async def prune(self, before: float) -> int:
         async with self._connection() as connection:
@@ -209,17 +184,6 @@ class PostgresStore:
         if self._pool is not None:
             await self._pool.close()
         self._transactions.close()
-
-    async def _ours(self, statement: str, names: Mapping[str, Any]) -> DictRow:
-        """Raises Fenced where there is no row: the chat is somebody else's."""
-        row = await self._one(statement, names)
-        if row is None:
-            raise Fenced
-        return row
-
-    async def _one(self, statement: str, names: Mapping[str, Any]) -> DictRow | None:
-        rows = await self._rows(statement, names)
-        return rows[0] if rows else None
 
     async def _rows(self, statement: str, names: Mapping[str, Any]) -> list[DictRow]:
         async with self._connection() as connection:

@@ -5,7 +5,7 @@ see a row that another transaction just added.
 """
 
 from gateway.store.statements import PART_COLUMNS, RELEASE
-from gateway.store.store import CONTROL
+from gateway.store.store import CONTROL, NOTIFY_CHANNEL
 
 ACCEPT = f"""
 WITH f AS (SELECT
@@ -125,7 +125,7 @@ STOP = """
 WITH s AS (UPDATE session SET stopped = GREATEST(stopped, :before) WHERE id = :sid)
 SELECT count(*) AS concerned FROM inbox WHERE sid = :sid AND id < :before AND status = 0
 """
-NOTIFY = "SELECT pg_notify(:channel, :sid)"
+NOTIFY = f"SELECT pg_notify('{NOTIFY_CHANNEL}', :sid)"
 PRUNE = """
 WITH o AS (DELETE FROM outbox WHERE status = 2 AND created < :before)
 DELETE FROM inbox WHERE status IN (1, 2, 3) AND at < :before

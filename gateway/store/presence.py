@@ -12,6 +12,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
@@ -37,30 +38,26 @@ CONNECTIONS = 2
 T = TypeVar("T")
 
 
+@dataclass(eq=False, kw_only=True)
 class Presence:
     """Announces `worker` until it is closed. `on_notify` is called on its thread with a session, or None for all."""
 
-    def __init__(
-        self, conninfo: str, worker: str, *, lease_seconds: float, on_notify: Callable[[str | None], None]
-    ) -> None:
-        self._conninfo = conninfo
-        self._worker = worker
-        self._lease_seconds = lease_seconds
-        self._on_notify = on_notify
+    conninfo: str
+    worker: str
+    lease_seconds: float
+    on_notify: Callable[[str | None], None]
+
+    def __post_init__(self) -> None:
         self._renewed = 0.0
         self._closing = threading.Event()
-        self._announced = threading.Event()
+        self.announced = threading.Event()
         self._thread = threading.Thread(target=self._work, name="store-presence", daemon=True)
         self._thread.start()
-
-    def wait(self, seconds: float) -> bool:
-        """Until the worker is announced; False where that takes too long."""
-        return self._announced.wait(seconds)
 
     def lease_valid(self) -> bool:
         """Whether the last renewal is young enough that nobody can have taken our chats. Also true of a thawed process:
         the monotonic clock went on while it was frozen."""
-        return time.monotonic() - self._renewed < self._lease_seconds
+        return time.monotonic() - self._renewed < self.lease_seconds
 
     def close(self) -> None:
         self._closing.set()
@@ -69,7 +66,7 @@ class Presence:
     def _work(self) -> None:
         while not self._closing.is_set():
             try:
-                with psycopg.connect(self._conninfo, autocommit=True, **KEEPALIVE) as connection:
+                with psycopg.connect(self.conninfo, autocommit=True, **KEEPALIVE) as connection:
                     self._announce(connection)
                     self._beat(connection)
             except psycopg.Error as error:
@@ -83,31 +80,31 @@ class Presence:
         connection.execute(
             "INSERT INTO worker (id, lock_key, expires) VALUES (%s, %s, clock_timestamp() + %s * interval '1 second')"
             " ON CONFLICT (id) DO UPDATE SET lock_key = excluded.lock_key, expires = excluded.expires",
-            [self._worker, lock_key, self._lease_seconds],
+            [self.worker, lock_key, self.lease_seconds],
         )
         connection.execute(f"LISTEN {NOTIFY_CHANNEL}")
         self._renewed = time.monotonic()
-        self._announced.set()
-        self._on_notify(None)
+        self.announced.set()
+        self.on_notify(None)
 
     def _beat(self, connection: psycopg.Connection) -> None:
-        every = self._lease_seconds / BEATS_PER_LEASE
+        every = self.lease_seconds / BEATS_PER_LEASE
         while not self._closing.is_set():
             due = time.monotonic() + every
             while (left := due - time.monotonic()) > 0 and not self._closing.is_set():
                 # Short waits, so that a close is noticed; a notice ends them at once.
                 for note in connection.notifies(timeout=min(left, 0.2), stop_after=1):
-                    self._on_notify(note.payload or None)
+                    self.on_notify(note.payload or None)
             began = time.monotonic()
             renewed = connection.execute(
                 "UPDATE worker SET expires = clock_timestamp() + %s * interval '1 second' WHERE id = %s",
-                [self._lease_seconds, self._worker],
+                [self.lease_seconds, self.worker],
             )
             if renewed.rowcount == 0:  # silent for so long that the others have buried us: announce it anew
                 return
             self._renewed = began
         with contextlib.suppress(psycopg.Error):
-            connection.execute("UPDATE worker SET expires = clock_timestamp() WHERE id = %s", [self._worker])
+            connection.execute("UPDATE worker SET expires = clock_timestamp() WHERE id = %s", [self.worker])
 
 
 class Transactions:

@@ -8,7 +8,7 @@ import contextlib
 import fcntl
 import os
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -23,10 +23,9 @@ from gateway.store import sqlite_statements as sql
 from gateway.store import statements as shared
 from gateway.store.archive import DatabaseArchive, DatabaseSessions
 from gateway.store.migrate import DatabaseUnusable, migrate
-from gateway.store.operation import Database, reads, writes
+from gateway.store.statements import InboxStatus, OutboxStatus
 from gateway.store.store import CONTROL, Acceptance, Delivery, Entry, Fenced, Lease, NewPart, Part, SessionState, View
-from gateway.store.tables import InboxStatus, OutboxStatus
-from gateway.store.writer import Writer
+from gateway.store.writer import Database, Writer, reads, writes
 
 PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=5000", "wal_autocheckpoint=4000")
 
@@ -35,7 +34,7 @@ class DatabaseInUse(DatabaseUnusable):
     """Another Clawgate is running on this database file. Stop it first, or give this one its own `database.url`."""
 
 
-class SqliteStore(Database):
+class SqliteStore(Database, shared.InCommon):
     """`Store` on a SQLite file, made where it is missing."""
 
     shared = False
@@ -113,10 +112,6 @@ class SqliteStore(Database):
         return leases
 
     @reads
-    def leased(self, connection: Connection) -> Sequence[Lease]:
-        return [Lease(**row) for row in _rows(connection, shared.LEASED, owner=self._worker)]
-
-    @reads
     def load(self, connection: Connection, lease: Lease, *, history_turns: int, waiting_max: int) -> View:
         parts = [Part(**row) for row in _rows(connection, shared.QUEUED, **lease.row)]
         rows = _rows(connection, shared.WAITING, **lease.row, waiting_max=waiting_max)
@@ -167,33 +162,6 @@ class SqliteStore(Database):
         return _release(connection, lease)
 
     @writes
-    def begin(self, connection: Connection, lease: Lease, part: Part, next_at: float) -> None:
-        if _row(connection, shared.BEGIN, **lease.row, part=part.id, next_at=next_at) is None:
-            raise Fenced
-
-    @writes
-    def postpone(self, connection: Connection, lease: Lease, part: Part, next_at: float, *, ambiguous: bool) -> None:
-        _rows(connection, shared.POSTPONE, **lease.row, part=part.id, next_at=next_at, ambiguous=int(ambiguous))
-
-    @writes
-    def release(self, connection: Connection, lease: Lease) -> bool:
-        return _release(connection, lease)
-
-    @writes
-    def release_for_takeover(self, connection: Connection, lease: Lease) -> None:
-        _rows(connection, shared.RELEASE_FOR_TAKEOVER, **lease.row)
-
-    @writes
-    def renew(self, connection: Connection, lease: Lease) -> Lease:
-        if (epoch := _value(connection, shared.RENEW, **lease.row)) is None:
-            raise Fenced
-        return Lease(sid=lease.sid, epoch=epoch)
-
-    @reads
-    def session_state(self, connection: Connection, lease: Lease) -> SessionState:
-        return _state(connection, lease)
-
-    @writes
     def stop(self, connection: Connection, sid: str, before: int) -> int:
         _rows(connection, sql.STOP, sid=sid, before=before)
         concerned: int = _value(connection, sql.STOPPED, sid=sid, before=before)
@@ -201,11 +169,6 @@ class SqliteStore(Database):
 
     async def notify(self, sid: str | None) -> None:
         """There are no other workers."""
-
-    @reads
-    def oldest(self, connection: Connection) -> float | None:
-        at: float | None = _value(connection, shared.OLDEST)
-        return at
 
     @writes
     def prune(self, connection: Connection, before: float) -> int:
@@ -217,6 +180,10 @@ class SqliteStore(Database):
     @writes
     def probe(self, connection: Connection) -> None:
         _rows(connection, sql.PROBE)
+
+    async def _rows(self, statement: str, names: Mapping[str, Any]) -> Sequence[Any]:
+        run = self.read if statement.lstrip().startswith("SELECT") else self.write
+        return await run(lambda connection: _rows(connection, statement, **names))
 
     async def close(self) -> None:
         self._writer.close()
@@ -235,14 +202,10 @@ def _rows(connection: Connection, statement: str, **names: object) -> list[sqlit
     return list(cursor.execute(statement, names))
 
 
-def _row(connection: Connection, statement: str, **names: object) -> sqlite3.Row | None:
-    return next(iter(_rows(connection, statement, **names)), None)
-
-
 def _value(connection: Connection, statement: str, **names: object) -> Any:
     """Of the first row the first value; None where there is no row."""
-    row = _row(connection, statement, **names)
-    return row[0] if row else None
+    rows = _rows(connection, statement, **names)
+    return rows[0][0] if rows else None
 
 
 def _count(connection: Connection, sid: str, owner: str | None, stopped: int) -> tuple[Lease | None, int]:
@@ -258,15 +221,14 @@ def _append(connection: Connection, lease: Lease, entries: Sequence[Entry]) -> S
 
 
 def _state(connection: Connection, lease: Lease) -> SessionState:
-    row = _row(connection, shared.STATE, **lease.row)
-    if row is None:
-        raise Fenced
-    return SessionState(**row)
+    if rows := _rows(connection, shared.STATE, **lease.row):
+        return SessionState(**rows[0])
+    raise Fenced
 
 
 def _release(connection: Connection, lease: Lease) -> bool:
     """By the counter on the chat's own row, so that no message can slip in between."""
-    return _row(connection, shared.RELEASE, **lease.row, part=0) is not None
+    return bool(_rows(connection, shared.RELEASE, **lease.row, part=0))
 
 
 def _configure(connection: Any, _: Any) -> None:

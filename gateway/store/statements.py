@@ -1,13 +1,44 @@
 """What the engine says to both databases: each text is one statement, a placeholder is `:name`.
 
-Counters on the session row decide. `sqlite_statements` and `postgres_statements` hold what the two say differently; the
-steps and the guarantees are the same.
+The database is the queue, the journal and the store; `migrations/versions/` make its tables and say what a column is for.
+A session row is the lease of one chat: one owner at a time, with an epoch that every write names, and counters that
+decide. The transcript is the write-ahead log of a turn. Times are seconds since the epoch. `sqlite_statements` and
+`postgres_statements` hold what the two say differently; the steps and the guarantees are the same.
 """
+
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from typing import Any
+
+from gateway.store.store import Fenced, Lease, Part, SessionState
+
+
+class InboxStatus(IntEnum):
+    WAITING = 0
+    """Accepted; its turn has not finished."""
+    JOINED = 1
+    """Answered together with the message `turn`."""
+    DONE = 2
+    """Its turn finished: replied, silent by choice, or failed with a note. The transcript's final row says which."""
+    OVERFLOW = 3
+    """Accepted beyond the limit of a chat or a sender, after the "too many" note of its burst: only its keys are kept."""
+    DEAD = 4
+    """Its turn brought the process down too often: closed with an apology, kept for the operator to replay."""
+
+
+class OutboxStatus(IntEnum):
+    QUEUED = 0
+    """To be sent, now or at `next_at`."""
+    SENT = 2
+    """The platform took it; `ext_id` is its message id."""
+    FAILED = 3
+    """The platform will not take it, or did not for too long: a dead letter, kept for the operator to replay."""
+
 
 PART_COLUMNS = "id, turn, part, key, payload, attempts, ambiguous, next_at, created"
 _IS_OURS = "EXISTS (SELECT 1 FROM session WHERE id = :sid AND epoch = :epoch)"
 
-LEASED = "SELECT id AS sid, epoch FROM session WHERE owner = :owner"
+_LEASED = "SELECT id AS sid, epoch FROM session WHERE owner = :owner"
 QUEUED = f"""
 SELECT {PART_COLUMNS} FROM outbox WHERE sid = :sid AND status = 0
 AND EXISTS (SELECT 1 FROM session WHERE id = :sid AND epoch = :epoch AND owner IS NOT NULL) ORDER BY id
@@ -26,22 +57,68 @@ SELECT turn, kind, content FROM transcript WHERE sid = :sid AND seq >= COALESCE(
 ORDER BY seq
 """
 STATE = "SELECT pending, stopped FROM session WHERE id = :sid AND epoch = :epoch"
-RENEW = "UPDATE session SET epoch = epoch + 1 WHERE id = :sid AND epoch = :epoch RETURNING epoch"
+_RENEW = "UPDATE session SET epoch = epoch + 1 WHERE id = :sid AND epoch = :epoch RETURNING epoch"
 RELEASE = """
 UPDATE session SET owner = NULL WHERE id = :sid AND epoch = :epoch AND pending = 0
 AND NOT EXISTS (SELECT 1 FROM outbox WHERE sid = :sid AND status = 0 AND id <> :part) RETURNING id
 """
-RELEASE_FOR_TAKEOVER = "UPDATE session SET owner = NULL WHERE id = :sid AND epoch = :epoch"
-BEGIN = f"""
+_RELEASE_FOR_TAKEOVER = "UPDATE session SET owner = NULL WHERE id = :sid AND epoch = :epoch"
+_BEGIN = f"""
 UPDATE outbox SET next_at = :next_at, ambiguous = CASE WHEN next_at = 0 THEN 0 ELSE ambiguous END
 WHERE id = :part AND {_IS_OURS} RETURNING id
 """
-POSTPONE = f"""
+_POSTPONE = f"""
 UPDATE outbox SET attempts = attempts + 1, ambiguous = ambiguous + :ambiguous, next_at = :next_at
 WHERE id = :part AND {_IS_OURS}
 """
-OLDEST = """
+_OLDEST = """
 SELECT min(at) AS at FROM (
     SELECT min(at) AS at FROM inbox WHERE status = 0 UNION ALL SELECT min(created) FROM outbox WHERE status = 0
 ) AS times
 """
+
+
+class InCommon:
+    """The methods of a store that are one statement, the same on both databases."""
+
+    _worker: str
+
+    async def _rows(self, statement: str, names: Mapping[str, Any]) -> Sequence[Any]:
+        """What one statement returns, after its commit."""
+        raise NotImplementedError
+
+    async def _one(self, statement: str, names: Mapping[str, Any]) -> Any:
+        """Its first row; None where there is none."""
+        return next(iter(await self._rows(statement, names)), None)
+
+    async def _ours(self, statement: str, names: Mapping[str, Any]) -> Any:
+        """Raises Fenced where there is no row: the chat is somebody else's."""
+        if (row := await self._one(statement, names)) is None:
+            raise Fenced
+        return row
+
+    async def leased(self) -> Sequence[Lease]:
+        return [Lease(**row) for row in await self._rows(_LEASED, {"owner": self._worker})]
+
+    async def begin(self, lease: Lease, part: Part, next_at: float) -> None:
+        await self._ours(_BEGIN, lease.row | {"part": part.id, "next_at": next_at})
+
+    async def postpone(self, lease: Lease, part: Part, next_at: float, *, ambiguous: bool) -> None:
+        names = {"part": part.id, "next_at": next_at, "ambiguous": int(ambiguous)}
+        await self._rows(_POSTPONE, lease.row | names)
+
+    async def release(self, lease: Lease) -> bool:
+        return await self._one(RELEASE, lease.row | {"part": 0}) is not None
+
+    async def release_for_takeover(self, lease: Lease) -> None:
+        await self._rows(_RELEASE_FOR_TAKEOVER, lease.row)
+
+    async def renew(self, lease: Lease) -> Lease:
+        return Lease(sid=lease.sid, **await self._ours(_RENEW, lease.row))
+
+    async def session_state(self, lease: Lease) -> SessionState:
+        return SessionState(**await self._ours(STATE, lease.row))
+
+    async def oldest(self) -> float | None:
+        at: float | None = (await self._ours(_OLDEST, {}))["at"]
+        return at

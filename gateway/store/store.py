@@ -165,17 +165,12 @@ class SessionState:
 
 
 class Store(Protocol):
-    @property
-    def shared(self) -> bool:
-        """Whether other processes work on the same database."""
-
-    @property
-    def archive(self) -> ChatHistory:
-        """The memory of the web chat, in the same database."""
-
-    @property
-    def sessions(self) -> Sessions:
-        """Who is signed in to the web chat, in the same database."""
+    shared: bool
+    """Whether other processes work on the same database."""
+    archive: ChatHistory
+    """The memory of the web chat, in the same database."""
+    sessions: Sessions
+    """Who is signed in to the web chat, in the same database."""
 
     async def start(self, on_notify: Callable[[str | None], None]) -> None:
         """Announce this worker. `on_notify` is called on this loop with the session to load, or None for any."""

@@ -1,18 +1,20 @@
-"""SQLite's writer: operations one after the other on a thread of its own, those that wait together in one transaction.
+"""Operations: methods that take a connection. `reads` and `writes` turn one into what its callers await: it runs off the
+event loop, in a transaction, and returns after the commit.
 
-Waiting operations share a `BEGIN IMMEDIATE` … `COMMIT`, so that fifty chats cost one fsync, not fifty. If one of a
-group fails, the group is rolled back and each operation runs alone, so that only the guilty one fails. There is never
-a deferred transaction that reads and then writes: its upgrade fails at once whatever busy_timeout says.
+SQLite's `Writer` runs them one after the other on a thread of its own. Waiting operations share a `BEGIN IMMEDIATE` …
+`COMMIT`, so that fifty chats cost one fsync, not fifty. If one of a group fails, the group is rolled back and each
+operation runs alone, so that only the guilty one fails. There is never a deferred transaction that reads and then
+writes: its upgrade fails at once whatever busy_timeout says.
 """
 
 import asyncio
 import sqlite3
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from sqlalchemy import Connection, Engine
 
@@ -20,9 +22,43 @@ from gateway.store.store import Fenced, StoreUnavailable
 
 GROUP_MAX = 64
 QUEUE_MAX = 5_000
+P = ParamSpec("P")
 T = TypeVar("T")
-Operation = Callable[[Connection], Any]
-Waiting = tuple[Operation, asyncio.Future[Any]]
+Waiting: TypeAlias = tuple[Callable[[Connection], Any], asyncio.Future[Any]]
+
+
+class Run(Protocol):
+    """Run an operation in a transaction of its own and commit. Raises StoreUnavailable."""
+
+    def __call__(self, operation: Callable[[Connection], T]) -> Awaitable[T]: ...
+
+
+@dataclass(eq=False, kw_only=True)
+class Database:
+    """`read` and `write` may be the same."""
+
+    read: Run
+    write: Run
+
+
+D = TypeVar("D", bound=Database)
+Operation: TypeAlias = Callable[Concatenate[D, Connection, P], T]
+Method: TypeAlias = Callable[Concatenate[D, P], Coroutine[Any, Any, T]]
+
+
+def reads(operation: Operation[D, P, T]) -> Method[D, P, T]:
+    return _awaited(operation, lambda database: database.read)
+
+
+def writes(operation: Operation[D, P, T]) -> Method[D, P, T]:
+    return _awaited(operation, lambda database: database.write)
+
+
+def _awaited(operation: Operation[D, P, T], run: Callable[[D], Run]) -> Method[D, P, T]:
+    async def method(self: D, /, *args: P.args, **names: P.kwargs) -> T:
+        return await run(self)(lambda connection: operation(self, connection, *args, **names))
+
+    return method
 
 
 class Writer:
@@ -53,8 +89,7 @@ class Writer:
         self._thread.join()
 
     def _work(self) -> None:
-        connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
-        try:
+        with self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             while group := self._take():
                 results = self._run(connection, group)
                 if results is None:
@@ -63,8 +98,6 @@ class Writer:
                 with suppress(RuntimeError):  # the loop has ended, and with it whoever waited
                     futures[0].get_loop().call_soon_threadsafe(_settle, futures, results)
                 del group, futures, results  # while it waits for the next, what was written is not kept
-        finally:
-            connection.close()
 
     def _take(self) -> list[Waiting]:
         group: list[Waiting] = []
@@ -93,13 +126,8 @@ class Writer:
         except Exception as error:  # noqa: BLE001 - whatever SQLAlchemy, sqlite3 or a statement says goes to the caller
             with suppress(sqlite3.Error):  # a failed BEGIN leaves nothing to roll back
                 driver.execute("ROLLBACK")
-            return [_Failed(_unavailable(error))] if len(group) == 1 else None
+            return [_unavailable(error)] if len(group) == 1 else None
         return results
-
-
-@dataclass(frozen=True, slots=True)
-class _Failed:
-    error: Exception
 
 
 def _settle(futures: Sequence[asyncio.Future[Any]], results: Sequence[Any]) -> None:
@@ -107,8 +135,8 @@ def _settle(futures: Sequence[asyncio.Future[Any]], results: Sequence[Any]) -> N
     for future, result in zip(futures, results, strict=True):
         if future.done():  # given up meanwhile; it is committed all the same
             continue
-        if isinstance(result, _Failed):
-            future.set_exception(result.error)
+        if isinstance(result, Exception):
+            future.set_exception(result)
         else:
             future.set_result(result)
 

@@ -20,7 +20,7 @@ from starlette.types import Message as Sent
 from gateway.config.root import DatabaseConfig
 from gateway.outbox import payload_json
 from gateway.store.dead_letters import dead_letters
-from gateway.store.tables import OutboxStatus
+from gateway.store.statements import OutboxStatus
 from tests.chaos.emulated import Emulated
 from tests.chaos.ledger import Doubt, Ledger, Message, Shown, Wish, request, shown
 from tests.chaos.model import Model

@@ -5,8 +5,7 @@ from typing import Any
 
 from agents.config import AgentConfig
 from agents.turn import silent
-from gateway.config.root import AgentsConfig, Config
-from gateway.limits import LimitsConfig
+from gateway.config.root import AgentsConfig, Config, LimitsConfig
 from gateway.metrics import Metrics
 from gateway.queue import Queues
 from gateway.runtime import Control, Runtime, Setup

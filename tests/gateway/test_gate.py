@@ -2,7 +2,7 @@
 
 import asyncio
 
-from gateway.gate import Gate
+from gateway.runtime import Gate
 
 
 async def test_one_begins_at_a_time_and_the_loop_goes_on_in_between() -> None:

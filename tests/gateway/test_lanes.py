@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from gateway.config.root import LimitsConfig
 from gateway.lanes import Lanes
-from gateway.limits import LimitsConfig
 from gateway.outbox import Begin, Delivered, Outbox, Report
 from gateway.runtime import Stopped
 from gateway.store.sqlite import SqliteStore

@@ -7,7 +7,7 @@ import pytest
 
 from channels.channel import Capabilities, DeliveryError, Gone, RateLimited, Refused, Unreachable
 from channels.message import Chat, MessageContext, Outbound, Target
-from gateway.limits import LimitsConfig
+from gateway.config.root import LimitsConfig
 from gateway.outbox import (
     Attempts,
     Begin,
