@@ -28,10 +28,17 @@ from channels.channel import (
     WebhookRequest,
 )
 from channels.feishu import signature
-from channels.feishu.api import AUDIT_CODES, BAD_CONTENT_CODES, NO_THREAD_CODES, WITHDRAWN_CODES, FeishuApi, fetch_file
+from channels.feishu.api import (
+    AUDIT_CODES,
+    BAD_CONTENT_CODES,
+    NO_THREAD_CODES,
+    WITHDRAWN_CODES,
+    FeishuApi,
+    People,
+    fetch_file,
+)
 from channels.feishu.config import FeishuAccount
 from channels.feishu.events import receipt
-from channels.feishu.people import People
 from channels.message import Attachment, File, MessageContext, Outbound
 from channels.pace import Pace
 from channels.single_flight import SingleFlight

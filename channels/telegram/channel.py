@@ -36,9 +36,8 @@ from channels.telegram import updates
 from channels.telegram.activity import Activity
 from channels.telegram.api import MethodError, TelegramApi, fetch_file, refusal_of
 from channels.telegram.config import TelegramAccount
-from channels.telegram.connection import Callbacks, Registration, offer_menu
+from channels.telegram.connection import Callbacks, Polling, Registration, offer_menu
 from channels.telegram.content import Me
-from channels.telegram.polling import Polling
 from channels.telegram.render import rendered, split
 from channels.telegram.timing import TelegramPace, Timing, is_group
 from channels.wire import loads, number, text

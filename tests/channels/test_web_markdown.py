@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from channels.web.markdown import _markdown, blocks, html
+from channels.web.views import _markdown, blocks, html
 from tests.channels.web_html import Shown
 
 LINK = 'target="_blank" rel="noopener noreferrer nofollow"'

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from channels.web.markdown import html
+from channels.web.views import html
 from tests.emulators.models.script import calls, says
 from tests.running import running
 from tests.stories.test_queue import NEVER
