@@ -97,7 +97,6 @@ def _stable(facts: PromptFacts) -> Iterator[str]:
 
 
 def _volatile(facts: PromptFacts) -> Iterator[str]:
-    """The sections below it."""
     yield _section("Messaging", *messaging(facts))
     yield _section("Runtime", runtime(facts))
 

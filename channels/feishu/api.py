@@ -21,7 +21,7 @@ from channels.download import Download, download, twice
 from channels.feishu import content
 from channels.feishu.config import FeishuAccount
 from channels.message import Attachment, File, Quote, media_type
-from channels.single_flight import SingleFlight
+from channels.pace import SingleFlight
 from channels.transport import Transport
 from channels.wire import clean, mapping, mappings, text
 
@@ -88,7 +88,6 @@ class FeishuApi:
         return await self._with_token(lambda token: self._request(path, token, params, body, timeout_seconds))
 
     async def download(self, path: str, params: Mapping[str, str], *, bytes_max: int) -> Download:
-        """The bytes at a path. Raises DeliveryError with Feishu's code."""
         return await self._with_token(lambda token: self._download(path, params, token, bytes_max))
 
     async def close(self) -> None:
@@ -234,7 +233,6 @@ class People:
         return await self._cached(f"/open-apis/im/v1/chats/{quote(chat_id, safe='')}", _name)
 
     async def quoted(self, quote_: Quote) -> Quote:
-        """The quote with its text, where the message can be read."""
         answer = await self._get(f"/open-apis/im/v1/messages/{quote(quote_.message_id, safe='')}")
         item = next(iter(mappings(answer, "items")), {})
         names = {text(mention, "key"): f"@{text(mention, 'name')}" for mention in mappings(item, "mentions")}

@@ -40,8 +40,7 @@ from channels.feishu.api import (
 from channels.feishu.config import FeishuAccount
 from channels.feishu.events import receipt
 from channels.message import Attachment, File, MessageContext, Outbound
-from channels.pace import Pace
-from channels.single_flight import SingleFlight
+from channels.pace import Pace, SingleFlight
 from channels.split import Limit
 from channels.wire import mapping
 from channels.wire import text as text_of
@@ -82,31 +81,24 @@ class FeishuChannel:
             per_second=config.sends_per_second, account_rate=ACCOUNT_RATE, chat_rate=lambda chat: CHAT_RATE
         )
         self._bot: str | None = None
-        self._learning = SingleFlight(self._learn)
+        self._learning = SingleFlight(self._learn, late="Feishu has not said yet who the bot is")
 
     def receive(self, request: WebhookRequest, now: datetime) -> Receipt:
-        """Judge one delivery. Raises Rejected, or NotReady for a group message while the bot's own id is unknown."""
         event = self._opened(request, now)
         if (challenge := _challenge(event)) is not None:
             self._check_token(event)
             return Answered(body=orjson.dumps({"challenge": challenge}))
-        if not event.get("encrypt") and _is_legacy_card(event):
+        if not event.get("encrypt") and "schema" not in event and "open_message_id" in event and "action" in event:
             raise Rejected("legacy card callback: choose the new version in the console", status=400)
         self._check_token(event)
         self._check_app(event)
         return receipt(event, account=self.account, bot=self._bot, now=now)
 
     async def learn_identity(self, timeout_seconds: float) -> None:
-        """The bot's own open id, single-flight. Raises DeliveryError."""
-        if self._bot is not None:
-            return
-        try:
+        if self._bot is None:
             await self._learning.get(timeout_seconds)
-        except TimeoutError:
-            raise Unreachable("Feishu has not said yet who the bot is") from None
 
     async def enrich(self, context: MessageContext) -> MessageContext:
-        """With the sender's name, the group's title and the quoted text, as far as Feishu tells them."""
         grouped, answers = context.chat.kind == "group", context.reply_to
         name, title, quoted = await asyncio.gather(
             self._people.name(context.sender.id),
@@ -233,10 +225,6 @@ def _challenge(event: dict[str, Any]) -> str | None:
     if not isinstance(found, str):
         raise Rejected("challenge missing", status=400)
     return found
-
-
-def _is_legacy_card(event: dict[str, Any]) -> bool:
-    return "schema" not in event and "open_message_id" in event and "action" in event
 
 
 def _without_pings(text: str) -> str:

@@ -174,22 +174,19 @@ _STYLES: dict[str, Kind] = {"strong": "bold", "em": "italic", "s": "strikethroug
 
 
 def write_inline(page: Page, tokens: Sequence[Token]) -> None:
-    _Paragraph(page, tokens).write()
+    paragraph = _Paragraph(page, tokens)
+    for index, token in enumerate(tokens):
+        paragraph.add(index, token)
 
 
 class _Paragraph:
     def __init__(self, page: Page, tokens: Sequence[Token]) -> None:
         self._page = page
-        self._tokens = tokens
         self._spoilers = _spoilers(tokens)
         self._links: list[tuple[str, int]] = []
         """Addresses of the links we are in, and where they begin."""
 
-    def write(self) -> None:
-        for index, token in enumerate(self._tokens):
-            self._token(index, token)
-
-    def _token(self, index: int, token: Token) -> None:
+    def add(self, index: int, token: Token) -> None:
         page = self._page
         match token.type:
             case "text":

@@ -78,7 +78,6 @@ class LiveTurns:
 
     @property
     def pages(self) -> int:
-        """How many are connected."""
         return len(self._watchers)
 
     @contextmanager

@@ -37,9 +37,9 @@ ALIVE = event("alive", {})
 """Said into a silence: a page cannot see a comment, and a connection that died without a word looks like silence."""
 
 
-def message_view(message: WebMessage) -> dict[str, Any]:
+def _rendered(message: WebMessage) -> "Rendered":
     words, yours = message.words, message.author == "you"
-    return {
+    view = {
         "id": message.number,
         "chat": message.chat,
         "author": message.author,
@@ -52,6 +52,7 @@ def message_view(message: WebMessage) -> dict[str, Any]:
         "tools": words.tools,
         "at": message.at,
     }
+    return Rendered(number=message.number, chat=message.chat, json=orjson.dumps(view))
 
 
 def conversation_view(conversation: Conversation, *, running: bool) -> dict[str, Any]:
@@ -81,7 +82,8 @@ class Renderings:
         async with self._lock:
             missing = [number for number in numbers if number not in self._kept]
             if missing:
-                fresh = await asyncio.to_thread(_render, await self._archive.messages(missing))
+                messages = await self._archive.messages(missing)
+                fresh = await asyncio.to_thread(lambda: [_rendered(it) for it in messages])
                 self._kept |= {it.number: it for it in fresh}
                 self._bytes += sum(len(it.json) for it in fresh)
             found = [self._kept[number] for number in numbers if number in self._kept]
@@ -100,10 +102,6 @@ def fitting(sized: Sequence[Sized]) -> list[int]:
             break
         numbers.append(it.number)
     return numbers
-
-
-def _render(page: Sequence[WebMessage]) -> list[Rendered]:
-    return [Rendered(number=it.number, chat=it.chat, json=orjson.dumps(message_view(it))) for it in page]
 
 
 _ALIGN = re.compile(r"text-align:(left|center|right)")

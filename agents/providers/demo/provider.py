@@ -242,7 +242,6 @@ def _one_line(text: str, chars_max: int) -> str:
 
 
 def script_source(name: str, *, chinese: bool) -> str:
-    """A small script that works: it lists every file below a folder."""
     about = "遍历目录,打印其中的所有文件。" if chinese else "Print every file below a folder."
     usage = "用法" if chinese else "Usage"
     start = "从这个目录开始,默认是当前目录" if chinese else "start here, or in the current folder"
