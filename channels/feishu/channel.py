@@ -150,8 +150,6 @@ class FeishuChannel:
         self._learning.cancel()
         await self._api.close()
 
-    # receiving
-
     def _opened(self, request: WebhookRequest, now: datetime) -> dict[str, Any]:
         """The event of a delivery that is genuine as far as the envelope can tell. Raises Rejected."""
         if not self._key:
@@ -180,8 +178,6 @@ class FeishuChannel:
         given = mapping(event, holder).get("app_id")
         if given is not None and not signature.same(given, self._config.app_id):
             raise Rejected("meant for another app")
-
-    # sending
 
     async def _learn(self) -> None:
         answer = await self._api.call("/open-apis/bot/v3/info")

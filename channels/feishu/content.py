@@ -143,10 +143,10 @@ def _card(content: Mapping[str, Any], names: Names) -> Content:
 
 
 def _words(template: str, *keys: str) -> "_Reader":
-    def words(content: Mapping[str, Any]) -> str:
-        return template.format(*(text_of(content, key) for key in keys)).rstrip(": ")
+    def words(content: Mapping[str, Any], names: Names) -> Content:
+        return Content(text=f"[{template.format(*(text_of(content, key) for key in keys)).rstrip(': ')}]")
 
-    return lambda content, names: Content(text=f"[{words(content)}]")
+    return words
 
 
 def _file_words(content: Mapping[str, Any]) -> str:

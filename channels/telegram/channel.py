@@ -168,8 +168,6 @@ class TelegramChannel:
         sees_all = me.get("can_read_all_group_messages") is True
         log.info("telegram_bot", account=self.account, username=username, privacy_mode=not sees_all)
 
-    # sending
-
     async def _send(self, part: Outbound, chat: str) -> str:
         body = self._body(part, chat)
         ways_left = OTHER_WAYS_MAX

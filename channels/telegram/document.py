@@ -127,8 +127,6 @@ class _Document:
             page.write_block(code, TextStyle(kind="pre", value=language))
         page.break_lines(1 if page.depth else 2)
 
-    # tables
-
     def _table(self, tokens: Sequence[Token]) -> None:
         """As a grid where it is narrow and plain; else every cell on a line of its own, behind its head."""
         rows = [self._row(tokens, at) for at, token in enumerate(tokens) if token.type == "tr_open"]
