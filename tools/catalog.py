@@ -41,7 +41,6 @@ class Catalog:
         """Shared by all turns of the agent."""
 
     def tools(self, workspace: Workspace) -> list[Tool]:
-        """Those of a turn that works in `workspace`."""
         return [_BUILDERS[name](self, workspace) for name in self.names]
 
 

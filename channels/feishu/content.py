@@ -149,11 +149,6 @@ def _words(template: str, *keys: str) -> "_Reader":
     return words
 
 
-def _file_words(content: Mapping[str, Any]) -> str:
-    name = text_of(content, "file_name")
-    return f"file: {name}" if name else "file"
-
-
 def _length(content: Mapping[str, Any]) -> str:
     duration = content.get("duration")
     return f", {duration / 1000:.0f} s" if isinstance(duration, int | float) and 0 < duration < 1e9 else ""
@@ -169,7 +164,9 @@ _READERS: dict[str, _Reader] = {
     "text": _text,
     "post": _post,
     "image": _attached("image", "image_key", lambda content: "image"),
-    "file": _attached("file", "file_key", _file_words),
+    "file": _attached(
+        "file", "file_key", lambda content: ": ".join(filter(None, ("file", text_of(content, "file_name"))))
+    ),
     "folder": _attached("other", "file_key", lambda content: f"folder: {text_of(content, 'file_name')}"),
     "audio": _attached("audio", "file_key", lambda content: "voice message" + _length(content)),
     "media": _attached("video", "file_key", lambda content: "video" + _length(content)),

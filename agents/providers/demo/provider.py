@@ -19,7 +19,6 @@ from agents.providers.draft import Draft
 from agents.providers.provider import Done, ModelEvent, ModelRequest, OneTool
 from agents.sentences import language_of
 
-API = "demo"
 PIECE_CHARS = 16
 CHARS_PER_TOKEN = 3.5
 
@@ -27,14 +26,14 @@ CHARS_PER_TOKEN = 3.5
 class DemoProvider:
     """A `Provider` of the api `demo`. Any model name will do."""
 
-    api = API
+    api = "demo"
 
     def __init__(self, name: str, *, now: Callable[[], float] = time.time) -> None:
         self.name = name
         self._now = now
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        draft = Draft(api=API, provider=self.name, model=request.model, timestamp=self._now())
+        draft = Draft(api=self.api, provider=self.name, model=request.model, timestamp=self._now())
         for event in _events(draft, next_step(request)):
             yield event
             await asyncio.sleep(0)  # let others in between, as a network would
