@@ -38,8 +38,8 @@ from agents.turn import (
     TurnLimits,
 )
 from channels.message import MessageContext
+from tools.catalog import Toolbox
 from tools.tool import Call, Image, ToolError, ToolResult, failed
-from tools.toolbox import Toolbox
 
 log = structlog.get_logger()
 

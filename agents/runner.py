@@ -26,10 +26,9 @@ from agents.turn import Emit, LimitReached, Outcome, Turn, TurnLimits, TurnStart
 from agents.workspaces import Workspaces
 from channels.message import File, MessageContext
 from skills.catalog import SkillCatalog, visible
-from tools.catalog import Catalog
+from tools.catalog import Catalog, Toolbox
 from tools.config import ExecConfig, FilesConfig
 from tools.tool import Messenger, ToolError
-from tools.toolbox import Toolbox, ToolSource
 from tools.workspace import Workspace, folder_of
 
 DOCS_DIR = Path(__file__).resolve().parent.parent / "docs"
@@ -58,7 +57,7 @@ class AgentRunner:
         windows = [config.context_window or model.facts.window for model in self._models]
         self._result_chars = min(map(result_limit_chars, windows))
         built_in = Catalog(config.tools, exec_config=exec_config, messenger=messenger, result_chars=self._result_chars)
-        self._tool_sources: Sequence[ToolSource] = (built_in,)
+        self._built_in = built_in
         self._reads_files = "read" in built_in.names or "exec" in built_in.names
         self._shows_docs = "read" in built_in.names and DOCS_DIR.is_dir()
 
@@ -132,7 +131,7 @@ class AgentRunner:
         if self._shows_docs and not os.path.lexists(whole.root / DOCS):
             mounts[DOCS] = DOCS_DIR
         workspace = self._serving(whole, turn.session, mounts)
-        toolbox = Toolbox(self._tool_sources, workspace, argument_bytes_max=self.limits.tool_argument_bytes)
+        toolbox = Toolbox(self._built_in.tools(workspace), argument_bytes_max=self.limits.tool_argument_bytes)
         facts = PromptFacts(
             agent=self.config,
             tools=toolbox.specs,

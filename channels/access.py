@@ -59,9 +59,6 @@ def _judge(where: Literal["dm", "group"], policy: Policy, subject: str, listed: 
             assert_never(policy)
 
 
-# what an account's config is checked for, on every platform
-
-
 def id_problems(access: AccessConfig, *, person: tuple[str, str], group: tuple[str, str]) -> Iterator[tuple[str, str]]:
     """The listed ids that cannot be any: (key, sentence). `person` and `group` are what an id looks like, as a pattern
     and in words."""

@@ -1,20 +1,24 @@
 """How fast an account sends: as fast as there is something to send, until the platform asks to slow down.
 
 Then the whole account, or the one chat that was named, waits for the requested time, and for a minute after that keeps
-to the platform's documented rate by a token bucket. A rate from the config holds from the start.
+to the platform's documented rate by a token bucket. A rate from the config holds from the start. A request that many
+need at once is made once.
 """
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
-from channels.channel import RateLimited
+from channels.channel import RateLimited, Unreachable
 
 CAREFUL_SECONDS = 60.0
 WAIT_SECONDS_MAX = 2.0
 """What must wait longer is given back to the outbox, which remembers it over a restart."""
 ACCOUNT = ""
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -76,3 +80,28 @@ class Pace:
         bucket.closed_until = max(bucket.closed_until, now + seconds)
         if chat or self._per_second is None:
             bucket.ends = bucket.closed_until + CAREFUL_SECONDS
+
+
+class SingleFlight(Generic[T]):
+    """`request` runs once at a time; after it has ended, in whatever way, it may be made again. No caller's deadline cancels
+    it for others."""
+
+    def __init__(self, request: Callable[[], Coroutine[Any, Any, T]], *, late: str = "no answer in time") -> None:
+        self._request = request
+        self._late = late
+        self._task: asyncio.Task[T] | None = None
+
+    async def get(self, timeout_seconds: float | None = None) -> T:
+        """The result. Raises what `request` raises, or Unreachable."""
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._request())
+            self._task.add_done_callback(lambda task: task.cancelled() or task.exception())
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                return await asyncio.shield(self._task)
+        except TimeoutError:
+            raise Unreachable(self._late) from None
+
+    def cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()

@@ -95,12 +95,8 @@ class SkillCatalog:
 
 def visible(skills: Sequence[Skill], config: AgentSkillsConfig) -> tuple[Skill, ...]:
     """Those the agent may see, in their order. `deny` wins over `allow`."""
-    if "*" in config.deny:
-        return ()
-    everything = "*" in config.allow
-    return tuple(
-        skill for skill in skills if (everything or skill.name in config.allow) and skill.name not in config.deny
-    )
+    allow, deny = set(config.allow), set(config.deny)
+    return tuple(skill for skill in skills if {"*", skill.name} & allow and not {"*", skill.name} & deny)
 
 
 def render(skills: Sequence[Skill]) -> str:

@@ -83,11 +83,7 @@ class SkillRoot:
     def _open(self) -> int:
         if self.source == "shared":
             return os.open(self.path, _FOLDER)
-        workspace = os.open(self.path, _FOLDER)
-        try:
-            return os.open("skills", _FOLDER | os.O_NOFOLLOW, dir_fd=workspace)
-        finally:
-            os.close(workspace)
+        return os.open(self.path / "skills", _FOLDER | os.O_NOFOLLOW)
 
     def _folders(self, root: int) -> list[str]:
         with os.scandir(root) as entries:

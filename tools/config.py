@@ -103,13 +103,7 @@ def effective_files(everybody: FilesConfig, agent: AgentToolsConfig) -> FilesCon
     return everybody.model_copy(update=agent.files.model_dump(exclude_none=True))
 
 
-EVERYTHING = "*"
-
-
 def allowed(config: AgentToolsConfig, names: Sequence[str]) -> tuple[str, ...]:
     """The names among `names` that the agent may use, in their order. `deny` wins over `allow`; no list, no tool."""
-    if EVERYTHING in config.deny:
-        return ()
-    return tuple(
-        name for name in names if (EVERYTHING in config.allow or name in config.allow) and name not in config.deny
-    )
+    allow, deny = set(config.allow), set(config.deny)
+    return tuple(name for name in names if {"*", name} & allow and not {"*", name} & deny)

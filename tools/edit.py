@@ -5,8 +5,7 @@ import os
 
 from pydantic import Field
 
-from tools.arguments import Arguments
-from tools.tool import Call, ToolError, ToolResult
+from tools.tool import Arguments, Call, ToolError, ToolResult
 from tools.workspace import Workspace
 
 FILE_BYTES_MAX = 8 * 1024 * 1024
@@ -54,13 +53,9 @@ class Edit:
         except UnicodeEncodeError:
             raise ToolError("INVALID_ARGUMENT", "'new_text' holds half a character; write it whole") from None
         name = self._workspace.write(path, new_data, expected=status)
-        lines = (
-            f"line {first}"
-            if first == last
-            else f"lines {first}-{last}"
-            if first < last
-            else f"deleted at line {first}"
-        )
+        lines = f"line {first}" if first == last else f"lines {first}-{last}"
+        if last < first:
+            lines = f"deleted at line {first}"
         return ToolResult(
             content=(f"Edited {name} ({lines}, {len(new_data)} bytes)",),
             details={"bytesWritten": len(new_data), "path": name, "firstLine": first, "lastLine": last},

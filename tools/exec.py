@@ -14,10 +14,9 @@ from typing import assert_never
 
 from pydantic import Field
 
-from tools.arguments import Arguments
 from tools.config import EXEC_SECONDS_MAX, ExecConfig
 from tools.process import OUTPUT_BYTES_MAX, Finished, run
-from tools.tool import Call, ToolError, ToolResult
+from tools.tool import Arguments, Call, ToolError, ToolResult
 from tools.workspace import NOBODY, Workspace
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -132,7 +131,6 @@ class Exec:
 
 
 def _signal(number: int) -> str:
-    """Its number and, where it has one, its name."""
     try:
         return f"signal {number} ({signal.Signals(number).name})"
     except ValueError:

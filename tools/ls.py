@@ -4,8 +4,7 @@ import asyncio
 
 from pydantic import Field
 
-from tools.arguments import Arguments
-from tools.tool import Call, ToolResult
+from tools.tool import Arguments, Call, ToolResult
 from tools.workspace import Workspace
 
 ENTRIES_MAX = 500

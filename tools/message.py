@@ -8,9 +8,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from tools.arguments import Arguments
 from tools.config import MessageConfig
-from tools.tool import Call, Messenger, ToolError, ToolResult
+from tools.tool import Arguments, Call, Messenger, ToolError, ToolResult
 
 
 class MessageArguments(Arguments):

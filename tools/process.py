@@ -85,7 +85,8 @@ class _Supervised:
         environment: Mapping[str, str],
         bounds: ExecConfig,
     ) -> None:
-        _hide()
+        # A command of our own uid could read our secrets in /proc; not from a process that may not be dumped.
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
         self._control: int | None
         with contextlib.ExitStack() as theirs:
             control, self._control = os.pipe2(os.O_CLOEXEC)
@@ -196,11 +197,6 @@ async def _first(seconds: float, *events: asyncio.Event) -> bool:
     finally:
         for wait in waits:
             wait.cancel()
-
-
-def _hide() -> None:
-    """A command of our own uid could read our secrets in /proc; not from a process that may not be dumped."""
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 class Output:

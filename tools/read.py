@@ -12,8 +12,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from tools.arguments import Arguments
-from tools.tool import Call, Image, ToolError, ToolResult
+from tools.tool import Arguments, Call, Image, ToolError, ToolResult
 from tools.workspace import Workspace
 
 IMAGE_BYTES_MAX = 5 * 1024 * 1024 * 3 // 4

@@ -4,8 +4,7 @@ import asyncio
 
 from pydantic import Field
 
-from tools.arguments import Arguments
-from tools.tool import Call, ToolError, ToolResult
+from tools.tool import Arguments, Call, ToolError, ToolResult
 from tools.workspace import Workspace
 
 

@@ -13,8 +13,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TypeAlias, TypeVar
 
-from agents.prompt.fences import harmless, speaker, unseen, weak_points
-from agents.prompt.markers import INBOUND
+from agents.prompt.fences import INBOUND, harmless, speaker, unseen, weak_points
 from channels.message import Attachment, MessageContext, Sender
 
 SCHEMA = "clawgate.inbound_meta.v1"

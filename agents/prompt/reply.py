@@ -8,7 +8,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
-from agents.prompt.markers import SILENT
+from agents.prompt.fences import SILENT
 
 _BLANK_LINES = re.compile(r"\A(?:[^\S\n]*\n)+")
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")

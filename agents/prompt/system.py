@@ -10,8 +10,7 @@ from functools import lru_cache
 
 import skills.catalog
 from agents.config import AgentConfig
-from agents.prompt.fences import harmless, one_line, without_boundary
-from agents.prompt.markers import BOUNDARY, MEMORY, SILENT
+from agents.prompt.fences import BOUNDARY, MEMORY, SILENT, harmless, one_line, without_boundary
 from agents.providers.provider import System
 from channels.message import ChatKind
 from skills.catalog import Skill
@@ -98,7 +97,6 @@ def _stable(facts: PromptFacts) -> Iterator[str]:
 
 
 def _volatile(facts: PromptFacts) -> Iterator[str]:
-    """The sections below it."""
     yield _section("Messaging", *messaging(facts))
     yield _section("Runtime", runtime(facts))
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import structlog
 
-from agents.prompt.markers import FILE_HEADINGS, MEMORY
+from agents.prompt.fences import FILE_HEADINGS, MEMORY
 from channels.message import ChatKind
 
 NAMES = FILE_HEADINGS

@@ -1,4 +1,4 @@
-"""Feishu's open API, as far as we need it: calls, tokens, downloads, and which delivery error a code means.
+"""Feishu's open API, as far as we need it: calls, tokens, downloads, names, and which delivery error a code means.
 
 The tenant token is fetched once for everybody who waits, renewed before it ends, and dropped when Feishu says that it
 is wrong. Errors also come with HTTP 200, so the `code` decides. Nothing is repeated here but the one call whose token was
@@ -7,6 +7,7 @@ common error codes (2026) is the source.
 """
 
 import time
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import quote
@@ -17,10 +18,12 @@ import structlog
 
 from channels.channel import DeliveryError, Gone, RateLimited, Refused, TooLarge, Unreachable
 from channels.download import Download, download, twice
+from channels.feishu import content
 from channels.feishu.config import FeishuAccount
-from channels.message import Attachment, File, media_type
-from channels.single_flight import SingleFlight
+from channels.message import Attachment, File, Quote, media_type
+from channels.pace import SingleFlight
 from channels.transport import Transport
+from channels.wire import clean, mapping, mappings, text
 
 TOKEN_PATH = "/open-apis/auth/v3/tenant_access_token/internal"
 RENEW_SECONDS = 600.0
@@ -71,9 +74,8 @@ log = structlog.get_logger()
 
 
 class FeishuApi:
-    def __init__(self, account: FeishuAccount, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, account: FeishuAccount) -> None:
         self._account = account
-        self._clock = clock
         self._client: httpx.AsyncClient | None = None
         self._token = ""
         self._token_ends = 0.0
@@ -86,7 +88,6 @@ class FeishuApi:
         return await self._with_token(lambda token: self._request(path, token, params, body, timeout_seconds))
 
     async def download(self, path: str, params: Mapping[str, str], *, bytes_max: int) -> Download:
-        """The bytes at a path. Raises DeliveryError with Feishu's code."""
         return await self._with_token(lambda token: self._download(path, params, token, bytes_max))
 
     async def close(self) -> None:
@@ -107,7 +108,7 @@ class FeishuApi:
         return await request(await self._current_token())
 
     async def _current_token(self) -> str:
-        if self._token and self._clock() < self._token_ends - RENEW_SECONDS:
+        if self._token and time.monotonic() < self._token_ends - RENEW_SECONDS:
             return self._token
         return await self._fetching.get()
 
@@ -121,7 +122,7 @@ class FeishuApi:
         token, ends = answer.get("tenant_access_token"), answer.get("expire")
         if not isinstance(token, str) or not token or not isinstance(ends, int | float):
             raise Unreachable("Feishu's token answer has no token")
-        self._token, self._token_ends = token, self._clock() + max(float(ends), RENEW_SECONDS + 1)
+        self._token, self._token_ends = token, time.monotonic() + max(float(ends), RENEW_SECONDS + 1)
         return token
 
     async def _request(
@@ -205,3 +206,60 @@ async def fetch_file(api: FeishuApi, attachment: Attachment, *, bytes_max: int) 
         raise
     kind = media_type(got.headers.get("content-type", ""))
     return File(name=attachment.name or attachment.kind, type=kind, data=got.data)
+
+
+FOUND_SECONDS = 1800.0
+MISSING_SECONDS = 300.0
+ENTRIES_MAX = 10_000
+LOOKUP_SECONDS = 2.0
+
+
+class People:
+    """Names, titles and quoted texts, as far as Feishu gives them: a message never fails for what cannot be learnt.
+
+    Cached by path; the longest unused are forgotten first. A lookup that fails is remembered for a while, so that a
+    missing permission does not cost a call per message."""
+
+    def __init__(self, api: FeishuApi) -> None:
+        self._api = api
+        self._known: OrderedDict[str, tuple[str | None, float]] = OrderedDict()
+        """What was found, and until when it holds."""
+
+    async def name(self, open_id: str) -> str | None:
+        path = f"/open-apis/contact/v3/users/{quote(open_id, safe='')}"
+        return await self._cached(path, lambda data: _name(mapping(data, "user")), {"user_id_type": "open_id"})
+
+    async def title(self, chat_id: str) -> str | None:
+        return await self._cached(f"/open-apis/im/v1/chats/{quote(chat_id, safe='')}", _name)
+
+    async def quoted(self, quote_: Quote) -> Quote:
+        answer = await self._get(f"/open-apis/im/v1/messages/{quote(quote_.message_id, safe='')}")
+        item = next(iter(mappings(answer, "items")), {})
+        names = {text(mention, "key"): f"@{text(mention, 'name')}" for mention in mappings(item, "mentions")}
+        parsed = content.read(text(item, "msg_type"), mapping(item, "body").get("content"), names)
+        by = text(mapping(item, "sender"), "id") or None
+        return Quote(message_id=quote_.message_id, text=parsed.text if parsed else None, sender=by)
+
+    async def _cached(
+        self, path: str, read: Callable[[Mapping[str, Any]], str | None], params: dict[str, str] | None = None
+    ) -> str | None:
+        value, until = self._known.get(path, (None, float("-inf")))
+        if until < time.monotonic():
+            value = read(await self._get(path, params))
+            self._known[path] = (value, time.monotonic() + (FOUND_SECONDS if value else MISSING_SECONDS))
+        self._known.move_to_end(path)
+        while len(self._known) > ENTRIES_MAX:
+            self._known.popitem(last=False)
+        return value
+
+    async def _get(self, path: str, params: dict[str, str] | None = None) -> Mapping[str, Any]:
+        """The `data` of the answer; empty where there is none."""
+        try:
+            return mapping(await self._api.call(path, params, timeout_seconds=LOOKUP_SECONDS), "data")
+        except DeliveryError as error:
+            log.info("lookup_failed", what=path.split("/")[-2], error=str(error))
+            return {}
+
+
+def _name(holder: Mapping[str, Any]) -> str | None:
+    return clean(text(holder, "name") or text(holder, "en_name")).strip() or None

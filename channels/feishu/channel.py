@@ -28,13 +28,19 @@ from channels.channel import (
     WebhookRequest,
 )
 from channels.feishu import signature
-from channels.feishu.api import AUDIT_CODES, BAD_CONTENT_CODES, NO_THREAD_CODES, WITHDRAWN_CODES, FeishuApi, fetch_file
+from channels.feishu.api import (
+    AUDIT_CODES,
+    BAD_CONTENT_CODES,
+    NO_THREAD_CODES,
+    WITHDRAWN_CODES,
+    FeishuApi,
+    People,
+    fetch_file,
+)
 from channels.feishu.config import FeishuAccount
 from channels.feishu.events import receipt
-from channels.feishu.people import People
 from channels.message import Attachment, File, MessageContext, Outbound
-from channels.pace import Pace
-from channels.single_flight import SingleFlight
+from channels.pace import Pace, SingleFlight
 from channels.split import Limit
 from channels.wire import mapping
 from channels.wire import text as text_of
@@ -75,31 +81,24 @@ class FeishuChannel:
             per_second=config.sends_per_second, account_rate=ACCOUNT_RATE, chat_rate=lambda chat: CHAT_RATE
         )
         self._bot: str | None = None
-        self._learning = SingleFlight(self._learn)
+        self._learning = SingleFlight(self._learn, late="Feishu has not said yet who the bot is")
 
     def receive(self, request: WebhookRequest, now: datetime) -> Receipt:
-        """Judge one delivery. Raises Rejected, or NotReady for a group message while the bot's own id is unknown."""
         event = self._opened(request, now)
         if (challenge := _challenge(event)) is not None:
             self._check_token(event)
             return Answered(body=orjson.dumps({"challenge": challenge}))
-        if not event.get("encrypt") and _is_legacy_card(event):
+        if not event.get("encrypt") and "schema" not in event and "open_message_id" in event and "action" in event:
             raise Rejected("legacy card callback: choose the new version in the console", status=400)
         self._check_token(event)
         self._check_app(event)
         return receipt(event, account=self.account, bot=self._bot, now=now)
 
     async def learn_identity(self, timeout_seconds: float) -> None:
-        """The bot's own open id, single-flight. Raises DeliveryError."""
-        if self._bot is not None:
-            return
-        try:
+        if self._bot is None:
             await self._learning.get(timeout_seconds)
-        except TimeoutError:
-            raise Unreachable("Feishu has not said yet who the bot is") from None
 
     async def enrich(self, context: MessageContext) -> MessageContext:
-        """With the sender's name, the group's title and the quoted text, as far as Feishu tells them."""
         grouped, answers = context.chat.kind == "group", context.reply_to
         name, title, quoted = await asyncio.gather(
             self._people.name(context.sender.id),
@@ -151,8 +150,6 @@ class FeishuChannel:
         self._learning.cancel()
         await self._api.close()
 
-    # receiving
-
     def _opened(self, request: WebhookRequest, now: datetime) -> dict[str, Any]:
         """The event of a delivery that is genuine as far as the envelope can tell. Raises Rejected."""
         if not self._key:
@@ -181,8 +178,6 @@ class FeishuChannel:
         given = mapping(event, holder).get("app_id")
         if given is not None and not signature.same(given, self._config.app_id):
             raise Rejected("meant for another app")
-
-    # sending
 
     async def _learn(self) -> None:
         answer = await self._api.call("/open-apis/bot/v3/info")
@@ -226,10 +221,6 @@ def _challenge(event: dict[str, Any]) -> str | None:
     if not isinstance(found, str):
         raise Rejected("challenge missing", status=400)
     return found
-
-
-def _is_legacy_card(event: dict[str, Any]) -> bool:
-    return "schema" not in event and "open_message_id" in event and "action" in event
 
 
 def _without_pings(text: str) -> str:

@@ -1,5 +1,6 @@
 """What a person writes to connect a Feishu app: one account, or several under `accounts`."""
 
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr
@@ -57,35 +58,29 @@ def accounts(config: FeishuConfig) -> dict[str, FeishuAccount]:
     return {name: account for name, account in named.items() if account.app_id.strip()}
 
 
-def problems(account: FeishuAccount) -> list[tuple[str, str]]:
-    """What must be mended before this account can serve: (key, sentence with the fix)."""
-    found: list[tuple[str, str]] = []
+def problems(account: FeishuAccount) -> Iterator[tuple[str, str]]:
     if is_blank(account.app_secret):
-        found.append(("appSecret", "missing: copy it from Credentials & Basic Info in the Feishu developer console"))
+        yield "appSecret", "missing: copy it from Credentials & Basic Info in the Feishu developer console"
     if account.verification == "signature" and is_blank(account.encrypt_key):
         message = (
             "missing: without it anybody could send events. Set one in the developer console under Events & Callbacks → "
             "Encryption Strategy and copy it here, or choose `verification: token` explicitly"
         )
-        found.append(("encryptKey", message))
+        yield "encryptKey", message
     if account.verification == "token" and is_blank(account.verification_token):
-        found.append(("verificationToken", "missing: `verification: token` has nothing else to check"))
+        yield "verificationToken", "missing: `verification: token` has nothing else to check"
     if not is_http(account.base_url):
-        found.append(("baseUrl", "must be an http or https URL, such as https://open.feishu.cn"))
-    found += id_problems(
+        yield "baseUrl", "must be an http or https URL, such as https://open.feishu.cn"
+    yield from id_problems(
         account,
         person=("ou_.*", "a person's open id, ou_…: ids only, never names"),
         group=("oc_.*", "a group's chat id, oc_…: ids only, never names"),
     )
-    return found
 
 
-def warnings(account: FeishuAccount) -> list[str]:
-    """What works but deserves a look, one sentence each."""
-    found: list[str] = []
+def warnings(account: FeishuAccount) -> Iterator[str]:
     if account.verification == "token" and is_blank(account.encrypt_key):
-        found.append("verification: token — whoever learns the Verification Token can forge events; set encryptKey")
-    found += access_warnings(
+        yield "verification: token — whoever learns the Verification Token can forge events; set encryptKey"
+    yield from access_warnings(
         account, person="the ou_… id", group="the oc_… id", place="in the tenant", added="it is added to"
     )
-    return found

@@ -143,15 +143,10 @@ def _card(content: Mapping[str, Any], names: Names) -> Content:
 
 
 def _words(template: str, *keys: str) -> "_Reader":
-    def words(content: Mapping[str, Any]) -> str:
-        return template.format(*(text_of(content, key) for key in keys)).rstrip(": ")
+    def words(content: Mapping[str, Any], names: Names) -> Content:
+        return Content(text=f"[{template.format(*(text_of(content, key) for key in keys)).rstrip(': ')}]")
 
-    return lambda content, names: Content(text=f"[{words(content)}]")
-
-
-def _file_words(content: Mapping[str, Any]) -> str:
-    name = text_of(content, "file_name")
-    return f"file: {name}" if name else "file"
+    return words
 
 
 def _length(content: Mapping[str, Any]) -> str:
@@ -169,7 +164,9 @@ _READERS: dict[str, _Reader] = {
     "text": _text,
     "post": _post,
     "image": _attached("image", "image_key", lambda content: "image"),
-    "file": _attached("file", "file_key", _file_words),
+    "file": _attached(
+        "file", "file_key", lambda content: ": ".join(filter(None, ("file", text_of(content, "file_name"))))
+    ),
     "folder": _attached("other", "file_key", lambda content: f"folder: {text_of(content, 'file_name')}"),
     "audio": _attached("audio", "file_key", lambda content: "voice message" + _length(content)),
     "media": _attached("video", "file_key", lambda content: "video" + _length(content)),

@@ -221,7 +221,6 @@ async def fetch_file(api: TelegramApi, attachment: Attachment, bytes_max: int) -
 
 
 async def _file_path(api: TelegramApi, file_id: str) -> tuple[str, int | None]:
-    """Where the file is, and how large."""
     try:
         file = await api.call("getFile", {"file_id": file_id})
     except DeliveryError as error:

@@ -31,16 +31,14 @@ from channels.channel import (
 )
 from channels.download import twice
 from channels.message import Attachment, File, MessageContext, Outbound
-from channels.single_flight import SingleFlight
+from channels.pace import SingleFlight
 from channels.telegram import updates
-from channels.telegram.activity import Activity
 from channels.telegram.api import MethodError, TelegramApi, fetch_file, refusal_of
 from channels.telegram.config import TelegramAccount
-from channels.telegram.connection import Callbacks, Registration, offer_menu
+from channels.telegram.connection import Callbacks, Polling, Registration, offer_menu
 from channels.telegram.content import Me
-from channels.telegram.polling import Polling
 from channels.telegram.render import rendered, split
-from channels.telegram.timing import TelegramPace, Timing, is_group
+from channels.telegram.timing import Activity, TelegramPace, Timing, is_group
 from channels.wire import loads, number, text
 
 SECRET_HEADER = "x-telegram-bot-api-secret-token"
@@ -70,13 +68,12 @@ class TelegramChannel:
         self._callbacks = Callbacks(api=self._api, account=account)
         bot_id = config.bot_token.get_secret_value().strip().partition(":")[0]
         self._me = Me(id=int(bot_id) if bot_id.isdecimal() else 0)
-        self._learning = SingleFlight(self._learn)
+        self._learning = SingleFlight(self._learn, late="Telegram has not said yet who the bot is")
         self._migrated: dict[str, str] = {}
         """Groups that have become supergroups, as far as an update has said or a send has found out."""
         self._activity = Activity(api=self._api, account=account, migrated=self._migrated, timing=self._timing)
 
     def receive(self, request: WebhookRequest, now: datetime) -> Receipt:
-        """Judge one delivery. Raises Rejected, or NotReady for a group message while the bot's own name is unknown."""
         if self._config.mode == "polling":
             raise Rejected("this account polls", status=404)
         expected, given = self._config.webhook_secret.get_secret_value(), request.header(SECRET_HEADER)
@@ -93,7 +90,6 @@ class TelegramChannel:
         return self._read(update, now)
 
     async def connect(self, *, public_url: str | None, commands: Sequence[Command], deliver: Deliver) -> None:
-        """Keep in touch with Telegram until it is cancelled."""
         self._me = replace(self._me, commands=frozenset(command.name for command in commands))
         account, timing = self.account, self._timing
         api = TelegramApi(self._config)  # of its own: a poll that hangs must not hold a send back
@@ -115,13 +111,8 @@ class TelegramChannel:
             await api.close()
 
     async def learn_identity(self, timeout_seconds: float) -> None:
-        """The bot's own name, single-flight. Raises DeliveryError."""
-        if self._me.username is not None:
-            return
-        try:
+        if self._me.username is None:
             await self._learning.get(timeout_seconds)
-        except TimeoutError:
-            raise Unreachable("Telegram has not said yet who the bot is") from None
 
     async def enrich(self, context: MessageContext) -> MessageContext:
         """An update has all the names there are."""
@@ -176,8 +167,6 @@ class TelegramChannel:
         self._me = replace(self._me, id=bot_id, username=username)
         sees_all = me.get("can_read_all_group_messages") is True
         log.info("telegram_bot", account=self.account, username=username, privacy_mode=not sees_all)
-
-    # sending
 
     async def _send(self, part: Outbound, chat: str) -> str:
         body = self._body(part, chat)

@@ -1,6 +1,7 @@
 """What a person writes to connect a Telegram bot: one account, or several under `accounts`."""
 
 import re
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr
@@ -62,34 +63,29 @@ def bot_of(account: TelegramAccount) -> str:
     return account.bot_token.get_secret_value().strip().partition(":")[0]
 
 
-def problems(account: TelegramAccount) -> list[tuple[str, str]]:
-    """What must be mended before this account can serve: (key, sentence with the fix)."""
-    found: list[tuple[str, str]] = []
+def problems(account: TelegramAccount) -> Iterator[tuple[str, str]]:
     if not _TOKEN.fullmatch(account.bot_token.get_secret_value().strip()):
-        found.append(("botToken", "is no bot token: copy the whole of it, 123456789:AA…, from @BotFather"))
+        yield "botToken", "is no bot token: copy the whole of it, 123456789:AA…, from @BotFather"
     if account.mode == "webhook" and is_blank(account.webhook_secret):
         message = (
             "missing: without it anybody could send updates. Choose a long random word, such as the output of "
             "`openssl rand -hex 32`, or `mode: polling`"
         )
-        found.append(("webhookSecret", message))
+        yield "webhookSecret", message
     elif not is_blank(account.webhook_secret) and not _SECRET.fullmatch(account.webhook_secret.get_secret_value()):
         message = "Telegram takes 1 to 256 of A-Z, a-z, 0-9, _ and -, such as the output of `openssl rand -hex 32`"
-        found.append(("webhookSecret", message))
+        yield "webhookSecret", message
     if not is_http(account.api_root):
-        found.append(("apiRoot", "must be an http or https URL, such as https://api.telegram.org"))
-    found += id_problems(
+        yield "apiRoot", "must be an http or https URL, such as https://api.telegram.org"
+    yield from id_problems(
         account,
         person=(_PERSON, "a person's id, a number in quotes: ids only, never names"),
         group=(_GROUP, 'a group\'s id, such as "-1001234567890": never a name'),
     )
-    return found
 
 
-def warnings(account: TelegramAccount) -> list[str]:
-    """What works but deserves a look, one sentence each."""
-    found: list[str] = []
-    found += access_warnings(
+def warnings(account: TelegramAccount) -> Iterator[str]:
+    yield from access_warnings(
         account,
         person="the sender's number",
         group="the chat's number",
@@ -97,5 +93,4 @@ def warnings(account: TelegramAccount) -> list[str]:
         added="that anybody adds it to",
     )
     if account.resend_ambiguous:
-        found.append("resendAmbiguous: true — a reply may appear twice after a timeout")
-    return found
+        yield "resendAmbiguous: true — a reply may appear twice after a timeout"

@@ -14,8 +14,7 @@ from markdown_it.rules_block.table import escapedSplit
 from markdown_it.token import Token
 from rich.cells import cell_len
 
-from channels.telegram.page import BULLET, Page, TextRun, TextStyle
-from channels.telegram.paragraph import write_inline
+from channels.telegram.page import BULLET, Page, TextRun, TextStyle, write_inline
 
 NESTING_MAX = 40
 """Of blocks. The parser recurses, and drops what is deeper; a text that goes deeper is shown as it is."""
@@ -127,8 +126,6 @@ class _Document:
         if code.strip():
             page.write_block(code, TextStyle(kind="pre", value=language))
         page.break_lines(1 if page.depth else 2)
-
-    # tables
 
     def _table(self, tokens: Sequence[Token]) -> None:
         """As a grid where it is narrow and plain; else every cell on a line of its own, behind its head."""

@@ -1,12 +1,19 @@
-"""The paper a document is written on: runs of text with their styles, nested only as Telegram lets them nest.
+"""The paper a document is written on, and what stands inside its paragraphs. Pure.
 
-The writer owes line ends instead of writing them, so that nothing begins or ends with blanks. What begins every line of
-a list item, and which styles fall away inside which others, is settled here; what is written is not.
+A page is runs of text with their styles, nested only as Telegram lets them nest. The writer owes line ends instead of
+writing them, so that nothing begins or ends with blanks. A link that Telegram would drop, or that would call a person,
+is its text with the address behind it. Raw HTML never gets here: to the parser it is text.
 """
 
-from dataclasses import dataclass
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from markdown_it.common.normalize_url import normalizeLinkText
+from markdown_it.token import Token
 
 BULLET = "• "
 Kind = Literal["bold", "italic", "strikethrough", "spoiler", "text_link", "code", "pre", "blockquote"]
@@ -33,23 +40,12 @@ class TextRun:
     styles: tuple[TextStyle, ...] = ()
 
 
-@dataclass(slots=True)
-class _Lead:
-    """What the lines of a list item begin with: the marker first, blanks of its width after that."""
-
-    marker: str
-    used: bool = False
-
-    def take(self) -> str:
-        used, self.used = self.used, True
-        return " " * len(self.marker) if used else self.marker
-
-
 class Page:
     def __init__(self) -> None:
         self._runs: list[TextRun] = []
         self._styles: list[TextStyle] = []
-        self._leads: list[_Lead] = []
+        self._leads: list[str] = []
+        """What the lines of each list item begin with: its marker first, blanks of the same width after that."""
         self._gap = 1
         """Line ends owed before the next text. At least one, at the top too: a first line may begin with a marker."""
         self._number = 0
@@ -117,15 +113,14 @@ class Page:
     def begin_item(self, marker: str) -> None:
         self.flush_marker()
         self.break_lines(1)
-        self._leads.append(_Lead(marker=marker))
+        self._leads.append(marker)
 
     def mark_task(self, box: str) -> bool:
         """The box in the bullet's place, or behind the number; False where no list item begins here."""
-        if not self._leads or self._leads[-1].used:
-            return False
-        lead = self._leads[-1]
-        lead.marker = box if lead.marker == BULLET else lead.marker + box
-        return True
+        marker = self._marker()
+        if marker:
+            self._leads[-1] = box if marker == BULLET else marker + box
+        return bool(marker)
 
     def end_item(self) -> None:
         self.flush_marker()
@@ -133,9 +128,13 @@ class Page:
 
     def flush_marker(self) -> None:
         """An item may be empty, and its number all that was said."""
-        if self._leads and not self._leads[-1].used:
-            self._leads[-1].marker = self._leads[-1].marker.rstrip()
+        if marker := self._marker():
+            self._leads[-1] = marker.rstrip()
             self.write("")
+
+    def _marker(self) -> str:
+        """Of the innermost item, until it is written."""
+        return "" if not self._leads or self._leads[-1].isspace() else self._leads[-1]
 
     def _begin_line(self) -> None:
         before = self._runs[-1].styles if self._runs else ()
@@ -146,7 +145,8 @@ class Page:
         self._add(self._lead(), tuple(style for style in self._styles if style.kind == "blockquote"))
 
     def _lead(self) -> str:
-        return "".join(lead.take() for lead in self._leads)
+        lead, self._leads = "".join(self._leads), [" " * len(marker) for marker in self._leads]
+        return lead
 
     def _add(self, text: str, styles: tuple[TextStyle, ...]) -> None:
         if text:
@@ -154,7 +154,7 @@ class Page:
 
     def _numbered(self, style: TextStyle) -> TextStyle:
         self._number += 1
-        return TextStyle(kind=style.kind, value=style.value, number=self._number)
+        return replace(style, number=self._number)
 
     def _effective(self, *more: TextStyle) -> tuple[TextStyle, ...]:
         """Each kind once. Code combines with nothing: it gives way to a link and a quote, and takes the place of the
@@ -166,3 +166,121 @@ class Page:
         if code and not styles.keys() & {"text_link", "blockquote"}:
             return (code,)
         return tuple(styles.values())
+
+
+_TASK = re.compile(r"\[([ xX])\] ")
+_STYLES: dict[str, Kind] = {"strong": "bold", "em": "italic", "s": "strikethrough"}
+"""By the tag of the token that opens or closes it."""
+
+
+def write_inline(page: Page, tokens: Sequence[Token]) -> None:
+    paragraph = _Paragraph(page, tokens)
+    for index, token in enumerate(tokens):
+        paragraph.add(index, token)
+
+
+class _Paragraph:
+    def __init__(self, page: Page, tokens: Sequence[Token]) -> None:
+        self._page = page
+        self._spoilers = _spoilers(tokens)
+        self._links: list[tuple[str, int]] = []
+        """Addresses of the links we are in, and where they begin."""
+
+    def add(self, index: int, token: Token) -> None:
+        page = self._page
+        match token.type:
+            case "text":
+                text = token.content if index else self._without_box(token.content)
+                self._text(text, [at + len(text) - len(token.content) for at in self._spoilers.get(index, ())])
+            case "softbreak" | "hardbreak":
+                page.new_line()
+            case "code_inline":
+                page.write(token.content, TextStyle(kind="code", number=-index))
+            case "link_open":
+                self._begin_link(str(token.attrGet("href") or ""))
+            case "link_close":
+                self._end_link()
+            case "image":
+                self._image(token)
+            case _ if style := _STYLES.get(token.tag):
+                page.open(style) if token.nesting > 0 else page.close(style)
+            case _:
+                page.write(token.content)
+
+    def _without_box(self, text: str) -> str:
+        found = _TASK.match(text)
+        if found and self._page.mark_task("☐ " if found[1] == " " else "☑ "):
+            return text[found.end() :]
+        return text
+
+    def _text(self, text: str, marks: Sequence[int]) -> None:
+        begins = 0
+        for mark in marks:
+            self._page.write(text[begins:mark])
+            if self._page.is_open("spoiler"):
+                self._page.close("spoiler")
+            else:
+                self._page.open("spoiler")
+            begins = mark + 2
+        self._page.write(text[begins:])
+
+    def _image(self, token: Token) -> None:
+        """A link with the words for it; inside of a link only the words."""
+        words = token.children or []
+        if self._links:
+            write_inline(self._page, words)
+        else:
+            self._begin_link(str(token.attrGet("src") or ""))
+            write_inline(self._page, words)
+            self._end_link()
+
+    def _begin_link(self, address: str) -> None:
+        self._page.write("")
+        self._links.append((address, self._page.mark()))
+        if is_clickable(address):
+            self._page.open("text_link", address)
+
+    def _end_link(self) -> None:
+        address, mark = self._links.pop()
+        label, shown = self._page.since(mark).strip(), normalizeLinkText(address)
+        if not label:
+            self._page.write(shown)
+        if is_clickable(address):
+            self._page.close("text_link")
+        elif label and shown and label != shown:
+            self._page.write(f" ({shown})")
+
+
+def is_clickable(address: str) -> bool:
+    """Telegram drops a link to a host without a dot, and with it the address; one to a user calls that person."""
+    try:
+        parts = urlsplit(address)
+        host = parts.hostname or ""
+    except ValueError:
+        return False
+    match parts.scheme:
+        case "http" | "https":
+            return "." in host
+        case "tg":
+            return not parts.path.lstrip("/").startswith("user") and host != "user"
+        case "mailto":
+            return True
+        case _:
+            return False
+
+
+def _spoilers(tokens: Sequence[Token]) -> dict[int, list[int]]:
+    """Where `||` opens or closes a spoiler, by token. A word before it, or a blank behind it, and it opens none."""
+    found: list[tuple[int, int]] = []
+    for index, token in enumerate(tokens):
+        text = token.content if token.type == "text" else ""
+        for mark in re.finditer(r"\|\|", text):
+            before, after = text[: mark.start()][-1:], text[mark.end() :][:1]
+            opens = not before.isalnum() and not after.isspace()
+            closes = not before.isspace() and not after.isalnum()
+            if closes if len(found) % 2 else opens:
+                found.append((index, mark.start()))
+    marks: dict[int, list[int]] = {}
+    for index, at in found[: len(found) // 2 * 2]:
+        marks.setdefault(index, []).append(at)
+    return marks

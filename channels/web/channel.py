@@ -117,7 +117,6 @@ class WebChannel:
         return replace(context, attachments=tuple(attachments))
 
     async def fetch(self, attachment: Attachment, *, bytes_max: int) -> File:
-        """Raises Gone or TooLarge."""
         found = await self.archive.file(attachment.key)
         if found is None:
             raise Gone("the file is no longer there")

@@ -10,8 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from channels.channel import Progress, ToolUse
-from channels.web.markdown import blocks
-from channels.web.views import event
+from channels.web.views import blocks, event
 
 BACKLOG_MAX = 500
 BACKLOG_BYTES_MAX = 8 * 1_048_576
@@ -79,7 +78,6 @@ class LiveTurns:
 
     @property
     def pages(self) -> int:
-        """How many are connected."""
         return len(self._watchers)
 
     @contextmanager

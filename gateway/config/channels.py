@@ -4,7 +4,7 @@ Each record says what the rest of the gateway needs to know of a channel's confi
 records go with the section, so that whoever has read a config also has the channels that it may speak of.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
@@ -49,9 +49,9 @@ class ChannelType:
     bot_word: str = ""
     arrives: Callable[[Any, str, "Config"], str]
     """How its events arrive, for the report: of an account, its name, and the whole config."""
-    problems: Callable[[Any], Sequence[tuple[str, str]]] = lambda account: ()
+    problems: Callable[[Any], Iterable[tuple[str, str]]] = lambda account: ()
     """What must be mended in an account, as key and sentence."""
-    warnings: Callable[[Any], Sequence[str]] = lambda account: ()
+    warnings: Callable[[Any], Iterable[str]] = lambda account: ()
     """What works but deserves a look."""
 
 

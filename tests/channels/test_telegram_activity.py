@@ -10,9 +10,8 @@ import pytest
 
 from channels.channel import Progress, RateLimited
 from channels.message import Chat, Outbound, Target
-from channels.telegram.activity import AGAIN_SECONDS, QUICK_SECONDS
 from channels.telegram.channel import TelegramChannel
-from channels.telegram.timing import Timing
+from channels.telegram.timing import AGAIN_SECONDS, QUICK_SECONDS, Timing
 from tests.channels.contexts import context
 from tests.channels.telegram_bot import SILENCE, Telegram, connected, refusal
 

@@ -211,15 +211,15 @@ def account(**written: Any) -> TelegramAccount:
     ],
 )
 def test_what_must_be_mended_is_named_by_its_key(written: dict[str, Any], keys: list[str]) -> None:
-    found = problems(account(**written))
+    found = list(problems(account(**written)))
     assert [key for key, _ in found] == keys
     assert not any(BOT_TOKEN in sentence for _, sentence in found)
 
 
 def test_whoever_lets_everybody_in_is_warned_and_so_is_who_lets_nobody_in() -> None:
-    assert len(warnings(account())) == 2
-    assert len(warnings(account(dmPolicy="open", groupPolicy="open", resendAmbiguous=True))) == 3
-    assert warnings(account(allowFrom=("1",), groupAllowFrom=("-1",))) == []
+    assert len(list(warnings(account()))) == 2
+    assert len(list(warnings(account(dmPolicy="open", groupPolicy="open", resendAmbiguous=True)))) == 3
+    assert list(warnings(account(allowFrom=("1",), groupAllowFrom=("-1",)))) == []
 
 
 def test_an_account_without_a_token_is_not_configured() -> None:

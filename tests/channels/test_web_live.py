@@ -14,8 +14,7 @@ from channels.channel import Progress, ToolUse
 from channels.message import Chat
 from channels.web.archive import MessageBody, WebMessage
 from channels.web.live import BACKLOG_BYTES_MAX, BACKLOG_MAX, ENDED_MAX, LiveTurns, Watcher
-from channels.web.markdown import blocks
-from channels.web.views import RENDERED_BYTES_MAX, Renderings
+from channels.web.views import RENDERED_BYTES_MAX, Renderings, blocks
 from tests.channels.contexts import context
 
 CHAT, MESSAGE = "c_one_one", "m_one_one"

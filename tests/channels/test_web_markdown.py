@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from channels.web.markdown import _markdown, blocks, html
+from channels.web.views import _markdown, blocks, html
 
 VOID = {"br", "hr"}
 PLAIN = {"p", "h1", "h2", "h3", "h4", "h5", "h6", "ul", "li", "blockquote", "pre", "table", "thead", "tbody", "tr"}

@@ -7,7 +7,7 @@ from typing import Literal
 
 import pytest
 
-from channels.web.markdown import html
+from channels.web.views import html
 from tests.emulators.models.script import calls, says
 from tests.running import Running, running
 from tests.stories.at_work import NEVER

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from channels.message import Chat, MessageContext, Sender
-from tools.catalog import Catalog
+from tools.catalog import Catalog, Toolbox
 from tools.config import AgentToolsConfig, ExecConfig
 from tools.tool import Call, Image, ToolError, ToolResult
-from tools.toolbox import Toolbox
 from tools.workspace import Workspace
 
 WAIT_FOR_GO = "touch ready; until [ -e go ]; do sleep 0.02; done"
@@ -99,5 +98,5 @@ def bench(
     exec_config = ExecConfig.model_validate({"mode": mode, **(exec_ or {})})
     config = AgentToolsConfig.model_validate({"allow": allow or ["*"], "message": {"targets": targets or []}})
     catalog = Catalog(config, exec_config=exec_config, messenger=outbox, result_chars=result_chars)
-    toolbox = Toolbox([catalog], workspace.serving(mounts=mounts), argument_bytes_max=65_536)
+    toolbox = Toolbox(catalog.tools(workspace.serving(mounts=mounts)), argument_bytes_max=65_536)
     return Bench(folder / "workspace", toolbox, outbox, workspace)

@@ -1,18 +1,16 @@
 """The toolbox: what is offered, and that every mistake is answered in a form the model can act on."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.tools.bench import CALL, Bench, bench, text_of
-from tools.catalog import NAMES
+from tools.catalog import NAMES, Toolbox
 from tools.config import AgentToolsConfig, ExecConfig, allowed, effective_exec
-from tools.tool import Call, Tool, ToolError, ToolResult, ToolSpec
-from tools.toolbox import Toolbox
-from tools.workspace import Workspace
+from tools.tool import Call, ToolError, ToolResult, ToolSpec
 
 SIX = ("read", "write", "edit", "ls", "exec", "message")
 
@@ -88,16 +86,12 @@ class _Weather:
             raise ToolError("INVALID_ARGUMENT", "which city?")
         return str(raw["city"])
 
-    def tools(self, workspace: Workspace) -> Sequence[Tool]:
-        return [self]
-
     async def run(self, arguments: str, call: Call) -> ToolResult:
         return ToolResult(content=(f"sunny in {arguments}",))
 
 
-async def test_a_source_may_bring_tools_with_schemas_of_their_own(at: Bench) -> None:
-    source = _Weather()
-    toolbox = Toolbox([source, source], at.workspace, argument_bytes_max=100)
+async def test_a_source_may_bring_tools_with_schemas_of_their_own() -> None:
+    toolbox = Toolbox([_Weather(), _Weather()], argument_bytes_max=100)
     assert [spec.input_schema for spec in toolbox.specs] == [{"$ref": "#/$defs/City"}]
     assert toolbox.effect("weather") == "once"
     assert text_of(await toolbox.call("weather", {"city": "北京"}, "{}", CALL)) == "sunny in 北京"

@@ -1,20 +1,24 @@
 """`demo/guide`, the scripted model that ships: no key, no network, the same answer to the same history.
 
 It streams like a real one and goes the same way through the loop, so that the whole product can be tried and tested
-without an account. What it decides and says is in `guide`.
+without an account. A plan is read off the person's words and the tools on offer; each of its steps is one call and is
+taken at most once, so every turn is over after a handful of rounds whatever the tools answer. No randomness, no state.
 """
 
 import asyncio
 import json
+import re
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from html import unescape
+from itertools import count
+from typing import Any, TypeAlias
 
-from agents.messages import Message, Text, ToolCall, Usage
-from agents.providers.demo.guide import Step, next_step
+from agents.messages import AssistantMessage, Message, Text, ToolCall, ToolResultMessage, Usage, UserMessage
 from agents.providers.draft import Draft
-from agents.providers.provider import Done, ModelEvent, ModelRequest
+from agents.providers.provider import Done, ModelEvent, ModelRequest, OneTool
+from agents.sentences import language_of
 
-API = "demo"
 PIECE_CHARS = 16
 CHARS_PER_TOKEN = 3.5
 
@@ -22,14 +26,14 @@ CHARS_PER_TOKEN = 3.5
 class DemoProvider:
     """A `Provider` of the api `demo`. Any model name will do."""
 
-    api = API
+    api = "demo"
 
     def __init__(self, name: str, *, now: Callable[[], float] = time.time) -> None:
         self.name = name
         self._now = now
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        draft = Draft(api=API, provider=self.name, model=request.model, timestamp=self._now())
+        draft = Draft(api=self.api, provider=self.name, model=request.model, timestamp=self._now())
         for event in _events(draft, next_step(request)):
             yield event
             await asyncio.sleep(0)  # let others in between, as a network would
@@ -45,13 +49,13 @@ class DemoProvider:
         """There is nothing to close."""
 
 
-def _events(draft: Draft, step: Step | str) -> Iterator[ModelEvent]:
+def _events(draft: Draft, step: ToolCall | str) -> Iterator[ModelEvent]:
     if isinstance(step, str):
         draft.open(0, "text")
     else:
         draft.open(0, "call")
         yield from draft.start(0, vendor_id=step.id, name=step.name)
-    text = step if isinstance(step, str) else json.dumps(step.arguments, ensure_ascii=False)
+    text = step if isinstance(step, str) else step.arguments_raw
     for at in range(0, len(text), PIECE_CHARS):
         yield from draft.add(0, text[at : at + PIECE_CHARS])
     yield from draft.close(0)
@@ -65,3 +69,199 @@ def _chars(message: Message) -> int:
 
 def _tokens(chars: int) -> int:
     return int(chars / CHARS_PER_TOKEN) + 1
+
+
+STEPS_MAX = 4
+SCRIPT_NAME = "list_files"
+
+_CJK = re.compile(r"[⺀-鿿豈-﫿\U00020000-\U0003ffff]")
+_WANTS_SCRIPT = re.compile(
+    r"脚本|写.{0,12}(?:代码|程序)|\bscripts?\b|\bwrite\b.{0,40}\b(?:code|program|file)\b", re.IGNORECASE | re.DOTALL
+)
+_WANTS_LISTING = re.compile(r"文件|目录|文件夹|\b(?:files?|folders?|director(?:y|ies)|ls)\b", re.IGNORECASE)
+_SKILL = re.compile(r"<skill>(.*?)</skill>", re.DOTALL)
+_MEDIA_OFFERED = re.compile(r"^## Assistant Output Directives\n(?:(?!## ).*\n)*?- `MEDIA:", re.MULTILINE)
+_NOTE = re.compile(r"\n\(The gateway: [^\n]*\)(?:\n\[image: [^\n]*\])*\Z")
+_BODY = re.compile(r"\A\[message_id: [^\]\n]*\]\n[^\n]{0,200}?: ?")
+ECHO_CHARS_MAX = 60
+RESULT_CHARS_MAX = 160
+
+REAL_MODEL = (
+    "For a real model, set ANTHROPIC_API_KEY, OPENAI_API_KEY or DEEPSEEK_API_KEY in the environment and start again: "
+    "`model: auto` in config.yaml takes it. Other vendors: docs/providers.md"
+)
+REAL_MODEL_ZH = (
+    "要使用真正的模型:设置环境变量 ANTHROPIC_API_KEY、OPENAI_API_KEY 或 DEEPSEEK_API_KEY,然后重新启动,"
+    "config.yaml 里的 `model: auto` 就会用它。其他厂商见 docs/providers.md"
+)
+
+Made: TypeAlias = tuple[ToolCall, ToolResultMessage | None]
+"""A call of this turn and its result."""
+
+
+def next_step(request: ModelRequest) -> ToolCall | str:
+    """The call to make, or the words that end the turn."""
+    text = _last_request(request.messages)
+    chinese = language_of(text) == "zh"
+    done = _done(request.messages)
+    if len(done) < STEPS_MAX:
+        for name, arguments in _plan(request, text, chinese=chinese):
+            if name not in {call.name for call, _ in done}:
+                raw = json.dumps(arguments, ensure_ascii=False)
+                return ToolCall(id=_new_id(request.messages), name=name, arguments=arguments, arguments_raw=raw)
+    attached = _written(done) if _MEDIA_OFFERED.search(request.system.stable) else None
+    return closing(text, done, chinese=chinese, attached=attached)
+
+
+def _plan(request: ModelRequest, text: str, *, chinese: bool) -> list[tuple[str, dict[str, Any]]]:
+    """The calls of this turn, in order, as far as the tools on offer go."""
+    offered = {tool.name for tool in request.tools} if request.tool_choice != "none" else set()
+    wants_script = bool(_WANTS_SCRIPT.search(text))
+    plan: list[tuple[str, dict[str, Any]]] = []
+    if location := _skill_for(request.system.stable, text, wants_script=wants_script):
+        plan.append(("read", {"file_path": location}))
+    if wants_script or _WANTS_LISTING.search(text) or _forced(request) in ("ls", "any"):
+        plan.append(("ls", {"path": "."}))
+    if wants_script or _forced(request) == "write":
+        name = _free_name(request.messages)
+        plan.append(("write", {"file_path": name, "content": script_source(name, chinese=chinese)}))
+    return [step for step in plan if step[0] in offered]
+
+
+def _written(done: Sequence[Made]) -> str | None:
+    """The file that this turn has made. Another model may have made the calls: then its name may be anything."""
+    paths = [
+        (call.arguments or {}).get("file_path") for call, result in done if call.name == "write" and not _failed(result)
+    ]
+    return next((path for path in paths if isinstance(path, str) and re.fullmatch(r"\S.*", path)), None)
+
+
+def _failed(result: ToolResultMessage | None) -> bool:
+    return result is None or result.is_error
+
+
+def _forced(request: ModelRequest) -> str:
+    if isinstance(request.tool_choice, OneTool):
+        return request.tool_choice.name
+    return "any" if request.tool_choice == "required" else ""
+
+
+def _skill_for(prompt: str, text: str, *, wants_script: bool) -> str | None:
+    """The location of the skill whose name or description shares most with the request; None where none does."""
+    best: tuple[int, str] | None = None
+    for skill in _SKILL.findall(prompt):
+        name, description, location = (_element(skill, tag) for tag in ("name", "description", "location"))
+        words = {word for word in re.findall(r"[a-z]{4,}", f"{name} {description}".lower()) if word in name.lower()}
+        score = sum(bool(re.search(rf"\b{word}\b", text.lower())) for word in words)
+        score += sum(pair in description for pair in {text[at : at + 2] for at in range(len(text))} if _is_cjk(pair))
+        score += 2 if wants_script and "script" in name else 0
+        if location and score >= 2 and (best is None or score > best[0]):
+            best = (score, location)
+    return best[1] if best else None
+
+
+def _element(xml: str, tag: str) -> str:
+    found = re.search(rf"<{tag}>(.*?)</{tag}>", xml, re.DOTALL)
+    return unescape(found[1].strip()) if found else ""
+
+
+def _is_cjk(pair: str) -> bool:
+    return len(pair) == 2 and all(_CJK.match(char) for char in pair)
+
+
+def _free_name(messages: Sequence[Message]) -> str:
+    """A name that the listing of this turn does not show; without a listing one that nobody else would choose."""
+    listing = next((_text(result) for call, result in _done(messages) if call.name == "ls"), None)
+    if listing is None:
+        return f"clawgate_demo_{SCRIPT_NAME}.py"
+    taken = set(listing.split())
+    names = [f"{SCRIPT_NAME}.py", *(f"{SCRIPT_NAME}_{number}.py" for number in range(2, 100))]
+    return next((name for name in names if name not in taken), f"clawgate_demo_{SCRIPT_NAME}.py")
+
+
+def _last_request(messages: Sequence[Message]) -> str:
+    """The person's last message, without the gateway's line above it and their name before it."""
+    for message in reversed(messages):
+        if isinstance(message, UserMessage):
+            text = "\n".join(part.text for part in message.content if isinstance(part, Text))
+            return _NOTE.sub("", _BODY.sub("", text)).strip()
+    return ""
+
+
+def _done(messages: Sequence[Message]) -> list[Made]:
+    """The calls of the running turn, each with its result."""
+    start = max((n for n, message in enumerate(messages) if isinstance(message, UserMessage)), default=0)
+    turn = messages[start:]
+    results = {message.call_id: message for message in turn if isinstance(message, ToolResultMessage)}
+    calls = (call for message in turn if isinstance(message, AssistantMessage) for call in message.calls)
+    return [(call, results.get(call.id)) for call in calls]
+
+
+def _text(result: ToolResultMessage | None) -> str:
+    return "\n".join(part.text for part in result.content if isinstance(part, Text)) if result else ""
+
+
+def _new_id(messages: Sequence[Message]) -> str:
+    used = {call.id for message in messages if isinstance(message, AssistantMessage) for call in message.calls}
+    return next(name for number in count(len(used) + 1) if (name := f"demo_{number}") not in used)
+
+
+def closing(text: str, done: Sequence[Made], *, chinese: bool, attached: str | None) -> str:
+    """The final words of a turn. `attached` is a file to send along."""
+    lines = [_opening(_one_line(text, ECHO_CHARS_MAX) or "…", chinese=chinese)]
+    if done:
+        lines.append("我实际调用了这些工具:" if chinese else "I really used these tools:")
+        lines.append("\n".join(_report(call, result, chinese=chinese) for call, result in done))
+    lines.append(REAL_MODEL_ZH if chinese else REAL_MODEL)
+    if attached is not None:
+        lines.append(f"MEDIA:{attached}")
+    return "\n\n".join(lines)
+
+
+def _opening(echo: str, *, chinese: bool) -> str:
+    if chinese:
+        return f"我是 Clawgate 自带的脚本演示模型(demo/guide),不是真正的 AI。你说的是:「{echo}」"
+    return f"I am demo/guide, the scripted demo model that ships with Clawgate, not a real AI. You said: “{echo}”"
+
+
+def _report(call: ToolCall, result: ToolResultMessage | None, *, chinese: bool) -> str:
+    target = str(next(iter((call.arguments or {}).values()), ""))
+    text = _text(result)
+    if call.name == "read" and not _failed(result):
+        return f"- `read` {target}: " + (f"已读取 {len(text)} 个字符" if chinese else f"read {len(text)} characters")
+    outcome = ("失败:" if chinese else "failed: ") if _failed(result) else ""
+    shown = _one_line(text, RESULT_CHARS_MAX) or ("(没有内容)" if chinese else "(nothing)")
+    return f"- `{call.name}` {target}: {outcome}{shown}"
+
+
+def _one_line(text: str, chars_max: int) -> str:
+    """One harmless line: no markup a platform might act upon, such as a mention of everyone."""
+    line = " ".join(re.sub(r"[<>`]|\[\[|\]\]", " ", text).split())
+    return line if len(line) <= chars_max else line[:chars_max].rstrip() + "…"
+
+
+def script_source(name: str, *, chinese: bool) -> str:
+    about = "遍历目录,打印其中的所有文件。" if chinese else "Print every file below a folder."
+    usage = "用法" if chinese else "Usage"
+    start = "从这个目录开始,默认是当前目录" if chinese else "start here, or in the current folder"
+    return f'''#!/usr/bin/env python3
+"""{about}
+
+{usage}: python3 {name} [folder]
+"""
+
+import os
+import sys
+
+
+def main() -> None:
+    # {start}
+    top = sys.argv[1] if len(sys.argv) > 1 else "."
+    for folder, _, files in os.walk(top):
+        for file in sorted(files):
+            print(os.path.join(folder, file))
+
+
+if __name__ == "__main__":
+    main()
+'''

@@ -153,7 +153,6 @@ class _Preview:
         """Nothing but blank space has arrived: what stands before a call at the beginning goes with it."""
 
     def feed(self, piece: str) -> str:
-        """The next characters to show, which may be none."""
         if self._state == "call":
             return ""
         if self._state == "words" and not self._held and not _OPENS.search(piece):

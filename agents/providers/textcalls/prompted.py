@@ -27,7 +27,7 @@ from agents.messages import (
     UserMessage,
     UserPart,
 )
-from agents.prompt.markers import TOOL_CALLS
+from agents.prompt.fences import TOOL_CALLS
 from agents.providers.provider import ModelEvent, ModelRequest, OneTool, System
 from agents.providers.textcalls.answer import Rewriting, Style, rewritten
 from agents.providers.textcalls.forms import PROMPTED

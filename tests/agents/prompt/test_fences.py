@@ -6,8 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from agents.prompt.fences import harmless, one_line, speaker, without_boundary
-from agents.prompt.markers import BOUNDARY
+from agents.prompt.fences import BOUNDARY, harmless, one_line, speaker, without_boundary
 from tests.agents.prompt.hostile import disguised, texts
 from tests.agents.prompt.reader import FILES, NEWLINES, SECTIONS, lines_of, readings
 

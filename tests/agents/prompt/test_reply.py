@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.prompt.markers import SILENT
+from agents.prompt.fences import SILENT
 from agents.prompt.reply import draft, media, visible
 
 SILENCES = [

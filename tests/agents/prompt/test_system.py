@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agents.config import AgentConfig
-from agents.prompt.markers import BOUNDARY, HEADINGS
+from agents.prompt.fences import BOUNDARY, HEADINGS
 from agents.prompt.system import PromptFacts, build_system, render
 from skills.catalog import Skill
 from tests.agents.prompt.reader import SECTIONS
