@@ -9,6 +9,7 @@ import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import InitVar, dataclass
+from itertools import chain
 from pathlib import Path
 
 from agents.attachments import Missing, Received, attachment, receive
@@ -26,7 +27,7 @@ from agents.turn import Emit, LimitReached, Outcome, Turn, TurnLimits, TurnStart
 from agents.workspaces import Workspaces
 from channels.message import File, MessageContext
 from skills.catalog import SkillCatalog, visible
-from tools.catalog import Catalog, Toolbox
+from tools.catalog import Catalog, Toolbox, ToolSource
 from tools.config import ExecConfig, FilesConfig
 from tools.tool import Messenger, ToolError
 from tools.workspace import Workspace, folder_of
@@ -57,7 +58,7 @@ class AgentRunner:
         windows = [config.context_window or model.facts.window for model in self._models]
         self._result_chars = min(map(result_limit_chars, windows))
         built_in = Catalog(config.tools, exec_config=exec_config, messenger=messenger, result_chars=self._result_chars)
-        self._built_in = built_in
+        self._sources: Sequence[ToolSource] = (built_in,)
         self._reads_files = "read" in built_in.names or "exec" in built_in.names
         self._shows_docs = "read" in built_in.names and DOCS_DIR.is_dir()
 
@@ -131,7 +132,8 @@ class AgentRunner:
         if self._shows_docs and not os.path.lexists(whole.root / DOCS):
             mounts[DOCS] = DOCS_DIR
         workspace = self._serving(whole, turn.session, mounts)
-        toolbox = Toolbox(self._built_in.tools(workspace), argument_bytes_max=self.limits.tool_argument_bytes)
+        tools = chain.from_iterable(source.tools(workspace) for source in self._sources)
+        toolbox = Toolbox(tools, argument_bytes_max=self.limits.tool_argument_bytes)
         facts = PromptFacts(
             agent=self.config,
             tools=toolbox.specs,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from channels.grapheme import joined
 
 _FENCE = re.compile(r"^((?: |>|(?:[-*+]|[0-9]{1,9}[.)]) )*)(`{3,}|~{3,})(.*)$")
-_TABLE_RULE = re.compile(r"^\s*\|?\s*:?-{2,}:?\s*(\|\s*:?-{2,}:?\s*)*\|?\s*$")
+_TABLE_RULE = re.compile(r"^\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*$")
 _ITEM = re.compile(r"^ *(?:[-*+]|[0-9]{1,9}[.)])(?: +|$)")
 _HEADING = re.compile(r"^ {0,3}#{1,6}(?:\s|$)")
 _LEADS_ON = re.compile(r"^ {0,3}#{1,6}(?:\s|$)|[:：]\**\s*$")

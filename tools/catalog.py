@@ -4,9 +4,9 @@ A new one is a file and a line here. Every path that yields a tool to a model pa
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
 
@@ -53,6 +53,12 @@ _BUILDERS: dict[str, Callable[[Catalog, Workspace], Tool]] = {
     "message": lambda catalog, _: Message(catalog.messenger, catalog.config.message),
 }
 NAMES: tuple[str, ...] = tuple(_BUILDERS)
+
+
+class ToolSource(Protocol):
+    """Where tools come from: the catalogue, or a server that brings schemas of its own."""
+
+    def tools(self, workspace: Workspace) -> Sequence[Tool]: ...
 
 
 class Toolbox:

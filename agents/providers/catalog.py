@@ -9,11 +9,11 @@ from agents.providers.config import Api, ProviderConfig, api_of
 from agents.providers.demo.provider import DemoProvider
 from agents.providers.gemini.provider import gemini_wire
 from agents.providers.mistral.provider import mistral_wire
-from agents.providers.network import NetworkProvider, Wire
+from agents.providers.network import NetworkProvider, WireSpec
 from agents.providers.openai.provider import chat_wire, responses_wire
 from agents.providers.provider import Provider
 
-_WIRES: dict[Api, Callable[[str, ProviderConfig], Wire]] = {
+_WIRES: dict[Api, Callable[[str, ProviderConfig], WireSpec]] = {
     "anthropic-messages": lambda name, config: anthropic_wire(config),
     "openai-responses": lambda name, config: responses_wire(config),
     "openai-chat": lambda name, config: chat_wire(config, vendor_for(name, config.base_url, config.dialect)),

@@ -1,6 +1,6 @@
 """A provider behind a network: one request, one stream, one attempt, the same for every wire.
 
-What differs is the `Wire`: how a request reads, how its events become a message, how its errors read. What does not
+What differs is the `WireSpec`: how a request reads, how its events become a message, how its errors read. What does not
 is here: keys, deadlines, and the promise that whatever breaks is a final message. Retries are not
 (`agents.providers.retry`).
 """
@@ -43,7 +43,7 @@ def bearer(key: str) -> tuple[str, str]:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Wire:
+class WireSpec:
     """One vendor's protocol. `keyless`: it needs no key. `event` parses one server-sent event: its name, its data, and the
     headers of the answer. `ends`: the answer is complete with it, and `late` is what counts of one behind that, for
     `tail_seconds`. `refusal` is what the server's answer with an error means, at a wall time in seconds."""
@@ -65,7 +65,9 @@ class Wire:
 class NetworkProvider:
     """A `Provider` that speaks `wire`."""
 
-    def __init__(self, name: str, config: ProviderConfig, wire: Wire, *, now: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, name: str, config: ProviderConfig, wire: WireSpec, *, now: Callable[[], float] = time.time
+    ) -> None:
         self.name = name
         self.api = wire.api
         self._config = config

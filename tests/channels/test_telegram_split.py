@@ -85,7 +85,7 @@ def in_a_list(prefix: str) -> str:
 PYTHON = "```python\n" + "print('hello')\n" * 1_000 + "```\ndone"
 TABLE = "| Name | Amount |\n|---|---|\n" + "| apples | 1 |\n" * 1_000
 HEAD = r"<pre>Name   \| Amount\n-------\+-------\napples \| 1"
-WIDE = "|" + "w" * 50 + "|\n|--:|\n" + "|a\n" * 1_000
+WIDE = "|" + "w" * 50 + "|\n|-:|\n" + "|a\n" * 1_000
 LIST_CODE = r'.*<code class="language-sh">  ls\n'
 CUT = {
     "sentences": (SENTENCE * 300, r".*dog\.$", ("fox", 300), "dog."),

@@ -9,14 +9,14 @@ from agents.providers.anthropic.response import AnthropicAssembly, from_status, 
 from agents.providers.config import ProviderConfig
 from agents.providers.errors import AttemptFailed, Refused
 from agents.providers.http import SdkClient, event_of, settings
-from agents.providers.network import Wire
+from agents.providers.network import WireSpec
 
 BASE_URL = "https://api.anthropic.com"
 _EVENT = re.compile(r"message_(?:start|delta|stop)|content_block_(?:start|delta|stop)|error")
 
 
-def anthropic_wire(config: ProviderConfig) -> Wire:
-    return Wire(
+def anthropic_wire(config: ProviderConfig) -> WireSpec:
+    return WireSpec(
         api=API,
         build=lambda: _build_client(config),
         path=lambda request: "/v1/messages",

@@ -8,7 +8,7 @@ from agents.providers.errors import AttemptFailed
 from agents.providers.gemini.request import API, resource, wire_request
 from agents.providers.gemini.response import GeminiAssembly, finish_reason, from_status
 from agents.providers.http import PlainClient
-from agents.providers.network import Wire
+from agents.providers.network import WireSpec
 
 BASE_URL = "https://generativelanguage.googleapis.com"
 
@@ -19,8 +19,8 @@ def base_url(config: ProviderConfig) -> str:
     return url if re.search(r"/v\d+(?:alpha|beta)?\d*$", url) else f"{url}/v1beta"
 
 
-def gemini_wire(config: ProviderConfig) -> Wire:
-    return Wire(
+def gemini_wire(config: ProviderConfig) -> WireSpec:
+    return WireSpec(
         api=API,
         build=lambda: PlainClient(config, base_url(config), {}),
         path=lambda request: f"/{quote(resource(request.model))}:streamGenerateContent?alt=sse",

@@ -5,16 +5,16 @@ from agents.providers.errors import AttemptFailed
 from agents.providers.http import PlainClient
 from agents.providers.mistral.request import API, wire_request
 from agents.providers.mistral.response import MistralAssembly, from_status
-from agents.providers.network import Wire
+from agents.providers.network import WireSpec
 from agents.providers.payload import object_of, objects_of
 from channels.transport import is_local
 
 BASE_URL = "https://api.mistral.ai"
 
 
-def mistral_wire(config: ProviderConfig) -> Wire:
+def mistral_wire(config: ProviderConfig) -> WireSpec:
     base_url = (config.base_url or BASE_URL).rstrip("/").removesuffix("/v1")
-    return Wire(
+    return WireSpec(
         api=API,
         build=lambda: PlainClient(config, base_url, {"Accept": "text/event-stream"}),
         path=lambda request: "/v1/chat/completions",

@@ -9,7 +9,7 @@ from agents.providers.chat.vendors import Vendor, for_model
 from agents.providers.config import ProviderConfig
 from agents.providers.errors import AttemptFailed, Refused
 from agents.providers.http import SdkClient, settings
-from agents.providers.network import Wire
+from agents.providers.network import WireSpec
 from agents.providers.openai.errors import from_status, output_blocked
 from agents.providers.responses import request as responses_request
 from agents.providers.responses import response as responses_response
@@ -21,7 +21,7 @@ TAIL_SECONDS = 2.0
 """How long a finished answer waits for what may come behind it: its price, and the end of the body."""
 
 
-def chat_wire(config: ProviderConfig, vendor: Vendor) -> Wire:
+def chat_wire(config: ProviderConfig, vendor: Vendor) -> WireSpec:
     """After the finish reason, later stream errors are ignored."""
     base_url = config.base_url or vendor.base_url or ""  # `api_of` has checked that there is one
 
@@ -29,7 +29,7 @@ def chat_wire(config: ProviderConfig, vendor: Vendor) -> Wire:
         own = for_model(vendor, model)
         return chat_response.ChatAssembly(provider=provider, model=model, timestamp=timestamp, vendor=own)
 
-    return Wire(
+    return WireSpec(
         api=chat_response.API,
         build=lambda: _build_client(config, base_url),
         path=lambda request: "/chat/completions",
@@ -43,9 +43,9 @@ def chat_wire(config: ProviderConfig, vendor: Vendor) -> Wire:
     )
 
 
-def responses_wire(config: ProviderConfig) -> Wire:
+def responses_wire(config: ProviderConfig) -> WireSpec:
     base_url = config.base_url or RESPONSES_URL
-    return Wire(
+    return WireSpec(
         api=responses_request.API,
         build=lambda: _build_client(config, base_url),
         path=lambda request: "/responses",
