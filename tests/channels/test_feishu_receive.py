@@ -109,7 +109,7 @@ EVENT = orjson.dumps(text_event())
         *(orjson.dumps({"encrypt": base64.b64encode(b"x" * size).decode()}) for size in (16, 40)),
         *(b"", b"[" * 100_000, b'{"encrypt": "' + b"\xff" + b'"}'),
     ],
-    ids=lambda body: repr(body[:20]),
+    ids=[f"body {number}" for number in range(13)],  # what is encrypted differs from process to process
 )
 @pytest.mark.parametrize("signed", [True, False])
 def test_with_an_encrypt_key_only_encrypted_bodies_are_taken(body: bytes, signed: bool) -> None:

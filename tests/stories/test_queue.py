@@ -120,11 +120,11 @@ STALE = [
     ("queue: { stale: answer }", HOURS_AGO, ["here"], 1),
     ("queue: { stale: drop }", HOURS_AGO, [], 0),
     ("queue: { staleAfterSeconds: 90000 }", HOURS_AGO, ["here"], 1),
-    pytest.param("", "1609073151345", ["here"], 1, id="a recorded sample from years ago"),
+    ("", "1609073151345", ["here"], 1),  # a recorded sample from years ago
 ]
 
 
-@pytest.mark.parametrize(("more", "sent", "begins", "requests"), STALE)
+@pytest.mark.parametrize(("more", "sent", "begins", "requests"), STALE, ids=map(str, range(len(STALE))))
 async def test_a_message_that_comes_late_follows_the_policy(
     tmp_path: Path, more: str, sent: str, begins: list[str], requests: int
 ) -> None:
