@@ -42,7 +42,7 @@ class Arrived:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Answered:
+class AnsweredAtOnce:
     """A delivery that wants an answer at once and leaves nothing behind, such as a URL check. `body` is JSON."""
 
     body: bytes
@@ -56,7 +56,7 @@ class Ignored:
     reason: str
 
 
-Receipt: TypeAlias = Arrived | Answered | Ignored
+Receipt: TypeAlias = Arrived | AnsweredAtOnce | Ignored
 Deliver: TypeAlias = Callable[[Receipt], Awaitable[None]]
 """Stores one receipt durably. Raises where it could not: the same update must then be delivered again."""
 
@@ -173,7 +173,7 @@ class Channel(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Command:
+class MenuEntry:
     """What a platform's menu offers: `name` without the slash."""
 
     name: str
@@ -184,7 +184,7 @@ class Command:
 class Listens(Channel, Protocol):
     """A channel with a connection of its own: it fetches its events, or tells its platform where to post them."""
 
-    async def connect(self, *, public_url: str | None, commands: Sequence[Command], deliver: Deliver) -> None:
+    async def connect(self, *, public_url: str | None, commands: Sequence[MenuEntry], deliver: Deliver) -> None:
         """Runs as long as the gateway does."""
 
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from agents import sentences
-from channels.channel import Command as MenuEntry
+from channels.channel import MenuEntry
 from channels.message import MessageContext
 from gateway.runtime import Runtime
 

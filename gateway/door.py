@@ -17,7 +17,7 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from channels.channel import (
-    Answered,
+    AnsweredAtOnce,
     Channel,
     DeliveryError,
     Guarded,
@@ -68,7 +68,7 @@ class Door:
             receipt = await self._judge(target, WebhookRequest(headers=request.headers.items(), body=body))
             async with asyncio.timeout(ACCEPT_SECONDS):
                 outcome = await self._intake.take(target, receipt)
-            body = receipt.body if isinstance(receipt, Answered) else b"{}"
+            body = receipt.body if isinstance(receipt, AnsweredAtOnce) else b"{}"
             response = Response(body, media_type="application/json")
         except Unreadable as unreadable:
             response, outcome = Response(status_code=unreadable.status), f"rejected: {unreadable.reason}"

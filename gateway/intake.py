@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import structlog
 
 from channels.access import refusal
-from channels.channel import Answered, Channel, Ignored, Receipt, StoresInbound
+from channels.channel import AnsweredAtOnce, Channel, Ignored, Receipt, StoresInbound
 from channels.message import MessageContext
 from gateway.commands import command_of
 from gateway.lanes import Lanes
@@ -28,7 +28,7 @@ class Intake:
 
         Raises StoreUnavailable; then the platform must deliver it again. Raises Rejected where the channel cannot keep it.
         """
-        if isinstance(receipt, Answered):
+        if isinstance(receipt, AnsweredAtOnce):
             return "answered"
         if isinstance(receipt, Ignored):
             facts = {"channel": channel.name, "account": channel.account, "reason": receipt.reason}

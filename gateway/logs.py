@@ -47,7 +47,7 @@ def configure(
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[structlog.stdlib.ExtraAdder(allow=()), *chain],
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, _Line(output, secrets)],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, _LogLine(output, secrets)],
         )
     )
     structlog.configure(
@@ -67,7 +67,7 @@ def secrets_of(model: BaseModel | SecretStr) -> set[str]:
     return {secret for _, secret in secrets_in(model) if len(secret) >= SECRET_CHARS_MIN}
 
 
-class _Line:
+class _LogLine:
     """The end of the chain: the event as one line, redacted and capped."""
 
     def __init__(self, output: Literal["json", "console"], secrets: Iterable[str]) -> None:

@@ -44,7 +44,7 @@ class BadStream(Exception):
     """The answer could not be read, or ended before its end."""
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """The server answered with an error instead of a stream. `body` is the parsed JSON, or None."""
 
     def __init__(self, status: int, body: object, headers: Mapping[str, str]) -> None:

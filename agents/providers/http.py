@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from agents.providers.config import ProviderConfig
-from agents.providers.errors import BadStream, Refused, error_of
+from agents.providers.errors import BadStream, RequestRefused, error_of
 from agents.providers.payload import json_object
 from channels.transport import Transport
 
@@ -112,7 +112,7 @@ def settings(config: ProviderConfig, base_url: str, library: Any) -> dict[str, A
 def _refuser(seconds: float) -> Callable[[Any], Awaitable[None]]:
     async def refuse(response: Any) -> None:
         if not response.is_success:
-            raise Refused(response.status_code, await _refusal(response, seconds), response.headers)
+            raise RequestRefused(response.status_code, await _refusal(response, seconds), response.headers)
 
     return refuse
 

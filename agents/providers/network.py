@@ -18,7 +18,7 @@ import structlog
 from agents.messages import AssistantMessage, ErrorKind, ModelError
 from agents.providers.config import ProviderConfig
 from agents.providers.draft import Draft
-from agents.providers.errors import AttemptFailed, BadStream, Refused
+from agents.providers.errors import AttemptFailed, BadStream, RequestRefused
 from agents.providers.http import END, TAIL_SECONDS, Answer, Client, LazyClient, event_of
 from agents.providers.provider import Done, ModelEvent, ModelRequest
 
@@ -54,7 +54,7 @@ class WireSpec:
     body: Callable[[ModelRequest], dict[str, Any]]
     assembly: Callable[..., Assembly]
     ends: Callable[[dict[str, Any]], bool]
-    refusal: Callable[[Refused, float], AttemptFailed]
+    refusal: Callable[[RequestRefused, float], AttemptFailed]
     event: Callable[[str, str, Mapping[str, str]], dict[str, Any]] = lambda name, data, headers: event_of(data)
     late: Callable[[dict[str, Any]], dict[str, Any]] = lambda event: {}
     key_header: Callable[[str], tuple[str, str]] = bearer
@@ -136,7 +136,7 @@ class NetworkProvider:
             match cause:
                 case AttemptFailed():
                     return cause
-                case Refused():
+                case RequestRefused():
                     return self._wire.refusal(cause, self._now())
                 case BadStream():
                     return _failed("incomplete", str(cause))

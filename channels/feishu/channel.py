@@ -17,7 +17,7 @@ import orjson
 from channels import split as markdown
 from channels.access import AccessConfig
 from channels.channel import (
-    Answered,
+    AnsweredAtOnce,
     Capabilities,
     DeliveryError,
     Gone,
@@ -87,7 +87,7 @@ class FeishuChannel:
         event = self._opened(request, now)
         if (challenge := _challenge(event)) is not None:
             self._check_token(event)
-            return Answered(body=orjson.dumps({"challenge": challenge}))
+            return AnsweredAtOnce(body=orjson.dumps({"challenge": challenge}))
         if not event.get("encrypt") and "schema" not in event and "open_message_id" in event and "action" in event:
             raise Rejected("legacy card callback: choose the new version in the console", status=400)
         self._check_token(event)

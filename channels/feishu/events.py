@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from channels.channel import Answered, Arrived, Ignored, NotReady, Receipt, Rejected
+from channels.channel import AnsweredAtOnce, Arrived, Ignored, NotReady, Receipt, Rejected
 from channels.feishu import content
 from channels.message import Chat, MessageContext, Quote, Sender
 from channels.wire import clean, mapping
@@ -40,7 +40,7 @@ def receipt(event: Mapping[str, Any], *, account: str, bot: str | None, now: dat
             raise Rejected("event without a body", status=400)
         return _message(body, mapping(event, "header"), account=account, bot=bot, now=now)
     if kind == CARD_ACTION:
-        return Answered(body=b"{}")
+        return AnsweredAtOnce(body=b"{}")
     return Ignored(kind=kind, reason="not handled" if kind in KNOWN else "unknown event")
 
 

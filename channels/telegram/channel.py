@@ -18,10 +18,10 @@ import structlog
 from channels.access import AccessConfig
 from channels.channel import (
     Capabilities,
-    Command,
     Deliver,
     DeliveryError,
     Ignored,
+    MenuEntry,
     Progress,
     RateLimited,
     Receipt,
@@ -89,7 +89,7 @@ class TelegramChannel:
             return Ignored(kind="unknown", reason="malformed")
         return self._read(update, now)
 
-    async def connect(self, *, public_url: str | None, commands: Sequence[Command], deliver: Deliver) -> None:
+    async def connect(self, *, public_url: str | None, commands: Sequence[MenuEntry], deliver: Deliver) -> None:
         self._me = replace(self._me, commands=frozenset(command.name for command in commands))
         account, timing = self.account, self._timing
         api = TelegramApi(self._config)  # of its own: a poll that hangs must not hold a send back

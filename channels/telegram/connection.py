@@ -12,7 +12,7 @@ from typing import Any
 
 import structlog
 
-from channels.channel import Command, Deliver, DeliveryError, Receipt, Refused, Unreachable
+from channels.channel import Deliver, DeliveryError, MenuEntry, Receipt, Refused, Unreachable
 from channels.telegram.api import TelegramApi, refusal_of
 from channels.telegram.timing import Timing
 from channels.telegram.updates import ALLOWED_UPDATES
@@ -125,7 +125,7 @@ ANSWER_SECONDS = 5.0
 log = structlog.get_logger()
 
 
-async def offer_menu(api: TelegramApi, commands: Sequence[Command], *, account: str, timing: Timing) -> None:
+async def offer_menu(api: TelegramApi, commands: Sequence[MenuEntry], *, account: str, timing: Timing) -> None:
     """The menu is a nicety: one that Telegram refuses is left out."""
     menu = [
         {"command": command.name, "description": command.description[:DESCRIPTION_CHARS_MAX]}

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from channels.channel import Answered, Arrived, Ignored, NotReady, Rejected, WebhookRequest
+from channels.channel import AnsweredAtOnce, Arrived, Ignored, NotReady, Rejected, WebhookRequest
 from channels.feishu.channel import FeishuChannel
 from channels.feishu.config import FeishuAccount
 from channels.feishu.signature import sign
@@ -138,7 +138,7 @@ CHALLENGES: dict[str, dict[str, Any]] = {
 def test_the_url_check_is_answered_in_json_without_a_signature(form: str, key: str) -> None:
     changes: dict[str, Any] = {} if key else {"encryptKey": "", "verification": "token"}
     answer = channel(**changes).receive(delivered(CHALLENGES[form], signed=False, key=key), NOW)
-    assert isinstance(answer, Answered)
+    assert isinstance(answer, AnsweredAtOnce)
     assert json.loads(answer.body) == {"challenge": 'a "quoted" \n one'}
 
 
@@ -232,7 +232,7 @@ def test_whatever_a_signed_event_holds_the_answer_is_a_receipt_or_a_refusal(bent
     event["event"] |= {key: value for key, value in bent.items() if key in ("sender", "message")}
     with suppress(Rejected):
         receipt = channel().receive(delivered(event), NOW)
-        assert isinstance(receipt, Arrived | Ignored | Answered)
+        assert isinstance(receipt, Arrived | Ignored | AnsweredAtOnce)
         if isinstance(receipt, Arrived):
             receipt.context.text.encode()
 

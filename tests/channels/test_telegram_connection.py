@@ -11,7 +11,7 @@ import orjson
 import pytest
 from structlog.testing import capture_logs
 
-from channels.channel import Arrived, Command, Receipt, WebhookRequest
+from channels.channel import Arrived, MenuEntry, Receipt, WebhookRequest
 from channels.message import Outbound, Target
 from channels.telegram.channel import SECRET_HEADER
 from channels.telegram.timing import Timing
@@ -23,7 +23,10 @@ URL = f"{PUBLIC}/webhooks/telegram/default"
 ALLOWED = ["message", "edited_message", "callback_query", "my_chat_member"]
 SET = {"url": URL, "allowed_updates": ALLOWED}
 DOWN = refusal(500, "Internal Server Error: restart")
-MENU = (Command(name="stop", description="Stop the running answer"), Command(name="not-one", description="left out"))
+MENU = (
+    MenuEntry(name="stop", description="Stop the running answer"),
+    MenuEntry(name="not-one", description="left out"),
+)
 
 
 def update(number: int, text: str = "hi") -> Body:
@@ -63,7 +66,7 @@ async def in_touch(
     *,
     margin: float = 10.0,
     url: str | None = None,
-    commands: Sequence[Command] = MENU,
+    commands: Sequence[MenuEntry] = MENU,
     answers: dict[str, list[Any]] | None = None,
     **settings: Any,
 ) -> AsyncIterator[Connected]:

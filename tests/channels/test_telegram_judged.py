@@ -13,7 +13,7 @@ import orjson
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from channels.channel import Command, DeliveryError, Receipt
+from channels.channel import DeliveryError, MenuEntry, Receipt
 from channels.message import Outbound, Target
 from channels.telegram.channel import TelegramChannel
 from channels.telegram.config import TelegramAccount
@@ -91,7 +91,7 @@ def channel(url: str, telegram: TelegramEmulator, mode: str) -> TelegramChannel:
 
 async def connected(bot: TelegramChannel, done: Callable[[], object]) -> None:
     """Let it keep in touch until `done`."""
-    menu = (Command(name="stop", description="Stop the running answer / 停止"),)
+    menu = (MenuEntry(name="stop", description="Stop the running answer / 停止"),)
 
     async def deliver(receipt: Receipt) -> None: ...
 

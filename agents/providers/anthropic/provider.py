@@ -7,7 +7,7 @@ from typing import Any
 from agents.providers.anthropic.request import API, wire_request
 from agents.providers.anthropic.response import AnthropicAssembly, from_status, output_blocked
 from agents.providers.config import ProviderConfig
-from agents.providers.errors import AttemptFailed, Refused
+from agents.providers.errors import AttemptFailed, RequestRefused
 from agents.providers.http import SdkClient, event_of, settings
 from agents.providers.network import WireSpec
 
@@ -56,7 +56,7 @@ def _parse(name: str, data: str, headers: Mapping[str, str]) -> dict[str, Any]:
     return {"type": name, **event} if event else {}
 
 
-def _refusal(refused: Refused, now: float) -> AttemptFailed:
+def _refusal(refused: RequestRefused, now: float) -> AttemptFailed:
     error = from_status(refused.status, refused.body, refused.headers, now)
     blocked = output_blocked(refused.status, refused.body)
     return AttemptFailed(error, "content_filter" if blocked else "error")

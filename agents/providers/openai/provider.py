@@ -7,7 +7,7 @@ from agents.providers.chat import request as chat_request
 from agents.providers.chat import response as chat_response
 from agents.providers.chat.vendors import Vendor, for_model
 from agents.providers.config import ProviderConfig
-from agents.providers.errors import AttemptFailed, Refused
+from agents.providers.errors import AttemptFailed, RequestRefused
 from agents.providers.http import SdkClient, settings
 from agents.providers.network import WireSpec
 from agents.providers.openai.errors import from_status, output_blocked
@@ -57,7 +57,7 @@ def responses_wire(config: ProviderConfig) -> WireSpec:
     )
 
 
-def _refusal(refused: Refused, now: float) -> AttemptFailed:
+def _refusal(refused: RequestRefused, now: float) -> AttemptFailed:
     error = from_status(refused.status, refused.body, refused.headers, now)
     blocked = output_blocked(refused.status, refused.body)
     return AttemptFailed(error, "content_filter" if blocked else "error")
