@@ -5,15 +5,10 @@ from typing import Any
 
 import httpx
 import pytest
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
 
 from tests.channels.telegram_calls import ALICE, BOB, FORUM, TEAM, ask, call, emulator
 from tests.emulators.telegram.emulator import TelegramEmulator
 from tests.emulators.telegram.formatted import Formatted, covered_by, given_entities, trimmed, with_found
-from tests.loopback import serve_on_loopback
 
 HI = {"chat_id": ALICE, "text": "hi"}
 HOOK = {"url": "https://bot.example.com/hook"}
@@ -91,27 +86,6 @@ async def test_updates_are_given_until_they_are_confirmed_to_the_latest_poller_u
     assert (await polling).status_code == 409
     refused = await ask(telegram, "/bot{token}/getUpdates")
     assert "webhook is active" in refused.json()["description"]  # our log tells a webhook from a rival
-
-
-async def test_what_a_webhook_does_not_take_comes_again_before_the_next_of_its_chat() -> None:
-    answers, got = [500, 404, 302], []
-
-    async def receive(request: Request) -> Response:
-        got.append(((await request.json())["update_id"], request.headers.get("x-telegram-bot-api-secret-token")))
-        return Response(status_code=answers.pop(0) if answers else 200)
-
-    waits: list[float] = []
-
-    async def sleep(seconds: float) -> None:
-        waits.append(seconds)
-
-    telegram = emulator(sleep=sleep, local=True)
-    first, second = (telegram.text_update(text, chat=ALICE) for text in ("first", "second"))
-    async with serve_on_loopback(Starlette(routes=[Route("/hook", receive, methods=["POST"])])) as url:
-        await call(telegram, "setWebhook", url=f"{url}/hook", secret_token="a_secret")
-        await asyncio.gather(telegram.push(first), telegram.push(second))
-    assert got == [(update["update_id"], "a_secret") for update in [*[first] * 4, second]]
-    assert (waits, telegram.pending) == ([0, 2, 4], [])
 
 
 # texts with entities: they judge what our renderer makes
