@@ -70,21 +70,22 @@ async def test_an_answer_is_seen_growing_with_its_tools_and_a_reload_brings_all_
         assert (await tab.page.evaluate("navigator.clipboard.readText()")).rstrip("\n") == SNIPPET
 
 
-async def test_two_tabs_see_the_same_and_each_thing_once(visit: Visit) -> None:
+async def test_five_tabs_see_the_same_and_each_thing_once(visit: Visit) -> None:
+    """A browser has six connections for one server, and each tab that can be seen holds one."""
     async with visit(says("To the left."), says(TALE), says("And more.")) as (home, left):
         await left.ask("From the left", "To the left.")
-        right = await left.another()
+        right, *others = [await left.another() for _ in range(4)]
         await right.is_answered("To the left.")
         home.line.hold(after_pieces=4)
         await right.say("From the right")
-        for tab in (left, right):
+        for tab in (left, right, *others):
             await expect(tab.draft).to_contain_text("Good morning.")
         home.line.release()
-        for tab in (left, right):
+        for tab in (left, right, *others):
             await tab.is_answered("To the left.", TALE)
             await tab.has_said("From the left", "From the right")
         await left.say("Left again")
-        for tab in (left, right):
+        for tab in (left, right, *others):
             await tab.is_answered("To the left.", TALE, "And more.")
             await tab.has_said("From the left", "From the right", "Left again")
 

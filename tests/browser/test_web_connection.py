@@ -1,7 +1,5 @@
 """When the line is bad: the page says so, recovers by itself, and what was written meanwhile arrives once."""
 
-import asyncio
-
 from playwright.async_api import Route, expect
 
 from tests.browser.tab import TALE, Visit
@@ -121,16 +119,6 @@ async def test_an_answer_that_a_dying_server_began_is_finished_by_the_next_one(v
         await tab.has_said("Write it down")
         assert await tab.tool_states(tab.answers.first) == [("write", "done")]
         await expect(tab.stop).to_have_count(0)
-
-
-async def test_five_tabs_side_by_side_all_hear_of_it(visit: Visit) -> None:
-    """A browser has six connections for one server, and each tab that can be seen holds one."""
-    async with visit(says("To all.")) as (_, tab):
-        others = [await tab.another() for _ in range(4)]
-        await tab.ask("Hello all", "To all.")
-        async with asyncio.TaskGroup() as group:
-            for other in others:
-                group.create_task(expect(other.conversation("Hello all")).to_be_visible())
 
 
 async def test_a_tab_too_many_says_so_and_comes_in_when_another_is_closed(visit: Visit) -> None:

@@ -46,14 +46,8 @@ RICH_SCRIPT = [
     calls(("write", {"file_path": "table.csv", "content": "a,b"}), ("read", {"file_path": "no"})),
     says(RICH),
 ]
-WIDE = (
-    "A wide answer: "
-    + "Donaudampfschifffahrtsgesellschaft" * 8
-    + "\n\n```\n"
-    + "x" * 300
-    + "\n```\n\n"
-    + ("|" + "column |" * 30 + "\n|" + "---|" * 30 + "\n|" + "value |" * 30)
-)
+WIDE_TABLE = "\n".join("|" + cell * 30 for cell in ("column |", "---|", "value |"))
+WIDE = f"A wide answer: {'Donaudampfschifffahrtsgesellschaft' * 8}\n\n```\n{'x' * 300}\n```\n\n{WIDE_TABLE}"
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -11,9 +11,9 @@ ALICE, BOB = 500000011, 5000000022
 TEAM, FORUM, SMALL = -1002000000041, -1002000000051, -4000000031
 
 
-def emulator(**settings: Any) -> TelegramEmulator:
+def emulator() -> TelegramEmulator:
     """A bot that Alice and Bob have written to and that is in three groups."""
-    emulator = TelegramEmulator(**{"now": Clock(1_790_000_000)} | settings)
+    emulator = TelegramEmulator(now=Clock(1_790_000_000))
     emulator.private(ALICE, "Alice", username="alice_fixture")
     emulator.private(BOB, "Boris 🦊")
     emulator.supergroup(TEAM, "Team chat", username="team_chat")
@@ -22,10 +22,10 @@ def emulator(**settings: Any) -> TelegramEmulator:
     return emulator
 
 
-async def ask(telegram: TelegramEmulator, path: str, *, verb: str = "POST", **parameters: Any) -> httpx.Response:
+async def ask(telegram: TelegramEmulator, path: str, **parameters: Any) -> httpx.Response:
     transport = httpx.ASGITransport(telegram.app)
     async with httpx.AsyncClient(transport=transport, base_url="http://telegram") as client:
-        return await client.request(verb, path.format(token=telegram.token), json=parameters)
+        return await client.post(path.format(token=telegram.token), json=parameters)
 
 
 async def call(telegram: TelegramEmulator, method: str, /, **parameters: Any) -> Any:

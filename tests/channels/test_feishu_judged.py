@@ -49,11 +49,8 @@ def test_the_official_sdk_accepts_what_the_emulator_signs_and_refuses_what_we_re
     from lark_oapi.core.model import RawRequest
 
     seen: list[Any] = []
-    handler = (
-        sdk.EventDispatcherHandler.builder(KEY, TOKEN).register_p2_im_message_receive_v1(
-            lambda event: seen.append(event)
-        )
-    ).build()
+    builder = sdk.EventDispatcherHandler.builder(KEY, TOKEN)
+    handler = builder.register_p2_im_message_receive_v1(seen.append).build()
     headers, body = emulator().encode(text_event("judged by the SDK"))
 
     def status(headers: dict[str, str], body: bytes) -> int:

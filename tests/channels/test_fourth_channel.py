@@ -68,7 +68,6 @@ async def post(house: Running, message: str, *, writer: str = "ann", text: str =
 
 
 async def test_everything_the_gateway_promises_holds_there_as_well(tmp_path: Path) -> None:
-    """Tools, bindings and other channels; forged, repeated, not admitted, too long for one note, refused, stopped."""
     long = " ".join(f"word{number}" for number in range(150))
     writes = calls(("write", {"file_path": "list.txt", "content": "milk"}))
     script = [writes, says("Noted."), says(long), says("by feishu"), says("never said", pause_seconds=60)]

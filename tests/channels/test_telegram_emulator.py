@@ -5,26 +5,25 @@ from typing import Any
 
 import httpx
 import pytest
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
 
 from tests.channels.telegram_calls import ALICE, BOB, FORUM, TEAM, ask, call, emulator
 from tests.emulators.telegram.emulator import TelegramEmulator
-from tests.emulators.telegram.formatted import Formatted, Unparsable, covered_by, given_entities, trimmed, with_found
-from tests.loopback import serve_on_loopback
+from tests.emulators.telegram.formatted import Formatted, covered_by, given_entities, trimmed, with_found
 
 HI = {"chat_id": ALICE, "text": "hi"}
 HOOK = {"url": "https://bot.example.com/hook"}
 TOPIC = 1001
+BOLD = {"type": "bold"}
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("getNothing", {}, "Not Found: method not found"),
     *(("sendMessage", HI | bent, "") for bent in ({"chatId": 1}, {"message_thread_id": True}, {"reply_parameters": "["})),
     ("sendMessage", HI | {"text": " \n "}, "message text is empty"),
     ("sendMessage", HI | {"text": "😀" * 2049}, "message is too long"),
     ("sendMessage", HI | {"text": " " * 33_000 + "a"}, "text is too long"),
-    ("sendMessage", HI | {"entities": [{"type": "bold", "offset": 0, "length": 3}]}, "can't parse entities"),
+    *(
+        ("sendMessage", HI | {"text": "😀ab", "entities": [BOLD | {"offset": at, "length": it}]}, "can't parse entities")
+        for at, it in ((1, 1), (0, 1), (2, 9), (5, 1))
+    ),
     *(("sendMessage", HI | {"chat_id": chat}, "chat not found") for chat in (1, "@alice_fixture")),
     ("sendMessage", HI | {"chat_id": BOB}, "bot was blocked"),
     ("sendMessage", HI | {"chat_id": TEAM}, "bot was kicked"),
@@ -57,26 +56,6 @@ async def test_what_is_refused_leaves_nothing_behind(method: str, parameters: di
     assert (telegram.messages, telegram.actions, telegram.commands, telegram.webhook.url) == ([], [], {}, "")
 
 
-@pytest.mark.parametrize(
-    ("path", "status"),
-    [
-        ("/bot7000000001:EMULATED-telegram_token-of-no-VALUE/getMe", 401),
-        ("/file/bot7000000001:xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx/a", 401),
-        *((path, 404) for path in ("/botnonsense/getMe", "/elsewhere")),
-    ],
-)
-async def test_only_the_bot_with_its_token_comes_in(path: str, status: int) -> None:
-    answer = await ask(emulator(), path, verb="GET")
-    assert (answer.status_code, answer.json()["error_code"]) == (status, status)
-
-
-@pytest.mark.parametrize(("text", "shown"), [("  a\n", "a"), ("a" * 4096, "a" * 4096), ("😀" * 2048, "😀" * 2048)])
-async def test_text_that_fits_is_sent_without_the_space_around_it(text: str, shown: str) -> None:
-    telegram = emulator()
-    assert (await call(telegram, "sendMessage", **HI | {"text": text}))["text"] == shown
-    assert [sent.text for sent in telegram.messages] == [shown]
-
-
 # how the bot gets its updates
 
 
@@ -107,27 +86,6 @@ async def test_updates_are_given_until_they_are_confirmed_to_the_latest_poller_u
     assert (await polling).status_code == 409
     refused = await ask(telegram, "/bot{token}/getUpdates")
     assert "webhook is active" in refused.json()["description"]  # our log tells a webhook from a rival
-
-
-async def test_what_a_webhook_does_not_take_comes_again_before_the_next_of_its_chat() -> None:
-    answers, got = [500, 404, 302], []
-
-    async def receive(request: Request) -> Response:
-        got.append(((await request.json())["update_id"], request.headers.get("x-telegram-bot-api-secret-token")))
-        return Response(status_code=answers.pop(0) if answers else 200)
-
-    waits: list[float] = []
-
-    async def sleep(seconds: float) -> None:
-        waits.append(seconds)
-
-    telegram = emulator(sleep=sleep, local=True)
-    first, second = (telegram.text_update(text, chat=ALICE) for text in ("first", "second"))
-    async with serve_on_loopback(Starlette(routes=[Route("/hook", receive, methods=["POST"])])) as url:
-        await call(telegram, "setWebhook", url=f"{url}/hook", secret_token="a_secret")
-        await asyncio.gather(telegram.push(first), telegram.push(second))
-    assert got == [(update["update_id"], "a_secret") for update in [*[first] * 4, second]]
-    assert (waits, telegram.pending) == ([0, 2, 4], [])
 
 
 # texts with entities: they judge what our renderer makes
@@ -167,12 +125,6 @@ def test_a_link_goes_somewhere_or_is_none(url: str, kept: dict[str, Any] | None)
     place = {"offset": 0, "length": 1}
     found = given_entities("x", [place | {"type": "text_link", "url": url}]).entities
     assert found == (() if kept is None else (place | kept,))
-
-
-@pytest.mark.parametrize(("offset", "length"), [(1, 1), (0, 1), (2, 9), (5, 1)])
-def test_an_entity_must_lie_on_whole_characters_of_the_text(offset: int, length: int) -> None:
-    with pytest.raises(Unparsable):
-        given_entities("😀ab", [{"type": "bold", "offset": offset, "length": length}])
 
 
 def test_of_a_hundred_and_more_entities_a_hundred_are_kept_and_they_move_with_the_text() -> None:

@@ -85,28 +85,20 @@ def in_a_list(prefix: str) -> str:
 PYTHON = "```python\n" + "print('hello')\n" * 1_000 + "```\ndone"
 TABLE = "| Name | Amount |\n|---|---|\n" + "| apples | 1 |\n" * 1_000
 HEAD = r"<pre>Name   \| Amount\n-------\+-------\napples \| 1"
+QUOTED = "> ```js\n" + "> f()\n" * 2_000 + "> ```\nafter"
 WIDE = "|" + "w" * 50 + "|\n|-:|\n" + "|a\n" * 1_000
 LIST_CODE = r'.*<code class="language-sh">  ls\n'
+LIST_END = "</pre>\n\nand so on\n\n• last"
 CUT = {
     "sentences": (SENTENCE * 300, r".*dog\.$", ("fox", 300), "dog."),
     "no list": ("ab" + "a - " * 5_000, r"(?!.*•)", ("a", 5_001), "-"),
     "code": (PYTHON, '<pre><code class="language-python">print', ("print(", 1_000), "</code></pre>\n\ndone"),
-    "quoted code": (
-        "> ```js\n" + "> f()\n" * 2_000 + "> ```\nafter",
-        "<pre><code.*js",
-        ("f()", 2_000),
-        "</pre>\n\nafter",
-    ),
+    "quoted code": (QUOTED, "<pre><code.*js", ("f()", 2_000), "</pre>\n\nafter"),
     "no code": ("- top\n" + "    - nested item\n" * 1_000, r"(?!.*<pre>)", ("nested", 1_000), "item"),
     "table": (TABLE, HEAD, ("apples", 1_000), "</pre>"),
     "a table that grows": (WIDE, r"<pre>w{50}\n", ("a", 1_000), "</pre>"),
 } | {
-    f"code in a list, {len(prefix)} deep": (
-        in_a_list(prefix),
-        LIST_CODE,
-        ("ls", 2_000),
-        "</pre>\n\nand so on\n\n• last",
-    )
+    f"code in a list, {len(prefix)} deep": (in_a_list(prefix), LIST_CODE, ("ls", 2_000), LIST_END)
     for prefix in ("  ", "    ", "        ")
 }
 

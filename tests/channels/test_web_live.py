@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from channels.channel import Progress, ToolUse
+from channels.channel import Progress
 from channels.message import Chat
 from channels.web.archive import MessageBody, WebMessage
 from channels.web.live import BACKLOG_BYTES_MAX, BACKLOG_MAX, ENDED_MAX, LiveTurns, Watcher
@@ -79,21 +79,6 @@ async def test_only_what_has_changed_is_told() -> None:
             live.show(progress("one\n\ntwo three"))
         changed = {"chat": CHAT, "message": MESSAGE, "at": 1, "blocks": ["<p>two three</p>\n"]}
         assert await news_of(live, page) == [("draft", changed)]
-
-
-async def test_a_turn_is_told_when_it_begins_uses_a_tool_and_ends() -> None:
-    live = LiveTurns()
-    running = ToolUse(id="t", name="read", about="a.txt", state="running")
-    with live.watching() as page:
-        live.show(progress())
-        live.show(progress(tools=(running,)))
-        assert live.running(CHAT)
-        live.show(progress(tools=(running,), outcome="replied"))
-        turns = [event for name, event in await news_of(live, page) if name == "turn"]
-        seen = [(turn["running"], turn["outcome"], len(turn["tools"])) for turn in turns]
-        assert seen == [(True, None, 0), (True, None, 1), (False, "replied", 1)]
-    assert (live.running(CHAT), list(live.state())) == (False, [])
-    assert [live.tools((CHAT, MESSAGE)) for _ in range(2)] == [(running,), ()]
 
 
 async def test_turns_that_have_ended_are_forgotten_however_many_there_were() -> None:

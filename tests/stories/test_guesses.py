@@ -81,7 +81,6 @@ async def test_the_limit_is_one_for_all_doors_and_every_one_lets_the_right_secre
 
 
 async def test_an_address_in_a_header_is_nobodys_and_a_request_without_a_secret_is_no_guess(tmp_path: Path) -> None:
-    """A page that is not signed in yet asks again and again."""
     async with closed(tmp_path) as (house, http):
         for path in ("/api/chats", "/metrics"):
             assert {(await http.get(path)).status_code for _ in range(MAX + 5)} == {401}

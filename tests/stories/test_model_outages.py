@@ -10,13 +10,6 @@ from tests.web_page import WEB, opened
 BUSY = Fault(status=529, type="overloaded_error")
 
 
-async def test_the_time_of_waiting_is_the_operators_and_then_the_user_is_told(tmp_path: Path) -> None:
-    async with running(tmp_path, script=[BUSY, says("too late")], more="retry: { maxSeconds: 0 }") as house:
-        await house.say("hello")
-        assert "overloaded right now" in (await house.replies(1))[0]
-        assert len(house.anthropic.requests) == 1
-
-
 async def test_an_overload_is_waited_out_and_a_page_says_so_until_there_is_an_answer(tmp_path: Path) -> None:
     script: list[Reply] = [*[BUSY] * 4, Fault(status=503), Fault(status=429), says("here")]
     more = "retry: { pauseSeconds: 0.02 }"

@@ -176,7 +176,6 @@ async def test_a_model_that_cannot_call_gets_its_tools_by_prompt_from_then_on(
 
 
 async def test_a_model_that_must_call_may_answer_in_words_once_it_has_called(tmp_path: Path) -> None:
-    """And what a call failed at is told to it in one sentence and in members."""
     agents = MUST_CALL.replace("some-model", "clawdbot-3.5-tools")
     script = [calls(("read", {})), says("sorry"), says("I need no tool.")]
     async with two(tmp_path, other=script, vendor="clawdbot", agents=agents) as (house, other):

@@ -72,6 +72,7 @@ FAULTS = [
     Fault(status=401, type="authentication_error", message="invalid x-api-key"),
     Fault(status=400, type="invalid_request_error", message="credit balance is too low"),
     Fault(status=404, type="not_found_error", message="model: claude-nope"),
+    Fault(status=529, type="overloaded_error"),
     HTML_200,
 ]
 

@@ -106,21 +106,6 @@ async def test_a_stop_ends_its_own_conversations_answer_and_takes_away_nothing_t
     assert (await page.answers(4))[3] == "fresh"
 
 
-async def test_a_conversation_beyond_its_limit_is_told_so_at_the_message(tmp_path: Path) -> None:
-    more = "limits: { pendingPerSession: 2 }\nqueue: { mode: followup }"
-    script = [says("done")] * 3
-    async with running(tmp_path, script=script, more=more, feishu=WEB) as house, opened(house.url) as page:
-        house.line.hold()
-        for number in range(5):
-            assert (await page.say(f"n{number}")).status_code == 200
-        assert "already waiting" in (await page.answers(1))[0]
-        house.line.release()
-        await house.idle()
-        assert (await page.answers(3))[1:] == ["done"] * 2
-        assert page.said()[0]["reply_to"] in [it["message"] for it in page.said("you")]
-        assert len(page.said("you")) == 5
-
-
 async def test_the_tool_that_writes_to_a_chat_writes_to_the_web_chat_too(tmp_path: Path) -> None:
     here = ("message", {"action": "send", "channel": "web", "target": CHAT, "message": "by the way"})
     nowhere = ("message", {"action": "send", "channel": "web", "target": "c_not_there", "message": "x"})

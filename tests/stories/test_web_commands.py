@@ -66,7 +66,6 @@ async def test_a_command_neither_reads_nor_writes_nor_deletes_the_operators_chat
 
 
 async def test_the_start_prints_a_link_that_signs_in_once_and_stands_nowhere_else(tmp_path: Path) -> None:
-    """Neither in a file of the gateway's, nor in its environment or arguments, where a command could find it."""
     async with platforms(tmp_path, channels="web: {}", more=RUNS) as (_, _, config), started(config) as run:
         (line,) = [line for line in run.output if line.startswith("  sign in ")]
         found = re.fullmatch(r"  sign in    (\S+)/#sign-in=(\S+) \(once, within 60 min\)\n", line)

@@ -53,8 +53,6 @@ async def statuses(
 async def test_from_elsewhere_nothing_answers_without_the_token(tmp_path: Path) -> None:
     async with running(tmp_path, more=CLOSED, feishu=WEB) as house, client(house.url) as http:
         assert await statuses(http, PAGE) == {401}
-        assert await statuses(http, PAGE | {"cookie": f"{COOKIE}=9999999999.abc"}) == {401}
-        assert await statuses(http, PAGE | {"authorization": "Basic abc"}) == {401}
         assert await statuses(http, PAGE | {"authorization": "Bearer wrong"}) == {401}
         for method, path in ROUTES[1:]:
             assert (await http.request(method, path, headers=PAGE, json=MESSAGE)).status_code == 401
@@ -79,8 +77,6 @@ async def test_on_this_machine_it_is_open_and_a_name_somebody_points_at_it_is_no
 
 CROSS_SITE: list[dict[str, str]] = [
     {"origin": "https://evil.example"},
-    {"origin": "null"},
-    {"sec-fetch-site": "cross-site"},
     {"sec-fetch-site": "same-site"},
     {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors", "sec-fetch-dest": "image"},
     {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"},
@@ -123,7 +119,6 @@ async def sign_in(http: httpx.AsyncClient) -> dict[str, str]:
 
 
 async def test_the_token_makes_a_session_that_ends_for_good_where_somebody_signs_out_or_in_anew(tmp_path: Path) -> None:
-    """Whoever has a copy of the cookie finds it dead: at once, and after a restart, which ends no other session."""
     async with running(tmp_path, more=CLOSED, feishu=WEB) as house, client(house.url, headers=PAGE) as http:
         for body in NONSENSE:
             assert (await http.post("/api/session", content=body)).status_code in (400, 413)
@@ -153,7 +148,6 @@ async def test_the_token_makes_a_session_that_ends_for_good_where_somebody_signs
 
 
 async def test_over_tls_the_session_is_bound_to_this_host(tmp_path: Path) -> None:
-    """Where the public address is https, and where a trusted proxy says so; not where anybody else does."""
     host = {"host": "chat.example.com"}
     for more, headers, is_secure in (
         (", publicUrl: 'https://chat.example.com'", {}, True),
@@ -198,12 +192,8 @@ async def test_every_answer_says_what_a_browser_may_do_with_it(house: Running, p
     await page.answers(1)
     paths = ["/", "/web/style.css", "/web/nothing.js", "/api/chats", f"/api/chats/{CHAT}", "/api/chats/c_nothing"]
     reads = [("GET", path) for path in (*paths, f"/api/files/{file['id']}", "/api/events")]
-    for method, path in (
-        *reads,
-        ("POST", "/api/session"),
-        ("DELETE", "/api/session"),
-        ("DELETE", f"/api/chats/{CHAT}"),
-    ):
+    changes = [("POST", "/api/session"), ("DELETE", "/api/session"), ("DELETE", f"/api/chats/{CHAT}")]
+    for method, path in reads + changes:
         async with page.http.stream(method, path) as answer:
             for name, value in HEADERS.items():
                 sandboxed = "/files/" in path and name == "content-security-policy"

@@ -9,12 +9,9 @@ from typing import Any
 from tests.emulators.models.script import says
 from tests.running import Running, running
 from tests.stories.at_work import shown, spoken
+from tests.stories.test_telegram import PIXEL as PNG
 from tests.web_page import WEB, Page, opened
 
-PNG = bytes.fromhex(
-    "89504e470d0a1a0a0000000d4948445200000001000000010806000000" + "1f15c4890000000d49444154789c6360f8cf500f0003860180"
-    "5a347de00000000049454e44ae426082"
-)
 TEXT = b"\xe4\xbd\xa0\xe5\xa5\xbd\n<script>alert(1)</script>\x00\xff"
 
 

@@ -10,15 +10,10 @@ import httpx
 import pytest
 
 from tests.running import Running, running
+from tests.stories.test_web_files import kept
 from tests.web_page import WEB, Page
 
 FILE = b"x" * 1000
-
-
-async def uploaded(page: Page, data: bytes = FILE) -> str:
-    answer = await page.upload(data, "a.bin")
-    assert answer.status_code == 200, answer.text
-    return str(answer.json()["id"])
 
 
 async def is_full(page: Page) -> bool:
@@ -39,14 +34,14 @@ async def house(tmp_path: Path) -> AsyncIterator[Running]:
 
 
 async def test_files_that_wait_to_be_sent_have_a_limit_and_what_is_sent_or_taken_out_makes_room(page: Page) -> None:
-    first, second = await uploaded(page), await uploaded(page)
+    first, second = [(await kept(page, FILE, "a.bin"))["id"] for _ in range(2)]
     assert await is_full(page)
     assert (await page.upload(b"x" * 500, "small")).status_code == 200
     await page.say("here", files=[first])
     await page.answers(1)
     assert (await page.http.delete(f"/api/files/{first}")).status_code == 404
     assert (await page.http.get(f"/api/files/{first}")).content == FILE
-    await uploaded(page)
+    await kept(page, FILE, "a.bin")
     assert await is_full(page)
     assert (await page.http.delete(f"/api/files/{second}")).status_code == 204
     assert (await page.http.get(f"/api/files/{second}")).status_code == 404

@@ -239,10 +239,8 @@ async def test_the_documentation_that_the_prompt_names_is_there_to_read(tmp_path
 
 async def test_what_an_agent_may_not_use_is_neither_named_nor_listed(tmp_path: Path) -> None:
     agent = "id: {}, model: anthropic/claude-sonnet-4-6"
-    unskilled, writer = (
-        agent.format("helper, skills: { deny: ['*'] }"),
-        agent.format("writer, tools: { allow: [message] }"),
-    )
+    unskilled = agent.format("helper, skills: { deny: ['*'] }")
+    writer = agent.format("writer, tools: { allow: [message] }")
     bindings = f"bindings: [ {{ agent: writer, match: {{ channel: feishu, chat: {BOB_CHAT} }} }} ]"
     agents = f"agents: {{ list: [ {{ {unskilled} }}, {{ {writer} }} ] }}\n{bindings}"
     async with running(tmp_path, agents=agents) as house:
