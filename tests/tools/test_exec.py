@@ -97,3 +97,7 @@ async def test_where_it_is_not_allowed_nothing_runs_and_the_model_is_told_why(
     assert "tools.exec.mode" in text_of(result)
     assert os.listdir(at.root) == []
     at.workspace.close()
+
+
+async def test_a_command_that_begins_with_a_dash_is_a_command(at: Bench) -> None:
+    assert "not found" in text_of(await at.call("exec", command="-n"))

@@ -277,3 +277,24 @@ async def test_a_mounted_skill_is_read_at_its_printed_place_and_the_workspaces_o
     (at.root / "skills" / "greet" / "SKILL.md").write_text("own")
     assert await at.text("read", file_path="./skills/greet/SKILL.md") == "own"
     at.workspace.close()
+
+
+async def test_text_that_is_shown_holds_no_nul(at: Bench) -> None:
+    (at.root / "file").write_bytes(b"text\n" * 20_000 + b"\0\0\n")
+    assert await at.text("read", file_path="file", offset=20_001) == "\ufffd\ufffd\n"
+
+
+async def test_a_workspace_named_with_dots_takes_the_absolute_path_it_shows(tmp_path: Path) -> None:
+    (tmp_path / "here").mkdir()
+    built = bench(tmp_path / "here" / "..")
+    await built.call("write", file_path="note", content="found")
+    assert await built.text("read", file_path=str(built.workspace.root / "note")) == "found"
+    assert await built.text("read", file_path=str(tmp_path / "workspace" / "note")) == "found"
+    built.workspace.close()
+
+
+async def test_what_is_rewritten_keeps_its_mode_but_no_borrowed_rights(at: Bench) -> None:
+    (at.root / "run").write_text("old")
+    (at.root / "run").chmod(0o4755)
+    await at.text("write", file_path="run", content="new")
+    assert (at.root / "run").stat().st_mode & 0o7777 == 0o755
