@@ -63,12 +63,14 @@ async def test_a_long_file_comes_in_pages_that_say_where_to_go_on(at: Bench) -> 
 
 
 LINES = st.lists(st.text(alphabet="ab中\r", max_size=8), max_size=30)
-SIXTY = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+MANY = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
-@given(LINES, st.integers(1, 7))
-@SIXTY
-async def test_the_pages_of_a_file_are_the_file(at: Bench, lines: list[str], limit: int) -> None:
+@given(LINES, st.integers(1, 7), st.integers(1, 40))
+@MANY
+async def test_the_pages_of_a_file_are_the_file_and_its_last_lines_the_end_of_it(
+    at: Bench, lines: list[str], limit: int, count: int
+) -> None:
     text = "\n".join(lines)
     (at.root / "file").write_bytes(text.encode())
     got, offset = "", 1
@@ -79,15 +81,8 @@ async def test_the_pages_of_a_file_are_the_file(at: Bench, lines: list[str], lim
         got += body
         offset += limit
     assert got == (text or "(empty file)")
-
-
-@given(LINES, st.integers(1, 40))
-@SIXTY
-async def test_the_last_lines_of_a_file_are_its_last_lines(at: Bench, lines: list[str], count: int) -> None:
-    text = "\n".join(lines)
-    (at.root / "file").write_bytes(text.encode())
-    expected = "".join(re.findall(r"[^\n]*\n|[^\n]+", text)[-count:])
-    assert await at.text("read", file_path="file", offset=-count) == (expected or "(empty file)")
+    end = "".join(re.findall(r"[^\n]*\n|[^\n]+", text)[-count:])
+    assert await at.text("read", file_path="file", offset=-count) == (end or "(empty file)")
 
 
 async def test_the_end_of_a_file_keeps_its_numbers_while_the_file_grows(tmp_path: Path) -> None:
