@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from tests.chaos.injuries import BATCH, POINTS
 from tests.chaos.ledger import Doubt, Ledger, Message, Request, Shown, Wish, request, running
 from tests.chaos.oracle import judge
 
@@ -109,8 +108,3 @@ def test_a_request_is_read_for_its_serials_and_answers() -> None:
     assert running(body) == (TWO, "exec", False)
     body["messages"].append({"role": "assistant", "content": [{"type": "tool_use", "name": "exec"}]})
     assert running(body) == (TWO, "exec", True)
-
-
-def test_the_catalogue_names_every_point_once() -> None:
-    assert len({point.name for point in POINTS}) == len(POINTS)
-    assert BATCH.count("long") == 2
