@@ -74,7 +74,7 @@ class Page:
             "GET", "/api/events", headers={"last-event-id": str(after)}, timeout=None
         ) as answer:
             assert answer.status_code == 200
-            async for event in parsed(lines(answer.aiter_bytes())):
+            async for event in parsed(answer.aiter_bytes()):
                 self.events.append(event)
 
     @property
@@ -114,37 +114,19 @@ class Page:
         await until(so)
 
 
-async def lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[str]:
-    """Only a line feed or a carriage return ends a line of such a stream, and ours has no carriage returns."""
+async def parsed(chunks: AsyncIterator[bytes]) -> AsyncIterator[Event]:
+    """Server-sent events, as WHATWG HTML 9.2.6 reads them; lines end with a line feed, for ours have no carriage returns."""
     rest = b""
     async for chunk in chunks:
-        *whole, rest = (rest + chunk).split(b"\n")
-        for line in whole:
-            assert b"\r" not in line
-            yield line.decode()
-
-
-async def parsed(told: AsyncIterator[str]) -> AsyncIterator[Event]:
-    """Server-sent events, as WHATWG HTML 9.2.6 reads them."""
-    name, data, number = "", "", None
-    async for line in told:
-        if line.startswith(":"):
-            continue
-        if not line:
-            if data:
-                yield Event(name or "message", orjson.loads(data), number)
-            name, data, number = "", "", None
-            continue
-        field, _, value = line.partition(": ")
-        match field:
-            case "event":
-                name = value
-            case "data":
-                data += value
-            case "id":
-                number = int(value)
-            case _:
-                raise AssertionError(f"not a field of an event: {line!r}")
+        *blocks, rest = (rest + chunk).split(b"\n\n")
+        for block in blocks:
+            assert b"\r" not in block
+            lines = [line.partition(": ") for line in block.decode().split("\n") if not line.startswith(":")]
+            assert {name for name, _, _ in lines} <= {"event", "data", "id"}, block
+            fields = {name: value for name, _, value in lines}
+            if data := "".join(value for name, _, value in lines if name == "data"):
+                number = int(fields["id"]) if "id" in fields else None
+                yield Event(fields.get("event", "message"), orjson.loads(data), number)
 
 
 @asynccontextmanager

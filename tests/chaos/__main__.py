@@ -1,7 +1,6 @@
 """`make chaos`: kill the gateway at every point of the catalogue, and count what that cost anybody.
 
-    python -m tests.chaos [--channel feishu|telegram] [--kills 20] [--random 100] [--points K1,K2] [--seed N] [--quick]
-                          [--postgres | --database URL] [--replicas N]
+    python -m tests.chaos [--channel feishu|telegram] [--kills 20] [--random 100] [--points K1,K2] [--seed N] [--postgres]
 
 `--postgres` starts a PostgreSQL server for the run, with two replicas on a new database for each point.
 A platform is played in each way of being connected to it: `telegram-polling` and `telegram-webhook`, where what may
@@ -35,15 +34,15 @@ def main() -> None:
     clean = True
     with postgres_server() if arguments.postgres else nullcontext() as server:
         for name in (name for name in EMULATED if name.startswith(arguments.channel)):
-            if EMULATED[name]().fetched and arguments.replicas > 1:
+            if EMULATED[name]().fetched and server:
                 _print(f"{name} not run: replicas do not poll")
                 continue
             for point in arguments.points:
                 chat = EMULATED[name]()
-                if point.name == "K21" and (server or arguments.database):
+                if point.name == "K21" and server:
                     _print("K21 not run: it needs a file that can be deleted; tests/gateway/store/test_migrate.py")
                 elif not chat.fetched or point.name not in ("STORM", "BACKLOG"):
-                    clean &= _play(point, chat, arguments, server.new_database() if server else arguments.database)
+                    clean &= _play(point, chat, arguments, server.new_database() if server else None)
     sys.exit(0 if clean else 1)
 
 
@@ -54,7 +53,7 @@ def _play(point: Point, chat: Emulated, arguments: argparse.Namespace, database:
     planned, point = own.get(point.name, arguments.kills), replace(point, most=most.get(point.name, point.most))
     folder = Path(tempfile.mkdtemp(prefix=f"chaos-{point.name}-"))
     folder.chmod(0o711)
-    seed, replicas = arguments.seed, arguments.replicas
+    seed, replicas = arguments.seed, 2 if database else 1
     result = asyncio.run(campaign(point, planned, folder, chat=chat, seed=seed, database=database, replicas=replicas))
     _print(str(result))
     if result.clean:
@@ -75,22 +74,14 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--events", type=int, default=2000, help="of STORM; BACKLOG has five times as many")
     parser.add_argument("--points", default="", help="only these, such as K1,K9w,RANDOM")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
-    parser.add_argument("--quick", action="store_true", help="3 kills a point, 10 at random")
-    parser.add_argument("--database", help="a URL, instead of a SQLite file in a folder of its own")
     parser.add_argument("--postgres", action="store_true", help="a server for this run, and two replicas")
-    parser.add_argument("--replicas", type=int, help="gateways on one database")
     arguments = parser.parse_args()
-    if arguments.quick:
-        arguments.kills, arguments.random, arguments.freezes, arguments.events = 3, 10, 3, 200
-    arguments.replicas = arguments.replicas or (2 if arguments.postgres else 1)
     names = arguments.points.split(",") if arguments.points else [point.name for point in POINTS]
     arguments.points = [point for point in POINTS if point.name in names]
     if unknown := set(names) - {point.name for point in POINTS}:
         parser.error(f"no such point: {', '.join(sorted(unknown))}")
     if not any(name.startswith(arguments.channel) for name in EMULATED):
         parser.error(f"no such channel: there is {', '.join(EMULATED)}")
-    if arguments.replicas > 1 and not (arguments.database or arguments.postgres):
-        parser.error("several replicas need a --database that they can share")
     return arguments
 
 

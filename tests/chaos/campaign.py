@@ -23,8 +23,7 @@ TRIES = 3
 class Result:
     """How one point went. `clean` also wants every planned injury to have happened."""
 
-    name: str
-    channel: str
+    title: str
     planned: int
     injected: int
     verdict: Verdict
@@ -41,7 +40,7 @@ class Result:
         missed = f" MISSED={self.planned - self.injected}" if self.injected < self.planned else ""
         found = " ".join(f"{kind}={len(words)}" for kind, words in self.verdict.items())
         return (
-            f"{self.name} on {self.channel} inj={self.injected}{missed} {found} ambiguous={doubtful(self.ledger)} "
+            f"{self.title} inj={self.injected}{missed} {found} ambiguous={doubtful(self.ledger)} "
             f"restart_max={self.restart_max:.2f}s kills={self.ledger.kills} "
             f"messages={len(self.ledger.messages)} took={self.seconds:.0f}s seed={self.seed}"
         )
@@ -81,8 +80,7 @@ async def campaign(
         await played.close()
         verdict = await played.verdict()
     return Result(
-        name=point.name,
-        channel=chat.name,
+        title=f"{point.name} on {chat.name}",
         planned=planned,
         injected=injected,
         verdict=verdict,

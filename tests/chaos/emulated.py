@@ -7,7 +7,6 @@ what becomes of a send that may have arrived. Who is killed, and how it is judge
 import asyncio
 import random
 from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime
 from itertools import count
 from typing import Any, Literal, TypeAlias
 
@@ -15,10 +14,6 @@ import httpx
 import orjson
 from starlette.types import ASGIApp, Scope
 
-from channels.channel import Receipt
-from channels.feishu import events
-from channels.telegram import updates
-from channels.telegram.content import Me
 from tests.emulators.telegram.emulator import TelegramEmulator
 from tests.running import ALICE, FEISHU, feishu_emulator
 
@@ -63,10 +58,6 @@ class OnFeishu:
         headers, body = self.emulator.encode(event)
         answer = await client.post(f"{gateway_url}/webhooks/feishu/default", content=body, headers=headers)
         return answer.status_code == 200
-
-    def receipt(self, event: Mapping[str, Any]) -> Receipt:
-        """What the channel makes of it."""
-        return events.receipt(event, account="default", bot=None, now=datetime.now(UTC))
 
     def is_send(self, scope: Scope) -> bool:
         return scope["method"] == "POST" and "/im/v1/messages" in scope["path"]
@@ -125,10 +116,6 @@ class OnTelegram:
             if all(pending.update["update_id"] != event["update_id"] for pending in self.emulator.pending):
                 return True
         return False
-
-    def receipt(self, event: Mapping[str, Any]) -> Receipt:
-        me = Me(id=self.emulator.bot["id"], username=self.emulator.bot["username"])
-        return updates.receipt(event, account="default", me=me, now=datetime.now(UTC))
 
     def is_send(self, scope: Scope) -> bool:
         return str(scope["path"]).endswith("/sendMessage")

@@ -6,16 +6,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM
-from time import time
 from typing import TypeAlias
 
-from channels.channel import Arrived
-from gateway.config.root import DatabaseConfig
-from gateway.queue import Inbound, inbound_json
-from gateway.routing import control_session, session_key
-from gateway.store.opening import open_store
-from gateway.store.store import Delivery
-from tests.chaos.ledger import Message, Wish
+from tests.chaos.ledger import Wish
 from tests.chaos.replica import Replica
 from tests.chaos.scene import SETTLE_SECONDS, Scene
 from tests.processes import processes_of
@@ -36,7 +29,6 @@ FREEZE_SECONDS_REPLICAS = (20.0, 60.0)
 STORM_CHATS = 200
 COPIES = 5
 SIDE_BY_SIDE = 40
-ROWS_AT_ONCE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,47 +167,20 @@ async def roll(scene: Scene, point: Point) -> bool:
 
 async def storm(scene: Scene, point: Point) -> bool:
     """No kill: every event of many chats delivered five times, shuffled, over all replicas."""
-    deliveries = _messages(scene, point.most) * COPIES
-    scene.chance.shuffle(deliveries)
-    waiting = iter(deliveries)
-
-    async def deliver() -> None:
-        for message in waiting:
-            while not await scene.sender.push(message):
-                await asyncio.sleep(0.1)
-            message.acked = 0
-
-    await asyncio.gather(*(deliver() for _ in range(SIDE_BY_SIDE)))
+    await _deliver(scene, point.most, copies=COPIES)
     await scene.settled()
     return True
 
 
 async def backlog(scene: Scene, point: Point) -> bool:
-    """A start on an inbox in which so many wait, as a process would have left it that died under the load."""
-    await scene.close()
-    store = open_store(DatabaseConfig(url=scene.database))
-    await store.start(lambda _: None)
-
-    async def put(message: Message) -> None:
-        arrived = scene.platform.chat.receipt(message.event)
-        assert isinstance(arrived, Arrived)
-        context = arrived.context
-        sid = session_key("helper", context)
-        delivery = Delivery(
-            sid=sid,
-            control=control_session(sid),
-            dedupe=tuple(f"{context.channel}:default:{key}" for key in arrived.dedupe),
-            body=inbound_json.dump_json(Inbound(agent="helper", context=context)).decode(),
-            at=time(),
-        )
-        await store.accept(delivery, pending_max=point.most, sender_max=point.most, claim=False)
-        message.acked = 0
-
-    messages = _messages(scene, point.most)
-    for first in range(0, point.most, ROWS_AT_ONCE):
-        await asyncio.gather(*(put(message) for message in messages[first : first + ROWS_AT_ONCE]))
-    await store.close()
-    await scene.start()
+    """A start on an inbox in which so many wait, as processes leave it that died under the load."""
+    scene.model.pace(pause_seconds=SETTLE_SECONDS * 60)
+    await _deliver(scene, point.most)
+    scene.model.pace()
+    for replica in scene.replicas:
+        replica.signal(SIGKILL)
+    for replica in scene.replicas:
+        await scene.revive(replica)
     await scene.settled()
     return True
 
@@ -243,9 +208,20 @@ def _which(scene: Scene, point: Point) -> int:
     return scene.chance.randint(1, point.most) if len(scene.replicas) == 1 else 1
 
 
-def _messages(scene: Scene, count: int) -> list[Message]:
+async def _deliver(scene: Scene, count: int, copies: int = 1) -> None:
+    """So many messages of many chats, until the gateway has taken each of their copies."""
     chats = [scene.platform.chat.chat(scene.chance) for _ in range(STORM_CHATS)]
-    return [scene.platform.write("plain", scene.chance.choice(chats)) for _ in range(count)]
+    deliveries = [scene.platform.write("plain", scene.chance.choice(chats)) for _ in range(count)] * copies
+    scene.chance.shuffle(deliveries)
+    waiting = iter(deliveries)
+
+    async def deliver() -> None:
+        for message in waiting:
+            while not await scene.sender.push(message):
+                await asyncio.sleep(0.1)
+            message.acked = 0
+
+    await asyncio.gather(*(deliver() for _ in range(SIDE_BY_SIDE)))
 
 
 def _terminate(scene: Scene, replica: Replica) -> None:

@@ -30,7 +30,7 @@ CONFIG = f"""
 logging: {{ level: warning }}
 server: {{ publicUrl: https://bot.example.com, adminToken: {ADMIN_TOKEN} }}
 tools: {{ exec: {{ mode: allow, parallel: 16 }} }}
-limits: {{ pendingPerSession: 1000, pendingPerSender: 1000 }}
+limits: {{ pendingPerSession: 1000, pendingPerSender: 20000 }}
 queue: {{ mode: followup }}
 agents:
   list:

@@ -11,7 +11,7 @@ import pytest
 from gateway.config.root import LimitsConfig
 from gateway.lanes import Lanes
 from gateway.outbox import Begin, Delivered, Outbox, Report
-from gateway.runtime import Stopped
+from gateway.runtime import Gate, Stopped
 from gateway.store.sqlite import SqliteStore
 from gateway.store.store import Delivery, Entry, Fenced, Lease, NewPart, Part, StoreUnavailable, Work
 from gateway.sweep import Sweep
@@ -121,23 +121,6 @@ async def test_a_turn_that_fails_unexpectedly_is_tried_again_and_counts(tmp_path
         await h.settle()
         assert attempts == [0, 1]
         assert h.sent == ["re a0"]
-
-
-async def test_a_turn_has_the_grace_of_a_stop_to_come_to_its_end(tmp_path: Path) -> None:
-    async with house(tmp_path) as h:
-        begun = asyncio.Event()
-
-        async def ending(lease: Lease, work: Work) -> Sequence[Part]:
-            begun.set()
-            while not h.runtime.control.draining:
-                await asyncio.sleep(0)
-            return await h.answer(lease, work)
-
-        h.turn = ending
-        await h.say("a", "a0")
-        await begun.wait()
-        await h.lanes.drain(5)
-        assert h.log == ["end a0"]
 
 
 @pytest.mark.parametrize("recognised", [True, False])
@@ -260,3 +243,28 @@ async def test_what_during_turn_a_turn_is_waited_for_and_what_came_after_it_is_n
         await h.settle()
         assert h.sent == ["re a0", "re during", "re after"]
         assert waited == ["during"]
+
+
+async def test_one_begins_at_a_time_and_the_loop_goes_on_in_between() -> None:
+    gate, events = Gate(), list[str]()
+
+    async def turn(number: int) -> None:
+        await gate.enter()
+        events.append(f"turn {number}")
+        asyncio.get_running_loop().call_soon(events.append, "something else")
+
+    await asyncio.gather(*map(turn, range(5)))
+    await asyncio.sleep(0)
+    assert [event for event in events if event != "something else"] == [f"turn {number}" for number in range(5)]
+    assert events.index("something else") < events.index("turn 2")
+
+
+async def test_whoever_gives_up_holds_up_nobody() -> None:
+    gate = Gate()
+    waiting = [asyncio.create_task(gate.enter()) for _ in range(3)]
+    await asyncio.sleep(0)
+    waiting[0].cancel()
+    waiting[1].cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+    assert not waiting[2].cancelled()
+    await gate.enter()

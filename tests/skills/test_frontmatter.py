@@ -23,16 +23,12 @@ NOTHING = Requirements()
         ("Version 1.5 does it! And more.", None, "Version 1.5 does it!"),
         ("First line\nsecond line\n\nanother paragraph.", None, "First line second line"),
         ("## Deep\ntext without a full stop\n# Other\n", None, "Deep: text without a full stop"),
+        (f"---\ndescription: {'x' * 5_000}\n---\n", None, "x" * 1_023 + "…"),
         ('---\ndescription: "a\\u2028b\\u202E\\u200Bc\\x7F d"\n---\n', None, "a b c d"),
     ],
 )
 def test_name_and_description_are_found(text: str, name: str | None, description: str) -> None:
     assert read_head(text) == SkillHead(name=name, description=description, requires=NOTHING)
-
-
-def test_a_long_description_is_cut() -> None:
-    description = read_head(f"---\ndescription: {'x' * 5_000}\n---\n").description
-    assert (len(description), description[-1]) == (1_024, "…")
 
 
 def test_requirements_of_all_places_count_together() -> None:

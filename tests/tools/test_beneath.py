@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tools.paths import new_temporary, open_beneath, open_by_walking
+from tools.tool import ToolError
 from tools.workspace import Workspace
 
 Opener = Callable[[int, str, int], int]
@@ -115,3 +116,15 @@ def test_what_somebody_is_writing_is_left_alone(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["a.txt"]
     os.close(folder)
     workspace.close()
+
+
+async def test_another_file_system_inside_the_workspace_is_outside(tmp_path: Path) -> None:
+    shared = Path("/dev/shm", f"clawgate-{os.getpid()}")
+    shared.write_text("other device")
+    workspace = Workspace(root=Path("/dev"), fd=os.open("/dev", os.O_PATH))
+    try:
+        with pytest.raises(ToolError, match="there is no"), workspace.reading(f"shm/{shared.name}"):
+            pass
+    finally:
+        workspace.close()
+        shared.unlink()

@@ -1,7 +1,10 @@
 """exec with real processes: what it gives, what it withholds, and that nothing of it stays behind."""
 
 import asyncio
+import ctypes
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -97,3 +100,60 @@ async def test_where_it_is_not_allowed_nothing_runs_and_the_model_is_told_why(
     assert "tools.exec.mode" in text_of(result)
     assert os.listdir(at.root) == []
     at.workspace.close()
+
+
+async def test_a_command_that_begins_with_a_dash_is_a_command(at: Bench) -> None:
+    assert "not found" in text_of(await at.call("exec", command="-n"))
+
+
+async def test_the_end_of_one_command_leaves_another_ones_background_alone(at: Bench) -> None:
+    command = f"(sleep 300 >/dev/null 2>&1 & echo $! > pid); {WAIT_FOR_GO}; kill -0 $(cat pid) && echo alive"
+    first = asyncio.create_task(at.output("until [ -e ready ]; do sleep 0.02; done"))
+    second = asyncio.create_task(at.output(command))
+    await first
+    (at.root / "go").touch()
+    assert await second == "alive"
+
+
+PR_GET_DUMPABLE = 3
+SIGNAL_SCOPE_SINCE = 6
+"""The version of Landlock that knows borders for signals: Linux 6.12."""
+
+
+@pytest.mark.skipif(ctypes.CDLL(None).syscall(444, None, 0, 1) < SIGNAL_SCOPE_SINCE, reason="needs Linux 6.12")
+async def test_a_command_cannot_signal_another_one_of_the_same_user(at: Bench) -> None:
+    first = asyncio.create_task(at.output(f"echo $$ > shell; {WAIT_FOR_GO}; echo alive"))
+    await until((at.root / "ready").exists)
+    output = await at.output("kill -9 $(cat shell) 2>&1; sleep 30 & kill $! && echo own")
+    (at.root / "go").touch()
+    assert "not permitted" in output
+    assert output.splitlines()[-1].startswith("own")
+    assert await first == "alive"
+
+
+async def test_the_gateways_other_children_are_nobodys_business(at: Bench) -> None:
+    running = asyncio.create_task(at.output(WAIT_FOR_GO))
+    await until((at.root / "ready").exists)
+    with subprocess.Popen(["sleep", "300"]) as child:
+        (at.root / "go").touch()
+        await running
+        assert child.poll() is None
+        child.kill()
+
+
+async def test_our_environment_cannot_be_read_by_a_command_of_our_own_user(at: Bench) -> None:
+    await at.call("exec", command="true")
+    assert ctypes.CDLL(None).prctl(PR_GET_DUMPABLE, 0, 0, 0, 0) == 0
+
+
+async def test_the_shell_starts_with_six_names_and_no_way_to_more_rights(at: Bench) -> None:
+    names = await at.output("tr '\\0' '\\n' </proc/$$/environ | cut -d= -f1 | sort | tr '\\n' ' '")
+    assert names.split() == ["HOME", "LANG", "PATH", "TERM", "TMPDIR", "TZ"]
+    assert await at.output("grep NoNewPrivs /proc/self/status") == "NoNewPrivs:\t1"
+
+
+async def test_memory_and_files_have_an_end(at: Bench) -> None:
+    hog = f"{sys.executable if os.geteuid() else 'python3'} -c 'bytearray(3 << 30)' 2>&1 | grep -o MemoryError"
+    assert await at.output(hog) == "MemoryError"
+    await at.call("exec", command="head -c 70000000 /dev/zero > big")
+    assert (at.root / "big").stat().st_size == 64 * 1024 * 1024

@@ -63,12 +63,14 @@ async def test_a_long_file_comes_in_pages_that_say_where_to_go_on(at: Bench) -> 
 
 
 LINES = st.lists(st.text(alphabet="ab中\r", max_size=8), max_size=30)
-SIXTY = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+MANY = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
-@given(LINES, st.integers(1, 7))
-@SIXTY
-async def test_the_pages_of_a_file_are_the_file(at: Bench, lines: list[str], limit: int) -> None:
+@given(LINES, st.integers(1, 7), st.integers(1, 40))
+@MANY
+async def test_the_pages_of_a_file_are_the_file_and_its_last_lines_the_end_of_it(
+    at: Bench, lines: list[str], limit: int, count: int
+) -> None:
     text = "\n".join(lines)
     (at.root / "file").write_bytes(text.encode())
     got, offset = "", 1
@@ -79,15 +81,8 @@ async def test_the_pages_of_a_file_are_the_file(at: Bench, lines: list[str], lim
         got += body
         offset += limit
     assert got == (text or "(empty file)")
-
-
-@given(LINES, st.integers(1, 40))
-@SIXTY
-async def test_the_last_lines_of_a_file_are_its_last_lines(at: Bench, lines: list[str], count: int) -> None:
-    text = "\n".join(lines)
-    (at.root / "file").write_bytes(text.encode())
-    expected = "".join(re.findall(r"[^\n]*\n|[^\n]+", text)[-count:])
-    assert await at.text("read", file_path="file", offset=-count) == (expected or "(empty file)")
+    end = "".join(re.findall(r"[^\n]*\n|[^\n]+", text)[-count:])
+    assert await at.text("read", file_path="file", offset=-count) == (end or "(empty file)")
 
 
 async def test_the_end_of_a_file_keeps_its_numbers_while_the_file_grows(tmp_path: Path) -> None:
@@ -277,3 +272,24 @@ async def test_a_mounted_skill_is_read_at_its_printed_place_and_the_workspaces_o
     (at.root / "skills" / "greet" / "SKILL.md").write_text("own")
     assert await at.text("read", file_path="./skills/greet/SKILL.md") == "own"
     at.workspace.close()
+
+
+async def test_text_that_is_shown_holds_no_nul(at: Bench) -> None:
+    (at.root / "file").write_bytes(b"text\n" * 20_000 + b"\0\0\n")
+    assert await at.text("read", file_path="file", offset=20_001) == "\ufffd\ufffd\n"
+
+
+async def test_a_workspace_named_with_dots_takes_the_absolute_path_it_shows(tmp_path: Path) -> None:
+    (tmp_path / "here").mkdir()
+    built = bench(tmp_path / "here" / "..")
+    await built.call("write", file_path="note", content="found")
+    assert await built.text("read", file_path=str(built.workspace.root / "note")) == "found"
+    assert await built.text("read", file_path=str(tmp_path / "workspace" / "note")) == "found"
+    built.workspace.close()
+
+
+async def test_what_is_rewritten_keeps_its_mode_but_no_borrowed_rights(at: Bench) -> None:
+    (at.root / "run").write_text("old")
+    (at.root / "run").chmod(0o4755)
+    await at.text("write", file_path="run", content="new")
+    assert (at.root / "run").stat().st_mode & 0o7777 == 0o755

@@ -149,3 +149,14 @@ async def test_what_the_platform_did_not_take_is_told_to_the_model(at: Bench) ->
     at.outbox.refuses = True
     assert await at.code("message", action="send", message="hi") == "NOT_DELIVERED"
     assert await at.code("message", action="send", message=" \n") == "INVALID_ARGUMENT"
+
+
+def test_writing_never_runs_beside_reading(at: Bench) -> None:
+    effects = [at.toolbox.effect(name) for name in ("read", "ls", "write", "message", "edit", "exec", "nope")]
+    assert effects == ["safe", "safe", "keyed", "keyed", "once", "once", "once"]
+
+
+async def test_thousands_of_mistakes_are_a_short_answer(at: Bench) -> None:
+    answer = text_of(await at.call("read", **{f"wrong{number}": 1 for number in range(1_000)}))
+    assert len(answer) < 4_000
+    assert "and 981 more mistakes" in json.loads(answer)["message"]

@@ -40,15 +40,6 @@ def test_the_slip_is_blamed_where_it_stands(tmp_path: Path, text: str, place: st
     assert first.endswith(TIGHT if colon == ":" else WIDE)
 
 
-@pytest.mark.parametrize(
-    ("text", "place"), [("server: {}\nagents：\n", "2:1"), ("agents：  # bots\n  list：\n", "1:1")]
-)
-def test_a_wide_colon_behind_the_key_of_a_block_is_blamed_too(tmp_path: Path, text: str, place: str) -> None:
-    first = lines(tmp_path, f"{text}    - id: a\n")[0].removeprefix("config.yaml:")
-    assert first.startswith(f"{place}: ")
-    assert first.endswith(WIDE)
-
-
 def test_every_slip_of_a_file_comes_at_once(tmp_path: Path) -> None:
     text = "server:\n  host：127.0.0.1\n  port: 1\nlogging:\n  level info\n  format: json\n"
     text += "agents:\n  list:\n    - id:a\n      name: A\n"
@@ -80,6 +71,8 @@ def test_colons_inside_text_and_names_are_nobodys_slip(tmp_path: Path, text: str
     ("text", "expected"),
     [
         ("server:\n  host 127.0.0.1 # mine: here\n\n  # port\n  port: 1\n", "2:3: a colon is missing behind the key"),
+        ("server: {}\nagents：\n    - id: a\n", "2:1: a full-width colon (：) — write a plain one"),
+        ("agents：  # bots\n  list:\n    - id: a\n", "1:1: a full-width colon (：) — write a plain one"),
         ("server:\n  host：127.0.0.1\n  port: 1\n", "2:3: a full-width colon (：) — write a plain one"),
         ("server:\n  host: a b: c\n", "2:12: a colon is not expected here"),
         ('server:\n  host: "127.0.0.1\n  port: 1\nx:\n  y: "z"\n', "2:9: a quotation mark opens here and never closes"),

@@ -1,10 +1,12 @@
-"""Strict YAML: what scalars mean, what is refused and where, and that nothing at all can make the loader raise."""
+"""Strict YAML: what scalars and aliases mean, what is refused and where, and that nothing can make the loader raise."""
+
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.gateway.config.writing import data_of, parsed
+from tests.gateway.config.writing import data_of, lines, parsed
 
 
 @pytest.mark.parametrize(
@@ -22,6 +24,40 @@ from tests.gateway.config.writing import data_of, parsed
 )
 def test_a_scalar_means_what_yaml_1_2_says(written: str, meant: list[object]) -> None:
     assert repr(data_of(f"[{written}]")) == repr(meant)
+
+
+@pytest.mark.parametrize(
+    ("text", "data"),
+    [
+        ("a: &x 1\nb: *x\n", {"a": 1, "b": 1}),
+        ("a: &x [1, { c: 2 }]\nb: [*x, *x]\n", {"a": [1, {"c": 2}], "b": [[1, {"c": 2}], [1, {"c": 2}]]}),
+        ("a: &x 1\nb: &x 2\nc: *x\nd: [*x]\n", {"a": 1, "b": 2, "c": 2, "d": [2]}),
+        ("a: &x ''\nb: *x\n", {"a": "", "b": ""}),
+        ("a: &x {}\n", {"a": {}}),
+        # merge keys: what is written wins, wherever; of several sources the first
+        ("a: &x { c: 1, d: 2 }\nb: { <<: *x, d: 3 }\n", {"a": {"c": 1, "d": 2}, "b": {"c": 1, "d": 3}}),
+        ("a: &x { c: 1, d: 2 }\nb: { d: 3, <<: *x }\n", {"a": {"c": 1, "d": 2}, "b": {"c": 1, "d": 3}}),
+        ("a: &x { c: 1 }\ny: &y { c: 2, d: 2 }\nb: { <<: [*x, *y] }\n",
+         {"a": {"c": 1}, "y": {"c": 2, "d": 2}, "b": {"c": 1, "d": 2}}),
+        ("a: &x { c: 1 }\ny: &y { <<: *x, d: 2 }\nb: { <<: *y, e: 3 }\nf: *y\n",
+         {"a": {"c": 1}, "y": {"c": 1, "d": 2}, "b": {"c": 1, "d": 2, "e": 3}, "f": {"c": 1, "d": 2}}),
+        ("a: &x { c: { p: 1 } }\nb: { <<: *x, c: { q: 2 } }\n", {"a": {"c": {"p": 1}}, "b": {"c": {"q": 2}}}),
+        ("b: { <<: [] }\n", {"b": {}}),
+        ("b: { '<<': 1 }\n", {"b": {"<<": 1}}),
+    ],
+)  # fmt: skip
+def test_an_alias_means_what_its_anchor_says(text: str, data: object) -> None:
+    assert data_of(text) == data
+
+
+def test_nothing_is_shared_between_an_anchor_and_its_aliases() -> None:
+    data = data_of("a: &x { c: [1] }\nb: *x\nd: { <<: *x }\n")
+    assert len({id(data[name]["c"]) for name in "abd"}) == 3
+
+
+NO_ANCHOR = "no anchor (&…) of this name stands above — put text that begins with * in quotes"
+UNUSED = "no alias (*…) refers to this anchor (&…) — put text that begins with & in quotes"
+MERGES = "<< takes a mapping or a list of mappings, such as *name"
 
 
 @pytest.mark.parametrize(
@@ -53,6 +89,22 @@ def test_a_scalar_means_what_yaml_1_2_says(written: str, meant: list[object]) ->
         ("[" * 900, ["1:65: nested deeper than 64 levels"]),
         ("a: " + "{a: " * 900, ["1:256: nested deeper than 64 levels"]),
         (b"#" * 1_048_577, ["1:1: the file is larger than 1 MiB"]),
+        # anchors, aliases and merge keys
+        ("a: *x\nb: &x 1\n", [f"1:4: a: {NO_ANCHOR}", f"2:4: b: {UNUSED}"]),
+        ("a: &x [*x]\n", [f"1:8: a[0]: {NO_ANCHOR}"]),
+        ("a: &x { c: *x, d: 2 }\nb: { <<: *x }\n", [f"1:12: a.c: {NO_ANCHOR}"]),
+        ("a: &x { <<: *x }\n", [f'1:13: a["<<"]: {NO_ANCHOR}']),
+        ("a: &x\nb: 1\n", ["1:4: a: an anchor (&…) without a value — put text that begins with & in quotes"]),
+        ("a: &x y\n*x : 1\n", [f"1:4: a: {UNUSED}",
+                               "2:1: an alias (*…) cannot be a key — put text that begins with * in quotes"]),
+        ("a: &x 1\nb: { <<: *x }\n", [f'2:6: b["<<"]: {MERGES}']),
+        ("a: &x { ? [k] : 1 }\nb: { <<: *x }\n", ["1:11: a: a key must be text, not a list or a mapping"]),
+        ("b: { <<: }\n", [f'1:6: b["<<"]: {MERGES}']),
+        ("b: { <<: {}, <<: {} }\n", ['1:14: b["<<"]: duplicate key — it stands in line 1 already']),
+        ("a: &x { c: !own 1 }\nb: *x\nd: { <<: *x }\n",
+         ["1:12: a.c: tags (!…) are not allowed — put text that begins with ! in quotes"]),
+        ("a: &x " + "[" * 40 + "]" * 40 + "\nb: " + "[" * 40 + "*x" + "]" * 40,
+         ["2:44: nested deeper than 64 levels"]),
     ],
 )  # fmt: skip
 def test_what_is_refused_is_refused_with_its_place(text: str | bytes, expected: list[str]) -> None:
@@ -68,6 +120,48 @@ def test_a_file_full_of_mistakes_ends_with_a_count() -> None:
 @pytest.mark.parametrize("text", [b"a: 1\n" + b"#" * (1_048_576 - 5), "[" * 64 + "]" * 64])
 def test_what_is_just_not_too_much_is_read(text: str | bytes) -> None:
     assert data_of(text)
+
+
+def bomb(item: str) -> str:
+    """Nine lines a level, of which each stands for nine of the level before."""
+    levels = [f"a{n}: &a{n} {{ k: [{', '.join([item.replace('N', f'a{n - 1}')] * 9)}] }}\n" for n in range(1, 30)]
+    return "a0: &a0 { x: 1, y: 2 }\n" + "".join(levels)
+
+
+MERGED_OFTEN = "a: &a { " + ", ".join(f"k{n}: 1" for n in range(900)) + " }\nb: [" + "{ <<: *a }, " * 100 + "]\n"
+
+
+@pytest.mark.parametrize("text", [bomb("*N"), bomb("{ <<: *N, k: *N }"), MERGED_OFTEN], ids=["list", "merge", "often"])
+def test_an_alias_bomb_is_stopped_with_a_sentence_and_costs_nothing(text: str) -> None:
+    document, (complaint,) = parsed(text)
+    assert document is None
+    assert complaint.endswith(": the aliases of the file stand for more than 10,000 values — write fewer")
+
+
+def test_a_mistake_behind_an_alias_is_blamed_once_where_it_was_written(tmp_path: Path) -> None:
+    text = """\
+    agents:
+      list:
+        - id: a
+          tools: &tools
+            alow: [read]
+            deny: [raed]
+            message: { targets: ["${UNSET}"] }
+        - { id: b, tools: *tools }
+        - { id: c, tools: { <<: *tools } }
+    """
+    assert lines(tmp_path, text) == [
+        'config.yaml:5:9: agents.list[0].tools.alow: unknown key — did you mean "allow"?',
+        'config.yaml:6:16: agents.list[0].tools.deny[0]: unknown tool "raed" — did you mean "read"?',
+        "config.yaml:7:30: agents.list[0].tools.message.targets[0]: UNSET is not set in the environment — set it, or write "
+        "${UNSET:-} if it may be empty",
+    ]
+
+
+def test_what_begins_with_x_is_a_place_for_anchors_and_nothing_else(tmp_path: Path) -> None:
+    agent = "agents: { list: [ { id: a } ] }\n"
+    assert lines(tmp_path, f"x-mine: {{ any: [thing] }}\n{agent}") == []
+    assert lines(tmp_path, f"{agent}logging: {{ x-mine: 1 }}\n") != []
 
 
 _PIECES = ["- ", ": ", "? ", "--- ", "...\n", "<<", "<<: ", "&x ", "*x ", "：", "!!"]

@@ -1,16 +1,22 @@
-"""The web chat's memory, on a real file and a real server: what a page relies on when it asks for what it has missed."""
+"""The web chat's memory, on a real file and a real server: what a page relies on when it asks for what it has missed, and
+who is signed in."""
 
 import asyncio
 from collections.abc import AsyncIterator
 
+import psycopg
 import pytest
 from sqlalchemy import create_engine, text
 
 from channels.channel import ToolUse
 from channels.message import File
 from channels.web.archive import ChatHistory, MessageBody, WebMessage
+from gateway.config.root import DatabaseConfig
+from gateway.store.archive import WEB_NOTICE
+from gateway.store.opening import open_store
 from gateway.store.store import Store
 from tests.gateway.store.chats import LARGE, finish, leased, opened, page, since
+from tests.waiting import PATIENCE_SECONDS, until
 
 DAY = 24 * 3600.0
 CHAT, OTHER = "c_one_one", "c_two_two"
@@ -107,14 +113,6 @@ async def test_a_conversation_is_called_by_its_first_words_or_its_file(archive: 
     assert (await archive.keep(CHAT, "m_2", words("later words"), 2.0)).title == "My plan"
 
 
-async def test_what_is_not_there_cannot_be_renamed_erased_or_answered(archive: ChatHistory, database_url: str) -> None:
-    assert await archive.conversation(CHAT) is None
-    assert await archive.rename(CHAT, "x") is None
-    assert not await archive.erase(CHAT, [SESSION])
-    assert not await archive.answer(CHAT, "key", words("to nobody"), 1.0)
-    assert count(database_url, "web_message") == 0
-
-
 async def test_an_answer_to_an_erased_conversation_brings_nothing_back_nor_does_its_number_come_again(
     archive: ChatHistory, database_url: str
 ) -> None:
@@ -168,3 +166,129 @@ async def test_a_file_that_is_never_sent_is_thrown_away_after_a_day_and_a_used_o
     assert await archive.file(unused.id) is None
     assert list(await archive.files([sent.id, unused.id, used.id, "f_unknown", sent.id])) == [sent, used, sent]
     assert (sent.size, await archive.files([])) == (1, [])
+
+
+FILE = File(name="a.bin", type="application/octet-stream", data=b"x" * 1000)
+
+
+async def uploaded(archive: ChatHistory, *, at: float = 0.0, bytes_max: int = 2500) -> str | None:
+    kept = await archive.upload(FILE, at, bytes_max=bytes_max)
+    return kept.id if kept else None
+
+
+async def test_no_more_is_kept_than_may_wait_and_what_is_sent_waits_no_longer(archive: ChatHistory) -> None:
+    assert await archive.waiting_bytes() == 0
+    first, second = await uploaded(archive), await uploaded(archive)
+    assert first
+    assert second
+    assert await uploaded(archive) is None
+    assert await archive.waiting_bytes() == 2000
+    (file,) = await archive.files([first])
+    await archive.keep(CHAT, "m_1", MessageBody(text="", agent="helper", files=(file,)), 1.0)
+    assert await archive.waiting_bytes() == 1000
+    assert await uploaded(archive)
+    assert await uploaded(archive, bytes_max=3000)
+
+
+async def test_what_is_not_sent_within_a_day_makes_room_whoever_asks(archive: ChatHistory) -> None:
+    old = [await uploaded(archive) for _ in range(2)]
+    assert await uploaded(archive, at=DAY) is None
+    assert await uploaded(archive, at=DAY + 1)
+    assert await archive.files([key for key in old if key]) == []
+    await archive.prune(2 * DAY + 2)
+    assert await archive.waiting_bytes() == 0
+
+
+async def test_an_agents_files_and_what_was_sent_are_nobodys_uploads(archive: ChatHistory) -> None:
+    for _ in range(5):
+        await archive.put(FILE, 0.0)
+    kept = await archive.put(FILE, 0.0)
+    key = await uploaded(archive)
+    assert key
+    assert await archive.waiting_bytes() == 1000
+    assert not await archive.discard(kept.id)
+    assert await archive.discard(key)
+    assert not await archive.discard(key)
+    assert await archive.waiting_bytes() == 0
+
+
+async def test_a_file_comes_in_pieces_and_byte_for_byte(archive: ChatHistory) -> None:
+    data = bytes(range(256)) * 5
+    file = await archive.put(File(name="a", type="image/png", data=data), 1.0)
+    pieces = [await archive.piece(file.id, at, 500) for at in range(0, 2000, 500)]
+    assert [len(it) for it in pieces] == [500, 500, 280, 0]
+    assert b"".join(pieces) == data
+    assert await archive.piece("f_nothing", 0, 500) == b""
+
+
+async def test_two_replicas_do_not_pass_the_limit_together(postgres_url: str) -> None:
+    async with opened(postgres_url) as one, opened(postgres_url) as other:
+        keys = await asyncio.gather(*(uploaded(store.archive) for store in (one, other) * 6))
+        assert len([key for key in keys if key]) == 2
+        assert await one.archive.waiting_bytes() == 2000
+
+
+async def test_a_writer_that_has_not_committed_holds_every_later_number_back(postgres_url: str) -> None:
+    async with opened(postgres_url) as store:
+        with psycopg.connect(postgres_url) as slow:
+            slow.execute("SELECT pg_advisory_xact_lock(7305843001217)")
+            slow.execute("INSERT INTO web_message (chat, key, author, words, at) VALUES ('c', 'k', 'you', %s, 1)", [W])
+            later = asyncio.create_task(store.archive.keep("c_later", "m_1", words("later"), 2.0))
+            await until(lambda: waits(slow))
+            assert await since(store.archive, 0, limit=10) == []
+            slow.commit()
+        await later
+        assert [it.words.text for it in await since(store.archive, 0, limit=10)] == ["first", "later"]
+
+
+W = '{"text": "first", "agent": "helper"}'
+
+
+def waits(connection: psycopg.Connection) -> bool:
+    found = connection.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted").fetchone()
+    return bool(found and found[0])
+
+
+async def test_what_one_replica_keeps_wakes_the_other_and_what_was_known_wakes_nobody(postgres_url: str) -> None:
+    heard: asyncio.Queue[str | None] = asyncio.Queue()
+    one, other = (open_store(DatabaseConfig(url=postgres_url)) for _ in range(2))
+    await one.start(heard.put_nowait)
+    await other.start(lambda _: None)
+
+    async def notices() -> list[str | None]:
+        """Up to the one we ask for ourselves."""
+        await other.notify("marker")
+        notices: list[str | None] = []
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while (notice := await heard.get()) != "marker":
+                notices.append(notice)
+        return notices
+
+    try:
+        await notices()
+        await other.archive.keep("c_one_one", "m_1", words("hello"), 1.0)
+        assert await notices() == [WEB_NOTICE]
+        await other.archive.answer("c_one_one", "key", words("hi"), 2.0)
+        assert await notices() == [WEB_NOTICE]
+        await other.archive.keep("c_one_one", "m_1", words("hello"), 3.0)
+        await other.archive.answer("c_one_one", "key", words("hi"), 3.0)
+        assert await notices() == []
+    finally:
+        await one.close()
+        await other.close()
+
+
+async def test_a_session_is_held_until_it_ends_or_is_ended_or_another_begins_instead(
+    store: Store, database_url: str
+) -> None:
+    sessions, one, other, third = store.sessions, "1" * 64, "2" * 64, "3" * 64
+    await sessions.begin(one, ends=10.0, at=1.0, instead_of=[])
+    await sessions.begin(other, ends=100.0, at=1.0, instead_of=[])
+    assert [await sessions.hold(["unknown", one], at) for at in (9.0, 10.0)] == [True, False]
+    assert not await sessions.hold([], 2.0)
+    await sessions.begin(third, ends=200.0, at=10.0, instead_of=[other])
+    assert not await sessions.hold([one, other], 2.0)
+    assert count(database_url, "web_session") == 1  # what is over is swept
+    for keys, held in (([], True), ([third], False), ([third], False)):
+        await sessions.end(keys)
+        assert await sessions.hold([third], 2.0) == held
