@@ -11,7 +11,7 @@ from agents.providers.gemini.request import PLACEHOLDER_SIGNATURE
 from tests.agents.providers.requests import PIXEL
 from tests.emulators.models.gemini.emulator import GeminiEmulator
 from tests.emulators.models.gemini.rules import check_body, check_call, parse_body
-from tests.emulators.models.gemini.script import call_part, text_part, thought_part
+from tests.emulators.models.gemini.script import call_part, text_part
 from tests.emulators.models.gemini.signature import signed
 from tests.emulators.models.script import Call, Fault, Say, Think, Turn, says
 from tests.emulators.models.server import Refusal
@@ -57,42 +57,7 @@ def calling(**members: Any) -> dict[str, Any]:
 
 HI = text_part("hi")
 JSON = {"type": "object", "$defs": {}}
-LOOP = talk([HI], [text_part("Looking."), use("a"), plain(use("b"))], [answer("a"), answer("b")])
-
 SCHEMA = {"type": "OBJECT", "properties": {"a": {"type": "string", "enum": ["x"], "format": "enum", "minItems": 0}}}
-ACCEPTED = {
-    "a plain question": (MODEL, {"contents": [{"parts": [HI]}]}),
-    "responses in another order, by their ids": (
-        MODEL,
-        talk([HI], [use("a"), use("b", "read")], [answer("b", "read"), answer("a")]),
-    ),
-    "responses without ids, by position": (MODEL, talk([HI], [use("a"), use("b")], [answer(""), answer("")])),
-    "a user content behind the responses": (MODEL, {"contents": [*LOOP["contents"], {"role": "user", "parts": [HI]}]}),
-    "everything": (
-        MODEL,
-        talk(
-            [HI],
-            [
-                *(signed(thought_part("hm")), signed(HI), signed(text_part(""))),
-                use() | {"thoughtSignature": use()["thoughtSignature"].replace("+", "-").replace("/", "_")},
-            ],
-            [answer(parts=[PNG]), PNG, text_part("see")],
-            [use() | {"thoughtSignature": PLACEHOLDER_SIGNATURE}],
-            [answer()],
-            tools=[
-                {"functionDeclarations": [TOOL | {"parameters": SCHEMA}, {"name": "b", "parametersJsonSchema": JSON}]}
-            ],
-            systemInstruction={"parts": [HI]},
-            toolConfig={"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": ["ls"]}},
-            generationConfig={
-                "maxOutputTokens": 9,
-                "thinkingConfig": {"thinkingLevel": "LOW", "includeThoughts": True},
-            },
-        ),
-    ),
-    "an unsigned call to an old model": (OLD, talk([HI], [plain(use())], [answer()])),
-    **{f"a budget of {budget}": (OLD, thinking(thinkingBudget=budget)) for budget in (0, -1)},
-}
 REFUSED: list[tuple[str, dict[str, Any]]] = [
     (MODEL, talk([{}])),
     (MODEL, talk([text_part("")])),

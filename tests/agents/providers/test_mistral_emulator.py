@@ -60,30 +60,7 @@ def without(body: dict[str, Any], *names: str) -> dict[str, Any]:
 
 
 SYSTEM = {"role": "system", "content": "Help."}
-NAMED = {"type": "function", "function": {"name": "ls"}}
-_LIST = {"type": "array", "items": {"type": ["string", "null"]}}
-DEEP = {"type": "object", "properties": {"a": _LIST, "b": True}, "required": ["a"], "additionalProperties": False}
 LOOP = talk(SYSTEM, asks(), called(made(A), made(B), content="Looking."), returns(A), returns(B))
-ACCEPTED: dict[str, dict[str, Any]] = {
-    "a plain question": without(talk(asks()), "tools"),
-    "a finished loop": LOOP,
-    "two of a role in a row, and results in any order": talk(
-        *(asks(), asks([text(), image(), image({"url": "https://example.com/a.png"})])),
-        *(answers("a"), answers("b"), asks()),
-        called(made(A, arguments="{oops"), made(B, arguments={"path": "."}, index=0), content=""),
-        *(returns(B), returns(A), asks()),
-        *(answers(None, **called()), returns(), called(content=[thinking_chunk("hm"), text()]), returns()),
-        answers("Well,", prefix=True),
-    ),
-    "everything": talk(
-        asks(),
-        tools=[tool(parameters=DEEP, strict=True)],
-        tool_choice=NAMED,
-        stream=True,
-        **dict.fromkeys(("n", "random_seed", "max_tokens"), 1),
-        **dict.fromkeys(("parallel_tool_calls", "safe_prompt"), False),
-    ),
-}
 _THOUGHT = thinking_chunk("hm")
 
 
