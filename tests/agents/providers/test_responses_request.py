@@ -37,10 +37,6 @@ def reasoning(item_id: str = "rs_1") -> Thinking:
     return thought(API, MODEL, name=item_id)
 
 
-def phased(text: str, phase: str) -> Text:
-    return Text(text=text, wire=Wire(api=API, family=MODEL, kind="phase", data={"phase": phase}))
-
-
 def own(*parts: AssistantPart) -> AssistantMessage:
     return replace(assistant(call("x")), content=parts, provider="openai", model=MODEL, api=API)
 
@@ -57,30 +53,6 @@ def test_the_first_request_of_a_chat() -> None:
         "store": False,
         "include": ["reasoning.encrypted_content"],
     }
-
-
-def test_a_loop_goes_back_item_by_item() -> None:
-    """Each text is a message with its own phase; ids of items are sent in reasoning alone."""
-    answer = own(
-        reasoning(), phased("One.", "commentary"), Text(text="Two."), call("a"), replace(call("b"), arguments_raw="")
-    )
-    foreign = assistant(replace(call("c"), arguments_raw=""))
-    sent = wire(asking(user("go"), answer, result("a"), result("b", "x"), foreign, result("c")))["input"][1:]
-
-    spoken = {"type": "message", "role": "assistant"}
-    made = {"type": "function_call", "name": "ls"}
-    returned = {"type": "function_call_output", "output": "README.md"}
-    assert sent == [
-        answer.content[0].wire.data,  # type: ignore[union-attr]
-        spoken | {"content": [{"type": "output_text", "text": "One."}], "phase": "commentary"},
-        spoken | {"content": [{"type": "output_text", "text": "Two."}]},
-        made | {"call_id": "a", "arguments": '{"path": "."}'},
-        made | {"call_id": "b", "arguments": ""},
-        returned | {"call_id": "a"},
-        returned | {"call_id": "b", "output": "x"},
-        made | {"call_id": "c", "arguments": "{}"},
-        returned | {"call_id": "c"},
-    ]
 
 
 def test_reasoning_goes_back_directly_before_what_it_led_to_or_not_at_all() -> None:
@@ -141,11 +113,12 @@ def test_a_result_is_a_text_or_a_list_with_pictures_and_an_error_says_so(
     assert wire(asking(user("go"), assistant(call("a")), returned))["input"][-1]["output"] == output
 
 
-def test_ids_and_names_that_the_wire_refuses_are_mapped_alike_for_call_and_result() -> None:
-    made = ToolCall(id="functions.ls:0", name="目录 ls", arguments=None, arguments_raw="{oops")
+@pytest.mark.parametrize(("raw", "arguments"), [("", "{}"), ("{oops", "{oops")])
+def test_the_call_of_another_wire_has_arguments_and_an_id_and_a_name_that_are_taken(raw: str, arguments: str) -> None:
+    made = ToolCall(id="functions.ls:0", name="目录 ls", arguments=None, arguments_raw=raw)
     _, sent, answer = wire(asking(user("go"), assistant(made), result(made.id)))["input"]
     assert sent["call_id"] == answer["call_id"] == wire_id(made.id)
-    assert (sent["name"], sent["arguments"]) == ("___ls", "{oops")
+    assert (sent["name"], sent["arguments"]) == ("___ls", arguments)
 
 
 words = st.text(alphabet=st.sampled_from("a中 \n🙂"), min_size=1, max_size=30).filter(str.strip)
