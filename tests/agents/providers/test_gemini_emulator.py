@@ -110,18 +110,11 @@ def test_a_request_that_is_too_large() -> None:
         parse_body(b" " * 21_000_000)
 
 
-PATHS = [
-    "v1beta/models/gpt-4:generateContent",
-    "v1/models/gemini-3-flash:x",
-    "v9/models/gemini-3-flash:generateContent",
-]
-
-
-@pytest.mark.parametrize("path", PATHS)
-def test_a_model_a_method_or_a_version_that_does_not_exist(path: str) -> None:
-    with pytest.raises(Refusal) as refusal:
-        check_call(path)
-    assert (refusal.value.status, refusal.value.type) == (404, "NOT_FOUND")
+def test_a_model_a_method_or_a_version_that_does_not_exist() -> None:
+    for path in ("v1beta/models/gpt-4:generateContent", "v1/models/gemini-3:x", "v9/models/gemini-3:generateContent"):
+        with pytest.raises(Refusal) as refusal:
+            check_call(path)
+        assert (refusal.value.status, refusal.value.type) == (404, "NOT_FOUND")
 
 
 async def test_the_sdk_understands_our_emulators_answers_and_errors() -> None:
