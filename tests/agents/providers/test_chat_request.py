@@ -12,25 +12,12 @@ from agents.providers.chat.response import API
 from agents.providers.models import Level, family_of
 from agents.providers.provider import OneTool
 from tests.agents.providers.contract.bodies import chat
+from tests.agents.providers.contract.subjects import SUBJECTS
 from tests.agents.providers.requests import LS, PIXEL, READ, asking, assistant, call, result, user
 from tests.emulators.models.chat.shapes import signature_of
 from tools.tool import Image, ToolSpec
 
-MODELS = {
-    "openai": "gpt-4.1",
-    "azure": "gpt-5.5",
-    "deepseek": "deepseek-v4-pro",
-    "deepseek-r1": "deepseek-reasoner",
-    "moonshot": "kimi-k3",
-    "zhipu": "glm-5.2",
-    "qwen": "qwen3-max",
-    "openrouter": "anthropic/claude-sonnet-5",
-    "ollama": "qwen3:8b",
-    "vllm": "Qwen/Qwen3-32B",
-    "lmstudio": "some-model",
-    "clawdbot": "clawdbot-3.5-tools",
-    "generic": "some-model",
-}
+MODELS = {name.removesuffix(" chat").replace(" ", "-"): it.model for name, it in SUBJECTS.items()}
 """A model of each vendor."""
 IMAGE = Image(media_type="image/png", data=PIXEL, name="a.png")
 SILENT = "the tool failed and gave no reason"

@@ -1,4 +1,4 @@
-"""The retry policy, on a clock that only moves when someone sleeps; and once for real, against the emulator."""
+"""The retry policy, on a clock that only moves when someone sleeps."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
