@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from agents.messages import Usage
-from tests.agents.providers.requests import PIXEL
+from tests.agents.providers.requests import PIXEL, without
 from tests.emulators.models.mistral.emulator import MistralEmulator
 from tests.emulators.models.mistral.rules import check_body
 from tests.emulators.models.mistral.script import chunks_of, completion_of, thinking_chunk
@@ -53,10 +53,6 @@ def image(url: Any = f"data:image/png;base64,{PIXEL}") -> dict[str, Any]:
 
 def talk(*messages: Any, **members: Any) -> dict[str, Any]:
     return {"model": MODEL, "messages": list(messages), "tools": [tool()]} | members
-
-
-def without(body: dict[str, Any], *names: str) -> dict[str, Any]:
-    return {key: value for key, value in body.items() if key not in names}
 
 
 SYSTEM = {"role": "system", "content": "Help."}
