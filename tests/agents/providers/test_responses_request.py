@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.messages import AssistantMessage, AssistantPart, Message, Opaque, Text, Thinking, ToolCall, Wire
+from agents.messages import Message, Opaque, Text, Thinking, ToolCall, Wire
 from agents.providers.models import Level
 from agents.providers.openai.strict import strict_schema
 from agents.providers.provider import ModelRequest, OneTool
@@ -37,10 +37,6 @@ def reasoning(item_id: str = "rs_1") -> Thinking:
     return thought(API, MODEL, name=item_id)
 
 
-def own(*parts: AssistantPart) -> AssistantMessage:
-    return replace(assistant(call("x")), content=parts, provider="openai", model=MODEL, api=API)
-
-
 def test_the_first_request_of_a_chat() -> None:
     text = {"type": "input_text", "text": "## Inbound Context\n{}\n\n张三: 你好"}
     tool = {"type": "function", "name": "read", "description": "Read a file.", "strict": True}
@@ -59,7 +55,7 @@ def test_reasoning_goes_back_directly_before_what_it_led_to_or_not_at_all() -> N
     new = Opaque(wire=Wire(api=API, family=MODEL, kind="new", data={"type": "new"}))
     foreign = Thinking(text="x", wire=Wire(api="other", family="y", kind="z", data={}))
     for before in ([reasoning(), Text(text=" ")], [reasoning(), new], [Thinking(text="lost")], [foreign]):
-        items = wire(asking(user("go"), own(*before, call("a"), reasoning()), result("a")))["input"]
+        items = wire(asking(user("go"), assistant(*before, call("a"), reasoning()), result("a")))["input"]
         assert [item["type"] for item in items[1:-1]] == ["function_call"]
 
 
