@@ -99,12 +99,6 @@ def test_a_long_history_goes_back_as_it_was() -> None:
     ]
 
 
-def test_a_running_turn_ends_with_the_pictures_of_its_tools() -> None:
-    seen = ToolResultMessage(call_id="a", tool="ls", content=(IMAGE,))
-    pictures = ask("openai", user("go"), assistant(call("a")), seen)["messages"][-1]
-    assert (pictures["role"], pictures["content"][1:]) == ("user", [URL])
-
-
 def looped(vendor: str, made: ToolCall, returned: ToolResultMessage) -> tuple[dict[str, Any], dict[str, Any]]:
     """What a vendor is sent of a call and of its result."""
     _, _, called, answered = ask(vendor, user("go"), assistant(made), returned)["messages"]

@@ -87,14 +87,6 @@ def test_a_long_history_goes_back_as_it_was() -> None:
     ]
 
 
-def test_a_running_turn_ends_with_its_results_and_their_pictures() -> None:
-    sent = messages(user("a", "M"), user("b"), assistant(call("a")), replace(result("a"), content=(PICTURE,)))
-    assert sent[0] == {"role": "user", "content": "M\n\na\n\nb"}
-    assert sent[1].keys() == {"role", "tool_calls"}
-    assert sent[2]["content"] == "[the image follows]"
-    assert sent[3:] == [{"role": "user", "content": [text("[what ls returned]"), PNG]}]
-
-
 DENIED = '{"ok": false, "error_code": "DENIED"}'
 
 
