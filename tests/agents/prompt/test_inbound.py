@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from agents.prompt.inbound import ABOUT_TRUSTED, body, metadata_blocks, timestamp
@@ -120,23 +120,6 @@ def test_a_message_longer_than_the_limit_is_cut_with_a_note() -> None:
     assert cut[1:] == ["张三: " + "x" * 20, "(The gateway cut this message here: 1,001 more characters.)"]
 
 
-@pytest.mark.parametrize(
-    ("context", "member", "length"),
-    [
-        (message(name="n" * 999), "sender", 128),
-        (message(name="n" * 999), "label", 128),
-        (message(title="t" * 999), "subject", 256),
-        (message(reply_to=Quote(message_id="om_0", text="q" * 9_999)), "text", 2_000),
-        (message(sender_id="i" * 999), "id", 256),
-    ],
-)
-def test_what_people_name_things_is_capped(context: MessageContext, member: str, length: int) -> None:
-    values = [json.loads(line) for line in metadata_blocks(context).split("\n") if line.startswith("{")]
-    (value,) = [block[member] for block in values if member in block]
-    assert len(value) == length
-    assert value.endswith("…")
-
-
 def test_of_many_attachments_the_first_ten_are_listed() -> None:
     context = message(attachments=tuple(Attachment(kind="file", key=f"k{n}") for n in range(12)))
     listed = json.loads(metadata_blocks(context).split("\n")[-2])
@@ -163,6 +146,7 @@ hostile = st.one_of(texts, disguised(), st.tuples(texts, disguised()).map("".joi
 
 @settings(max_examples=200)
 @given(text=hostile, name=hostile, title=hostile, quote=hostile, author=hostile, file=hostile, ids=hostile)
+@example(*["x" * 9_999] * 7)
 def test_whatever_people_write_the_message_keeps_its_shape(
     text: str, name: str, title: str, quote: str, author: str, file: str, ids: str
 ) -> None:
@@ -190,6 +174,7 @@ def test_whatever_people_write_the_message_keeps_its_shape(
     assert [label for label, _ in read.blocks] == labels
     values = {label.split(" (")[0]: members for label, members in read.blocks}
     assert values["Sender"]["label"] in (capped(name, 128), capped(context.sender.id, 128))
+    assert values["Conversation info"]["sender"] == values["Sender"]["label"]
     assert values["Sender"]["id"] == capped(context.sender.id, 256)
     replied = (("message_id", ids, 256), ("sender", author, 128), ("text", quote, 2_000))
     assert values["Replied message"] == {name: capped(written, length) for name, written, length in replied}

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from agents.messages import AssistantMessage, Message, Text, ToolCall, ToolResultMessage, UserMessage
+from agents.messages import AssistantMessage, AssistantPart, Message, Text, ToolCall, ToolResultMessage, UserMessage
 from agents.providers.models import facts_of
 from agents.providers.provider import Done, ModelEvent, ModelRequest, Provider, System, ToolChoice
 from tools.tool import ToolSpec
@@ -30,7 +30,7 @@ def user(text: str, metadata: str = "") -> UserMessage:
     return UserMessage(content=(Text(text=text),), metadata=metadata)
 
 
-def assistant(*parts: Text | ToolCall) -> AssistantMessage:
+def assistant(*parts: AssistantPart) -> AssistantMessage:
     called = any(isinstance(part, ToolCall) for part in parts)
     return AssistantMessage(
         content=parts,

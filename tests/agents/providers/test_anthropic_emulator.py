@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from tests.agents.providers.requests import MODEL, PIXEL
+from tests.agents.providers.requests import MODEL, PIXEL, without
 from tests.emulators.models.anthropic.rules import check_body
-from tests.emulators.models.anthropic.script import redacted_block, thinking_block
+from tests.emulators.models.anthropic.script import thinking_block
 from tests.emulators.models.server import Refusal
 
 MARK = {"type": "ephemeral"}
@@ -36,39 +36,10 @@ def talk(*contents: Any, **members: Any) -> dict[str, Any]:
     return {"model": MODEL, "max_tokens": 100, "messages": messages, "tools": [TOOL]} | members
 
 
-def without(body: dict[str, Any], member: str) -> dict[str, Any]:
-    return {key: value for key, value in body.items() if key != member}
-
-
 BUDGET: dict[str, Any] = {"thinking": {"type": "enabled", "budget_tokens": 2000}, "max_tokens": 8192}
 OLD = "claude-haiku-4-5"
 LOOP = talk("go", [text(), use("a"), use("b")], [answer("a"), answer("b", is_error=True)])
 
-ACCEPTED = {
-    "a plain question": without(talk("hi"), "tools"),
-    "results spread over two messages of one role": {
-        **LOOP,
-        "messages": [*LOOP["messages"][:2], *({"role": "user", "content": [answer(i)]} for i in "ab")],
-    },
-    "an old model, a budget and a prefill": talk("hi", [thinking_block("x"), text("Well,")], model=OLD, **BUDGET),
-    "a paused turn": talk("go", [{"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}]),
-    "everything": talk(
-        [text(), image(), {"type": "document", "title": "x"}],
-        [thinking_block("x"), redacted_block("y"), use(), use("b")],
-        [answer(content=[text(cache_control=MARK | {"ttl": "1h"})], is_error=True), answer("b", content=[image()])],
-        system=[text()],
-        tool_choice={"type": "tool", "name": "ls", "disable_parallel_tool_use": True},
-        metadata={"user_id": "x"},
-        stop_sequences=["x"],
-        stream=True,
-    ),
-    "thinking with effort, and any tool": talk(
-        "hi",
-        thinking={"type": "adaptive", "display": "omitted"},
-        output_config={"effort": "low"},
-        tool_choice={"type": "auto", "disable_parallel_tool_use": True},
-    ),
-}
 REFUSED: list[dict[str, Any]] = [
     talk("go", [text(), use()], [answer()], model=OLD, **BUDGET),
     talk("hi", **BUDGET),

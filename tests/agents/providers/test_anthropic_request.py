@@ -110,14 +110,14 @@ def test_what_is_the_vendors_own_goes_back_untouched_and_a_strangers_thought_not
         Opaque(wire=own("server_tool_use", search)),
         replace(call("a"), wire=own("tool_use", {"caller": caller})),
     )
-    sent = wire(asking(user("go"), replace(assistant(call("a")), content=parts), result("a")))["messages"][1]["content"]
+    sent = wire(asking(user("go"), assistant(*parts), result("a")))["messages"][1]["content"]
     assert sent[:3] == [thinking, redacted, search]
     assert (len(sent), sent[3]["caller"]) == (4, caller)
 
 
 def test_a_mark_never_falls_on_thinking() -> None:
     data = thinking_block("hm")
-    lost = replace(assistant(), content=(Thinking(text="hm", wire=own("thinking", data)),))
+    lost = assistant(Thinking(text="hm", wire=own("thinking", data)))
     assert wire_request(asking(user("a"), lost, user("b")))["messages"][1]["content"] == [data]
 
 
@@ -161,9 +161,8 @@ def test_a_turn_begun_without_thinking_goes_on_without_it_where_a_budget_would_b
     assert "thinking" in body("claude-haiku-4-5", "high", user("hi"), thought_of, result("a"))
     ended = (user("hi"), answer, result("a"), assistant(Text(text="There.")))
     assert "thinking" in body("claude-haiku-4-5", "high", *ended, user("and?"))
-    assert (
-        body("claude-haiku-4-5", "high", *ended[:3], user("never"), user("mind")) == {}
-    )  # one message with the result
+    joined = (user("never"), user("mind"))  # to one message with the result
+    assert body("claude-haiku-4-5", "high", *ended[:3], *joined) == {}
 
 
 def test_a_budget_needs_room_for_an_answer() -> None:

@@ -142,19 +142,6 @@ CALLING = Turn(parts=(Think(text="let me think"), Call(name="ls", arguments={"pa
 USAGE = {"stream_options": {"include_usage": True}}
 
 
-async def test_openai_streams_calls_in_numbered_pieces_and_usage_behind_the_end() -> None:
-    wire = await streamed("openai", CALLING, **USAGE)
-    first, *others = called_in(wire)
-    assert (first["index"], first["id"], first["function"]) == (0, "call_000100", {"name": "ls", "arguments": ""})
-    assert all(piece.keys() == {"index", "function"} for piece in others)
-    assert "".join(piece["function"]["arguments"] for piece in others) == LS_TMP
-    assert not any("reasoning" in name for delta in deltas(wire) for name in delta)
-    assert wire[-3]["choices"][0]["finish_reason"] == "tool_calls"
-    assert (wire[-2]["choices"], wire[-2]["usage"]["completion_tokens"] > 0, wire[-1]) == ([], True, "[DONE]")
-    assert all(chunk["usage"] is None for chunk in wire[:-2])
-    assert not any("usage" in chunk for chunk in await streamed("openai", CALLING))
-
-
 async def test_each_vendor_has_its_own_habits() -> None:
     assert (await streamed("azure", CALLING))[0]["choices"] == []
     router = await streamed("openrouter", CALLING)

@@ -6,31 +6,18 @@ from typing import Any
 
 import pytest
 
-from agents.messages import AssistantMessage, Message, Text, Thinking, ToolCall, ToolResultMessage, UserMessage, Wire
+from agents.messages import Message, Text, Thinking, ToolCall, ToolResultMessage, UserMessage, Wire
 from agents.providers.chat.request import parameters
 from agents.providers.chat.response import API
 from agents.providers.models import Level, family_of
 from agents.providers.provider import OneTool
 from tests.agents.providers.contract.bodies import chat
+from tests.agents.providers.contract.subjects import SUBJECTS
 from tests.agents.providers.requests import LS, PIXEL, READ, asking, assistant, call, result, user
 from tests.emulators.models.chat.shapes import signature_of
 from tools.tool import Image, ToolSpec
 
-MODELS = {
-    "openai": "gpt-4.1",
-    "azure": "gpt-5.5",
-    "deepseek": "deepseek-v4-pro",
-    "deepseek-r1": "deepseek-reasoner",
-    "moonshot": "kimi-k3",
-    "zhipu": "glm-5.2",
-    "qwen": "qwen3-max",
-    "openrouter": "anthropic/claude-sonnet-5",
-    "ollama": "qwen3:8b",
-    "vllm": "Qwen/Qwen3-32B",
-    "lmstudio": "some-model",
-    "clawdbot": "clawdbot-3.5-tools",
-    "generic": "some-model",
-}
+MODELS = {name.removesuffix(" chat").replace(" ", "-"): it.model for name, it in SUBJECTS.items()}
 """A model of each vendor."""
 IMAGE = Image(media_type="image/png", data=PIXEL, name="a.png")
 SILENT = "the tool failed and gave no reason"
@@ -48,10 +35,6 @@ def ask(vendor: str, *messages: Message, **members: Any) -> dict[str, Any]:
 def thought(text: str, model: str, kind: str = "reasoning_content", data: Any = None) -> Thinking:
     payload = text if data is None else data
     return Thinking(text=text, wire=Wire(api=API, family=family_of(model), kind=kind, data=payload))
-
-
-def spoke(*parts: Any) -> AssistantMessage:
-    return replace(assistant(call("x")), content=parts)
 
 
 def test_the_first_request_of_a_chat() -> None:
@@ -81,11 +64,11 @@ def test_a_long_history_goes_back_as_it_was() -> None:
         "openai",
         user("one"),
         user("two", metadata="META"),
-        spoke(made, elsewhere),
+        assistant(made, elsewhere),
         seen,
         blind,
         user("and now?", metadata="META"),
-        spoke(Text(text="a"), Text(text="b"), call("call_C")),
+        assistant(Text(text="a"), Text(text="b"), call("call_C")),
         result("call_C"),
         UserMessage(content=(IMAGE, Text(text="what is it?")), metadata="META"),
     )
@@ -116,15 +99,9 @@ def test_a_long_history_goes_back_as_it_was() -> None:
     ]
 
 
-def test_a_running_turn_ends_with_the_pictures_of_its_tools() -> None:
-    seen = ToolResultMessage(call_id="a", tool="ls", content=(IMAGE,))
-    pictures = ask("openai", user("go"), spoke(call("a")), seen)["messages"][-1]
-    assert (pictures["role"], pictures["content"][1:]) == ("user", [URL])
-
-
 def looped(vendor: str, made: ToolCall, returned: ToolResultMessage) -> tuple[dict[str, Any], dict[str, Any]]:
     """What a vendor is sent of a call and of its result."""
-    _, _, called, answered = ask(vendor, user("go"), spoke(made), returned)["messages"]
+    _, _, called, answered = ask(vendor, user("go"), assistant(made), returned)["messages"]
     return called, answered
 
 
@@ -189,7 +166,7 @@ def test_the_tool_choice_is_the_nearest_that_the_vendor_takes(vendor: str, membe
 def test_a_vendor_without_none_is_shown_no_tools_unless_the_history_calls() -> None:
     assert "tools" not in ask("zhipu", tool_choice="none")
     for members in ({"tool_choice": "none"}, {"tools": ()}):
-        called = ask("zhipu", user("go"), spoke(call("a")), result("a"), **members)
+        called = ask("zhipu", user("go"), assistant(call("a")), result("a"), **members)
         assert ("tools" in called, "tool_choice" in called) == (True, False)
 
 
@@ -242,8 +219,8 @@ REPLAY: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
 def test_reasoning_goes_back_where_it_is_wanted_and_nowhere_else(
     vendor: str, with_own: dict[str, Any], without: dict[str, Any]
 ) -> None:
-    own = spoke(thought("hm", MODELS[vendor]), Text(text="Looking."), call("a"))
-    body = ask(vendor, user("go"), spoke(call("old")), result("old"), user("go on"), own, result("a"))
+    own = assistant(thought("hm", MODELS[vendor]), Text(text="Looking."), call("a"))
+    body = ask(vendor, user("go"), assistant(call("old")), result("old"), user("go on"), own, result("a"))
     for message, sent in zip((body["messages"][2], body["messages"][5]), (without, with_own), strict=True):
         assert {name: value for name, value in message.items() if "reasoning" in name} == sent
 
@@ -257,7 +234,7 @@ def test_reasoning_goes_back_in_the_field_that_the_vendor_knows() -> None:
         ("vllm", "reasoning_details", details, {"reasoning": "hm"}),
         ("deepseek", "reasoning_details", details, {"reasoning_content": "hm"}),
     ):
-        own = spoke(thought("hm", MODELS[vendor], kind, data), call("a"))
+        own = assistant(thought("hm", MODELS[vendor], kind, data), call("a"))
         message = ask(vendor, user("go"), own, result("a"))["messages"][2]
         assert {name: value for name, value in message.items() if "reasoning" in name} == sent
 

@@ -3,7 +3,9 @@
 What one maker alone refuses and says is in `test_<wire>_emulator`.
 """
 
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,107 +14,79 @@ import httpx
 import pytest
 
 from agents.providers.models import nearest
-from tests.agents.providers import (
-    test_anthropic_emulator,
-    test_gemini_emulator,
-    test_mistral_emulator,
-)
 from tests.agents.providers.contract.subjects import SUBJECTS
 from tests.agents.providers.contract.test_requests import rich
-from tests.emulators.models.anthropic.emulator import AnthropicEmulator
+from tests.agents.providers.requests import asking, collect, without
 from tests.emulators.models.anthropic.rules import check_body as check_anthropic
-from tests.emulators.models.chat.emulator import ChatEmulator
 from tests.emulators.models.chat.rules import check_body as check_chat
-from tests.emulators.models.gemini.emulator import GeminiEmulator
 from tests.emulators.models.gemini.rules import check_body as check_gemini
-from tests.emulators.models.mistral.emulator import MistralEmulator
 from tests.emulators.models.mistral.rules import check_body as check_mistral
-from tests.emulators.models.responses.emulator import ResponsesEmulator
 from tests.emulators.models.responses.rules import check_body as check_responses
-from tests.emulators.models.server import ModelEmulator, Refusal
-from tests.loopback import serve_on_loopback
-
-JSON = {"content-type": "application/json"}
-BEARER = JSON | {"authorization": "Bearer k"}
-CHAT = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+from tests.emulators.models.script import says
+from tests.emulators.models.server import Refusal
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Wire:
-    """`requests` are accepted ones, with what the check wants to know besides; `free` names the members inside which
-    anything may stand."""
+    """`subjects` are asked for what the product sends, `about` is what the check wants to know besides; `free` names the
+    members inside which anything may stand."""
 
-    build: Callable[..., ModelEmulator]
-    path: str
-    headers: dict[str, str]
-    plain: dict[str, Any]
+    subjects: tuple[str, ...]
     check: Callable[..., None]
-    requests: list[tuple[dict[str, Any], tuple[str, ...]]]
     free: frozenset[str]
+    about: tuple[str, ...] = ()
     malformed: int = 400
 
-    def refuses(self, body: dict[str, Any], *about: str) -> bool:
+    @property
+    def requests(self) -> Iterator[dict[str, Any]]:
+        for subject in map(SUBJECTS.__getitem__, self.subjects):
+            request = rich(subject)
+            for level in (None, nearest("high", request.facts.thinking)):
+                yield subject.body(replace(request, thinking=level))
+
+    def refuses(self, body: dict[str, Any]) -> bool:
         try:
-            self.check(body, *about)
+            self.check(body, *self.about)
         except Refusal:
             return True
         return False
 
+    @asynccontextmanager
+    async def replaying(self) -> AsyncIterator[Callable[..., Awaitable[int]]]:
+        """The status of a sound request that is sent again with another body or another header."""
+        subject = SUBJECTS[self.subjects[0]]
+        async with subject.connected(says("ok")) as (emulator, provider):
+            await collect(provider, asking(model=subject.model))
+            sent = emulator.requests[0]
+            headers = without(dict(sent.headers), "content-length")
 
-def sent(name: str, *about: str) -> list[tuple[dict[str, Any], tuple[str, ...]]]:
-    """What the product sends."""
-    request = rich(SUBJECTS[name])
-    levels = (None, nearest("high", request.facts.thinking))
-    return [(SUBJECTS[name].body(replace(request, thinking=level)), about) for level in levels]
+            async def status(raw: bytes | None = None, **changed: str) -> int:
+                content = json.dumps(sent.body).encode() if raw is None else raw
+                return (await client.post(sent.path, headers=headers | changed, content=content)).status_code
+
+            transport = httpx.ASGITransport(emulator.app)
+            async with httpx.AsyncClient(transport=transport, base_url="http://emulator") as client:
+                assert await status() == 200
+                yield status
 
 
 WIRES = {
     "anthropic": Wire(
-        build=AnthropicEmulator,
-        path="/v1/messages",
-        headers=JSON | {"x-api-key": "k", "anthropic-version": "2023-06-01"},
-        plain=CHAT | {"model": "claude-opus-5", "max_tokens": 9},
+        subjects=("anthropic", "claude with a budget"),
         check=check_anthropic,
-        requests=[(body, ()) for body in test_anthropic_emulator.ACCEPTED.values()],
         free=frozenset({"input", "input_schema"}),
     ),
-    "chat": Wire(
-        build=ChatEmulator,
-        path="/v1/chat/completions",
-        headers=BEARER,
-        plain=CHAT | {"model": "gpt-4.1"},
-        check=check_chat,
-        requests=sent("openai chat", "openai"),
-        free=frozenset({"parameters"}),
-    ),
+    "chat": Wire(subjects=("openai chat",), check=check_chat, about=("openai",), free=frozenset({"parameters"})),
     "gemini": Wire(
-        build=GeminiEmulator,
-        path="/v1beta/models/gemini-3-flash:generateContent",
-        headers=JSON | {"x-goog-api-key": "k"},
-        plain={"contents": [{"parts": [{"text": "hi"}]}]},
+        subjects=("gemini",),
         check=check_gemini,
-        requests=[(body, (model,)) for model, body in test_gemini_emulator.ACCEPTED.values()],
+        about=(SUBJECTS["gemini"].model,),
         free=frozenset({"args", "response", "parametersJsonSchema"}),
     ),
     "mistral": Wire(
-        build=MistralEmulator,
-        path="/v1/chat/completions",
-        headers=BEARER,
-        plain=CHAT | {"model": "mistral-large-latest"},
-        check=check_mistral,
-        requests=[(body, ()) for body in test_mistral_emulator.ACCEPTED.values()],
-        free=frozenset({"arguments", "parameters"}),
-        malformed=422,
+        subjects=("mistral",), check=check_mistral, free=frozenset({"arguments", "parameters"}), malformed=422
     ),
-    "responses": Wire(
-        build=ResponsesEmulator,
-        path="/v1/responses",
-        headers=BEARER,
-        plain={"model": "gpt-5.5", "input": [{"role": "user", "content": "hi"}]},
-        check=check_responses,
-        requests=sent("responses"),
-        free=frozenset({"parameters", "metadata"}),
-    ),
+    "responses": Wire(subjects=("responses",), check=check_responses, free=frozenset({"parameters", "metadata"})),
 }
 wires = pytest.mark.parametrize("wire", WIRES.values(), ids=WIRES.keys())
 
@@ -128,12 +102,6 @@ def objects(value: Any, free: frozenset[str]) -> Iterator[Any]:
             yield from objects(member, free)
 
 
-def places(wire: Wire) -> Iterator[tuple[dict[str, Any], tuple[str, ...], int, Any]]:
-    """Each object and list of the protocol's own in an accepted request, by its number in it."""
-    for body, about in wire.requests:
-        yield from ((body, about, place, owner) for place, owner in enumerate(objects(body, wire.free)))
-
-
 def changed(wire: Wire, body: dict[str, Any], place: int, name: Any, value: Any) -> dict[str, Any]:
     copy = deepcopy(body)
     list(objects(copy, wire.free))[place][name] = value
@@ -141,34 +109,31 @@ def changed(wire: Wire, body: dict[str, Any], place: int, name: Any, value: Any)
 
 
 @wires
-def test_accepted_requests_are_left_as_they_are(wire: Wire) -> None:
-    for body, about in wire.requests:
+def test_what_is_accepted_is_left_as_it_is_and_a_strange_member_or_type_is_refused_wherever_it_stands(
+    wire: Wire,
+) -> None:
+    for body in wire.requests:
         before = deepcopy(body)
-        wire.check(body, *about)
+        wire.check(body, *wire.about)
         assert body == before
-
-
-@wires
-def test_a_member_that_nobody_knows_and_a_value_of_a_wrong_type_are_refused_wherever_they_stand(wire: Wire) -> None:
-    for body, about, place, owner in places(wire):
-        assert isinstance(owner, list) or wire.refuses(changed(wire, body, place, "colour", "red"), *about), owner
-        for name, old in owner.items() if isinstance(owner, dict) else enumerate(owner):
-            wrong = "x" if isinstance(old, int | float) else True if old is None else 7
-            assert wire.refuses(changed(wire, body, place, name, wrong), *about), (name, owner)
+        for place, owner in enumerate(objects(body, wire.free)):
+            assert isinstance(owner, list) or wire.refuses(changed(wire, body, place, "colour", "red")), owner
+            for name, old in owner.items() if isinstance(owner, dict) else enumerate(owner):
+                wrong = "x" if isinstance(old, int | float) else True if old is None else 7
+                assert wire.refuses(changed(wire, body, place, name, wrong)), (name, owner)
 
 
 @wires
 async def test_a_body_that_is_no_strict_json_object(wire: Wire) -> None:
-    async with serve_on_loopback(wire.build().app) as url, httpx.AsyncClient() as client:
+    async with wire.replaying() as status:
         for raw in (b"", b"{", b'{"a": "\\ud83d"}', b'{"a": NaN}', b"[]", b'"\xff"'):
-            response = await client.post(url + wire.path, headers=wire.headers, content=raw)
-            assert response.status_code == wire.malformed, raw
+            assert await status(raw) == wire.malformed, raw
 
 
 @pytest.mark.parametrize(
-    ("name", "header", "values", "status"),
+    ("name", "header", "values", "expected"),
     [
-        ("anthropic", "x-api-key", ("", "wrong"), 401),
+        ("anthropic", "x-api-key", ("wrong",), 401),
         ("anthropic", "anthropic-version", ("", "v1"), 400),
         ("chat", "authorization", ("", "k", "Basic k", "Bearer wrong"), 401),
         ("gemini", "x-goog-api-key", ("",), 403),
@@ -178,9 +143,7 @@ async def test_a_body_that_is_no_strict_json_object(wire: Wire) -> None:
         *((name, "content-type", ("text/plain",), wire.malformed) for name, wire in WIRES.items()),
     ],
 )
-async def test_keys_and_headers(name: str, header: str, values: tuple[str, ...], status: int) -> None:
-    wire = WIRES[name]
-    async with serve_on_loopback(wire.build(api_key="k").app) as url, httpx.AsyncClient() as client:
+async def test_keys_and_headers(name: str, header: str, values: tuple[str, ...], expected: int) -> None:
+    async with WIRES[name].replaying() as status:
         for value in values:
-            headers = wire.headers | {header: value}
-            assert (await client.post(url + wire.path, headers=headers, json=wire.plain)).status_code == status
+            assert await status(**{header: value}) == expected

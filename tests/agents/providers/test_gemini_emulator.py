@@ -1,8 +1,6 @@
 """The emulator refuses what Gemini refuses, with the same status, and is understood by Google's own SDK."""
 
-import json
 import warnings
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,9 +9,9 @@ from agents.providers.gemini.request import PLACEHOLDER_SIGNATURE
 from tests.agents.providers.requests import PIXEL
 from tests.emulators.models.gemini.emulator import GeminiEmulator
 from tests.emulators.models.gemini.rules import check_body, check_call, parse_body
-from tests.emulators.models.gemini.script import call_part, text_part, thought_part
+from tests.emulators.models.gemini.script import call_part, text_part
 from tests.emulators.models.gemini.signature import signed
-from tests.emulators.models.script import Call, Fault, Say, Think, Turn, says
+from tests.emulators.models.script import Call, Fault, Say, Think, Turn
 from tests.emulators.models.server import Refusal
 from tests.loopback import serve_on_loopback
 
@@ -57,42 +55,7 @@ def calling(**members: Any) -> dict[str, Any]:
 
 HI = text_part("hi")
 JSON = {"type": "object", "$defs": {}}
-LOOP = talk([HI], [text_part("Looking."), use("a"), plain(use("b"))], [answer("a"), answer("b")])
-
 SCHEMA = {"type": "OBJECT", "properties": {"a": {"type": "string", "enum": ["x"], "format": "enum", "minItems": 0}}}
-ACCEPTED = {
-    "a plain question": (MODEL, {"contents": [{"parts": [HI]}]}),
-    "responses in another order, by their ids": (
-        MODEL,
-        talk([HI], [use("a"), use("b", "read")], [answer("b", "read"), answer("a")]),
-    ),
-    "responses without ids, by position": (MODEL, talk([HI], [use("a"), use("b")], [answer(""), answer("")])),
-    "a user content behind the responses": (MODEL, {"contents": [*LOOP["contents"], {"role": "user", "parts": [HI]}]}),
-    "everything": (
-        MODEL,
-        talk(
-            [HI],
-            [
-                *(signed(thought_part("hm")), signed(HI), signed(text_part(""))),
-                use() | {"thoughtSignature": use()["thoughtSignature"].replace("+", "-").replace("/", "_")},
-            ],
-            [answer(parts=[PNG]), PNG, text_part("see")],
-            [use() | {"thoughtSignature": PLACEHOLDER_SIGNATURE}],
-            [answer()],
-            tools=[
-                {"functionDeclarations": [TOOL | {"parameters": SCHEMA}, {"name": "b", "parametersJsonSchema": JSON}]}
-            ],
-            systemInstruction={"parts": [HI]},
-            toolConfig={"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": ["ls"]}},
-            generationConfig={
-                "maxOutputTokens": 9,
-                "thinkingConfig": {"thinkingLevel": "LOW", "includeThoughts": True},
-            },
-        ),
-    ),
-    "an unsigned call to an old model": (OLD, talk([HI], [plain(use())], [answer()])),
-    **{f"a budget of {budget}": (OLD, thinking(thinkingBudget=budget)) for budget in (0, -1)},
-}
 REFUSED: list[tuple[str, dict[str, Any]]] = [
     (MODEL, talk([{}])),
     (MODEL, talk([text_part("")])),
@@ -147,81 +110,37 @@ def test_a_request_that_is_too_large() -> None:
         parse_body(b" " * 21_000_000)
 
 
-PATHS = [
-    "v1beta/models/gpt-4:generateContent",
-    "v1/models/gemini-3-flash:x",
-    "v9/models/gemini-3-flash:generateContent",
-]
+def test_a_model_a_method_or_a_version_that_does_not_exist() -> None:
+    for path in ("v1beta/models/gpt-4:generateContent", "v1/models/gemini-3:x", "v9/models/gemini-3:generateContent"):
+        with pytest.raises(Refusal) as refusal:
+            check_call(path)
+        assert (refusal.value.status, refusal.value.type) == (404, "NOT_FOUND")
 
 
-@pytest.mark.parametrize("path", PATHS)
-def test_a_model_a_method_or_a_version_that_does_not_exist(path: str) -> None:
-    with pytest.raises(Refusal) as refusal:
-        check_call(path)
-    assert (refusal.value.status, refusal.value.type) == (404, "NOT_FOUND")
-
-
-@pytest.fixture
-def genai() -> Iterator[Any]:
-    """What the SDK warns of while it is imported and used is its own business."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+async def test_the_sdk_understands_our_emulators_answers_and_errors() -> None:
+    with warnings.catch_warnings(action="ignore"):  # of what the SDK does while it is imported and used
         from google import genai
 
-        yield genai
-
-
-async def test_the_sdk_understands_our_emulator_and_its_replays_are_accepted(genai: Any) -> None:
-    types = genai.types
-    turn = Turn(
-        parts=(Think(text="Let me look."), Say(text="Looking at it."), Call(name="ls", arguments={"a_path": "目录"}))
-    )
-    emulator = GeminiEmulator([turn, says("Done, and well.")])
-    schema = types.Schema(type="OBJECT", properties={"a_path": types.Schema(type="STRING")})
-    declaration = types.FunctionDeclaration(name="ls", description="List.", parameters=schema)
-    config = types.GenerateContentConfig(
-        tools=[types.Tool(function_declarations=[declaration])],
-        system_instruction="Be kind.",
-        max_output_tokens=99,
-        thinking_config=types.ThinkingConfig(thinking_level="LOW", include_thoughts=True),
-        automatic_function_calling=types.AutomaticFunctionCallingConfig(disable=True),
-    )
-    question = types.Content(role="user", parts=[types.Part(text="hi")])
-    async with serve_on_loopback(emulator.app) as url:
-        client = genai.Client(api_key="k", http_options=types.HttpOptions(base_url=url))
-        stream = await client.aio.models.generate_content_stream(model=MODEL, contents=[question], config=config)
-        chunks = [chunk async for chunk in stream]
-        parts = [part for chunk in chunks for part in chunk.candidates[0].content.parts]
-        made = next(part.function_call for part in parts if part.function_call)
-        answer = types.FunctionResponse(id=made.id, name=made.name, response={"output": "x"})
-        contents = [
-            question,
-            types.Content(role="model", parts=[part for part in parts if part.text != ""]),
-            types.Content(role="user", parts=[types.Part(function_response=answer)]),
-        ]
-        whole = await client.aio.models.generate_content(model=MODEL, contents=contents, config=config)
-        await client.aio.aclose()
-        client.close()
-    assert [received.refusal for received in emulator.requests] == [None, None]
-    assert json.dumps(emulator.requests[1].body).count("a_path") == 2
-    assert "".join(part.text for part in parts if part.text and part.thought) == "Let me look."
-    assert "".join(part.text for part in parts if part.text and not part.thought) == "Looking at it."
-    assert (made.name, made.args) == ("ls", {"a_path": "目录"})
-    assert chunks[-1].candidates[0].finish_reason == types.FinishReason.STOP
+        turn = Turn(parts=(Think(text="Let me."), Say(text="Looking."), Call(name="ls", arguments={"a_path": "目录"})))
+        emulator, refused = GeminiEmulator([turn, Fault(status=429, code="12s")], api_key="good"), []
+        request: dict[str, Any] = {"model": MODEL, "contents": "hi"}
+        async with serve_on_loopback(emulator.app) as url:
+            options = genai.types.HttpOptions(base_url=url)
+            async with genai.Client(api_key="good", http_options=options).aio as client:
+                chunks: list[Any] = [chunk async for chunk in await client.models.generate_content_stream(**request)]
+            for key in ("bad", "good"):
+                async with genai.Client(api_key=key, http_options=options).aio as client:
+                    with pytest.raises(genai.errors.ClientError) as error:
+                        await client.models.generate_content(**request)
+                refused.append((error.value.code, error.value.status, error.value.details["error"]["details"][0]))
+    parts = [part for chunk in chunks for part in chunk.candidates[0].content.parts]
+    assert [(part.function_call.name, part.function_call.args) for part in parts if part.function_call] == [
+        ("ls", {"a_path": "目录"})
+    ]
+    for thought, text in ((True, "Let me."), (False, "Looking.")):
+        assert "".join(part.text or "" for part in parts if bool(part.thought) is thought) == text
+    assert chunks[-1].candidates[0].finish_reason == genai.types.FinishReason.STOP
     assert chunks[-1].usage_metadata.candidates_token_count > 0
-    assert whole.text == "Done, and well."
-
-
-async def test_the_sdk_understands_our_emulators_errors(genai: Any) -> None:
-    emulator, read = GeminiEmulator([Fault(status=429, code="12s")], api_key="good"), []
-    async with serve_on_loopback(emulator.app) as url:
-        for key in ("bad", "good"):
-            client = genai.Client(api_key=key, http_options=genai.types.HttpOptions(base_url=url))
-            with pytest.raises(genai.errors.ClientError) as refused:
-                await client.aio.models.generate_content(model=MODEL, contents="hi")
-            await client.aio.aclose()
-            client.close()
-            read.append((refused.value.code, refused.value.status, refused.value.details["error"]["details"][0]))
-    (code, status, detail), (busy, exhausted, delay) = read
+    (code, status, detail), (busy, exhausted, delay) = refused
     assert (code, status, detail["reason"]) == (400, "INVALID_ARGUMENT", "API_KEY_INVALID")
     assert (busy, exhausted, delay["retryDelay"]) == (429, "RESOURCE_EXHAUSTED", "12s")

@@ -94,7 +94,7 @@ def test_a_long_history_goes_back_as_it_was() -> None:
     sent = wire(
         ask(
             UserMessage(content=(PICTURE, gif, Text(text="look")), metadata="META"),
-            replace(assistant(), content=answer),
+            assistant(*answer),
             ToolResultMessage(call_id="a", tool="ls", content=(Text(text="see"), PICTURE)),
             result("b", "two", is_error=True),
             ToolResultMessage(call_id="c", tool="目录", content=()),

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.messages import AssistantMessage, AssistantPart, Message, Text, Thinking, ToolCall, UserMessage
+from agents.messages import Message, Text, Thinking, ToolCall, UserMessage
 from agents.providers.mistral.request import API, fitting_ids
 from tests.agents.providers.contract.bodies import mistral as wire
 from tests.agents.providers.contract.bodies import thought as thought_of
@@ -37,10 +37,6 @@ def text(words: str) -> dict[str, str]:
     return {"type": "text", "text": words}
 
 
-def spoke(*parts: AssistantPart) -> AssistantMessage:
-    return replace(assistant(Text(text="x")), content=parts, api=API, model=MODEL)
-
-
 def test_the_first_request_of_a_chat() -> None:
     assert wire(asking(user("张三: 你好", metadata="## Inbound Context\n{}"), tools=(READ,), model=MODEL)) == {
         "model": MODEL,
@@ -67,12 +63,12 @@ def test_a_long_history_goes_back_as_it_was() -> None:
     sent = messages(
         UserMessage(content=(PICTURE, Text(text="what is it?")), metadata="META"),
         user("and now?", "MORE"),
-        spoke(*mixed, call("AbC123xyZ"), broken),
+        assistant(*mixed, call("AbC123xyZ"), broken),
         shown,
         result("b", "exit code 1", is_error=True),
         user("well?"),
         assistant(Text(text="c")),
-        spoke(thought("d"), Text(text="e")),
+        assistant(thought("d"), Text(text="e")),
         user("f"),
     )
     given = fitting_ids(["b"])["b"]
@@ -89,14 +85,6 @@ def test_a_long_history_goes_back_as_it_was() -> None:
         {"role": "assistant", "content": [text("c"), thinking_chunk("d"), text("e")]},
         {"role": "user", "content": "f"},
     ]
-
-
-def test_a_running_turn_ends_with_its_results_and_their_pictures() -> None:
-    sent = messages(user("a", "M"), user("b"), assistant(call("a")), replace(result("a"), content=(PICTURE,)))
-    assert sent[0] == {"role": "user", "content": "M\n\na\n\nb"}
-    assert sent[1].keys() == {"role", "tool_calls"}
-    assert sent[2]["content"] == "[the image follows]"
-    assert sent[3:] == [{"role": "user", "content": [text("[what ls returned]"), PNG]}]
 
 
 DENIED = '{"ok": false, "error_code": "DENIED"}'

@@ -3,17 +3,12 @@
 import pytest
 from pydantic import ValidationError
 
-from agents.providers.config import ProviderConfig, api_of
+from agents.providers.config import ProviderConfig
 from agents.providers.models import Level, facts_of, family_of, nearest
 
 
 def config(**members: object) -> ProviderConfig:
     return ProviderConfig.model_validate(members)
-
-
-def test_an_unknown_name_is_asked_for_its_api() -> None:
-    with pytest.raises(ValueError, match=r'providers.local: add "api:", one of anthropic-messages, openai-responses'):
-        api_of("local", config())
 
 
 @pytest.mark.parametrize(

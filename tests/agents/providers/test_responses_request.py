@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.messages import AssistantMessage, AssistantPart, Message, Opaque, Text, Thinking, ToolCall, Wire
+from agents.messages import Message, Opaque, Text, Thinking, ToolCall, Wire
 from agents.providers.models import Level
 from agents.providers.openai.strict import strict_schema
 from agents.providers.provider import ModelRequest, OneTool
@@ -37,14 +37,6 @@ def reasoning(item_id: str = "rs_1") -> Thinking:
     return thought(API, MODEL, name=item_id)
 
 
-def phased(text: str, phase: str) -> Text:
-    return Text(text=text, wire=Wire(api=API, family=MODEL, kind="phase", data={"phase": phase}))
-
-
-def own(*parts: AssistantPart) -> AssistantMessage:
-    return replace(assistant(call("x")), content=parts, provider="openai", model=MODEL, api=API)
-
-
 def test_the_first_request_of_a_chat() -> None:
     text = {"type": "input_text", "text": "## Inbound Context\n{}\n\n张三: 你好"}
     tool = {"type": "function", "name": "read", "description": "Read a file.", "strict": True}
@@ -59,35 +51,11 @@ def test_the_first_request_of_a_chat() -> None:
     }
 
 
-def test_a_loop_goes_back_item_by_item() -> None:
-    """Each text is a message with its own phase; ids of items are sent in reasoning alone."""
-    answer = own(
-        reasoning(), phased("One.", "commentary"), Text(text="Two."), call("a"), replace(call("b"), arguments_raw="")
-    )
-    foreign = assistant(replace(call("c"), arguments_raw=""))
-    sent = wire(asking(user("go"), answer, result("a"), result("b", "x"), foreign, result("c")))["input"][1:]
-
-    spoken = {"type": "message", "role": "assistant"}
-    made = {"type": "function_call", "name": "ls"}
-    returned = {"type": "function_call_output", "output": "README.md"}
-    assert sent == [
-        answer.content[0].wire.data,  # type: ignore[union-attr]
-        spoken | {"content": [{"type": "output_text", "text": "One."}], "phase": "commentary"},
-        spoken | {"content": [{"type": "output_text", "text": "Two."}]},
-        made | {"call_id": "a", "arguments": '{"path": "."}'},
-        made | {"call_id": "b", "arguments": ""},
-        returned | {"call_id": "a"},
-        returned | {"call_id": "b", "output": "x"},
-        made | {"call_id": "c", "arguments": "{}"},
-        returned | {"call_id": "c"},
-    ]
-
-
 def test_reasoning_goes_back_directly_before_what_it_led_to_or_not_at_all() -> None:
     new = Opaque(wire=Wire(api=API, family=MODEL, kind="new", data={"type": "new"}))
     foreign = Thinking(text="x", wire=Wire(api="other", family="y", kind="z", data={}))
     for before in ([reasoning(), Text(text=" ")], [reasoning(), new], [Thinking(text="lost")], [foreign]):
-        items = wire(asking(user("go"), own(*before, call("a"), reasoning()), result("a")))["input"]
+        items = wire(asking(user("go"), assistant(*before, call("a"), reasoning()), result("a")))["input"]
         assert [item["type"] for item in items[1:-1]] == ["function_call"]
 
 
@@ -141,11 +109,12 @@ def test_a_result_is_a_text_or_a_list_with_pictures_and_an_error_says_so(
     assert wire(asking(user("go"), assistant(call("a")), returned))["input"][-1]["output"] == output
 
 
-def test_ids_and_names_that_the_wire_refuses_are_mapped_alike_for_call_and_result() -> None:
-    made = ToolCall(id="functions.ls:0", name="目录 ls", arguments=None, arguments_raw="{oops")
+@pytest.mark.parametrize(("raw", "arguments"), [("", "{}"), ("{oops", "{oops")])
+def test_the_call_of_another_wire_has_arguments_and_an_id_and_a_name_that_are_taken(raw: str, arguments: str) -> None:
+    made = ToolCall(id="functions.ls:0", name="目录 ls", arguments=None, arguments_raw=raw)
     _, sent, answer = wire(asking(user("go"), assistant(made), result(made.id)))["input"]
     assert sent["call_id"] == answer["call_id"] == wire_id(made.id)
-    assert (sent["name"], sent["arguments"]) == ("___ls", "{oops")
+    assert (sent["name"], sent["arguments"]) == ("___ls", arguments)
 
 
 words = st.text(alphabet=st.sampled_from("a中 \n🙂"), min_size=1, max_size=30).filter(str.strip)

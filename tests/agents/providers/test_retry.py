@@ -1,4 +1,4 @@
-"""The retry policy, on a clock that only moves when someone sleeps; and once for real, against the emulator."""
+"""The retry policy, and which keys and models rest, on a clock that only moves when someone sleeps."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -10,6 +10,7 @@ import pytest
 
 from agents.messages import AssistantMessage, ErrorKind, ModelError, StopReason, Text
 from agents.providers.errors import RETRYABLE
+from agents.providers.network import KeyRing
 from agents.providers.provider import Done, ModelEvent, ModelRequest, TextDelta
 from agents.providers.retry import Health, Notice, RetryConfig, Retrying, complete
 from tests.agents.providers.requests import asking, assistant
@@ -173,3 +174,43 @@ async def test_a_model_that_failed_rests_and_one_answer_forgets_it() -> None:
     assert (await complete(first, request, deadline=1e12, health=health)).text == "first: 1"
     assert not health.rests("first", "m")
     assert (await ask()).text == "first: 2"
+
+
+def test_chats_are_spread_over_the_keys_and_each_stays_with_its_own() -> None:
+    assert KeyRing([]).pick("chat") is None
+    ring = KeyRing(["a", "b", "c"])
+    picked = {chat: ring.pick(chat) for chat in map(str, range(60))}
+    assert set(picked.values()) == {"a", "b", "c"}
+    assert all(ring.pick(chat) == key for chat, key in picked.items())
+
+
+def test_a_key_that_has_had_enough_rests_while_another_works() -> None:
+    clock = Clock()
+    ring = KeyRing(["a", "b"], clock=lambda: clock.now)
+    first = ring.pick("chat") or ""
+    assert not ring.refused(first, error("overloaded"))  # this is not about the key
+    assert ring.pick("chat") == first
+    assert ring.refused(first, error("rate_limited", 7))
+    other = ring.pick("chat") or ""
+    assert {first, other} == {"a", "b"}
+    assert not ring.refused(other, error("auth"))
+    assert ring.pick("chat") == first  # which wakes first
+    clock.now += 7.0
+    assert ring.refused(other, error("auth"))
+
+
+def test_a_model_rests_longer_each_time_and_one_answer_forgets_it_all() -> None:
+    clock = Clock()
+    health = Health(clock=lambda: clock.now)
+    assert not health.rests("p", "m")
+    for rest in (30.0, 60.0, 300.0, 300.0):
+        health.failed("p", "m")
+        clock.now += rest - 0.1
+        assert health.rests("p", "m")
+        clock.now += 0.2
+        assert not health.rests("p", "m")
+    health.answered("p", "m")
+    health.failed("p", "m")
+    clock.now += 31
+    assert not health.rests("p", "m")
+    assert not health.rests("p", "other")

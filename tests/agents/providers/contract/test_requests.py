@@ -83,11 +83,11 @@ def test_every_tool_choice_is_said_or_degraded_at_every_level_of_thought(subject
 
 def rich(subject: Subject) -> ModelRequest:
     """With everything that this wire has a place for."""
-    own = (thought(subject.wire, subject.model), Text(text="So."), call("1"))
+    own = assistant(thought(subject.wire, subject.model), Text(text="So."), call("1"), call("2"))
     picture = Image(media_type="image/png", data=PIXEL, name="a.png")
     seen = replace(result("1"), content=(Text(text="a"), picture))
     question = UserMessage(content=(Text(text="a"), picture), metadata="M")
-    history: Sequence[Message] = [question, replace(assistant(call("1")), content=own), seen, user("b")]
+    history: Sequence[Message] = [question, own, seen, result("2", is_error=True), user("b")]
     if not subject.sees:
         history = repair(history, api=subject.wire, family=family_of(subject.model), images_max=0)
     request = asking(*history, tools=(LS, READ), model=subject.model, tool_choice=OneTool(name="ls"))

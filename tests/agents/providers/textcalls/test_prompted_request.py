@@ -92,7 +92,7 @@ def test_a_call_is_told_as_the_model_would_have_written_it() -> None:
         Text(text="And:"),
         ToolCall(id="c2", name="ls", arguments=None, arguments_raw='{"name": "ls", oops}'),
     )
-    called = replace(assistant(), content=parts, stop_reason="tool_use")
+    called = assistant(*parts)
     sent = translated(asking(user("q"), called, result("c1"), result("c2", "no", is_error=True)), "tools")
     assert sent.messages[1].content == (
         Text(
@@ -107,7 +107,7 @@ def test_a_call_is_told_as_the_model_would_have_written_it() -> None:
 
 
 def test_an_answer_without_calls_stays_as_it_is() -> None:
-    answer = replace(assistant(), content=(Thinking(text="hm", wire=WIRE), Text(text="hi", wire=WIRE)))
+    answer = assistant(Thinking(text="hm", wire=WIRE), Text(text="hi", wire=WIRE))
     assert translated(asking(user("q"), answer, user("go on")), "tools").messages[1] is answer
 
 
