@@ -33,8 +33,8 @@ class Page:
     """`events` is everything it was told since it was opened, whatever the connection."""
 
     def __init__(self, url: str, **headers: str) -> None:
-        told = {"x-clawgate": "1", **{name.replace("_", "-"): value for name, value in headers.items()}}
-        self.http = httpx.AsyncClient(base_url=url, trust_env=False, headers=told, timeout=PATIENCE_SECONDS)
+        given = {"x-clawgate": "1", **{name.replace("_", "-"): value for name, value in headers.items()}}
+        self.http = httpx.AsyncClient(base_url=url, trust_env=False, headers=given, timeout=PATIENCE_SECONDS)
         self.events: list[Event] = []
         self._reading: asyncio.Task[None] | None = None
 
@@ -85,7 +85,7 @@ class Page:
     def named(self, name: str) -> list[dict[str, Any]]:
         return [event.data for event in self.events if event.name == name]
 
-    def said(self, author: str = "agent", chat: str | None = None) -> list[dict[str, Any]]:
+    def written(self, author: str = "agent", chat: str | None = None) -> list[dict[str, Any]]:
         return [it for it in self.named("message") if it["author"] == author and chat in (None, it["chat"])]
 
     def drafts(self) -> list[str]:
@@ -100,8 +100,8 @@ class Page:
 
     async def answers(self, count: int) -> list[str]:
         """Wait for so many answers; their texts, in order."""
-        await self.until(lambda: len(self.said()) >= count)
-        return [str(it["text"]) for it in self.said()]
+        await self.until(lambda: len(self.written()) >= count)
+        return [str(it["text"]) for it in self.written()]
 
     async def until(self, condition: Callable[[], object | Awaitable[object]]) -> None:
         """Of what it is told; an error of its stream is raised."""

@@ -12,13 +12,13 @@ NATIVE = ProviderConfig.model_validate({"api": "openai-chat", "baseUrl": "http:/
 BY_PROMPT = ProviderConfig.model_validate({"api": "openai-chat", "baseUrl": "http://h/v1", "toolCalling": "prompt"})
 
 
-def models(provider: ProviderConfig = NATIVE, **told: dict[str, object]) -> Models:
-    written = {name.replace("__", "/"): ModelConfig.model_validate(config) for name, config in told.items()}
+def models(provider: ProviderConfig = NATIVE, **configured: dict[str, object]) -> Models:
+    written = {name.replace("__", "/"): ModelConfig.model_validate(config) for name, config in configured.items()}
     return Models({"p": build_provider("p", provider)}, {"p": provider}, written)
 
 
 @pytest.mark.parametrize(
-    ("provider", "name", "told", "by_prompt"),
+    ("provider", "name", "configured", "by_prompt"),
     [
         (NATIVE, "some", {}, False),
         (BY_PROMPT, "some", {}, True),
@@ -30,17 +30,19 @@ def models(provider: ProviderConfig = NATIVE, **told: dict[str, object]) -> Mode
     ],
 )
 def test_tools_are_offered_as_the_model_takes_them(
-    provider: ProviderConfig, name: str, told: dict[str, object], by_prompt: bool
+    provider: ProviderConfig, name: str, configured: dict[str, object], by_prompt: bool
 ) -> None:
-    model = Models({"p": build_provider("p", provider)}, {"p": provider}, {name: ModelConfig.model_validate(told)})
+    model = Models(
+        {"p": build_provider("p", provider)}, {"p": provider}, {name: ModelConfig.model_validate(configured)}
+    )
     assert isinstance(model.get(f"p/{name}").provider, PromptedTools) == by_prompt
 
 
 def test_what_is_written_wins_over_the_table_and_the_full_name_over_the_short_one() -> None:
-    told = models(p__some={"window": 9000, "maxOutput": 900}, some={"window": 7000, "vision": True})
-    facts = told.get("p/some").facts
+    configured = models(p__some={"window": 9000, "maxOutput": 900}, some={"window": 7000, "vision": True})
+    facts = configured.get("p/some").facts
     assert (facts.window, facts.max_output, facts.vision, facts.known) == (9000, 900, False, True)
-    assert told.get("p/some") is told.get("p/some")
+    assert configured.get("p/some") is configured.get("p/some")
 
 
 def test_a_cost_needs_prices() -> None:

@@ -40,12 +40,12 @@ def spoke(*parts: Text | Thinking | ToolCall | Opaque, stop: StopReason = "end_t
     return replace(assistant(Text(text="x")), content=parts, stop_reason=stop)
 
 
-def said(message: Message) -> str:
+def text_in(message: Message) -> str:
     return "|".join(part.text for part in message.content if isinstance(part, Text))
 
 
 def interrupted(message: Message) -> bool:
-    return isinstance(message, ToolResultMessage) and message.is_error and '"INTERRUPTED"' in said(message)
+    return isinstance(message, ToolResultMessage) and message.is_error and '"INTERRUPTED"' in text_in(message)
 
 
 def test_a_healthy_history_is_the_same_object() -> None:
@@ -123,10 +123,10 @@ def test_of_the_calls_that_nobody_answered_only_the_first_may_have_run() -> None
     calling = spoke(cut, call("2"), call("3"), stop="max_tokens")
     _, _, first, answered, last, after = repaired(A, calling, result("2"), B)
     assert interrupted(first)
-    assert "may have run" in said(first)
-    assert '"retryable": false' in said(first)
+    assert "may have run" in text_in(first)
+    assert '"retryable": false' in text_in(first)
     assert interrupted(last)
-    assert "was not run" in said(last)
+    assert "was not run" in text_in(last)
     assert (answered, after) == (result("2"), B)
 
 
@@ -200,5 +200,5 @@ def test_what_is_bound_to_nothing_outlives_its_turn_and_still_goes_to_its_maker_
 def test_a_model_that_does_not_see_reads_a_line_in_the_place_of_a_picture() -> None:
     picture = Image(media_type="image/png", data=PIXEL, name="dot.png")
     history = (replace(user("look"), content=(Text(text="look"), picture)),)
-    assert said(repair(history, api=API, family=MODEL, images_max=0)[0]) == "look|[image: dot.png]"
+    assert text_in(repair(history, api=API, family=MODEL, images_max=0)[0]) == "look|[image: dot.png]"
     assert repair(history, api=API, family=MODEL) is history

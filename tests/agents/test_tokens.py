@@ -66,8 +66,8 @@ def test_everything_a_message_says_counts() -> None:
     words = "word " * 100
     payload = Wire(api="a", family="m", kind="search", data={"found": words})
     call = ToolCall(id="c1", name="ls", arguments={}, arguments_raw=words)
-    said: list[Message] = [user(words), user("", metadata=words), result("c1", words), assistant(call)]
-    assert [message for message in said if not 100 <= tokens(message) <= 106] == []
+    messages: list[Message] = [user(words), user("", metadata=words), result("c1", words), assistant(call)]
+    assert [message for message in messages if not 100 <= tokens(message) <= 106] == []
     for part in (Thinking(text=words), Opaque(wire=payload)):
         message = AssistantMessage(content=(part,), provider="p", model="m", api="a", stop_reason="pause")
         assert 100 <= tokens(message) <= 115
@@ -100,8 +100,8 @@ def test_whatever_a_provider_counts_the_correction_stays_in_its_bounds(
     counts: list[tuple[int, int, bool]],
 ) -> None:
     calibration = Calibration()
-    for told, real, guessed in counts:
-        calibration.learn("m", told, used(real, estimated=guessed))
+    for size, real, guessed in counts:
+        calibration.learn("m", size, used(real, estimated=guessed))
         assert RATIO_MIN <= calibration.ratio("m") <= RATIO_MAX
 
 

@@ -132,16 +132,16 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 def document(facts: Mapping[str, str], runs: Mapping[str, Iterable[Row]]) -> str:
     """The same for programs."""
-    told: dict[str, Any] = {name: [_told(row) for row in figures] for name, figures in runs.items()}
-    return json.dumps({"facts": dict(facts), "databases": told}, indent=2)
+    shown: dict[str, Any] = {name: [_shown(row) for row in figures] for name, figures in runs.items()}
+    return json.dumps({"facts": dict(facts), "databases": shown}, indent=2)
 
 
-def _told(row: Row) -> dict[str, Any]:
-    told: dict[str, Any] = {"name": row.name, "unit": row.unit, "value": row.value}
-    told |= {"floor": row.floor, "ratio": row.ratio}
+def _shown(row: Row) -> dict[str, Any]:
+    shown: dict[str, Any] = {"name": row.name, "unit": row.unit, "value": row.value}
+    shown |= {"floor": row.floor, "ratio": row.ratio}
     if row.target is not None:
-        told |= {"target": str(row.target), "met": row.met}
-    return told
+        shown |= {"target": str(row.target), "met": row.met}
+    return shown
 
 
 def _number(value: float) -> str:

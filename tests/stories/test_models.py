@@ -64,10 +64,10 @@ async def test_where_a_model_is_down_the_next_one_goes_on_with_the_turn_and_is_a
         await house.say("write a file")
         assert await house.replies(1) == ["written, I say"]
         assert (house.workspace() / "a.txt").read_text() == "one"
-        asked = len(house.anthropic.requests)
+        before = len(house.anthropic.requests)
         await house.say("once more")
         assert await house.replies(2) == ["written, I say", "and again"]
-        assert len(house.anthropic.requests) == asked
+        assert len(house.anthropic.requests) == before
         assert [received.refusal for received in other.requests] == [None] * 2
 
 

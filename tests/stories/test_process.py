@@ -297,11 +297,11 @@ async def test_a_polled_bot_that_is_killed_answers_everything_once_when_it_is_ba
     async with polled(tmp_path, telegram) as (anthropic, config):
         for _ in range(2):
             anthropic.script = [NEVER]
-            asked = len(anthropic.requests)
+            before = len(anthropic.requests)
             async with started(config) as run:
-                if not asked:
+                if not before:
                     await telegram.push(telegram.text_update("first", chat=alice))
-                await until(lambda: len(anthropic.requests) > asked)  # noqa: B023
+                await until(lambda: len(anthropic.requests) > before)  # noqa: B023
                 await run.end(signal.SIGKILL)
         await telegram.push(telegram.text_update("second", chat=alice))
         anthropic.script = [says("one"), says("two")]

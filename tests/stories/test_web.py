@@ -37,7 +37,7 @@ async def test_a_page_is_told_of_a_turn_from_its_beginning_to_its_end(house: Run
     assert (answer["author"], answer["reply_to"], answer["agent"]) == ("agent", message, "helper")
     assert [(tool["name"], tool["about"], tool["state"]) for tool in answer["tools"]] == [("ls", ".", "done")]
     assert "<strong>nothing</strong>" in answer["html"]
-    assert (page.said(), page.said("you")) == ([answer], [own])
+    assert (page.written(), page.written("you")) == ([answer], [own])
     words = spoken(house)
     assert words.endswith(f"\n\n[message_id: {message}]\nUser: what is there?")
     trusted = json.loads(words.split("```json\n", 1)[1].split("\n```", 1)[0])
@@ -56,7 +56,7 @@ async def test_the_same_message_five_times_at_once_is_one_turn_and_one_answer(ho
     await page.say("hello", message=message)
     await page.say("and now?")
     await page.answers(2)
-    assert [it["text"] for it in page.said("you")] == ["hello", "and now?"]
+    assert [it["text"] for it in page.written("you")] == ["hello", "and now?"]
 
 
 NOBODY = ["nobody", "a:b%3A", "x" * 64, "a\x00b", "../../x", "helper "]
@@ -70,7 +70,7 @@ async def test_the_person_chooses_whom_to_talk_to_and_nobody_is_a_sentence_and_n
         await page.say("hello", agent="second", chat="c_the_second")
         await page.say("hello", agent="helper")
         await page.answers(2)
-        assert {it["chat"]: it["agent"] for it in page.said()} == {"c_the_second": "second", CHAT: "helper"}
+        assert {it["chat"]: it["agent"] for it in page.written()} == {"c_the_second": "second", CHAT: "helper"}
         for number, agent in enumerate(NOBODY, start=3):
             assert (await page.say("hello", agent=agent, chat=f"c_nobody_{number}")).status_code == 200
             assert "no longer configured" in (await page.answers(number))[-1]
@@ -94,10 +94,10 @@ async def test_a_stop_ends_its_own_conversations_answer_and_takes_away_nothing_t
     assert await is_running()
     await page.say("/stop")
     await page.answers(3)
-    (kept,) = [it["text"] for it in page.said() if it["reply_to"] == question]
+    (kept,) = [it["text"] for it in page.written() if it["reply_to"] == question]
     assert kept.startswith("Once upon")
     assert kept.endswith(" …")
-    assert [it["text"][:8] for it in page.said(chat=CHAT) if it["text"] != kept] == ["Stopped."]
+    assert [it["text"][:8] for it in page.written(chat=CHAT) if it["text"] != kept] == ["Stopped."]
     await page.until(lambda: page.named("turn")[-1]["outcome"] == "stopped")
     assert page.named("turn")[-1]["running"] is False
     await house.idle()
@@ -153,6 +153,6 @@ async def test_whatever_is_written_comes_back_as_it_was_and_breaks_no_stream(hou
     for number, text in enumerate(odd):
         assert (await page.say(text, chat=f"c_number_{number}")).status_code == 200
     await page.answers(len(odd))
-    assert sorted(it["text"] for it in page.said("you")) == sorted(text.replace("\x00", "\ufffd") for text in odd)
+    assert sorted(it["text"] for it in page.written("you")) == sorted(text.replace("\x00", "\ufffd") for text in odd)
     assert page.named("reset") == []
     assert len(await page.chats()) == len(odd)

@@ -177,7 +177,7 @@ async def test_an_event_stream_ends_with_its_session(tmp_path: Path) -> None:
         ):
             clock.now += ALIVE_SECONDS
             assert (await other.post("/webhooks/web/default", json=MESSAGE)).status_code == 200
-            await page.until(lambda: page.said("you") != [])
+            await page.until(lambda: page.written("you") != [])
             assert (await http.delete("/api/session")).status_code == 204
             clock.now += ALIVE_SECONDS
             seen = len(page.events)

@@ -27,7 +27,7 @@ async def test_a_page_sees_an_answer_grow_and_one_that_comes_in_the_middle_sees_
     house.line.hold(after_pieces=3)
     await page.say("tell me")
     await page.until(lambda: any("<p>two</p>" in draft for draft in page.drafts()))
-    assert page.said() == []
+    assert page.written() == []
     async with opened(house.url) as late:
         await late.until(lambda: bool(late.drafts()))
         assert [event.name for event in late.events[:3]] == ["hello", "turn", "draft"]
@@ -36,8 +36,8 @@ async def test_a_page_sees_an_answer_grow_and_one_that_comes_in_the_middle_sees_
         house.line.release()
         await late.answers(1)
     await page.answers(1)
-    (answer,) = page.said()
-    assert late.said() == [answer]
+    (answer,) = page.written()
+    assert late.written() == [answer]
     assert answer["html"] == html(answer["text"])
 
 
@@ -55,7 +55,7 @@ async def test_what_a_failed_attempt_had_written_is_taken_back_and_the_answer_co
     assert any("false start" not in draft for draft in drafts[begun:])
     assert not any("false start" in draft and "real" in draft for draft in drafts)
     assert "false start" not in drafts[-1]
-    assert len(page.said()) == 1
+    assert len(page.written()) == 1
 
 
 HIDDEN = [
@@ -76,7 +76,7 @@ async def test_what_is_meant_for_the_gateway_never_flashes_by(house: Running, pa
             assert word not in shown(page), page.drafts()
         if outcome == "silent":
             assert not any(page.drafts())
-            assert page.said() == []
+            assert page.written() == []
             assert [chat["running"] for chat in await page.chats()] == [False]
 
 
@@ -84,7 +84,7 @@ async def test_what_a_tool_is_given_is_shown_short_and_on_one_line(house: Runnin
     house.anthropic.script = [calls(("exec", {"command": "echo '<script>\n" + "x" * 5000 + "'"}))]
     await page.say("run it")
     await page.answers(1)
-    (tool,) = page.said()[0]["tools"]
+    (tool,) = page.written()[0]["tools"]
     assert tool["state"] == "failed"
     assert tool["about"].startswith("echo '<script> xxx")
     assert len(tool["about"]) == 200
@@ -113,8 +113,8 @@ async def test_who_knows_too_much_is_told_to_begin_anew(house: Running, page: Pa
         async with other.watching(after=page.seen + 5):
             await other.until(lambda: other.named("reset") == [{}])
         async with other.watching(after=page.seen - 1):
-            await other.until(lambda: len(other.said()) == 1)
-        assert other.said("you") == []
+            await other.until(lambda: len(other.written()) == 1)
+        assert other.written("you") == []
         for odd in ("-1", "x", "1e9", "9" * 30, "\u0663", ""):
             async with other.http.stream("GET", f"/api/events?after={odd}") as answer:
                 assert answer.status_code == 200

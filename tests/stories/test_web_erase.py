@@ -32,7 +32,7 @@ async def erase(page: Page, chat: str = CHAT) -> None:
 async def answered_anew(house: Running, page: Page) -> None:
     """Under the same id it is a new conversation, of which the agent remembers nothing."""
     house.anthropic.script = [says("nice to meet you")]
-    answers = len(page.said())
+    answers = len(page.written())
     assert (await page.say("hello again")).status_code == 200
     assert (await page.answers(answers + 1))[-1] == "nice to meet you"
     assert SECRET not in str(house.anthropic.requests[-1].body)
@@ -49,7 +49,7 @@ async def test_what_is_over_is_gone_from_every_table(house: Running, page: Page)
     await page.say(SECRET, files=[file["id"]])
     await page.answers(1)
     await house.idle()
-    sent = page.said()[0]["files"][0]
+    sent = page.written()[0]["files"][0]
     await page.say("/stop")
     await page.answers(2)
     await house.idle()
@@ -76,7 +76,7 @@ async def test_erased_while_it_is_answered_the_answer_stops_and_nothing_stays(tm
         await erase(page)
         assert [it["running"] for it in page.named("turn")][-1] is False
         await house.idle()
-        assert page.said() == []
+        assert page.written() == []
         assert rows_with(tmp_path, SECRET) == []
         await answered_anew(house, page)
 
@@ -95,8 +95,8 @@ async def test_what_was_said_to_an_agent_that_is_no_longer_there_and_beside_a_fu
         await house.requested(1)
         for number in range(3):
             await page.say(f"{SECRET} {number}")
-        await page.until(lambda: any("already waiting" in it["text"] for it in page.said()))
-        assert page.said()[0]["reply_to"] in [it["message"] for it in page.said("you")]
+        await page.until(lambda: any("already waiting" in it["text"] for it in page.written()))
+        assert page.written()[0]["reply_to"] in [it["message"] for it in page.written("you")]
         await erase(page)
         await house.idle()
         assert rows_with(tmp_path, SECRET) == []

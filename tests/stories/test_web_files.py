@@ -31,7 +31,7 @@ async def test_what_is_attached_is_shown_or_saved_and_the_model_is_told_where(ho
     await page.say("what is this?", files=[picture["id"]])
     await page.answers(1)
     assert shown(house)[1] == ["image/png"]
-    assert page.said("you")[0]["files"] == [picture]
+    assert page.written("you")[0]["files"] == [picture]
     files = [await kept(page, TEXT, "notes.txt", "text/plain"), await kept(page, b"2", "notes.txt", "text/plain")]
     await page.say("", files=[file["id"] for file in files], chat="c_another_one")
     await page.answers(2)
@@ -50,8 +50,8 @@ async def test_what_is_sent_with_several_messages_of_one_turn_is_told_at_each_an
     await house.requested(1)
     for name in ("one.txt", "two.txt", "three.txt"):
         await page.say(f"see {name}", files=[(await kept(page, name.encode(), name))["id"]])
-    await page.until(lambda: len(page.said("you")) == 4)
-    assert page.said() == []
+    await page.until(lambda: len(page.written("you")) == 4)
+    assert page.written() == []
     with closing(sqlite3.connect(house.folder / "data" / "clawgate.db", timeout=10)) as database, database:
         database.execute("DELETE FROM file WHERE name = 'three.txt'")
     house.line.release()
@@ -111,7 +111,7 @@ async def test_the_files_that_an_answer_names_can_be_downloaded_byte_for_byte(ho
         await page.say("draw")
         await page.answers(number)
     await house.idle()
-    both, alone, ten, link = page.said()
+    both, alone, ten, link = page.written()
     assert (both["text"], alone["text"], link["text"]) == ("Here it is.", "", f"<{address}>")
     assert [(file["name"], file["type"], file["size"]) for file in both["files"]] == [
         ("chart.png", "image/png", len(PNG)),
@@ -142,7 +142,7 @@ async def test_a_file_that_cannot_be_attached_is_a_sentence(tmp_path: Path) -> N
         os.mkfifo(workspace / "fifo")
         for path in OUT_OF_REACH:
             house.anthropic.script = [says(f"Done.\nMEDIA:{path}"), says(f"MEDIA:{path}")]
-            replies = len(page.said())
+            replies = len(page.written())
             await page.say("send it")
             await page.answers(replies + 1)
             await page.say("and alone, 请")
@@ -150,7 +150,7 @@ async def test_a_file_that_cannot_be_attached_is_a_sentence(tmp_path: Path) -> N
             assert first.startswith("Done.\n\n(The file `")
             assert (path.rpartition(":")[2] if "://" in path else path) in first
             assert "无法附上" in second
-        assert [it["files"] for it in page.said()] == [[], []] * len(OUT_OF_REACH)
+        assert [it["files"] for it in page.written()] == [[], []] * len(OUT_OF_REACH)
 
 
 async def test_how_large_and_how_many_files_come_with_a_message_has_a_limit(house: Running, page: Page) -> None:

@@ -55,7 +55,7 @@ async def test_killed_between_a_message_and_its_answer_the_page_that_comes_back_
                 await before.say("first")
                 await before.answers(1)
                 await before.say("second", message=message)
-                await before.until(lambda: len(before.said("you")) == 2)
+                await before.until(lambda: len(before.written("you")) == 2)
                 await until(lambda: len(anthropic.requests) == 2)
             assert await run.end(SIGKILL) == -SIGKILL
         anthropic.script = [says("second answer")]
@@ -78,7 +78,7 @@ async def test_a_page_at_one_replica_is_told_what_the_other_answers(tmp_path: Pa
         await there.say("hello")
         await one.requested(1)
         assert await here.answers(1) == ["slow"]
-        assert [it["text"] for it in here.said("you")] == ["hello"]
+        assert [it["text"] for it in here.written("you")] == ["hello"]
         assert (here.named("chat")[0]["id"], here.named("chat")[0]["title"]) == (CHAT, "hello")
         await here.say("and now?")
         assert await there.answers(2) == ["slow", "again"]

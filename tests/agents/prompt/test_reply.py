@@ -103,10 +103,10 @@ ANSWERS = [
 
 @pytest.mark.parametrize("text", ANSWERS)
 def test_however_far_it_has_come_nothing_is_shown_that_will_not_be_said(text: str) -> None:
-    said = visible(text) or ""
+    reply = visible(text) or ""
     for end in range(len(text) + 1):
         shown = draft(text[:end])
-        assert said.startswith(shown.rstrip()), (text[:end], shown)
+        assert reply.startswith(shown.rstrip()), (text[:end], shown)
 
 
 @settings(max_examples=300)
