@@ -73,21 +73,25 @@ async def prepare(side: Side, peers: Peers, *, chats: int, messages: int) -> lis
 
 
 class Line:
-    """One connection to a bot's webhook."""
+    """One connection to a bot's webhook, opened anew where the bot has closed it: a turn may outlast its keep-alive."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, peers: Peers) -> None:
-        self._reader = reader
-        self._writer = writer
+    def __init__(self, subject: Subject, peers: Peers) -> None:
+        self._subject = subject
         self._peers = peers
+        self._open: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def turn(self, message: Prepared, measured: Measured) -> None:
         """Send it, read the acknowledgement, wait for the reply. Raises RuntimeError where it is not taken."""
+        if self._open is None or self._open[0].at_eof():
+            self.close()
+            self._open = await asyncio.open_connection(*address(self._subject.url))
+        reader, writer = self._open
         reply = self._peers.expect(message.key)
         began = time.monotonic()
-        self._writer.write(message.request)
-        head = await self._reader.readuntil(b"\r\n\r\n")
+        writer.write(message.request)
+        head = await reader.readuntil(b"\r\n\r\n")
         length = next((line[15:] for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")), b"0")
-        await self._reader.readexactly(int(length))
+        await reader.readexactly(int(length))
         measured.acks.append((time.monotonic() - began) * 1000)
         if head.split(b" ", 2)[1] != b"200":
             raise RuntimeError(f"the webhook answered {head!r}")
@@ -97,14 +101,18 @@ class Line:
         except TimeoutError:
             measured.lost += 1
 
+    def close(self) -> None:
+        if self._open is not None:
+            self._open[1].close()
+
 
 @asynccontextmanager
 async def line(subject: Subject, peers: Peers) -> AsyncIterator[Line]:
-    reader, writer = await asyncio.open_connection(*address(subject.url))
+    opened = Line(subject, peers)
     try:
-        yield Line(reader, writer, peers)
+        yield opened
     finally:
-        writer.close()
+        opened.close()
 
 
 @asynccontextmanager
@@ -131,18 +139,21 @@ async def watched(subject: Subject, peers: Peers) -> AsyncIterator[Measured]:
 
 
 async def _page(subject: Subject, peers: Peers) -> None:
-    """One page, which sees the replies of every chat."""
-    reader, writer = await asyncio.open_connection(*address(subject.url), limit=1 << 24)
-    try:
-        head = f"GET /api/events HTTP/1.1\r\nhost: 127.0.0.1\r\nx-clawgate: 1\r\nlast-event-id: {subject.seen}\r\n\r\n"
-        writer.write(head.encode())
-        while line := await reader.readline():
-            if line.startswith(b"id: "):
-                subject.seen = int(line[4:])
-            if line.startswith(b'data: {"id"') and b'"reply_to":"' in line:
-                peers.arrived(orjson.loads(line[6:])["reply_to"], time.monotonic())
-    finally:
-        writer.close()
+    """One page, which sees the replies of every chat, and comes back where it was let go."""
+    while True:
+        reader, writer = await asyncio.open_connection(*address(subject.url), limit=1 << 24)
+        try:
+            head = (
+                f"GET /api/events HTTP/1.1\r\nhost: 127.0.0.1\r\nx-clawgate: 1\r\nlast-event-id: {subject.seen}\r\n\r\n"
+            )
+            writer.write(head.encode())
+            while line := await reader.readline():
+                if line.startswith(b"id: "):
+                    subject.seen = int(line[4:])
+                if line.startswith(b'data: {"id"') and b'"reply_to":"' in line:
+                    peers.arrived(orjson.loads(line[6:])["reply_to"], time.monotonic())
+        finally:
+            writer.close()
 
 
 async def serial(subject: Subject, peers: Peers, *, chats: int, turns: int) -> Measured:
