@@ -12,7 +12,7 @@ from gateway.lanes import Lanes
 from gateway.queue import Inbound, inbound_json
 from gateway.routing import control_session, route, session_key
 from gateway.runtime import Runtime
-from gateway.store.store import Delivery
+from gateway.store.store import Acceptance, Delivery
 
 log = structlog.get_logger()
 
@@ -43,17 +43,18 @@ class Intake:
         agent = receipt.agent or route(config.bindings, config.agents, context)
         if isinstance(channel, StoresInbound):
             context = await channel.keep(context, agent)
-        acceptance = await self._lanes.accept(self._delivery(context, agent, receipt.dedupe))
+        acceptance = await self.accept(context, agent, receipt.dedupe)
         outcome = "duplicate" if acceptance.turn is None else "overflow" if acceptance.overflow else "accepted"
         log.info("message_" + outcome, turn=acceptance.turn, session=session_key(agent, context), **facts)
         return outcome
 
-    def _delivery(self, context: MessageContext, agent: str, dedupe: Sequence[str]) -> Delivery:
-        """A message for an agent. `dedupe` are names of the message within its channel account."""
+    async def accept(self, context: MessageContext, agent: str, dedupe: Sequence[str]) -> Acceptance:
+        """A message for an agent, whoever brings it: nothing is asked of a channel. `dedupe` are names of the message within
+        its channel account. Raises StoreUnavailable."""
         sid = session_key(agent, context)
         command = command_of(context.text)
         scope = f"{context.channel}:{context.account}:"
-        return Delivery(
+        delivery = Delivery(
             sid=control_session(sid) if command else sid,
             control=control_session(sid),
             dedupe=tuple(scope + key for key in dedupe),
@@ -62,3 +63,4 @@ class Intake:
             sender=scope + context.sender.id,
             interrupts=command is None and self._runtime.setup.queues.of(agent, context).mode == "interrupt",
         )
+        return await self._lanes.accept(delivery)
