@@ -32,7 +32,7 @@ Event = tuple[str, str]
 
 class Client(Protocol):
     async def post(self, path: str, body: bytes, headers: Mapping[str, str]) -> Any:
-        """The open answer: an httpx response. Raises Refused, perhaps as the cause of an SDK's exception."""
+        """The open answer: an httpx response. Raises RequestRefused, perhaps as the cause of an SDK's exception."""
 
     async def close(self) -> None: ...
 
@@ -99,7 +99,7 @@ class LazyClient:
 
 def settings(config: ProviderConfig, base_url: str, library: Any) -> dict[str, Any]:
     """The keyword arguments for an `AsyncClient` of `library`: `httpx`, or the `httpx2` of the SDKs. The client raises
-    Refused for every answer that is no success; an SDK wraps that into an exception of its own."""
+    RequestRefused for every answer that is no success; an SDK wraps that into an exception of its own."""
     total = config.timeout_seconds
     return {
         "timeout": library.Timeout(total, connect=min(CONNECT_SECONDS, total)),

@@ -19,7 +19,7 @@ from agents.messages import AssistantMessage, ErrorKind, ModelError
 from agents.providers.config import ProviderConfig
 from agents.providers.draft import Draft
 from agents.providers.errors import AttemptFailed, BadStream, RequestRefused
-from agents.providers.http import END, TAIL_SECONDS, Answer, Client, LazyClient, event_of
+from agents.providers.http import END, TAIL_SECONDS, Answer, Client, Event, LazyClient, event_of
 from agents.providers.provider import Done, ModelEvent, ModelRequest
 
 log = structlog.get_logger()
@@ -46,7 +46,8 @@ def bearer(key: str) -> tuple[str, str]:
 class WireSpec:
     """One vendor's protocol. `keyless`: it needs no key. `event` parses one server-sent event: its name, its data, and the
     headers of the answer. `ends`: the answer is complete with it, and `late` is what counts of one behind that, for
-    `tail_seconds`. `refusal` is what the server's answer with an error means, at a wall time in seconds."""
+    `tail_seconds`. `from_status` says what a refusal means, at a wall time in seconds, and `output_blocked` whether it
+    is a content filter's, of what the model wrote."""
 
     api: str
     build: Callable[[], Client]
@@ -54,7 +55,8 @@ class WireSpec:
     body: Callable[[ModelRequest], dict[str, Any]]
     assembly: Callable[..., Assembly]
     ends: Callable[[dict[str, Any]], bool]
-    refusal: Callable[[RequestRefused, float], AttemptFailed]
+    from_status: Callable[[int, object, Mapping[str, str], float], ModelError]
+    output_blocked: Callable[[int, object], bool] = lambda status, body: False
     event: Callable[[str, str, Mapping[str, str]], dict[str, Any]] = lambda name, data, headers: event_of(data)
     late: Callable[[dict[str, Any]], dict[str, Any]] = lambda event: {}
     key_header: Callable[[str], tuple[str, str]] = bearer
@@ -112,7 +114,7 @@ class NetworkProvider:
         headers = {"Content-Type": "application/json"} | (dict([self._wire.key_header(key)]) if key else {})
         return await client.post(self._wire.path(request), body, headers)
 
-    def _parsed(self, answer: Answer, events: Sequence[tuple[str, str]]) -> Iterator[dict[str, Any]]:
+    def _parsed(self, answer: Answer, events: Sequence[Event]) -> Iterator[dict[str, Any]]:
         """Each one when its turn comes. Behind the end nothing is an error any more."""
         for name, data in events:
             if not answer.ended:
@@ -129,6 +131,11 @@ class NetworkProvider:
             return replace(error, retryable=True, retry_after_seconds=0.0)
         return error
 
+    def _refused(self, refused: RequestRefused) -> AttemptFailed:
+        error = self._wire.from_status(refused.status, refused.body, refused.headers, self._now())
+        blocked = self._wire.output_blocked(refused.status, refused.body)
+        return AttemptFailed(error, "content_filter" if blocked else "error")
+
     def _explain(self, error: Exception) -> AttemptFailed:
         """An exception as one of our kinds: its own, or that of the one that an SDK has wrapped."""
         cause: BaseException | None = error
@@ -137,7 +144,7 @@ class NetworkProvider:
                 case AttemptFailed():
                     return cause
                 case RequestRefused():
-                    return self._wire.refusal(cause, self._now())
+                    return self._refused(cause)
                 case BadStream():
                     return _failed("incomplete", str(cause))
             if kind := _kind(cause):

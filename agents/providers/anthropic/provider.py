@@ -7,7 +7,6 @@ from typing import Any
 from agents.providers.anthropic.request import API, wire_request
 from agents.providers.anthropic.response import AnthropicAssembly, from_status, output_blocked
 from agents.providers.config import ProviderConfig
-from agents.providers.errors import AttemptFailed, RequestRefused
 from agents.providers.http import SdkClient, event_of, settings
 from agents.providers.network import WireSpec
 
@@ -24,7 +23,8 @@ def anthropic_wire(config: ProviderConfig) -> WireSpec:
         assembly=AnthropicAssembly,
         event=_parse,
         ends=lambda event: event.get("type") == "message_stop",
-        refusal=_refusal,
+        from_status=from_status,
+        output_blocked=output_blocked,
     )
 
 
@@ -54,9 +54,3 @@ def _parse(name: str, data: str, headers: Mapping[str, str]) -> dict[str, Any]:
     if name == "error" or event.get("type") == "error":
         return {"request_id": headers.get("request-id"), **event, "type": "error"}
     return {"type": name, **event} if event else {}
-
-
-def _refusal(refused: RequestRefused, now: float) -> AttemptFailed:
-    error = from_status(refused.status, refused.body, refused.headers, now)
-    blocked = output_blocked(refused.status, refused.body)
-    return AttemptFailed(error, "content_filter" if blocked else "error")

@@ -4,7 +4,6 @@ import re
 from urllib.parse import quote
 
 from agents.providers.config import ProviderConfig
-from agents.providers.errors import AttemptFailed
 from agents.providers.gemini.request import API, resource, wire_request
 from agents.providers.gemini.response import GeminiAssembly, finish_reason, from_status
 from agents.providers.http import PlainClient
@@ -29,5 +28,5 @@ def gemini_wire(config: ProviderConfig) -> WireSpec:
         assembly=GeminiAssembly,
         ends=lambda event: bool(finish_reason(event)),
         late=lambda event: {} if "error" in event else event,
-        refusal=lambda refused, now: AttemptFailed(from_status(refused.status, refused.body, refused.headers, now)),
+        from_status=from_status,
     )

@@ -1,7 +1,6 @@
 """Mistral's models, over plain HTTP."""
 
 from agents.providers.config import ProviderConfig
-from agents.providers.errors import AttemptFailed
 from agents.providers.http import PlainClient
 from agents.providers.mistral.request import API, wire_request
 from agents.providers.mistral.response import MistralAssembly, from_status
@@ -22,6 +21,6 @@ def mistral_wire(config: ProviderConfig) -> WireSpec:
         assembly=MistralAssembly,
         ends=lambda event: any(choice.get("finish_reason") for choice in objects_of(event, "choices")),
         late=lambda event: {"usage": usage} if (usage := object_of(event, "usage")) else {},
-        refusal=lambda refused, now: AttemptFailed(from_status(refused.status, refused.body, refused.headers, now)),
+        from_status=from_status,
         keyless=is_local(base_url),
     )

@@ -7,7 +7,6 @@ from agents.providers.chat import request as chat_request
 from agents.providers.chat import response as chat_response
 from agents.providers.chat.vendors import Vendor, for_model
 from agents.providers.config import ProviderConfig
-from agents.providers.errors import AttemptFailed, RequestRefused
 from agents.providers.http import SdkClient, settings
 from agents.providers.network import WireSpec
 from agents.providers.openai.errors import from_status, output_blocked
@@ -37,7 +36,8 @@ def chat_wire(config: ProviderConfig, vendor: Vendor) -> WireSpec:
         assembly=assembly,
         ends=chat_response.finishes,
         late=lambda event: event,
-        refusal=_refusal,
+        from_status=from_status,
+        output_blocked=output_blocked,
         keyless=vendor.keyless or is_local(base_url),
         tail_seconds=TAIL_SECONDS,
     )
@@ -52,15 +52,10 @@ def responses_wire(config: ProviderConfig) -> WireSpec:
         body=lambda request: responses_request.wire_request(request) | {"stream": True},
         assembly=responses_response.ResponsesAssembly,
         ends=lambda event: event.get("type") in responses_response.ENDS,
-        refusal=_refusal,
+        from_status=from_status,
+        output_blocked=output_blocked,
         keyless=is_local(base_url),
     )
-
-
-def _refusal(refused: RequestRefused, now: float) -> AttemptFailed:
-    error = from_status(refused.status, refused.body, refused.headers, now)
-    blocked = output_blocked(refused.status, refused.body)
-    return AttemptFailed(error, "content_filter" if blocked else "error")
 
 
 def _build_client(config: ProviderConfig, base_url: str) -> SdkClient:
