@@ -7,7 +7,7 @@ callers see stays httpx's: its requests, its responses, and its exceptions, by w
 
 import ssl
 import urllib.request
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -98,6 +98,37 @@ class Transport(httpx.AsyncBaseTransport):
                 auto_decompress=False,
             )
         return self._session
+
+
+@cache
+def client_class(library: Any) -> type[Any]:
+    class Client(library.AsyncClient):  # type: ignore[misc]
+        """`AsyncClient` without what no server of ours needs: cookies, redirects, other authentication than headers, a log
+        line for each request. Its `transport` must be ours."""
+
+        def __init__(
+            self, *, transport: Transport, refuse: Callable[[Any], Awaitable[None]] | None = None, **options: Any
+        ):
+            super().__init__(transport=transport, **options)
+            self._to_server, self._refuse = transport, refuse
+
+        async def send(self, request: Any, *, stream: bool = False, **_: object) -> Any:
+            if self.is_closed:
+                raise RuntimeError("the client has been closed")
+            request.extensions.setdefault("timeout", self.timeout.as_dict())
+            response = await self._to_server.handle_async_request(request)
+            response.request = request
+            try:
+                if self._refuse is not None and not response.is_success:
+                    await self._refuse(response)
+                if not stream:
+                    await response.aread()
+            except BaseException:
+                await response.aclose()
+                raise
+            return response
+
+    return Client
 
 
 @cache

@@ -135,7 +135,7 @@ class SkillRoot:
                 self._log_once("skill_skipped", folder=str(self.path / folder), reason=reason)
                 continue
             taken.add(name)
-            yield replace(skill, name=name)
+            yield skill if skill.name == name else replace(skill, name=name)
 
     def _name(self, folder: str, written: str) -> str | None:
         """The name as written where it is sound and free. In a workspace the folder's: there a skill is read in place."""

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from agents.providers.config import ProviderConfig
 from agents.providers.errors import BadStream, RequestRefused, error_of
 from agents.providers.payload import json_object
-from channels.transport import Transport
+from channels.transport import Transport, client_class
 
 END = "[DONE]"
 CONNECT_SECONDS = 5.0
@@ -43,7 +43,7 @@ class PlainClient:
     def __init__(self, config: ProviderConfig, base_url: str, headers: Mapping[str, str]) -> None:
         import httpx
 
-        self._client = httpx.AsyncClient(headers={**headers, **config.headers}, **settings(config, base_url, httpx))
+        self._client = http_client(config, base_url, httpx, headers={**headers, **config.headers})
         self._base_url = base_url
 
     async def post(self, path: str, body: bytes, headers: Mapping[str, str]) -> Any:
@@ -97,24 +97,16 @@ class LazyClient:
             await client.close()
 
 
-def settings(config: ProviderConfig, base_url: str, library: Any) -> dict[str, Any]:
-    """The keyword arguments for an `AsyncClient` of `library`: `httpx`, or the `httpx2` of the SDKs. The client raises
-    RequestRefused for every answer that is no success; an SDK wraps that into an exception of its own."""
-    total = config.timeout_seconds
-    return {
-        "timeout": library.Timeout(total, connect=min(CONNECT_SECONDS, total)),
-        "transport": Transport(library, base_url),
-        "follow_redirects": False,
-        "event_hooks": {"response": [_refuser(min(REFUSAL_SECONDS, config.idle_seconds / 2))]},
-    }
+def http_client(config: ProviderConfig, base_url: str, library: Any, **options: Any) -> Any:
+    """An `AsyncClient` of `library`: `httpx`, or the `httpx2` of the SDKs. It raises RequestRefused for every answer that is
+    no success; an SDK wraps that into an exception of its own."""
+    total, patience = config.timeout_seconds, min(REFUSAL_SECONDS, config.idle_seconds / 2)
 
-
-def _refuser(seconds: float) -> Callable[[Any], Awaitable[None]]:
     async def refuse(response: Any) -> None:
-        if not response.is_success:
-            raise RequestRefused(response.status_code, await _refusal(response, seconds), response.headers)
+        raise RequestRefused(response.status_code, await _refusal(response, patience), response.headers)
 
-    return refuse
+    timeout = library.Timeout(total, connect=min(CONNECT_SECONDS, total))
+    return client_class(library)(transport=Transport(library, base_url), refuse=refuse, timeout=timeout, **options)
 
 
 async def _refusal(response: Any, seconds: float) -> object:

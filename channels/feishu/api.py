@@ -22,7 +22,7 @@ from channels.feishu import content
 from channels.feishu.config import FeishuAccount
 from channels.message import Attachment, File, Quote, media_type
 from channels.pace import SingleFlight
-from channels.transport import Transport
+from channels.transport import Transport, client_class
 from channels.wire import clean, mapping, mappings, text
 
 TOKEN_PATH = "/open-apis/auth/v3/tenant_access_token/internal"
@@ -155,7 +155,7 @@ class FeishuApi:
     def _http(self) -> httpx.AsyncClient:
         if self._client is None:
             base = self._account.base_url.rstrip("/")
-            self._client = httpx.AsyncClient(base_url=base, transport=Transport(httpx, base), follow_redirects=False)
+            self._client = client_class(httpx)(base_url=base, transport=Transport(httpx, base))
         return self._client
 
 

@@ -19,7 +19,7 @@ from channels.channel import DeliveryError, Gone, RateLimited, Refused, TooLarge
 from channels.download import download
 from channels.message import UNKNOWN_TYPE, Attachment, File
 from channels.telegram.config import TelegramAccount
-from channels.transport import Transport
+from channels.transport import Transport, client_class
 from channels.wire import loads, mapping, number, text
 
 NEVER_LEFT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)
@@ -111,11 +111,10 @@ class TelegramApi:
     def _http(self) -> httpx.AsyncClient:
         if self._client is None:
             root, token = self._account.api_root.rstrip("/"), self._account.bot_token.get_secret_value().strip()
-            self._client = httpx.AsyncClient(
+            self._client = client_class(httpx)(
                 base_url=root,
                 transport=_WithToken(token, root),
                 headers={"content-type": "application/json"},
-                follow_redirects=False,
             )
         return self._client
 

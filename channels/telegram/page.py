@@ -18,6 +18,7 @@ from markdown_it.token import Token
 BULLET = "• "
 Kind = Literal["bold", "italic", "strikethrough", "spoiler", "text_link", "code", "pre", "blockquote"]
 """Of an entity, in Telegram's words."""
+_LETTERS: tuple[Kind, ...] = ("bold", "italic", "strikethrough", "spoiler")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -26,7 +27,7 @@ class TextStyle:
     value: str = ""
     """The address of a link, the language of code."""
     number: int = 0
-    """Two neighbours of one kind stay two."""
+    """Two neighbours of one kind stay two, but for letters: Telegram makes one of them."""
 
     def facts(self) -> dict[str, Any]:
         """What its entity has besides the kind and the place."""
@@ -153,6 +154,8 @@ class Page:
             self._runs.append(TextRun(text=text, styles=styles))
 
     def _numbered(self, style: TextStyle) -> TextStyle:
+        if style.kind in _LETTERS:
+            return style
         self._number += 1
         return replace(style, number=self._number)
 

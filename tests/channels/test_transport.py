@@ -10,7 +10,7 @@ import httpx2
 import pytest
 from structlog.testing import capture_logs
 
-from channels.transport import PIECE_BYTES, Transport
+from channels.transport import PIECE_BYTES, Transport, client_class
 
 LIBRARIES = pytest.mark.parametrize("library", [httpx, httpx2], ids=["httpx", "httpx2"])
 GOOD = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
@@ -70,7 +70,7 @@ async def silence(it: Peer, reader: asyncio.StreamReader, writer: asyncio.Stream
 
 @asynccontextmanager
 async def client(library: Any, url: str, **options: Any) -> AsyncIterator[Any]:
-    async with library.AsyncClient(base_url=url, transport=Transport(library, url), **options) as it:
+    async with client_class(library)(base_url=url, transport=Transport(library, url), **options) as it:
         yield it
 
 

@@ -198,7 +198,7 @@ async def test_a_link_that_could_not_be_used_can_be_used_again() -> None:
             await door.sign_in(code, [])
 
 
-@given(st.text(max_size=200))
+@given(st.text(max_size=200).filter(lambda text: text not in ("same-origin", "none")))
 async def test_no_text_that_somebody_makes_up_is_a_session_or_breaks_the_judgement(made_up: str) -> None:
     for header in ("cookie", "authorization", "origin", "host", "sec-fetch-site"):
         for text in (made_up, f"{COOKIE}={made_up}", f"Bearer {made_up}", f"http://{made_up}"):

@@ -7,7 +7,7 @@ from typing import Any
 from agents.providers.anthropic.request import API, wire_request
 from agents.providers.anthropic.response import AnthropicAssembly, from_status, output_blocked
 from agents.providers.config import ProviderConfig
-from agents.providers.http import SdkClient, event_of, settings
+from agents.providers.http import SdkClient, event_of, http_client
 from agents.providers.network import WireSpec
 
 BASE_URL = "https://api.anthropic.com"
@@ -33,15 +33,15 @@ def _build_client(config: ProviderConfig) -> SdkClient:
     import httpx2
 
     base_url = (config.base_url or BASE_URL).rstrip("/").removesuffix("/v1")  # the path has it
-    arguments = settings(config, base_url, httpx2)
+    http = http_client(config, base_url, httpx2)
     client = anthropic.AsyncAnthropic(
         api_key="set with each request",
         auth_token=None,
         base_url=base_url,
         max_retries=0,
-        timeout=arguments["timeout"],
+        timeout=http.timeout,
         open_telemetry=False,
-        http_client=httpx2.AsyncClient(**arguments),
+        http_client=http,
     )
     return SdkClient(client, anthropic.AsyncStream, config)
 

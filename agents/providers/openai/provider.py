@@ -7,7 +7,7 @@ from agents.providers.chat import request as chat_request
 from agents.providers.chat import response as chat_response
 from agents.providers.chat.vendors import Vendor, for_model
 from agents.providers.config import ProviderConfig
-from agents.providers.http import SdkClient, settings
+from agents.providers.http import SdkClient, http_client
 from agents.providers.network import WireSpec
 from agents.providers.openai.errors import from_status, output_blocked
 from agents.providers.responses import request as responses_request
@@ -63,13 +63,13 @@ def _build_client(config: ProviderConfig, base_url: str) -> SdkClient:
     import openai
 
     base_url = base_url.rstrip("/")
-    arguments = settings(config, base_url, httpx2)
+    http = http_client(config, base_url, httpx2)
     client = openai.AsyncOpenAI(
         api_key=NO_KEY,  # each request brings its own; servers that want none often want to see one all the same
         base_url=base_url,
         max_retries=0,
-        timeout=arguments["timeout"],
-        http_client=httpx2.AsyncClient(**arguments),
+        timeout=http.timeout,
+        http_client=http,
     )
     # What it reads from the environment is dropped: a stray variable must not change what we send, or to whom.
     client.organization = client.project = client.admin_api_key = client.webhook_secret = None
