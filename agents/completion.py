@@ -54,7 +54,8 @@ class ModelCalls:
 
     def __post_init__(self, session: str, turn_seconds: float) -> None:
         self._conversation = hashlib.sha256(session.encode(errors="replace")).hexdigest()
-        newest = self.history[max(0, len(self.history) - self.config.history_turns) :]
+        kept = self.config.history_turns
+        newest = self.history if kept is None else self.history[max(0, len(self.history) - kept) :]
         # The metadata blocks belong to the running turn alone.
         self._history = [
             [replace(it, metadata="") if isinstance(it, UserMessage) else it for it in turn] for turn in newest

@@ -34,8 +34,10 @@ class AgentDefaults(BaseModel, extra="forbid", strict=True, frozen=True, alias_g
     """The longest single answer of the model, in tokens; the model's own limit, at most 16,384, where unset."""
     context_window: Annotated[int, Field(ge=1024)] | None = None
     """The model's window in tokens, where Clawgate's own table does not know it or is wrong."""
-    history_turns: Annotated[int, Field(ge=0)] = 50
-    """How many earlier turns of a chat the model is shown, at most."""
+    greeting: str = ""
+    """What a person who writes `/start` reads; the gateway's own sentence where it is empty."""
+    history_turns: Annotated[int, Field(ge=0)] | None = None
+    """How many earlier turns of a chat the model is shown, at most; as many as fit where unset."""
     tool_choice: str = "auto"
     """`auto`, `none`, `required`, or the name of the one tool that must be called first."""
     queue: QueueConfig = QueueConfig()

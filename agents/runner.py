@@ -23,7 +23,7 @@ from agents.prompt.system import PromptFacts, build_system
 from agents.prompt.workspace_files import read_workspace_files
 from agents.providers.provider import System
 from agents.truncate import result_limit_chars
-from agents.turn import Emit, LimitReached, Outcome, Turn, TurnLimits, TurnStarted
+from agents.turn import Emit, LimitReached, Turn, TurnLimits, TurnResult, TurnStarted
 from agents.workspaces import Workspaces
 from channels.message import File, MessageContext
 from skills.catalog import SkillCatalog, visible
@@ -83,9 +83,8 @@ class AgentRunner:
             raise ToolError("NOT_ALLOWED", "this agent has no tool that reads files")
         return attachment(self._serving(self._workspaces.of(context), session), path, bytes_max=bytes_max)
 
-    async def run(self, turn: Turn, *, journal: Journal, emit: Emit) -> tuple[Outcome, tuple[AssistantMessage, ...]]:
-        """Answer the message, or say which way it failed; with every answer of a model that it took. Raises only what the
-        journal raises."""
+    async def run(self, turn: Turn, *, journal: Journal, emit: Emit) -> TurnResult:
+        """Answer the message, or say which way it failed. Raises only what the journal raises."""
         toolbox, system = self._prepare(turn)
         emit(TurnStarted(agent=self.config.id, turn=turn, system=system))
         model_calls = ModelCalls(
@@ -117,7 +116,7 @@ class AgentRunner:
         except TimeoutError:
             outcome = LimitReached(limit="turn-time")
         earlier = (message for message in turn.so_far if isinstance(message, AssistantMessage))
-        return outcome, (*earlier, *model_calls.answers)
+        return TurnResult(outcome=outcome, answers=(*earlier, *model_calls.answers))
 
     def close(self) -> None:
         self._workspaces.close()

@@ -8,12 +8,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, TypeAdapter
 from pydantic.alias_generators import to_camel
 
 from agents.messages import AssistantMessage, Message, ModelError, ToolCall, ToolResultMessage, UserMessage
+from agents.providers.models import Level
 from agents.providers.provider import ModelEvent, ModelRequest, System
 from channels.message import MessageContext
+from channels.queue import QueueMode
 
 Count = Annotated[int, Field(ge=1)]
 Seconds = Annotated[float, Field(gt=0)]
@@ -22,11 +24,11 @@ Seconds = Annotated[float, Field(gt=0)]
 class TurnLimits(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
     """Part of the config's `limits`."""
 
-    rounds: Count = 40
+    rounds: Count = 60
     """Model requests in one turn."""
     continuations: Annotated[int, Field(ge=0)] = 3
     """How often a model is asked to go on where its own output limit cut an answer."""
-    tool_calls: Count = 40
+    tool_calls: Count = 60
     """Tool calls in one turn; further ones are refused and the model is told to answer with what it has."""
     turn_seconds: Seconds = 600
     """The length of one turn, tools and waiting included."""
@@ -39,8 +41,24 @@ class TurnLimits(BaseModel, extra="forbid", strict=True, frozen=True, alias_gene
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Settings:
+    """What a person has chosen for a conversation, until it begins anew. `model` is a `provider/model` that the config
+    names; None and the empty text leave a thing to the config."""
+
+    model: str = ""
+    thinking: Level | None = None
+    reasoning: bool = False
+    verbose: bool = False
+    queue: QueueMode | None = None
+
+
+settings_json: TypeAdapter[Settings] = TypeAdapter(Settings)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Turn:
     """`history` are the finished turns, oldest first; `so_far` is what is journaled of this one behind its user message.
+    `summary` is the content of the one that stands for what was before `history`, empty for none.
     `capabilities` and `directives` are what the prompt says of the channel.
     `interrupted`: a process died while it worked on it."""
 
@@ -52,6 +70,8 @@ class Turn:
     user: UserMessage
     so_far: Sequence[Message] = ()
     interrupted: bool = False
+    settings: Settings = Settings()
+    summary: str = ""
 
 
 Limit: TypeAlias = Literal["rounds", "turn-time", "repeating", "pauses", "empty", "cut"]
@@ -91,6 +111,15 @@ class LimitReached:
 
 
 Outcome: TypeAlias = Answered | Declined | ModelFailed | LimitReached
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TurnResult:
+    """`answers` are those of models, as far as they took tokens. `summarised`: older turns became a summary on the way."""
+
+    outcome: Outcome
+    answers: tuple[AssistantMessage, ...] = ()
+    summarised: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

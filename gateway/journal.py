@@ -123,6 +123,14 @@ class Ending:
     """The same, kept for the reply."""
     answers: tuple[AssistantMessage, ...] = ()
     """Of models, as far as they took tokens."""
+    notes: tuple[str, ...] = ()
+    """The gateway's own lines beneath the text."""
+
+    @property
+    def shown(self) -> str | None:
+        """What the person reads; None for nothing at all."""
+        lines = [] if self.text is None else [self.text]
+        return "\n\n".join((*lines, *self.notes)) if lines or self.notes else None
 
     def record(self, parts: int) -> str:
         """The content of the `final` row."""

@@ -20,6 +20,8 @@ from gateway.store.store import Acceptance, Delivery, Fenced, Lease, Part, Store
 BACKOFF_SECONDS_MAX = 30.0
 WAITING_MAX = 20
 """Messages of one session that are loaded together."""
+HISTORY_TURNS_MAX = 1_000
+"""Turns of one session that are loaded; a summary stands for most of a long conversation before there are so many."""
 OVERDUE_SECONDS = 30.0
 """How long a turn may take to end after it was cancelled."""
 
@@ -163,8 +165,7 @@ class Lanes:
 
     async def _serve(self, lane: Lane, crashes: int) -> bool:
         """Send what is queued, then run one turn and send its reply; True where the session was released."""
-        history_turns = max(1, *(agent.history_turns for agent in self._runtime.setup.config.agents.list))
-        view = await self._store.load(lane.lease, history_turns=history_turns, waiting_max=WAITING_MAX)
+        view = await self._store.load(lane.lease, history_turns=HISTORY_TURNS_MAX, waiting_max=WAITING_MAX)
         if view.parts:
             self._settle(lane)
         for part in view.parts:

@@ -16,12 +16,14 @@ from gateway.store.store import Waiting
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Inbound:
-    """`command` is the name of the gateway's command that the message is, None for what an agent answers. `replays` counts
+    """`command` is the name of the gateway's command that the message is, None for what an agent answers; `arguments` what
+    stands behind it. `replays` counts
     how often an operator gave the message another chance: its reply then is another reply, with keys of its own."""
 
     agent: str
     context: MessageContext
     command: str | None = None
+    arguments: str = ""
     replays: int = 0
 
 

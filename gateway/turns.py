@@ -12,7 +12,7 @@ import structlog
 from agents import sentences
 from agents.messages import UserMessage, message_json
 from agents.runner import AgentRunner
-from agents.turn import Emit, Turn
+from agents.turn import Emit, Turn, settings_json
 from channels.channel import Channel, Progress, ShowsProgress
 from channels.message import MessageContext
 from gateway.attachments import Attachments
@@ -183,13 +183,15 @@ class Turns:
             user=user,
             so_far=so_far,
             interrupted=bool(work.so_far) and work.so_far[-1].kind != "drained",
+            settings=settings_json.validate_json(work.settings),
+            summary=work.summary,
         )
-        outcome, answers = await runner.run(turn, journal=journal, emit=emit)
-        ending = ending_of(outcome, context.text)
+        result = await runner.run(turn, journal=journal, emit=emit)
+        ending = ending_of(result.outcome, context.text)
         if ending.media and ending.text is not None:
             files, note = await self._attachments.send(runner, channel, context, batch.lease.sid, ending.media)
             ending = replace(ending, text=f"{ending.text}\n\n{note}".strip() if note else ending.text, files=files)
-        return replace(ending, answers=answers)
+        return replace(ending, answers=result.answers)
 
     async def _control(self, batch: _Batch) -> Ending:
         """The answer to a command, or the note that too many messages wait."""
@@ -210,7 +212,7 @@ class Turns:
     async def _finish(self, lease: Lease, turn: int, inbound: Inbound, ending: Ending, began: float) -> Sequence[Part]:
         context, metrics = inbound.context, self._runtime.metrics
         channel = self._runtime.setup.channels.get((context.channel, context.account))
-        texts = self._texts(channel, ending.text, context.text)
+        texts = self._texts(channel, ending.shown, context.text)
         final = Entry(turn=turn, kind="final", content=ending.record(len(texts)))
         entries = [entry(turn, ending.message), final] if ending.message else [final]
         purpose = "aside" if is_control(lease.sid) else "reply"

@@ -142,6 +142,10 @@ class BindingConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_g
     """Which messages: sender counts more than thread, then chat, chatType, account, channel."""
 
 
+PersonId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_-]+:\S+$")]
+Audience = Literal["everyone", "owner", "off"]
+
+
 class Config(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
     """The whole of `config.yaml`."""
 
@@ -160,6 +164,13 @@ class Config(BaseModel, extra="forbid", strict=True, frozen=True, alias_generato
     """The assistants."""
     models: dict[str, ModelConfig] = {}
     """What you know of models, by `provider/model` or by the model's name alone; prices, too."""
+    owners: tuple[PersonId, ...] = ()
+    """The people who run this bot, as `channel:id`, such as `feishu:ou_…` or `telegram:123`: `/whoami` prints yours. Without
+    any, whoever sits at this machine is the only owner, in the web chat."""
+    commands: dict[str, Audience] = {}
+    """Who may use a chat command, by its name without the slash: `everyone`, `owner`, or nobody (`off`)."""
+    language: Literal["en", "zh"] = "en"
+    """The language of the gateway's own sentences where nothing says which one a person writes."""
     bindings: tuple[BindingConfig, ...] = ()
     """Which agent answers which chats; without any, the first agent answers everything."""
     tools: ToolsConfig = ToolsConfig()

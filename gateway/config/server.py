@@ -4,6 +4,7 @@ import ipaddress
 import re
 from typing import Annotated
 from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel, Field, SecretStr, StringConstraints, field_validator
 from pydantic.alias_generators import to_camel
@@ -25,6 +26,8 @@ class ServerConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_ge
     admin_token: SecretStr = SecretStr("")
     """At least 16 characters. Signs in to the web chat, and opens `/metrics`. While it is empty, the web chat is open at
     this machine, unless an agent can run commands there, and closed beyond it; `/metrics` does not exist."""
+    timezone: str = "UTC"
+    """Where days begin and end, such as `Asia/Shanghai`: for budgets, and for sessions that begin anew each day."""
     max_body_bytes: Annotated[int, Field(ge=1024)] = 1_048_576
     """The largest request body that is read."""
     body_timeout_seconds: Annotated[float, Field(gt=0)] = 10
@@ -71,6 +74,15 @@ class ServerConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_ge
         """Where a browser on this machine finds it: `0.0.0.0` listens on every address, and is none."""
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
         return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+
+    @field_validator("timezone")
+    @classmethod
+    def _known_timezone(cls, value: str) -> str:
+        try:
+            ZoneInfo(value)
+        except (KeyError, ValueError, OSError):
+            raise ValueError("is no time zone; expected a name such as Asia/Shanghai or UTC") from None
+        return value
 
     @field_validator("public_url")
     @classmethod

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import Any
 
-from gateway.store.store import Fenced, Lease, Part, SessionState
+from gateway.store.store import Entry, Fenced, Lease, Mark, Part, SessionState, Work
 
 
 class InboxStatus(IntEnum):
@@ -49,12 +49,34 @@ SELECT i.id AS turn, i.body, i.at, i.attempts, s.stopped,
 FROM inbox i JOIN session s ON s.id = i.sid
 WHERE i.sid = :sid AND i.status = 0 AND s.epoch = :epoch AND s.owner IS NOT NULL ORDER BY i.id LIMIT :waiting_max
 """
-HISTORY = """
-SELECT turn, kind, content FROM transcript WHERE sid = :sid AND seq >= COALESCE((
-    SELECT u.seq FROM transcript u WHERE u.sid = :sid AND u.kind = 'user'
-    AND u.turn < (SELECT min(id) FROM inbox WHERE sid = :sid AND status = 0) ORDER BY u.seq DESC LIMIT 1 OFFSET :skip
-), 0) AND EXISTS (SELECT 1 FROM inbox WHERE sid = :sid AND status = 0)
-ORDER BY seq
+WAITING_BEFORE = """
+SELECT i.id AS turn, i.body, i.at, i.attempts FROM inbox i
+WHERE i.sid = :sid AND i.status = 0 AND i.id < :before ORDER BY i.id LIMIT :waiting_max
+"""
+BODY = "SELECT body FROM inbox WHERE id = :turn AND sid = :sid AND body <> ''"
+_NEWEST = "SELECT * FROM (SELECT turn, kind, content, -1 AS seq FROM mark WHERE {} ORDER BY turn DESC LIMIT 1) AS {}"
+_NEWEST_MARKS = " UNION ALL ".join(
+    _NEWEST.format(f"sid = :sid AND kind = '{kind}'", f"of_{kind}") for kind in ("new", "summary", "settings")
+)
+_LAST = """COALESCE((
+    SELECT u.seq FROM transcript u WHERE u.sid = :sid AND u.kind = 'user' AND u.turn {} ORDER BY u.seq DESC LIMIT 1{}
+), 0)"""
+_BEGIN_TURN = "COALESCE((SELECT max(turn) FROM mark WHERE sid = :sid AND kind IN ('new', 'summary')), 0)"
+_HISTORY = f"""
+SELECT turn, kind, content FROM (
+    SELECT turn, kind, content, seq FROM transcript t
+    WHERE t.sid = :sid AND t.turn > {_BEGIN_TURN} AND t.seq > {_LAST.format("<= " + _BEGIN_TURN, "")}
+    AND t.seq >= {_LAST.format("< {before}", " OFFSET :skip")}
+    AND NOT EXISTS (SELECT 1 FROM mark m WHERE m.sid = t.sid AND m.kind = 'undone' AND m.turn = t.turn)
+    UNION ALL {_NEWEST_MARKS}
+) AS rows ORDER BY seq
+"""
+"""The transcript from where the conversation, or what its summary leaves, begins; before it the newest marks."""
+HISTORY = _HISTORY.format(before="(SELECT min(id) FROM inbox WHERE sid = :sid AND status = 0)")
+HISTORY_BEFORE = _HISTORY.format(before=":before")
+_MARK = """
+INSERT INTO mark (sid, kind, turn, content, at) VALUES (:sid, :kind, :turn, :content, :at)
+ON CONFLICT DO NOTHING RETURNING turn
 """
 STATE = "SELECT pending, stopped FROM session WHERE id = :sid AND epoch = :epoch"
 _RENEW = "UPDATE session SET epoch = epoch + 1 WHERE id = :sid AND epoch = :epoch RETURNING epoch"
@@ -115,6 +137,19 @@ class InCommon:
 
     async def renew(self, lease: Lease) -> Lease:
         return Lease(sid=lease.sid, **await self._ours(_RENEW, lease.row))
+
+    async def mark(self, sid: str, mark: Mark) -> bool:
+        return await self._one(_MARK, mark.row | {"sid": sid}) is not None
+
+    async def body(self, sid: str, turn: int) -> str | None:
+        row = await self._one(BODY, {"sid": sid, "turn": turn})
+        return row["body"] if row else None
+
+    async def conversation(self, sid: str, *, before: int, history_turns: int, waiting_max: int) -> Work:
+        names = {"sid": sid, "before": before}
+        waiting = await self._rows(WAITING_BEFORE, names | {"waiting_max": waiting_max})
+        entries = await self._rows(HISTORY_BEFORE, names | {"skip": history_turns - 1})
+        return Work.of(waiting, [Entry(**row) for row in entries])
 
     async def session_state(self, lease: Lease) -> SessionState:
         return SessionState(**await self._ours(STATE, lease.row))

@@ -5,7 +5,7 @@ now. SQLite (`sqlite.py`) and PostgreSQL (`postgres.py`) stand behind it; nothin
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol, TypeAlias
 
 from channels.web.admission import Sessions
@@ -18,6 +18,7 @@ CONTROL = "aside:"
 """What the ids of control sessions begin with: commands and notes, which never wait behind a turn."""
 
 Kind: TypeAlias = Literal["user", "steered", "assistant", "toolResult", "drained", "final"]
+MarkKind: TypeAlias = Literal["new", "summary", "settings", "undone"]
 
 
 class StoreUnavailable(Exception):
@@ -85,11 +86,27 @@ class Acceptance:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Entry:
-    """One row of a transcript."""
+    """One row of a transcript; as loaded also a mark."""
 
     turn: int
-    kind: Kind
+    kind: Kind | MarkKind
     content: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Mark:
+    """What a command or a compaction says of a conversation; its rows stay as they are. `new`: it begins anew behind `turn`.
+    `summary`: `content` stands for all turns up to `turn`. `settings`: what holds from `turn` on, until the next ones or a
+    `new`. `undone`: that one turn is out of the history. Written once: a second one about the same turn is none."""
+
+    turn: int
+    kind: MarkKind
+    at: float
+    content: str = "{}"
+
+    @property
+    def row(self) -> dict[str, Any]:
+        return {"turn": self.turn, "kind": self.kind, "content": self.content, "at": self.at}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -106,13 +123,32 @@ class Waiting:
 class Work:
     """What a chat has to do: its oldest waiting messages, with what is journaled of the first one's turn so far and the
     finished turns before it. Turns below `stopped` are not to be run on; `superseded`: it was a message of this chat that
-    stopped them."""
+    stopped them. `settings` is JSON, `summary` the content of the one that stands for what was before `history`, empty for
+    none."""
 
     waiting: Sequence[Waiting]
-    stopped: int
-    superseded: bool
     history: Sequence[Entry]
-    so_far: Sequence[Entry]
+    stopped: int = 0
+    superseded: bool = False
+    so_far: Sequence[Entry] = ()
+    settings: str = "{}"
+    summary: str = ""
+
+    @classmethod
+    def of(cls, rows: Sequence[Mapping[str, Any]], entries: Sequence[Entry]) -> "Work":
+        """From the messages that wait, as rows, and the transcript from the oldest turn to be shown on, with its marks."""
+        first = rows[0]["turn"] if rows else None
+        marks = {entry.kind: entry for entry in entries if entry.kind in ("new", "summary", "settings")}
+        begin = marks["new"].turn if "new" in marks else 0
+        held = {kind: mark.content for kind, mark in marks.items() if mark.turn > begin}
+        steps = [entry for entry in entries if entry.kind not in marks]
+        return cls(
+            waiting=[Waiting(**{name: row[name] for name in ("turn", "body", "at", "attempts")}) for row in rows],
+            history=[entry for entry in steps if entry.turn != first],
+            so_far=[entry for entry in steps if entry.turn == first],
+            settings=held.get("settings", "{}"),
+            summary=held.get("summary", ""),
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -145,15 +181,8 @@ class View:
         """From the messages that wait, as rows, and the transcript from the oldest turn to be shown on."""
         if not rows:
             return cls(parts=parts, work=None)
-        first = rows[0]
-        work = Work(
-            waiting=[Waiting(**{name: row[name] for name in ("turn", "body", "at", "attempts")}) for row in rows],
-            stopped=first["stopped"],
-            superseded=bool(first["superseded"]),
-            history=[entry for entry in entries if entry.turn != first["turn"]],
-            so_far=[entry for entry in entries if entry.turn == first["turn"]],
-        )
-        return cls(parts=parts, work=work)
+        work = Work.of(rows, entries)
+        return cls(parts=parts, work=replace(work, stopped=rows[0]["stopped"], superseded=bool(rows[0]["superseded"])))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -228,6 +257,16 @@ class Store(Protocol):
 
     async def session_state(self, lease: Lease) -> SessionState:
         """How the chat stands. Raises Fenced."""
+
+    async def mark(self, sid: str, mark: Mark) -> bool:
+        """Say something of a conversation, whoever works on it; False where that was said before."""
+
+    async def conversation(self, sid: str, *, before: int, history_turns: int, waiting_max: int) -> Work:
+        """The conversation as it stands for a command numbered `before`: what waits since before it, with or without a turn
+        that runs, and at most `history_turns` turns."""
+
+    async def body(self, sid: str, turn: int) -> str | None:
+        """The inbox's body of a message; None where it is gone."""
 
     async def stop(self, sid: str, before: int) -> int:
         """Stop every turn of the chat below `before`; how many messages that concerns."""

@@ -37,7 +37,7 @@ def tables(connection: Connection) -> Iterator[str]:
                 yield f"  {index['name']}: " + " ".join(map(str, index["column_names"]))
 
 
-SMALL = {"ambiguous", "attempts", "epoch", "part", "pending", "seq", "status"}
+SMALL = {"ambiguous", "attempts", "epoch", "part", "pending", "seq", "status", "warned"}
 INDEXES = {"file_chat", "inbox_sender", "inbox_waiting", "outbox_queued", "session_left", "session_owned"}
 INDEXES |= {"transcript_turns", "web_conversation_at", "web_message_chat"}
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gateway.store.store import Fenced, Lease, Store
+from gateway.store.store import Fenced, Lease, Mark, Store
 from tests.gateway.store.chats import accept, finish, leased, look, message, opened, step, work_of
 
 
@@ -123,6 +123,44 @@ async def test_history_is_whole_turns_and_no_more_than_asked_for(store: Store) -
     assert [entry.kind for entry in work.history] == ["user", "assistant", "final"] * 2
     turn = work.waiting[0].turn
     assert sorted({entry.turn for entry in work.history}) == [turn - 2, turn - 1]
+
+
+async def test_a_conversation_begins_behind_its_newest_mark_and_without_what_was_undone(store: Store) -> None:
+    lease = await leased(store, 1)
+    turns = []
+    for number in range(2, 7):
+        turns.append((await work_of(store, lease)).waiting[0].turn)
+        await accept(store, number)
+        await finish(store, lease)
+
+    async def standing() -> tuple[list[int], str, str]:
+        work = await work_of(store, lease)
+        for_a_command = await store.conversation("chat", before=turns[-1] + 100, history_turns=10, waiting_max=5)
+        assert (for_a_command.history, for_a_command.summary) == (work.history, work.summary)
+        assert [waiting.turn for waiting in for_a_command.waiting] == [waiting.turn for waiting in work.waiting]
+        return sorted({entry.turn for entry in work.history}), work.summary, work.settings
+
+    assert await standing() == (turns, "", "{}")
+    assert await store.mark("chat", Mark(turn=turns[1], kind="summary", content="the first two", at=1.0))
+    assert not await store.mark("chat", Mark(turn=turns[1], kind="summary", content="again", at=2.0))
+    assert await store.mark("chat", Mark(turn=turns[3], kind="undone", at=1.0))
+    assert await store.mark("chat", Mark(turn=turns[2], kind="settings", content='{"verbose": true}', at=1.0))
+    assert await store.mark("other", Mark(turn=turns[4], kind="new", at=1.0))
+    assert await standing() == ([turns[2], turns[4]], "the first two", '{"verbose": true}')
+    assert await store.mark("chat", Mark(turn=turns[3], kind="new", at=1.0))
+    assert await standing() == ([turns[4]], "", "{}")
+    assert await store.mark("chat", Mark(turn=turns[3], kind="summary", content="late", at=1.0))
+    assert await standing() == ([turns[4]], "", "{}")
+
+
+async def test_a_message_can_be_read_again_until_its_row_is_gone(store: Store) -> None:
+    lease = await leased(store, 1)
+    turn = (await work_of(store, lease)).waiting[0].turn
+    await finish(store, lease)
+    assert await store.body("chat", turn) == "body 1"
+    assert await store.body("other", turn) is None
+    await store.prune(2.0)
+    assert await store.body("chat", turn) is None
 
 
 async def test_one_note_answers_a_burst_beyond_the_limit_beside_the_conversation(store: Store) -> None:
