@@ -32,7 +32,10 @@ serials = (f"S{number:06d}" for number in count(1))
 """One row of numbers for the whole run, so that campaigns may share a database."""
 
 
-DOUBTFUL = text("SELECT id, payload, status, ambiguous FROM outbox WHERE ambiguous > 0")
+DOUBTFUL = text(
+    f"SELECT id, payload, status, ambiguous FROM outbox WHERE ambiguous > 0 AND status <> {OutboxStatus.QUEUED:d}"
+)
+"""Of a part that still waits it is not known: one that no attempt was begun for gets its doubt cleared."""
 
 
 class Platform:
