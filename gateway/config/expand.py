@@ -30,6 +30,8 @@ class Expansion:
     def __init__(self, folder: Path, env: Mapping[str, str], findings: Findings) -> None:
         self.names: dict[Key, tuple[str, ...]] = {}
         self.warnings: list[str] = []
+        self.files: set[Path] = set()
+        """Those that were read."""
         self._folder = folder
         self.env = env
         self._findings = findings
@@ -63,6 +65,7 @@ class Expansion:
         what = f"the file {name}"
         if not name.strip():
             raise ValueError("${file:path} lacks its path")
+        self.files.add(self._folder / name)
         content, mode = _read(self._folder / name, what)
         if mode & 0o077:
             self.warnings.append(f"{shown(key)}: {what} can be read by others — chmod 600 it")

@@ -1,7 +1,7 @@
 """Read a config file: bytes, YAML, references, sections, checks, and either a whole config or every problem at once.
 
 Nothing here remembers anything: the same file and environment give the same config, and a file that cannot be used
-leaves nothing behind. Watching the file for changes is not here.
+leaves nothing behind. Watching the file for changes is `gateway.reload`.
 """
 
 import shutil
@@ -34,6 +34,8 @@ class Loaded(Settled):
     warnings: tuple[str, ...]
     skills: Mapping[str, tuple[Skill, ...]]
     hidden_skills: Mapping[str, tuple[Skill, ...]]
+    files: frozenset[Path]
+    """What its texts were read from, besides the config file."""
 
     def listening(self, host: str, port: int) -> "Loaded":
         """The same, with what is really listened on: the command line may say otherwise, and port 0 takes a free one."""
@@ -67,6 +69,7 @@ def load(path: Path, env: Mapping[str, str], *, root: type[Config] = Config) -> 
         hidden_skills={
             name: visible(catalog.hidden(workspace), config) for name, (workspace, config) in agents.items()
         },
+        files=frozenset(expansion.files),
         names=chosen.names,
         auto=chosen.auto,
         variables=chosen.variables,
