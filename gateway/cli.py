@@ -58,7 +58,7 @@ def serve(
     log_as_in(settings)
     try:
         listener = listen(host, port)
-        gateway = Gateway(settings, environment(), store=open_store(settings.database))
+        gateway = Gateway(settings, loaded.environment, store=open_store(settings.database))
     except (AddressInUse, DatabaseUnusable, OSError) as error:
         _fail(str(error))
     for line in greeting(loaded.listening(host, listener.getsockname()[1]), link=gateway.offer_link()):

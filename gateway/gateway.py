@@ -54,7 +54,6 @@ class Gateway:
         emit: Emit = silent,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self._environment = environment
         self._background: set[asyncio.Task[None]] = set()
         self._attending: dict[Channel, list[asyncio.Task[None]]] = {}
         """What is done for a channel as long as it is there."""
@@ -120,12 +119,12 @@ class Gateway:
         if isinstance(channel, Listens):
             tasks.append(self.spawn(self._keep_connected(channel)))
 
-    async def apply(self, config: Config, state: ConfigState) -> None:
+    async def apply(self, config: Config, environment: Mapping[str, str], state: ConfigState) -> None:
         """From here on `config` holds: for whatever begins, and for the next model request of what runs. What is gone from
         it is closed when the last turn that began with it is over. Raises OSError where a workspace cannot be opened;
         then the old one holds."""
         before, runtime = self.runtime.setup, self.runtime
-        setup = build_setup(config, self._environment, runtime.store, runtime.now, before=before)
+        setup = build_setup(config, environment, runtime.store, runtime.now, before=before)
         gone = [channel for channel in before.channels.values() if channel not in setup.channels.values()]
         leaving = [task for channel in gone for task in self._attending.pop(channel, ())]
         for task in leaving:

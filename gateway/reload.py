@@ -68,7 +68,7 @@ class Reload:
         try:
             loaded = await asyncio.to_thread(load, self._path, self._environment)
             self._files = loaded.files
-            await self._swap(loaded.config)
+            await self._swap(loaded)
             error = None
         except ConfigErrors as errors:
             error = str(errors.problems[0])
@@ -78,16 +78,16 @@ class Reload:
             log.error("config_refused", problem=error, in_force=state.version)
         self._gateway.report(replace(self._gateway.runtime.config_state, error=error))
 
-    async def _swap(self, loaded: Config) -> None:
+    async def _swap(self, loaded: Loaded) -> None:
         running = self._gateway.config
-        config = loaded_over(loaded, running)
-        restart = restart_keys(loaded, self._started_with)
+        config = loaded_over(loaded.config, running)
+        restart = restart_keys(loaded.config, self._started_with)
         state = ConfigState(version=version_of(config), restart=restart)
         if restart:
             log.warning("config_wants_restart", keys=restart)
         if differing := changes(config, running):
             self._applied(config)
-            await self._gateway.apply(config, state)
+            await self._gateway.apply(config, loaded.environment, state)
             log.info("config_reloaded", changed=differing, version=state.version)
         else:
             self._gateway.runtime.config_state = state

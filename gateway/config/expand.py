@@ -36,6 +36,12 @@ class Expansion:
         self.env = env
         self._findings = findings
 
+    def note(self, path: Path) -> None:
+        """A file that values come from, and that others should not read."""
+        self.files.add(path)
+        if path.is_file() and path.stat().st_mode & 0o077:
+            self.warnings.append(f"{path.name} can be read by others — chmod 600 it")
+
     def fill(self, value: str, key: Key) -> str:
         """The text with its references filled in. Raises ValueError with the reason and the fix where one cannot be."""
         self.names[key] = tuple(match["name"] for match in _REFERENCE.finditer(value) if match["name"])

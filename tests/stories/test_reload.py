@@ -72,11 +72,13 @@ async def test_an_edit_holds_for_the_next_turn_and_a_new_key_for_the_next_reques
     async with edited(tmp_path, script=script) as (house, editor):
         house.anthropic.api_key = "first-key-4711"
         await editor.replace("${ANTHROPIC_API_KEY}", "${file:key}")
+        prompt = tmp_path / ".env"
         house.line.hold()
         await house.say("first")
         await house.requested(1)
         key.write_text("second-key-4711\n")
-        other = "model: anthropic/claude-haiku-4-5\n      systemPrompt: Rhyme."
+        prompt.write_text("PROMPT=Rhyme.\n", encoding="utf-8")
+        other = "model: anthropic/claude-haiku-4-5\n      systemPrompt: ${PROMPT}"
         await editor.replace("model: anthropic/claude-sonnet-4-6", other)
         house.anthropic.api_key = "second-key-4711"
         house.line.release()
