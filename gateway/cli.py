@@ -10,6 +10,7 @@ import typer
 
 if TYPE_CHECKING:
     from gateway.config.load import Loaded
+    from gateway.config.root import Config
 
 app = typer.Typer(
     add_completion=False,
@@ -37,6 +38,7 @@ def serve(
     from gateway import logs
     from gateway.config.report import greeting
     from gateway.gateway import Gateway
+    from gateway.reload import Reload
     from gateway.serve import AddressInUse, listen, run
     from gateway.store.migrate import DatabaseUnusable
     from gateway.store.opening import open_store
@@ -46,17 +48,23 @@ def serve(
     server = loaded.config.server
     host, port = host or server.host, server.port if port is None else port
     settings = loaded.listening(host, port).config
-    secrets = logs.secrets_of(settings) | logs.secrets_of(settings.database.password)
-    logs.configure(level=settings.logging.level, output=settings.logging.format, secrets=secrets)
+    secrets: set[str] = set()
+
+    def log_as_in(current: "Config") -> None:
+        """What was a secret stays one: it may still be in what is logged."""
+        secrets.update(logs.secrets_of(current), logs.secrets_of(current.database.password))
+        logs.configure(level=current.logging.level, output=current.logging.format, secrets=secrets)
+
+    log_as_in(settings)
     try:
         listener = listen(host, port)
-        gateway = Gateway(settings, environment(), store=open_store(settings.database))
+        gateway = Gateway(settings, loaded.environment, store=open_store(settings.database))
     except (AddressInUse, DatabaseUnusable, OSError) as error:
         _fail(str(error))
     for line in greeting(loaded.listening(host, listener.getsockname()[1]), link=gateway.offer_link()):
         typer.echo(line, err=True)
     try:
-        run(gateway, listener)
+        run(gateway, listener, Reload(gateway, config, environment(), loaded, applied=log_as_in))
     except StoreUnavailable as error:
         _fail(f"database.url: {error}")
 

@@ -27,6 +27,8 @@ PIPELINED_MAX = 32
 FIELD_EXTRA_BYTES = 4
 """A colon, a space and the end of the line."""
 SWEEP_SECONDS = 0.5
+FILES_MAX = 1 << 20
+"""Where nobody has said how many there are."""
 
 log = structlog.get_logger()
 
@@ -168,13 +170,12 @@ class Connection(HttpToolsProtocol):
 
 
 class Connections:
-    """The connections of one gateway. `maximum` may be set lower, where there are fewer files."""
+    """The connections of one gateway. `files` may be set lower: how many connections there are files for."""
 
     def __init__(self, limits: ServerConfig, peers: Peers, metrics: Metrics) -> None:
-        self.limits = limits
-        self.maximum = limits.max_connections
+        self.files = FILES_MAX
         self._metrics = metrics
-        self._peers = peers
+        self.adopt(limits, peers)
         self._open: dict[Connection, str | None] = {}
         """With the network that each counts for."""
         self._waiting: dict[Connection, float] = {}
@@ -182,6 +183,14 @@ class Connections:
         self._by_network: Counter[str] = Counter()
         self._refused: Counter[str] = Counter()
         self._sweeping: asyncio.TimerHandle | None = None
+
+    def adopt(self, limits: ServerConfig, peers: Peers) -> None:
+        """What holds for connections that are opened from here on."""
+        self.limits, self._peers = limits, peers
+
+    @property
+    def maximum(self) -> int:
+        return min(self.limits.max_connections, self.files)
 
     def protocol(self, **given: Any) -> Connection:
         """What uvicorn makes for each connection."""

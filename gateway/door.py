@@ -8,6 +8,7 @@ A delivery is read under a cap and a deadline, verified by its channel, judged a
 import asyncio
 import hmac
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime
 
 import orjson
@@ -46,6 +47,7 @@ class Door:
     def __init__(
         self, runtime: Runtime, intake: Intake, guesses: Guesses, *, ready: Callable[[], Awaitable[Mapping[str, str]]]
     ) -> None:
+        self._runtime = runtime
         self._config = runtime.setup.config.server
         self._channels = runtime.setup.channels
         self._intake = intake
@@ -102,7 +104,9 @@ class Door:
     async def readyz(self) -> Response:
         """Can take work; 503 with the failing checks otherwise."""
         failing = await self._ready()
-        content = orjson.dumps({"ready": not failing, "amiss": dict(failing)})
+        content = orjson.dumps(
+            {"ready": not failing, "amiss": dict(failing), "config": asdict(self._runtime.config_state)}
+        )
         return Response(content, status_code=503 if failing else 200, media_type="application/json")
 
     async def metrics(self, request: Request) -> Response:

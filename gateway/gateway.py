@@ -1,38 +1,33 @@
-"""The composition root: everything is built here, once, in the order in which a message passes it."""
+"""The composition root: everything is built here, in the order in which a message passes it: what lasts once, and what one
+config builds whenever there is a new one."""
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 
 import structlog
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from agents.model import Models
-from agents.providers.catalog import build_provider
-from agents.runner import AgentRunner
 from agents.turn import Emit, silent
 from channels.channel import Channel, DeliveryError, Listens, Receipt
 from channels.web.channel import WebChannel
 from gateway.commands import MENU
-from gateway.config.channels import ChannelDeps, configured
-from gateway.config.load import skill_catalog
 from gateway.config.root import Config
 from gateway.connections import Connections
 from gateway.door import Door, build_app
 from gateway.intake import Intake
 from gateway.lanes import Lanes
 from gateway.metrics import Metrics
-from gateway.outbox import ChannelMessenger, Outbox
-from gateway.queue import Queues
+from gateway.outbox import Outbox
 from gateway.request import Guesses, Peers
-from gateway.runtime import Control, Runtime, Setup
+from gateway.runtime import ConfigState, Control, Runtime, Setup
+from gateway.setup import adopt, build_setup, version_of
 from gateway.store.archive import WEB_NOTICE
 from gateway.store.store import Store, StoreUnavailable
 from gateway.sweep import Sweep
 from gateway.turns import Turns
 from gateway.web import WebDoor
-from tools.config import effective_exec, effective_files
 
 DEDUPE_SECONDS = 7 * 24 * 3600
 PRUNE_EVERY_SECONDS = 3600
@@ -41,6 +36,7 @@ PROBE_EVERY_SECONDS = 0.25
 IDENTITY_RETRY_SECONDS = 15.0
 IDENTITY_TIMEOUT_SECONDS = 10.0
 RECONNECT_SECONDS = 5.0
+RETIRE_SECONDS = 0.5
 
 log = structlog.get_logger()
 
@@ -58,10 +54,12 @@ class Gateway:
         emit: Emit = silent,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self.config = config
         self._background: set[asyncio.Task[None]] = set()
+        self._attending: dict[Channel, list[asyncio.Task[None]]] = {}
+        """What is done for a channel as long as it is there."""
         self.runtime = Runtime(
             setup=build_setup(config, environment, store, now),
+            config_state=ConfigState(version=version_of(config)),
             store=store,
             control=Control(store),
             metrics=Metrics(),
@@ -71,16 +69,31 @@ class Gateway:
         self.lanes = Lanes(self.runtime, turns=Turns(self.runtime), outbox=Outbox(self.runtime))
         self.sweep = Sweep(self.runtime, self.lanes)
         self._intake = Intake(self.runtime, self.lanes)
-        peers = Peers(config.server.trusted_proxies)
-        guesses = Guesses(peers, per_minute=config.server.wrong_tokens_per_minute, now=now)
-        door = Door(self.runtime, self._intake, guesses, ready=self._failing)
-        self.connections = Connections(config.server, peers, self.runtime.metrics)
-        web = self.runtime.setup.channels.get((WebChannel.name, WebChannel.account))
-        self._web = web if isinstance(web, WebChannel) else None
-        web_door = WebDoor(self.runtime, self._web, peers, guesses) if self._web else None
-        self.app: ASGIApp = build_app(door, web_door, config.server)
+        self._peers = Peers(config.server.trusted_proxies)
+        self._guesses = Guesses(self._peers, per_minute=config.server.wrong_tokens_per_minute, now=now)
+        self.connections = Connections(config.server, self._peers, self.runtime.metrics)
+        self._web, self._served = self._doors()
+
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            """The doors of the config that holds when a request arrives."""
+            await self._served(scope, receive, send)
+
+        self.app: ASGIApp = app
         self._started = False
         self._probed, self._writes = float("-inf"), False
+
+    @property
+    def config(self) -> Config:
+        return self.runtime.setup.config
+
+    def _doors(self) -> tuple[WebChannel | None, ASGIApp]:
+        setup = self.runtime.setup
+        door = Door(self.runtime, self._intake, self._guesses, ready=self._failing)
+        web = setup.channels.get((WebChannel.name, WebChannel.account))
+        if not isinstance(web, WebChannel):
+            return None, build_app(door, None, setup.config.server)
+        web_door = WebDoor(self.runtime, web, self._peers, self._guesses)
+        return web, build_app(door, web_door, setup.config.server)
 
     async def start(self) -> None:
         """Take up what an earlier process left, and get ready in the background: identities, model clients.
@@ -96,12 +109,59 @@ class Gateway:
         channels, agents = self.runtime.setup.channels, self.runtime.setup.runners
         log.info("gateway_started", chats_taken_up=taken_up, channels=len(channels), agents=len(agents))
         for channel in channels.values():
-            self._spawn(self._learn_identity(channel))
-            if isinstance(channel, Listens):
-                self._spawn(self._keep_connected(channel))
-        self.warming = self._spawn(self._warm_up())
-        self._spawn(self._prune())
-        self._spawn(self.sweep.run())
+            self._attend(channel)
+        self.warming = self.spawn(self._warm_up())
+        self.spawn(self._prune())
+        self.spawn(self.sweep.run())
+
+    def _attend(self, channel: Channel) -> None:
+        tasks = self._attending[channel] = [self.spawn(self._learn_identity(channel))]
+        if isinstance(channel, Listens):
+            tasks.append(self.spawn(self._keep_connected(channel)))
+
+    async def apply(self, config: Config, environment: Mapping[str, str], state: ConfigState) -> None:
+        """From here on `config` holds: for whatever begins, and for the next model request of what runs. What is gone from
+        it is closed when the last turn that began with it is over. Raises OSError where a workspace cannot be opened;
+        then the old one holds."""
+        before, runtime = self.runtime.setup, self.runtime
+        setup = build_setup(config, environment, runtime.store, runtime.now, before=before)
+        gone = [channel for channel in before.channels.values() if channel not in setup.channels.values()]
+        leaving = [task for channel in gone for task in self._attending.pop(channel, ())]
+        for task in leaving:
+            task.cancel()
+        await asyncio.gather(*leaving, return_exceptions=True)  # of two pollers of one bot none would get anything
+        adopt(setup, before)
+        runtime.setup, runtime.config_state = setup, state
+        self.lanes.resize(before.limits.parallel_turns, setup.limits.parallel_turns)
+        if config.server != before.config.server:
+            self._peers = Peers(config.server.trusted_proxies)
+            self._guesses = Guesses(self._peers, per_minute=config.server.wrong_tokens_per_minute, now=runtime.now)
+            self.connections.adopt(config.server, self._peers)
+        web = self._web
+        self._web, self._served = self._doors()
+        if web is not None and web is not self._web:
+            web.live.close()  # its pages come back, to the new one
+        for channel in setup.channels.values():
+            if channel not in self._attending:
+                self._attend(channel)
+        self.warming = self.spawn(self._warm_up())
+        self.spawn(self._retire(before, gone))
+
+    def report(self, state: ConfigState) -> None:
+        """What became of the newest config, where an operator looks."""
+        self.runtime.config_state = state
+        self.runtime.metrics.config_refused.set(state.error is not None)
+        if self._web is not None:
+            self._web.report(state.error or "")
+
+    async def _retire(self, setup: Setup, channels: Sequence[Channel]) -> None:
+        while self.runtime.turns[setup]:  # noqa: ASYNC110 - nobody waits for it
+            await asyncio.sleep(RETIRE_SECONDS)
+        del self.runtime.turns[setup]
+        for runner in setup.runners.values():
+            runner.close()
+        for channel in channels:
+            await channel.close()
 
     async def _warm_up(self) -> None:
         """Each model's client and its SDK, beside the serving: the first reply should not wait for them."""
@@ -205,37 +265,8 @@ class Gateway:
                 log.error("prune_failed", exc_info=error)
             await asyncio.sleep(PRUNE_EVERY_SECONDS)
 
-    def _spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+    def spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
         return task
-
-
-def build_setup(config: Config, environment: Mapping[str, str], store: Store, now: Callable[[], float]) -> Setup:
-    """The agents share their models, the skill catalogue and the messenger."""
-    deps = ChannelDeps(config=config, archive=store.archive, sessions=store.sessions, now=now)
-    channels = {
-        (it.kind.name, it.name): it.kind.channel(it.config, it.name, deps) for it in configured(config.channels)
-    }
-    # Only those that an agent names: a model SDK costs a second and tens of megabytes.
-    named = sorted({model.partition("/")[0] for agent in config.agents.list for model in agent.model})
-    providers = {name: build_provider(name, config.provider(name)) for name in named}
-    build_runner = partial(
-        AgentRunner,
-        models=Models(providers, config.providers, config.models, config.retry),
-        catalog=skill_catalog(config, environment),
-        messenger=ChannelMessenger(channels, now=now),
-        limits=config.limits,
-        now=now,
-    )
-    runners = {
-        agent.id: build_runner(
-            agent,
-            exec_config=effective_exec(config.tools.exec, agent.tools),
-            files_config=effective_files(config.tools.files, agent.tools),
-        )
-        for agent in config.agents.list
-    }
-    queues = Queues(config.queue, channels, config.agents.list)
-    return Setup(config=config, channels=channels, providers=providers, runners=runners, queues=queues)

@@ -65,6 +65,19 @@ class Lanes:
         """How many more sessions could begin a turn now."""
         return self._free - self._awaiting_slot
 
+    def resize(self, before: int, now: int) -> None:
+        """There may be `now` turns at the same time instead of `before`; of fewer, running ones leave theirs as they end."""
+        self._free += now - before
+        for _ in range(now - before):
+            self._slots.release()
+        for _ in range(before - now):
+            taking = asyncio.create_task(self._take_slot(), name="slot")
+            self._track(taking)
+        self.wanted.set()
+
+    async def _take_slot(self) -> None:
+        await self._slots.acquire()
+
     async def accept(self, delivery: Delivery) -> Acceptance:
         """Store the message; it is answered from here on, by this process or the next. Raises StoreUnavailable.
 

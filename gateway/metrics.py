@@ -44,6 +44,11 @@ class Metrics:
         """`message` or `part`."""
         self.fenced = counter("clawgate_fenced", "Lanes that lost their chat to another.")
         self.taken_over = counter("clawgate_chats_taken_over", "Chats taken up by a sweep.")
+        self.config_refused = Gauge(
+            "clawgate_config_refused",
+            "1 while the config file cannot be used and an older one holds.",
+            registry=registry,
+        )
         self.oldest = Gauge(
             "clawgate_oldest_unanswered_seconds",
             "Age of the oldest message that is neither answered nor given up.",

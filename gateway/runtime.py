@@ -6,9 +6,10 @@ process and is seen by its next journal write anywhere else.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 
 from agents.providers.provider import Provider
 from agents.runner import AgentRunner
@@ -85,13 +86,15 @@ class Control:
                 lane.turn.cancel()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Setup:
-    """What one config builds. It is replaced as a whole, never in part; whoever needs two things of it takes it once."""
+    """What one config builds. It is replaced as a whole, never in part; whoever needs two things of it takes it once.
+    `fresh` are its providers as built, where turns hold older ones that take over from them."""
 
     config: Config
     channels: Mapping[tuple[str, str], Channel]
     providers: Mapping[str, Provider]
+    fresh: Mapping[str, Provider]
     runners: Mapping[str, AgentRunner]
     queues: Queues
 
@@ -100,16 +103,37 @@ class Setup:
         return self.config.limits
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ConfigState:
+    """Which config is in force; `error` is why a newer one is not, `restart` the keys that want a restart."""
+
+    version: str
+    error: str | None = None
+    restart: tuple[str, ...] = ()
+
+
 @dataclass(kw_only=True, slots=True)
 class Runtime:
-    """One running gateway. Only `setup` ever changes."""
+    """One running gateway. Only `setup` and what says which one it is ever change. `turns` counts the running ones of each
+    setup."""
 
     setup: Setup
+    config_state: ConfigState
+    turns: Counter[Setup] = field(default_factory=Counter)
     store: Store
     control: Control
     metrics: Metrics
     emit: Emit
     now: Callable[[], float]
+
+    @contextmanager
+    def using(self, setup: Setup) -> Iterator[None]:
+        """A turn runs on it: it is not to be closed."""
+        self.turns[setup] += 1
+        try:
+            yield
+        finally:
+            self.turns[setup] -= 1
 
 
 class Gate:

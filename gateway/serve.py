@@ -2,7 +2,7 @@
 
 The first SIGTERM or SIGINT turns readiness red at once and lets running turns come to a step border; only then the port
 closes: until that moment deliveries are still stored, for the next start. A second signal, a second later, exits hard.
-A graceful stop exits with 0. Connections get the files that turns and the database leave them.
+A graceful stop exits with 0. SIGHUP reads the config anew. Connections get the files that turns and the database leave them.
 """
 
 import asyncio
@@ -23,6 +23,7 @@ import uvloop
 
 from gateway.config.root import Config
 from gateway.gateway import Gateway
+from gateway.reload import Reload
 
 UNREAD_SECONDS = 60
 """Whoever reads nothing of what it is sent for so long is disconnected by the kernel."""
@@ -70,13 +71,13 @@ def listen(host: str, port: int) -> socket.socket:
         raise AddressInUse(f"cannot listen on {host}:{port} ({reason}). {AddressInUse.__doc__}") from error
 
 
-async def serve(gateway: Gateway, listener: socket.socket) -> None:
+async def serve(gateway: Gateway, listener: socket.socket, reload: Reload | None) -> None:
     files = raise_files()
     backlog = min(BACKLOG, files // 8)
     room = connections_of(files - backlog, gateway.config)
     if room < gateway.connections.maximum:
         log.warning("connections_limited", maximum=room, configured=gateway.connections.maximum, files=files)
-        gateway.connections.maximum = room
+    gateway.connections.files = room
     config = uvicorn.Config(
         gateway.app,
         log_config=None,
@@ -105,6 +106,9 @@ async def serve(gateway: Gateway, listener: socket.socket) -> None:
         asyncio.get_running_loop().add_signal_handler(number, on_signal, number)
 
     await gateway.start()
+    if reload is not None:
+        gateway.spawn(reload.run())
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload.request)
     gateway.warming.add_done_callback(lambda _: settle_heap())
     serving: asyncio.Future[Any] = asyncio.create_task(server.serve(sockets=[listener]))
     await asyncio.wait([serving, stopping], return_when=asyncio.FIRST_COMPLETED)
@@ -136,5 +140,5 @@ def connections_of(files: int, config: Config) -> int:
     return max(files // 4, files - kept)
 
 
-def run(gateway: Gateway, listener: socket.socket) -> None:
-    uvloop.run(serve(gateway, listener))
+def run(gateway: Gateway, listener: socket.socket, reload: Reload | None = None) -> None:
+    uvloop.run(serve(gateway, listener, reload))

@@ -80,6 +80,7 @@ class Turns:
         batch = _batch(self._runtime.setup, lease, work)
         inbound = batch.inbound
         with (
+            self._runtime.using(batch.setup),
             structlog.contextvars.bound_contextvars(turn=batch.turn, session=lease.sid, agent=inbound.agent),
             self._watch(batch) as watch,
         ):

@@ -101,7 +101,8 @@ class SkillRoot:
         known = self._known.get(folder)
         if known is None or known[0] != stamp:
             settled = stamp[0] + SETTLED_NS < self.now_ns()
-            known = stamp if settled else None, self._read(root, folder)
+            read = self._read(root, folder)
+            known = stamp if settled else None, read or (known[1] if known else None)
         return known
 
     def _read(self, root: int, folder: str) -> Skill | None:

@@ -6,8 +6,8 @@ would carry the key to wherever it points.
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, Protocol
 
 from agents.providers.config import ProviderConfig
@@ -83,6 +83,27 @@ class LazyClient:
         self._build = build
         self._client: Client | None = None
         self._building = asyncio.Lock()
+        self._users = 0
+        self._retired = False
+        self._closing: asyncio.Task[None] | None = None
+
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        self._users += 1
+        try:
+            yield
+        finally:
+            self._users -= 1
+            self._settle()
+
+    def retire(self) -> None:
+        """Close it as soon as nobody uses it."""
+        self._retired = True
+        self._settle()
+
+    def _settle(self) -> None:
+        if self._retired and not self._users and self._closing is None:
+            self._closing = asyncio.create_task(self.close())
 
     async def get(self) -> Client:
         if self._client is None:

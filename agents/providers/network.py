@@ -85,16 +85,17 @@ class NetworkProvider:
             summary = f"providers.{self.name}.apiKey is empty"
             yield Done(message=assembly.draft.failed(ModelError(kind="unconfigured", summary=summary, retryable=False)))
             return
-        answer = Answer(self._config, tail_seconds=self._wire.tail_seconds)
+        answer, client = Answer(self._config, tail_seconds=self._wire.tail_seconds), self._client
         try:
-            try:
-                await answer.open(self._send(request, key))
-                while (events := await answer.read()) is not None:
-                    for event in self._parsed(answer, events):
-                        for piece in assembly.feed(event):
-                            yield piece
-            finally:
-                await answer.close()
+            with client.in_use():
+                try:
+                    await answer.open(self._send(client, request, key))
+                    while (events := await answer.read()) is not None:
+                        for event in self._parsed(answer, events):
+                            for piece in assembly.feed(event):
+                                yield piece
+                finally:
+                    await answer.close()
             message = assembly.finish()
         except Exception as error:  # noqa: BLE001 - the port's promise: whatever breaks is a final message
             failed = self._explain(error)
@@ -108,8 +109,18 @@ class NetworkProvider:
     async def close(self) -> None:
         await self._client.close()
 
-    async def _send(self, request: ModelRequest, key: str | None) -> Any:
-        client = await self._client.get()
+    def adopt(self, other: "NetworkProvider") -> None:
+        """Ask as `other`, of the same wire, would: from the next request on. What is under way ends as it began."""
+        self._client.retire()
+        self._config, self._wire, self._keys, self._client = other._config, other._wire, other._keys, other._client
+
+    def revoke(self) -> None:
+        """Ask nobody any more: the config does not have it."""
+        self._keys, self._wire = KeyRing(()), replace(self._wire, keyless=False)
+        self._client.retire()
+
+    async def _send(self, lazy: LazyClient, request: ModelRequest, key: str | None) -> Any:
+        client = await lazy.get()
         body = json.dumps(self._wire.body(request), ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
         headers = {"Content-Type": "application/json"} | (dict([self._wire.key_header(key)]) if key else {})
         return await client.post(self._wire.path(request), body, headers)

@@ -69,6 +69,7 @@ class WebChannel:
         """Conversations that are being erased."""
         self._keeping: set[asyncio.Task[None]] = set()
         self.queue = config.queue
+        self.fault = ""
         self._now = now
 
     async def admit(self, headers: Headers) -> None:
@@ -159,6 +160,12 @@ class WebChannel:
         except Exception as error:  # noqa: BLE001 - whatever the memory says: the turn has ended without it
             log.warning("stopped_text_not_kept", error=repr(error))
 
+    def report(self, fault: str) -> None:
+        """Let the pages show what whoever runs this bot is to mend; nothing any more where it is empty."""
+        if fault != self.fault:
+            self.fault = fault
+            self.live.announce(event("fault", {"text": fault}))
+
     def tell(self, conversation: Conversation) -> None:
         """Let the pages know of a new or renamed conversation."""
         self.live.announce(self._chat_event(conversation))
@@ -170,6 +177,8 @@ class WebChannel:
         """The event stream of one page: the current state, the messages it has missed, and then what happens."""
         last = await self.archive.last()
         yield event("hello", {"after": last})
+        if self.fault:
+            yield event("fault", {"text": self.fault})
         for notice in self.live.state():
             yield notice
         if after > last:  # of another database

@@ -30,9 +30,17 @@ class Expansion:
     def __init__(self, folder: Path, env: Mapping[str, str], findings: Findings) -> None:
         self.names: dict[Key, tuple[str, ...]] = {}
         self.warnings: list[str] = []
+        self.files: set[Path] = set()
+        """Those that were read."""
         self._folder = folder
         self.env = env
         self._findings = findings
+
+    def note(self, path: Path) -> None:
+        """A file that values come from, and that others should not read."""
+        self.files.add(path)
+        if path.is_file() and path.stat().st_mode & 0o077:
+            self.warnings.append(f"{path.name} can be read by others — chmod 600 it")
 
     def fill(self, value: str, key: Key) -> str:
         """The text with its references filled in. Raises ValueError with the reason and the fix where one cannot be."""
@@ -63,6 +71,7 @@ class Expansion:
         what = f"the file {name}"
         if not name.strip():
             raise ValueError("${file:path} lacks its path")
+        self.files.add(self._folder / name)
         content, mode = _read(self._folder / name, what)
         if mode & 0o077:
             self.warnings.append(f"{shown(key)}: {what} can be read by others — chmod 600 it")

@@ -1,13 +1,13 @@
 """Read a config file: bytes, YAML, references, sections, checks, and either a whole config or every problem at once.
 
 Nothing here remembers anything: the same file and environment give the same config, and a file that cannot be used
-leaves nothing behind. Watching the file for changes is not here.
+leaves nothing behind. Watching the file for changes is `gateway.reload`.
 """
 
 import shutil
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from gateway.config.yaml import BYTES_MAX, Document, parse
 from gateway.redaction import redacted
 from skills.catalog import Skill, SkillCatalog, visible
 
+DOTENV = ".env"
 SHIPPED_SKILLS = Path(__file__).resolve().parents[2] / "skills"
 
 
@@ -34,6 +35,10 @@ class Loaded(Settled):
     warnings: tuple[str, ...]
     skills: Mapping[str, tuple[Skill, ...]]
     hidden_skills: Mapping[str, tuple[Skill, ...]]
+    files: frozenset[Path]
+    """What its texts were read from, besides the config file, or may be read from."""
+    environment: Mapping[str, str] = field(repr=False)
+    """With what `.env` adds to it."""
 
     def listening(self, host: str, port: int) -> "Loaded":
         """The same, with what is really listened on: the command line may say otherwise, and port 0 takes a free one."""
@@ -42,13 +47,16 @@ class Loaded(Settled):
 
 
 def load(path: Path, env: Mapping[str, str], *, root: type[Config] = Config) -> Loaded:
-    """The config in `path`, with `env` as the environment. Raises ConfigErrors with all problems of the file.
+    """The config in `path`, with `env` as the environment, over the `.env` in its folder. Raises ConfigErrors with all
+    problems of the file.
 
     A `root` with other channels in its section `channels` reads and runs those."""
     findings = Findings(str(path))
     folder = path.parent.resolve()  # of the link, where the file is one: mounted configs often are
     home = env.get("HOME", "")
+    env = _over_file(folder / DOTENV, env)
     expansion = Expansion(folder, env, findings)
+    expansion.note(folder / DOTENV)
     document = _read(path, findings, expansion)
     if document is None:
         raise ConfigErrors(findings.problems)
@@ -67,6 +75,8 @@ def load(path: Path, env: Mapping[str, str], *, root: type[Config] = Config) -> 
         hidden_skills={
             name: visible(catalog.hidden(workspace), config) for name, (workspace, config) in agents.items()
         },
+        files=frozenset(expansion.files),
+        environment=env,
         names=chosen.names,
         auto=chosen.auto,
         variables=chosen.variables,
@@ -78,6 +88,19 @@ def skill_catalog(config: Config, env: Mapping[str, str]) -> SkillCatalog:
     roots = [SHIPPED_SKILLS, *map(Path, config.skills.directories)]
     which = partial(shutil.which, path=env.get("PATH"))
     return SkillCatalog(roots=roots, env=env, which=which, platform=sys.platform)
+
+
+def _over_file(path: Path, env: Mapping[str, str]) -> Mapping[str, str]:
+    """The environment over what the file sets; one that cannot be read sets nothing. A name without a value is none."""
+    if not path.is_file():
+        return env
+    from dotenv import dotenv_values
+
+    try:
+        written = dotenv_values(path, interpolate=False)
+    except (OSError, UnicodeDecodeError):
+        return env
+    return {**{name: value for name, value in written.items() if value is not None}, **env}
 
 
 def _read(path: Path, findings: Findings, expansion: Expansion) -> Document | None:

@@ -8,7 +8,7 @@ from agents.turn import silent
 from gateway.config.root import AgentsConfig, Config, LimitsConfig
 from gateway.metrics import Metrics
 from gateway.queue import Queues
-from gateway.runtime import Control, Runtime, Setup
+from gateway.runtime import ConfigState, Control, Runtime, Setup
 from gateway.store.store import Store
 
 
@@ -18,7 +18,8 @@ def runtime(
     config = Config(agents=AgentsConfig(list=(AgentConfig(id="helper"),)), limits=limits)
     queues = Queues(config.queue, channels, config.agents.list)
     return Runtime(
-        setup=Setup(config=config, channels=channels, providers={}, runners={}, queues=queues),
+        setup=Setup(config=config, channels=channels, providers={}, fresh={}, runners={}, queues=queues),
+        config_state=ConfigState(version=""),
         store=store,
         control=Control(store),
         metrics=Metrics(),

@@ -94,7 +94,11 @@ class App {
   #heard(event, data, position) {
     switch (event) {
       case "hello":
+        this.page.fault = "";
         return this.store.beginAnew();
+      case "fault":
+        this.page.fault = data.text;
+        return this.page.soon();
       case "message":
         this.outbox.delivered(data.message);
         return this.store.takeMessage(data, position);

@@ -22,6 +22,8 @@ export class Page {
   #frame = 0;
   /** "connecting", "open", "lost", "asleep", "signed-out" or "closed". */
   connection = "connecting";
+  /** What whoever runs this bot is to mend. */
+  fault = "";
   /** Why it is closed. */
   closedBy = null;
 
@@ -170,7 +172,8 @@ export class Page {
     const bar = part("connection");
     const state = this.connection === "signed-out" && this.signIn.open ? "signing-in" : this.connection;
     const closed = this.closedBy ? sentence(this.closedBy) : "";
-    const shown = { lost: word("lost"), "signed-out": word("signedOut"), closed }[state] ?? "";
+    const open = this.fault ? `${word("fault")} ${this.fault}` : "";
+    const shown = { lost: word("lost"), "signed-out": word("signedOut"), closed, open }[state] ?? "";
     if (bar.firstChild?.textContent === shown || (!shown && !bar.firstChild)) return;
     bar.replaceChildren(...(shown ? [element("span", {}, shown)] : []));
     if (state === "signed-out")

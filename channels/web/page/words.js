@@ -73,6 +73,7 @@ export const WORDS = {
     picture: "Picture",
     enlarge: "Show larger",
     lost: "Connection lost. Trying again…",
+    fault: "The edited config cannot be used; the one before it holds.",
     signedOut: "You are signed out.",
     signIn: "Sign in",
     signInAbout:
@@ -162,6 +163,7 @@ export const WORDS = {
     picture: "图片",
     enlarge: "查看大图",
     lost: "连接已断开，正在重试…",
+    fault: "修改后的配置无法使用，仍按之前的配置运行。",
     signedOut: "你已退出登录。",
     signIn: "登录",
     signInAbout:

@@ -47,6 +47,21 @@ def test_each_agent_is_the_defaults_with_its_own_keys_on_top(tmp_path: Path) -> 
     assert (fourth.tools.allow, fourth.tools.exec, fourth.max_tokens) == ((), first.tools.exec, 50)
 
 
+def test_an_env_file_beside_the_config_is_read_and_the_environment_wins(tmp_path: Path) -> None:
+    env_file = tmp_path / ".env"
+    env_file.write_text(
+        "# ours\nexport PROMPT='Be ${brief}.'\nNAME=from-the-file # a comment\nBARE\n", encoding="utf-8"
+    )
+    env_file.chmod(0o644)
+    text = 'agents: { list: [ { id: a, name: "${NAME}", systemPrompt: "${PROMPT}", greeting: "${BARE:-none}" } ] }\n'
+    found = loaded(tmp_path, text, {"NAME": "from-the-environment"})
+    (agent,) = found.config.agents.list
+    assert (agent.name, agent.system_prompt, agent.greeting) == ("from-the-environment", "Be ${brief}.", "none")
+    assert any(".env can be read by others" in warning for warning in found.warnings)
+    env_file.chmod(0o600)
+    assert not any(".env" in warning for warning in loaded(tmp_path, text, {"NAME": "n"}).warnings)
+
+
 def test_paths_count_from_the_folder_of_the_file(tmp_path: Path) -> None:
     text = """\
     database: { url: sqlite:///./var/c.db }

@@ -1,0 +1,105 @@
+"""A config that is loaded anew while the gateway serves: when its file, or one that it names, has changed, or on SIGHUP.
+
+A valid one is swapped in between two steps of the event loop; one that cannot be used changes nothing, and says where it
+is wrong, in the log, at `/readyz` and in the metrics. Files are looked at, not watched: a mounted one, a link that is
+swapped and an editor's renaming look the same that way, and a look costs microseconds.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import structlog
+
+from gateway.config.load import Loaded, load
+from gateway.config.problems import ConfigErrors
+from gateway.config.root import Config
+from gateway.gateway import Gateway
+from gateway.runtime import ConfigState
+from gateway.setup import changes, loaded_over, restart_keys, version_of
+
+LOOK_SECONDS = 0.4
+"""Between two looks; a change is read when two of them have seen the same."""
+
+log = structlog.get_logger()
+
+_Stamp = tuple[tuple[int, int, int] | None, ...]
+
+
+class Reload:
+    """`applied` is called with a config before it holds: for the log, which must know its secrets."""
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        path: Path,
+        environment: Mapping[str, str],
+        loaded: Loaded,
+        *,
+        applied: Callable[[Config], None],
+    ) -> None:
+        self._gateway = gateway
+        self._path = path
+        self._environment = environment
+        self._files, self._started_with = loaded.files, loaded.config
+        self._applied = applied
+        self._requested = asyncio.Event()
+
+    def request(self) -> None:
+        """Read it now, changed or not."""
+        self._requested.set()
+
+    async def run(self) -> None:
+        read = seen = self._stamp()
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_SECONDS):
+                    await self._requested.wait()
+            before, seen = seen, self._stamp()
+            if self._requested.is_set() or (seen == before and seen != read):
+                self._requested.clear()
+                await self._read()
+                read = seen = self._stamp() if seen == self._stamp() else seen
+
+    async def _read(self) -> None:
+        state = self._gateway.runtime.config_state
+        try:
+            loaded = await asyncio.to_thread(load, self._path, self._environment)
+            self._files = loaded.files
+            await self._swap(loaded)
+            error = None
+        except ConfigErrors as errors:
+            error = str(errors.problems[0])
+            log.error("config_refused", problem=error, problems=len(errors.problems), in_force=state.version)
+        except OSError as failure:
+            error = f"{self._path}:1:1: {failure.filename}: {failure.strerror}"
+            log.error("config_refused", problem=error, in_force=state.version)
+        self._gateway.report(replace(self._gateway.runtime.config_state, error=error))
+
+    async def _swap(self, loaded: Loaded) -> None:
+        running = self._gateway.config
+        config = loaded_over(loaded.config, running)
+        restart = restart_keys(loaded.config, self._started_with)
+        state = ConfigState(version=version_of(config), restart=restart)
+        if restart:
+            log.warning("config_wants_restart", keys=restart)
+        if differing := changes(config, running):
+            self._applied(config)
+            await self._gateway.apply(config, loaded.environment, state)
+            log.info("config_reloaded", changed=differing, version=state.version)
+        else:
+            self._gateway.runtime.config_state = state
+
+    def _stamp(self) -> _Stamp:
+        return tuple(_stamps([self._path, *sorted(self._files)]))
+
+
+def _stamps(files: Iterable[Path]) -> Iterable[tuple[int, int, int] | None]:
+    for file in files:
+        try:
+            status = file.stat()
+            yield status.st_mtime_ns, status.st_size, status.st_ino
+        except OSError:
+            yield None

@@ -1,0 +1,147 @@
+"""What one config builds: channels, providers, runners and queues, as one `Setup` that is swapped in as a whole.
+
+A new config takes over what it leaves as it was: a channel whose account did not change keeps its connection and what it
+knows of itself, and a provider keeps its name's place in running turns, whose next request is made as the new config
+says.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from agents.model import Models
+from agents.providers.catalog import build_provider
+from agents.providers.network import NetworkProvider
+from agents.providers.provider import Provider
+from agents.runner import AgentRunner
+from channels.channel import Channel
+from gateway.config.channels import Account, ChannelDeps, configured, way_in
+from gateway.config.load import skill_catalog
+from gateway.config.root import Config
+from gateway.outbox import ChannelMessenger
+from gateway.queue import Queues
+from gateway.redaction import secrets_in
+from gateway.runtime import Setup
+from gateway.store.store import Store
+from tools.config import effective_exec, effective_files
+
+FIXED = ("database", "server.host", "server.port")
+"""What a running gateway cannot change; by key."""
+
+
+def build_setup(
+    config: Config,
+    environment: Mapping[str, str],
+    store: Store,
+    now: Callable[[], float],
+    *,
+    before: Setup | None = None,
+) -> Setup:
+    """The agents share their models, the skill catalogue and the messenger. Of the setup `before` it takes what is still
+    good. Nothing of that changes until `adopt` is called. Raises OSError where a workspace cannot be opened."""
+    channels = dict(_channels(config, store, now, before))
+    # Only those that somebody names: a model SDK costs a second and tens of megabytes.
+    named = sorted({model.partition("/")[0] for agent in config.agents.list for model in agent.model})
+    fresh = {name: build_provider(name, config.provider(name)) for name in named}
+    known = before.providers if before else {}
+    providers = {name: known[name] if _fits(known.get(name), new) else new for name, new in fresh.items()}
+    models = Models(providers, config.providers, config.models, config.retry)
+    if before:
+        learnt = next(iter(before.runners.values())).models
+        models.health, models.calibration = learnt.health, learnt.calibration
+    build_runner = partial(
+        AgentRunner,
+        models=models,
+        catalog=skill_catalog(config, environment),
+        messenger=ChannelMessenger(channels, now=now),
+        limits=config.limits,
+        now=now,
+    )
+    runners = {
+        agent.id: build_runner(
+            agent,
+            exec_config=effective_exec(config.tools.exec, agent.tools),
+            files_config=effective_files(config.tools.files, agent.tools),
+        )
+        for agent in config.agents.list
+    }
+    queues = Queues(config.queue, channels, config.agents.list)
+    return Setup(config=config, channels=channels, providers=providers, fresh=fresh, runners=runners, queues=queues)
+
+
+def adopt(setup: Setup, before: Setup) -> None:
+    """Let the providers that turns hold ask as the new config says; one that is gone from it has no key any more."""
+    for name, provider in before.providers.items():
+        if not isinstance(provider, NetworkProvider):
+            continue
+        if setup.providers.get(name) is not provider:
+            provider.revoke()
+        elif before.config.provider(name) != setup.config.provider(name):
+            new = setup.fresh[name]
+            assert isinstance(new, NetworkProvider)
+            provider.adopt(new)
+
+
+def _fits(known: Provider | None, new: Provider) -> bool:
+    return isinstance(known, NetworkProvider) and isinstance(new, NetworkProvider) and known.api == new.api
+
+
+def _channels(
+    config: Config, store: Store, now: Callable[[], float], before: Setup | None
+) -> Iterator[tuple[tuple[str, str], Channel]]:
+    deps = ChannelDeps(config=config, archive=store.archive, sessions=store.sessions, now=now)
+    known = {(it.kind.name, it.name): it for it in configured(before.config.channels)} if before else {}
+    for account in configured(config.channels):
+        key = account.kind.name, account.name
+        same = before is not None and key in known and _facts(account, config) == _facts(known[key], before.config)
+        if same and before is not None:
+            yield key, before.channels[key]
+        else:
+            yield key, account.kind.channel(account.config, account.name, deps)
+
+
+def _facts(account: Account, config: Config) -> tuple[Any, ...]:
+    """All that a channel is made of, and told when it connects."""
+    server = config.server
+    return account.config, server.public_url, server.admin_token, server.sign_in_link_seconds, way_in(config)
+
+
+def restart_keys(config: Config, started_with: Config) -> tuple[str, ...]:
+    return tuple(key for key in FIXED if _at(config, key) != _at(started_with, key))
+
+
+def loaded_over(config: Config, running: Config) -> Config:
+    """The config with what cannot change as it is."""
+    server = config.server.model_copy(update={"host": running.server.host, "port": running.server.port})
+    return config.model_copy(update={"server": server, "database": running.database})
+
+
+def _at(config: Config, key: str) -> Any:
+    value: Any = config
+    for name in key.split("."):
+        value = getattr(value, name)
+    return value
+
+
+def version_of(config: Config) -> str:
+    """12 hex digits of what is in force, the same on every replica that has read the same."""
+    facts = config.model_dump(mode="json", exclude={"database": True, "server": {"host", "port"}})
+    secrets = sorted((repr(key), secret) for key, secret in secrets_in(config) if key[0] != "database")
+    return hashlib.sha256(json.dumps([facts, secrets], sort_keys=True).encode()).hexdigest()[:12]
+
+
+def changes(new: Config, old: Config) -> list[str]:
+    """What differs, by key; agents by their ids and channels by their names."""
+    found = []
+    for name, field in type(new).model_fields.items():
+        if name not in ("agents", "channels") and getattr(new, name) != getattr(old, name):
+            found.append(field.alias or name)
+    before, after = ({agent.id: agent for agent in config.agents.list} for config in (old, new))
+    found += [f"agents.{name}" for name in sorted(before.keys() | after.keys()) if before.get(name) != after.get(name)]
+    if [*before] != [*after] and sorted(before) == sorted(after):
+        found.append("agents")
+    kinds = type(new.channels).kinds
+    found += [f"channels.{kind}" for kind in kinds if getattr(new.channels, kind) != getattr(old.channels, kind)]
+    return found

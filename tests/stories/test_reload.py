@@ -1,0 +1,194 @@
+"""A config that is edited while people write: what is valid holds at once, what is not changes nothing."""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from gateway.config.load import load
+from gateway.reload import Reload
+from tests.emulators.models.script import Turn, calls, says
+from tests.running import ALICE_CHAT, BOB, BOB_CHAT, SECRETS, Running, client, push, running
+from tests.stories.test_process import platforms, started
+
+
+class Editor:
+    """Edits the config file of a running gateway, as a person would."""
+
+    def __init__(self, house: Running) -> None:
+        self.house = house
+        self.file = house.folder / "config.yaml"
+        self.text = self.file.read_text(encoding="utf-8")
+
+    async def state(self) -> dict[str, Any]:
+        async with client(self.house.url) as http:
+            answer = await http.get("/readyz")
+        assert answer.status_code == 200
+        state: dict[str, Any] = answer.json()["config"]
+        return state
+
+    async def write(self, text: str) -> dict[str, Any]:
+        """Until the gateway has taken note of it."""
+        before = await self.state()
+        self.file.write_text(text, encoding="utf-8")
+
+        async def noted() -> bool:
+            return await self.state() != before
+
+        await self.house.until(noted)
+        return await self.state()
+
+    async def replace(self, old: str, new: str) -> dict[str, Any]:
+        assert old in self.text
+        self.text = self.text.replace(old, new)
+        return await self.write(self.text)
+
+
+@asynccontextmanager
+async def edited(folder: Path, **config: Any) -> AsyncIterator[tuple[Running, Editor]]:
+    async with running(folder, **config) as house:
+        file = folder / "config.yaml"
+        reload = Reload(house.gateway, file, SECRETS, load(file, SECRETS), applied=lambda config: None)
+        house.gateway.spawn(reload.run())
+        yield house, Editor(house)
+
+
+def prompts(house: Running) -> list[str]:
+    return ["".join(block["text"] for block in received.body["system"]) for received in house.anthropic.requests]
+
+
+async def test_an_edit_holds_for_the_next_turn_and_a_new_key_for_the_next_request_of_one_that_runs(
+    tmp_path: Path,
+) -> None:
+    key = tmp_path / "key"
+    key.write_text("first-key-4711\n")
+    key.chmod(0o600)
+    script = [calls(("ls", {})), says("one"), says("two")]
+    async with edited(tmp_path, script=script) as (house, editor):
+        house.anthropic.api_key = "first-key-4711"
+        await editor.replace("${ANTHROPIC_API_KEY}", "${file:key}")
+        prompt = tmp_path / ".env"
+        house.line.hold()
+        await house.say("first")
+        await house.requested(1)
+        key.write_text("second-key-4711\n")
+        prompt.write_text("PROMPT=Rhyme.\n", encoding="utf-8")
+        other = "model: anthropic/claude-haiku-4-5\n      systemPrompt: ${PROMPT}"
+        await editor.replace("model: anthropic/claude-sonnet-4-6", other)
+        house.anthropic.api_key = "second-key-4711"
+        house.line.release()
+        assert await house.replies(1) == ["one"]
+        await house.say("second")
+        assert await house.replies(2) == ["one", "two"]
+        assert [received.refusal for received in house.anthropic.requests] == [None] * 3
+        assert [received.body["model"] for received in house.anthropic.requests] == [
+            "claude-sonnet-4-6",
+            "claude-sonnet-4-6",
+            "claude-haiku-4-5",
+        ]
+        assert ["Rhyme." in prompt for prompt in prompts(house)] == [False, False, True]
+
+
+async def test_a_broken_edit_changes_nothing_and_says_where_until_it_is_mended(tmp_path: Path) -> None:
+    async with edited(tmp_path, script=[says("still here")]) as (house, editor):
+        version = (await editor.state())["version"]
+        with capture_logs() as logs:
+            state = await editor.write(editor.text.replace("dmPolicy: open", "dmPolicyy: open"))
+        assert state["version"] == version
+        assert state["error"].startswith(f"{editor.file}:")
+        assert "dmPolicyy" in state["error"]
+        assert [line["log_level"] for line in logs if line["event"] == "config_refused"] == ["error"]
+        assert house.counted("clawgate_config_refused 1.0")
+        await house.say("hello?")
+        assert await house.replies(1) == ["still here"]
+        assert await editor.write(editor.text) == {"version": version, "error": None, "restart": []}
+        assert house.counted("clawgate_config_refused 0.0")
+
+
+async def test_channels_come_and_go_and_a_revoked_secret_is_refused_by_the_next_delivery(tmp_path: Path) -> None:
+    async with edited(tmp_path, script=lambda body: says("yes")) as (house, editor):
+        await house.say("before")
+        await house.replies(1)
+        async with client(house.url) as http:
+            assert (await http.get("/")).status_code == 404
+            await editor.replace("channels:\n", "channels:\n  web: {}\n")
+            assert (await http.get("/")).status_code == 200
+            broken = await editor.write(editor.text.replace("dmPolicy: open", "dmPolicyy: open"))
+            async with http.stream("GET", "/api/events") as stream:
+                events = stream.aiter_lines()
+                said = [await anext(events) for _ in range(6)]
+            assert "event: fault" in said
+            assert "dmPolicyy: unknown key" in "".join(said)
+            assert "dmPolicyy: unknown key" in broken["error"]
+            await editor.write(editor.text)
+        await editor.replace("${FEISHU_VERIFICATION_TOKEN}", "another-token-entirely")
+        refused = await push(house.feishu, house.url, house.feishu.text_event("old token", sender=BOB, chat=BOB_CHAT))
+        assert 400 <= refused.status_code < 500
+        await editor.replace("another-token-entirely", "${FEISHU_VERIFICATION_TOKEN}")
+        assert (await house.say("after")).status_code == 200
+        assert await house.replies(2) == ["yes", "yes"]
+
+
+async def test_an_agent_a_binding_and_a_limit_that_are_added_hold_at_once(tmp_path: Path) -> None:
+    def script(body: dict[str, Any]) -> Turn:
+        return says("I am the writer" if "You are Writer" in str(body["system"]) else "I am the helper")
+
+    async with edited(tmp_path, script=script) as (house, editor):
+        await house.say("who?")
+        assert await house.replies(1) == ["I am the helper"]
+        writer = "agents:\n  list:\n    - { id: writer, name: Writer, model: anthropic/claude-sonnet-4-6 }"
+        bound = f"bindings: [{{ agent: writer, match: {{ channel: feishu, chat: {ALICE_CHAT} }} }}]\n"
+        await editor.replace("agents:\n  list:", f"limits: {{ parallelTurns: 2 }}\n{bound}{writer}")
+        assert house.gateway.lanes.free_slots == 2
+        await house.say("who?")
+        assert (await house.replies(2))[1] == "I am the writer"
+        await editor.replace("parallelTurns: 2", "parallelTurns: 9")
+        assert house.gateway.lanes.free_slots == 9
+        await house.say("who?")
+        assert (await house.replies(3))[2] == "I am the writer"
+
+
+@pytest.mark.slow
+async def test_thirty_edits_under_traffic_lose_and_double_nothing(tmp_path: Path) -> None:
+    async with edited(tmp_path, script=lambda body: says("ok"), more="queue: { mode: followup }") as (house, editor):
+        writing = True
+
+        async def write() -> int:
+            sent = 0
+            while writing:
+                sent += 1
+                answer = await house.say(f"message {sent}", chat=f"oc_{sent % 7:032d}")
+                assert answer.status_code == 200
+            return sent
+
+        people = asyncio.create_task(write())
+        for number in range(30):
+            await editor.write(f"{editor.text}\nlimits: {{ rounds: {'none' if number % 2 else 20 + number} }}\n")
+        writing = False
+        sent = await people
+        await house.replies(sent)
+        await house.idle()
+        assert len(house.feishu.messages) == sent
+        answered = [message.reply_to for message in house.feishu.messages]
+        assert len(set(answered)) == sent
+
+
+@pytest.mark.slow
+async def test_sighup_reads_it_anew_and_what_cannot_change_says_so(tmp_path: Path) -> None:
+    async with platforms(tmp_path) as (_, _, config), started(config) as run:
+        config.write_text(
+            config.read_text(encoding="utf-8") + "\nserver: { port: 4711, adminToken: a-token-of-the-operator }\n"
+        )
+        run.process.send_signal(signal.SIGHUP)
+        await run.wrote("config_reloaded")
+        async with client(run.url) as http:
+            assert (await http.get("/readyz")).json()["config"]["restart"] == ["server.port"]
+            token = {"authorization": "Bearer a-token-of-the-operator"}
+            assert (await http.get("/metrics", headers=token)).status_code == 200
+        assert any("config_wants_restart" in line and "server.port" in line for line in run.output)
+        assert not any("a-token-of-the-operator" in line for line in run.output)
