@@ -6,18 +6,19 @@ process and is seen by its next journal write anywhere else.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from agents.providers.provider import Provider
 from agents.runner import AgentRunner
 from agents.turn import Emit
 from channels.channel import Channel
+from gateway.choices import Choices
 from gateway.config.root import Config, LimitsConfig
 from gateway.metrics import Metrics
 from gateway.queue import Queues
-from gateway.store.store import Fenced, Lease, Part, Store, StoreUnavailable
+from gateway.store.store import Acceptance, Delivery, Fenced, Lease, Part, Store, StoreUnavailable
 
 
 class Drained(Exception):
@@ -102,7 +103,7 @@ class Setup:
 
 @dataclass(kw_only=True, slots=True)
 class Runtime:
-    """One running gateway. Only `setup` ever changes."""
+    """One running gateway. Only `setup` ever changes. `accept` stores a message and starts its lane; the lanes are it."""
 
     setup: Setup
     store: Store
@@ -110,6 +111,11 @@ class Runtime:
     metrics: Metrics
     emit: Emit
     now: Callable[[], float]
+    choices: Choices = field(init=False)
+    accept: Callable[[Delivery], Awaitable[Acceptance]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.choices = Choices(self.store)
 
 
 class Gate:
