@@ -184,6 +184,11 @@ COMMANDS = {
 }
 
 
+def offered(audiences: Mapping[str, Audience]) -> list[Command]:
+    """Every command that is not switched off."""
+    return [it for name, it in COMMANDS.items() if audiences.get(name) != "off"]
+
+
 def menu(audiences: Mapping[str, Audience]) -> tuple[MenuEntry, ...]:
-    """What a platform's menu offers: every command that is not switched off."""
-    return tuple(it.entry for name, it in COMMANDS.items() if audiences.get(name) != "off")
+    """What a platform's menu offers."""
+    return tuple(it.entry for it in offered(audiences))

@@ -30,9 +30,8 @@ async def model(context: CommandContext) -> str:
         await _set(context, model="")
         default = context.runner.config.model[0] if context.runner else ""
         return context.say(f"The model is the agent's again: `{default}`.", f"已恢复为助手自己的模型:`{default}`。")
-    found = [it for it in config.choosable_models if it == wanted] or [
-        it for it in config.choosable_models if f"/{it}".lower().endswith(f"/{wanted}".lower())
-    ]
+    offered = config.choosable_models
+    found = [it for it in offered if it == wanted] or [it for it in offered if it.lower().endswith(wanted.lower())]
     if len(found) != 1:
         problem = context.say(f"There is no one model {_quoted(wanted)}.", f"没有唯一匹配 {_quoted(wanted)} 的模型。")
         return f"{problem}\n\n{await models(context)}"
