@@ -17,13 +17,12 @@ from agents.completion import ModelCalls
 from agents.config import AgentConfig
 from agents.loop import Journal, ToolLoop
 from agents.messages import AssistantMessage, Text, UserMessage, UserPart
-from agents.model import Models
+from agents.model import Model, Models
 from agents.prompt.inbound import body, metadata_blocks
 from agents.prompt.system import PromptFacts, build_system
 from agents.prompt.workspace_files import read_workspace_files
-from agents.providers.provider import System
 from agents.truncate import result_limit_chars
-from agents.turn import Emit, LimitReached, Turn, TurnLimits, TurnResult, TurnStarted
+from agents.turn import Emit, LimitReached, Settings, Turn, TurnLimits, TurnResult, TurnStarted
 from agents.workspaces import Workspaces
 from channels.message import File, MessageContext
 from skills.catalog import SkillCatalog, visible
@@ -37,9 +36,18 @@ DOCS = "docs"
 """Where an agent reads them, unless its workspace has such a folder of its own."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """What the next request of a conversation is made of, besides its messages."""
+
+    model: Model
+    window: int
+    facts: PromptFacts
+
+
 @dataclass
 class AgentRunner:
-    """One agent, for every chat it answers."""
+    """One agent, for every chat it answers. `choosable` are the models that a person may set for a conversation."""
 
     config: AgentConfig
     models: Models
@@ -49,14 +57,14 @@ class AgentRunner:
     messenger: InitVar[Messenger]
     limits: TurnLimits
     now: Callable[[], float]
+    choosable: Sequence[str] = ()
 
     def __post_init__(self, files_config: FilesConfig, messenger: Messenger) -> None:
         config, exec_config = self.config, self.exec_config
         self._workspaces = Workspaces(config.workspace_dir, writable=files_config.writable)
         self._uploads = Path(files_config.uploads_dir)
         self._models = [self.models.get(reference) for reference in config.model]
-        windows = [config.context_window or model.facts.window for model in self._models]
-        self._result_chars = min(map(result_limit_chars, windows))
+        self._result_chars = min(result_limit_chars(self._window(model)) for model in self._models)
         built_in = Catalog(config.tools, exec_config=exec_config, messenger=messenger, result_chars=self._result_chars)
         self._sources: Sequence[ToolSource] = (built_in,)
         self._reads_files = "read" in built_in.names or "exec" in built_in.names
@@ -85,12 +93,14 @@ class AgentRunner:
 
     async def run(self, turn: Turn, *, journal: Journal, emit: Emit) -> TurnResult:
         """Answer the message, or say which way it failed. Raises only what the journal raises."""
-        toolbox, system = self._prepare(turn)
+        config, models = self._chosen(turn.settings)
+        toolbox, facts = self._prepare(turn, config)
+        system = build_system(facts)
         emit(TurnStarted(agent=self.config.id, turn=turn, system=system))
         model_calls = ModelCalls(
-            models=self._models,
+            models=models,
             shared=self.models,
-            config=self.config,
+            config=config,
             session=turn.session,
             history=turn.history,
             system=system,
@@ -100,13 +110,13 @@ class AgentRunner:
         )
         context = turn.context
         loop = ToolLoop(
-            turn=f"{context.channel}:{context.account}:{context.chat.id}:{context.message_id}",
+            turn=":".join((context.channel, context.account, context.chat.id, context.message_id, *turn.again)),
             context=context,
             complete=model_calls.complete,
             toolbox=toolbox,
             journal=journal,
             limits=self.limits,
-            result_chars=self._result_chars,
+            result_chars=min(self._result_chars, *(result_limit_chars(self._window(it)) for it in models)),
             emit=emit,
             now=self.now,
         )
@@ -118,12 +128,29 @@ class AgentRunner:
         earlier = (message for message in turn.so_far if isinstance(message, AssistantMessage))
         return TurnResult(outcome=outcome, answers=(*earlier, *model_calls.answers))
 
+    def plan(self, turn: Turn) -> Plan:
+        config, (model, *_) = self._chosen(turn.settings)
+        return Plan(model=model, window=self._window(model), facts=self._prepare(turn, config)[1])
+
     def close(self) -> None:
         self._workspaces.close()
 
-    def _prepare(self, turn: Turn) -> tuple[Toolbox, System]:
-        """The turn's tools and its system prompt, as the folders are now: some milliseconds of small reads, which a thread
-        would make twice as long."""
+    def _chosen(self, settings: Settings) -> tuple[AgentConfig, Sequence[Model]]:
+        """The config and the models under a person's settings. A model that somebody chose has no fallbacks: whoever asks
+        for one is not answered by another. One that the config no longer names is not used."""
+        config, models = self.config, self._models
+        if settings.thinking is not None:
+            config = config.model_copy(update={"thinking": settings.thinking})
+        if settings.model in self.choosable:
+            models = [self.models.get(settings.model)]
+        return config, models
+
+    def _window(self, model: Model) -> int:
+        return self.config.context_window or model.facts.window
+
+    def _prepare(self, turn: Turn, config: AgentConfig) -> tuple[Toolbox, PromptFacts]:
+        """The turn's tools and what its system prompt is made of, as the folders are now: some milliseconds of small reads,
+        which a thread would make twice as long."""
         whole = self._workspaces.of(turn.context)
         skills = visible(self.catalog.scan(whole.root), self.config.skills)
         # The workspace's own skills are read beneath its descriptor; only the others need a mount.
@@ -134,7 +161,7 @@ class AgentRunner:
         tools = chain.from_iterable(source.tools(workspace) for source in self._sources)
         toolbox = Toolbox(tools, argument_bytes_max=self.limits.tool_argument_bytes)
         facts = PromptFacts(
-            agent=self.config,
+            agent=config,
             tools=toolbox.specs,
             skills=skills,
             workspace=str(whole.root),
@@ -147,7 +174,7 @@ class AgentRunner:
             session=turn.session,
             exec_mode=self.exec_config.mode,
         )
-        return toolbox, build_system(facts)
+        return toolbox, facts
 
     def _serving(self, workspace: Workspace, session: str, mounts: Mapping[str, Path] | None = None) -> Workspace:
         return workspace.serving(uploads=folder_of(self._uploads, session), mounts=mounts)

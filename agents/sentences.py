@@ -51,11 +51,6 @@ def retrying(error: ModelError, text: str) -> str:
     return (_RETRYING if error.kind in ("rate_limited", "overloaded", "server") else _CONNECTING)(text)
 
 
-def stopped(messages: int, text: str) -> str:
-    """The answer to /stop; `messages` were being answered or waiting."""
-    return (_STOPPED if messages else _NOTHING_TO_STOP)(text)
-
-
 def not_attached(path: str, text: str) -> str:
     """Put beneath an answer that was to bring a file."""
     return _NOT_ATTACHED(text).format(name=" ".join(path.replace("`", "").split())[-80:])
@@ -73,8 +68,6 @@ def late(seconds: float, text: str) -> str:
     return _LATE(text).format(amount=amount, en=en, zh=zh)
 
 
-_STOPPED = _Sentence("Stopped. / 已停止。", "已停止。")
-_NOTHING_TO_STOP = _Sentence("There is nothing to stop. / 当前没有正在处理的消息。", "当前没有正在处理的消息。")
 _NOT_ATTACHED = _Sentence("(The file `{name}` could not be attached.)", "(文件 `{name}` 无法附上。)")
 _LATE = _Sentence(
     "(Sorry for the delay: this answers a message from {amount} {en} ago.)",

@@ -72,6 +72,8 @@ class Turn:
     interrupted: bool = False
     settings: Settings = Settings()
     summary: str = ""
+    again: tuple[str, ...] = ()
+    """What tells it from an earlier turn about the same message; nothing the first time."""
 
 
 Limit: TypeAlias = Literal["rounds", "turn-time", "repeating", "pauses", "empty", "cut"]

@@ -131,6 +131,8 @@ class Capabilities:
     """Which lines of an answer are acted upon; the prompt offers these and no others."""
     quotes_once: bool = False
     """Of a reply in several parts only the first is shown as a reply: the platform would show the question each time."""
+    marks_dropped: bool = False
+    """A message that was dropped is marked where it was written."""
     repeat_seconds: float = 0.0
     """For how long the platform recognises a repeated send by its key and shows it once."""
 

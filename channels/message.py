@@ -25,11 +25,13 @@ class Chat:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sender:
-    """Who said it. `id` is the platform's immutable id; `name` is only ever shown, never compared."""
+    """Who said it. `id` is the platform's immutable id; `name` is only ever shown, never compared. `language` is a tag such
+    as `zh-hans`, where the platform says it."""
 
     id: str
     name: str | None = None
     is_bot: bool = False
+    language: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -113,8 +115,9 @@ class Target:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outbound:
     """One part of a reply, small enough for one call of the platform's API. `text` is Markdown. `files` only for a channel
-    that takes the `media` directive."""
+    that takes the `media` directive. `dropped`: the message gets no answer; only for a channel that marks that."""
 
     target: Target
     text: str
     files: tuple[StoredFile, ...] = ()
+    dropped: bool = False

@@ -12,7 +12,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from agents.turn import Emit, silent
 from channels.channel import Channel, DeliveryError, Listens, Receipt
 from channels.web.channel import WebChannel
-from gateway.commands import MENU
+from gateway.choices import CHOICES_NOTICE
+from gateway.commands.catalog import menu
 from gateway.config.root import Config
 from gateway.connections import Connections
 from gateway.door import Door, build_app
@@ -102,6 +103,7 @@ class Gateway:
         await self.runtime.store.start(self._notified)
         taken_up = 0
         try:
+            await self.runtime.choices.load()
             taken_up = await self.sweep.once()
         except StoreUnavailable as error:  # a full or busy disk: not ready, and the sweep goes on trying
             log.error("store_unavailable", error=repr(error))
@@ -164,8 +166,10 @@ class Gateway:
             await channel.close()
 
     async def _warm_up(self) -> None:
-        """Each model's client and its SDK, beside the serving: the first reply should not wait for them."""
-        providers = self.runtime.setup.providers.values()
+        """Each model's client and its SDK, beside the serving: the first reply should not wait for them. A provider that
+        only `/model` offers is left alone: an SDK costs a second and tens of megabytes."""
+        named = {model.partition("/")[0] for agent in self.config.agents.list for model in agent.model}
+        providers = [it for name, it in self.runtime.setup.providers.items() if name in named]
         for error in await asyncio.gather(*(it.warm_up() for it in providers), return_exceptions=True):
             if error is not None:
                 log.error("warm_up_failed", exc_info=error)
@@ -199,10 +203,18 @@ class Gateway:
 
     def _notified(self, what: str | None) -> None:
         """Another worker of the same database has something to tell: of a session, of any, or of the web chat."""
-        if what != WEB_NOTICE:
-            self.lanes.notified(what)
-        elif self._web:
+        if what in (CHOICES_NOTICE, None):  # None also where this worker has come back: it may have missed one
+            self._spawn(self._load_choices())
+        if what == WEB_NOTICE and self._web:
             self._web.live.announce(None)
+        elif what not in (WEB_NOTICE, CHOICES_NOTICE):
+            self.lanes.notified(what)
+
+    async def _load_choices(self) -> None:
+        try:
+            await self.runtime.choices.load()
+        except StoreUnavailable as error:
+            log.error("choices_not_loaded", error=repr(error))
 
     async def _failing(self) -> Mapping[str, str]:
         if not self._started:
@@ -245,7 +257,9 @@ class Gateway:
         while True:
             try:
                 await channel.connect(
-                    public_url=self.config.server.public_url, commands=MENU, deliver=partial(self._deliver, channel)
+                    public_url=self.config.server.public_url,
+                    commands=menu(self.config.commands),
+                    deliver=partial(self._deliver, channel),
                 )
             except Exception as error:  # the connection's edge: the other channels go on
                 log.error("connection_failed", channel=channel.name, account=channel.account, exc_info=error)

@@ -7,7 +7,7 @@ import structlog
 from channels.access import refusal
 from channels.channel import AnsweredAtOnce, Channel, Ignored, Receipt, StoresInbound
 from channels.message import MessageContext
-from gateway.commands import command_of
+from gateway.commands.catalog import command_of
 from gateway.lanes import Lanes
 from gateway.queue import Inbound, inbound_json
 from gateway.routing import control_session, route, session_key
@@ -39,8 +39,10 @@ class Intake:
         if reason := refusal(channel.access, context):
             log.info("message_not_admitted", reason=reason, sender=context.sender.id, chat=context.chat.id, **facts)
             return f"ignored: {reason}"
-        config = self._runtime.setup.config
-        agent = receipt.agent or route(config.bindings, config.agents, context)
+        setup = self._runtime.setup
+        agent = self._runtime.choices.agent(context)
+        if agent not in setup.runners:
+            agent = receipt.agent or route(setup.config.bindings, setup.config.agents, context)
         if isinstance(channel, StoresInbound):
             context = await channel.keep(context, agent)
         acceptance = await self.accept(context, agent, receipt.dedupe)
@@ -52,15 +54,20 @@ class Intake:
         """A message for an agent, whoever brings it: nothing is asked of a channel. `dedupe` are names of the message within
         its channel account. Raises StoreUnavailable."""
         sid = session_key(agent, context)
-        command = command_of(context.text)
+        command, arguments = command_of(context) or (None, "")
         scope = f"{context.channel}:{context.account}:"
         delivery = Delivery(
             sid=control_session(sid) if command else sid,
             control=control_session(sid),
             dedupe=tuple(scope + key for key in dedupe),
-            body=inbound_json.dump_json(Inbound(agent=agent, context=context, command=command)).decode(),
+            body=inbound_json.dump_json(
+                Inbound(agent=agent, context=context, command=command, arguments=arguments)
+            ).decode(),
             at=self._runtime.now(),
             sender=scope + context.sender.id,
-            interrupts=command is None and self._runtime.setup.queues.of(agent, context).mode == "interrupt",
+            interrupts=command is None and self._queue_mode(sid, agent, context) == "interrupt",
         )
         return await self._lanes.accept(delivery)
+
+    def _queue_mode(self, sid: str, agent: str, context: MessageContext) -> str:
+        return self._runtime.choices.queue(sid) or self._runtime.setup.queues.of(agent, context).mode

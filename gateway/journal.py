@@ -7,7 +7,7 @@ after them refused too, and without turns that have an unreadable row, so that o
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import groupby
 from typing import Any, assert_never
@@ -43,6 +43,8 @@ class TurnJournal:
     mode: QueueMode
     enrich: Callable[[MessageContext], Awaitable[MessageContext]]
     user_message: Callable[[MessageContext], Awaitable[UserMessage]]
+    kept: list[Message] = field(default_factory=list)
+    """What this run has journaled."""
     _pending: int = 0
 
     async def begin(self, message: Message, *, joined: Sequence[int]) -> None:
@@ -52,6 +54,7 @@ class TurnJournal:
     async def append(self, message: AssistantMessage | ToolResultMessage) -> None:
         """Raises Fenced, Stopped or Drained."""
         self._judge(await self.runtime.store.append(self.lease, [entry(self.turn, message)]))
+        self.kept.append(message)
         if self.runtime.control.draining:
             await self.runtime.store.append(self.lease, [Entry(turn=self.turn, kind="drained", content="{}")])
             raise Drained
@@ -82,6 +85,11 @@ def entry(turn: int, message: Message, *, kind: Kind | None = None) -> Entry:
 
 def turns_of(entries: Sequence[Entry]) -> list[list[Message]]:
     """The finished turns among `entries`, oldest first, each with its messages in order."""
+    return [messages for _, messages in numbered_turns_of(entries)]
+
+
+def numbered_turns_of(entries: Sequence[Entry]) -> list[tuple[int, list[Message]]]:
+    """The same, each behind its number."""
     turns = []
     for number, rows in groupby(entries, key=lambda entry: entry.turn):
         try:
@@ -90,7 +98,7 @@ def turns_of(entries: Sequence[Entry]) -> list[list[Message]]:
             log.error("turn_unreadable", unreadable_turn=number, error=type(error).__name__)
             continue
         if messages:
-            turns.append(messages)
+            turns.append((number, messages))
     return turns
 
 
@@ -125,6 +133,8 @@ class Ending:
     """Of models, as far as they took tokens."""
     notes: tuple[str, ...] = ()
     """The gateway's own lines beneath the text."""
+    dropped: bool = False
+    """Nobody had begun to answer it."""
 
     @property
     def shown(self) -> str | None:
@@ -150,6 +160,15 @@ class Ending:
         if any(usage.estimated for usage in usages):
             bill["estimated"] = True
         return bill | ({"cost": round(sum(costs), 6)} if costs else {})
+
+
+def stopped(by: int, *, begun: bool) -> Ending:
+    """Silent: the stop's own reply says so, and finds by the reason what it has stopped. `by` is that command's turn."""
+    return Ending(outcome="stopped", reason=stopped_by(by), text=None, dropped=not begun)
+
+
+def stopped_by(turn: int) -> str:
+    return f"by {turn}"
 
 
 def ending_of(outcome: Outcome, request: str) -> Ending:

@@ -59,6 +59,7 @@ class Lanes:
         self._accepting: set[asyncio.Task[Acceptance]] = set()
         self.wanted = asyncio.Event()
         """Set where there may be sessions without an owner: another worker's notice, or a slot that others wait for."""
+        runtime.accept = self.accept
 
     @property
     def free_slots(self) -> int:

@@ -210,15 +210,17 @@ def reply_parts(
     files: tuple[StoredFile, ...] = (),
     purpose: str = "reply",
     quotes_once: bool = False,
+    dropped: bool = False,
 ) -> list[NewPart]:
     """The parts of a reply to `context`, in order; the last one brings the files. `purpose` keeps the keys of a note and
-    of a reply apart; with `quotes_once` only the first one shows what it answers."""
+    of a reply apart; with `quotes_once` only the first one shows what it answers; with `dropped` there is no answer."""
     target = Target(chat=context.chat.id, thread=context.chat.thread, reply_to=context.message_id)
     parts = []
     for number, text in enumerate(texts):
         if number and quotes_once:
             target = replace(target, reply_to=None)
-        part = Outbound(target=target, text=text, files=files if number == len(texts) - 1 else ())
+        of_last = files if number == len(texts) - 1 else ()
+        part = Outbound(target=target, text=text, files=of_last, dropped=dropped)
         payload = OutboxPayload(channel=context.channel, account=context.account, part=part)
         names = (context.channel, context.account, context.chat.id, context.message_id)
         key = idempotency_key(purpose, *names, str(number))

@@ -17,14 +17,19 @@ from gateway.store.store import Waiting
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Inbound:
     """`command` is the name of the gateway's command that the message is, None for what an agent answers; `arguments` what
-    stands behind it. `replays` counts
-    how often an operator gave the message another chance: its reply then is another reply, with keys of its own."""
+    stands behind it. `replays` is another number each time that the message gets another chance: its reply then is another
+    reply, with keys of its own. `together` are all messages that a `/retry` answers anew, in order; empty for this one."""
 
     agent: str
     context: MessageContext
     command: str | None = None
     arguments: str = ""
     replays: int = 0
+    together: tuple[MessageContext, ...] = ()
+
+    @property
+    def contexts(self) -> tuple[MessageContext, ...]:
+        return self.together or (self.context,)
 
 
 inbound_json: TypeAdapter[Inbound] = TypeAdapter(Inbound)

@@ -15,6 +15,12 @@ def route(bindings: Sequence[BindingConfig], agents: AgentsConfig, context: Mess
     A key outweighs all weaker ones together, so adding a key to a binding that holds never makes it lose. Of equally
     specific bindings the first in the file wins.
     """
+    found = holding(bindings, context)
+    return max(found, key=lambda binding: specificity(binding.match)).agent if found else agents.list[0].id
+
+
+def holding(bindings: Sequence[BindingConfig], context: MessageContext) -> Sequence[BindingConfig]:
+    """The bindings that a message fulfils, in their order."""
     facts = {
         "sender": context.sender.id,
         "thread": context.chat.thread,
@@ -23,14 +29,11 @@ def route(bindings: Sequence[BindingConfig], agents: AgentsConfig, context: Mess
         "account": context.account,
         "channel": context.channel,
     }
-    holding = [
+    return [
         binding
         for binding in bindings
         if all(wanted in (None, facts[key]) for key in _STRONGEST_FIRST for wanted in [getattr(binding.match, key)])
     ]
-    if not holding:
-        return agents.list[0].id
-    return max(holding, key=lambda binding: specificity(binding.match)).agent
 
 
 def specificity(match: MatchConfig) -> int:

@@ -7,7 +7,7 @@ process and is seen by its next journal write anywhere else.
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
@@ -15,10 +15,11 @@ from agents.providers.provider import Provider
 from agents.runner import AgentRunner
 from agents.turn import Emit
 from channels.channel import Channel
+from gateway.choices import Choices
 from gateway.config.root import Config, LimitsConfig
 from gateway.metrics import Metrics
 from gateway.queue import Queues
-from gateway.store.store import Fenced, Lease, Part, Store, StoreUnavailable
+from gateway.store.store import Acceptance, Delivery, Fenced, Lease, Part, Store, StoreUnavailable
 
 
 class Drained(Exception):
@@ -115,7 +116,7 @@ class ConfigState:
 @dataclass(kw_only=True, slots=True)
 class Runtime:
     """One running gateway. Only `setup` and what says which one it is ever change. `turns` counts the running ones of each
-    setup."""
+    setup. `accept` stores a message and starts its lane; the lanes are it."""
 
     setup: Setup
     config_state: ConfigState
@@ -125,6 +126,11 @@ class Runtime:
     metrics: Metrics
     emit: Emit
     now: Callable[[], float]
+    choices: Choices = field(init=False)
+    accept: Callable[[Delivery], Awaitable[Acceptance]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.choices = Choices(self.store)
 
     @contextmanager
     def using(self, setup: Setup) -> Iterator[None]:

@@ -42,8 +42,8 @@ def build_setup(
     """The agents share their models, the skill catalogue and the messenger. Of the setup `before` it takes what is still
     good. Nothing of that changes until `adopt` is called. Raises OSError where a workspace cannot be opened."""
     channels = dict(_channels(config, store, now, before))
-    # Only those that somebody names: a model SDK costs a second and tens of megabytes.
-    named = sorted({model.partition("/")[0] for agent in config.agents.list for model in agent.model})
+    choosable = config.choosable_models
+    named = sorted({model.partition("/")[0] for model in choosable})
     fresh = {name: build_provider(name, config.provider(name)) for name in named}
     known = before.providers if before else {}
     providers = {name: known[name] if _fits(known.get(name), new) else new for name, new in fresh.items()}
@@ -58,6 +58,7 @@ def build_setup(
         messenger=ChannelMessenger(channels, now=now),
         limits=config.limits,
         now=now,
+        choosable=choosable,
     )
     runners = {
         agent.id: build_runner(
@@ -105,7 +106,14 @@ def _channels(
 def _facts(account: Account, config: Config) -> tuple[Any, ...]:
     """All that a channel is made of, and told when it connects."""
     server = config.server
-    return account.config, server.public_url, server.admin_token, server.sign_in_link_seconds, way_in(config)
+    return (
+        account.config,
+        config.commands,
+        server.public_url,
+        server.admin_token,
+        server.sign_in_link_seconds,
+        way_in(config),
+    )
 
 
 def restart_keys(config: Config, started_with: Config) -> tuple[str, ...]:

@@ -16,8 +16,9 @@ from agents.turn import Emit, Turn, settings_json
 from channels.channel import Channel, Progress, ShowsProgress
 from channels.message import MessageContext
 from gateway.attachments import Attachments
-from gateway.commands import COMMANDS, CommandContext
-from gateway.journal import Ending, TurnJournal, ending_of, entry, turns_of
+from gateway.commands.catalog import run
+from gateway.commands.settings import above
+from gateway.journal import Ending, TurnJournal, ending_of, entry, stopped, turns_of
 from gateway.outbox import reply_parts
 from gateway.queue import Inbound, Queue, inbound_of
 from gateway.routing import conversation, is_control
@@ -38,6 +39,7 @@ class _Batch:
     setup: Setup
     lease: Lease
     work: Work
+    queue: Queue
     messages: Sequence[Waiting]
 
     @property
@@ -47,10 +49,6 @@ class _Batch:
     @property
     def inbound(self) -> Inbound:
         return inbound_of(self.messages[-1].body)
-
-    @property
-    def queue(self) -> Queue:
-        return self.setup.queues.of(self.inbound.agent, self.inbound.context)
 
 
 class Turns:
@@ -68,15 +66,15 @@ class Turns:
         last = inbound_of(work.waiting[-1].body)
         if work.so_far or not (during_turn or last.context.more):
             return 0.0
-        queue, now = self._runtime.setup.queues.of(last.agent, last.context), self._runtime.now()
+        queue, now = _queue(self._runtime.setup, work, last), self._runtime.now()
         hold = queue.hold(last.context, work.waiting, now)
         return max(hold, queue.debounce(work.waiting, now)) if during_turn else hold
 
     async def run(self, lease: Lease, work: Work) -> Sequence[Part]:
         """Finish the work's first turn. Raises Fenced, Drained, Stopped or StoreUnavailable where it is not this run
         that does."""
-        if stopped := _stopped(work):
-            return await self._end_all(lease, stopped, Ending(outcome="stopped", text=None))
+        if concerned := _stopped(work):
+            return await self._end_all(lease, concerned, stopped(work.stopped, begun=bool(work.so_far)))
         batch = _batch(self._runtime.setup, lease, work)
         inbound = batch.inbound
         with (
@@ -108,26 +106,26 @@ class Turns:
 
     async def end_stopped(self, lease: Lease, work: Work) -> Sequence[Part]:
         """End what was begun, silently: the stop's own reply says so. What was not begun is loaded anew."""
-        if not (begun := await self._begun(lease)):
+        if not (now := await self._begun(lease)):
             return []
-        parts = await self._end_all(lease, [begun], Ending(outcome="stopped", text=None))
-        context = inbound_of(begun.body).context
+        parts = await self._end_all(lease, now.waiting, stopped(now.stopped, begun=True))
+        context = inbound_of(now.waiting[0].body).context
         channel = self._runtime.setup.channels.get((context.channel, context.account))
         if isinstance(channel, ShowsProgress):
             channel.show(Progress(context=context, outcome="stopped"))
         return parts
 
     async def end_stuck(self, lease: Lease, work: Work) -> Sequence[Part]:
-        message = await self._begun(lease) or work.waiting[0]
+        message = (await self._begun(lease) or work).waiting[0]
         inbound = inbound_of(message.body)
         text = sentences.internal_error(inbound.context.text)
         ending = Ending(outcome="failed", reason="stuck", text=text, dead=True)
         return await self._finish(lease, message.turn, inbound, ending, self._runtime.now())
 
-    async def _begun(self, lease: Lease) -> Waiting | None:
-        """The message whose turn has begun, as the journal has it."""
+    async def _begun(self, lease: Lease) -> Work | None:
+        """The message whose turn has begun, as the journal has it, alone."""
         work = (await self._store.load(lease, history_turns=1, waiting_max=1)).work
-        return work.waiting[0] if work is not None and work.so_far else None
+        return work if work is not None and work.so_far else None
 
     async def _ending(self, batch: _Batch, emit: Emit) -> Ending:
         inbound = batch.inbound
@@ -167,7 +165,8 @@ class Turns:
         work = batch.work
         journaled = [message_json.validate_json(row.content) for row in work.so_far if row.kind != "drained"]
         if not journaled:
-            contexts = [await channel.enrich(inbound_of(message.body).context) for message in batch.messages]
+            written = (context for message in batch.messages for context in inbound_of(message.body).contexts)
+            contexts = [await channel.enrich(it) for it in written]
             context = contexts[-1]
             journaled = [await user_message(*contexts)]
             await journal.begin(journaled[0], joined=[message.turn for message in batch.messages[:-1]])
@@ -186,12 +185,16 @@ class Turns:
             interrupted=bool(work.so_far) and work.so_far[-1].kind != "drained",
             settings=settings_json.validate_json(work.settings),
             summary=work.summary,
+            again=(str(batch.inbound.replays),) if batch.inbound.replays else (),
         )
         result = await runner.run(turn, journal=journal, emit=emit)
         ending = ending_of(result.outcome, context.text)
         if ending.media and ending.text is not None:
             files, note = await self._attachments.send(runner, channel, context, batch.lease.sid, ending.media)
             ending = replace(ending, text=f"{ending.text}\n\n{note}".strip() if note else ending.text, files=files)
+        if ending.text is not None and (turn.settings.reasoning or turn.settings.verbose):
+            steps = [*so_far, *journal.kept, *([ending.message] if ending.message else [])]
+            ending = replace(ending, text="\n\n".join((*above(turn.settings, steps), ending.text)))
         return replace(ending, answers=result.answers)
 
     async def _control(self, batch: _Batch) -> Ending:
@@ -200,10 +203,7 @@ class Turns:
         text = inbound.context.text
         if inbound.command is None:
             return Ending(outcome="too-many", text=sentences.too_many(text))
-        context = CommandContext(
-            runtime=self._runtime, session=conversation(batch.lease.sid), turn=batch.turn, message=inbound.context
-        )
-        return Ending(outcome=inbound.command, text=await COMMANDS[inbound.command].run(context))
+        return await run(self._runtime, conversation(batch.lease.sid), batch.turn, inbound)
 
     async def _end_all(self, lease: Lease, messages: Sequence[Waiting], ending: Ending) -> Sequence[Part]:
         for message in messages:
@@ -213,14 +213,15 @@ class Turns:
     async def _finish(self, lease: Lease, turn: int, inbound: Inbound, ending: Ending, began: float) -> Sequence[Part]:
         context, metrics = inbound.context, self._runtime.metrics
         channel = self._runtime.setup.channels.get((context.channel, context.account))
-        texts = self._texts(channel, ending.shown, context.text)
+        marked = ending.dropped and channel is not None and channel.capabilities.marks_dropped
+        texts = [""] if marked else self._texts(channel, ending.shown, context.text)
         final = Entry(turn=turn, kind="final", content=ending.record(len(texts)))
         entries = [entry(turn, ending.message), final] if ending.message else [final]
-        purpose = "aside" if is_control(lease.sid) else "reply"
+        purpose = "aside" if is_control(lease.sid) else "dropped" if marked else "reply"
         if inbound.replays:
             purpose = f"{purpose} {inbound.replays}"
         once = channel is not None and channel.capabilities.quotes_once
-        parts = reply_parts(context, texts, files=ending.files, purpose=purpose, quotes_once=once)
+        parts = reply_parts(context, texts, files=ending.files, purpose=purpose, quotes_once=once, dropped=marked)
         queued = await self._store.finish(lease, entries, parts, at=self._runtime.now(), dead=ending.dead)
         seconds = self._runtime.now() - began
         metrics.turns.labels(inbound.agent, ending.outcome).inc()
@@ -249,13 +250,20 @@ class Turns:
 
 def _batch(setup: Setup, lease: Lease, work: Work) -> _Batch:
     """The messages of the next turn; the parts of one thing stay together in every queue mode."""
-    if is_control(lease.sid):
-        return _Batch(setup=setup, lease=lease, work=work, messages=work.waiting[:1])
     first = inbound_of(work.waiting[0].body)
-    messages = setup.queues.of(first.agent, first.context).batch(work.waiting, begun=bool(work.so_far))
+    queue = _queue(setup, work, first)
+    if is_control(lease.sid):
+        return _Batch(setup=setup, lease=lease, work=work, queue=queue, messages=work.waiting[:1])
+    messages = queue.batch(work.waiting, begun=bool(work.so_far))
     while len(messages) < len(work.waiting) and not work.so_far and inbound_of(messages[-1].body).context.more:
         messages = work.waiting[: len(messages) + 1]
-    return _Batch(setup=setup, lease=lease, work=work, messages=messages)
+    return _Batch(setup=setup, lease=lease, work=work, queue=queue, messages=messages)
+
+
+def _queue(setup: Setup, work: Work, inbound: Inbound) -> Queue:
+    """As the config says, in the mode that was chosen for the conversation."""
+    queue, mode = setup.queues.of(inbound.agent, inbound.context), settings_json.validate_json(work.settings).queue
+    return replace(queue, mode=mode) if mode else queue
 
 
 def _stopped(work: Work) -> Sequence[Waiting]:

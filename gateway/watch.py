@@ -96,7 +96,7 @@ class Watch:
                 self._finish(message)
 
     def _start(self, call: ToolCall) -> None:
-        self._tools[call.id] = ToolUse(id=call.id, name=call.name, about=_about(call), state="running")
+        self._tools[call.id] = ToolUse(id=call.id, name=call.name, about=about(call), state="running")
 
     def _finish(self, result: ToolResultMessage) -> None:
         begun = self._tools.get(result.call_id) or ToolUse(id=result.call_id, name=result.tool, about="", state="done")
@@ -127,7 +127,7 @@ def _is_cut(message: AssistantMessage) -> bool:
     return message.stop_reason in ("max_tokens", "context_window") and not message.calls
 
 
-def _about(call: ToolCall) -> str:
+def about(call: ToolCall) -> str:
     """The first argument, on one line."""
     first = next(iter((call.arguments or {}).values()), "")
     return " ".join(str(first)[: 2 * ABOUT_CHARS].split())[:ABOUT_CHARS]

@@ -24,6 +24,7 @@ from channels.message import PICTURES, StoredFile
 from channels.web.admission import COOKIE, SECURE_COOKIE, SESSION_SECONDS
 from channels.web.channel import FILES_MAX, WebChannel
 from channels.web.views import PAGE_BYTES_MAX, conversation_view, event, fitting
+from gateway.commands.catalog import offered
 from gateway.request import HEADERS, Guesses, Peers, Route, Unreadable, answer_json, catch_errors, problem, read_json
 from gateway.routing import chat_session, control_session
 from gateway.runtime import Runtime
@@ -130,6 +131,10 @@ class WebDoor:
                 "chats": [conversation_view(it, running=self._channel.live.running(it.id)) for it in found],
                 "after": last,
                 "signed_in": await self._channel.admission.signed_in(request.headers.items()),
+                "commands": [
+                    {"name": it.name, "hint": it.hint, "en": it.en, "zh": it.zh}
+                    for it in offered(self._config.commands)
+                ],
                 "limits": {"file_bytes": limits.file_bytes, "files": FILES_MAX, "message_chars": limits.message_chars},
                 "guide": agents[0].model[0].partition("/")[0] == "demo",
             }

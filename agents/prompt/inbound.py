@@ -57,6 +57,11 @@ def body(context: MessageContext, message_chars: int, note: str = "") -> str:
     return f"[message_id: {_tag(context.message_id)}]\n{shown}"
 
 
+def spoken(body: str) -> str:
+    """What the person wrote, of a body as it stands in the history."""
+    return body.partition("\n")[2].partition(": ")[2]
+
+
 def timestamp(moment: datetime) -> str:
     """`Mon 2026-06-15 14:31 UTC`."""
     moment = moment.astimezone(UTC)

@@ -56,6 +56,11 @@ def build_system(facts: PromptFacts) -> System:
     return System(stable=_joined(identity(facts), *_stable(facts)), volatile=_joined(*_volatile(facts)))
 
 
+def sections(facts: PromptFacts) -> list[str]:
+    """The parts that both are made of, in order; all but the first begin with their heading."""
+    return [identity(facts), *_stable(facts), *_volatile(facts)]
+
+
 def render(system: System) -> str:
     """The whole prompt as people read it, the boundary on a line of its own."""
     return f"{system.stable}\n\n{BOUNDARY}\n\n{system.volatile}"

@@ -24,6 +24,7 @@ chat_join_request chat_boost removed_chat_boost managed_bot subscription"""
 KNOWN = frozenset((*ALLOWED_UPDATES, *_OTHERS.split()))
 """Updates we know of; of these a message starts a turn, and nothing else does."""
 _MESSAGE = "message"
+LANGUAGE_CHARS_MAX = 35
 _SECONDS_MAX = 253_402_300_799
 _MIGRATED = ("migrate_to_chat_id", "migrate_from_chat_id")
 
@@ -99,7 +100,8 @@ def _sender(message: Mapping[str, Any]) -> Sender | None:
     party_id = number(party, "id")
     if party_id is None:
         return None
-    return Sender(id=str(party_id), name=name(party), is_bot=party.get("is_bot") is True)
+    language = text(party, "language_code")[:LANGUAGE_CHARS_MAX] or None
+    return Sender(id=str(party_id), name=name(party), is_bot=party.get("is_bot") is True, language=language)
 
 
 def _chat(chat: Mapping[str, Any], message: Mapping[str, Any]) -> Chat:

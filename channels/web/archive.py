@@ -24,13 +24,15 @@ class Conversation:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MessageBody:
-    """The text, files and tools of a message. `reply_to` is the person's message that an agent's one answers."""
+    """The text, files and tools of a message. `reply_to` is the person's message that an agent's one answers. `dropped`: it
+    says nothing but that that message gets no answer."""
 
     text: str
     agent: str
     reply_to: str | None = None
     files: tuple[StoredFile, ...] = ()
     tools: tuple[ToolUse, ...] = ()
+    dropped: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

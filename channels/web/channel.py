@@ -26,7 +26,7 @@ from channels.web.live import LiveTurns, Watcher
 from channels.web.views import ALIVE, Renderings, conversation_view, event, fitting, written
 
 FILES_MAX = 10
-PERSON = Sender(id="user", name="User")
+PERSON = Sender(id="local", name="User")
 """Single-user: everyone admitted shares one identity."""
 ALIVE_SECONDS = 15.0
 MISSED_MAX = 500
@@ -55,7 +55,9 @@ class WebChannel:
     account = "default"
     access = AccessConfig(dmPolicy="open", groupPolicy="disabled")
     """The door has judged already."""
-    capabilities = Capabilities(names=("markdown", "files"), directives=("media",), repeat_seconds=float("inf"))
+    capabilities = Capabilities(
+        names=("markdown", "files"), directives=("media",), marks_dropped=True, repeat_seconds=float("inf")
+    )
     resend_ambiguous = True
 
     def __init__(
@@ -91,7 +93,7 @@ class WebChannel:
             account=self.account,
             chat=Chat(id=posted.chat, kind="direct"),
             message_id=posted.id,
-            sender=PERSON,
+            sender=replace(PERSON, language=(request.header("accept-language") or "")[:2] or None),
             text=_well_formed(posted.text),
             sent_at=now.astimezone(UTC),
             mentioned=True,
@@ -137,7 +139,14 @@ class WebChannel:
         if conversation is None:
             raise Gone("the conversation was deleted", code="deleted")
         tools = self.live.tools((chat, reply_to)) if reply_to else ()
-        words = MessageBody(text=part.text, agent=conversation.agent, reply_to=reply_to, files=part.files, tools=tools)
+        words = MessageBody(
+            text=part.text,
+            agent=conversation.agent,
+            reply_to=reply_to,
+            files=part.files,
+            tools=tools,
+            dropped=part.dropped,
+        )
         if not await self.archive.answer(chat, key, words, self._now()):
             raise Gone("the conversation was deleted", code="deleted")
         self.live.announce(None)

@@ -50,6 +50,7 @@ def _rendered(message: WebMessage) -> "Rendered":
         "html": None if yours else html(words.text),
         "files": words.files,
         "tools": words.tools,
+        "dropped": words.dropped,
         "at": message.at,
     }
     return Rendered(number=message.number, chat=message.chat, json=orjson.dumps(view))

@@ -47,6 +47,20 @@ def check(config: Config, skills: Mapping[str, Iterable[str]], findings: Finding
     _providers(config, findings)
     _bindings(config, findings)
     _accounts(config.channels, findings)
+    _people(config, findings)
+
+
+def _people(config: Config, findings: Findings) -> None:
+    """Who may do what: commands and channels that there are."""
+    from gateway.commands.catalog import COMMANDS  # the config is a part of what runs them
+
+    for name in config.commands:
+        if name not in COMMANDS:
+            findings.add(("commands", name), _unknown("command", name, COMMANDS), on="key")
+    channels = account_names(config.channels)
+    for index, owner in enumerate(config.owners):
+        if (channel := owner.partition(":")[0]) not in channels:
+            findings.add(("owners", index), _unknown("channel", channel, channels))
 
 
 def _unknown(what: str, name: str, known: Iterable[str]) -> str:

@@ -184,6 +184,14 @@ class Config(BaseModel, extra="forbid", strict=True, frozen=True, alias_generato
     limits: LimitsConfig = LimitsConfig()
     """Every limit of a turn and a chat."""
 
+    @property
+    def choosable_models(self) -> tuple[str, ...]:
+        """Every `provider/model` that is named, the agents' first: what `/model` offers. Of `models` those whose provider
+        has a block; elsewhere there would be no key."""
+        listed = [model for agent in self.agents.list for model in agent.model]
+        listed += [name for name in self.models if name.partition("/")[0] in self.providers and "/" in name]
+        return tuple(dict.fromkeys(listed))
+
     def provider(self, name: str) -> ProviderConfig:
         """The block of the provider called `name`; an empty one where the name needs none. Raises KeyError."""
         if name in IMPLIED and name not in self.providers:

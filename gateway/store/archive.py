@@ -38,7 +38,8 @@ class DatabaseArchive(Database):
         _alone(connection)
         title = _title(words.text) or (words.files[0].name if words.files else "") or "…"
         new = "INSERT INTO web_conversation (id, title, agent, at) VALUES (:chat, :title, :agent, :at)"
-        _run(connection, f"{new} ON CONFLICT DO NOTHING", chat=chat, title=title, agent=words.agent, at=at)
+        known = "ON CONFLICT (id) DO UPDATE SET agent = excluded.agent"  # another one may have been chosen
+        _run(connection, f"{new} {known}", chat=chat, title=title, agent=words.agent, at=at)
         _say(connection, chat, key, "you", words, at)
         return _conversations(connection, "WHERE id = :chat", chat=chat)[0]
 

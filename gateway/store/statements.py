@@ -10,7 +10,19 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import Any
 
-from gateway.store.store import Entry, Fenced, Lease, Mark, Part, SessionState, Work
+from gateway.store.store import (
+    CHOICE,
+    CONTROL,
+    Bill,
+    Concerned,
+    Entry,
+    Fenced,
+    Lease,
+    Mark,
+    Part,
+    SessionState,
+    Work,
+)
 
 
 class InboxStatus(IntEnum):
@@ -53,6 +65,10 @@ WAITING_BEFORE = """
 SELECT i.id AS turn, i.body, i.at, i.attempts FROM inbox i
 WHERE i.sid = :sid AND i.status = 0 AND i.id < :before ORDER BY i.id LIMIT :waiting_max
 """
+BODIES = """
+SELECT body FROM inbox WHERE sid = :sid AND (id = :turn OR turn = :turn) AND body <> ''
+AND EXISTS (SELECT 1 FROM inbox WHERE id = :turn AND sid = :sid AND body <> '') ORDER BY id
+"""
 BODY = "SELECT body FROM inbox WHERE id = :turn AND sid = :sid AND body <> ''"
 _NEWEST = "SELECT * FROM (SELECT turn, kind, content, -1 AS seq FROM mark WHERE {} ORDER BY turn DESC LIMIT 1) AS {}"
 _NEWEST_MARKS = " UNION ALL ".join(
@@ -61,19 +77,47 @@ _NEWEST_MARKS = " UNION ALL ".join(
 _LAST = """COALESCE((
     SELECT u.seq FROM transcript u WHERE u.sid = :sid AND u.kind = 'user' AND u.turn {} ORDER BY u.seq DESC LIMIT 1{}
 ), 0)"""
+_NOT_UNDONE = "NOT EXISTS (SELECT 1 FROM mark m WHERE m.sid = t.sid AND m.kind = 'undone' AND m.turn = t.turn)"
 _BEGIN_TURN = "COALESCE((SELECT max(turn) FROM mark WHERE sid = :sid AND kind IN ('new', 'summary')), 0)"
 _HISTORY = f"""
 SELECT turn, kind, content FROM (
     SELECT turn, kind, content, seq FROM transcript t
     WHERE t.sid = :sid AND t.turn > {_BEGIN_TURN} AND t.seq > {_LAST.format("<= " + _BEGIN_TURN, "")}
     AND t.seq >= {_LAST.format("< {before}", " OFFSET :skip")}
-    AND NOT EXISTS (SELECT 1 FROM mark m WHERE m.sid = t.sid AND m.kind = 'undone' AND m.turn = t.turn)
+    AND {_NOT_UNDONE}
     UNION ALL {_NEWEST_MARKS}
 ) AS rows ORDER BY seq
 """
 """The transcript from where the conversation, or what its summary leaves, begins; before it the newest marks."""
 HISTORY = _HISTORY.format(before="(SELECT min(id) FROM inbox WHERE sid = :sid AND status = 0)")
 HISTORY_BEFORE = _HISTORY.format(before=":before")
+_NEW_TURN = "COALESCE((SELECT max(turn) FROM mark WHERE sid = :sid AND kind = 'new'), 0)"
+_NEWEST_WORDS = """
+SELECT content FROM transcript WHERE sid = :sid AND kind = 'user' AND turn < :before ORDER BY seq DESC LIMIT 1
+"""
+_LAST_TURN = f"""
+SELECT COALESCE(
+    (SELECT max(turn) FROM mark WHERE sid = :sid AND kind = 'undone' AND content = :by),
+    (SELECT max(t.turn) FROM transcript t WHERE t.sid = :sid AND t.kind = 'final' AND t.turn < :before
+     AND t.turn > {_BEGIN_TURN} AND {_NOT_UNDONE})
+) AS turn
+"""
+_BEGUN = "EXISTS (SELECT 1 FROM transcript u WHERE u.sid = i.sid AND u.turn = i.id AND u.kind = 'user') AS begun"
+_CONCERNED = f"""
+SELECT i.id AS turn, i.body, {_BEGUN} FROM inbox i WHERE i.sid = :sid AND i.status = 0 AND i.id < :before
+UNION ALL
+SELECT i.id AS turn, i.body, {_BEGUN} FROM transcript t JOIN inbox i ON i.id = t.turn AND i.sid = t.sid
+WHERE t.sid = :sid AND t.kind = 'final' AND t.turn < :before AND t.content LIKE :by ORDER BY turn
+"""
+_BILLS = f"""
+SELECT t.content, t.turn > {_NEW_TURN} AS current, COALESCE(i.at >= :since, 1 = 0) AS recent
+FROM transcript t LEFT JOIN inbox i ON i.id = t.turn
+WHERE t.sid IN (:sid, :control) AND t.kind = 'final' AND (t.turn > {_NEW_TURN} OR i.at >= :since) ORDER BY t.turn
+"""
+_TRANSCRIPT = f"""
+SELECT turn, kind, content FROM transcript t WHERE sid = :sid AND turn > {_NEW_TURN} AND {_NOT_UNDONE} ORDER BY seq
+"""
+_CHOICES = "SELECT sid, content FROM mark WHERE kind = 'settings' AND sid LIKE :prefix ORDER BY turn"
 _MARK = """
 INSERT INTO mark (sid, kind, turn, content, at) VALUES (:sid, :kind, :turn, :content, :at)
 ON CONFLICT DO NOTHING RETURNING turn
@@ -144,6 +188,32 @@ class InCommon:
     async def body(self, sid: str, turn: int) -> str | None:
         row = await self._one(BODY, {"sid": sid, "turn": turn})
         return row["body"] if row else None
+
+    async def bodies(self, sid: str, turn: int) -> Sequence[str]:
+        return [row["body"] for row in await self._rows(BODIES, {"sid": sid, "turn": turn})]
+
+    async def newest_words(self, sid: str, *, before: int) -> str | None:
+        row = await self._one(_NEWEST_WORDS, {"sid": sid, "before": before})
+        return row["content"] if row else None
+
+    async def last_turn(self, sid: str, *, before: int, by: str) -> int | None:
+        turn: int | None = (await self._one(_LAST_TURN, {"sid": sid, "before": before, "by": by}))["turn"]
+        return turn
+
+    async def concerned(self, sid: str, *, before: int, by: str) -> Sequence[Concerned]:
+        rows = await self._rows(_CONCERNED, {"sid": sid, "before": before, "by": f'%"{by}"%'})
+        return [Concerned(turn=row["turn"], body=row["body"], begun=bool(row["begun"])) for row in rows]
+
+    async def bills(self, sid: str, *, since: float) -> Sequence[Bill]:
+        rows = await self._rows(_BILLS, {"sid": sid, "control": CONTROL + sid, "since": since})
+        return [Bill(content=it["content"], current=bool(it["current"]), recent=bool(it["recent"])) for it in rows]
+
+    async def transcript(self, sid: str) -> Sequence[Entry]:
+        return [Entry(**row) for row in await self._rows(_TRANSCRIPT, {"sid": sid})]
+
+    async def choices(self) -> Mapping[str, str]:
+        rows = await self._rows(_CHOICES, {"prefix": f"{CHOICE}%"})
+        return {row["sid"].removeprefix(CHOICE): row["content"] for row in rows}
 
     async def conversation(self, sid: str, *, before: int, history_turns: int, waiting_max: int) -> Work:
         names = {"sid": sid, "before": before}

@@ -17,6 +17,9 @@ NOTIFY_CHANNEL = "clawgate"
 CONTROL = "aside:"
 """What the ids of control sessions begin with: commands and notes, which never wait behind a turn."""
 
+CHOICE = "choice:"
+"""What the ids begin with under which `gateway.choices` keeps its marks; no conversation's does."""
+
 Kind: TypeAlias = Literal["user", "steered", "assistant", "toolResult", "drained", "final"]
 MarkKind: TypeAlias = Literal["new", "summary", "settings", "undone"]
 
@@ -117,6 +120,25 @@ class Waiting:
     body: str
     at: float
     attempts: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Concerned:
+    """A message that a stop concerns. `begun`: its turn has begun, or had."""
+
+    turn: int
+    body: str
+    begun: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Bill:
+    """The content of a turn's `final` row. `current`: it belongs to the conversation since it began; `recent`: to the time
+    that was asked for."""
+
+    content: str
+    current: bool
+    recent: bool
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -267,6 +289,28 @@ class Store(Protocol):
 
     async def body(self, sid: str, turn: int) -> str | None:
         """The inbox's body of a message; None where it is gone."""
+
+    async def bodies(self, sid: str, turn: int) -> Sequence[str]:
+        """The bodies of all messages that a turn answered, oldest first; none where its own is gone."""
+
+    async def newest_words(self, sid: str, *, before: int) -> str | None:
+        """The newest message of a person below turn `before` as it is journaled, whatever marks stand behind it."""
+
+    async def last_turn(self, sid: str, *, before: int, by: str) -> int | None:
+        """The newest finished turn of the conversation below `before` that was not undone; but the one whose `undone` mark
+        has the content `by`, if there is one: what is undone by one command is one turn, however often it runs."""
+
+    async def concerned(self, sid: str, *, before: int, by: str) -> Sequence[Concerned]:
+        """The messages below `before` that wait, or that were stopped with `by` in their final row, in order."""
+
+    async def bills(self, sid: str, *, since: float) -> Sequence[Bill]:
+        """The final rows of the conversation and its control session: those since it began, and those since then."""
+
+    async def transcript(self, sid: str) -> Sequence[Entry]:
+        """The whole conversation since it began, what a summary stands for included, without what was undone."""
+
+    async def choices(self) -> Mapping[str, str]:
+        """What was chosen last for each sid that begins with `CHOICE`, by the rest of the sid."""
 
     async def stop(self, sid: str, before: int) -> int:
         """Stop every turn of the chat below `before`; how many messages that concerns."""

@@ -62,6 +62,11 @@ function ownFoot(entry, acts) {
     case "waiting":
     case "queued":
       return [element("span", { class: "state" }, word(entry.state))];
+    case "dropped":
+      return [
+        element("span", { class: "state" }, word("dropped")),
+        element("button", { type: "button", click: () => acts.send(entry.text, entry.files, null) }, word("sendAgain")),
+      ];
     case "refused":
       return [
         element("span", { class: "state" }, `${word("refused")} ${sentence(entry.refusal)}`),

@@ -4,6 +4,7 @@
  * sent.
  */
 
+import { Commands } from "./commands.js";
 import { element, icon, part } from "./element.js";
 import { word } from "./language.js";
 import { recall, remember } from "./memory.js";
@@ -25,9 +26,11 @@ export class Composer {
   #stopAskedAt = 0;
   #sentAt = 0;
 
-  /** `send(text, files, agent)` and `stop()` act; `attachments` holds the files; `limits()` are the server's. */
-  constructor({ send, stop, attachments, limits }) {
+  /** `send(text, files, agent)` and `stop()` act; `attachments` holds the files; `limits()` and `commands()` are the
+   * server's. */
+  constructor({ send, stop, attachments, limits, commands }) {
     Object.assign(this, { send, stop, attachments, limits });
+    this.commands = new Commands({ commands, taken: () => this.#written() });
     this.#form.addEventListener("submit", (event) => this.#submit(event));
     this.#form.addEventListener("click", (event) => event.target === this.#form && this.#field.focus());
     this.#field.addEventListener("input", () => this.#written());
@@ -45,6 +48,7 @@ export class Composer {
     this.#key = key;
     this.#field.value = recall(PREFIX + key, "sessionStorage") ?? "";
     this.attachments.switchTo(key);
+    this.commands.hide();
     this.say("");
     this.#grow();
     this.refresh();
@@ -105,6 +109,7 @@ export class Composer {
     remember(PREFIX + this.#key, this.#field.value || null, "sessionStorage");
     const excess = this.#excess();
     this.say(excess ? word("tooLong", { count: excess }) : "");
+    this.commands.show();
     this.#grow();
     this.refresh();
   }
@@ -112,6 +117,7 @@ export class Composer {
   #pressed(event) {
     // 229: Safari ends the composition before it reports the Enter that ended it.
     const composing = event.isComposing || event.keyCode === 229;
+    if (!composing && this.commands.pressed(event)) return;
     if (event.key === "Escape" && this.#running && !composing) this.#stopNow();
     if (event.key !== "Enter" || event.shiftKey || composing) return;
     event.preventDefault();

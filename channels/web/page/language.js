@@ -25,6 +25,11 @@ export function word(key, values = {}) {
   return chosen.replace(/\{(\w+)\}/g, (whole, name) => String(values[name] ?? whole));
 }
 
+/** Of a text that the server has in both languages. */
+export function inLanguage(texts) {
+  return texts[current];
+}
+
 /** What to say of a refusal: our own words for a known code, else the server's sentence. */
 export function sentence(refusal) {
   const key = `error_${refusal.code}`;

@@ -38,7 +38,8 @@ export class Page {
       say: (text) => this.say(text),
       changed,
     });
-    this.composer = new Composer({ send: acts.send, stop: acts.stop, attachments: this.attachments, limits });
+    const commands = () => store.commands;
+    this.composer = new Composer({ send: acts.send, stop: acts.stop, attachments: this.attachments, limits, commands });
     this.conversation = new Conversation({ acts: { ...acts, ...this.#names() }, loadOlder: acts.loadOlder });
     this.sidebar = new Sidebar({
       rename: acts.rename,

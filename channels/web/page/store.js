@@ -8,6 +8,8 @@ export class Store {
   agents = [];
   limits = { file_bytes: 20_971_520, files: 10, message_chars: 20_000 };
   guide = false;
+  /** What may be written behind a slash: {name, hint, en, zh}. */
+  commands = [];
   signedIn = false;
   after = null;
   /** The id of the conversation that is shown; null is a new one. */
@@ -38,6 +40,7 @@ export class Store {
   takeList(answer) {
     this.agents = answer.agents;
     this.limits = answer.limits;
+    this.commands = answer.commands;
     this.guide = answer.guide;
     this.signedIn = answer.signed_in;
     this.chats = new Map(answer.chats.map((chat) => [chat.id, chat]));
@@ -112,7 +115,7 @@ export class Store {
   takeMessage(row, position) {
     if (position) this.after = Math.max(this.after ?? 0, position);
     this.conversations.get(row.chat)?.rows.set(row.id, row);
-    if (row.author === "agent" && (row.chat !== this.shown || document.hidden)) this.unread.add(row.chat);
+    if (row.author === "agent" && !row.dropped && (row.chat !== this.shown || document.hidden)) this.unread.add(row.chat);
     this.#endOf(row);
     this.changed();
   }

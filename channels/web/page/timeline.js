@@ -13,7 +13,8 @@ export function timeline(conversation, waiting, turns) {
   const stored = new Set(own.map((row) => row.message));
   const unstored = waiting.filter((entry) => !stored.has(entry.id));
   const known = new Set([...stored, ...unstored.map((entry) => entry.id)]);
-  const answers = byReplyTo(rows);
+  const answers = byReplyTo(rows.filter((row) => !row.dropped));
+  const dropped = new Set(rows.filter((row) => row.dropped).map((row) => row.reply_to));
   const current = runningRow(own, turns);
   const stopped = own.some((row) => row.text === STOP);
 
@@ -26,9 +27,10 @@ export function timeline(conversation, waiting, turns) {
   for (const row of rows) {
     if (row.author === "you") {
       const queued = current !== null && row.id > current && !answers.has(row.message) && row.text !== STOP;
-      entries.push(ofOwnRow(row, queued));
+      const state = answers.has(row.message) || !dropped.has(row.message) ? "stored" : "dropped";
+      entries.push(ofOwnRow(row, queued && state === "stored" ? "queued" : state));
       follow(row.message, row.text);
-    } else if (!known.has(row.reply_to)) entries.push(ofAnswer(row));
+    } else if (!known.has(row.reply_to) && !row.dropped) entries.push(ofAnswer(row));
   }
   for (const entry of unstored) {
     entries.push(ofUnstored(entry));
@@ -51,7 +53,7 @@ function runningRow(own, turns) {
   return rows.length ? Math.max(...rows) : null;
 }
 
-function ofOwnRow(row, queued) {
+function ofOwnRow(row, state) {
   const { message, text, files, at } = row;
   return {
     kind: "own",
@@ -61,7 +63,7 @@ function ofOwnRow(row, queued) {
     text,
     files,
     at,
-    state: queued ? "queued" : "stored",
+    state,
     refusal: null,
   };
 }

@@ -1,0 +1,55 @@
+"""What people have chosen for a chat and the door must know before a message is stored: which agent answers there, and
+what becomes of messages that arrive during a turn.
+
+There are few of them, so every worker has them all in memory and accepting a message asks no database. They last as
+marks of ids of their own; whoever writes one notifies the other workers, which read them anew.
+"""
+
+import asyncio
+from collections.abc import Mapping
+
+from channels.message import MessageContext
+from gateway.routing import chat_session
+from gateway.store.store import CHOICE, Mark, Store
+
+CHOICES_NOTICE = "choices"
+"""What workers tell each other where something was chosen; no session has this name."""
+
+
+class Choices:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._chosen: Mapping[str, str] = {}
+        self._lock = asyncio.Lock()
+
+    def agent(self, context: MessageContext) -> str:
+        """The agent that was chosen for the message's chat or topic; empty where none was."""
+        return self._chosen.get(_place(context), "")
+
+    def queue(self, sid: str) -> str:
+        """The queue mode that was chosen for a conversation; empty where none was."""
+        return self._chosen.get(sid, "")
+
+    async def choose_agent(self, context: MessageContext, agent: str, *, turn: int, at: float) -> None:
+        await self._choose(_place(context), agent, turn, at)
+
+    async def choose_queue(self, sid: str, mode: str, *, turn: int, at: float) -> None:
+        if mode != self.queue(sid):
+            await self._choose(sid, mode, turn, at)
+
+    async def load(self) -> None:
+        """Raises StoreUnavailable."""
+        async with self._lock:  # an older answer must not come behind a newer one
+            self._chosen = await self._store.choices()
+
+    async def _choose(self, key: str, value: str, turn: int, at: float) -> None:
+        """By the command that is message `turn`: the newest one holds, and one that runs again changes nothing."""
+        await self._store.mark(CHOICE + key, Mark(turn=turn, kind="settings", content=value, at=at))
+        await self.load()
+        await self._store.notify(CHOICES_NOTICE)
+
+
+def _place(context: MessageContext) -> str:
+    """A chat or a topic whoever answers there; no session of an agent has this name, since agents have ids."""
+    thread = () if context.chat.thread is None else ("thread", context.chat.thread)
+    return chat_session("", context.channel, context.account, context.chat.id, *thread)

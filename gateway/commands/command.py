@@ -1,0 +1,132 @@
+"""One command as a record, and what it is run with.
+
+A command may run twice, when its process dies before its reply is stored: its `turn` is the same then, and whatever it
+does goes by that number, so that the second run changes nothing more.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from agents.messages import AssistantMessage
+from agents.runner import AgentRunner
+from agents.sentences import Language
+from agents.turn import Settings, settings_json
+from channels.channel import MenuEntry
+from channels.message import MessageContext, StoredFile
+from gateway.config.root import Audience, Config
+from gateway.queue import inbound_of
+from gateway.runtime import Runtime, Setup
+from gateway.store.store import Concerned, Work
+
+LOCAL_CHANNEL = "web"
+"""Where a config names no owners, who may use the web chat is the owner."""
+SHOWN_CHARS = 60
+SHOWN_MAX = 10
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CommandContext:
+    """One command that a person wrote. `session` is the conversation that it concerns, `turn` the number of the command's
+    own message: what was accepted earlier has a smaller one. `agent` answers in that conversation."""
+
+    runtime: Runtime
+    setup: Setup
+    session: str
+    turn: int
+    message: MessageContext
+    agent: str
+    arguments: str = ""
+    language: Language = "en"
+
+    @property
+    def runner(self) -> AgentRunner | None:
+        """None where the agent is no longer configured."""
+        return self.setup.runners.get(self.agent)
+
+    @property
+    def is_owner(self) -> bool:
+        owners = self.setup.config.owners
+        return self.person in owners if owners else self.message.channel == LOCAL_CHANNEL
+
+    @property
+    def person(self) -> str:
+        """As `owners` in the config names them."""
+        return f"{self.message.channel}:{self.message.sender.id}"
+
+    def say(self, en: str, zh: str) -> str:
+        return zh if self.language == "zh" else en
+
+    def may(self, command: "Command") -> bool:
+        audience = command.audience(self.setup.config, self.message)
+        return audience == "everyone" or (audience == "owner" and self.is_owner)
+
+    async def conversation(self, history_turns: int = 1) -> Work:
+        waiting_max = self.setup.limits.pending_per_session
+        return await self.runtime.store.conversation(
+            self.session, before=self.turn, history_turns=history_turns, waiting_max=waiting_max
+        )
+
+    async def settings(self) -> Settings:
+        return settings_json.validate_json((await self.conversation()).settings)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reply:
+    """`text` is None where an agent will answer instead. `answers` are of models that the command called."""
+
+    text: str | None
+    files: tuple[StoredFile, ...] = ()
+    answers: tuple[AssistantMessage, ...] = ()
+
+
+Takes: TypeAlias = Literal["nothing", "a word", "words"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Command:
+    """`en` and `zh` say what it does, `hint` what may stand behind it. What is longer than it `takes` is no command but
+    words to the agent. `owner_in_groups`: there it changes what everybody gets."""
+
+    name: str
+    en: str
+    zh: str
+    run: Callable[[CommandContext], Awaitable[str | Reply]]
+    hint: str = ""
+    takes: Takes = "nothing"
+    owner_in_groups: bool = False
+
+    def audience(self, config: Config, message: MessageContext) -> Audience:
+        default: Audience = "owner" if self.owner_in_groups and message.chat.kind == "group" else "everyone"
+        return config.commands.get(self.name, default)
+
+    def fits(self, arguments: str) -> bool:
+        return self.takes == "words" or len(arguments.split()) <= (self.takes == "a word")
+
+    @property
+    def usage(self) -> str:
+        return f"/{self.name} {self.hint}".rstrip()
+
+    @property
+    def entry(self) -> MenuEntry:
+        return MenuEntry(name=self.name, description=f"{self.en} / {self.zh}")
+
+
+def first_words(text: str) -> str:
+    """The beginning of what somebody wrote, on one line and in quotes, without what Markdown or a fence would make of it."""
+    line = " ".join(text[: 4 * SHOWN_CHARS].replace("`", "'").split())
+    return f"“{line if len(line) <= SHOWN_CHARS else line[: SHOWN_CHARS - 1].rstrip() + '…'}”"
+
+
+def dropped_lines(context: CommandContext, messages: Sequence[Concerned]) -> str:
+    """Which messages will not be answered, each with its first words; empty for none."""
+    if not messages:
+        return ""
+    shown = [f"- {first_words(inbound_of(it.body).context.text)}" for it in messages[:SHOWN_MAX]]
+    if len(messages) > SHOWN_MAX:
+        shown.append("- …")
+    head = context.say(
+        f"{len(messages)} waiting message{'s were' if len(messages) > 1 else ' was'} dropped:",
+        f"丢弃了 {len(messages)} 条排队的消息:",
+    )
+    return "\n".join((head, *shown))

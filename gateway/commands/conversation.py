@@ -1,0 +1,204 @@
+"""Commands about the conversation itself: where it begins, what runs in it, what is answered again or forgotten."""
+
+import json
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Protocol, TypeAlias
+
+from agents.messages import AssistantMessage, Message, Text, UserMessage
+from agents.prompt.inbound import timestamp
+from channels.message import File
+from gateway.commands.command import CommandContext, Reply, dropped_lines, first_words
+from gateway.commands.report import plan_of
+from gateway.journal import numbered_turns_of, stopped_by, turns_of
+from gateway.lanes import HISTORY_TURNS_MAX
+from gateway.queue import Inbound, inbound_json, inbound_of
+from gateway.routing import control_session
+from gateway.store.store import Concerned, Delivery, Mark
+
+EXPORTED_CHARS_MAX = 200_000
+"""Where the export is no file: more than any channel sends in one reply."""
+
+
+async def start(context: CommandContext) -> str:
+    config = context.runner.config if context.runner else None
+    if config and config.greeting.strip():
+        return config.greeting.strip()
+    name = config.name or config.id if config else context.agent
+    return context.say(
+        f"Hello! I am {name}. Write to me what you need; /help shows what else I understand.",
+        f"你好!我是{name}。直接告诉我你需要什么;发送 /help 可查看可用的命令。",
+    )
+
+
+async def new(context: CommandContext) -> str:
+    _, dropped = await _stop(context)
+    await _mark(context, "new", context.turn)
+    await context.runtime.choices.choose_queue(context.session, "", turn=context.turn, at=context.runtime.now())
+    text = context.say("A new conversation begins.", "新的对话开始了。")
+    return "\n\n".join(filter(None, (text, dropped_lines(context, dropped))))
+
+
+async def stop(context: CommandContext) -> str:
+    begun, dropped = await _stop(context)
+    if not begun and not dropped:
+        return context.say("There is nothing to stop.", "当前没有正在处理的消息。")
+    text = context.say("Stopped.", "已停止。")
+    return "\n\n".join(filter(None, (text, dropped_lines(context, dropped))))
+
+
+async def _stop(context: CommandContext) -> tuple[bool, Sequence[Concerned]]:
+    """Whether a turn was running, and the messages that will get none."""
+    by, runtime = stopped_by(context.turn), context.runtime
+    concerned = await runtime.store.concerned(context.session, before=context.turn, by=by)
+    await runtime.control.stop(context.session, context.turn)
+    return any(it.begun for it in concerned), [it for it in concerned if not it.begun]
+
+
+async def retry(context: CommandContext) -> str | Reply:
+    if busy := await _busy(context):
+        return busy
+    turn = await _last_turn(context)
+    if turn is None:
+        return context.say("There is nothing to answer again.", "没有可以重新回答的消息。")
+    store = context.runtime.store
+    bodies, own = await store.bodies(context.session, turn), await store.body(context.session, turn)
+    if own is None:
+        return context.say(
+            "That message is too old to be answered again; please send it anew.",
+            "那条消息太旧,无法重新回答,请重新发送。",
+        )
+    await _undo(context, turn)
+    contexts = tuple(it for body in bodies for it in inbound_of(body).contexts)
+    again = replace(inbound_of(own).context, sent_at=context.message.sent_at)
+    together = contexts if len(contexts) > 1 else ()
+    await _deliver(context, replace(inbound_of(own), context=again, replays=context.turn, together=together))
+    return Reply(text=None)
+
+
+async def undo(context: CommandContext) -> str:
+    if busy := await _busy(context):
+        return busy
+    turn = await _last_turn(context)
+    if turn is None:
+        return context.say("There is nothing to undo.", "没有可以撤销的对话。")
+    body = await context.runtime.store.body(context.session, turn)
+    await _undo(context, turn)
+    words = first_words(inbound_of(body).context.text) if body else ""
+    return context.say(f"Forgotten: {words or 'the last exchange'}.", f"已撤销:{words or '上一轮对话'}。")
+
+
+async def _busy(context: CommandContext) -> str:
+    if not (await context.conversation()).waiting:
+        return ""
+    return context.say("An answer is still under way; /stop ends it.", "正在回答中;发送 /stop 可停止。")
+
+
+def _by(context: CommandContext) -> str:
+    """The content of what this command undoes."""
+    return json.dumps({"by": context.turn})
+
+
+async def _last_turn(context: CommandContext) -> int | None:
+    return await context.runtime.store.last_turn(context.session, before=context.turn, by=_by(context))
+
+
+async def _undo(context: CommandContext, turn: int) -> None:
+    mark = Mark(turn=turn, kind="undone", content=_by(context), at=context.runtime.now())
+    await context.runtime.store.mark(context.session, mark)
+
+
+async def _deliver(context: CommandContext, inbound: Inbound) -> None:
+    """A message to the agent in the place of this command, once."""
+    message = context.message
+    scope = f"{message.channel}:{message.account}:"
+    delivery = Delivery(
+        sid=context.session,
+        control=control_session(context.session),
+        dedupe=(f"{scope}command:{context.turn}",),
+        body=inbound_json.dump_json(inbound).decode(),
+        at=context.runtime.now(),
+        sender=scope + message.sender.id,
+    )
+    await context.runtime.accept(delivery)
+
+
+async def use_skill(context: CommandContext) -> str | Reply:
+    name, _, text = context.arguments.partition(" ")
+    plan = plan_of(context, await context.conversation())
+    skills = plan.facts.skills if plan and plan.facts.has("read") else ()
+    if name not in {it.name for it in skills}:
+        lines = [f"- `{it.name}` {it.description}" for it in skills]
+        if not lines:
+            return context.say("There are no skills here.", "这里没有可用的技能。")
+        return "\n".join((context.say("The skills are:", "可用的技能:"), *lines))
+    words = context.say(
+        f"Use the skill `{name}`: read its file first, then follow it.",
+        f"请使用技能 `{name}`:先读取它的文件,然后照做。",
+    )
+    message = replace(context.message, text=f"{words}\n\n{text.strip()}".strip())
+    await _deliver(context, Inbound(agent=context.agent, context=message))
+    return Reply(text=None)
+
+
+class Compacted(Protocol):
+    """A summary as it is marked, how many of the oldest turns it stands for, and what it took."""
+
+    content: str
+    turns: int
+    answers: tuple[AssistantMessage, ...]
+
+
+Compact: TypeAlias = Callable[..., Awaitable[Compacted | None]]
+"""None where there is nothing to summarise, or no summary that is good enough."""
+
+
+async def compact(context: CommandContext) -> str | Reply:
+    work = await context.conversation(HISTORY_TURNS_MAX)
+    turns = numbered_turns_of(work.history)
+    run: Compact | None = getattr(context.runner, "compact", None)
+    compacted = None
+    if turns and run is not None:
+        history = [messages for _, messages in turns]
+        compacted = await run(history, session=context.session, summary=work.summary, focus=context.arguments)
+    if compacted is None:
+        return context.say("There is nothing to summarise yet.", "目前没有需要压缩的内容。")
+    await _mark(context, "summary", turns[compacted.turns - 1][0], compacted.content)
+    text = context.say(
+        f"The older part of the conversation is summarised: {compacted.turns} turns.",
+        f"已将较早的 {compacted.turns} 轮对话压缩为摘要。",
+    )
+    return Reply(text=text, answers=compacted.answers)
+
+
+async def _mark(context: CommandContext, kind: str, turn: int, content: str = "{}") -> None:
+    mark = Mark(turn=turn, kind="new" if kind == "new" else "summary", content=content, at=context.runtime.now())
+    await context.runtime.store.mark(context.session, mark)
+
+
+async def export(context: CommandContext) -> str | Reply:
+    turns = turns_of(await context.runtime.store.transcript(context.session))
+    if not turns:
+        return context.say("There is nothing to export yet.", "还没有可以导出的内容。")
+    markdown = "\n\n".join((f"# {context.agent}", *(line for turn in turns for line in _exported(turn))))
+    channel = context.setup.channels.get((context.message.channel, context.message.account))
+    if channel is None or "media" not in channel.capabilities.directives:
+        return markdown[:EXPORTED_CHARS_MAX]
+    data = markdown.encode(errors="replace")[: context.setup.limits.file_bytes]
+    file = File(name="conversation.md", type="text/markdown", data=data)
+    kept = await context.runtime.store.archive.put(file, context.runtime.now())
+    return Reply(text=context.say("The conversation as a file:", "对话已导出为文件:"), files=(kept,))
+
+
+def _exported(turn: Sequence[Message]) -> Iterator[str]:
+    """The words of a turn, and the names of the tools that were called."""
+    for message in turn:
+        at = timestamp(datetime.fromtimestamp(message.timestamp, tz=UTC))
+        if isinstance(message, UserMessage):
+            texts = (it.text for it in message.content if isinstance(it, Text))
+            yield from (f"## {at}\n\n{text.partition(chr(10))[2]}" for text in texts)
+        elif isinstance(message, AssistantMessage):
+            if message.text.strip():
+                yield message.text.strip()
+            yield from (f"*{call.name}*" for call in message.calls)

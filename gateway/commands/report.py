@@ -1,0 +1,181 @@
+"""Commands that only say how things stand: what runs, what fills the prompt, what was spent, and who is asking."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
+
+import orjson
+
+from agents.messages import Message, UserMessage
+from agents.prompt.system import sections
+from agents.providers.provider import System
+from agents.runner import Plan
+from agents.tokens import WRAPPING_TOKENS, estimate, request_tokens, tokens
+from agents.turn import Turn, settings_json
+from gateway import VERSION
+from gateway.commands.command import CommandContext
+from gateway.journal import turns_of
+from gateway.lanes import HISTORY_TURNS_MAX
+from gateway.store.store import Bill, Work
+
+
+def plan_of(context: CommandContext, work: Work) -> Plan | None:
+    """Of the next request; None where nobody could answer it."""
+    channel = context.setup.channels.get((context.message.channel, context.message.account))
+    if context.runner is None or channel is None:
+        return None
+    turn = Turn(
+        context=context.message,
+        session=context.session,
+        capabilities=channel.capabilities.names,
+        directives=channel.capabilities.directives,
+        history=(),
+        user=UserMessage(content=()),
+        settings=settings_json.validate_json(work.settings),
+        summary=work.summary,
+    )
+    return context.runner.plan(turn)
+
+
+async def status(context: CommandContext) -> str:
+    work = await context.conversation(HISTORY_TURNS_MAX)
+    plan = plan_of(context, work)
+    if plan is None:
+        return _nobody(context)
+    say, agent, spent = context.say, plan.facts.agent, await _spent(context)
+    mode = settings_json.validate_json(work.settings).queue or context.setup.queues.of(agent.id, context.message).mode
+    runs, waits = bool(work.so_far), len(work.waiting) - bool(work.so_far)
+    used = sum(count for _, count in _shares(context, plan, work))
+    lines = (
+        (say("Agent", "助手"), f"{agent.name} (`{agent.id}`)" if agent.name else f"`{agent.id}`"),
+        (say("Model", "模型"), f"`{plan.model.reference}`"),
+        (say("Thinking", "思考强度"), agent.thinking or "default"),
+        (say("Context", "上下文"), _fill(used, plan.window)),
+        (say("Conversation", "本次对话"), spent.conversation.shown(context)),
+        (say("Cache", "缓存"), spent.conversation.cache(context)),
+        (
+            say("Queue", "队列"),
+            f"`{mode}`, {say('running', '处理中')} {int(runs)}, {say('waiting', '排队')} {waits}",
+        ),
+        ("Clawgate", VERSION),
+    )
+    return _listed(lines)
+
+
+async def context(context: CommandContext) -> str:
+    work = await context.conversation(HISTORY_TURNS_MAX)
+    plan = plan_of(context, work)
+    if plan is None:
+        return _nobody(context)
+    shares = list(_shares(context, plan, work))
+    used = sum(count for _, count in shares)
+    head = context.say("The next request holds, in tokens (estimated):", "下一次请求的构成(token 估算):")
+    total = (context.say("In all", "合计"), _fill(used, plan.window))
+    return f"{head}\n{_listed((*((name, f'{count:,}') for name, count in shares), total))}"
+
+
+def _shares(context: CommandContext, plan: Plan, work: Work) -> Iterator[tuple[str, int]]:
+    """What the next request is made of, with its tokens: the prompt's sections, the workspace's files apart, the tools and
+    what was said."""
+    facts = plan.facts
+
+    def corrected(count: int) -> int:
+        return context.runner.models.calibration.corrected(plan.model.name, count) if context.runner else count
+
+    files = {name: round(estimate(text)) for name, text in facts.workspace_files}
+    for section in sections(facts):
+        heading, _, _ = section.partition("\n")
+        own = round(estimate(section))
+        if heading.startswith("## Workspace Files"):
+            own = max(0, own - sum(files.values()))
+        yield heading.removeprefix("## ") if heading.startswith("## ") else "Identity", corrected(own)
+        if heading.startswith("## Workspace Files"):
+            yield from ((name, corrected(count)) for name, count in files.items())
+    if facts.tools:
+        yield context.say("Tools", "工具"), corrected(request_tokens(System(stable="", volatile=""), facts.tools, ()))
+    if work.summary:
+        yield context.say("Summary", "摘要"), corrected(round(estimate(work.summary)) + WRAPPING_TOKENS)
+    history = _history(plan, work)
+    name = context.say(f"History ({len(history)} turns)", f"历史({len(history)} 轮)")
+    yield name, corrected(sum(tokens(message) for turn in history for message in turn))
+
+
+def _history(plan: Plan, work: Work) -> Sequence[Sequence[Message]]:
+    """The turns that the model is shown, without the blocks that belong to a running turn."""
+    turns, kept = turns_of(work.history), plan.facts.agent.history_turns
+    shown = turns if kept is None else turns[max(0, len(turns) - kept) :]
+    return [[replace(it, metadata="") if isinstance(it, UserMessage) else it for it in turn] for turn in shown]
+
+
+async def usage(context: CommandContext) -> str:
+    spent = await _spent(context)
+    return _listed(
+        (
+            (context.say("This conversation", "本次对话"), spent.conversation.shown(context)),
+            (context.say("Today in this chat", "本聊天今日"), spent.today.shown(context)),
+        )
+    )
+
+
+async def whoami(context: CommandContext) -> str:
+    owner = context.say(" (an owner of this bot)", "(机器人的所有者)") if context.is_owner else ""
+    return f"`{context.person}`{owner}"
+
+
+@dataclass(slots=True)
+class _Sum:
+    """Of bills. `cost` is None as long as none has one: without prices there is none."""
+
+    tokens: Counter[str] = field(default_factory=Counter)
+    cost: float | None = None
+
+    def add(self, bill: Bill) -> None:
+        final = orjson.loads(bill.content)
+        self.tokens.update(final.get("tokens", {}))
+        if (cost := final.get("cost")) is not None:
+            self.cost = (self.cost or 0.0) + cost
+
+    def shown(self, context: CommandContext) -> str:
+        read = sum(self.tokens[name] for name in ("input", "cache_read", "cache_write"))
+        text = context.say(
+            f"{read:,} tokens in, {self.tokens['output']:,} out", f"输入 {read:,} token,输出 {self.tokens['output']:,}"
+        )
+        return text if self.cost is None else text + context.say(f", cost {self.cost:.4f}", f",费用 {self.cost:.4f}")
+
+    def cache(self, context: CommandContext) -> str:
+        read, written = self.tokens["cache_read"], self.tokens["cache_write"]
+        return context.say(f"{read:,} tokens read, {written:,} written", f"读取 {read:,} token,写入 {written:,}")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Spent:
+    conversation: _Sum = field(default_factory=_Sum)
+    today: _Sum = field(default_factory=_Sum)
+
+
+async def _spent(context: CommandContext) -> _Spent:
+    """What the turns and commands of the conversation took since it began, and today, where the gateway is."""
+    zone = ZoneInfo(context.setup.config.server.timezone)
+    now = datetime.fromtimestamp(context.runtime.now(), tz=UTC).astimezone(zone)
+    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
+    spent = _Spent()
+    for bill in await context.runtime.store.bills(context.session, since=midnight):
+        if bill.current:
+            spent.conversation.add(bill)
+        if bill.recent:
+            spent.today.add(bill)
+    return spent
+
+
+def _fill(used: int, window: int) -> str:
+    return f"{used:,} / {window:,} ({used / window:.0%})"
+
+
+def _listed(lines: Sequence[tuple[str, str]]) -> str:
+    return "\n".join(f"- {name}: {value}" for name, value in lines)
+
+
+def _nobody(context: CommandContext) -> str:
+    return context.say("Nobody is configured to answer here.", "没有配置可以回答的助手。")

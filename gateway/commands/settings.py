@@ -1,0 +1,172 @@
+"""Commands that set something: for the conversation until it begins anew (model, thinking, what is shown of a turn, the
+queue), or for the chat (who answers in it). And what the settings show above an answer."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, get_args
+
+from agents.messages import AssistantMessage, Message, Thinking
+from agents.providers.models import LEVELS, Level
+from agents.turn import Settings, settings_json
+from channels.message import MessageContext
+from channels.queue import QueueMode
+from gateway.commands.command import CommandContext
+from gateway.config.root import Config
+from gateway.redaction import redacted
+from gateway.routing import holding
+from gateway.store.store import Mark
+from gateway.watch import about
+
+DEFAULT = "default"
+REASONING_CHARS_MAX = 4_000
+ABOUT_CHARS_MAX = 100
+
+
+async def model(context: CommandContext) -> str:
+    config, wanted = context.setup.config, context.arguments
+    if not wanted:
+        return await models(context)
+    if wanted.lower() == DEFAULT:
+        await _set(context, model="")
+        default = context.runner.config.model[0] if context.runner else ""
+        return context.say(f"The model is the agent's again: `{default}`.", f"已恢复为助手自己的模型:`{default}`。")
+    offered = config.choosable_models
+    found = [it for it in offered if it == wanted] or [it for it in offered if it.lower().endswith(wanted.lower())]
+    if len(found) != 1:
+        problem = context.say(f"There is no one model {_quoted(wanted)}.", f"没有唯一匹配 {_quoted(wanted)} 的模型。")
+        return f"{problem}\n\n{await models(context)}"
+    await _set(context, model=found[0])
+    return context.say(
+        f"`{found[0]}` answers from the next message on, until /new.", f"从下一条消息起使用 `{found[0]}`,直到 /new。"
+    )
+
+
+async def models(context: CommandContext) -> str:
+    current = model_of(context, await context.settings())
+    mark = context.say("in use", "使用中")
+    lines = [f"- `{it}`{f' ({mark})' if it == current else ''}" for it in context.setup.config.choosable_models]
+    head = context.say("The models, set with `/model NAME`:", "可选的模型(用 `/model NAME` 设置):")
+    return "\n".join((head, *lines))
+
+
+def model_of(context: CommandContext, settings: Settings) -> str:
+    """The model that answers next."""
+    if settings.model in context.setup.config.choosable_models:
+        return settings.model
+    return context.runner.config.model[0] if context.runner else ""
+
+
+async def think(context: CommandContext) -> str:
+    runner, settings, wanted = context.runner, await context.settings(), context.arguments.lower()
+    if runner is None:
+        return context.say("Nobody is configured to answer here.", "没有配置可以回答的助手。")
+    name = model_of(context, settings)
+    levels = [level for level in LEVELS if level in runner.models.get(name).facts.thinking]
+    if not levels:
+        return context.say(f"`{name}` has no levels of thinking.", f"`{name}` 不支持设置思考强度。")
+    current: Level | None = settings.thinking or runner.config.thinking
+    if wanted == DEFAULT:
+        await _set(context, thinking=None)
+        return context.say("Thinking is the agent's own again.", "思考强度已恢复为助手自己的设置。")
+    for level in levels:
+        if wanted == level:
+            await _set(context, thinking=level)
+            return context.say(f"Thinking is `{level}`, until /new.", f"思考强度已设为 `{level}`,直到 /new。")
+    listed = ", ".join(f"`{level}`" for level in levels)
+    return context.say(
+        f"Thinking is `{current or DEFAULT}`. The levels of `{name}`: {listed}.",
+        f"当前思考强度:`{current or DEFAULT}`。`{name}` 支持:{listed}。",
+    )
+
+
+async def reasoning(context: CommandContext) -> str:
+    shown = await _switch(context, "reasoning")
+    return context.say(
+        f"The model's reasoning is {'shown above its answers' if shown else 'not shown'}.",
+        "回答上方会显示思考过程。" if shown else "不显示思考过程。",
+    )
+
+
+async def verbose(context: CommandContext) -> str:
+    shown = await _switch(context, "verbose")
+    return context.say(
+        f"Tool calls are {'shown above the answers' if shown else 'not shown'}.",
+        "回答上方会显示工具调用。" if shown else "不显示工具调用。",
+    )
+
+
+async def _switch(context: CommandContext, name: str) -> bool:
+    """On or off, as it is now; a word that is neither changes nothing."""
+    wanted = {"on": True, "off": False}.get(context.arguments.lower())
+    if wanted is None:
+        return bool(getattr(await context.settings(), name))
+    await _set(context, **{name: wanted})
+    return wanted
+
+
+async def queue(context: CommandContext) -> str:
+    modes: Sequence[QueueMode] = get_args(QueueMode)
+    wanted = context.arguments.lower()
+    chosen = next((mode for mode in modes if mode == wanted), None)
+    if chosen or wanted == DEFAULT:
+        await _set(context, queue=chosen)
+        choices = context.runtime.choices
+        await choices.choose_queue(context.session, chosen or "", turn=context.turn, at=context.runtime.now())
+    current = queue_mode_of(context, await context.settings())
+    listed = ", ".join(f"`{mode}`" for mode in modes)
+    return context.say(f"The queue mode is `{current}`. There are: {listed}.", f"排队模式:`{current}`。可选:{listed}。")
+
+
+def queue_mode_of(context: CommandContext, settings: Settings) -> str:
+    return settings.queue or context.setup.queues.of(context.agent, context.message).mode
+
+
+async def agent(context: CommandContext) -> str:
+    """Each agent has a conversation of its own in a chat; that of the former one waits where it was left."""
+    config, wanted = context.setup.config, context.arguments
+    offered = [it for it in config.agents.list if context.is_owner or _is_open(it.id, config, context.message)]
+    chosen = next((it for it in offered if wanted.lower() in (it.id, it.name.lower())), None) if wanted else None
+    if chosen is not None:
+        at = context.runtime.now()
+        await context.runtime.choices.choose_agent(context.message, chosen.id, turn=context.turn, at=at)
+        name = chosen.name or chosen.id
+        return context.say(f"From now on {name} answers here.", f"从现在起由{name}回答。")
+    mark = context.say("answers here", "当前")
+    lines = [f"- `{it.id}` {it.name}".rstrip() + (f" ({mark})" if it.id == context.agent else "") for it in offered]
+    problem = context.say(f"There is no agent {_quoted(wanted)}.", f"没有助手 {_quoted(wanted)}。") if wanted else ""
+    head = context.say("The agents, set with `/agent NAME`:", "可选的助手(用 `/agent NAME` 设置):")
+    return "\n".join(filter(None, (problem, head, *lines)))
+
+
+def _is_open(agent: str, config: Config, message: MessageContext) -> bool:
+    """Whether somebody who owns nothing may choose the agent: one that bindings keep for others is not his to choose."""
+    bound = [it for it in config.bindings if it.agent == agent]
+    return not bound or agent == config.agents.list[0].id or bool(holding(bound, message))
+
+
+async def _set(context: CommandContext, **changes: Any) -> None:
+    settings = replace(await context.settings(), **changes)
+    content = settings_json.dump_json(settings).decode()
+    mark = Mark(turn=context.turn, kind="settings", content=content, at=context.runtime.now())
+    await context.runtime.store.mark(context.session, mark)
+
+
+def _quoted(word: str) -> str:
+    return "“" + word.replace("`", "'")[:ABOUT_CHARS_MAX] + "”"
+
+
+def above(settings: Settings, messages: Sequence[Message]) -> Iterator[str]:
+    """What a person wants to see above an answer: the model's readable reasoning as a quote, and a line for each call."""
+    answers = [it for it in messages if isinstance(it, AssistantMessage)]
+    thoughts = [it.text.strip() for answer in answers for it in answer.content if isinstance(it, Thinking)]
+    if settings.reasoning and (text := "\n\n".join(filter(None, thoughts))):
+        shown = text if len(text) <= REASONING_CHARS_MAX else f"{text[:REASONING_CHARS_MAX]}…"
+        yield "\n".join(f"> {line}".rstrip() for line in shown.split("\n"))
+    calls = [call for answer in answers for call in answer.calls]
+    if settings.verbose and calls:
+        yield "\n".join(_called(call.name, redacted(about(call))) for call in calls)
+
+
+def _called(tool: str, first_argument: str) -> str:
+    shown = first_argument.replace("`", "'")[:ABOUT_CHARS_MAX]
+    return f"- `{tool}`" + (f" `{shown}`" if shown else "")

@@ -1,0 +1,337 @@
+"""Commands through the whole gateway: each on every channel, beside a running turn, again, and by whoever may not."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from channels.message import Chat, Sender
+from gateway import VERSION
+from gateway.commands import catalog
+from gateway.commands.catalog import COMMANDS, command_of
+from gateway.queue import Inbound
+from tests.channels.contexts import context as made
+from tests.emulators.models.script import calls, says
+from tests.running import AGENTS, ALICE, ALICE_CHAT, BOB, BOB_CHAT, GROUP, Running, running
+from tests.stories.at_work import NEVER, RUNS, prompt, users
+from tests.stories.test_telegram import bot
+from tests.web_page import WEB, new_id, opened
+
+SECOND = "anthropic/claude-opus-4-6"
+TWO = (
+    f"{AGENTS}    - {{ id: second, name: Zweite, model: [anthropic/claude-sonnet-4-6, {SECOND}], greeting: Grüezi! }}\n"
+)
+GROUPED: dict[str, Any] = {"chat": GROUP, "chat_type": "group", "mention_bot": True}
+
+
+async def said(house: Running, text: str, **who: Any) -> str:
+    """What the bot answers."""
+    before = len(house.feishu.messages)
+    await house.say(text, **who)
+    answer = (await house.replies(before + 1))[before]
+    await house.idle()
+    return answer
+
+
+COMMANDED = [
+    ("/new", "new", ""),
+    (" /NEW ", "new", ""),
+    ("／new", "new", ""),
+    ("/new@helper_bot", "new", ""),
+    ("/model Anthropic/X", "model", "Anthropic/X"),
+    ("/compact the\nlast week", "compact", "the\nlast week"),
+    ("/start ref_42", "start", "ref_42"),
+    ("/stop please", None, ""),
+    ("/model please change it", None, ""),
+    ("/newest", None, ""),
+    ("/etc/passwd is mine", None, ""),
+    ("please /stop", None, ""),
+    ("/ stop", None, ""),
+    ("/", None, ""),
+    ("//stop", None, ""),
+]
+
+
+@pytest.mark.parametrize(("text", "name", "arguments"), COMMANDED, ids=repr)
+def test_a_message_is_a_command_where_it_is_nothing_else(text: str, name: str | None, arguments: str) -> None:
+    assert command_of(made("feishu", Chat(id="c", kind="direct"), text=text)) == (
+        None if name is None else (name, arguments)
+    )
+
+
+def test_a_command_for_another_bot_in_a_group_is_none() -> None:
+    group = Chat(id="g", kind="group")
+    assert command_of(made("telegram", group, text="/stop@another_bot", mentioned=False)) is None
+    assert command_of(made("telegram", group, text="/stop@this_bot", mentioned=True)) == ("stop", "")
+
+
+ANSWERED = {
+    "help": r"- `/help \[COMMAND\]`",
+    "commands": r"- `/model ",
+    "start": r"Hello! I am helper",
+    "new": r"A new conversation begins\.",
+    "reset": r"A new conversation begins\.",
+    "stop": r"There is nothing to stop\.",
+    "status": rf"- Agent: `helper`\n- Model: `anthropic/claude-sonnet-4-6`[\s\S]*- Clawgate: {VERSION}",
+    "context": r"- Tooling: \d+[\s\S]*- History \(\d+ turns\): \d+\n- In all: [\d,]+ / [\d,]+ \(\d+%\)",
+    "models": r"- `anthropic/claude-sonnet-4-6` \(in use\)",
+    "model": r"- `anthropic/claude-sonnet-4-6` \(in use\)",
+    "think": r"The levels of `anthropic/claude-sonnet-4-6`: `",
+    "reasoning": r"reasoning is not shown",
+    "verbose": r"Tool calls are not shown",
+    "compact": r"nothing to summarise",
+    "usage": r"- This conversation: [\d,]+ tokens in, [\d,]+ out",
+    "whoami": r"`(?:feishu|telegram|web):\S+`",
+    "agent": r"- `helper` \(answers here\)",
+    "skill": r"The skills are:\n- `",
+    "queue": r"The queue mode is `collect`",
+    "retry": r"again\.$",
+    "undo": r"There is nothing to undo|Forgotten: “",
+    "export": r"",
+}
+
+
+def test_every_command_has_a_test() -> None:
+    assert sorted(ANSWERED) == sorted(COMMANDS)
+
+
+async def test_every_command_answers_in_feishu_while_a_turn_runs_and_again_as_one(tmp_path: Path) -> None:
+    async with running(tmp_path, script=[says("hello Alice"), NEVER]) as house:
+        await said(house, "hello")
+        await house.say("go on")
+        await house.requested(2)
+        for number, (name, pattern) in enumerate(ANSWERED.items(), start=1):
+            if name in ("stop", "new", "reset", "retry", "undo"):
+                pattern = "Stopped|begins|still under way|nothing to "
+            event = house.feishu.text_event(f"/{name}", sender=ALICE, chat=ALICE_CHAT)
+            await house.push(event)
+            answers = await house.replies(number + 1)
+            await house.push(event)
+            assert re.search(pattern, answers[-1]), (name, answers[-1])
+        await house.idle()
+        assert len(house.feishu.messages) == len(ANSWERED) + 1
+        assert len(house.anthropic.requests) == 2
+
+
+async def test_every_command_answers_in_the_web_chat(tmp_path: Path) -> None:
+    async with running(tmp_path, script=[says("hello")] * 3, feishu=WEB) as house, opened(house.url) as page:
+        for number, (name, pattern) in enumerate(ANSWERED.items(), start=1):
+            await page.say(f"/{name}", chat=f"c_commanded_{name}")
+            answer = (await page.answers(number))[-1]
+            assert re.search(pattern, answer), (name, answer)
+        listed = (await page.http.get("/api/chats")).json()["commands"]
+        assert [it["name"] for it in listed] == list(COMMANDS)
+
+
+async def test_telegram_offers_the_menu_and_takes_commands_with_the_bots_name_and_after_a_mention(
+    tmp_path: Path,
+) -> None:
+    async with bot(tmp_path, "polling", script=[says("hello")]) as it:
+        assert [entry["command"] for menu in it.telegram.commands.values() for entry in menu] == list(COMMANDS)
+        alice = it.telegram.user(500000011, "Alice")
+        team, name = it.telegram.supergroup(), it.telegram.bot["username"]
+        chinese = it.telegram.text_update("/whoami", chat=it.telegram.private())
+        chinese["message"]["from"]["language_code"] = "zh-hans"
+        for update in (
+            it.telegram.text_update("/new", chat=team, sender=alice),
+            it.telegram.text_update(f"/NEW@{name}", chat=team, sender=alice),
+            it.telegram.text_update(f"@{name} /new", chat=team, sender=alice),
+            it.telegram.text_update("/new@another_bot", chat=team, sender=alice),
+            it.telegram.text_update(f"/model@{name} default", chat=team, sender=alice),
+            chinese,
+        ):
+            await it.happens(update)
+        await it.replies(5)
+        await it.house.idle()
+        texts = [sent.text for sent in it.telegram.messages]
+        assert texts.count("A new conversation begins.") == 3
+        assert [text for text in texts if "Only an owner" in text]
+        assert len(texts) == 5
+        assert it.house.anthropic.requests == []
+
+
+async def test_a_new_conversation_forgets_and_says_what_it_dropped(tmp_path: Path) -> None:
+    async with running(tmp_path, script=[says("noted"), NEVER, says("fresh")]) as house:
+        await said(house, "the word is swordfish")
+        await house.say("think long")
+        await house.requested(2)
+        await house.say("and this one `waits`")
+        answer = await said(house, "/new")
+        assert answer == ("A new conversation begins.\n\n1 waiting message was dropped:\n- “and this one 'waits'”")
+        assert await said(house, "hello again") == "fresh"
+        assert "swordfish" not in json.dumps(house.anthropic.requests[-1].body["messages"])
+        assert await said(house, "/export") != ""
+
+
+async def test_a_retry_answers_the_last_message_again_and_an_undo_forgets_it(tmp_path: Path) -> None:
+    script = [says("one"), says("two"), says("two, better"), says("three")]
+    async with running(tmp_path, script=script) as house:
+        await said(house, "first")
+        await said(house, "second")
+        assert await said(house, "/retry") == "two, better"
+        assert [words.rpartition(": ")[2] for words in users(house.anthropic.requests[-1].body)] == ["first", "second"]
+        assert house.feishu.messages[-1].reply_to == house.feishu.messages[-2].reply_to
+        assert await said(house, "/undo") == "Forgotten: “second”."
+        assert await said(house, "third") == "three"
+        assert [words.rpartition(": ")[2] for words in users(house.anthropic.requests[-1].body)] == ["first", "third"]
+        assert [await said(house, "/undo") for _ in range(3)] == [
+            "Forgotten: “third”.",
+            "Forgotten: “first”.",
+            "There is nothing to undo.",
+        ]
+
+
+async def test_a_model_and_a_level_hold_until_the_conversation_begins_anew(tmp_path: Path) -> None:
+    async with running(tmp_path, script=[says("a"), says("b"), says("c")], agents=TWO) as house:
+        assert SECOND in await said(house, "/model opus-4-6")
+        assert "`high`" in await said(house, "/think high")
+        await said(house, "hello")
+        request = house.anthropic.requests[-1].body
+        assert request["model"] == "claude-opus-4-6"
+        assert "thinking=high" in prompt(house)
+        assert f"`{SECOND}`" in await said(house, "/status")
+        assert "no one model “gpt”" in await said(house, "/model gpt")
+        assert "Thinking is `high`. The levels" in await said(house, "/think hardest")
+        await said(house, "/model default")
+        await said(house, "hello")
+        assert house.anthropic.requests[-1].body["model"] == "claude-sonnet-4-6"
+        await said(house, "/new")
+        await said(house, "hello")
+        assert "thinking=off" in prompt(house)
+
+
+async def test_what_the_model_did_stands_above_its_answer_where_somebody_wants_it(tmp_path: Path) -> None:
+    run = calls(("exec", {"command": "echo sk-abcdefghijklmnop1234567890"}))
+    async with running(tmp_path, script=[run, says("done"), says("plain")], more=RUNS) as house:
+        await said(house, "/verbose on")
+        answer = await said(house, "run it")
+        assert answer.endswith("done")
+        assert "exec" in answer
+        assert "abcdefghijklmnop" not in answer
+        await said(house, "/verbose off")
+        assert await said(house, "again") == "plain"
+        assert "- `exec`" not in json.dumps(house.anthropic.requests[-1].body["messages"])
+
+
+async def test_another_agent_answers_a_chat_also_after_a_restart(tmp_path: Path) -> None:
+    async with running(tmp_path, script=[says("b")], agents=TWO) as house:
+        assert "no agent “third”" in await said(house, "/agent third")
+        assert await said(house, "/agent second") == "From now on Zweite answers here."
+        assert await said(house, "/start") == "Grüezi!"
+        assert "Only an owner" in await said(house, "/agent second", **GROUPED)
+    async with running(tmp_path, script=[says("c")], agents=TWO, emulator=house.feishu) as house:
+        await said(house, "hello")
+        assert "You are Zweite" in prompt(house)
+    async with running(tmp_path, agents=AGENTS, emulator=house.feishu, script=[says("d")]) as house:
+        await said(house, "hello")
+        assert "You are helper" in prompt(house)
+
+
+async def test_an_agent_that_bindings_keep_for_others_is_not_for_everybody(tmp_path: Path) -> None:
+    more = "bindings: [ { agent: second, match: { channel: feishu, sender: ou_somebody } } ]"
+    async with running(tmp_path, agents=TWO, more=more) as house:
+        assert "second" not in await said(house, "/agent")
+        assert "no agent “second”" in await said(house, "/agent second")
+    async with running(
+        tmp_path, agents=TWO, more=f"{more}\nowners: [ 'feishu:{ALICE}' ]", emulator=house.feishu
+    ) as house:
+        assert await said(house, "/agent second") == "From now on Zweite answers here."
+
+
+async def test_the_config_says_who_may_and_a_reply_is_in_the_persons_language(tmp_path: Path) -> None:
+    more = f"owners: [ 'feishu:{ALICE}' ]\ncommands: {{ undo: off, usage: owner, model: everyone }}\nlanguage: zh"
+    async with running(tmp_path, script=[says("hi")], more=more) as house:
+        assert await said(house, "/undo") == "/undo 已停用。"
+        assert "所有者" in await said(house, "/whoami")
+        await said(house, "good morning")
+        assert (await said(house, "/usage")).startswith("- This conversation")
+        assert await said(house, "/compact 关注部署") == "目前没有需要压缩的内容。"
+        other = {"sender": BOB, "chat": BOB_CHAT}
+        assert "只有机器人的所有者" in await said(house, "/usage", **other)
+        assert "in use" in await said(house, "/model", **GROUPED) or "使用中" in house.feishu.messages[-1].text
+        assert "/undo" not in await said(house, "/help")
+
+
+async def test_a_skill_and_the_queue(tmp_path: Path) -> None:
+    async with running(tmp_path, script=[says("made"), NEVER, says("newer")]) as house:
+        skill = re.findall(r"- `([\w-]+)`", await said(house, "/skill"))[0]
+        assert await said(house, f"/skill {skill} a list of files") == "made"
+        words = users(house.anthropic.requests[-1].body)[-1]
+        assert words.endswith("a list of files")
+        assert f"`{skill}`" in words
+        assert "`interrupt`" in await said(house, "/queue interrupt")
+        await house.say("think long")
+        await house.requested(2)
+        assert await said(house, "no, this") == "newer"
+        assert "`interrupt`" in await said(house, "/queue")
+        await said(house, "/new")
+        assert "`collect`" in await said(house, "/queue")
+
+
+async def test_a_dropped_message_is_marked_where_it_was_written(tmp_path: Path) -> None:
+    async with running(tmp_path, script=[NEVER], feishu=WEB) as house, opened(house.url) as page:
+        dropped = new_id()
+        await page.say("think long")
+        await house.requested(1)
+        await page.say("and this", message=dropped)
+        await page.say("/stop")
+        await page.until(lambda: len(page.written()) >= 2)
+        await house.idle()
+        marked = [it for it in (await page.conversation())["messages"] if it["dropped"]]
+        assert [(it["reply_to"], it["text"]) for it in marked] == [(dropped, "")]
+        (told,) = [it["text"] for it in page.written() if not it["dropped"]]
+        assert "“and this”" in told
+
+
+async def test_an_export_is_a_file_where_the_channel_takes_files(tmp_path: Path) -> None:
+    async with running(tmp_path, script=[says("the answer")], feishu=WEB) as house, opened(house.url) as page:
+        await page.say("the question")
+        await page.answers(1)
+        await page.say("/export")
+        await page.answers(2)
+        (file,) = page.written()[-1]["files"]
+        text = (await page.http.get(f"/api/files/{file['id']}")).text
+        assert "the question" in text
+        assert "the answer" in text
+        assert file["name"] == "conversation.md"
+
+
+@pytest.fixture
+def database(database_url: str) -> str:
+    return f'database: {{ url: "{database_url}" }}'
+
+
+async def test_a_command_that_runs_again_after_a_crash_acts_once(tmp_path: Path, database: str) -> None:
+    """The effect is there and the reply is not: the next process runs the same command under the same number."""
+    script = [says("one"), says("two"), says("three"), says("three again"), NEVER]
+    async with running(tmp_path, script=script, more=database) as house:
+        for text in ("first", "second", "third"):
+            await said(house, text)
+        runtime = house.gateway.runtime
+        sid = next(iter({event.turn.session for event in house.events if hasattr(event, "turn")}))
+        message = made("feishu", Chat(id=ALICE_CHAT, kind="direct"), sender=Sender(id=ALICE), message_id="om_command")
+
+        async def twice(name: str, turn: int) -> list[str | None]:
+            inbound, texts = Inbound(agent="helper", context=message, command=name), []
+            for _ in range(2):
+                texts.append((await catalog.run(runtime, sid, turn, inbound)).text)
+                await house.idle()
+            return texts
+
+        assert await twice("undo", 1_000) == ["Forgotten: “third”."] * 2
+        assert await twice("retry", 1_001) == [None, None]
+        await house.replies(4)
+        await house.idle()
+        assert len(house.anthropic.requests) == 4
+        assert [words.rpartition(": ")[2] for words in users(house.anthropic.requests[-1].body)] == ["first", "second"]
+        await house.say("think")
+        await house.requested(5)
+        await house.say("waits")
+        first = await catalog.run(runtime, sid, 2_000, Inbound(agent="helper", context=message, command="new"))
+        await house.idle()
+        again = await catalog.run(runtime, sid, 2_000, Inbound(agent="helper", context=message, command="new"))
+        assert first.text == again.text
+        assert "“waits”" in (first.text or "")
+        assert (await runtime.store.conversation(sid, before=3_000, history_turns=9, waiting_max=9)).history == []
