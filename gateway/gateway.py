@@ -219,7 +219,7 @@ def build_setup(config: Config, environment: Mapping[str, str], store: Store, no
         (it.kind.name, it.name): it.kind.channel(it.config, it.name, deps) for it in configured(config.channels)
     }
     # Only those that an agent names: a model SDK costs a second and tens of megabytes.
-    named = sorted({model.partition("/")[0] for agent in config.agents.list for model in agent.model})
+    named = sorted({model.partition("/")[0] for agent in config.agents.list for model in agent.named_models.values()})
     providers = {name: build_provider(name, config.provider(name)) for name in named}
     build_runner = partial(
         AgentRunner,

@@ -24,7 +24,7 @@ from channels.message import MessageContext, StoredFile
 from channels.queue import QueueMode
 from gateway.queue import inbound_of
 from gateway.runtime import Drained, Runtime, Stopped
-from gateway.store.store import Entry, Kind, Lease, SessionState
+from gateway.store.store import Entry, Kind, Lease, Mark, SessionState
 
 STEERED_MAX = 20
 """Waiting messages that one step of a turn takes in."""
@@ -43,6 +43,8 @@ class TurnJournal:
     mode: QueueMode
     enrich: Callable[[MessageContext], Awaitable[MessageContext]]
     user_message: Callable[[MessageContext], Awaitable[UserMessage]]
+    numbers: Sequence[int]
+    """Of the turns of its history, oldest first."""
     _pending: int = 0
 
     async def begin(self, message: Message, *, joined: Sequence[int]) -> None:
@@ -70,6 +72,11 @@ class TurnJournal:
         self._judge(await self.runtime.store.append(self.lease, entries, [message.turn for message in waiting]))
         return messages
 
+    async def summarised(self, content: str, turns: int) -> None:
+        """A crash before it leaves the history whole, and after it the summary stands."""
+        mark = Mark(turn=self.numbers[turns - 1], kind="summary", content=content, at=self.runtime.now())
+        await self.runtime.store.mark(self.lease.sid, mark)
+
     def _judge(self, state: SessionState) -> None:
         self._pending = state.pending
         if state.stopped > self.turn:
@@ -82,6 +89,10 @@ def entry(turn: int, message: Message, *, kind: Kind | None = None) -> Entry:
 
 def turns_of(entries: Sequence[Entry]) -> list[list[Message]]:
     """The finished turns among `entries`, oldest first, each with its messages in order."""
+    return [messages for _, messages in numbered_turns(entries)]
+
+
+def numbered_turns(entries: Sequence[Entry]) -> list[tuple[int, list[Message]]]:
     turns = []
     for number, rows in groupby(entries, key=lambda entry: entry.turn):
         try:
@@ -90,7 +101,7 @@ def turns_of(entries: Sequence[Entry]) -> list[list[Message]]:
             log.error("turn_unreadable", unreadable_turn=number, error=type(error).__name__)
             continue
         if messages:
-            turns.append(messages)
+            turns.append((number, messages))
     return turns
 
 

@@ -17,7 +17,7 @@ from channels.channel import Channel, Progress, ShowsProgress
 from channels.message import MessageContext
 from gateway.attachments import Attachments
 from gateway.commands import COMMANDS, CommandContext
-from gateway.journal import Ending, TurnJournal, ending_of, entry, turns_of
+from gateway.journal import Ending, TurnJournal, ending_of, entry, numbered_turns
 from gateway.outbox import reply_parts
 from gateway.queue import Inbound, Queue, inbound_of
 from gateway.routing import conversation, is_control
@@ -155,6 +155,8 @@ class Turns:
             received = [await self._attachments.receive(runner, channel, it, batch.lease.sid) for it in contexts]
             return runner.user_message(*contexts, received=received)
 
+        work = batch.work
+        history = numbered_turns(work.history)
         journal = TurnJournal(
             runtime=self._runtime,
             lease=batch.lease,
@@ -162,8 +164,8 @@ class Turns:
             mode=batch.queue.mode,
             enrich=channel.enrich,
             user_message=user_message,
+            numbers=[number for number, _ in history],
         )
-        work = batch.work
         journaled = [message_json.validate_json(row.content) for row in work.so_far if row.kind != "drained"]
         if not journaled:
             contexts = [await channel.enrich(inbound_of(message.body).context) for message in batch.messages]
@@ -179,7 +181,7 @@ class Turns:
             session=batch.lease.sid,
             capabilities=channel.capabilities.names,
             directives=channel.capabilities.directives,
-            history=turns_of(work.history),
+            history=[messages for _, messages in history],
             user=user,
             so_far=so_far,
             interrupted=bool(work.so_far) and work.so_far[-1].kind != "drained",
@@ -191,7 +193,8 @@ class Turns:
         if ending.media and ending.text is not None:
             files, note = await self._attachments.send(runner, channel, context, batch.lease.sid, ending.media)
             ending = replace(ending, text=f"{ending.text}\n\n{note}".strip() if note else ending.text, files=files)
-        return replace(ending, answers=result.answers)
+        shortened = sentences.compacted(result.compaction, context.text) if ending.text is not None else None
+        return replace(ending, answers=result.answers, notes=(shortened,) if shortened else ())
 
     async def _control(self, batch: _Batch) -> Ending:
         """The answer to a command, or the note that too many messages wait."""
