@@ -101,6 +101,7 @@ class AgentRunner:
             summarised=journal.summarised,
             system=system,
             tools=toolbox.specs,
+            result_chars=self._result_chars,
             turn_seconds=self.limits.turn_seconds,
             emit=emit,
         )

@@ -170,6 +170,10 @@ _ERRORS: dict[ErrorKind, _Sentence] = {
         "This conversation is too long for the model. Please send a shorter message or start a new chat.",
         "这段对话超出了模型的长度限制,请缩短消息或开始新的对话。",
     ),
+    "message_too_long": _Sentence(
+        "Your message is too long for the model to read in one go. Please shorten it, or send it in several parts.",
+        "这条消息太长,模型一次读不完。请缩短,或分成几条发送。",
+    ),
     "rate_limited": _Sentence(
         "The model is getting too many requests. Please try again in a few minutes.",
         "模型的请求太多了,请过几分钟再试。",
