@@ -26,6 +26,8 @@ RESULTS_SHARE = 0.5
 RESULTS_MIN = 4
 SHORT_SHARE = 1 / 4
 """Of what one result may take: a result that is shortened once. The second time, `STUB_CHARS` are left."""
+OLD_TEXT_CHARS = 1_000
+"""Of what a person wrote in an earlier turn."""
 IMAGE_TURNS = 3
 """A picture is shown in its own turn and in the two behind it."""
 LOW_WATER, LOW_WATER_MIN = 0.7, 0.35
@@ -70,13 +72,18 @@ def _excerpt(message: Message, chars: int | None) -> Message:
         if isinstance(part, Image):
             part = Text(text=f"[image: {part.name or 'not shown'}]")
         elif chars is not None and len(part.text) > chars:
-            part = Text(text=shortened(part.text, chars))
+            is_result = isinstance(message, ToolResultMessage)
+            part = Text(text=shortened(part.text, chars) if is_result else _beginning(part.text, chars))
         parts.append(part)
     return with_parts(message, parts)
 
 
+def _beginning(text: str, chars: int) -> str:
+    return f"{text[:chars]}\n\n[… {len(text) - chars:,} characters of this message are left out]"
+
+
 class Reach(NamedTuple):
-    """Results before `short` are shortened, those before `stub` once more, with what users wrote in earlier turns; what
+    """Results before `short` are shortened, those before `stub` once more, with what people wrote in earlier turns; what
     stands before `gone` is left out. All in units: each turn begins one, and so does each of its answers."""
 
     short: int = 0
@@ -213,7 +220,7 @@ class Conversation:
                 unit += 1
                 then = _at(message, unit, then)
             if isinstance(message, UserMessage):
-                yield message if running or unit >= reach.stub else self._shortened(message, self._short_chars)
+                yield message if running or unit >= reach.stub else self._shortened(message, OLD_TEXT_CHARS)
             elif unit < reach.gone:
                 if not has_gap:
                     yield LEFT_OUT
