@@ -6,29 +6,31 @@ tools by prompt. Every attempt's usage is recorded, failed ones included.
 
 import hashlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
+from functools import cached_property
 
 import structlog
 
+from agents.compaction import Compactor, opening
 from agents.config import AgentConfig
-from agents.messages import AssistantMessage, Message, Usage, UserMessage
+from agents.context import Budget, Conversation, Fit, budget, past
+from agents.messages import AssistantMessage, ErrorKind, Message, ModelError, UserMessage
 from agents.model import Model, Models
 from agents.providers import retry
+from agents.providers.draft import Draft
 from agents.providers.models import nearest
 from agents.providers.provider import Done, ModelRequest, OneTool, System, ToolChoice
 from agents.providers.textcalls.answer import DONE_WELL
 from agents.repair import IMAGES_MAX, repair
-from agents.tokens import bound, bound_of, request_tokens, tokens
-from agents.turn import Emit, ModelCalled, ModelRetried, ModelStreamed
+from agents.tokens import below, bound, bound_of, request_tokens
+from agents.turn import Compaction, Emit, ModelCalled, ModelRetried, ModelStreamed
 from tools.tool import ToolSpec
-
-MAX_TOKENS_DEFAULT = 16_384
-WINDOW_SHARE = 0.95
-"""Of what the answer leaves of the window: estimates are estimates."""
 
 TOOL_TOKENS_MAX = 2_000
 """What the description and the schema of one tool take, at most."""
+HISTORY_SHARE = 0.2
+"""Of the input: a smaller history is not what fills it, and is not worth a summary."""
 LEARNING_SHARE = 0.25
 """Of the window: smaller requests are not measured against their usage, for there an estimate decides nothing."""
 
@@ -37,38 +39,50 @@ log = structlog.get_logger()
 
 @dataclass(kw_only=True)
 class ModelCalls:
-    """`answers` has every answer of the turn that was good, or failed at a price, in order."""
+    """`answers` has every answer of the turn that was good, or failed at a price, in order. `summarised` makes it durable
+    that a summary stands for so many of the oldest turns of `history`; `compaction` says whether that happened."""
 
     models: Sequence[Model]
     shared: Models
     config: AgentConfig
     session: InitVar[str]
     history: Sequence[Sequence[Message]]
+    summary: str
+    compactor: Compactor
+    summarised: Callable[[str, int], Awaitable[None]]
     system: System
     tools: tuple[ToolSpec, ...]
+    result_chars: int
     turn_seconds: InitVar[float]
     emit: Emit
     answers: list[AssistantMessage] = field(default_factory=list)
-    _shrunk: bool = False
+    compaction: Compaction = "none"
+    _refused: dict[str, int] = field(default_factory=dict)
+    """The estimates of what models refused as too long, by reference."""
+    _summary_tried: bool = False
     _own_payloads: bool = True
 
     def __post_init__(self, session: str, turn_seconds: float) -> None:
-        self._conversation = hashlib.sha256(session.encode(errors="replace")).hexdigest()
+        self._conversation = conversation_of(session)
         kept = self.config.history_turns
         newest = self.history if kept is None else self.history[max(0, len(self.history) - kept) :]
-        # The metadata blocks belong to the running turn alone.
-        self._history = [
-            [replace(it, metadata="") if isinstance(it, UserMessage) else it for it in turn] for turn in newest
-        ]
+        self._left_out = len(self.history) - len(newest)
         prompt_bound = bound_of(self.system.stable) + bound_of(self.system.volatile)
         self._fixed_bound = prompt_bound + TOOL_TOKENS_MAX * len(self.tools)
+        self._past = self._behind_summary(past(newest))
         self._deadline = time.monotonic() + turn_seconds
 
     async def complete(self, messages: Sequence[Message], number: int) -> AssistantMessage:
         """The model's answer in round `number`; where it refuses the request, the answer to another form of it."""
+        if (room := self._scarce_room(messages)) is not None:
+            await self._summarise(room)
         while True:
-            requests = {model.reference: self._request(model, messages, number) for model in self.models}
-            (provider, request), *fallbacks = [(it.provider, requests[it.reference]) for it in self.models]
+            fits = {model.reference: self.fit(model, messages) for model in self.models}
+            models = [model for model in self.models if fits[model.reference].fits]
+            if not models and not self._refused and (kind := self._unfit(messages)):
+                return self._failed(kind)
+            requests = {it.reference: self._request(it, fits[it.reference], number) for it in models or self.models}
+            (provider, request), *fallbacks = [(it.provider, requests[it.reference]) for it in models or self.models]
             self.emit(ModelCalled(round=number, provider=provider.name, request=request))
 
             def watch(event: retry.Notice, requests: Mapping[str, ModelRequest] = requests) -> None:
@@ -88,20 +102,59 @@ class ModelCalls:
                 health=self.shared.health,
                 emit=watch,
             )
-            answer = self._priced(answer, requests)
-            if not self._adapted(answer, number):
+            fit = fits[answer.reference]
+            answer = replace(self.shared.priced(answer, requests[answer.reference]), reach=fit.back)
+            adapted = self._adapted(answer, number, fit, messages)
+            if answer.error and answer.error.kind == "too_large" and not self._summary_tried:
+                adapted = await self._summarise(self._room(self.models[0]) // 4) or adapted
+            if not adapted:
                 return answer
 
-    def _adapted(self, answer: AssistantMessage, number: int) -> bool:
+    def _scarce_room(self, running: Sequence[Message]) -> int | None:
+        """What newest turns may take, in tokens, where the history fills the request so far that the others should become a
+        summary; else None."""
+        model, share = self.models[0], self.compactor.config.at
+        if self._summary_tried or not self._past.turns or not self.exceeds(model, running, share):
+            return None
+        limit = int(self._room(model) * share)
+        size = sum(map(self._past.size, [self._past.lead, *self._past.turns]))
+        if size <= limit * HISTORY_SHARE or not self.compactor.may_try(self._conversation, size):
+            return None
+        return max(limit // 4, limit - self._fixed_tokens - self._past.size(running)) // 2
+
+    async def _summarise(self, keep_tokens: int) -> bool:
+        """Let a summary stand for the older turns, once a turn; False where there is none."""
+        self._summary_tried = True
+        compacted = await self.compactor.compact(
+            self._past.turns,
+            own_models=self.models,
+            conversation=self._conversation,
+            summary=self.summary,
+            keep_tokens=keep_tokens,
+            deadline=self._deadline,
+        )
+        if compacted is None:
+            return False
+        self.answers += compacted.answers
+        self.compaction = "summarised" if compacted.turns else "failed"
+        if not compacted.turns:
+            return False
+        self._left_out += compacted.turns
+        await self.summarised(compacted.content, self._left_out)
+        self.summary = compacted.content
+        self._past = self._behind_summary(self._past.turns[compacted.turns :])
+        return True
+
+    def _behind_summary(self, turns: Sequence[Sequence[Message]]) -> Conversation:
+        return Conversation(turns=turns, result_chars=self.result_chars, lead=opening(self.summary))
+
+    def _adapted(self, answer: AssistantMessage, number: int, fit: Fit, messages: Sequence[Message]) -> bool:
         """Whether the next request takes a form that has not been tried yet."""
         match answer.error and answer.error.kind:
             case None:
                 return self._ignored_tools(answer, number)
-            case "too_large" if self._history and not self._shrunk:
-                self._shrunk = True
-                log.warning("history_shrunk", turns=len(self._history))
-                self._history = self._history[(len(self._history) + 1) // 2 :]
-                return True
+            case "too_large":
+                return self._overflowed(self._model_of(answer), fit, messages)
             case "stale_thinking" if self._own_payloads:
                 self._own_payloads = False
                 log.warning("thinking_dropped", model=answer.model)
@@ -110,6 +163,29 @@ class ModelCalls:
                 return self._model_of(answer).takes_no_tools("its server refused them")
             case _:
                 return False
+
+    def _overflowed(self, model: Model, fit: Fit, messages: Sequence[Message]) -> bool:
+        """Whether less can be sent than was refused as too long."""
+        estimated = self._estimated(fit.messages)
+        self._refused[model.reference] = estimated
+        log.warning("context_overflow", model=model.reference, estimated_tokens=estimated)
+        return self.fit(model, messages).back != fit.back
+
+    def _unfit(self, messages: Sequence[Message]) -> ErrorKind | None:
+        """Why it is no use to ask any model, where nothing more can be left out. A prompt that is too long by itself is sent
+        all the same: then it is the config that is wrong about the window, or the estimate."""
+        room = max(map(self._room, self.models)) - self._fixed_tokens
+        if room <= 0:
+            return None
+        users = [message for message in messages if isinstance(message, UserMessage)]
+        return "message_too_long" if self._past.size(users) > room else "too_large"
+
+    def _failed(self, kind: ErrorKind) -> AssistantMessage:
+        """An error without a request."""
+        model = self.models[0]
+        log.warning("context_unfit", model=model.reference, kind=kind)
+        draft = Draft(api=model.provider.api, provider=model.provider.name, model=model.name, timestamp=0.0)
+        return draft.failed(ModelError(kind=kind, summary="not sent: it does not fit", retryable=False))
 
     def _ignored_tools(self, answer: AssistantMessage, number: int) -> bool:
         """Whether the model answered in words where a call was required, and can be offered its tools by prompt."""
@@ -123,14 +199,10 @@ class ModelCalls:
             "it answered in words although a call was required"
         )
 
-    def _request(self, model: Model, messages: Sequence[Message], number: int) -> ModelRequest:
+    def _request(self, model: Model, fit: Fit, number: int) -> ModelRequest:
         facts = model.facts
-        answer_tokens = min(self.config.max_tokens or MAX_TOKENS_DEFAULT, facts.max_output)
-        input_tokens = (self.config.context_window or facts.window) - answer_tokens
-        ratio = self.shared.calibration.ratio(model.name)
-        past = self._past(messages, int(input_tokens * WINDOW_SHARE / ratio))
         repaired = repair(
-            [*past, *messages],
+            fit.messages,
             api=model.provider.api,
             family=model.family if self._own_payloads else "",
             images_max=IMAGES_MAX if facts.vision else 0,
@@ -143,17 +215,47 @@ class ModelCalls:
             tools=self.tools,
             tool_choice=self._tool_choice(number),
             thinking=nearest(self.config.thinking, facts.thinking) if self.config.thinking else None,
-            max_tokens=answer_tokens,
+            max_tokens=self.budget(model).answer,
             conversation=self._conversation,
         )
 
-    def _past(self, running: Sequence[Message], budget_tokens: int) -> list[Message]:
-        """The history that fits beside the rest of the request; mostly all of it, and then nothing is estimated."""
-        history = [message for turn in self._history for message in turn]
-        if self._fixed_bound + bound(history) + bound(running) <= budget_tokens:
-            return history
-        fixed = request_tokens(self.system, self.tools, running)
-        return fitting(self._history, budget_tokens - fixed)
+    def fit(self, model: Model, messages: Sequence[Message]) -> Fit:
+        """What the next request holds of the conversation, `messages` being its running turn."""
+        room, results = self._room(model), self.budget(model).results
+        return self._past.whole(messages, tokens_max=room - self._fixed_bound, chars_max=results) or self._past.fit(
+            messages,
+            tokens_max=room - self._fixed_tokens,
+            chars_max=results,
+            binds_thinking=model.facts.thinking_style != "budget",
+        )
+
+    def exceeds(self, model: Model, messages: Sequence[Message], share: float) -> bool:
+        """Whether the next request takes more than this share of what the model's input may be. Cheap where it surely does
+        not."""
+        fit, tokens_max = self.fit(model, messages), share * self._room(model)
+        return self._fixed_bound + fit.most > tokens_max and self._estimated(fit.messages) > tokens_max
+
+    def _estimated(self, messages: Sequence[Message]) -> int:
+        return self._fixed_tokens + self._past.size(messages)
+
+    def _room(self, model: Model) -> int:
+        """So many estimated tokens the model's input may take."""
+        room = self.shared.calibration.room(model.name, self.budget(model).input)
+        refused = self._refused.get(model.reference)
+        return room if refused is None else min(room, below(refused))
+
+    @cached_property
+    def _fixed_tokens(self) -> int:
+        """The estimate of what every request holds: the prompt and the tools."""
+        return request_tokens(self.system, self.tools, ())
+
+    def budget(self, model: Model) -> Budget:
+        return budget(
+            model.facts,
+            window=self.config.context_window or model.facts.window,
+            answer_tokens=self.config.max_tokens,
+            result_chars=self.result_chars,
+        )
 
     def _tool_choice(self, number: int) -> ToolChoice:
         """The config's choice holds for the first round; then the model must be free to answer."""
@@ -166,37 +268,19 @@ class ModelCalls:
 
     def _count(self, answer: AssistantMessage, requests: Mapping[str, ModelRequest]) -> None:
         """Record what one attempt cost, and let the estimates learn from it."""
-        answer = self._priced(answer, requests)
+        answer = self.shared.priced(answer, requests[answer.reference])
         request = requests[answer.reference]
+        if answer.error is None and (refused := self._refused.get(answer.reference)):
+            self.shared.calibration.overflowed(answer.model, refused)
         if answer.error is None and bound(request.messages) > request.facts.window * LEARNING_SHARE:
-            self.shared.calibration.learn(answer.model, _tokens(request), answer.usage)
+            self.shared.calibration.learn(answer.model, self._estimated(request.messages), answer.usage)
         if answer.usage.is_reported:
             self.answers.append(answer)
-
-    def _priced(self, answer: AssistantMessage, requests: Mapping[str, ModelRequest]) -> AssistantMessage:
-        """The answer with its cost, and with an estimate where the provider reported no usage of a good answer."""
-        usage = answer.usage
-        if answer.error is None and not usage.is_reported:
-            guess = self.shared.calibration.corrected(answer.model, _tokens(requests[answer.reference]))
-            usage = Usage(input=guess, output=tokens(answer), estimated=True)
-        cost = self._model_of(answer).cost(usage)
-        return answer if usage is answer.usage and cost is None else replace(answer, usage=usage, cost=cost)
 
     def _model_of(self, answer: AssistantMessage) -> Model:
         return next(model for model in self.models if model.reference == answer.reference)
 
 
-def fitting(turns: Sequence[Sequence[Message]], budget_tokens: int) -> list[Message]:
-    """The newest of `turns` (oldest first) that fit into the budget together, as one list of messages. A turn is kept or
-    left out as a whole, so calls and results are never cut apart."""
-    kept: list[Sequence[Message]] = []
-    for turn in reversed(turns):
-        budget_tokens -= sum(tokens(message) for message in turn)
-        if budget_tokens < 0:
-            break
-        kept.append(turn)
-    return [message for turn in reversed(kept) for message in turn]
-
-
-def _tokens(request: ModelRequest) -> int:
-    return request_tokens(request.system, request.tools, request.messages)
+def conversation_of(session: str) -> str:
+    """Its name for providers."""
+    return hashlib.sha256(session.encode(errors="replace")).hexdigest()

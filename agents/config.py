@@ -5,6 +5,7 @@ from typing import Annotated
 from pydantic import BaseModel, Field, StringConstraints, field_validator
 from pydantic.alias_generators import to_camel
 
+from agents.compaction import CompactionConfig
 from agents.providers.models import Level
 from channels.queue import QueueConfig
 from skills.catalog import AgentSkillsConfig
@@ -38,11 +39,18 @@ class AgentDefaults(BaseModel, extra="forbid", strict=True, frozen=True, alias_g
     """What a person who writes `/start` reads; the gateway's own sentence where it is empty."""
     history_turns: Annotated[int, Field(ge=0)] | None = None
     """How many earlier turns of a chat the model is shown, at most; as many as fit where unset."""
+    compaction: CompactionConfig = CompactionConfig()
     tool_choice: str = "auto"
     """`auto`, `none`, `required`, or the name of the one tool that must be called first."""
     queue: QueueConfig = QueueConfig()
     tools: AgentToolsConfig = AgentToolsConfig()
     skills: AgentSkillsConfig = AgentSkillsConfig()
+
+    @property
+    def named_models(self) -> dict[tuple[str | int, ...], str]:
+        """Every `provider/model`, by the key that names it."""
+        named: dict[tuple[str | int, ...], str] = {("model", index): name for index, name in enumerate(self.model)}
+        return named | ({("compaction", "model"): self.compaction.model} if self.compaction.model else {})
 
     @field_validator("model", mode="before")
     @classmethod

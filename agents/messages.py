@@ -33,6 +33,7 @@ ErrorKind: TypeAlias = Literal[
     "invalid",  # 400 and kin: our request was refused
     "not_found",  # no such model
     "too_large",  # the conversation does not fit the model's window
+    "message_too_long",  # what a person wrote does not fit by itself: nothing was sent
     "stale_thinking",  # earlier reasoning that was sent back was refused: try again without it
     "no_tools",  # the model takes no tools: they can be offered by prompt
     "rate_limited",  # 429
@@ -155,6 +156,8 @@ class AssistantMessage:
     error: ModelError | None = None
     cost: float | None = None
     """At the configured prices; None without them."""
+    reach: tuple[int, int, int] | None = None
+    """How far back its request showed what stood before it (`agents.context`); None where it was whole."""
     response_id: str | None = None
     timestamp: float = 0.0
     role: Literal["assistant"] = "assistant"

@@ -9,15 +9,15 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
-from agents.messages import Usage
+from agents.messages import AssistantMessage, Usage
 from agents.providers.chat.vendors import for_model, vendor_for
 from agents.providers.config import ModelConfig, ProviderConfig, api_of
 from agents.providers.models import ModelFacts, facts_of, family_of
-from agents.providers.provider import Provider
+from agents.providers.provider import ModelRequest, Provider
 from agents.providers.retry import Health, RetryConfig
 from agents.providers.textcalls.answer import RepairedCalls
 from agents.providers.textcalls.prompted import PromptedTools
-from agents.tokens import Calibration
+from agents.tokens import Calibration, request_tokens, tokens
 
 log = structlog.get_logger()
 
@@ -70,6 +70,16 @@ class Models:
         if reference not in self._models:
             self._models[reference] = self._model(reference)
         return self._models[reference]
+
+    def priced(self, answer: AssistantMessage, request: ModelRequest) -> AssistantMessage:
+        """The answer with its cost, and with an estimate where the provider reported no usage of a good answer."""
+        usage = answer.usage
+        if answer.error is None and not usage.is_reported:
+            estimated = request_tokens(request.system, request.tools, request.messages)
+            guess = self.calibration.corrected(answer.model, estimated)
+            usage = Usage(input=guess, output=tokens(answer), estimated=True)
+        cost = self.get(answer.reference).cost(usage)
+        return answer if usage is answer.usage and cost is None else replace(answer, usage=usage, cost=cost)
 
     def _model(self, reference: str) -> Model:
         provider, _, name = reference.partition("/")

@@ -7,16 +7,18 @@ the outcome.
 
 import asyncio
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import InitVar, dataclass
 from itertools import chain
 from pathlib import Path
 
 from agents.attachments import Missing, Received, attachment, receive
-from agents.completion import ModelCalls
+from agents.compaction import Compacted, Compactor
+from agents.completion import ModelCalls, conversation_of
 from agents.config import AgentConfig
 from agents.loop import Journal, ToolLoop
-from agents.messages import AssistantMessage, Text, UserMessage, UserPart
+from agents.messages import AssistantMessage, Message, Text, UserMessage, UserPart
 from agents.model import Model, Models
 from agents.prompt.inbound import body, metadata_blocks
 from agents.prompt.system import PromptFacts, build_system
@@ -64,6 +66,7 @@ class AgentRunner:
         self._workspaces = Workspaces(config.workspace_dir, writable=files_config.writable)
         self._uploads = Path(files_config.uploads_dir)
         self._models = [self.models.get(reference) for reference in config.model]
+        self._compactor = Compactor(config=config.compaction, models=self.models, context_window=config.context_window)
         self._result_chars = min(result_limit_chars(self._window(model)) for model in self._models)
         built_in = Catalog(config.tools, exec_config=exec_config, messenger=messenger, result_chars=self._result_chars)
         self._sources: Sequence[ToolSource] = (built_in,)
@@ -103,8 +106,12 @@ class AgentRunner:
             config=config,
             session=turn.session,
             history=turn.history,
+            summary=turn.summary,
+            compactor=self._compactor,
+            summarised=journal.summarised,
             system=system,
             tools=toolbox.specs,
+            result_chars=self._result_chars,
             turn_seconds=self.limits.turn_seconds,
             emit=emit,
         )
@@ -126,7 +133,24 @@ class AgentRunner:
         except TimeoutError:
             outcome = LimitReached(limit="turn-time")
         earlier = (message for message in turn.so_far if isinstance(message, AssistantMessage))
-        return TurnResult(outcome=outcome, answers=(*earlier, *model_calls.answers))
+        answers = (*earlier, *model_calls.answers)
+        return TurnResult(outcome=outcome, answers=answers, compaction=model_calls.compaction)
+
+    async def compact(
+        self, history: Sequence[Sequence[Message]], *, session: str, summary: str, focus: str
+    ) -> Compacted | None:
+        """A summary because somebody wishes for it. None where nothing is old enough; one of no turns where none could be
+        made that can be used. Whoever asked marks it."""
+        window = self.config.context_window or self._models[0].facts.window
+        return await self._compactor.compact(
+            history,
+            own_models=self._models,
+            conversation=conversation_of(session),
+            summary=summary,
+            keep_tokens=window / 4,
+            deadline=time.monotonic() + self.limits.turn_seconds,
+            focus=focus,
+        )
 
     def plan(self, turn: Turn) -> Plan:
         config, (model, *_) = self._chosen(turn.settings)

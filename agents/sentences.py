@@ -8,7 +8,7 @@ import re
 from typing import Literal, NamedTuple, TypeAlias, assert_never
 
 from agents.messages import ErrorKind, ModelError
-from agents.turn import Answered, Declined, Limit, LimitReached, ModelFailed, Outcome
+from agents.turn import Answered, Compaction, Declined, Limit, LimitReached, ModelFailed, Outcome
 
 Language: TypeAlias = Literal["en", "zh"]
 
@@ -56,6 +56,11 @@ def not_attached(path: str, text: str) -> str:
     return _NOT_ATTACHED(text).format(name=" ".join(path.replace("`", "").split())[-80:])
 
 
+def compacted(compaction: Compaction, text: str) -> str | None:
+    """Put beneath the answer of a turn in which the conversation became shorter, or should have."""
+    return _COMPACTED[compaction](text) if compaction != "none" else None
+
+
 def late(seconds: float, text: str) -> str:
     """Put before an answer that comes long after the message."""
     minutes = round(seconds / 60)
@@ -73,6 +78,17 @@ _LATE = _Sentence(
     "(Sorry for the delay: this answers a message from {amount} {en} ago.)",
     "(抱歉回复迟了:这是对 {amount} {zh}前一条消息的回答。)",
 )
+_COMPACTED = {
+    "summarised": _Sentence(
+        "(I have summed up the older part of our conversation to make room.)",
+        "(为腾出空间,我已把较早的对话整理成摘要。)",
+    ),
+    "failed": _Sentence(
+        "(I tried to sum up the older part of our conversation and could not. When it no longer fits, I will not see its "
+        "oldest messages any more; /new begins afresh.)",
+        "(我尝试把较早的对话整理成摘要,但没有成功。放不下时,我将看不到最早的消息;/new 可重新开始。)",
+    ),
+}
 _DECLINED = _Sentence("The model declined to answer this.", "模型拒绝回答这个问题。")
 _RETRYING = _Sentence("The model is busy right now; I am asking again.", "模型现在很繁忙,正在重试。")
 _CONNECTING = _Sentence("The connection to the model broke; I am asking again.", "与模型的连接中断,正在重试。")
@@ -146,6 +162,10 @@ _ERRORS: dict[ErrorKind, _Sentence] = {
     "too_large": _Sentence(
         "This conversation is too long for the model. Please send a shorter message or start a new chat.",
         "这段对话超出了模型的长度限制,请缩短消息或开始新的对话。",
+    ),
+    "message_too_long": _Sentence(
+        "Your message is too long for the model to read in one go. Please shorten it, or send it in several parts.",
+        "这条消息太长,模型一次读不完。请缩短,或分成几条发送。",
     ),
     "rate_limited": _Sentence(
         "The model is getting too many requests. Please try again in a few minutes.",

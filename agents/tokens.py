@@ -21,6 +21,7 @@ REQUEST_TOKENS_MIN = 200
 """Below it the few fixed tokens of a wire outweigh the text, and the ratio says nothing of the tokenizer."""
 LATEST_WEIGHT = 0.3
 RATIO_MIN, RATIO_MAX = 0.2, 5.0
+OVERFLOW_STEP = 0.8
 START_RATIOS = ((re.compile(r"claude-(?:opus-4-[7-9]|(?:opus|sonnet|haiku|fable|mythos)-(?:[5-9]|\d\d))(?!\d)"), 1.3),)
 """Claude from Opus 4.7 and the 5 families on counts about 30 % more than the Claude before."""
 
@@ -93,6 +94,7 @@ class Calibration:
     """The running ratio real ÷ estimated of each model, learned from the usage that its answers return."""
 
     def __init__(self) -> None:
+        self._limits: dict[str, int] = {}
         self._ratios: dict[str, float] = {}
         """The model that learned last stands last; the first goes when there are too many."""
 
@@ -119,8 +121,23 @@ class Calibration:
             return known
         return next((ratio for name, ratio in START_RATIOS if name.match(model.rpartition("/")[2])), 1.0)
 
+    def overflowed(self, model: str, estimated: int) -> None:
+        """The model refused a request of this estimate as too long, and took a smaller one: the next ones stay below."""
+        if model in self._limits or len(self._limits) < MODELS_MAX:
+            self._limits[model] = min(below(estimated), self._limits.get(model, estimated))
+
+    def room(self, model: str, real: int) -> int:
+        """So many estimated tokens fit into `real` tokens of the model, by all that is known of it."""
+        fitting = int(real / self.ratio(model))
+        return min(fitting, self._limits.get(model, fitting))
+
     def corrected(self, model: str, estimated: int) -> int:
         return round(estimated * self.ratio(model))
+
+
+def below(refused: int) -> int:
+    """What to try after a request of this size was refused as too long."""
+    return int(refused * OVERFLOW_STEP)
 
 
 def estimate(text: str) -> float:

@@ -10,18 +10,23 @@ TAIL_SHARE = 0.3
 TAIL_CHARS_MAX = 4_000
 END_CHARS = 2_000
 WINDOW_SHARE = 0.3
-"""Of a window: one character can be a token, as in Chinese, so a share of tokens is taken as characters."""
+CHARS_PER_TOKEN = 4
+STUB_CHARS = 300
+"""What is left of a result that is shortened as far as it goes."""
 OMISSION = "\n\n[… omitted …]\n\n"
 
 _END_MATTERS = re.compile(
     r"error|exception|traceback|exit code|exit status|failed|fatal|panic|\b(?:total|summary|results?|done)\b", re.I
 )
 
+_OWN_NOTE = re.compile(r"\n+\[[^\n]*\bwere cut[^\n]*\]\s*\Z")
+
 
 def result_limit_chars(window_tokens: int) -> int:
-    """16,000 characters below a window of 100k tokens, 32,000 from there, 64,000 from 200k; at most 30 % of it."""
+    """16,000 characters below a window of 100k tokens, 32,000 from there, 64,000 from 200k; at most 30 % of it,
+    counted at four characters a token."""
     tier = 64_000 if window_tokens >= 200_000 else 32_000 if window_tokens >= 100_000 else 16_000
-    return max(1, min(tier, int(window_tokens * WINDOW_SHARE)))
+    return max(1, min(tier, int(window_tokens * WINDOW_SHARE * CHARS_PER_TOKEN)))
 
 
 def truncate_result(text: str, limit_chars: int) -> str:
@@ -36,6 +41,17 @@ def truncate_result(text: str, limit_chars: int) -> str:
     end = OMISSION + text[-tail:] if tail else ""
     head = budget - len(end)
     return text[:head] + end + _closing(len(text) - head - tail, len(text))
+
+
+def shortened(text: str, limit_chars: int) -> str:
+    """An earlier result, cut in the same way. The note in which it says itself how much it lacks stays at its end, and
+    counts neither as its tail nor as what matters."""
+    if len(text) <= limit_chars:
+        return text
+    found = _OWN_NOTE.search(text, max(0, len(text) - STUB_CHARS))
+    if found is None or len(found[0]) >= limit_chars:
+        return truncate_result(text, limit_chars)
+    return truncate_result(text[: found.start()], limit_chars - len(found[0])) + found[0]
 
 
 def _end_matters(text: str) -> bool:

@@ -115,13 +115,17 @@ class LimitReached:
 Outcome: TypeAlias = Answered | Declined | ModelFailed | LimitReached
 
 
+Compaction: TypeAlias = Literal["none", "summarised", "failed"]
+"""Whether older turns became a summary on the way, or should have and could not."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TurnResult:
-    """`answers` are those of models, as far as they took tokens. `summarised`: older turns became a summary on the way."""
+    """`answers` are those of models, as far as they took tokens."""
 
     outcome: Outcome
     answers: tuple[AssistantMessage, ...] = ()
-    summarised: bool = False
+    compaction: Compaction = "none"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

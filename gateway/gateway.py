@@ -204,7 +204,7 @@ class Gateway:
     def _notified(self, what: str | None) -> None:
         """Another worker of the same database has something to tell: of a session, of any, or of the web chat."""
         if what in (CHOICES_NOTICE, None):  # None also where this worker has come back: it may have missed one
-            self._spawn(self._load_choices())
+            self.spawn(self._load_choices())
         if what == WEB_NOTICE and self._web:
             self._web.live.announce(None)
         elif what not in (WEB_NOTICE, CHOICES_NOTICE):

@@ -24,7 +24,7 @@ from channels.message import MessageContext, StoredFile
 from channels.queue import QueueMode
 from gateway.queue import inbound_of
 from gateway.runtime import Drained, Runtime, Stopped
-from gateway.store.store import Entry, Kind, Lease, SessionState
+from gateway.store.store import Entry, Kind, Lease, Mark, SessionState
 
 STEERED_MAX = 20
 """Waiting messages that one step of a turn takes in."""
@@ -43,6 +43,8 @@ class TurnJournal:
     mode: QueueMode
     enrich: Callable[[MessageContext], Awaitable[MessageContext]]
     user_message: Callable[[MessageContext], Awaitable[UserMessage]]
+    numbers: Sequence[int]
+    """Of the turns of its history, oldest first."""
     kept: list[Message] = field(default_factory=list)
     """What this run has journaled."""
     _pending: int = 0
@@ -73,6 +75,11 @@ class TurnJournal:
         self._judge(await self.runtime.store.append(self.lease, entries, [message.turn for message in waiting]))
         return messages
 
+    async def summarised(self, content: str, turns: int) -> None:
+        """A crash before it leaves the history whole, and after it the summary stands."""
+        mark = Mark(turn=self.numbers[turns - 1], kind="summary", content=content, at=self.runtime.now())
+        await self.runtime.store.mark(self.lease.sid, mark)
+
     def _judge(self, state: SessionState) -> None:
         self._pending = state.pending
         if state.stopped > self.turn:
@@ -85,10 +92,10 @@ def entry(turn: int, message: Message, *, kind: Kind | None = None) -> Entry:
 
 def turns_of(entries: Sequence[Entry]) -> list[list[Message]]:
     """The finished turns among `entries`, oldest first, each with its messages in order."""
-    return [messages for _, messages in numbered_turns_of(entries)]
+    return [messages for _, messages in numbered_turns(entries)]
 
 
-def numbered_turns_of(entries: Sequence[Entry]) -> list[tuple[int, list[Message]]]:
+def numbered_turns(entries: Sequence[Entry]) -> list[tuple[int, list[Message]]]:
     """The same, each behind its number."""
     turns = []
     for number, rows in groupby(entries, key=lambda entry: entry.turn):

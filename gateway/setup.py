@@ -43,17 +43,18 @@ def build_setup(
     good. Nothing of that changes until `adopt` is called. Raises OSError where a workspace cannot be opened."""
     channels = dict(_channels(config, store, now, before))
     choosable = config.choosable_models
-    named = sorted({model.partition("/")[0] for model in choosable})
+    models = {*choosable, *(model for agent in config.agents.list for model in agent.named_models.values())}
+    named = sorted({model.partition("/")[0] for model in models})
     fresh = {name: build_provider(name, config.provider(name)) for name in named}
     known = before.providers if before else {}
     providers = {name: known[name] if _fits(known.get(name), new) else new for name, new in fresh.items()}
-    models = Models(providers, config.providers, config.models, config.retry)
+    shared = Models(providers, config.providers, config.models, config.retry)
     if before:
         learnt = next(iter(before.runners.values())).models
-        models.health, models.calibration = learnt.health, learnt.calibration
+        shared.health, shared.calibration = learnt.health, learnt.calibration
     build_runner = partial(
         AgentRunner,
-        models=models,
+        models=shared,
         catalog=skill_catalog(config, environment),
         messenger=ChannelMessenger(channels, now=now),
         limits=config.limits,

@@ -18,7 +18,7 @@ from channels.message import MessageContext
 from gateway.attachments import Attachments
 from gateway.commands.catalog import run
 from gateway.commands.settings import above
-from gateway.journal import Ending, TurnJournal, ending_of, entry, stopped, turns_of
+from gateway.journal import Ending, TurnJournal, ending_of, entry, numbered_turns, stopped
 from gateway.outbox import reply_parts
 from gateway.queue import Inbound, Queue, inbound_of
 from gateway.routing import conversation, is_control
@@ -154,6 +154,8 @@ class Turns:
             received = [await self._attachments.receive(runner, channel, it, batch.lease.sid) for it in contexts]
             return runner.user_message(*contexts, received=received)
 
+        work = batch.work
+        history = numbered_turns(work.history)
         journal = TurnJournal(
             runtime=self._runtime,
             lease=batch.lease,
@@ -161,8 +163,8 @@ class Turns:
             mode=batch.queue.mode,
             enrich=channel.enrich,
             user_message=user_message,
+            numbers=[number for number, _ in history],
         )
-        work = batch.work
         journaled = [message_json.validate_json(row.content) for row in work.so_far if row.kind != "drained"]
         if not journaled:
             written = (context for message in batch.messages for context in inbound_of(message.body).contexts)
@@ -179,7 +181,7 @@ class Turns:
             session=batch.lease.sid,
             capabilities=channel.capabilities.names,
             directives=channel.capabilities.directives,
-            history=turns_of(work.history),
+            history=[messages for _, messages in history],
             user=user,
             so_far=so_far,
             interrupted=bool(work.so_far) and work.so_far[-1].kind != "drained",
@@ -195,7 +197,8 @@ class Turns:
         if ending.text is not None and (turn.settings.reasoning or turn.settings.verbose):
             steps = [*so_far, *journal.kept, *([ending.message] if ending.message else [])]
             ending = replace(ending, text="\n\n".join((*above(turn.settings, steps), ending.text)))
-        return replace(ending, answers=result.answers)
+        shortened = sentences.compacted(result.compaction, context.text) if ending.text is not None else None
+        return replace(ending, answers=result.answers, notes=(shortened,) if shortened else ())
 
     async def _control(self, batch: _Batch) -> Ending:
         """The answer to a command, or the note that too many messages wait."""

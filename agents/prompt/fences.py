@@ -25,6 +25,8 @@ MEMORY = "MEMORY.md"
 """The one workspace file in the prompt that an agent may always write: its notes, shown as data."""
 INBOUND = "Inbound Context (trusted metadata)"
 """The heading over the one block of a user message that the gateway vouches for."""
+SUMMARY = "Earlier Conversation (summary)"
+"""The heading over what stands for the messages that a conversation has no room for any more."""
 TOOL_CALLS = "Tool Calls"
 """The heading over the tools of a model that reads of them in its prompt."""
 
@@ -188,7 +190,7 @@ def _heading(name: str) -> str:
     return rf"{_GAP}*".join(re.findall(r"\w+", name.casefold()))
 
 
-_PRINTED = "|".join(map(_heading, (*HEADINGS, *FILE_HEADINGS, INBOUND)))
+_PRINTED = "|".join(map(_heading, (*HEADINGS, *FILE_HEADINGS, INBOUND, SUMMARY)))
 _BOUNDARY = re.compile(rf"<<{_BLANK}*cache({_GAP}{{0,3}})boundary{_BLANK}*>>")
 _RULES = (
     _BOUNDARY,

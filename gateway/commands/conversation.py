@@ -11,7 +11,7 @@ from agents.prompt.inbound import timestamp
 from channels.message import File
 from gateway.commands.command import CommandContext, Reply, dropped_lines, first_words
 from gateway.commands.report import plan_of
-from gateway.journal import numbered_turns_of, stopped_by, turns_of
+from gateway.journal import numbered_turns, stopped_by, turns_of
 from gateway.lanes import HISTORY_TURNS_MAX
 from gateway.queue import Inbound, inbound_json, inbound_of
 from gateway.routing import control_session
@@ -156,7 +156,7 @@ Compact: TypeAlias = Callable[..., Awaitable[Compacted | None]]
 
 async def compact(context: CommandContext) -> str | Reply:
     work = await context.conversation(HISTORY_TURNS_MAX)
-    turns = numbered_turns_of(work.history)
+    turns = numbered_turns(work.history)
     run: Compact | None = getattr(context.runner, "compact", None)
     compacted = None
     if turns and run is not None:

@@ -89,10 +89,10 @@ def _tool_choice(key: Key, agent: AgentConfig, findings: Findings) -> None:
 
 def _models(key: Key, agent: AgentConfig, config: Config, findings: Findings) -> None:
     known = sorted({*IMPLIED, *config.providers})
-    for index, model in enumerate(agent.model):
+    for place, model in agent.named_models.items():
         provider = model.partition("/")[0]
         if provider not in known:
-            findings.add((*key, "model", index), _unknown("provider", provider, known))
+            findings.add((*key, *place), _unknown("provider", provider, known))
 
 
 def _targets(key: Key, agent: AgentConfig, channels: ChannelsConfig, findings: Findings) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from pydantic import SecretStr
 
-from agents.config import AUTO
+from agents.config import AUTO, AgentDefaults
 from agents.providers.config import NOT_A_KEY, WELL_KNOWN, ProviderConfig, can_be_sent, well_known
 from gateway.config.problems import Findings, Key
 from gateway.config.root import Config
@@ -68,7 +68,7 @@ def settle(config: Config, names: Mapping[Key, tuple[str, ...]], env: Mapping[st
     )
     changes = {
         "agents": config.agents.model_copy(update={"defaults": defaults, "list": tuple(agents)}),
-        "providers": blocks | settling.without_block([agent.model for agent in agents], blocks),
+        "providers": blocks | settling.without_block(agents, blocks),
     }
     return Settled(
         config=config.model_copy(update=changes), auto=auto, variables=settling.variables, names=settling.names
@@ -100,15 +100,15 @@ class _Settling:
         return block.model_copy(update={"api_key": SecretStr(key)})
 
     def without_block(
-        self, models: Sequence[Sequence[str]], blocks: Mapping[str, ProviderConfig]
+        self, agents: Sequence[AgentDefaults], blocks: Mapping[str, ProviderConfig]
     ) -> dict[str, ProviderConfig]:
         """The well-known providers that agents name although the file does not, where there is a key for them."""
         found: dict[str, ProviderConfig] = {}
-        for agent, listed in enumerate(models):
-            for index, model in enumerate(listed):
+        for number, agent in enumerate(agents):
+            for place, model in agent.named_models.items():
                 name = model.partition("/")[0]
                 if name not in blocks and name not in found:
-                    block = self.with_key(name, ProviderConfig(), ("agents", "list", agent, "model", index))
+                    block = self.with_key(name, ProviderConfig(), ("agents", "list", number, *place))
                     found |= {name: block} if block.keys else {}
         return found
 

@@ -191,7 +191,7 @@ def _loosened(property_: dict[str, Any], name: str) -> dict[str, Any]:
     property_ = {
         key: value for key, value in property_.items() if key not in ("title", "default", "writeOnly", "format")
     }
-    if name == "model":
+    if name == "model" and "items" in property_:
         return {"anyOf": [property_, property_["items"]]}
     if property_.get("type") in ("integer", "number", "boolean") or {"enum", "const"} & property_.keys():
         return {"anyOf": [property_, _REFERENCE]}

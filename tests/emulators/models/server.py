@@ -21,6 +21,7 @@ from tests.emulators.models.dialogue import last_user_text
 from tests.emulators.models.script import Fault, StreamFault, says
 
 CHARS_PER_TOKEN = 4
+_LENGTHS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 
 Reply: TypeAlias = StreamFault | Fault
 Script: TypeAlias = Sequence[Reply] | Callable[[dict[str, Any]], Reply]
@@ -57,8 +58,8 @@ class ModelEmulator(ABC):
     """One emulated account. `app` is an ASGI app; `requests` holds everything it was sent, refused or not.
 
     With `api_key` only that key is let in. `script` may be set anew at any time; a list is taken from the front, and when
-    it ends every answer is an echo of the last text of the user. With `window_tokens`, longer prompts are refused as too
-    long.
+    it ends every answer is an echo of the last text of the user. With `window_tokens`, prompts that
+    leave no room in it for the answer they ask for are refused as too long.
     """
 
     path: ClassVar[str]
@@ -72,7 +73,7 @@ class ModelEmulator(ABC):
         """How often a client went away before the answer was over."""
         self.script = script
         self.api_key = api_key
-        self._window_tokens = window_tokens
+        self.window_tokens = window_tokens
 
     @property
     def script(self) -> Script:
@@ -119,8 +120,8 @@ class ModelEmulator(ABC):
         tokens = len(raw) // CHARS_PER_TOKEN + 1
         try:
             body = self.check(path, headers, raw)
-            if self._window_tokens is not None and tokens > self._window_tokens:
-                raise self.overflow(tokens, self._window_tokens)
+            if self.window_tokens is not None and tokens + self._wanted(body) > self.window_tokens:
+                raise self.overflow(tokens, self.window_tokens)
         except Refusal as error:
             refusal = error
         client = "{}:{}".format(*request.client) if request.client else ""
@@ -129,6 +130,10 @@ class ModelEmulator(ABC):
         response = self._refused(refusal) if refusal else self._replied(path, body, tokens, number)
         response.headers.setdefault(self.id_header, f"req_{number:04d}")
         return response
+
+    def _wanted(self, body: dict[str, Any]) -> int:
+        """What the answer may take of the window, in tokens."""
+        return next((int(body[name]) for name in _LENGTHS if isinstance(body.get(name), int)), 0)
 
     def _refused(self, refusal: Refusal) -> Response:
         error = self.error(refusal.status, refusal.type, refusal.message, refusal.code, refusal.param)

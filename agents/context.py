@@ -1,0 +1,281 @@
+"""What a request holds of a conversation of which not all fits. Pure: what is journaled is never touched.
+
+Tool results shrink, the oldest and only the large ones; then the oldest turns go. A step goes well below the limit, so
+that the requests behind it begin with the same bytes, and what it took stays away: each answer carries the reach of its
+request, so that the next turn and a process that resumes after a crash build the same bytes again.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from agents.messages import AssistantMessage, Message, Text, Thinking, ToolResultMessage, UserMessage, with_parts
+from agents.providers.models import ModelFacts
+from agents.tokens import bound, tokens
+from agents.truncate import CHARS_PER_TOKEN, STUB_CHARS, shortened
+from tools.tool import Image
+
+ANSWER_TOKENS_DEFAULT = 16_384
+ANSWER_SHARE = 0.25
+"""Of the window, at most, is kept for the answer."""
+INPUT_SHARE = 0.95
+"""Of what the answer leaves: estimates are estimates."""
+RESULTS_SHARE = 0.5
+"""Of the window, for all tool results together, but never less than `RESULTS_MIN` whole ones."""
+RESULTS_MIN = 4
+SHORT_SHARE = 1 / 4
+"""Of what one result may take: a result that is shortened once. The second time, `STUB_CHARS` are left."""
+OLD_TEXT_CHARS = 1_000
+"""Of what a person wrote in an earlier turn."""
+IMAGE_TURNS = 3
+"""A picture is shown in its own turn and in the two behind it."""
+LOW_WATER, LOW_WATER_MIN = 0.7, 0.35
+"""How full a request is after a step: so that `ROUNDS_AHEAD` rounds like the latest fit behind it."""
+ROUNDS_AHEAD = 2
+LEFT_OUT = UserMessage(content=(Text(text="[Earlier steps of this turn are left out here. What they did stands.]"),))
+
+
+class Budget(NamedTuple):
+    """What a request and its answer may take of a model's window, in the provider's tokens; `results`: characters."""
+
+    answer: int
+    input: int
+    results: int
+
+
+def budget(facts: ModelFacts, *, window: int, answer_tokens: int | None, result_chars: int) -> Budget:
+    """`answer_tokens` is the longest answer that the config wants; a small window leaves most of itself to the input."""
+    answer = max(1, min(answer_tokens or ANSWER_TOKENS_DEFAULT, facts.max_output, int(window * ANSWER_SHARE)))
+    results = max(RESULTS_MIN * result_chars, int(window * RESULTS_SHARE * CHARS_PER_TOKEN))
+    return Budget(answer, int((window - answer) * INPUT_SHARE), results)
+
+
+def past(turns: Sequence[Sequence[Message]]) -> list[list[Message]]:
+    """Finished turns as later requests hold them: without metadata, and after some turns without pictures."""
+    old = len(turns) + 1 - IMAGE_TURNS
+    return [[_past(message, pictures=number >= old) for message in turn] for number, turn in enumerate(turns)]
+
+
+def _past(message: Message, *, pictures: bool) -> Message:
+    if isinstance(message, UserMessage) and message.metadata:
+        message = replace(message, metadata="")
+    return message if pictures else _excerpt(message, None)
+
+
+def _excerpt(message: Message, chars: int | None) -> Message:
+    """A user's message or a result without its pictures, and with no more of each text than `chars`."""
+    if isinstance(message, AssistantMessage):
+        return message
+    parts: list[Text | Image] = []
+    for part in message.content:
+        if isinstance(part, Image):
+            part = Text(text=f"[image: {part.name or 'not shown'}]")
+        elif chars is not None and len(part.text) > chars:
+            is_result = isinstance(message, ToolResultMessage)
+            part = Text(text=shortened(part.text, chars) if is_result else _beginning(part.text, chars))
+        parts.append(part)
+    return with_parts(message, parts)
+
+
+def _beginning(text: str, chars: int) -> str:
+    return f"{text[:chars]}\n\n[… {len(text) - chars:,} characters of this message are left out]"
+
+
+class Reach(NamedTuple):
+    """Results before `short` are shortened, those before `stub` once more, with what people wrote in earlier turns; what
+    stands before `gone` is left out. All in units: each turn begins one, and so does each of its answers."""
+
+    short: int = 0
+    stub: int = 0
+    gone: int = 0
+
+
+NOTHING_TAKEN = Reach()
+
+
+class _Limits(NamedTuple):
+    """Of a request, or what one takes: estimated tokens, and characters of results."""
+
+    tokens: int
+    chars: int
+
+    def fit(self, limits: "_Limits") -> bool:
+        return self.tokens <= limits.tokens and self.chars <= limits.chars
+
+    def share(self, share: float) -> "_Limits":
+        return _Limits(int(self.tokens * share), int(self.chars * share))
+
+    def below(self, latest: "_Limits") -> "_Limits":
+        """Where some rounds like the latest fit behind the request, within reason."""
+        low, least = self.share(LOW_WATER), self.share(LOW_WATER_MIN)
+        tokens, chars = (limit - ROUNDS_AHEAD * it for limit, it in zip(self, latest, strict=True))
+        return _Limits(max(least.tokens, min(low.tokens, tokens)), max(least.chars, min(low.chars, chars)))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fit:
+    """The messages of a request, which take no more tokens than `most`. `back` is their reach, for the answer to carry; None
+    where they are whole."""
+
+    messages: list[Message]
+    back: tuple[int, int, int] | None
+    most: int
+    fits: bool = True
+
+
+@dataclass(kw_only=True)
+class Conversation:
+    """What stood before the running turn: `turns` are those of `past`, `lead` comes before them and always stays.
+    `result_chars` is what one result may take."""
+
+    turns: Sequence[Sequence[Message]]
+    result_chars: int
+    lead: Sequence[Message] = ()
+    _sizes: dict[int, tuple[Message, int]] = field(default_factory=dict)
+    _excerpts: dict[tuple[int, int], tuple[Message, Message]] = field(default_factory=dict)
+    _kept: tuple[Reach, list[Message], int] | None = None
+
+    def __post_init__(self) -> None:
+        self._ends, self._reach = [0], NOTHING_TAKEN
+        for turn in self.turns:
+            end, self._reach = _reached(turn, self._ends[-1], self._reach)
+            self._ends.append(end)
+
+    def size(self, messages: Sequence[Message]) -> int:
+        """Their estimated tokens. Each message is estimated once."""
+        total = 0
+        for message in messages:
+            known = self._sizes.get(id(message))
+            if known is None:
+                known = self._sizes[id(message)] = message, tokens(message)
+            total += known[1]
+        return total
+
+    def whole(self, running: Sequence[Message], *, tokens_max: int, chars_max: int) -> Fit | None:
+        """The conversation where nothing was ever taken from it and it surely fits, at a hundredth of the cost of `fit`."""
+        _, reach = _reached(running, self._ends[-1], self._reach)
+        if reach != NOTHING_TAKEN:
+            return None
+        history, most = self._history(reach)
+        most += bound(running)
+        return Fit(messages=[*history, *running], back=None, most=most) if most <= min(tokens_max, chars_max) else None
+
+    def fit(self, running: Sequence[Message], *, tokens_max: int, chars_max: int, binds_thinking: bool = False) -> Fit:
+        """As much of the past as fits beside the running turn: into `tokens_max` by estimate, with results of at most
+        `chars_max`; the least of it where nothing fits. `binds_thinking`: the model refuses thinking of its own behind
+        another past than it had."""
+        begin = self._ends[-1]
+        units, reach = _reached(running, begin, self._reach)
+
+        def messages(reach: Reach) -> list[Message]:
+            now = self._turn(running, begin, reach, running=True, binds_thinking=binds_thinking)
+            return [*self._history(reach)[0], *now]
+
+        def fits(reach: Reach, limits: _Limits) -> bool:
+            shown = messages(reach)
+            return _Limits(self.size(shown), _result_chars(shown)).fit(limits)
+
+        def first(steps: Sequence[Reach], limits: _Limits) -> Reach | None:
+            at = bisect_left(steps, True, key=lambda step: fits(step, limits))
+            return steps[at] if at < len(steps) else None
+
+        full = _Limits(tokens_max, chars_max)
+        if not fits(reach, full):
+            last = max((n for n, it in enumerate(running) if isinstance(it, AssistantMessage)), default=len(running))
+            latest = _Limits(self.size(running[last:]), _result_chars(running[last:]))
+            short = _shortened(reach, units - 1)
+            new = _shortened(short[-1], units)
+            reach = (
+                first(short, full.below(latest))
+                or (
+                    first(self._fewer(short[-1], units), full.share(LOW_WATER))
+                    if latest.fit(full.share(LOW_WATER_MIN))
+                    else None
+                )
+                or first(new, full)
+                or first(fewer := self._fewer(new[-1], units), full)
+                or fewer[-1]
+            )
+        shown = messages(reach)
+        return Fit(messages=shown, back=_back(reach, units), most=bound(shown), fits=fits(reach, full))
+
+    def _history(self, reach: Reach) -> tuple[list[Message], int]:
+        """What is shown of the past, and what it takes at most."""
+        if self._kept is None or self._kept[0] != reach:
+            shown = list(self.lead)
+            for turn, begin, end in zip(self.turns, self._ends, self._ends[1:], strict=False):
+                if end > reach.gone:
+                    shown += turn if begin >= reach.short else self._turn(turn, begin, reach)
+            self._kept = reach, shown, bound(shown)
+        return self._kept[1], self._kept[2]
+
+    def _turn(
+        self, turn: Sequence[Message], unit: int, reach: Reach, *, running: bool = False, binds_thinking: bool = False
+    ) -> Iterator[Message]:
+        """What is shown of one turn, which begins with this unit."""
+        then, has_gap = self._reach, False
+        for message in turn:
+            if isinstance(message, AssistantMessage):
+                unit += 1
+                then = _at(message, unit, then)
+            if isinstance(message, UserMessage):
+                yield message if running or unit >= reach.stub else self._shortened(message, OLD_TEXT_CHARS)
+            elif unit < reach.gone:
+                if not has_gap:
+                    yield LEFT_OUT
+                has_gap = True
+            elif isinstance(message, ToolResultMessage):
+                chars = STUB_CHARS if unit < reach.stub else self._short_chars
+                yield self._shortened(message, chars) if unit < reach.short else message
+            elif binds_thinking and then != reach:
+                yield with_parts(message, [part for part in message.content if not isinstance(part, Thinking)])
+            else:
+                yield message
+
+    def _shortened(self, message: Message, chars: int) -> Message:
+        known = self._excerpts.get((id(message), chars))
+        if known is None:
+            known = self._excerpts[id(message), chars] = message, _excerpt(message, chars)
+        return known[1]
+
+    @property
+    def _short_chars(self) -> int:
+        return max(STUB_CHARS, int(self.result_chars * SHORT_SHARE))
+
+    def _fewer(self, reach: Reach, units: int) -> list[Reach]:
+        """Without more and more turns of the past, then without more and more rounds of the running turn; the last stays."""
+        begin = self._ends[-1]
+        gone = [*self._ends[1:], *range(begin + 2, units)]
+        return [reach, *(reach._replace(gone=unit) for unit in gone if unit > reach.gone)]
+
+
+def _shortened(reach: Reach, until: int) -> list[Reach]:
+    """With more and more results shortened, and then all of them once more."""
+    short = [reach, *(reach._replace(short=unit) for unit in range(reach.short + 1, until + 1))]
+    return [*short, *(short[-1]._replace(stub=unit) for unit in range(reach.stub + 1, until + 1))]
+
+
+def _reached(turn: Sequence[Message], unit: int, reach: Reach) -> tuple[int, Reach]:
+    """The unit behind this turn, and how far its last request reached."""
+    for message in turn:
+        if isinstance(message, AssistantMessage):
+            unit += 1
+            reach = _at(message, unit, reach)
+    return unit + 1, reach
+
+
+def _at(answer: AssistantMessage, unit: int, before: Reach) -> Reach:
+    """How far the request of this answer reached; further than all before it, or as far."""
+    if answer.reach is None:
+        return before
+    return Reach(*(max(unit - back, was) for back, was in zip(answer.reach, before, strict=True)))
+
+
+def _back(reach: Reach, unit: int) -> tuple[int, int, int] | None:
+    return None if reach == NOTHING_TAKEN else (unit - reach.short, unit - reach.stub, unit - reach.gone)
+
+
+def _result_chars(messages: Sequence[Message]) -> int:
+    results = (message for message in messages if isinstance(message, ToolResultMessage))
+    return sum(len(part.text) for result in results for part in result.content if isinstance(part, Text))

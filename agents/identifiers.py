@@ -1,0 +1,98 @@
+"""The exact identifiers of a text, and the audit that a summary kept them: paths, URLs, e-mail addresses, hashes and
+numbers of four or more digits. Words may be retold; of these one wrong character makes them useless.
+
+What is demanded is what a person wrote, and what an answer repeated of a tool's result. What only a tool's result has
+can be looked up again.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+
+from agents.messages import AssistantMessage, Message, Text, ToolResultMessage, UserMessage
+from agents.tokens import estimate
+
+_PART = "A-Za-z0-9_.@+~%=\\-"
+_EXTENSION = r"\.[A-Za-z0-9]{1,8}(?![A-Za-z0-9])"
+_WIDE_NAME = rf"[^\x00-\x7f][^\s/\\:*?\"'`<>|()\[\]{{}},;、。“”‘’《》【】]{{0,64}}?{_EXTENSION}"
+_KINDS = (
+    re.compile(r"(?<![A-Za-z0-9])[A-Za-z][A-Za-z0-9+.-]{1,15}://[!#-&*-;=?-Z_a-z~]+"),
+    re.compile(r"(?<![A-Za-z0-9_.+-])[A-Za-z0-9_.+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,8}"),
+    # From a root on; where its last name is in other letters, up to the end of the extension.
+    re.compile(rf"(?<![{_PART}/\\])(?:[A-Za-z]:\\|\\\\|~?/|\.{{1,2}}/)[{_PART}/\\]*(?:{_WIDE_NAME})?"),
+    # Three names or an extension: no and/or, no km/h.
+    re.compile(rf"(?<![{_PART}/\\])(?:[{_PART}]+/){{2,64}}[{_PART}]*"),
+    re.compile(rf"(?<![{_PART}/\\])[{_PART}]+/[{_PART}]*{_EXTENSION}"),
+    re.compile(r"(?<![A-Za-z0-9])[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}(?![A-Za-z0-9])"),
+    re.compile(
+        r"(?<![A-Za-z0-9])(?=[A-Fa-f]{0,127}[0-9])(?=[0-9]{0,127}[A-Fa-f])(?:[0-9a-f]{7,128}|[0-9A-F]{7,128})(?![A-Za-z0-9])"
+    ),
+    re.compile("[0-9]{4,}"),
+)
+"""What one finds is gone for those after it: the number in a path is none."""
+_THOUSANDS = re.compile(r"(?<=[0-9])[,，'’](?=[0-9]{3}(?![0-9]))")
+_SENTENCE_END = ".,;:!?"
+MESSAGE_ID = re.compile(r"\A\[message_id: [^\n]*\]\n")
+"""The gateway's own line above a person's words."""
+_ENVELOPE = re.compile(rf"{MESSAGE_ID.pattern}[^\n:]*: ")
+
+
+def identifiers(text: str) -> list[str]:
+    """Each once, by kind."""
+    rest, found = _plain(text), []
+    for kind in _KINDS:
+        found += [name for match in kind.findall(rest) if len(name := match.rstrip(_SENTENCE_END).rstrip("/\\")) > 1]
+        rest = kind.sub(" ", rest)
+    return list(dict.fromkeys(found))
+
+
+def demanded(turns: Sequence[Sequence[Message]], earlier: str, tokens_max: int) -> list[str]:
+    """What a summary of these turns, and of the earlier summary that it takes the place of, must hold; the newest of it
+    where all would take more than `tokens_max`."""
+    messages = [message for turn in turns for message in turn]
+    results = _plain("\n".join(_text(message) for message in messages if isinstance(message, ToolResultMessage)))
+    found = dict.fromkeys(identifiers(earlier))
+    for message in messages:
+        if isinstance(message, UserMessage):
+            of_message = [name for text in _texts(message) for name in identifiers(_ENVELOPE.sub("", text))]
+        elif isinstance(message, AssistantMessage) and results:
+            of_message = [name for name in identifiers(_text(message)) if name in results]
+        else:
+            continue
+        for name in of_message:
+            found.pop(name, None)
+            found[name] = None
+    return list(_newest(list(found), tokens_max))[::-1]
+
+
+def missing(names: Sequence[str], summary: str) -> list[str]:
+    """Those that do not stand in the summary as they are."""
+    plain = _plain(summary)
+    numbers = set(re.findall("[0-9]{4,}", plain))
+    return [name for name in names if not (name in numbers if name.isdigit() else _stands_in(name, plain))]
+
+
+def _stands_in(name: str, text: str) -> bool:
+    """Not as a part of a longer word."""
+    return re.search(rf"(?<![A-Za-z0-9]){re.escape(name)}(?![A-Za-z0-9])", text) is not None
+
+
+def _newest(names: Sequence[str], tokens_max: float) -> Iterator[str]:
+    for name in reversed(names):
+        tokens_max -= estimate(name) + 1
+        if tokens_max < 0:
+            return
+        yield name
+
+
+def _plain(text: str) -> str:
+    """Full-width characters as the plain ones, and numbers without the marks between thousands."""
+    return _THOUSANDS.sub("", text if text.isascii() else unicodedata.normalize("NFKC", text))
+
+
+def _texts(message: Message) -> list[str]:
+    return [part.text for part in message.content if isinstance(part, Text)]
+
+
+def _text(message: Message) -> str:
+    return "\n".join(_texts(message))
