@@ -23,7 +23,7 @@ from agents.prompt.system import PromptFacts, build_system
 from agents.prompt.workspace_files import read_workspace_files
 from agents.providers.provider import System
 from agents.truncate import result_limit_chars
-from agents.turn import Emit, LimitReached, Turn, TurnLimits, TurnResult, TurnStarted
+from agents.turn import Budget, Emit, LimitReached, Turn, TurnLimits, TurnResult, TurnStarted
 from agents.workspaces import Workspaces
 from channels.message import File, MessageContext
 from skills.catalog import SkillCatalog, visible
@@ -83,8 +83,8 @@ class AgentRunner:
             raise ToolError("NOT_ALLOWED", "this agent has no tool that reads files")
         return attachment(self._serving(self._workspaces.of(context), session), path, bytes_max=bytes_max)
 
-    async def run(self, turn: Turn, *, journal: Journal, emit: Emit) -> TurnResult:
-        """Answer the message, or say which way it failed. Raises only what the journal raises."""
+    async def run(self, turn: Turn, *, journal: Journal, emit: Emit, budget: Budget | None = None) -> TurnResult:
+        """Answer the message, or say which way it failed. Raises only what the journal and the budget raise."""
         toolbox, system = self._prepare(turn)
         emit(TurnStarted(agent=self.config.id, turn=turn, system=system))
         model_calls = ModelCalls(
@@ -97,6 +97,7 @@ class AgentRunner:
             tools=toolbox.specs,
             turn_seconds=self.limits.turn_seconds,
             emit=emit,
+            answers=budget.answers if budget else [],
         )
         context = turn.context
         loop = ToolLoop(
@@ -105,6 +106,7 @@ class AgentRunner:
             complete=model_calls.complete,
             toolbox=toolbox,
             journal=journal,
+            budget=budget,
             limits=self.limits,
             result_chars=self._result_chars,
             emit=emit,

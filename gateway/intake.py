@@ -61,6 +61,11 @@ class Intake:
             body=inbound_json.dump_json(Inbound(agent=agent, context=context, command=command)).decode(),
             at=self._runtime.now(),
             sender=scope + context.sender.id,
+            chat=scope + context.chat.id,
+            rates={} if command else self._runtime.setup.config.rates.by_whom,
             interrupts=command is None and self._runtime.setup.queues.of(agent, context).mode == "interrupt",
         )
-        return await self._lanes.accept(delivery)
+        acceptance = await self._lanes.accept(delivery)
+        if acceptance.beyond:
+            self._runtime.metrics.refusals.labels(f"{acceptance.beyond}-rate").inc()
+        return acceptance

@@ -12,17 +12,18 @@ import structlog
 from agents import sentences
 from agents.messages import UserMessage, message_json
 from agents.runner import AgentRunner
-from agents.turn import Emit, Turn, settings_json
+from agents.turn import Emit, OverBudget, Turn, settings_json
 from channels.channel import Channel, Progress, ShowsProgress
 from channels.message import MessageContext
 from gateway.attachments import Attachments
+from gateway.budgets import Account, account_of
 from gateway.commands import COMMANDS, CommandContext
 from gateway.journal import Ending, TurnJournal, ending_of, entry, turns_of
 from gateway.outbox import reply_parts
 from gateway.queue import Inbound, Queue, inbound_of
 from gateway.routing import conversation, is_control
 from gateway.runtime import Drained, Gate, Runtime, Setup, Stopped
-from gateway.store.store import Entry, Fenced, Lease, Part, StoreUnavailable, Waiting, Work
+from gateway.store.store import Entry, Fenced, Lease, Part, Spent, StoreUnavailable, Waiting, Work
 from gateway.watch import Watch
 
 ATTEMPTS_MAX = 3
@@ -84,19 +85,29 @@ class Turns:
             self._watch(batch) as watch,
         ):
             began = self._runtime.now()
+            account = self._account(batch)
             attempt = batch.messages[-1].attempts + 1
             log.info("turn_started", attempt=attempt, resumed=bool(work.so_far), messages=len(batch.messages))
             try:
-                ending = await self._ending(batch, watch.tell)
+                ending = await self._ending(batch, watch.tell, account)
+                if account and ending.outcome == "replied":
+                    ending = replace(ending, notes=(*ending.notes, *await account.warnings(inbound.context.text)))
             except (Fenced, Drained, Stopped, StoreUnavailable):
                 raise
             except Exception as error:  # the worker's edge: our own fault becomes a sentence to the user
                 log.error("turn_failed", exc_info=error)
                 text = sentences.internal_error(inbound.context.text)
                 ending = Ending(outcome="failed", reason="internal", text=text, dead=True)
-            parts = await self._finish(lease, batch.turn, inbound, ending, began)
+            spent = account.spent() if account else None
+            parts = await self._finish(lease, batch.turn, inbound, ending, began, spent=spent)
             watch.outcome = ending.outcome
             return parts
+
+    def _account(self, batch: _Batch) -> Account | None:
+        if is_control(batch.lease.sid):
+            return None
+        inbound = batch.inbound
+        return account_of(self._runtime, batch.setup.config, inbound.agent, inbound.context, turn=batch.turn)
 
     def _watch(self, batch: _Batch) -> Watch:
         """Shows the turn while it runs to the people in its chat, where the channel can."""
@@ -128,7 +139,7 @@ class Turns:
         work = (await self._store.load(lease, history_turns=1, waiting_max=1)).work
         return work.waiting[0] if work is not None and work.so_far else None
 
-    async def _ending(self, batch: _Batch, emit: Emit) -> Ending:
+    async def _ending(self, batch: _Batch, emit: Emit, account: Account | None) -> Ending:
         inbound = batch.inbound
         context = inbound.context
         if is_control(batch.lease.sid):
@@ -143,12 +154,28 @@ class Turns:
         late = queue.lateness(context, batch.messages[-1].at, self._runtime.now())
         if late is not None and queue.stale == "drop":
             return Ending(outcome="stale", reason=f"{late:.0f} s late", text=None)
-        ending = await self._answer(batch, channel, runner, emit)
+        if account and not batch.work.so_far and (spent := await account.refusal()):
+            return await self._refuse(batch, spent)
+        ending = await self._answer(batch, channel, runner, emit, account)
         if late is not None and queue.stale == "label" and ending.text is not None:
             return replace(ending, text=f"{sentences.late(late, context.text)}\n\n{ending.text}")
         return ending
 
-    async def _answer(self, batch: _Batch, channel: Channel, runner: AgentRunner, emit: Emit) -> Ending:
+    async def _refuse(self, batch: _Batch, spent: OverBudget) -> Ending:
+        """One sentence for all messages of the batch that it concerns; others of a chat stay for a turn of their own."""
+        sender = batch.inbound.context.sender.id
+        concerned = [
+            message
+            for message in batch.messages[:-1]
+            if spent.whose != "sender" or inbound_of(message.body).context.sender.id == sender
+        ]
+        await self._end_all(batch.lease, concerned, Ending(outcome="over-budget", reason=spent.whose, text=None))
+        text = sentences.over_budget(spent, batch.inbound.context.text)
+        return Ending(outcome="over-budget", reason=spent.whose, text=text)
+
+    async def _answer(
+        self, batch: _Batch, channel: Channel, runner: AgentRunner, emit: Emit, account: Account | None
+    ) -> Ending:
         context = batch.inbound.context
 
         async def user_message(*contexts: MessageContext) -> UserMessage:
@@ -162,6 +189,7 @@ class Turns:
             mode=batch.queue.mode,
             enrich=channel.enrich,
             user_message=user_message,
+            account=account,
         )
         work = batch.work
         journaled = [message_json.validate_json(row.content) for row in work.so_far if row.kind != "drained"]
@@ -186,7 +214,7 @@ class Turns:
             settings=settings_json.validate_json(work.settings),
             summary=work.summary,
         )
-        result = await runner.run(turn, journal=journal, emit=emit)
+        result = await runner.run(turn, journal=journal, emit=emit, budget=account)
         ending = ending_of(result.outcome, context.text)
         if ending.media and ending.text is not None:
             files, note = await self._attachments.send(runner, channel, context, batch.lease.sid, ending.media)
@@ -196,20 +224,31 @@ class Turns:
     async def _control(self, batch: _Batch) -> Ending:
         """The answer to a command, or the note that too many messages wait."""
         inbound = batch.inbound
-        text = inbound.context.text
         if inbound.command is None:
-            return Ending(outcome="too-many", text=sentences.too_many(text))
+            return await self._note(batch)
         context = CommandContext(
             runtime=self._runtime, session=conversation(batch.lease.sid), turn=batch.turn, message=inbound.context
         )
         return Ending(outcome=inbound.command, text=await COMMANDS[inbound.command].run(context))
+
+    async def _note(self, batch: _Batch) -> Ending:
+        """Why the message is not answered: too many wait, or come."""
+        text, rates = batch.inbound.context.text, batch.setup.config.rates.by_whom
+        beyond = await self._store.beyond(batch.turn, {it: rate.count for it, rate in rates.items()}) if rates else None
+        if beyond is None:
+            return Ending(outcome="too-many", text=sentences.too_many(text))
+        whose, oldest = beyond
+        seconds = oldest + rates[whose].seconds - self._runtime.now()
+        return Ending(outcome="too-fast", reason=whose, text=sentences.too_fast(whose, seconds, text))
 
     async def _end_all(self, lease: Lease, messages: Sequence[Waiting], ending: Ending) -> Sequence[Part]:
         for message in messages:
             await self._finish(lease, message.turn, inbound_of(message.body), ending, self._runtime.now())
         return []
 
-    async def _finish(self, lease: Lease, turn: int, inbound: Inbound, ending: Ending, began: float) -> Sequence[Part]:
+    async def _finish(
+        self, lease: Lease, turn: int, inbound: Inbound, ending: Ending, began: float, *, spent: Spent | None = None
+    ) -> Sequence[Part]:
         context, metrics = inbound.context, self._runtime.metrics
         channel = self._runtime.setup.channels.get((context.channel, context.account))
         texts = self._texts(channel, ending.shown, context.text)
@@ -220,7 +259,7 @@ class Turns:
             purpose = f"{purpose} {inbound.replays}"
         once = channel is not None and channel.capabilities.quotes_once
         parts = reply_parts(context, texts, files=ending.files, purpose=purpose, quotes_once=once)
-        queued = await self._store.finish(lease, entries, parts, at=self._runtime.now(), dead=ending.dead)
+        queued = await self._store.finish(lease, entries, parts, at=self._runtime.now(), dead=ending.dead, spent=spent)
         seconds = self._runtime.now() - began
         metrics.turns.labels(inbound.agent, ending.outcome).inc()
         metrics.turn_seconds.observe(seconds)
