@@ -47,6 +47,8 @@ async def used(runtime: Runtime, config: Config, agent: str, context: MessageCon
 
 def account_of(runtime: Runtime, config: Config, agent: str, context: MessageContext, *, turn: int) -> "Account | None":
     """Of a turn that answers `context`; None where no budget is configured."""
+    if not config.budgets.is_set:
+        return None
     place = f"{context.channel}:{context.account}"
     scopes: dict[Payer, str] = {
         "agent": f"agent:{agent}",
@@ -56,7 +58,7 @@ def account_of(runtime: Runtime, config: Config, agent: str, context: MessageCon
     allowed: dict[Payer, BudgetConfig] = {whose: getattr(config.budgets, whose) for whose in scopes}
     payers = {whose: scope for whose, scope in scopes.items() if allowed[whose].is_set}
     zone = ZoneInfo(config.server.timezone)
-    return Account(runtime=runtime, payers=payers, allowed=allowed, zone=zone, turn=turn) if payers else None
+    return Account(runtime=runtime, payers=payers, allowed=allowed, zone=zone, turn=turn)
 
 
 @dataclass(kw_only=True, slots=True)

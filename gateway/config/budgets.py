@@ -37,6 +37,10 @@ class BudgetsConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_g
     sender: BudgetConfig = BudgetConfig()
     """Each person, in all chats of a channel account together."""
 
+    @property
+    def is_set(self) -> bool:
+        return self.agent.is_set or self.chat.is_set or self.sender.is_set
+
 
 def rate_of(text: str) -> Rate:
     """Raises ValueError."""
