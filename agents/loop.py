@@ -27,6 +27,7 @@ from agents.repair import substitute
 from agents.truncate import truncate_result
 from agents.turn import (
     Answered,
+    Budget,
     Declined,
     Emit,
     LimitReached,
@@ -75,6 +76,7 @@ class ToolLoop:
     result_chars: int
     emit: Emit
     now: Callable[[], float]
+    budget: Budget | None = None
     _messages: list[Message] = field(default_factory=list)
     _failures: Counter[tuple[str, str]] = field(default_factory=Counter)
     _calls_made: int = 0
@@ -104,6 +106,8 @@ class ToolLoop:
                 return outcome
             if isinstance(self._messages[-1], ToolResultMessage):
                 self._messages += await self.journal.steered()
+            if self.budget and (spent := await self.budget.exhausted()):
+                return spent
             answer = await self.complete(self._messages, number)
             self.emit(ModelAnswered(round=number, message=answer))
             outcome = await self._take(answer)

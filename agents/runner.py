@@ -24,7 +24,7 @@ from agents.prompt.inbound import body, metadata_blocks
 from agents.prompt.system import PromptFacts, build_system
 from agents.prompt.workspace_files import read_workspace_files
 from agents.truncate import result_limit_chars
-from agents.turn import Emit, LimitReached, Settings, Turn, TurnLimits, TurnResult, TurnStarted
+from agents.turn import Budget, Emit, LimitReached, Settings, Turn, TurnLimits, TurnResult, TurnStarted
 from agents.workspaces import Workspaces
 from channels.message import File, MessageContext
 from skills.catalog import SkillCatalog, visible
@@ -94,8 +94,8 @@ class AgentRunner:
             raise ToolError("NOT_ALLOWED", "this agent has no tool that reads files")
         return attachment(self._serving(self._workspaces.of(context), session), path, bytes_max=bytes_max)
 
-    async def run(self, turn: Turn, *, journal: Journal, emit: Emit) -> TurnResult:
-        """Answer the message, or say which way it failed. Raises only what the journal raises."""
+    async def run(self, turn: Turn, *, journal: Journal, emit: Emit, budget: Budget | None = None) -> TurnResult:
+        """Answer the message, or say which way it failed. Raises only what the journal and the budget raise."""
         config, models = self._chosen(turn.settings)
         toolbox, facts = self._prepare(turn, config)
         system = build_system(facts)
@@ -114,6 +114,7 @@ class AgentRunner:
             result_chars=self._result_chars,
             turn_seconds=self.limits.turn_seconds,
             emit=emit,
+            answers=budget.answers if budget else [],
         )
         context = turn.context
         loop = ToolLoop(
@@ -122,6 +123,7 @@ class AgentRunner:
             complete=model_calls.complete,
             toolbox=toolbox,
             journal=journal,
+            budget=budget,
             limits=self.limits,
             result_chars=min(self._result_chars, *(result_limit_chars(self._window(it)) for it in models)),
             emit=emit,

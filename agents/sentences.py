@@ -4,11 +4,12 @@ Every sentence and the choice of its language are here. Never a provider's text,
 those.
 """
 
+import math
 import re
 from typing import Literal, NamedTuple, TypeAlias, assert_never
 
 from agents.messages import ErrorKind, ModelError
-from agents.turn import Answered, Compaction, Declined, Limit, LimitReached, ModelFailed, Outcome
+from agents.turn import Answered, Compaction, Declined, Limit, LimitReached, ModelFailed, Outcome, OverBudget, Payer
 
 Language: TypeAlias = Literal["en", "zh"]
 
@@ -40,6 +41,8 @@ def failure(outcome: Outcome, text: str) -> str:
             return _LIMITS[limit](text)
         case Declined():
             return _DECLINED(text)
+        case OverBudget():
+            return f"{_PAUSED(text)}{over_budget(outcome, text)}"
         case Answered():
             return _EMPTY(text)
         case _:
@@ -49,6 +52,27 @@ def failure(outcome: Outcome, text: str) -> str:
 def retrying(error: ModelError, text: str) -> str:
     """Shown while the request is repeated."""
     return (_RETRYING if error.kind in ("rate_limited", "overloaded", "server") else _CONNECTING)(text)
+
+
+def over_budget(spent: OverBudget, text: str) -> str:
+    """Instead of an answer; behind another sentence where something has been done."""
+    sentence = _OVER_BUDGET(text).format(whose=_WHOSE[spent.whose](text), until=spent.until)
+    return sentence[:1].upper() + sentence[1:]
+
+
+def budget_warning(whose: Payer, share: float, until: str, text: str) -> str:
+    """Put beneath an answer."""
+    percent = min(100, int(share * 100))
+    return _BUDGET_WARNING(text).format(whose=_WHOSE[whose](text), percent=percent, until=until)
+
+
+def too_fast(whose: Literal["sender", "chat"], seconds: float, text: str) -> str:
+    """Instead of an answer to the first message beyond a rate; `seconds` until it goes on."""
+    amount, en, zh = math.ceil(max(1.0, seconds)), "s", "秒"
+    for size, *units in ((60, "min", "分钟"), (60, "h", "小时")):
+        if amount >= 2 * size:
+            amount, (en, zh) = math.ceil(amount / size), units
+    return (_TOO_FAST if whose == "sender" else _TOO_BUSY)(text).format(amount=amount, en=en, zh=zh)
 
 
 def not_attached(path: str, text: str) -> str:
@@ -74,6 +98,28 @@ def late(seconds: float, text: str) -> str:
 
 
 _NOT_ATTACHED = _Sentence("(The file `{name}` could not be attached.)", "(文件 `{name}` 无法附上。)")
+_WHOSE: dict[Payer, _Sentence] = {
+    "agent": _Sentence("this assistant's", "本助手"),
+    "chat": _Sentence("this chat's", "本聊天"),
+    "sender": _Sentence("your", "你"),
+}
+_PAUSED = _Sentence("I stopped here, and what is done is kept. ", "我先停在这里,已完成的部分会保留。")
+_OVER_BUDGET = _Sentence(
+    "{whose} budget for today is used up. It starts again at {until}; please write to me then.",
+    "{whose}今天的用量额度已经用完,{until} 恢复,请届时再发消息。",
+)
+_BUDGET_WARNING = _Sentence(
+    "({percent} % of {whose} budget for today is used; it starts again at {until}.)",
+    "({whose}今天的用量额度已使用 {percent}%,{until} 恢复。)",
+)
+_TOO_FAST = _Sentence(
+    "You write faster than I may answer. Please go on in {amount} {en}; what comes before that gets no answer.",
+    "你发得太快了,请 {amount} {zh}后继续;在此之前的消息不会得到回复。",
+)
+_TOO_BUSY = _Sentence(
+    "There is more in this chat than I may answer. Please go on in {amount} {en}; what comes before that gets no answer.",
+    "本聊天的消息太多了,请 {amount} {zh}后继续;在此之前的消息不会得到回复。",
+)
 _LATE = _Sentence(
     "(Sorry for the delay: this answers a message from {amount} {en} ago.)",
     "(抱歉回复迟了:这是对 {amount} {zh}前一条消息的回答。)",

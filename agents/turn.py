@@ -6,7 +6,7 @@ An event is never needed for the turn to go on; what must survive a crash goes t
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal, Protocol, TypeAlias
 
 from pydantic import BaseModel, Field, TypeAdapter
 from pydantic.alias_generators import to_camel
@@ -112,7 +112,28 @@ class LimitReached:
     limit: Limit
 
 
-Outcome: TypeAlias = Answered | Declined | ModelFailed | LimitReached
+Payer: TypeAlias = Literal["agent", "chat", "sender"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OverBudget:
+    """What `whose` budget allowed for the day is spent. `until` is when the next day begins, as people read it."""
+
+    whose: Payer
+    until: str
+
+
+class Budget(Protocol):
+    """What a turn may spend."""
+
+    answers: list[AssistantMessage]
+    """Of models, as far as they took tokens, good or failed, summaries included, in order: what is added here is counted."""
+
+    async def exhausted(self) -> OverBudget | None:
+        """Looked at before each request. Raises what the journal raises."""
+
+
+Outcome: TypeAlias = Answered | Declined | ModelFailed | LimitReached | OverBudget
 
 
 Compaction: TypeAlias = Literal["none", "summarised", "failed"]

@@ -65,9 +65,14 @@ class Intake:
             ).decode(),
             at=self._runtime.now(),
             sender=scope + context.sender.id,
+            chat=scope + context.chat.id,
+            rates={} if command else self._runtime.setup.config.rates.by_whom,
             interrupts=command is None and self._queue_mode(sid, agent, context) == "interrupt",
         )
-        return await self._lanes.accept(delivery)
+        acceptance = await self._lanes.accept(delivery)
+        if acceptance.beyond:
+            self._runtime.metrics.refusals.labels(f"{acceptance.beyond}-rate").inc()
+        return acceptance
 
     def _queue_mode(self, sid: str, agent: str, context: MessageContext) -> str:
         return self._runtime.choices.queue(sid) or self._runtime.setup.queues.of(agent, context).mode

@@ -19,9 +19,10 @@ from pydantic import ValidationError
 from agents import sentences
 from agents.messages import AssistantMessage, Message, ToolResultMessage, UserMessage, message_json
 from agents.prompt.reply import media, visible
-from agents.turn import Answered, Declined, LimitReached, ModelFailed, Outcome
+from agents.turn import Answered, Declined, LimitReached, ModelFailed, Outcome, OverBudget
 from channels.message import MessageContext, StoredFile
 from channels.queue import QueueMode
+from gateway.budgets import Account
 from gateway.queue import inbound_of
 from gateway.runtime import Drained, Runtime, Stopped
 from gateway.store.store import Entry, Kind, Lease, Mark, SessionState
@@ -47,6 +48,7 @@ class TurnJournal:
     """Of the turns of its history, oldest first."""
     kept: list[Message] = field(default_factory=list)
     """What this run has journaled."""
+    account: Account | None = None
     _pending: int = 0
 
     async def begin(self, message: Message, *, joined: Sequence[int]) -> None:
@@ -55,7 +57,8 @@ class TurnJournal:
 
     async def append(self, message: AssistantMessage | ToolResultMessage) -> None:
         """Raises Fenced, Stopped or Drained."""
-        self._judge(await self.runtime.store.append(self.lease, [entry(self.turn, message)]))
+        spent = self.account.spent() if self.account else None
+        self._judge(await self.runtime.store.append(self.lease, [entry(self.turn, message)], spent=spent))
         self.kept.append(message)
         if self.runtime.control.draining:
             await self.runtime.store.append(self.lease, [Entry(turn=self.turn, kind="drained", content="{}")])
@@ -197,6 +200,8 @@ def ending_of(outcome: Outcome, request: str) -> Ending:
             reason = error.kind
         case LimitReached(limit=limit):
             reason = limit
+        case OverBudget():
+            reason = "budget"
         case _:
             assert_never(outcome)
     return Ending(outcome="failed", reason=reason, text=sentences.failure(outcome, request), message=message)

@@ -24,6 +24,10 @@ class Metrics:
             "Connections ended for what they sent, did not send, or for their number.",
             ["reason"],
         )
+        self.refusals = counter(
+            "clawgate_refusals", "Messages refused, and turns ended, by a budget or a rate.", ["kind"]
+        )
+        """`agent-budget`, `chat-budget`, `sender-budget`, `sender-rate` or `chat-rate`."""
         self.turns = counter("clawgate_turns", "Turns by how they ended.", ["agent", "outcome"])
         self.turn_seconds = Histogram(
             "clawgate_turn_seconds",

@@ -12,10 +12,11 @@ import structlog
 from agents import sentences
 from agents.messages import UserMessage, message_json
 from agents.runner import AgentRunner
-from agents.turn import Emit, Turn, settings_json
+from agents.turn import Emit, OverBudget, Turn, settings_json
 from channels.channel import Channel, Progress, ShowsProgress
 from channels.message import MessageContext
 from gateway.attachments import Attachments
+from gateway.budgets import Account, account_of
 from gateway.commands.catalog import run
 from gateway.commands.settings import above
 from gateway.journal import Ending, TurnJournal, ending_of, entry, numbered_turns, stopped
@@ -23,7 +24,7 @@ from gateway.outbox import reply_parts
 from gateway.queue import Inbound, Queue, inbound_of
 from gateway.routing import conversation, is_control
 from gateway.runtime import Drained, Gate, Runtime, Setup, Stopped
-from gateway.store.store import Entry, Fenced, Lease, Part, StoreUnavailable, Waiting, Work
+from gateway.store.store import Entry, Fenced, Lease, Part, Spent, StoreUnavailable, Waiting, Work
 from gateway.watch import Watch
 
 ATTEMPTS_MAX = 3
@@ -83,19 +84,29 @@ class Turns:
             self._watch(batch) as watch,
         ):
             began = self._runtime.now()
+            account = self._account(batch)
             attempt = batch.messages[-1].attempts + 1
             log.info("turn_started", attempt=attempt, resumed=bool(work.so_far), messages=len(batch.messages))
             try:
-                ending = await self._ending(batch, watch.tell)
+                ending = await self._ending(batch, watch.tell, account)
+                if account and ending.outcome == "replied":
+                    ending = replace(ending, notes=(*ending.notes, *await account.warnings(inbound.context.text)))
             except (Fenced, Drained, Stopped, StoreUnavailable):
                 raise
             except Exception as error:  # the worker's edge: our own fault becomes a sentence to the user
                 log.error("turn_failed", exc_info=error)
                 text = sentences.internal_error(inbound.context.text)
                 ending = Ending(outcome="failed", reason="internal", text=text, dead=True)
-            parts = await self._finish(lease, batch.turn, inbound, ending, began)
+            if account and is_control(lease.sid):
+                account.answers += ending.answers
+            spent = account.spent() if account else None
+            parts = await self._finish(lease, batch.turn, inbound, ending, began, spent=spent)
             watch.outcome = ending.outcome
             return parts
+
+    def _account(self, batch: _Batch) -> Account | None:
+        inbound = batch.inbound
+        return account_of(self._runtime, batch.setup.config, inbound.agent, inbound.context, turn=batch.turn)
 
     def _watch(self, batch: _Batch) -> Watch:
         """Shows the turn while it runs to the people in its chat, where the channel can."""
@@ -127,11 +138,11 @@ class Turns:
         work = (await self._store.load(lease, history_turns=1, waiting_max=1)).work
         return work if work is not None and work.so_far else None
 
-    async def _ending(self, batch: _Batch, emit: Emit) -> Ending:
+    async def _ending(self, batch: _Batch, emit: Emit, account: Account | None) -> Ending:
         inbound = batch.inbound
         context = inbound.context
         if is_control(batch.lease.sid):
-            return await self._control(batch)
+            return await self._control(batch, account)
         if max(waiting.attempts for waiting in batch.messages) >= ATTEMPTS_MAX:
             return Ending(outcome="failed", reason="attempts", text=sentences.gave_up(context.text), dead=True)
         runner = batch.setup.runners.get(inbound.agent)
@@ -142,12 +153,28 @@ class Turns:
         late = queue.lateness(context, batch.messages[-1].at, self._runtime.now())
         if late is not None and queue.stale == "drop":
             return Ending(outcome="stale", reason=f"{late:.0f} s late", text=None)
-        ending = await self._answer(batch, channel, runner, emit)
+        if account and not batch.work.so_far and (spent := await account.refusal()):
+            return await self._refuse(batch, spent)
+        ending = await self._answer(batch, channel, runner, emit, account)
         if late is not None and queue.stale == "label" and ending.text is not None:
             return replace(ending, text=f"{sentences.late(late, context.text)}\n\n{ending.text}")
         return ending
 
-    async def _answer(self, batch: _Batch, channel: Channel, runner: AgentRunner, emit: Emit) -> Ending:
+    async def _refuse(self, batch: _Batch, spent: OverBudget) -> Ending:
+        """One sentence for all messages of the batch that it concerns; others of a chat stay for a turn of their own."""
+        sender = batch.inbound.context.sender.id
+        concerned = [
+            message
+            for message in batch.messages[:-1]
+            if spent.whose != "sender" or inbound_of(message.body).context.sender.id == sender
+        ]
+        await self._end_all(batch.lease, concerned, Ending(outcome="over-budget", reason=spent.whose, text=None))
+        text = sentences.over_budget(spent, batch.inbound.context.text)
+        return Ending(outcome="over-budget", reason=spent.whose, text=text)
+
+    async def _answer(
+        self, batch: _Batch, channel: Channel, runner: AgentRunner, emit: Emit, account: Account | None
+    ) -> Ending:
         context = batch.inbound.context
 
         async def user_message(*contexts: MessageContext) -> UserMessage:
@@ -164,6 +191,7 @@ class Turns:
             enrich=channel.enrich,
             user_message=user_message,
             numbers=[number for number, _ in history],
+            account=account,
         )
         journaled = [message_json.validate_json(row.content) for row in work.so_far if row.kind != "drained"]
         if not journaled:
@@ -189,7 +217,7 @@ class Turns:
             summary=work.summary,
             again=(str(batch.inbound.replays),) if batch.inbound.replays else (),
         )
-        result = await runner.run(turn, journal=journal, emit=emit)
+        result = await runner.run(turn, journal=journal, emit=emit, budget=account)
         ending = ending_of(result.outcome, context.text)
         if ending.media and ending.text is not None:
             files, note = await self._attachments.send(runner, channel, context, batch.lease.sid, ending.media)
@@ -200,20 +228,33 @@ class Turns:
         shortened = sentences.compacted(result.compaction, context.text) if ending.text is not None else None
         return replace(ending, answers=result.answers, notes=(shortened,) if shortened else ())
 
-    async def _control(self, batch: _Batch) -> Ending:
+    async def _control(self, batch: _Batch, account: Account | None) -> Ending:
         """The answer to a command, or the note that too many messages wait."""
         inbound = batch.inbound
-        text = inbound.context.text
         if inbound.command is None:
-            return Ending(outcome="too-many", text=sentences.too_many(text))
+            return await self._note(batch)
+        if inbound.command == "compact" and account and (spent := await account.refusal()):
+            return await self._refuse(batch, spent)
         return await run(self._runtime, conversation(batch.lease.sid), batch.turn, inbound)
+
+    async def _note(self, batch: _Batch) -> Ending:
+        """Why the message is not answered: too many wait, or come."""
+        text, rates = batch.inbound.context.text, batch.setup.config.rates.by_whom
+        beyond = await self._store.beyond(batch.turn, {it: rate.count for it, rate in rates.items()}) if rates else None
+        if beyond is None:
+            return Ending(outcome="too-many", text=sentences.too_many(text))
+        whose, oldest = beyond
+        seconds = oldest + rates[whose].seconds - self._runtime.now()
+        return Ending(outcome="too-fast", reason=whose, text=sentences.too_fast(whose, seconds, text))
 
     async def _end_all(self, lease: Lease, messages: Sequence[Waiting], ending: Ending) -> Sequence[Part]:
         for message in messages:
             await self._finish(lease, message.turn, inbound_of(message.body), ending, self._runtime.now())
         return []
 
-    async def _finish(self, lease: Lease, turn: int, inbound: Inbound, ending: Ending, began: float) -> Sequence[Part]:
+    async def _finish(
+        self, lease: Lease, turn: int, inbound: Inbound, ending: Ending, began: float, *, spent: Spent | None = None
+    ) -> Sequence[Part]:
         context, metrics = inbound.context, self._runtime.metrics
         channel = self._runtime.setup.channels.get((context.channel, context.account))
         marked = ending.dropped and channel is not None and channel.capabilities.marks_dropped
@@ -225,7 +266,7 @@ class Turns:
             purpose = f"{purpose} {inbound.replays}"
         once = channel is not None and channel.capabilities.quotes_once
         parts = reply_parts(context, texts, files=ending.files, purpose=purpose, quotes_once=once, dropped=marked)
-        queued = await self._store.finish(lease, entries, parts, at=self._runtime.now(), dead=ending.dead)
+        queued = await self._store.finish(lease, entries, parts, at=self._runtime.now(), dead=ending.dead, spent=spent)
         seconds = self._runtime.now() - began
         metrics.turns.labels(inbound.agent, ending.outcome).inc()
         metrics.turn_seconds.observe(seconds)

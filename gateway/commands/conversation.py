@@ -1,10 +1,9 @@
 """Commands about the conversation itself: where it begins, what runs in it, what is answered again or forgotten."""
 
 import json
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Protocol, TypeAlias
 
 from agents.messages import AssistantMessage, Message, Text, UserMessage
 from agents.prompt.inbound import timestamp
@@ -142,28 +141,20 @@ async def use_skill(context: CommandContext) -> str | Reply:
     return Reply(text=None)
 
 
-class Compacted(Protocol):
-    """A summary as it is marked, how many of the oldest turns it stands for, and what it took."""
-
-    content: str
-    turns: int
-    answers: tuple[AssistantMessage, ...]
-
-
-Compact: TypeAlias = Callable[..., Awaitable[Compacted | None]]
-"""None where there is nothing to summarise, or no summary that is good enough."""
-
-
 async def compact(context: CommandContext) -> str | Reply:
     work = await context.conversation(HISTORY_TURNS_MAX)
     turns = numbered_turns(work.history)
-    run: Compact | None = getattr(context.runner, "compact", None)
+    history = [messages for _, messages in turns]
     compacted = None
-    if turns and run is not None:
-        history = [messages for _, messages in turns]
-        compacted = await run(history, session=context.session, summary=work.summary, focus=context.arguments)
+    if context.runner is not None:
+        compacted = await context.runner.compact(
+            history, session=context.session, summary=work.summary, focus=context.arguments
+        )
     if compacted is None:
         return context.say("There is nothing to summarise yet.", "目前没有需要压缩的内容。")
+    if not compacted.turns:
+        kept = "No summary kept all that matters, so the conversation stays as it is."
+        return Reply(text=context.say(kept, "没有得到足够完整的摘要,对话保持原样。"), answers=compacted.answers)
     await _mark(context, "summary", turns[compacted.turns - 1][0], compacted.content)
     text = context.say(
         f"The older part of the conversation is summarised: {compacted.turns} turns.",

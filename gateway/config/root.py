@@ -15,6 +15,7 @@ from agents.providers.config import IMPLIED, ModelConfig, ProviderConfig
 from agents.providers.retry import RetryConfig
 from agents.turn import Count, Seconds, TurnLimits
 from channels.queue import QueueConfig
+from gateway.config.budgets import BudgetsConfig, RatesConfig
 from gateway.config.channels import ChannelsConfig
 from gateway.config.server import ServerConfig
 from skills.catalog import SkillsConfig
@@ -183,6 +184,10 @@ class Config(BaseModel, extra="forbid", strict=True, frozen=True, alias_generato
     """What happens where a model is overloaded, cannot be reached or breaks off."""
     limits: LimitsConfig = LimitsConfig()
     """Every limit of a turn and a chat."""
+    budgets: BudgetsConfig = BudgetsConfig()
+    """What may be spent in a day."""
+    rates: RatesConfig = RatesConfig()
+    """How many messages are answered in a time."""
 
     @property
     def choosable_models(self) -> tuple[str, ...]:

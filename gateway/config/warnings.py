@@ -25,6 +25,7 @@ def warnings(settled: Settled, file: Path, origin: Callable[[Key], Key]) -> Iter
     yield from _channels(config, names)
     yield from _providers(config, names)
     yield from dict.fromkeys(_models(config, origin))
+    yield from _prices(config)
     yield from _auto(settled.auto, names)
     for agent in config.agents.list:
         yield from _exec(config, agent)
@@ -76,6 +77,23 @@ def _models(config: Config, origin: Callable[[Key], Key]) -> Iterator[str]:
                 what = f"unknown model {quoted(name)}{f'{near} Otherwise' if near else ' —'} {step}"
                 key = (*(step for step in place if isinstance(step, str)),)
                 yield f"{shown(origin(('agents', 'list', index, *key)))}: {what}"
+
+
+def _prices(config: Config) -> Iterator[str]:
+    """A budget in money counts nothing for a model without prices."""
+    whose = [name for name, budget in config.budgets if budget.cost_per_day is not None]
+    named = dict.fromkeys(model for agent in config.agents.list for model in agent.model)
+    free = [model for model in named if _is_without_price(config, model)]
+    if whose and free:
+        keys = ", ".join(f"budgets.{name}.costPerDay" for name in whose)
+        step = f"set models: {{ {quoted(free[0])}: {{ prices: … }} }} (docs/providers.md)"
+        yield f"{keys}: no price is known of {', '.join(free)}, so what they take costs nothing here — {step}"
+
+
+def _is_without_price(config: Config, model: str) -> bool:
+    name = model.partition("/")[2]
+    written = config.models.get(model) or config.models.get(name)
+    return (written is None or written.prices is None) and facts_of(name).prices is None
 
 
 def _auto(auto: Auto, names: Mapping[Key, tuple[str, ...]]) -> Iterator[str]:

@@ -9,6 +9,7 @@ import asyncio
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import asdict
 from functools import cache
 from typing import Any
 from uuid import uuid4
@@ -37,6 +38,7 @@ from gateway.store.store import (
     NewPart,
     Part,
     SessionState,
+    Spent,
     StoreUnavailable,
     View,
 )
@@ -112,11 +114,23 @@ class PostgresStore(shared.InCommon):
             "owner": self._worker if claim else None,
         }
         async with turnstile:
-            row = await self._one(sql.ACCEPT, message)
+            if delivery.rates:
+                row = await self._accept_rated(message | delivery.limits)
+            else:
+                row = await self._one(sql.ACCEPT, message)
         if row is None:
             return Acceptance(turn=None)
         lease = Lease(sid=row["sid"], epoch=row["epoch"]) if row["owner"] == self._worker else None
-        return Acceptance(turn=row["turn"], lease=lease, overflow=row["beyond"])
+        return Acceptance(turn=row["turn"], lease=lease, overflow=row["beyond"], beyond=row["whose"])
+
+    async def _accept_rated(self, message: Mapping[str, Any]) -> DictRow | None:
+        """One message of a sender, and of a chat, after the other, whichever replica has it; in one round trip."""
+        async with self._connection() as connection, connection.pipeline():
+            async with connection.transaction():
+                await connection.execute(_psycopg(sql.LOCK_RATES), message)
+                accepted = await connection.execute(_psycopg(sql.ACCEPT_RATED), message)
+            row: DictRow | None = await accepted.fetchone()
+            return row
 
     async def claim(self, limit: int) -> Sequence[Lease]:
         self._claims += 1
@@ -134,16 +148,26 @@ class PostgresStore(shared.InCommon):
             rows = await waiting.fetchall()
             return View.of(parts, rows, [Entry(**row) for row in await history.fetchall()] if rows else ())
 
-    async def append(self, lease: Lease, entries: Sequence[Entry], joined: Sequence[int] = ()) -> SessionState:
-        statement = sql.JOIN if joined else sql.APPEND
-        return SessionState(**await self._ours(statement, _journaled(lease, entries) | {"joined": list(joined)}))
+    async def append(
+        self, lease: Lease, entries: Sequence[Entry], joined: Sequence[int] = (), *, spent: Spent | None = None
+    ) -> SessionState:
+        plain, joining = (sql.APPEND_SPENT, sql.JOIN_SPENT) if spent else (sql.APPEND, sql.JOIN)
+        names = _journaled(lease, entries, spent) | {"joined": list(joined)}
+        return SessionState(**await self._ours(joining if joined else plain, names))
 
     async def finish(
-        self, lease: Lease, entries: Sequence[Entry], parts: Sequence[NewPart], *, at: float, dead: bool = False
+        self,
+        lease: Lease,
+        entries: Sequence[Entry],
+        parts: Sequence[NewPart],
+        *,
+        at: float,
+        dead: bool = False,
+        spent: Spent | None = None,
     ) -> Sequence[Part]:
         rows = await self._rows(
-            sql.FINISH,
-            _journaled(lease, entries)
+            sql.FINISH_SPENT if spent else sql.FINISH,
+            _journaled(lease, entries, spent)
             | {
                 "status": int(InboxStatus.DEAD if dead else InboxStatus.DONE),
                 "keys": [part.key for part in parts],
@@ -214,9 +238,14 @@ def _psycopg(statement: str) -> str:
     return re.sub(r"(?<!:):(\w+)", r"%(\1)s", statement)
 
 
-def _journaled(lease: Lease, entries: Sequence[Entry]) -> dict[str, object]:
-    return lease.row | {
-        "turn": entries[-1].turn,
-        "kinds": [entry.kind for entry in entries],
-        "contents": [entry.content for entry in entries],
-    }
+def _journaled(lease: Lease, entries: Sequence[Entry], spent: Spent | None) -> dict[str, object]:
+    spending = asdict(spent) | {"scopes": list(spent.scopes)} if spent else {}
+    return (
+        lease.row
+        | spending
+        | {
+            "turn": entries[-1].turn,
+            "kinds": [entry.kind for entry in entries],
+            "contents": [entry.content for entry in entries],
+        }
+    )

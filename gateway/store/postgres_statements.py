@@ -4,29 +4,33 @@ Counters on the session row decide, never an EXISTS over another table: under RE
 see a row that another transaction just added.
 """
 
-from gateway.store.statements import PART_COLUMNS, RELEASE
+from gateway.store.statements import PART_COLUMNS, RATES, RELEASE
 from gateway.store.store import CONTROL, NOTIFY_CHANNEL
 
-ACCEPT = f"""
-WITH f AS (SELECT
+_ACCEPT = f"""
+WITH r AS ({{rates}}),
+f AS (SELECT
     COALESCE((SELECT pending FROM session WHERE id = :sid), 0) >= :pending_max AS chat_full,
     count(*) AS theirs, min(id) AS since, bool_or(starts_with(sid, '{CONTROL}')) AS noted
     FROM inbox WHERE sender = :sender AND status = 0
 ),
 g AS (SELECT f.*, theirs >= :sender_max * CASE WHEN :control = :sid THEN 2 ELSE 1 END AS sender_full FROM f),
 a AS (
-    SELECT chat_full OR sender_full AS beyond, (chat_full OR sender_full) AND (
-        :control = :sid OR sender_full AND noted OR EXISTS (
+    SELECT r.whose, r.whose IS NOT NULL OR chat_full OR sender_full AS beyond,
+    CASE WHEN r.whose IS NOT NULL THEN r.noted ELSE (chat_full OR sender_full) AND (
+        :control = :sid OR sender_full AND g.noted OR EXISTS (
             SELECT FROM inbox WHERE sid = :control AND id > CASE WHEN sender_full THEN since ELSE (
                 SELECT min(id) FROM inbox WHERE sid = :sid AND status = 0
             ) END
         )
-    ) AS noted FROM g
+    ) END AS noted FROM g, r
 ),
 i AS (
-    INSERT INTO inbox (dedupe, dedupe_text, sid, body, at, sender, status, attempts)
+    INSERT INTO inbox (dedupe, dedupe_text, sid, body, at, sender, chat, beyond, status, attempts)
     SELECT :dedupe, :dedupe_text, CASE WHEN a.beyond THEN :control ELSE :sid END,
-        CASE WHEN a.noted THEN '' ELSE :body END, :at, :sender, CASE WHEN a.noted THEN 3 ELSE 0 END, 0 FROM a
+        CASE WHEN a.noted THEN '' ELSE :body END, :at, :sender,
+        CASE WHEN a.noted OR a.beyond AND a.whose IS NULL THEN NULL ELSE :chat::text END,
+        CASE WHEN a.noted THEN NULL ELSE a.whose END, CASE WHEN a.noted THEN 3 ELSE 0 END, 0 FROM a
     ON CONFLICT DO NOTHING RETURNING id, sid, status
 ),
 n AS (
@@ -40,11 +44,16 @@ n AS (
         stopped = GREATEST(t.stopped, excluded.stopped)
     RETURNING owner, epoch
 )
-SELECT i.id AS turn, i.sid, a.beyond, n.owner, n.epoch FROM i CROSS JOIN a LEFT JOIN n ON TRUE
+SELECT i.id AS turn, i.sid, a.beyond, a.whose, n.owner, n.epoch FROM i CROSS JOIN a LEFT JOIN n ON TRUE
 """
+ACCEPT = _ACCEPT.format(rates="SELECT FALSE AS noted, NULL::text AS whose")
 """Whether the chat is full, or the sender has had enough, is seen as the statement begins: what is accepted at the same
 moment may exceed a limit, by one a replica in a chat and by one a connection for a sender; but a message is in one place
 from its first moment on."""
+
+LOCK_RATES = "SELECT pg_advisory_xact_lock(1, hashtext(:sender)), pg_advisory_xact_lock(2, hashtext(:chat))"
+"""Held until the commit of the statement that follows, which sees what was accepted before: a rate is exact."""
+ACCEPT_RATED = _ACCEPT.format(rates=RATES)
 
 CLAIM = """
 WITH dead AS MATERIALIZED (
@@ -81,7 +90,7 @@ AND NOT EXISTS (SELECT FROM session WHERE owner = w.id)
 
 
 _STEPS = """
-s AS ({owned}),
+s AS ({owned}),{spend}
 n AS (SELECT COALESCE(max(seq), 0) AS seq FROM transcript WHERE sid = :sid),
 t AS (
     INSERT INTO transcript (sid, seq, turn, kind, content)
@@ -89,12 +98,23 @@ t AS (
     unnest(:kinds::text[], :contents::text[]) WITH ORDINALITY AS e (kind, content, place)
 )
 """
-APPEND = f"""
-WITH {_STEPS.format(owned="SELECT id, pending, stopped FROM session WHERE id = :sid AND epoch = :epoch FOR UPDATE")}
-SELECT pending, stopped FROM s
-"""
-JOIN = f"""
-WITH {_STEPS.format(owned="SELECT id, pending, stopped FROM session WHERE id = :sid AND epoch = :epoch FOR UPDATE")},
+_SPEND = """
+u AS (
+    INSERT INTO usage (scope, day, tokens, cost)
+    SELECT p.scope, :day, :tokens, :cost FROM s, unnest(:scopes::text[]) AS p (scope)
+    ON CONFLICT (scope, day) DO UPDATE SET tokens = usage.tokens + excluded.tokens, cost = usage.cost + excluded.cost
+),"""
+_LOCKED = "SELECT id, pending, stopped FROM session WHERE id = :sid AND epoch = :epoch FOR UPDATE"
+_COUNTED_DOWN = "UPDATE session SET pending = pending - 1 WHERE id = :sid AND epoch = :epoch RETURNING id"
+
+
+def _append(spend: str) -> str:
+    return f"WITH {_STEPS.format(owned=_LOCKED, spend=spend)} SELECT pending, stopped FROM s"
+
+
+def _join(spend: str) -> str:
+    return f"""
+WITH {_STEPS.format(owned=_LOCKED, spend=spend)},
 j AS (
     UPDATE inbox SET status = 1, turn = :turn FROM s
     WHERE inbox.id = ANY(:joined) AND inbox.sid = s.id AND inbox.status = 0 RETURNING inbox.id
@@ -102,11 +122,11 @@ j AS (
 UPDATE session SET pending = session.pending - (SELECT count(*) FROM j) FROM s WHERE session.id = s.id
 RETURNING session.pending, session.stopped
 """
-_COUNTED_DOWN = """
-    UPDATE session SET pending = pending - 1 WHERE id = :sid AND epoch = :epoch RETURNING id
-"""
-FINISH = f"""
-WITH {_STEPS.format(owned=_COUNTED_DOWN)},
+
+
+def _finish(spend: str) -> str:
+    return f"""
+WITH {_STEPS.format(owned=_COUNTED_DOWN, spend=spend)},
 i AS (UPDATE inbox SET status = :status FROM s WHERE inbox.id = :turn),
 o AS (
     INSERT INTO outbox (sid, turn, part, key, payload, status, attempts, ambiguous, next_at, created)
@@ -116,6 +136,10 @@ o AS (
 )
 SELECT o.* FROM s LEFT JOIN o ON TRUE ORDER BY o.part
 """
+
+
+APPEND, JOIN, FINISH = _append(""), _join(""), _finish("")
+APPEND_SPENT, JOIN_SPENT, FINISH_SPENT = _append(_SPEND), _join(_SPEND), _finish(_SPEND)
 
 MARK = f"""
 WITH o AS (UPDATE outbox SET status = :status, ext_id = :ext_id, reason = :reason WHERE id = :part)
@@ -127,7 +151,8 @@ SELECT count(*) AS concerned FROM inbox WHERE sid = :sid AND id < :before AND st
 """
 NOTIFY = f"SELECT pg_notify('{NOTIFY_CHANNEL}', :sid)"
 PRUNE = """
-WITH o AS (DELETE FROM outbox WHERE status = 2 AND created < :before)
+WITH o AS (DELETE FROM outbox WHERE status = 2 AND created < :before),
+u AS (DELETE FROM usage WHERE day < to_char(to_timestamp(:before) AT TIME ZONE 'UTC', 'YYYY-MM-DD'))
 DELETE FROM inbox WHERE status IN (1, 2, 3) AND at < :before
 """
 PROBE = "UPDATE session SET pending = pending WHERE FALSE"

@@ -24,7 +24,20 @@ from gateway.store import statements as shared
 from gateway.store.archive import DatabaseArchive, DatabaseSessions
 from gateway.store.migrate import DatabaseUnusable, migrate
 from gateway.store.statements import InboxStatus, OutboxStatus
-from gateway.store.store import CONTROL, Acceptance, Delivery, Entry, Fenced, Lease, NewPart, Part, SessionState, View
+from gateway.store.store import (
+    CONTROL,
+    Acceptance,
+    Delivery,
+    Entry,
+    Fenced,
+    Lease,
+    NewPart,
+    Part,
+    Rated,
+    SessionState,
+    Spent,
+    View,
+)
 from gateway.store.writer import Database, Writer, reads, writes
 
 PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=5000", "wal_autocheckpoint=4000")
@@ -82,6 +95,10 @@ class SqliteStore(Database, shared.InCommon):
         turn = _value(connection, sql.INSERT_MESSAGE, **delivery.row)
         if turn is None:
             return Acceptance(turn=None)
+        if delivery.rates:
+            noted, beyond = _rows(connection, shared.RATES, **delivery.row, **delivery.limits)[0]
+            if beyond is not None:
+                return _refuse(connection, delivery, turn, owner, noted=bool(noted), beyond=beyond)
         is_command = delivery.sid == delivery.control
         by_sender = {"sender": delivery.sender, "control_sids": CONTROL + "%"}
         theirs, since, notes = _rows(connection, sql.OF_SENDER, **by_sender)[0]
@@ -91,12 +108,8 @@ class SqliteStore(Database, shared.InCommon):
                 return Acceptance(turn=turn, lease=lease)
             _rows(connection, sql.COUNT_DOWN, sid=delivery.sid, by=1)
             since, notes = _value(connection, sql.OLDEST_WAITING, sid=delivery.sid), 0
-        if is_command or notes or _value(connection, sql.NOTED, control=delivery.control, since=since):
-            _rows(connection, sql.REFUSE_MESSAGE, turn=turn)
-            return Acceptance(turn=turn, overflow=True)
-        _rows(connection, sql.MOVE_MESSAGE, turn=turn, sid=delivery.control)
-        lease, _ = _count(connection, delivery.control, owner, 0)
-        return Acceptance(turn=turn, lease=lease, overflow=True)
+        noted = is_command or notes or _value(connection, sql.NOTED, control=delivery.control, since=since)
+        return _refuse(connection, delivery, turn, owner, noted=bool(noted), beyond=None)
 
     @writes
     def claim(self, connection: Connection, limit: int) -> Sequence[Lease]:
@@ -120,9 +133,15 @@ class SqliteStore(Database, shared.InCommon):
 
     @writes
     def append(
-        self, connection: Connection, lease: Lease, entries: Sequence[Entry], joined: Sequence[int] = ()
+        self,
+        connection: Connection,
+        lease: Lease,
+        entries: Sequence[Entry],
+        joined: Sequence[int] = (),
+        *,
+        spent: Spent | None = None,
     ) -> SessionState:
-        state = _append(connection, lease, entries)
+        state = _append(connection, lease, entries, spent)
         for turn in joined:
             _rows(connection, sql.JOIN, joined=turn, turn=entries[-1].turn)
         if joined:
@@ -139,9 +158,10 @@ class SqliteStore(Database, shared.InCommon):
         *,
         at: float,
         dead: bool = False,
+        spent: Spent | None = None,
     ) -> Sequence[Part]:
         """The turn's last rows, its reply and the end of its message, all or nothing."""
-        _append(connection, lease, entries)
+        _append(connection, lease, entries, spent)
         turn = entries[-1].turn
         _rows(connection, sql.COUNT_DOWN, sid=lease.sid, by=1)
         _rows(connection, sql.CLOSE_MESSAGE, turn=turn, status=InboxStatus.DEAD if dead else InboxStatus.DONE)
@@ -172,6 +192,7 @@ class SqliteStore(Database, shared.InCommon):
 
     @writes
     def prune(self, connection: Connection, before: float) -> int:
+        _rows(connection, sql.PRUNE_USAGE, before=before)
         _rows(connection, sql.PRUNE_OUTBOX, before=before)
         _rows(connection, sql.PRUNE_INBOX, before=before)
         pruned: int = _value(connection, "SELECT changes()")
@@ -213,10 +234,25 @@ def _count(connection: Connection, sid: str, owner: str | None, stopped: int) ->
     return (Lease(sid=sid, epoch=epoch) if owner is not None and holder == owner else None), pending
 
 
-def _append(connection: Connection, lease: Lease, entries: Sequence[Entry]) -> SessionState:
+def _refuse(
+    connection: Connection, delivery: Delivery, turn: int, owner: str | None, *, noted: bool, beyond: Rated | None
+) -> Acceptance:
+    """The message is beyond a limit: it is answered with a note, unless its burst has had one."""
+    if noted:
+        _rows(connection, sql.REFUSE_MESSAGE, turn=turn)
+        return Acceptance(turn=turn, overflow=True, beyond=beyond)
+    _rows(connection, sql.MOVE_MESSAGE, turn=turn, sid=delivery.control, beyond=beyond)
+    lease, _ = _count(connection, delivery.control, owner, 0)
+    return Acceptance(turn=turn, lease=lease, overflow=True, beyond=beyond)
+
+
+def _append(connection: Connection, lease: Lease, entries: Sequence[Entry], spent: Spent | None) -> SessionState:
     state = _state(connection, lease)
     for entry in entries:
         _rows(connection, sql.APPEND, sid=lease.sid, turn=entry.turn, kind=entry.kind, content=entry.content)
+    if spent is not None:
+        for scope in spent.scopes:
+            _rows(connection, shared.SPEND, scope=scope, day=spent.day, tokens=spent.tokens, cost=spent.cost)
     return state
 
 

@@ -1,8 +1,8 @@
 """What SQLite is told in words of its own: steps that PostgreSQL takes in one statement are several here."""
 
 INSERT_MESSAGE = """
-INSERT INTO inbox (dedupe, dedupe_text, sid, body, at, sender, status, attempts)
-VALUES (:dedupe, :dedupe_text, :sid, :body, :at, :sender, 0, 0) ON CONFLICT DO NOTHING RETURNING id
+INSERT INTO inbox (dedupe, dedupe_text, sid, body, at, sender, chat, status, attempts)
+VALUES (:dedupe, :dedupe_text, :sid, :body, :at, :sender, :chat, 0, 0) ON CONFLICT DO NOTHING RETURNING id
 """
 COUNT_MESSAGE = """
 INSERT INTO session AS t (id, owner, epoch, pending, stopped) VALUES (:sid, :owner, 1, 1, :stopped)
@@ -20,8 +20,10 @@ FROM inbox WHERE sender = :sender AND status = 0
 OLDEST_WAITING = "SELECT min(id) FROM inbox WHERE sid = :sid AND status = 0"
 NOTED = "SELECT EXISTS (SELECT 1 FROM inbox WHERE sid = :control AND id > :since)"
 """Whether the chat has had a note since a message came."""
-MOVE_MESSAGE = "UPDATE inbox SET sid = :sid WHERE id = :turn"
-REFUSE_MESSAGE = "UPDATE inbox SET status = 3, body = '' WHERE id = :turn"
+MOVE_MESSAGE = """
+UPDATE inbox SET sid = :sid, beyond = :beyond, chat = CASE WHEN :beyond IS NULL THEN NULL ELSE chat END WHERE id = :turn
+"""
+REFUSE_MESSAGE = "UPDATE inbox SET status = 3, body = '', chat = NULL WHERE id = :turn"
 
 CLAIMABLE = """
 SELECT id, owner FROM session
@@ -56,6 +58,7 @@ STOP = "UPDATE session SET stopped = max(stopped, :before) WHERE id = :sid"
 STOPPED = "SELECT count(*) FROM inbox WHERE sid = :sid AND id < :before AND status = 0"
 PRUNE_INBOX = "DELETE FROM inbox WHERE status IN (1, 2, 3) AND at < :before"
 PRUNE_OUTBOX = "DELETE FROM outbox WHERE status = 2 AND created < :before"
+PRUNE_USAGE = "DELETE FROM usage WHERE day < date(:before, 'unixepoch')"
 PROBE = """
 INSERT INTO worker (id, lock_key, expires) VALUES ('probe', 0, '1970-01-01 00:00:00')
 ON CONFLICT (id) DO UPDATE SET lock_key = lock_key + 1

@@ -15,11 +15,13 @@ from gateway.store.store import (
     CONTROL,
     Bill,
     Concerned,
+    DayUsage,
     Entry,
     Fenced,
     Lease,
     Mark,
     Part,
+    Rated,
     SessionState,
     Work,
 )
@@ -137,6 +139,38 @@ _POSTPONE = f"""
 UPDATE outbox SET attempts = attempts + 1, ambiguous = ambiguous + :ambiguous, next_at = :next_at
 WHERE id = :part AND {_IS_OURS}
 """
+SPEND = """
+INSERT INTO usage (scope, day, tokens, cost) VALUES (:scope, :day, :tokens, :cost)
+ON CONFLICT (scope, day) DO UPDATE SET tokens = usage.tokens + excluded.tokens, cost = usage.cost + excluded.cost
+"""
+_USAGE = "SELECT scope, tokens, cost, warned FROM usage WHERE day = :day AND scope IN (:first, :second, :third)"
+_CLAIM_WARNING = """
+INSERT INTO usage (scope, day, tokens, cost, warned) VALUES (:scope, :day, 0, 0, :turn)
+ON CONFLICT (scope, day) DO UPDATE SET warned = excluded.warned WHERE usage.warned IN (0, :turn) RETURNING scope
+"""
+_EXCEEDED = """(
+    SELECT count(*) FROM inbox WHERE {0} = :{0} AND chat IS NOT NULL AND beyond IS NULL AND dedupe <> :dedupe
+    AND at > :at - :{0}_seconds
+) >= :{0}_count"""
+_NOTED = """(
+    SELECT beyond IS NOT NULL FROM inbox
+    WHERE {0} = :{0} AND chat IS NOT NULL AND (beyond IS NULL OR beyond = '{0}') AND dedupe <> :dedupe
+    ORDER BY at DESC, id DESC LIMIT 1
+)"""
+RATES = f"""
+SELECT CASE r.whose WHEN 'sender' THEN {_NOTED.format("sender")} WHEN 'chat' THEN {_NOTED.format("chat")} END AS noted,
+    r.whose
+FROM (
+    SELECT CASE WHEN {_EXCEEDED.format("sender")} THEN 'sender' WHEN {_EXCEEDED.format("chat")} THEN 'chat' END AS whose
+) AS r
+"""
+"""Whose rate a message exceeds, and whether a note has been given since the newest one that did not: only those count that
+were accepted."""
+_BEYOND = "SELECT beyond FROM inbox WHERE id = :turn"
+_KEPT_OUT = """
+SELECT at FROM inbox WHERE {0} = (SELECT {0} FROM inbox WHERE id = :turn)
+AND chat IS NOT NULL AND beyond IS NULL AND id < :turn ORDER BY at DESC, id DESC LIMIT 1 OFFSET :skip
+"""
 _OLDEST = """
 SELECT min(at) AS at FROM (
     SELECT min(at) AS at FROM inbox WHERE status = 0 UNION ALL SELECT min(created) FROM outbox WHERE status = 0
@@ -220,6 +254,22 @@ class InCommon:
         waiting = await self._rows(WAITING_BEFORE, names | {"waiting_max": waiting_max})
         entries = await self._rows(HISTORY_BEFORE, names | {"skip": history_turns - 1})
         return Work.of(waiting, [Entry(**row) for row in entries])
+
+    async def usage(self, day: str, scopes: Sequence[str]) -> Sequence[DayUsage]:
+        first, second, third = (*scopes, "", "", "")[:3]
+        names = {"day": day, "first": first, "second": second, "third": third}
+        return [DayUsage(**row) for row in await self._rows(_USAGE, names)]
+
+    async def claim_warning(self, scope: str, day: str, turn: int) -> bool:
+        return await self._one(_CLAIM_WARNING, {"scope": scope, "day": day, "turn": turn}) is not None
+
+    async def beyond(self, turn: int, counts: Mapping[Rated, int]) -> tuple[Rated, float] | None:
+        row = await self._one(_BEYOND, {"turn": turn})
+        whose: Rated | None = row["beyond"] if row else None
+        if whose is None or whose not in counts:
+            return None
+        oldest = await self._one(_KEPT_OUT.format(whose), {"turn": turn, "skip": counts[whose] - 1})
+        return (whose, oldest["at"]) if oldest else None
 
     async def session_state(self, lease: Lease) -> SessionState:
         return SessionState(**await self._ours(STATE, lease.row))

@@ -5,8 +5,8 @@ now. SQLite (`sqlite.py`) and PostgreSQL (`postgres.py`) stand behind it; nothin
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol, TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Protocol, TypeAlias, get_args
 
 from channels.web.admission import Sessions
 from channels.web.archive import ChatHistory
@@ -22,6 +22,7 @@ CHOICE = "choice:"
 
 Kind: TypeAlias = Literal["user", "steered", "assistant", "toolResult", "drained", "final"]
 MarkKind: TypeAlias = Literal["new", "summary", "settings", "undone"]
+Rated: TypeAlias = Literal["sender", "chat"]
 
 
 class StoreUnavailable(Exception):
@@ -41,12 +42,41 @@ class NewPart:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Rate:
+    """So many messages are answered in any `seconds`."""
+
+    count: int
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Spent:
+    """What model requests took, to be counted for each of `scopes` on `day`, such as 2026-11-22. `scopes` stand in the order
+    agent, chat, sender: two turns that count for the same ones never wait for each other crosswise."""
+
+    scopes: tuple[str, ...]
+    day: str
+    tokens: int
+    cost: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DayUsage:
+    """What a scope has spent in a day. `warned` is the turn whose answer warned that most of it is used, 0 for none."""
+
+    scope: str
+    tokens: int
+    cost: float
+    warned: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Delivery:
     """A message to accept. `dedupe` is one or two keys, scoped to channel and account.
 
     `control` is the session beside the chat's own: commands go there, and so does a message beyond a limit, to be answered
     with a note. `sender` is whom it counts for, over all chats; nobody where None. `interrupts`: whatever the chat had
-    before this message is to be stopped.
+    before this message is to be stopped. `chat` is the chat with all its topics. It counts towards `rates`.
     """
 
     sid: str
@@ -56,13 +86,25 @@ class Delivery:
     at: float
     sender: str | None = None
     interrupts: bool = False
+    chat: str = ""
+    rates: Mapping[Rated, Rate] = field(default_factory=dict)
 
     @property
     def row(self) -> dict[str, Any]:
         """What the inbox keeps of it, by column."""
         first, *second = self.dedupe
         row = {"dedupe": first, "dedupe_text": second[0] if second else None, "sid": self.sid, "body": self.body}
-        return row | {"at": self.at, "sender": self.sender}
+        return row | {"at": self.at, "sender": self.sender, "chat": self.chat if self.rates else None}
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """What the rates say, as the statement takes it that judges them."""
+        of = {whose: self.rates.get(whose, _NO_RATE) for whose in get_args(Rated)}
+        counts = {f"{whose}_count": rate.count for whose, rate in of.items()}
+        return counts | {f"{whose}_seconds": rate.seconds for whose, rate in of.items()}
+
+
+_NO_RATE = Rate(count=2**31 - 1, seconds=0.0)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,11 +122,12 @@ class Lease:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Acceptance:
     """`turn` is None for a redelivery. `lease` is the chat's where this worker owns it, now or since before: a lane is
-    to be started for an epoch that has none yet."""
+    to be started for an epoch that has none yet. `beyond` is whose rate it exceeds."""
 
     turn: int | None
     lease: Lease | None = None
     overflow: bool = False
+    beyond: Rated | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -231,8 +274,8 @@ class Store(Protocol):
 
     async def accept(self, delivery: Delivery, *, pending_max: int, sender_max: int, claim: bool) -> Acceptance:
         """Write the message and its dedupe keys; with `claim`, take its chat where that is idle. At most `pending_max`
-        wait in a chat and `sender_max` of one sender, who may have as many commands besides; of what is beyond that, only
-        the keys are kept.
+        wait in a chat and `sender_max` of one sender, who may have as many commands besides; of what is beyond that, or
+        beyond a rate, only the keys are kept, but for the first of a burst, which is to be answered with a note.
 
         Raises StoreUnavailable."""
 
@@ -245,15 +288,34 @@ class Store(Protocol):
     async def load(self, lease: Lease, *, history_turns: int, waiting_max: int) -> View:
         """What there is to do for the chat, with at most `history_turns` (at least 1) turns before it."""
 
-    async def append(self, lease: Lease, entries: Sequence[Entry], joined: Sequence[int] = ()) -> SessionState:
-        """Journal a step, and let the messages `joined` be answered by its turn. Raises Fenced."""
+    async def append(
+        self, lease: Lease, entries: Sequence[Entry], joined: Sequence[int] = (), *, spent: Spent | None = None
+    ) -> SessionState:
+        """Journal a step with what it `spent`, and let the messages `joined` be answered by its turn. Raises Fenced."""
 
     async def finish(
-        self, lease: Lease, entries: Sequence[Entry], parts: Sequence[NewPart], *, at: float, dead: bool = False
+        self,
+        lease: Lease,
+        entries: Sequence[Entry],
+        parts: Sequence[NewPart],
+        *,
+        at: float,
+        dead: bool = False,
+        spent: Spent | None = None,
     ) -> Sequence[Part]:
         """End the turn of `entries` (the last is its `final` row) and queue its reply, in one commit.
 
         A `dead` message is kept for the operator. Raises Fenced."""
+
+    async def usage(self, day: str, scopes: Sequence[str]) -> Sequence[DayUsage]:
+        """What each of at most three scopes has spent on that day, if anything."""
+
+    async def claim_warning(self, scope: str, day: str, turn: int) -> bool:
+        """Whether the answer of this turn is the one of the day that warns of the scope's budget; the same however often the
+        turn asks."""
+
+    async def beyond(self, turn: int, counts: Mapping[Rated, int]) -> tuple[Rated, float] | None:
+        """Whose rate, of `counts` messages, a message exceeded, and when the oldest one came that kept it out."""
 
     async def sent(self, lease: Lease, part: Part, ext_id: str) -> bool:
         """Mark a part as sent; True where that was the last work of the chat and it has been released."""

@@ -7,7 +7,7 @@ import pytest
 
 from agents import sentences
 from agents.messages import ErrorKind, ModelError
-from agents.turn import Declined, Limit, LimitReached, ModelFailed, Outcome
+from agents.turn import Declined, Limit, LimitReached, ModelFailed, Outcome, OverBudget, Payer
 
 OUTCOMES: list[Outcome] = [
     *(
@@ -16,6 +16,7 @@ OUTCOMES: list[Outcome] = [
     ),
     *(LimitReached(limit=limit) for limit in get_args(Limit)),
     Declined(),
+    *(OverBudget(whose=whose, until="00:00 (Asia/Shanghai)") for whose in get_args(Payer)),
 ]
 
 
@@ -54,3 +55,22 @@ def test_the_language_of_an_answer_is_chinese_for_chinese_and_english_for_everyt
         assert sentences.failure(failed, text).isascii() == (language == "en")
     for sentence in (sentences.internal_error(text), sentences.too_many(text)):
         assert sentence.isascii() == (language == "en")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "english", "chinese"),
+    [
+        (-5, "1 s", "1 秒"),
+        (0.2, "1 s", "1 秒"),
+        (119, "119 s", "119 秒"),
+        (119.5, "2 min", "2 分钟"),
+        (121, "3 min", "3 分钟"),
+        (7140, "119 min", "119 分钟"),
+        (7201, "3 h", "3 小时"),
+        (86400, "24 h", "24 小时"),
+    ],
+)
+def test_when_somebody_may_go_on_is_never_said_too_early(seconds: float, english: str, chinese: str) -> None:
+    for sentence, text in ((f" in {english};", "hello"), (f" {chinese}后", "你好")):
+        assert sentence in sentences.too_fast("sender", seconds, text)
+        assert sentence in sentences.too_fast("chat", seconds, text)

@@ -104,6 +104,8 @@ class Ledger:
     """Command lines that outlived the gateway they were started by."""
     litter: list[str] = field(default_factory=list)
     """Files left half written in the workspace, under a temporary name or their own."""
+    miscounted: list[str] = field(default_factory=list)
+    """Sums of the budgets that are not what the journaled answers took."""
 
 
 def request(body: Mapping[str, Any], refused: str = "") -> Request:

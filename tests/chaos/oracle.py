@@ -27,6 +27,7 @@ def judge(ledger: Ledger) -> Verdict:
         "refused": [*(request.refused for request in ledger.requests if request.refused), *ledger.refused],
         "litter": ledger.litter,
         "hidden": hidden(ledger),
+        "miscounted": ledger.miscounted,
     }
 
 

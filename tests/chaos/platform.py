@@ -17,6 +17,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.types import Message as Sent
 
+from agents.messages import AssistantMessage, message_json
 from gateway.config.root import DatabaseConfig
 from gateway.outbox import payload_json
 from gateway.store.dead_letters import dead_letters
@@ -161,3 +162,18 @@ def doubts(url: str, shown: Callable[[str, str, str], Shown]) -> list[Doubt]:
         for row in rows
         for part in (payload_json.validate_json(row.payload).part,)
     ]
+
+
+def miscounted(url: str) -> list[str]:
+    """No request of a campaign fails at a price, so the answers in the journal took all that was spent."""
+    engine = create_engine(url.replace("postgresql://", "postgresql+psycopg://", 1), poolclass=NullPool)
+    with engine.begin() as connection:
+        rows = connection.execute(text("SELECT content FROM transcript WHERE kind = 'assistant'")).scalars()
+        usages = [
+            answer.usage for row in rows if isinstance(answer := message_json.validate_json(row), AssistantMessage)
+        ]
+        payer = "CASE WHEN scope LIKE 'agent:%' THEN 'agent' ELSE 'sender' END"
+        sums = connection.execute(text(f"SELECT {payer} AS payer, sum(tokens) AS tokens FROM usage GROUP BY 1")).all()
+    took = sum(it.input + it.cache_read + it.cache_write + it.output for it in usages)
+    counted = {"agent": 0, "sender": 0} | {it.payer: int(it.tokens) for it in sums}
+    return [f"{payer} has {tokens} tokens of {took}" for payer, tokens in counted.items() if tokens != took]

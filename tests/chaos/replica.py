@@ -32,6 +32,7 @@ server: {{ publicUrl: https://bot.example.com, adminToken: {ADMIN_TOKEN} }}
 tools: {{ exec: {{ mode: allow, parallel: 16 }} }}
 limits: {{ pendingPerSession: 1000, pendingPerSender: 20000 }}
 queue: {{ mode: followup }}
+budgets: {{ agent: {{ tokensPerDay: 1000000000 }}, sender: {{ tokensPerDay: 1000000000 }} }}
 agents:
   list:
     - id: helper

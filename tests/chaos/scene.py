@@ -13,7 +13,7 @@ from tests.chaos.emulated import Emulated
 from tests.chaos.ledger import Ledger
 from tests.chaos.model import EFFECTS, Model, is_whole
 from tests.chaos.oracle import Verdict, answered, excused, judge
-from tests.chaos.platform import Platform
+from tests.chaos.platform import Platform, miscounted
 from tests.chaos.replica import Replica, strays
 from tests.chaos.sender import Sender
 
@@ -139,6 +139,7 @@ class Scene:
         await self.platform.read_books(self.database)
         ledger = self.platform.read()
         ledger.effects, ledger.litter = self.effects(), self.litter()
+        ledger.miscounted = await asyncio.to_thread(miscounted, self.database)
         counts = [replica.counted for replica in self.replicas]
         ledger.counted = None if None in counts else sum(count or 0 for count in counts)
         return judge(ledger)

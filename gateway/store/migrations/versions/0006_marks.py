@@ -25,6 +25,6 @@ def upgrade() -> None:
         sa.Column("day", sa.Text, nullable=False),  # 2026-11-22, where the gateway is
         sa.Column("tokens", sa.BigInteger, nullable=False),
         sa.Column("cost", sa.Float, nullable=False),
-        sa.Column("warned", sa.Integer, nullable=False, server_default="0"),
+        sa.Column("warned", _BigId, nullable=False, server_default="0"),  # the turn whose answer warned
         sa.PrimaryKeyConstraint("scope", "day"),
     )

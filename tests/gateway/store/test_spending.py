@@ -1,0 +1,130 @@
+"""What is counted, for budgets and for rates: in the same commit as what it belongs to, and exactly."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
+
+import pytest
+
+from gateway.store.store import DayUsage, Delivery, Entry, Fenced, Rate, Rated, Spent, Store
+from tests.gateway.store.chats import accept, leased, message, opened, step, work_of
+
+DAY = "2026-11-22"
+SCOPES = ("agent:helper", "chat:c", "sender:s")
+
+
+@pytest.fixture
+async def store(database_url: str) -> AsyncIterator[Store]:
+    async with opened(database_url) as store:
+        yield store
+
+
+def spent(tokens: int, cost: float = 0.5, scopes: Sequence[str] = SCOPES) -> Spent:
+    return Spent(scopes=tuple(scopes), day=DAY, tokens=tokens, cost=cost)
+
+
+async def test_what_a_step_took_is_counted_with_it_and_only_by_the_owner_of_the_chat(store: Store) -> None:
+    lease = await leased(store, 1)
+    await accept(store, 2)
+    first, second = [waiting.turn for waiting in (await work_of(store, lease)).waiting]
+    await store.append(lease, step(second, "user"), [first], spent=spent(1))
+    await store.append(lease, step(second), spent=spent(10, scopes=SCOPES[:1]))
+    await store.append(lease, step(second))
+    with pytest.raises(Fenced):
+        await store.append(replace(lease, epoch=7), step(second), spent=spent(1_000))
+    with pytest.raises(Fenced):
+        await store.finish(replace(lease, epoch=7), step(second, "final"), [], at=1.0, spent=spent(1_000))
+    await store.finish(lease, step(second, "final"), [], at=1.0, spent=spent(100))
+    found = {row.scope: row for row in await store.usage(DAY, SCOPES)}
+    assert found["agent:helper"] == DayUsage(scope="agent:helper", tokens=111, cost=1.5, warned=0)
+    assert found["sender:s"] == DayUsage(scope="sender:s", tokens=101, cost=1.0, warned=0)
+    assert await store.usage("2026-11-23", SCOPES) == []
+    await store.prune(1.0)
+    assert len(await store.usage(DAY, SCOPES)) == 3
+    await store.prune(2e9)
+    assert await store.usage(DAY, SCOPES) == []
+
+
+async def test_one_turn_a_day_warns_however_often_it_asks(store: Store) -> None:
+    claims = await asyncio.gather(*(store.claim_warning("agent:helper", DAY, turn) for turn in range(1, 9)))
+    assert sum(claims) == 1
+    again = [await store.claim_warning("agent:helper", DAY, turn) for turn in range(1, 9)]
+    assert again == claims
+    assert await store.claim_warning("agent:helper", "2026-11-23", 5)
+
+
+def rated(number: int, at: float, rates: Mapping[Rated, Rate], *, chat: str = "c", sender: str = "s") -> Delivery:
+    delivery = message(number, sid=f"lane of {chat}", sender=sender)
+    return replace(delivery, at=at, chat=chat, rates=rates)
+
+
+async def judged(store: Store, delivery: Delivery) -> str:
+    acceptance = await store.accept(delivery, pending_max=5_000, sender_max=5_000, claim=False)
+    if acceptance.beyond is None:
+        return "duplicate" if acceptance.turn is None else "overflow" if acceptance.overflow else "accepted"
+    assert acceptance.turn is not None
+    found = await store.beyond(acceptance.turn, {whose: rate.count for whose, rate in delivery.rates.items()})
+    return (
+        f"silent: {acceptance.beyond}"
+        if found is None
+        else f"{found[0]} until {found[1] + delivery.rates[found[0]].seconds:g}"
+    )
+
+
+async def test_the_first_message_beyond_a_rate_gets_a_note_that_says_when_and_then_it_goes_on(store: Store) -> None:
+    rates: Mapping[Rated, Rate] = {"sender": Rate(count=2, seconds=10), "chat": Rate(count=3, seconds=60)}
+    numbers = iter(range(100))
+
+    async def write(at: float, sender: str, chat: str) -> str:
+        return await judged(store, rated(next(numbers), at, rates, chat=chat, sender=sender))
+
+    assert await write(100, "ann", "group") == "accepted"
+    assert await write(101, "ann", "other") == "accepted"
+    assert await write(102, "ann", "group") == "sender until 110"
+    assert await write(103, "ann", "third") == "silent: sender"
+    assert await write(104, "bob", "group") == "accepted"
+    assert await write(105, "cid", "group") == "accepted"
+    assert await write(106, "bob", "group") == "chat until 160"
+    assert await write(107, "cid", "group") == "silent: chat"
+    assert await write(109.9, "ann", "other") == "silent: sender"
+    assert await write(110, "ann", "other") == "accepted"
+    assert await write(110.5, "ann", "other") == "sender until 111"
+    assert await write(160, "cid", "group") == "accepted"
+    twice = rated(200, 161, rates, chat="group", sender="dan")
+    assert [await judged(store, twice) for _ in range(2)] == ["chat until 164", "duplicate"]
+
+
+async def test_no_window_ever_holds_more_than_the_rate_and_no_message_is_refused_below_it(store: Store) -> None:
+    draw = random.Random(5)
+    rates: Mapping[Rated, Rate] = {"sender": Rate(count=3, seconds=10), "chat": Rate(count=5, seconds=20)}
+    answered: list[tuple[float, str, str]] = []
+    at = 0.0
+    for number in range(250):
+        at += draw.choice((0.0, 0.5, 2.0, 9.0))
+        chat, sender = draw.choice("cd"), draw.choice("stu")
+        of_sender = sum(who == sender and since > at - 10 for since, who, _ in answered)
+        of_chat = sum(where == chat and since > at - 20 for since, _, where in answered)
+        result = await judged(store, rated(number, at, rates, chat=chat, sender=sender))
+        assert (result == "accepted") == (of_sender < 3 and of_chat < 5)
+        if result == "accepted":
+            answered.append((at, sender, chat))
+
+
+async def test_at_many_workers_at_once_a_rate_and_a_sum_are_exact(postgres_url: str) -> None:
+    async with opened(postgres_url) as one, opened(postgres_url) as other:
+        rates: Mapping[Rated, Rate] = {"sender": Rate(count=20, seconds=60), "chat": Rate(count=15, seconds=60)}
+        results = await asyncio.gather(
+            *(judged((one, other)[n % 2], rated(n, 100.0, rates, chat="xy"[n % 3 == 0])) for n in range(60))
+        )
+        assert results.count("accepted") == 20
+        assert sum(result.startswith("sender until") for result in results) == 1
+        chats = [await leased(it, 1, sid=f"chat {n}") for n, it in enumerate([one, other] * 4)]
+
+        async def spends(store: Store, number: int) -> None:
+            for at in range(10):
+                rows = [Entry(turn=1_000 + at, kind="assistant", content="{}")]
+                await store.append(chats[number], rows, spent=spent(number))
+
+        await asyncio.gather(*(spends(it, n) for n, it in enumerate([one, other] * 4)))
+        assert {row.tokens for row in await one.usage(DAY, SCOPES)} == {10 * sum(range(8))}

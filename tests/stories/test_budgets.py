@@ -1,0 +1,191 @@
+"""Budgets and rates, through the real door: what is refused, who reads why, and when it goes on."""
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.messages import Usage
+from channels.message import MessageContext
+from gateway.budgets import used
+from tests.emulators.models.script import Turn, calls, says
+from tests.running import ALICE, ALICE_CHAT, BOB, BOB_CHAT, GROUP, Running, running
+from tests.stories.at_work import users
+from tests.stories.test_replicas import two
+
+COST = Usage(input=60, cache_read=20, output=20)
+"""A hundred tokens."""
+
+
+class Clock:
+    """Runs on as it does, from where a test sets it."""
+
+    ahead = 0.0
+
+    def __call__(self) -> float:
+        return time.time() + self.ahead
+
+
+def hundred(text: str) -> Turn:
+    return says(text, usage=COST)
+
+
+@asynccontextmanager
+async def house_with(folder: Path, more: str, url: str = "", clock: Clock | None = None) -> AsyncIterator[Running]:
+    """Each answer takes a hundred tokens and says what it answers."""
+    database = f'database: {{ url: "{url}" }}' if url else ""
+    config = f"server: {{ timezone: Asia/Shanghai }}\n{database}\n{more}"
+    clock = clock or Clock()
+    async with running(folder, script=echo, more=config, now=clock) as house:
+        house.feishu.now = clock
+        yield house
+
+
+def echo(body: Any) -> Turn:
+    return hundred(f"re {users(body)[-1].split()[-1]}")
+
+
+async def written(house: Running, text: str, **who: Any) -> str:
+    """What the bot says to it."""
+    before = len(house.feishu.messages)
+    await house.say(text, **who)
+    reply = (await house.replies(before + 1))[-1]
+    await house.idle()
+    return reply
+
+
+async def test_a_budget_that_is_used_up_is_a_refusal_without_a_request_until_the_next_day(
+    tmp_path: Path, database_url: str
+) -> None:
+    clock = Clock()
+    async with house_with(tmp_path, "budgets: { sender: { tokensPerDay: 230 } }", database_url, clock) as house:
+        assert await written(house, "one") == "re one"
+        warned = await written(house, "two")
+        assert warned == "re two\n\n(86 % of your budget for today is used; it starts again at 00:00 (Asia/Shanghai).)"
+        assert await written(house, "three", chat=BOB_CHAT) == "re three"
+        refusal = "Your budget for today is used up. It starts again at 00:00 (Asia/Shanghai); please write to me then."
+        assert await written(house, "four") == refusal
+        assert await written(house, "你好") == "你今天的用量额度已经用完,00:00 (Asia/Shanghai) 恢复,请届时再发消息。"
+        assert await written(house, "five", sender=BOB, chat=BOB_CHAT) == "re five"
+        assert len(house.anthropic.requests) == 4
+        assert house.counted('clawgate_refusals_total{kind="sender-budget"} 2.0')
+        clock.ahead = 25 * 3600.0
+        assert await written(house, "six") == "re six"
+        assert "four" not in str(house.anthropic.requests[-1].body)
+        assert "two" in str(house.anthropic.requests[-1].body)
+
+
+@pytest.mark.parametrize(("whose", "other"), [("agent", "This assistant's"), ("chat", None), ("sender", None)])
+async def test_each_budget_holds_for_its_own_alone(tmp_path: Path, whose: str, other: str | None) -> None:
+    async with house_with(tmp_path, f"budgets: {{ {whose}: {{ tokensPerDay: 100 }} }}") as house:
+        assert (await written(house, "one")).startswith("re one\n\n(100 % of")
+        assert "used up" in await written(house, "two")
+        reply = await written(house, "three", sender=BOB, chat=BOB_CHAT)
+        assert reply.startswith(f"{other} budget for today is used up." if other else "re three")
+
+
+async def test_in_the_middle_of_a_turn_it_stops_and_what_was_done_stays(tmp_path: Path, database_url: str) -> None:
+    clock = Clock()
+    async with house_with(tmp_path, "budgets: { chat: { tokensPerDay: 150 } }", database_url, clock) as house:
+        write = ("write", {"file_path": "a.txt", "content": "x"})
+        house.anthropic.script = [calls(write, usage=COST), calls(("ls", {}), usage=COST), says("never")]
+        reply = await written(house, "do it")
+        assert reply.startswith("I stopped here, and what is done is kept. This chat's budget for today is used up.")
+        assert len(house.anthropic.requests) == 2
+        clock.ahead = 25 * 3600.0
+        house.anthropic.script = [hundred("done")]
+        await written(house, "go on")
+        assert "Wrote a.txt" in str(house.anthropic.requests[-1].body)
+
+
+async def test_attempts_that_failed_at_a_price_and_money_count_as_well(tmp_path: Path) -> None:
+    more = """
+models: { anthropic/claude-sonnet-4-6: { prices: { input: 1000, output: 10000, cacheRead: 0 } } }
+budgets: { agent: { costPerDay: 0.5 }, sender: { tokensPerDay: 1000 } }
+retry: { pauseSeconds: 0.01 }
+"""
+    async with house_with(tmp_path, more) as house:
+        half = hundred("half of an answer that breaks off in the middle of it")
+        house.anthropic.script = [replace(half, cut_after=6), hundred("whole")]
+        reply = await written(house, "one")
+        assert reply.startswith("whole")
+        (agent, sender) = await used(house.gateway.runtime, house.gateway.config, "helper", message(house))
+        assert (agent.whose, sender.whose) == ("agent", "sender")
+        assert sender.tokens > 100
+        assert agent.cost > 0.26
+        assert (sender.allowed.tokens_per_day, agent.allowed.cost_per_day) == (1000, 0.5)
+
+
+def message(house: Running) -> MessageContext:
+    """As Alice writes in her chat."""
+    started = next(event for event in house.events if type(event).__name__ == "TurnStarted")
+    context: MessageContext = started.turn.context  # type: ignore[union-attr]
+    return context
+
+
+async def test_collected_messages_of_one_whose_budget_is_used_up_get_one_refusal_and_others_their_answer(
+    tmp_path: Path,
+) -> None:
+    budget = "budgets: { sender: { tokensPerDay: 100 } }"
+    async with house_with(tmp_path, budget) as house:
+        group: dict[str, Any] = {"chat": GROUP, "chat_type": "group", "mention_bot": True}
+        assert (await written(house, "one", **group)).startswith("re one")
+        house.line.hold()
+        await house.say("two", sender=BOB, **group)
+        await house.requested(2)
+        for text, sender in (("three", ALICE), ("four", "ou_c1d"), ("five", ALICE)):
+            await house.say(text, sender=sender, **group)
+        house.line.release()
+        _, two_, five, four = await house.replies(4)
+        assert two_.startswith("re two")
+        assert five.startswith("Your budget")
+        assert four.startswith("re four")
+        await house.idle()
+        assert len(house.feishu.messages) == 4
+        assert await house.gateway.runtime.store.oldest() is None
+
+
+async def test_two_replicas_count_into_one_budget_and_warn_once(tmp_path: Path, postgres_url: str) -> None:
+    async with two(tmp_path, postgres_url, echo, "budgets: { agent: { tokensPerDay: 1000 } }") as houses:
+        for number in range(12):
+            chat = f"oc_{number:030}"
+            await houses[number % 2].say(f"n{number}", chat=chat)
+            if number >= 9:
+                await houses[0].replies(number + 1)
+        replies = await houses[0].replies(12)
+        for house in houses:
+            await house.idle()
+        assert sum("% of this assistant's budget" in reply for reply in replies) == 1
+        assert len(houses[0].anthropic.requests) == 10
+        (agent,) = await used(houses[1].gateway.runtime, houses[1].gateway.config, "helper", message(houses[0]))
+        assert agent.tokens == 1000
+
+
+async def test_the_first_message_beyond_a_rate_hears_when_to_go_on_and_commands_do_not_count(
+    tmp_path: Path, database_url: str
+) -> None:
+    clock = Clock()
+    rates = "rates: { sender: 3/1m, chat: 4/10m }\nqueue: { mode: followup }"
+    async with house_with(tmp_path, rates, database_url, clock) as house:
+        for text in ("one", "two", "three"):
+            assert await written(house, text) == f"re {text}"
+        reply = await written(house, "four", chat=BOB_CHAT)
+        assert reply.startswith("You write faster than I may answer. Please go on in ")
+        assert reply.endswith(" s; what comes before that gets no answer.")
+        event = house.feishu.text_event("five", sender=ALICE, chat=ALICE_CHAT)
+        for _ in range(2):
+            assert (await house.push(event)).status_code == 200
+        assert "nothing to stop" in await written(house, "/stop")
+        assert await written(house, "six", sender=BOB) == "re six"
+        assert "聊天的消息太多了" in await written(house, "七", sender=BOB)
+        assert await written(house, "eight", sender=BOB, chat=BOB_CHAT) == "re eight"
+        assert house.counted('clawgate_refusals_total{kind="sender-rate"} 2.0')
+        assert house.counted('clawgate_refusals_total{kind="chat-rate"} 1.0')
+        clock.ahead = 61.0
+        assert await written(house, "nine", chat=BOB_CHAT) == "re nine"
+        assert len(house.anthropic.requests) == 6
+        assert "four" not in str([request.body for request in house.anthropic.requests])
