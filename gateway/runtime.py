@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from agents.config import SessionConfig
 from agents.providers.provider import Provider
 from agents.runner import AgentRunner
 from agents.turn import Emit
@@ -98,6 +99,11 @@ class Setup:
     @property
     def limits(self) -> LimitsConfig:
         return self.config.limits
+
+    def session_rules(self, agent: str) -> SessionConfig:
+        """The defaults for one that is no longer configured."""
+        runner = self.runners.get(agent)
+        return runner.config.session if runner else SessionConfig()
 
 
 @dataclass(kw_only=True, slots=True)

@@ -6,6 +6,7 @@ is finished with a reply, a recorded silence, or a sentence that says what went 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from zoneinfo import ZoneInfo
 
 import structlog
 
@@ -17,12 +18,12 @@ from channels.channel import Channel, Progress, ShowsProgress
 from channels.message import MessageContext
 from gateway.attachments import Attachments
 from gateway.commands import COMMANDS, CommandContext
-from gateway.journal import Ending, TurnJournal, ending_of, entry, turns_of
+from gateway.journal import Ending, TurnJournal, ending_of, entry, last_active, turns_of
 from gateway.outbox import reply_parts
 from gateway.queue import Inbound, Queue, inbound_of
 from gateway.routing import conversation, is_control
 from gateway.runtime import Drained, Gate, Runtime, Setup, Stopped
-from gateway.store.store import Entry, Fenced, Lease, Part, StoreUnavailable, Waiting, Work
+from gateway.store.store import Entry, Fenced, Lease, Mark, Part, StoreUnavailable, Waiting, Work
 from gateway.watch import Watch
 
 ATTEMPTS_MAX = 3
@@ -164,6 +165,8 @@ class Turns:
             user_message=user_message,
         )
         work = batch.work
+        if not work.so_far and self._is_over(batch):
+            work = await self._begin_anew(batch)
         journaled = [message_json.validate_json(row.content) for row in work.so_far if row.kind != "drained"]
         if not journaled:
             contexts = [await channel.enrich(inbound_of(message.body).context) for message in batch.messages]
@@ -193,6 +196,21 @@ class Turns:
             ending = replace(ending, text=f"{ending.text}\n\n{note}".strip() if note else ending.text, files=files)
         return replace(ending, answers=result.answers)
 
+    def _is_over(self, batch: _Batch) -> bool:
+        """Whether the session ended by itself before the first message of the batch was accepted."""
+        rules = batch.setup.session_rules(batch.inbound.agent)
+        if not (rules.reset_daily or rules.reset_idle_minutes):
+            return False
+        last, zone = last_active(batch.work.history), ZoneInfo(batch.setup.config.server.timezone)
+        return last is not None and rules.is_over(last, batch.messages[0].at, zone)
+
+    async def _begin_anew(self, batch: _Batch) -> Work:
+        """End the session behind its last turn; what was chosen since then, such as a model, holds."""
+        sid, ended = batch.lease.sid, batch.work.history[-1].turn
+        await self._store.mark(sid, Mark(turn=ended, kind="new", at=self._runtime.now()))
+        log.info("session_begun_anew", ended=ended)
+        return await self._store.conversation(sid, before=batch.turn, history_turns=1, waiting_max=1)
+
     async def _control(self, batch: _Batch) -> Ending:
         """The answer to a command, or the note that too many messages wait."""
         inbound = batch.inbound
@@ -213,7 +231,7 @@ class Turns:
         context, metrics = inbound.context, self._runtime.metrics
         channel = self._runtime.setup.channels.get((context.channel, context.account))
         texts = self._texts(channel, ending.shown, context.text)
-        final = Entry(turn=turn, kind="final", content=ending.record(len(texts)))
+        final = Entry(turn=turn, kind="final", content=ending.record(len(texts), self._runtime.now()))
         entries = [entry(turn, ending.message), final] if ending.message else [final]
         purpose = "aside" if is_control(lease.sid) else "reply"
         if inbound.replays:
