@@ -6,7 +6,6 @@ is finished with a reply, a recorded silence, or a sentence that says what went 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from zoneinfo import ZoneInfo
 
 import structlog
 
@@ -201,8 +200,8 @@ class Turns:
         rules = batch.setup.session_rules(batch.inbound.agent)
         if not (rules.reset_daily or rules.reset_idle_minutes):
             return False
-        last, zone = last_active(batch.work.history), ZoneInfo(batch.setup.config.server.timezone)
-        return last is not None and rules.is_over(last, batch.messages[0].at, zone)
+        last = last_active(batch.work.history)
+        return last is not None and rules.is_over(last, batch.messages[0].at, batch.setup.config.server.zone)
 
     async def _begin_anew(self, batch: _Batch) -> Work:
         """End the session behind its last turn; what was chosen since then, such as a model, holds."""
