@@ -61,7 +61,7 @@ def receive(
         picture = _picture(file)
         name = _free(safe_name(file.name), taken)
         where = (
-            _saved(workspace, f"{UPLOADS}/{_tag(message_id)}/{name}", file)
+            _saved(workspace, f"{UPLOADS}/{tag(message_id)}/{name}", file)
             if keeps
             else "not saved: no tool reads files"
         )
@@ -132,6 +132,6 @@ def _free(name: str, taken: set[str]) -> str:
     return free
 
 
-def _tag(message_id: str) -> str:
+def tag(message_id: str) -> str:
     """The end of the message's id, which is where ids differ: the same message always has the same folder."""
     return re.sub(r"[^A-Za-z0-9]+", "-", message_id)[-12:].strip("-") or "message"

@@ -1,6 +1,9 @@
 """What a person writes to make an agent: one block under `agents.list`, over `agents.defaults`."""
 
-from typing import Annotated
+import re
+from datetime import datetime, time, timedelta
+from typing import Annotated, Literal, TypeAlias
+from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel, Field, StringConstraints, field_validator
 from pydantic.alias_generators import to_camel
@@ -15,6 +18,42 @@ AgentId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$"
 ModelName = Annotated[str, StringConstraints(pattern=r"^(?:auto|[^/\s]+/\S+)$")]
 AUTO = "auto"
 """In the file only: a config that is loaded has the model that was chosen."""
+SessionScope: TypeAlias = Literal["chat", "sender"]
+
+
+class SessionConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+    """Which messages belong to one session, and when it begins anew by itself. A topic of a group is always a session of its
+    own."""
+
+    scope: SessionScope = "chat"
+    """`chat`: the people of a group share a session. `sender`: each person in a group has one of his own, in its topics,
+    too, and nothing of it is shown to the others' turns."""
+    reset_daily: str | None = None
+    """A time of day by `server.timezone`, such as `"04:00"`: the first message after it begins a new session. Where unset,
+    none does."""
+    reset_idle_minutes: Annotated[int, Field(ge=0)] = 0
+    """A message after so many minutes of silence begins a new session; 0: however long it was."""
+
+    @field_validator("reset_daily")
+    @classmethod
+    def _time_of_day(cls, value: str | None) -> str | None:
+        if value is not None and not re.fullmatch("(?:[01][0-9]|2[0-3]):[0-5][0-9]", value):
+            raise ValueError('expected a time of day from 00:00 to 23:59, such as "04:00"')
+        return value
+
+    def is_over(self, last: float, at: float, zone: ZoneInfo) -> bool:
+        """Whether a session that was last active at `last` has ended before a message of `at`."""
+        if self.reset_idle_minutes and at - last >= 60 * self.reset_idle_minutes:
+            return True
+        return self.reset_daily is not None and last < _latest(time.fromisoformat(self.reset_daily), at, zone)
+
+
+def _latest(hour: time, at: float, zone: ZoneInfo) -> float:
+    """When clocks last showed this time of day. Where they skip it that is as long after midnight as on any other day, and
+    where they show it twice, the first time."""
+    today = datetime.fromtimestamp(at, tz=zone).date()
+    moments = (datetime.combine(today - timedelta(days=ago), hour, tzinfo=zone).timestamp() for ago in range(3))
+    return next(it for it in moments if it <= at)
 
 
 class AgentDefaults(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
@@ -42,6 +81,7 @@ class AgentDefaults(BaseModel, extra="forbid", strict=True, frozen=True, alias_g
     compaction: CompactionConfig = CompactionConfig()
     tool_choice: str = "auto"
     """`auto`, `none`, `required`, or the name of the one tool that must be called first."""
+    session: SessionConfig = SessionConfig()
     queue: QueueConfig = QueueConfig()
     tools: AgentToolsConfig = AgentToolsConfig()
     skills: AgentSkillsConfig = AgentSkillsConfig()

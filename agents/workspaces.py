@@ -33,7 +33,7 @@ class Workspaces:
             self._open[template] = self._opened(template)
 
     def of(self, context: MessageContext) -> Workspace:
-        path = self._template.replace("{chat}", chat_name(context)).replace("{sender}", sender_name(context))
+        path = workspace_path(self._template, context)
         with self._lock:
             workspace = self._open.pop(path) if path in self._open else self._opened(path)
             self._open[path] = workspace
@@ -52,6 +52,10 @@ class Workspaces:
 
 def is_template(path: str) -> bool:
     return any(it in path for it in PLACEHOLDERS)
+
+
+def workspace_path(template: str, context: MessageContext) -> str:
+    return template.replace("{chat}", chat_name(context)).replace("{sender}", sender_name(context))
 
 
 def chat_name(context: MessageContext) -> str:

@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Mapping
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -24,7 +25,19 @@ dead_letters_app = typer.Typer(
     no_args_is_help=True, help="Messages that were given up, and reply parts that could not be delivered."
 )
 app.add_typer(dead_letters_app, name="dead-letters")
+sessions_app = typer.Typer(
+    no_args_is_help=True,
+    help="What is kept of conversations: to be listed, read, exported and erased, also while the gateway serves.",
+)
+app.add_typer(sessions_app, name="sessions")
 
+
+class ExportForm(StrEnum):
+    MD = "md"
+    JSON = "json"
+
+
+SessionId = Annotated[str, typer.Argument(metavar="ID", help="A session, as `sessions list` names it.")]
 ConfigOption = Annotated[Path, typer.Option("--config", "-c", help="The config file.", show_default=True)]
 
 
@@ -124,6 +137,109 @@ def replay_dead_letters(
         typer.echo(f"{name}: queued again")
     if missing := [name for name in wanted if name not in replayed]:
         _fail(f"no dead letter: {', '.join(missing)} — `dead-letters list` shows them")
+
+
+@sessions_app.command("list")
+def list_sessions(
+    as_json: Annotated[bool, typer.Option("--json", help="As a list for programs.")] = False,
+    config: ConfigOption = Path("config.yaml"),
+) -> None:
+    """List the sessions, the one that was last active at the end."""
+    import json
+
+    from gateway.sessions import listed, summary
+    from gateway.store.migrate import DatabaseUnusable
+
+    loaded = _load(config).config
+    try:
+        found = [summary(it, loaded.server.zone) for it in listed(loaded)]
+    except DatabaseUnusable as error:
+        _fail(str(error))
+    if as_json:
+        typer.echo(json.dumps(found, ensure_ascii=False, indent=2))
+        return
+    for it in found:
+        within = "".join(f" {name} {it[name]}" for name in ("thread", "sender") if it[name] is not None)
+        chat = f"{it['agent']}  {it['channel']}:{it['account']}:{it['chat']}{within}"
+        typer.echo(f"{it['id']}  {it['last']}  {chat}  turns {it['turns']}  tokens {it['tokens']}")
+    typer.echo(f"{len(found)} session{'' if len(found) == 1 else 's'}", err=True)
+
+
+@sessions_app.command("show")
+def show_session(name: SessionId, config: ConfigOption = Path("config.yaml")) -> None:
+    """Print a session: who wrote what and when, and which tools were called."""
+    _export(name, "md", config)
+
+
+@sessions_app.command("export")
+def export_session(
+    name: SessionId,
+    form: Annotated[
+        ExportForm, typer.Option("--format", help="md is to be read; json has every row as it is kept.")
+    ] = ExportForm.MD,
+    config: ConfigOption = Path("config.yaml"),
+) -> None:
+    """Write a session to standard output: `sessions export ID --format md > session.md`."""
+    _export(name, form.value, config)
+
+
+def _export(name: str, form: str, config: Path) -> None:
+    from gateway.sessions import exported, found, markdown
+    from gateway.store.migrate import DatabaseUnusable
+
+    loaded = _load(config).config
+    try:
+        it = found(loaded, name)
+    except DatabaseUnusable as error:
+        _fail(str(error))
+    if it is None:
+        _fail(f"no session: {name} — `sessions list` shows them")
+    session, entries, marks = it
+    if form == "json":
+        typer.echo(exported(session, entries, marks, loaded.server.zone))
+    else:
+        typer.echo("\n".join(markdown(session, entries, loaded.server.zone)))
+
+
+@sessions_app.command("erase")
+def erase_sessions(
+    name: Annotated[str | None, typer.Argument(metavar="[ID]", help="A session, as `sessions list` names it.")] = None,
+    person: Annotated[
+        str | None,
+        typer.Option(metavar="CHANNEL:ID", help="All of a person, such as feishu:ou_…: /whoami prints it."),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    config: ConfigOption = Path("config.yaml"),
+) -> None:
+    """Remove a session, or all that is kept of a person, for good: messages, answers, files. Nothing brings it back."""
+    from gateway.sessions import StillAnswered, erase, listed, portions
+    from gateway.store.migrate import DatabaseUnusable
+
+    channel, _, who = (person or "").partition(":")
+    if (name is None) == (person is None) or (person is not None and not (channel and who)):
+        _fail("say what to erase: a session's ID (see `sessions list`), or --person channel:id, such as feishu:ou_…")
+    loaded = _load(config).config
+    # Whoever writes in the web chat is one and the same, for owners `web:local`.
+    wanted = (channel, "user" if person == "web:local" else who) if person else None
+    try:
+        session = next((it for it in listed(loaded) if it.id == name), None)
+        if name is not None and session is None:
+            _fail(f"no session: {name} — `sessions list` shows them")
+        meant = portions(loaded, session=session, person=wanted)
+        for it in meant:
+            what = "" if it.all_between else ", what answers this person"
+            typer.echo(f"{it.sid}{what}: {len(it.numbers)} turns and commands", err=True)
+        if not yes and not typer.confirm("Erase this for good?", err=True):
+            _fail("nothing was erased")
+        erased = erase(loaded, session=session, person=wanted)
+    except (DatabaseUnusable, StillAnswered, OSError) as error:
+        _fail(str(error))
+    counts = ", ".join(f"{table} {count}" for table, count in sorted(erased.removed.items()))
+    typer.echo(f"erased: {counts or 'nothing, since nothing is kept'}")
+    for path in erased.emptied:
+        typer.echo(f"emptied: {path}")
+    for path in erased.left:
+        typer.echo(f"not touched: {path} — look there for what the agent wrote")
 
 
 def _load(path: Path) -> "Loaded":

@@ -47,13 +47,13 @@ class Intake:
             context = await channel.keep(context, agent)
         acceptance = await self.accept(context, agent, receipt.dedupe)
         outcome = "duplicate" if acceptance.turn is None else "overflow" if acceptance.overflow else "accepted"
-        log.info("message_" + outcome, turn=acceptance.turn, session=session_key(agent, context), **facts)
+        log.info("message_" + outcome, turn=acceptance.turn, session=self._session(agent, context), **facts)
         return outcome
 
     async def accept(self, context: MessageContext, agent: str, dedupe: Sequence[str]) -> Acceptance:
         """A message for an agent, whoever brings it: nothing is asked of a channel. `dedupe` are names of the message within
         its channel account. Raises StoreUnavailable."""
-        sid = session_key(agent, context)
+        sid = self._session(agent, context)
         command, arguments = command_of(context) or (None, "")
         scope = f"{context.channel}:{context.account}:"
         delivery = Delivery(
@@ -76,3 +76,6 @@ class Intake:
 
     def _queue_mode(self, sid: str, agent: str, context: MessageContext) -> str:
         return self._runtime.choices.queue(sid) or self._runtime.setup.queues.of(agent, context).mode
+
+    def _session(self, agent: str, context: MessageContext) -> str:
+        return session_key(agent, context, self._runtime.setup.session_rules(agent).scope)

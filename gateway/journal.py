@@ -7,6 +7,7 @@ after them refused too, and without turns that have an unreadable row, so that o
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import groupby
@@ -112,6 +113,14 @@ def numbered_turns(entries: Sequence[Entry]) -> list[tuple[int, list[Message]]]:
     return turns
 
 
+def last_active(entries: Sequence[Entry]) -> float | None:
+    """When something last happened in them; None where nothing says."""
+    for row in reversed(entries):
+        with suppress(orjson.JSONDecodeError, KeyError, TypeError):
+            return float(orjson.loads(row.content)["at" if row.kind == "final" else "timestamp"])
+    return None
+
+
 def _turn(rows: Sequence[Entry]) -> list[Message]:
     ended = next((row for row in rows if row.kind == "final"), None)
     if ended is not None and orjson.loads(ended.content)["outcome"] == "declined":
@@ -152,9 +161,9 @@ class Ending:
         lines = [] if self.text is None else [self.text]
         return "\n\n".join((*lines, *self.notes)) if lines or self.notes else None
 
-    def record(self, parts: int) -> str:
+    def record(self, parts: int, at: float) -> str:
         """The content of the `final` row."""
-        return json.dumps({"outcome": self.outcome, "reason": self.reason, "parts": parts, **self.bill()})
+        return json.dumps({"outcome": self.outcome, "reason": self.reason, "parts": parts, "at": at, **self.bill()})
 
     def bill(self) -> dict[str, Any]:
         """What the turn took, summed up; nothing where no model was called. The cost is there where prices are."""

@@ -1,7 +1,9 @@
 """Which agent answers a message, and which conversation it belongs to. Pure: config and message in, names out."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+from agents.config import SessionScope
 from channels.message import MessageContext
 from gateway.config.root import AgentsConfig, BindingConfig, MatchConfig
 from gateway.store.store import CONTROL
@@ -41,19 +43,43 @@ def specificity(match: MatchConfig) -> int:
     return sum(1 << place for place, key in enumerate(reversed(_STRONGEST_FIRST)) if getattr(match, key) is not None)
 
 
-def session_key(agent: str, context: MessageContext) -> str:
-    """The name of the conversation: `agent:coder:feishu:default:oc_1`, and `:thread:…` for a topic inside the chat.
+def session_key(agent: str, context: MessageContext, scope: SessionScope) -> str:
+    """The name of the conversation: `agent:coder:feishu:default:oc_1`, `:thread:…` for a topic inside the chat, and
+    `:sender:…` where each person in a group has his own.
 
     Different conversations never share a key, whatever their ids hold.
     """
-    thread = () if context.chat.thread is None else ("thread", context.chat.thread)
-    return chat_session(agent, context.channel, context.account, context.chat.id, *thread)
+    chat = context.chat
+    thread = () if chat.thread is None else ("thread", chat.thread)
+    sender = ("sender", context.sender.id) if scope == "sender" and chat.kind == "group" else ()
+    return chat_session(agent, context.channel, context.account, chat.id, *thread, *sender)
 
 
 def chat_session(agent: str, *place: str) -> str:
-    """The same by channel, account and chat, and `thread` and its id where there is one."""
+    """The same by channel, account and chat, and what follows in pairs."""
     parts = ["agent", agent, *place]
     return ":".join(part.replace("%", "%25").replace(":", "%3A") for part in parts)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Place:
+    """What the key of a conversation says: `sender` where it is one person's in a group."""
+
+    agent: str
+    channel: str
+    account: str
+    chat: str
+    thread: str | None = None
+    sender: str | None = None
+
+
+def place_of(session: str) -> Place:
+    """Raises ValueError where that is no conversation's key."""
+    parts = [part.replace("%3A", ":").replace("%25", "%") for part in session.split(":")]
+    _, agent, channel, account, chat, *more = parts
+    return Place(
+        agent=agent, channel=channel, account=account, chat=chat, **dict(zip(more[::2], more[1::2], strict=True))
+    )
 
 
 def control_session(session: str) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
+from agents.config import SessionConfig
 from agents.providers.provider import Provider
 from agents.runner import AgentRunner
 from agents.turn import Emit
@@ -102,6 +103,11 @@ class Setup:
     @property
     def limits(self) -> LimitsConfig:
         return self.config.limits
+
+    def session_rules(self, agent: str) -> SessionConfig:
+        """The defaults for one that is no longer configured."""
+        runner = self.runners.get(agent)
+        return runner.config.session if runner else SessionConfig()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

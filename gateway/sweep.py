@@ -69,6 +69,9 @@ class Sweep:
             log.error("lane_missing", session=lease.sid, epoch=lease.epoch)
             self._lanes.open(lease)
         self._suspects = forgotten
+        if not self._store.shared:  # the command line, which may have stopped something, cannot notify us
+            for sid in [sid for sid, lane in self._runtime.control.lanes.items() if lane.turn is not None]:
+                await self._runtime.control.apply_stop(sid)
         oldest = await self._store.oldest()
         self.oldest_seconds = max(0.0, self._runtime.now() - oldest) if oldest is not None else 0.0
         self._runtime.metrics.oldest.set(self.oldest_seconds)

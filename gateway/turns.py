@@ -19,12 +19,12 @@ from gateway.attachments import Attachments
 from gateway.budgets import Account, account_of
 from gateway.commands.catalog import run
 from gateway.commands.settings import above
-from gateway.journal import Ending, TurnJournal, ending_of, entry, numbered_turns, stopped
+from gateway.journal import Ending, TurnJournal, ending_of, entry, last_active, numbered_turns, stopped
 from gateway.outbox import reply_parts
 from gateway.queue import Inbound, Queue, inbound_of
 from gateway.routing import conversation, is_control
 from gateway.runtime import Drained, Gate, Runtime, Setup, Stopped
-from gateway.store.store import Entry, Fenced, Lease, Part, Spent, StoreUnavailable, Waiting, Work
+from gateway.store.store import Entry, Fenced, Lease, Mark, Part, Spent, StoreUnavailable, Waiting, Work
 from gateway.watch import Watch
 
 ATTEMPTS_MAX = 3
@@ -182,6 +182,8 @@ class Turns:
             return runner.user_message(*contexts, received=received)
 
         work = batch.work
+        if not work.so_far and self._is_over(batch):
+            work = await self._begin_anew(batch)
         history = numbered_turns(work.history)
         journal = TurnJournal(
             runtime=self._runtime,
@@ -228,6 +230,21 @@ class Turns:
         shortened = sentences.compacted(result.compaction, context.text) if ending.text is not None else None
         return replace(ending, answers=result.answers, notes=(shortened,) if shortened else ())
 
+    def _is_over(self, batch: _Batch) -> bool:
+        """Whether the session ended by itself before the first message of the batch was accepted."""
+        rules = batch.setup.session_rules(batch.inbound.agent)
+        if not (rules.reset_daily or rules.reset_idle_minutes):
+            return False
+        last = last_active(batch.work.history)
+        return last is not None and rules.is_over(last, batch.messages[0].at, batch.setup.config.server.zone)
+
+    async def _begin_anew(self, batch: _Batch) -> Work:
+        """End the session behind its last turn; what was chosen since then, such as a model, holds."""
+        sid, ended = batch.lease.sid, batch.work.history[-1].turn
+        await self._store.mark(sid, Mark(turn=ended, kind="new", at=self._runtime.now()))
+        log.info("session_begun_anew", ended=ended)
+        return await self._store.conversation(sid, before=batch.turn, history_turns=1, waiting_max=1)
+
     async def _control(self, batch: _Batch, account: Account | None) -> Ending:
         """The answer to a command, or the note that too many messages wait."""
         inbound = batch.inbound
@@ -259,7 +276,7 @@ class Turns:
         channel = self._runtime.setup.channels.get((context.channel, context.account))
         marked = ending.dropped and channel is not None and channel.capabilities.marks_dropped
         texts = [""] if marked else self._texts(channel, ending.shown, context.text)
-        final = Entry(turn=turn, kind="final", content=ending.record(len(texts)))
+        final = Entry(turn=turn, kind="final", content=ending.record(len(texts), self._runtime.now()))
         entries = [entry(turn, ending.message), final] if ending.message else [final]
         purpose = "aside" if is_control(lease.sid) else "dropped" if marked else "reply"
         if inbound.replays:

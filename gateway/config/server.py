@@ -70,6 +70,10 @@ class ServerConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_ge
         )
 
     @property
+    def zone(self) -> ZoneInfo:
+        return ZoneInfo(self.timezone)
+
+    @property
     def address(self) -> str:
         """Where a browser on this machine finds it: `0.0.0.0` listens on every address, and is none."""
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)

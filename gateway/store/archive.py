@@ -83,7 +83,7 @@ class DatabaseArchive(Database):
             return False
         for table in ("web_message", "file"):
             _run(connection, f"DELETE FROM {table} WHERE chat = :chat", chat=chat)
-        for rows in ("transcript WHERE", "inbox WHERE status <> 0 AND", "outbox WHERE"):
+        for rows in ("transcript WHERE", "mark WHERE", "inbox WHERE status <> 0 AND", "outbox WHERE"):
             _run(connection, f"DELETE FROM {rows} sid IN :sessions", sessions=sessions)
         return True
 

@@ -6,19 +6,16 @@ stays in the history.
 """
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Literal
 from uuid import uuid4
 
-from sqlalchemy import Connection, create_engine, text
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy import Connection, text
 
 from gateway.config.root import DatabaseConfig
 from gateway.queue import inbound_json
-from gateway.store.migrate import DatabaseUnusable
+from gateway.store.opening import connected
 from gateway.store.statements import InboxStatus, OutboxStatus
 
 LISTED_MAX = 1_000
@@ -61,13 +58,13 @@ class DeadLetter:
 
 def dead_letters(config: DatabaseConfig) -> list[DeadLetter]:
     """The newest 1,000 of each kind, oldest first. Raises DatabaseUnusable."""
-    with _connected(config) as connection:
+    with connected(config) as connection:
         return _found(connection)
 
 
 def replay(config: DatabaseConfig, names: Sequence[str]) -> list[str]:
     """Queue these again; returns the names that are dead letters. Raises DatabaseUnusable."""
-    with _connected(config) as connection:
+    with connected(config) as connection:
         return [it.name for it in _found(connection) if it.name in names and _replay(connection, it)]
 
 
@@ -89,19 +86,3 @@ def _replay(connection: Connection, dead_letter: DeadLetter) -> bool:
     connection.execute(text(_INSERT_MESSAGE), names)
     connection.execute(text("UPDATE session SET pending = pending + 1 WHERE id = :sid"), names)
     return True
-
-
-@contextmanager
-def _connected(config: DatabaseConfig) -> Iterator[Connection]:
-    if config.path is not None and not Path(config.path).is_file():
-        raise DatabaseUnusable(f"{config.path}: there is no database yet. {DatabaseUnusable.__doc__}")
-    url = config.url.replace("postgresql://", "postgresql+psycopg://", 1)
-    engine = create_engine(url, connect_args={"timeout": 10} if config.path is not None else {})
-    try:
-        with engine.begin() as connection:
-            yield connection
-    except SQLAlchemyError as error:
-        reason = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
-        raise DatabaseUnusable(f"{config.shown}: {reason}. {DatabaseUnusable.__doc__}") from error
-    finally:
-        engine.dispose()

@@ -1,8 +1,14 @@
-"""Which store stands behind a `database.url`."""
+"""Which store stands behind a `database.url`, and how the command line reaches its database beside it."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+from sqlalchemy import Connection, create_engine
+from sqlalchemy.exc import SQLAlchemyError
+
 from gateway.config.root import DatabaseConfig
+from gateway.store.migrate import DatabaseUnusable
 from gateway.store.store import Store
 
 
@@ -15,3 +21,23 @@ def open_store(config: DatabaseConfig) -> Store:
     from gateway.store.postgres import PostgresStore
 
     return PostgresStore(config.url, lease_seconds=config.lease_seconds, connections=config.connections)
+
+
+@contextmanager
+def connected(config: DatabaseConfig) -> Iterator[Connection]:
+    """One transaction, beside a running gateway or without one; on SQLite what it deletes is overwritten. Raises
+    DatabaseUnusable."""
+    if config.path is not None and not Path(config.path).is_file():
+        raise DatabaseUnusable(f"{config.path}: there is no database yet. {DatabaseUnusable.__doc__}")
+    url = config.url.replace("postgresql://", "postgresql+psycopg://", 1)
+    engine = create_engine(url, connect_args={"timeout": 10} if config.path is not None else {})
+    try:
+        with engine.begin() as connection:
+            if config.path is not None:
+                connection.exec_driver_sql("PRAGMA secure_delete = ON")
+            yield connection
+    except SQLAlchemyError as error:
+        reason = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
+        raise DatabaseUnusable(f"{config.shown}: {reason}. {DatabaseUnusable.__doc__}") from error
+    finally:
+        engine.dispose()

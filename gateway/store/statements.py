@@ -35,7 +35,8 @@ class InboxStatus(IntEnum):
     DONE = 2
     """Its turn finished: replied, silent by choice, or failed with a note. The transcript's final row says which."""
     OVERFLOW = 3
-    """Accepted beyond the limit of a chat or a sender, after the "too many" note of its burst: only its keys are kept."""
+    """Only its keys are kept: accepted beyond the limit of a chat or a sender, after the "too many" note of its burst, or
+    erased since."""
     DEAD = 4
     """Its turn brought the process down too often: closed with an apology, kept for the operator to replay."""
 

@@ -2,13 +2,16 @@
 
 from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from agents.config import AgentConfig
+from agents.config import AgentConfig, SessionScope
 from channels.message import Chat, ChatKind, MessageContext, Sender
 from gateway.config.root import AgentsConfig, BindingConfig, MatchConfig
-from gateway.routing import route, session_key, specificity
+from gateway.routing import Place, place_of, route, session_key, specificity
 from tests.tools.bench import CALL
 
 AGENTS = AgentsConfig(list=(AgentConfig(id="first"), AgentConfig(id="other")))
@@ -80,11 +83,37 @@ def test_a_key_outweighs_all_weaker_ones_together() -> None:
     ],
 )
 def test_the_key_of_a_conversation(context: MessageContext, key: str) -> None:
-    assert session_key("coder", context) == key
+    assert session_key("coder", context, "chat") == key
 
 
-def test_different_conversations_never_share_a_key() -> None:
-    ids = ("", ":", "a", "a:thread", "%3A")
-    places = list(product(ids, ids, ids, ids, (*ids, None)))
-    keys = {session_key(a, message(channel=c, account=n, chat=i, thread=t)) for a, c, n, i, t in places}
+def test_with_the_scope_sender_each_person_of_a_group_and_of_its_topics_has_a_session_of_his_own() -> None:
+    key = "agent:coder:feishu:default:oc_1"
+    assert session_key("coder", message(thread=None), "sender") == f"{key}:sender:ou_1"
+    assert session_key("coder", message(), "sender") == f"{key}:thread:omt_1:sender:ou_1"
+    assert session_key("coder", message(kind="direct", thread=None), "sender") == key
+    assert session_key("coder", message(kind="direct"), "sender") == f"{key}:thread:omt_1"
+
+
+IDS = st.text(st.sampled_from(":%3A25senderthd会"), max_size=8)
+PLACES = st.tuples(IDS, IDS, IDS, IDS, st.none() | IDS, IDS, st.sampled_from(["direct", "group"]))
+
+
+@given(one=PLACES, other=PLACES, scope=st.sampled_from(["chat", "sender"]))
+def test_different_conversations_never_share_a_key_and_a_key_says_which_one_it_is(
+    one: tuple[Any, ...], other: tuple[Any, ...], scope: SessionScope
+) -> None:
+    keys, meant = [], []
+    for agent, channel, account, chat, thread, sender, kind in (one, other):
+        context = message(channel=channel, account=account, chat=chat, thread=thread, sender=sender, kind=kind)
+        keys.append(session_key(agent, context, scope))
+        own = sender if (scope, kind) == ("sender", "group") else None
+        meant.append(Place(agent=agent, channel=channel, account=account, chat=chat, thread=thread, sender=own))
+    assert (keys[0] == keys[1]) == (meant[0] == meant[1])
+    assert [place_of(key) for key in keys] == meant
+
+
+def test_keys_of_ids_that_look_like_keys_differ() -> None:
+    ids = ("", ":", "a", "a:thread", "%3A", "a:sender:b")
+    places = list(product(ids, ids, (*ids, None), ids))
+    keys = {session_key("a", message(account=n, chat=i, thread=t, sender=s), "sender") for n, i, t, s in places}
     assert len(keys) == len(places)

@@ -1,0 +1,220 @@
+"""`python -m gateway sessions`: what is kept of conversations, for people and for programs, and its removal.
+
+All of it works beside a running gateway. Erasing deletes files first and rows last, in one transaction that nobody can
+work in: what is interrupted is repeated, and ends the same.
+"""
+
+import fcntl
+import re
+import shutil
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import orjson
+from sqlalchemy import Connection
+
+from agents.attachments import tag
+from agents.workspaces import is_template, workspace_path
+from channels.message import Chat, MessageContext, Sender
+from gateway.config.root import Config, DatabaseConfig
+from gateway.routing import place_of
+from gateway.store import conversations, erasure
+from gateway.store.conversations import Session
+from gateway.store.erasure import Portion
+from gateway.store.opening import connected
+from tools.workspace import folder_of, forget
+
+WAIT_SECONDS = 30.0
+WAIT_POLL_SECONDS = 0.2
+SHORT_CHARS = 200
+_UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+_ID_LINE = re.compile(r"^\[message_id: [^\]\n]*\]\n", re.MULTILINE)
+
+
+class StillAnswered(Exception):
+    """Somebody is being answered there now; nothing was erased. Repeat it in a moment, or write /stop there before."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Erased:
+    """`removed` counts rows, by their table, and files; `emptied` are workspaces, `left` those that were not touched."""
+
+    removed: Mapping[str, int]
+    emptied: Sequence[str]
+    left: Sequence[str]
+
+
+def summary(session: Session, zone: ZoneInfo) -> dict[str, Any]:
+    """A session in JSON."""
+    place = place_of(session.sid)
+    facts: dict[str, Any] = {"id": session.id, "agent": place.agent, "channel": place.channel, "account": place.account}
+    facts |= {"chat": place.chat, "thread": place.thread, "sender": place.sender}
+    facts |= {"started": _moment(session.started, zone), "last": _moment(session.last, zone)}
+    return facts | {"turns": session.turns, "tokens": session.tokens}
+
+
+def found(config: Config, name: str) -> tuple[Session, list[dict[str, Any]], list[dict[str, Any]]] | None:
+    """The session with this id, its rows and its marks. Raises DatabaseUnusable."""
+    with connected(config.database) as connection:
+        session = next((it for it in conversations.sessions(connection) if it.id == name), None)
+        if session is None:
+            return None
+        return session, conversations.entries(connection, session), conversations.marks(connection, session)
+
+
+def listed(config: Config) -> list[Session]:
+    """Raises DatabaseUnusable."""
+    with connected(config.database) as connection:
+        return conversations.sessions(connection)
+
+
+def markdown(session: Session, entries: Sequence[Mapping[str, Any]], zone: ZoneInfo) -> Iterator[str]:
+    """Line by line; what people and models wrote is quoted, so that it cannot pose as anything else."""
+    facts = summary(session, zone)
+    yield f"# Session {facts.pop('id')}"
+    yield ""
+    yield from (f"- {name}: {_shown(str(value))}" for name, value in facts.items() if value is not None)
+    for entry in entries:
+        content = entry["content"]
+        if not isinstance(content, dict):
+            yield from ("", "*(a row that cannot be read)*")
+        elif entry["kind"] == "final":
+            if content.get("outcome") != "replied":
+                yield from (
+                    "",
+                    f"*({content.get('outcome')}{': ' if content.get('reason') else ''}{content.get('reason', '')})*",
+                )
+        elif entry["kind"] != "drained":
+            yield from _message(content, facts["agent"], zone)
+
+
+def _message(message: Mapping[str, Any], agent: str, zone: ZoneInfo) -> Iterator[str]:
+    parts = [it for it in message.get("content", ()) if isinstance(it, dict)]
+    texts = [it.get("text", "") for it in parts if it.get("type") == "text"]
+    pictures = sum(it.get("type") == "image" for it in parts)
+    if message.get("role") == "toolResult":
+        yield f"- `{_shown(message.get('tool', ''))}` gave: {_short(' '.join(texts))}"
+        return
+    at = _moment(message.get("timestamp", 0.0), zone).replace("T", " ")
+    names = ", ".join(dict.fromkeys(str(it.get("sender")) for it in erasure.infos(message)))
+    yield from ("", f"**{at} · {_shown(names) if message.get('role') == 'user' else agent}**", "")
+    words = _ID_LINE.sub("", "\n".join(texts)) if message.get("role") == "user" else "\n".join(texts)
+    yield from (f"> {line}".rstrip() for line in _shown(words).splitlines())
+    yield from ["> *(a picture)*"] * pictures
+    for call in (it for it in parts if it.get("type") == "toolCall"):
+        yield f"- `{_shown(call.get('name', ''))}` {_short(call.get('arguments_raw', ''))}"
+
+
+def exported(session: Session, entries: Sequence[Any], marks: Sequence[Any], zone: ZoneInfo) -> str:
+    whole = summary(session, zone) | {"entries": entries, "marks": marks}
+    return orjson.dumps(whole, option=orjson.OPT_INDENT_2).decode()
+
+
+def portions(config: Config, *, session: Session | None, person: tuple[str, str] | None) -> list[Portion]:
+    """What erasing would remove. Raises DatabaseUnusable."""
+    with connected(config.database) as connection:
+        return _collect(connection, session, person)
+
+
+def erase(config: Config, *, session: Session | None = None, person: tuple[str, str] | None = None) -> Erased:
+    """A session, or all of a person: a channel and an id. Raises DatabaseUnusable, StillAnswered and OSError."""
+    sids: set[str] = set()
+    deadline = time.monotonic() + WAIT_SECONDS
+    while True:
+        with connected(config.database) as connection:
+            active = erasure.hold(connection, sorted(sids), served=_is_served(config.database))
+            meant = _collect(connection, session, person)
+            if {sid for it in meant for sid in it.sids} <= sids and not active:
+                removed = erasure.erase(connection, meant, person)
+                emptied = [it for portion in meant for it in _delete_files(config, portion, person, removed)]
+                break
+            sids |= {sid for it in meant for sid in it.sids}
+            erasure.stop(connection, meant)
+        if active and time.monotonic() > deadline:
+            raise StillAnswered(f"{', '.join(active)}: {StillAnswered.__doc__}")
+        time.sleep(WAIT_POLL_SECONDS if active else 0)
+    if config.database.path is not None:
+        erasure.scrub(config.database)
+    left = {str(it) for portion in meant for it in _workspaces(config, portion, person)} - set(emptied)
+    return Erased(removed={name: count for name, count in removed.items() if count}, emptied=emptied, left=sorted(left))
+
+
+def _collect(connection: Connection, session: Session | None, person: tuple[str, str] | None) -> list[Portion]:
+    if session is not None:
+        return [erasure.span_of(connection, session.sid, session.after, session.until)]
+    return erasure.portions_of(connection, *person) if person else []
+
+
+def _delete_files(
+    config: Config, portion: Portion, person: tuple[str, str] | None, removed: Counter[str]
+) -> Iterator[str]:
+    """What was sent, and all that is in a workspace of the person's own; its path. Raises OSError."""
+    base = Path(config.tools.files.uploads_dir)
+    uploads = folder_of(base, portion.sid)
+    folders = [uploads] if portion.whole else [uploads / tag(it) for it in sorted(portion.messages)]
+    removed["upload"] += sum(path.is_file() for folder in folders for path in folder.rglob("*"))
+    if portion.whole:
+        forget(base, portion.sid)
+    for folder in folders:
+        with suppress(FileNotFoundError):
+            shutil.rmtree(folder)
+    for workspace in _workspaces(config, portion, person, own=True):
+        for path in workspace.iterdir():
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+        yield str(workspace)
+
+
+def _workspaces(
+    config: Config, portion: Portion, person: tuple[str, str] | None, *, own: bool = False
+) -> Iterator[Path]:
+    """Where its agent works; `own`: only where that is for this person alone. The folder stays, since a gateway has it
+    open."""
+    place = place_of(portion.sid)
+    template = next((it.workspace_dir for it in config.agents.list if it.id == place.agent), "")
+    chat = Chat(id=place.chat, kind="direct" if portion.direct else "group", thread=place.thread)
+    sender = person[1] if person else place.sender or ""
+    is_own = bool(person) and is_template(template) and (portion.direct or "{sender}" in template)
+    context = MessageContext(
+        channel=place.channel,
+        account=place.account,
+        chat=chat,
+        message_id="",
+        sender=Sender(id=sender),
+        text="",
+        sent_at=datetime.fromtimestamp(0, tz=UTC),
+    )
+    path = Path(workspace_path(template, context)) if person or not is_template(template) else Path(template)
+    if template and (is_own or not own) and (path.is_dir() or not person):
+        yield path
+
+
+def _is_served(database: DatabaseConfig) -> bool:
+    """Whether a gateway holds the lock of a SQLite file."""
+    with suppress(FileNotFoundError), Path(f"{database.path}.lock").open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return True
+    return False
+
+
+def _moment(at: float, zone: ZoneInfo) -> str:
+    return datetime.fromtimestamp(at, tz=zone).isoformat(timespec="seconds")
+
+
+def _shown(text: str) -> str:
+    """Without what a terminal would obey."""
+    return _UNSEEN.sub("�", text)
+
+
+def _short(text: str) -> str:
+    """On one line, as code."""
+    line = " ".join(_shown(text).replace("`", "'").split())
+    return f"`{line if len(line) <= SHORT_CHARS else line[:SHORT_CHARS] + '…'}`" if line else "nothing"

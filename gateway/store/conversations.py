@@ -1,0 +1,101 @@
+"""Sessions as people mean them, to be read: the turns of one chat with one agent from one beginning to the next.
+
+A chat keeps its key for ever; a `new` mark in it ends one session and begins the next. Of the long rows of a transcript
+the listing reads the end alone, where the time stands.
+"""
+
+import re
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+import orjson
+from sqlalchemy import Connection, text
+
+from gateway.store.store import CONTROL
+
+_TAIL_CHARS = 80
+_TIME = re.compile(r'"timestamp":([0-9.e+]+),"role":"[A-Za-z]+"}$')
+_ROWS = f"""
+SELECT sid, turn, kind, CASE WHEN kind = 'final' THEN content ELSE substr(content, length(content) - {_TAIL_CHARS}) END
+    AS content
+FROM transcript WHERE kind IN ('user', 'final') AND sid NOT LIKE '{CONTROL}%' ORDER BY sid, seq
+"""
+_BEGINNINGS = "SELECT sid, turn FROM mark WHERE kind = 'new' ORDER BY sid, turn"
+_BETWEEN = "sid = :sid AND turn > :after AND (turn <= :until OR :until < 0)"
+_ENTRIES = f"SELECT turn, kind, content FROM transcript WHERE {_BETWEEN} ORDER BY seq"
+_MARKS = f"SELECT turn, kind, at, content FROM mark WHERE {_BETWEEN} ORDER BY turn, kind"
+
+
+@dataclass(kw_only=True, slots=True)
+class Session:
+    """The turns of `sid` behind the turn `after`, up to `until` where it has ended. Times are those of its first message and
+    of its last turn's end; `tokens` are input, cached too, and output."""
+
+    sid: str
+    after: int
+    until: int | None
+    started: float = 0.0
+    last: float = 0.0
+    turns: int = 0
+    tokens: int = 0
+
+    @property
+    def id(self) -> str:
+        """The same for ever: where it begins is."""
+        return sha256(f"{self.sid}\n{self.after}".encode(errors="surrogatepass")).hexdigest()[:12]
+
+
+def sessions(connection: Connection) -> list[Session]:
+    """All that have a turn, the one that was last active at the end."""
+    beginnings: dict[str, list[int]] = defaultdict(list)
+    for row in connection.execute(text(_BEGINNINGS)):
+        beginnings[row.sid].append(row.turn)
+    found: dict[tuple[str, int], Session] = {}
+    for row in connection.execute(text(_ROWS).execution_options(yield_per=500)):
+        ends = beginnings[row.sid]
+        place = bisect_left(ends, row.turn)
+        after, until = (ends[place - 1] if place else 0), (ends[place] if place < len(ends) else None)
+        session = found.setdefault((row.sid, after), Session(sid=row.sid, after=after, until=until))
+        _count(session, row.kind, row.content)
+    return sorted((it for it in found.values() if it.turns), key=lambda it: (it.last, it.id))
+
+
+def entries(connection: Connection, session: Session) -> list[dict[str, Any]]:
+    """Its transcript, whole: number of the turn, kind of the row and the row, as JSON where it is."""
+    return list(_read(connection, _ENTRIES, session))
+
+
+def marks(connection: Connection, session: Session) -> list[dict[str, Any]]:
+    """What commands and compaction said of it."""
+    return list(_read(connection, _MARKS, session))
+
+
+def _read(connection: Connection, statement: str, session: Session) -> Iterator[dict[str, Any]]:
+    until = -1 if session.until is None else session.until
+    names = {"sid": session.sid, "after": session.after, "until": until}
+    for row in connection.execute(text(statement), names).mappings():
+        yield {**row, "content": _value(row["content"])}
+
+
+def _count(session: Session, kind: str, content: str) -> None:
+    at = 0.0
+    if kind == "user":
+        session.turns += 1
+        at = float(found[1]) if (found := _TIME.search(content)) else 0.0
+        session.started = session.started or at
+    elif isinstance(final := _value(content), dict):
+        at = float(final.get("at", 0.0))
+        counted = final.get("tokens") or {}
+        session.tokens += sum(counted.get(it, 0) for it in ("input", "cache_read", "cache_write", "output"))
+    session.last = max(session.last, at)
+
+
+def _value(content: str) -> Any:
+    try:
+        return orjson.loads(content)
+    except orjson.JSONDecodeError:
+        return content

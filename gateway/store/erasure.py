@@ -1,0 +1,265 @@
+"""What erasing removes from the database, on either engine, in one transaction: the rows of turns, by their numbers.
+
+Numbers are the inbox's and never come again, so one names a turn in every table. Of an inbox row its keys stay until they
+expire, without whose it was: a redelivery is still recognised. Whoever erases has made sure that nobody works on the
+sessions (`hold`); what was deleted is overwritten, and `scrub` leaves no copy of it in SQLite's file.
+"""
+
+import re
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+from sqlalchemy import BindParameter, Connection, CursorResult, bindparam, create_engine, text
+
+from gateway.config.root import DatabaseConfig
+from gateway.routing import control_session, conversation, place_of
+from gateway.store.migrate import DatabaseUnusable
+from gateway.store.statements import InboxStatus
+from gateway.store.store import NOTIFY_CHANNEL
+
+NEVER = 2**62
+ROWS_AT_ONCE = 500
+SCRUB_SECONDS = 60.0
+_BLOCK = r"^{} \(untrusted metadata\):\n```json\n(.*)\n```$"
+_INFO, _QUOTE = (re.compile(_BLOCK.format(it), re.MULTILINE) for it in ("Conversation info", "Replied message"))
+_IN_SPAN = "sid IN :sids AND {0} > :after AND {0} <= :until"
+_NUMBERS = " UNION ".join(
+    f"SELECT {column} AS number FROM {table} WHERE {_IN_SPAN.format(column)}"
+    for table, column in (("transcript", "turn"), ("inbox", "id"), ("outbox", "turn"))
+)
+_SPOKEN = "SELECT sid, seq, turn, content FROM transcript WHERE kind IN ('user', 'steered')"
+_FORGET = f"""
+UPDATE inbox SET body = '', sid = '', sender = NULL, turn = NULL, status = {InboxStatus.OVERFLOW:d} WHERE id IN :numbers
+"""
+_STOP = """
+UPDATE session SET stopped = COALESCE((SELECT max(id) + 1 FROM inbox WHERE sid = session.id AND status = 0), stopped)
+WHERE id IN :sids
+"""
+_SETTLE = """
+UPDATE session SET owner = NULL,
+    pending = (SELECT count(*) FROM inbox WHERE inbox.sid = session.id AND inbox.status = 0)
+WHERE id IN :sids
+"""
+
+
+@dataclass(kw_only=True, slots=True)
+class Portion:
+    """What goes of one session key: turns, by number, and the messages that are meant, by id. `all_between`: everything
+    behind one turn and up to another, settings and summaries included; else what one person wrote in a group. `direct`:
+    only he speaks there. `whole` once it is erased: nothing is left there."""
+
+    sid: str
+    numbers: set[int] = field(default_factory=set)
+    messages: set[str] = field(default_factory=set)
+    all_between: tuple[int, int] | None = None
+    direct: bool = False
+    whole: bool = False
+
+    @property
+    def sids(self) -> list[str]:
+        return [self.sid, control_session(self.sid)]
+
+
+def span_of(connection: Connection, sid: str, after: int, until: int | None) -> Portion:
+    """All of a session between two turns."""
+    portion = Portion(sid=sid, all_between=(after, NEVER if until is None else until))
+    _fill(connection, portion)
+    return portion
+
+
+def portions_of(connection: Connection, channel: str, person: str) -> list[Portion]:
+    """All that is kept of a person: the sessions that are his alone, and the turns in groups that answer him."""
+    portions: dict[str, Portion] = {}
+
+    def found(sid: str, number: int, message: str, *, direct: bool) -> None:
+        portion = portions.setdefault(conversation(sid), Portion(sid=conversation(sid)))
+        portion.numbers.add(number)
+        portion.messages.add(message)
+        portion.direct = portion.direct or direct
+
+    for row in _run(connection, _SPOKEN):
+        if row.sid.split(":")[2:3] == [channel]:
+            for info in infos(_object(row.content)):
+                if info.get("sender_id") == person:
+                    found(row.sid, row.turn, str(info.get("message_id")), direct=not info.get("is_group_chat"))
+    for row in _run(connection, "SELECT id, sid, turn, sender, body FROM inbox WHERE sid <> ''"):
+        context = orjson.loads(row.body)["context"] if row.body else {}
+        his = bool(context) and (context["channel"], context["sender"]["id"]) == (channel, person)
+        if his or (not context and _is_of(row.sender or "", channel, person)):
+            for number in {row.id, row.turn or row.id}:
+                direct = his and context["chat"]["kind"] == "direct"
+                found(row.sid, number, context.get("message_id", ""), direct=direct)
+    for portion in portions.values():
+        if portion.direct or place_of(portion.sid).sender == person:
+            portion.all_between = (-1, NEVER)
+            _fill(connection, portion)
+    return list(portions.values())
+
+
+def hold(connection: Connection, sids: Iterable[str], *, served: bool) -> list[str]:
+    """Keep every worker from these sessions until the commit; those that one works on now. `served`: whether a gateway runs
+    on a SQLite file."""
+    held = _run(
+        connection, "UPDATE session SET pending = pending WHERE id IN :sids RETURNING id, owner", sids=list(sids)
+    )
+    owners = {row.id: row.owner for row in held if row.owner is not None}
+    if connection.dialect.name != "postgresql":
+        return list(owners) if served else []
+    living = "SELECT id FROM worker WHERE id IN :owners AND NOT pg_try_advisory_xact_lock(lock_key)"
+    alive = {row.id for row in _run(connection, living, owners=sorted(set(owners.values())))}
+    return [sid for sid, owner in owners.items() if owner in alive]
+
+
+def stop(connection: Connection, portions: Iterable[Portion]) -> None:
+    """Stop what runs and waits in sessions that are to go up to their end."""
+    sids = [sid for it in portions if it.all_between and it.all_between[1] == NEVER for sid in it.sids]
+    _run(connection, _STOP, sids=sids)
+    if connection.dialect.name == "postgresql":
+        for sid in sids:
+            _run(connection, "SELECT pg_notify(:channel, :sid)", channel=NOTIFY_CHANNEL, sid=sid)
+
+
+def erase(connection: Connection, portions: Iterable[Portion], person: tuple[str, str] | None) -> Counter[str]:
+    """Remove their rows; how many, by what they were. `person` is a channel and an id."""
+    removed: Counter[str] = Counter()
+    for portion in portions:
+        files: set[str] = set()
+        for numbers in _chunks(sorted(portion.numbers)):
+            payloads = _run(connection, "SELECT payload FROM outbox WHERE turn IN :numbers", numbers=numbers)
+            files.update(it["id"] for row in payloads for it in orjson.loads(row.payload)["part"].get("files", ()))
+            kept = "SELECT count(*) FROM inbox WHERE body <> '' AND id IN :numbers"
+            removed["inbox"] += _run(connection, kept, numbers=numbers).scalar() or 0
+            _run(connection, _FORGET, numbers=numbers)
+            for table in ("transcript", "outbox"):
+                removed[table] += _run(
+                    connection, f"DELETE FROM {table} WHERE turn IN :numbers", numbers=numbers
+                ).rowcount
+        left = "SELECT 1 FROM transcript WHERE sid = :sid UNION ALL SELECT 1 FROM inbox WHERE sid = :sid AND status = 0"
+        portion.whole = _run(connection, f"{left} LIMIT 1", sid=portion.sid).first() is None
+        removed["mark"] += _forget_marks(connection, portion)
+        if portion.whole and portion.all_between:
+            _run(connection, "DELETE FROM session WHERE id IN :sids", sids=portion.sids)
+            scope = "DELETE FROM usage WHERE scope = :scope"
+            removed["usage"] += _run(connection, scope, scope=f"chat:{portion.sid}").rowcount
+        else:
+            _run(connection, _SETTLE, sids=portion.sids)
+            _forget_quotes(connection, portion)
+        if place_of(portion.sid).channel == "web":
+            files |= _forget_web(connection, portion, removed)
+        removed["file"] += _run(connection, "DELETE FROM file WHERE id IN :files", files=sorted(files)).rowcount
+    scopes = [row.scope for row in _run(connection, "SELECT DISTINCT scope FROM usage WHERE scope LIKE 'sender:%'")]
+    his = [it for it in scopes if person and _is_of(it.removeprefix("sender:"), *person)]
+    removed["usage"] += _run(connection, "DELETE FROM usage WHERE scope IN :his", his=his).rowcount
+    return removed
+
+
+def scrub(config: DatabaseConfig) -> None:
+    """Write SQLite's file anew, without what was deleted, and empty its log. Raises DatabaseUnusable."""
+    engine = create_engine(config.url, connect_args={"timeout": SCRUB_SECONDS})
+    deadline = time.monotonic() + SCRUB_SECONDS
+    try:
+        with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            connection.exec_driver_sql("VACUUM")
+            while connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").scalar():
+                if time.monotonic() > deadline:
+                    raise DatabaseUnusable(f"{config.shown}: its log could not be emptied; stop the gateway and repeat")
+                time.sleep(0.05)
+    finally:
+        engine.dispose()
+
+
+def _fill(connection: Connection, portion: Portion) -> None:
+    after, until = portion.all_between or (0, 0)
+    names = {"sids": portion.sids, "after": after, "until": until}
+    portion.numbers.update(row.number for row in _run(connection, _NUMBERS, **names))
+    for row in _run(connection, f"{_SPOKEN} AND {_IN_SPAN.format('turn')}", **names):
+        portion.messages.update(str(it.get("message_id")) for it in infos(_object(row.content)))
+    for row in _run(connection, f"SELECT body FROM inbox WHERE body <> '' AND {_IN_SPAN.format('id')}", **names):
+        portion.messages.add(orjson.loads(row.body)["context"]["message_id"])
+
+
+def _forget_marks(connection: Connection, portion: Portion) -> int:
+    """Where others' turns stay, those that a summary stood for are read again: it may have had his words."""
+    after, until = portion.all_between or (min(portion.numbers) - 1, NEVER)
+    kinds = ["summary", "settings", "undone"] if portion.all_between else ["summary"]
+    names: dict[str, Any] = {"sid": portion.sid, "after": after, "until": until, "kinds": kinds}
+    if portion.whole:
+        return _run(connection, "DELETE FROM mark WHERE sid = :sid", sid=portion.sid).rowcount
+    gone = "DELETE FROM mark WHERE sid = :sid AND kind IN :kinds AND turn > :after AND turn <= :until"
+    return _run(connection, gone, **names).rowcount
+
+
+def _forget_quotes(connection: Connection, portion: Portion) -> None:
+    """What others quoted of these messages, where they answered them."""
+
+    def unquoted(found: re.Match[str]) -> str:
+        return "" if orjson.loads(found[1]).get("message_id") in portion.messages else found[0]
+
+    for row in _run(connection, f"{_SPOKEN} AND sid = :sid", sid=portion.sid).all():
+        if any(it in row.content for it in portion.messages) and (spoken := _object(row.content)):
+            spoken["metadata"] = _QUOTE.sub(unquoted, spoken.get("metadata", ""))
+            names = {"sid": row.sid, "seq": row.seq, "content": orjson.dumps(spoken).decode()}
+            _run(connection, "UPDATE transcript SET content = :content WHERE sid = :sid AND seq = :seq", **names)
+    bodies = "SELECT id, body FROM inbox WHERE body <> '' AND sid IN :sids"
+    for row in _run(connection, bodies, sids=portion.sids).all():
+        inbound = orjson.loads(row.body)
+        if (inbound["context"].get("reply_to") or {}).get("message_id") in portion.messages:
+            inbound["context"]["reply_to"] = None
+            body = orjson.dumps(inbound).decode()
+            _run(connection, "UPDATE inbox SET body = :body WHERE id = :id", body=body, id=row.id)
+
+
+def _forget_web(connection: Connection, portion: Portion, removed: Counter[str]) -> set[str]:
+    """What the web chat shows of it; the files in it. A conversation of which no agent remembers anything goes whole."""
+    chat, files, gone = place_of(portion.sid).chat, set[str](), list[int]()
+    sids = [row.sid for row in _run(connection, "SELECT DISTINCT sid FROM transcript WHERE sid LIKE 'agent:%'")]
+    empty = not any((place_of(sid).channel, place_of(sid).chat) == ("web", chat) for sid in sids)
+    for row in _run(connection, "SELECT number, key, words FROM web_message WHERE chat = :chat", chat=chat):
+        words = orjson.loads(row.words)
+        if empty or portion.messages & {row.key, words.get("reply_to")}:
+            gone.append(row.number)
+            files.update(it["id"] for it in words.get("files", ()))
+    for numbers in _chunks(gone):
+        names = {"numbers": numbers}
+        removed["web_message"] += _run(connection, "DELETE FROM web_message WHERE number IN :numbers", **names).rowcount
+    if empty:
+        _run(connection, "DELETE FROM web_conversation WHERE id = :chat", chat=chat)
+        removed["file"] += _run(connection, "DELETE FROM file WHERE chat = :chat", chat=chat).rowcount
+    elif gone:  # its title are the first words
+        _run(connection, "UPDATE web_conversation SET title = '…' WHERE id = :chat", chat=chat)
+    return files
+
+
+def infos(message: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What the metadata says of each of the messages that one row of a transcript holds."""
+    return [orjson.loads(it) for it in _INFO.findall(message.get("metadata", ""))]
+
+
+def _object(content: str) -> dict[str, Any]:
+    """Empty where the row cannot be read."""
+    try:
+        found = orjson.loads(content)
+    except orjson.JSONDecodeError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _is_of(scope: str, channel: str, person: str) -> bool:
+    """Whether `channel:account:id`, or without an account, is of that person."""
+    return scope == f"{channel}:{person}" or (scope.startswith(f"{channel}:") and scope.endswith(f":{person}"))
+
+
+def _chunks(numbers: list[int]) -> Iterator[list[int]]:
+    for at in range(0, len(numbers), ROWS_AT_ONCE):
+        yield numbers[at : at + ROWS_AT_ONCE]
+
+
+def _run(connection: Connection, statement: str, **names: Any) -> CursorResult[Any]:
+    """A list is what `IN` takes; an empty one holds nothing."""
+    lists = {name: value or [None] for name, value in names.items() if isinstance(value, list)}
+    expanding: list[BindParameter[Any]] = [bindparam(name, expanding=True) for name in lists]
+    return connection.execute(text(statement).bindparams(*expanding), names | lists)

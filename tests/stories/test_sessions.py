@@ -1,0 +1,150 @@
+"""What a session is and when it ends: of a chat, of each person in a group, of a topic; by the hour, by silence."""
+
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.turn import settings_json
+from gateway.store.store import Mark
+from tests.emulators.models.script import says
+from tests.running import ALICE, ALICE_CHAT, BOB, GROUP, Running, feishu_emulator, running
+from tests.stories.at_work import users
+
+IN_GROUP: dict[str, Any] = {"chat": GROUP, "chat_type": "group", "mention_bot": True}
+MODEL = "model: anthropic/claude-sonnet-4-6"
+
+
+def agents(session: str) -> str:
+    """One that has the session's settings from the defaults, and one with its own over them."""
+    own = "{ id: other, session: { resetIdleMinutes: 30 } }"
+    return f"agents: {{ defaults: {{ {MODEL}, session: {session} }}, list: [ {{ id: helper }}, {own} ] }}"
+
+
+async def asks(house: Running, text: str, **who: Any) -> list[str]:
+    """Somebody writes; what the people of the chat say in the request that follows, with what was said before."""
+    house.anthropic.script = [says(f"about {text}")]
+    answers = len(house.feishu.messages)
+    await house.say(text, **who)
+    await house.replies(answers + 1)
+    await house.idle()
+    assert f"about {text}" not in str(house.anthropic.requests[-1].body)
+    return [it.rpartition("\n")[2] for it in users(house.anthropic.requests[-1].body)]
+
+
+@pytest.mark.parametrize(
+    ("scope", "bob_sees"),
+    [("chat", ["Alice: one", "Bob: two", "Alice: three", "Bob: four"]), ("sender", ["Bob: two", "Bob: four"])],
+)
+async def test_two_people_in_one_group_share_a_session_or_have_one_each(
+    tmp_path: Path, scope: str, bob_sees: Sequence[str]
+) -> None:
+    more = f'bindings: [ {{ agent: other, match: {{ chat: "{GROUP}9" }} }} ]'
+    async with running(tmp_path, agents=agents(f"{{ scope: {scope} }}"), more=more) as house:
+        await asks(house, "one", sender=ALICE, **IN_GROUP)
+        await asks(house, "two", sender=BOB, **IN_GROUP)
+        await asks(house, "three", sender=ALICE, **IN_GROUP)
+        assert await asks(house, "four", sender=BOB, **IN_GROUP) == bob_sees
+        assert await asks(house, "private", sender=BOB) == ["Bob: private"]
+        in_topic = IN_GROUP | {"thread_id": "omt_1"}
+        assert await asks(house, "five", sender=ALICE, **in_topic) == ["Alice: five"]
+        seen = await asks(house, "six", sender=BOB, **in_topic)
+        assert seen == ["Alice: five", "Bob: six"] if scope == "chat" else ["Bob: six"]
+        elsewhere = IN_GROUP | {"chat": f"{GROUP}9"}
+        await asks(house, "seven", sender=ALICE, **elsewhere)
+        assert ("Alice: seven" in await asks(house, "eight", sender=BOB, **elsewhere)) is (scope == "chat")
+
+
+class Clock:
+    """What the gateway takes for now."""
+
+    def __init__(self, text: str) -> None:
+        self.put(text)
+        self._emulator = feishu_emulator()
+        self._emulator.now = self
+
+    def put(self, text: str) -> None:
+        self.now = datetime.fromisoformat(text).timestamp()
+
+    def __call__(self) -> float:
+        return self.now
+
+    def running(self, folder: Path, **more: Any) -> AbstractAsyncContextManager[Running]:
+        """A gateway and a Feishu that both go by it."""
+        return running(folder, emulator=self._emulator, now=self, **more)
+
+
+DAILY = agents("{ resetDaily: 04:00 }")
+SHANGHAI = "server: { timezone: Asia/Shanghai }"
+
+
+async def test_a_session_ends_at_the_hour_and_after_silence_and_takes_along_what_was_chosen_in_it(
+    tmp_path: Path, database_url: str
+) -> None:
+    clock = Clock("2026-06-15T03:50+08:00")
+    bound = f'bindings: [ {{ agent: other, match: {{ chat: "{GROUP}" }} }} ]'
+    more = f'{SHANGHAI}\n{bound}\ndatabase: {{ url: "{database_url}" }}'
+    async with clock.running(tmp_path, agents=DAILY, more=more) as house:
+        store, sid = house.gateway.runtime.store, f"agent:helper:feishu:default:{ALICE_CHAT}"
+        assert await asks(house, "one") == ["Alice: one"]
+        chosen = Mark(turn=1, kind="settings", at=clock(), content='{"thinking": "low"}')
+        await store.mark(sid, chosen)
+        clock.put("2026-06-15T03:59:59+08:00")
+        assert await asks(house, "two") == ["Alice: one", "Alice: two"]
+        clock.put("2026-06-15T04:00:00+08:00")
+        assert await asks(house, "three") == ["Alice: three"]
+        clock.put("2026-06-16T03:00+08:00")
+        assert await asks(house, "four") == ["Alice: three", "Alice: four"]
+        work = await store.conversation(sid, before=9, history_turns=9, waiting_max=9)
+        assert settings_json.validate_json(work.settings).thinking is None
+
+        await asks(house, "five", sender=ALICE, **IN_GROUP)
+        clock.put("2026-06-16T03:29:59+08:00")
+        assert len(await asks(house, "six", sender=ALICE, **IN_GROUP)) == 2
+        clock.put("2026-06-16T03:59:59+08:00")
+        assert len(await asks(house, "seven", sender=ALICE, **IN_GROUP)) == 1
+
+
+async def test_what_was_chosen_after_the_session_ended_holds_for_the_new_one(tmp_path: Path) -> None:
+    clock = Clock("2026-06-15T03:50+00:00")
+    async with clock.running(tmp_path, agents=DAILY) as house:
+        store, sid = house.gateway.runtime.store, f"agent:helper:feishu:default:{ALICE_CHAT}"
+        await asks(house, "one")
+        clock.put("2026-06-15T04:10+00:00")
+        await store.mark(sid, Mark(turn=2, kind="settings", at=clock(), content='{"thinking": "low"}'))
+        assert await asks(house, "two") == ["Alice: two"]
+        work = await store.conversation(sid, before=9, history_turns=9, waiting_max=9)
+        assert settings_json.validate_json(work.settings).thinking == "low"
+
+
+async def test_a_turn_that_was_begun_before_the_hour_and_goes_on_behind_it_keeps_its_history(tmp_path: Path) -> None:
+    clock = Clock("2026-06-15T03:50+00:00")
+    async with clock.running(tmp_path, agents=DAILY, more="limits: { graceSeconds: 0.1 }") as house:
+        await asks(house, "one")
+        house.anthropic.script = [says("slow")]
+        house.line.hold()
+        await house.say("two")
+        await house.requested(2)
+        clock.put("2026-06-15T04:10+00:00")
+    async with clock.running(tmp_path, agents=DAILY, script=[says("slow")]) as house:
+        await house.replies(2)
+        assert [it.rpartition("\n")[2] for it in users(house.anthropic.requests[-1].body)] == [
+            "Alice: one",
+            "Alice: two",
+        ]
+        await house.idle()
+        assert await asks(house, "three") == ["Alice: one", "Alice: two", "Alice: three"]
+
+
+async def test_where_nothing_is_configured_nothing_ends_and_nothing_is_asked_of_the_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock("2026-06-15T03:50+00:00")
+    monkeypatch.setattr("gateway.turns.Turns._begin_anew", None)
+    async with clock.running(tmp_path) as house:
+        await asks(house, "one")
+        clock.put("2027-06-15T04:10+00:00")
+        assert await asks(house, "two") == ["Alice: one", "Alice: two"]
