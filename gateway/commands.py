@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from agents import sentences
 from channels.channel import MenuEntry
 from channels.message import MessageContext
+from gateway.remember import remember
 from gateway.runtime import Runtime
 
 
@@ -22,6 +23,11 @@ class CommandContext:
     session: str
     turn: int
     message: MessageContext
+
+    @property
+    def arguments(self) -> str:
+        """What stands behind the command's name."""
+        return "".join(self.message.text.strip().split(maxsplit=1)[1:])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,10 +43,15 @@ async def _stop(context: CommandContext) -> str:
 
 
 STOP = Command(name="stop", description="Stop the running answer and what waits behind it / 停止当前处理", run=_stop)
-COMMANDS = {it.name: it for it in (STOP,)}
+REMEMBER = Command(
+    name="remember", description="Keep a note for yourself; alone, list them / 记一条笔记;单独发送则列出", run=remember
+)
+COMMANDS = {it.name: it for it in (STOP, REMEMBER)}
 MENU = tuple(COMMANDS.values())
 
 
 def command_of(text: str) -> str | None:
     """The name of the command that a message is; None for words to the agent, such as a command with more behind it."""
-    return next((name for name in COMMANDS if text.strip().lower() == f"/{name}"), None)
+    head, *arguments = text.split(maxsplit=1) or [""]
+    name = head.lower().removeprefix("/") if head.startswith("/") else ""
+    return name if name in COMMANDS and (name == REMEMBER.name or not arguments) else None

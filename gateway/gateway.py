@@ -22,6 +22,7 @@ from gateway.connections import Connections
 from gateway.door import Door, build_app
 from gateway.intake import Intake
 from gateway.lanes import Lanes
+from gateway.memory import StoredMemory
 from gateway.metrics import Metrics
 from gateway.outbox import ChannelMessenger, Outbox
 from gateway.queue import Queues
@@ -226,6 +227,8 @@ def build_setup(config: Config, environment: Mapping[str, str], store: Store, no
         models=Models(providers, config.providers, config.models, config.retry),
         catalog=skill_catalog(config, environment),
         messenger=ChannelMessenger(channels, now=now),
+        memory=StoredMemory(store),
+        language=config.language,
         limits=config.limits,
         now=now,
     )

@@ -1,6 +1,6 @@
 """Which agent answers a message, and which conversation it belongs to. Pure: config and message in, names out."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from channels.message import MessageContext
 from gateway.config.root import AgentsConfig, BindingConfig, MatchConfig
@@ -51,6 +51,17 @@ def chat_session(agent: str, *place: str) -> str:
     """The same by channel, account and chat, and `thread` and its id where there is one."""
     parts = ["agent", agent, *place]
     return ":".join(part.replace("%", "%25").replace(":", "%3A") for part in parts)
+
+
+def agent_of(session: str) -> str:
+    """The agent of a conversation."""
+    return conversation(session).split(":", 2)[1]
+
+
+def is_with_owner(owners: Collection[str], context: MessageContext) -> bool:
+    """Whether it is a direct chat with one of them. Without any, the web chat is: whoever sits at this machine."""
+    owned = f"{context.channel}:{context.sender.id}" in owners if owners else context.channel == "web"
+    return owned and context.chat.kind == "direct"
 
 
 def control_session(session: str) -> str:

@@ -18,12 +18,14 @@ from channels.message import MessageContext
 from gateway.attachments import Attachments
 from gateway.commands import COMMANDS, CommandContext
 from gateway.journal import Ending, TurnJournal, ending_of, entry, turns_of
+from gateway.memory import StoredMemory
 from gateway.outbox import reply_parts
 from gateway.queue import Inbound, Queue, inbound_of
-from gateway.routing import conversation, is_control
+from gateway.routing import conversation, is_control, is_with_owner
 from gateway.runtime import Drained, Gate, Runtime, Setup, Stopped
 from gateway.store.store import Entry, Fenced, Lease, Part, StoreUnavailable, Waiting, Work
 from gateway.watch import Watch
+from tools.memory import Note
 
 ATTEMPTS_MAX = 3
 """A message whose turn has brought its process down this often is closed with an apology."""
@@ -60,6 +62,7 @@ class Turns:
         self._runtime = runtime
         self._store = runtime.store
         self._attachments = Attachments(runtime)
+        self._memory = StoredMemory(runtime.store)
         self._gate = Gate()
 
     def wait_seconds(self, work: Work, *, during_turn: bool) -> float:
@@ -151,9 +154,9 @@ class Turns:
     async def _answer(self, batch: _Batch, channel: Channel, runner: AgentRunner, emit: Emit) -> Ending:
         context = batch.inbound.context
 
-        async def user_message(*contexts: MessageContext) -> UserMessage:
+        async def user_message(*contexts: MessageContext, notes: Sequence[Note] = ()) -> UserMessage:
             received = [await self._attachments.receive(runner, channel, it, batch.lease.sid) for it in contexts]
-            return runner.user_message(*contexts, received=received)
+            return runner.user_message(*contexts, received=received, notes=notes)
 
         journal = TurnJournal(
             runtime=self._runtime,
@@ -168,7 +171,8 @@ class Turns:
         if not journaled:
             contexts = [await channel.enrich(inbound_of(message.body).context) for message in batch.messages]
             context = contexts[-1]
-            journaled = [await user_message(*contexts)]
+            notes = await self._memory.notes(batch.lease.sid, context) if work.has_notes else ()
+            journaled = [await user_message(*contexts, notes=notes)]
             await journal.begin(journaled[0], joined=[message.turn for message in batch.messages[:-1]])
         await self._gate.enter()
         user, *so_far = journaled
@@ -183,6 +187,7 @@ class Turns:
             user=user,
             so_far=so_far,
             interrupted=bool(work.so_far) and work.so_far[-1].kind != "drained",
+            with_owner=is_with_owner(batch.setup.config.owners, context),
             settings=settings_json.validate_json(work.settings),
             summary=work.summary,
         )
