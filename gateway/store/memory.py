@@ -22,7 +22,7 @@ STEP_ROWS = 200
 ROWS_AT_ONCE = 8
 NOTES_MAX = 200
 """Of one person with one agent."""
-_NUMBER_ATTEMPTS = 5
+_LOCK_KEY = 7_305_843_001_219
 
 _UNINDEXED = """
 SELECT seq, turn, CASE WHEN kind IN ('user', 'steered', 'assistant') THEN content ELSE '' END AS content FROM transcript
@@ -63,12 +63,11 @@ class DatabaseMemory(Database):
     ) -> int | None:
         """The number of the note that the message `turn` had taken, once; None where there are too many."""
         row = {"sender": sender, "agent": agent, "turn": turn, "text": words, "at": at, "notes_max": NOTES_MAX}
-        for _ in range(_NUMBER_ATTEMPTS):  # the person may have another taken at the same moment, in another chat
-            run(connection, _TAKE_NOTE, **row)
-            number: int | None = run(connection, "SELECT number FROM note WHERE turn = :turn", turn=turn).scalar()
-            if number is not None:
-                return number
-        return None
+        if is_shared(connection):  # the person may have another taken at the same moment, in another chat
+            run(connection, "SELECT pg_advisory_xact_lock(:key)", key=_LOCK_KEY)
+        run(connection, _TAKE_NOTE, **row)
+        number: int | None = run(connection, "SELECT number FROM note WHERE turn = :turn", turn=turn).scalar()
+        return number
 
     @reads
     def notes(self, connection: Connection, sender: str, agent: str) -> Sequence[Note]:
