@@ -77,6 +77,7 @@ class ToolLoop:
     emit: Emit
     now: Callable[[], float]
     budget: Budget | None = None
+    session: str = ""
     _messages: list[Message] = field(default_factory=list)
     _failures: Counter[tuple[str, str]] = field(default_factory=Counter)
     _calls_made: int = 0
@@ -229,7 +230,9 @@ class ToolLoop:
             message = f"this turn's {self.limits.tool_calls} tool calls are used up; answer with what you have"
             return failed(ToolError("TOOL_CALLS_EXHAUSTED", message))
         self.emit(ToolStarted(call=call))
-        circumstances = Call(id=call.id, key=self._key(call), message=self.context, begun_at=begun_at)
+        circumstances = Call(
+            id=call.id, key=self._key(call), message=self.context, session=self.session, begun_at=begun_at
+        )
         return await self.toolbox.call(call.name, call.arguments, call.arguments_raw, circumstances)
 
     def _key(self, call: ToolCall) -> str:

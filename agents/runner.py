@@ -8,7 +8,7 @@ the outcome.
 import asyncio
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import InitVar, dataclass
 from itertools import chain
 from pathlib import Path
@@ -23,13 +23,16 @@ from agents.model import Model, Models
 from agents.prompt.inbound import body, metadata_blocks
 from agents.prompt.system import PromptFacts, build_system
 from agents.prompt.workspace_files import read_workspace_files
+from agents.sentences import Language
 from agents.truncate import result_limit_chars
 from agents.turn import Budget, Emit, LimitReached, Settings, Turn, TurnLimits, TurnResult, TurnStarted
-from agents.workspaces import Workspaces
+from agents.workspaces import Workspaces, is_template
 from channels.message import File, MessageContext
 from skills.catalog import SkillCatalog, visible
 from tools.catalog import Catalog, Toolbox, ToolSource
 from tools.config import ExecConfig, FilesConfig
+from tools.memory import Memory, Note
+from tools.paths import MEMORY
 from tools.tool import Messenger, ToolError
 from tools.workspace import Workspace, folder_of
 
@@ -57,29 +60,44 @@ class AgentRunner:
     exec_config: ExecConfig
     files_config: InitVar[FilesConfig]
     messenger: InitVar[Messenger]
+    memory: InitVar[Memory]
+    language: InitVar[Language]
     limits: TurnLimits
     now: Callable[[], float]
     choosable: Sequence[str] = ()
 
-    def __post_init__(self, files_config: FilesConfig, messenger: Messenger) -> None:
+    def __post_init__(
+        self, files_config: FilesConfig, messenger: Messenger, memory: Memory, language: Language
+    ) -> None:
         config, exec_config = self.config, self.exec_config
-        self._workspaces = Workspaces(config.workspace_dir, writable=files_config.writable)
+        self._workspaces = Workspaces(config.workspace_dir, writable=files_config.writable, language=language)
+        self._memory_is_own = is_template(config.workspace_dir)
         self._uploads = Path(files_config.uploads_dir)
         self._models = [self.models.get(reference) for reference in config.model]
         self._compactor = Compactor(config=config.compaction, models=self.models, context_window=config.context_window)
         self._result_chars = min(result_limit_chars(self._window(model)) for model in self._models)
-        built_in = Catalog(config.tools, exec_config=exec_config, messenger=messenger, result_chars=self._result_chars)
+        built_in = Catalog(
+            config.tools,
+            exec_config=exec_config,
+            messenger=messenger,
+            memory=memory,
+            result_chars=self._result_chars,
+        )
         self._sources: Sequence[ToolSource] = (built_in,)
         self._reads_files = "read" in built_in.names or "exec" in built_in.names
         self._shows_docs = "read" in built_in.names and DOCS_DIR.is_dir()
 
-    def user_message(self, *contexts: MessageContext, received: Sequence[Received]) -> UserMessage:
+    def user_message(
+        self, *contexts: MessageContext, received: Sequence[Received], notes: Sequence[Note] = ()
+    ) -> UserMessage:
         """The message that the model gets for `contexts`, which are answered together, oldest first: the metadata blocks
-        apart, the bodies as they stay in history. `received`: the files of each."""
+        apart, the bodies as they stay in history. `received`: the files of each; `notes`: the person's."""
         content: list[UserPart] = []
         for context, files in zip(contexts, received, strict=True):
             content += [Text(text=body(context, self.limits.message_chars, files.note)), *files.pictures]
-        return UserMessage(content=tuple(content), metadata=metadata_blocks(*contexts), timestamp=self.now())
+        return UserMessage(
+            content=tuple(content), metadata=metadata_blocks(*contexts, notes=notes), timestamp=self.now()
+        )
 
     def receive(
         self, context: MessageContext, session: str, files: Sequence[File], missing: Sequence[Missing]
@@ -120,6 +138,7 @@ class AgentRunner:
         loop = ToolLoop(
             turn=":".join((context.channel, context.account, context.chat.id, context.message_id, *turn.again)),
             context=context,
+            session=turn.session,
             complete=model_calls.complete,
             toolbox=toolbox,
             journal=journal,
@@ -183,7 +202,8 @@ class AgentRunner:
         mounts = {f"skills/{skill.name}": skill.directory for skill in skills if skill.source == "shared"}
         if self._shows_docs and not os.path.lexists(whole.root / DOCS):
             mounts[DOCS] = DOCS_DIR
-        workspace = self._serving(whole, turn.session, mounts)
+        memory = (MEMORY,) if turn.with_owner or self._memory_is_own else ()
+        workspace = self._serving(whole, turn.session, mounts, writable=memory)
         tools = chain.from_iterable(source.tools(workspace) for source in self._sources)
         toolbox = Toolbox(tools, argument_bytes_max=self.limits.tool_argument_bytes)
         facts = PromptFacts(
@@ -202,5 +222,11 @@ class AgentRunner:
         )
         return toolbox, facts
 
-    def _serving(self, workspace: Workspace, session: str, mounts: Mapping[str, Path] | None = None) -> Workspace:
-        return workspace.serving(uploads=folder_of(self._uploads, session), mounts=mounts)
+    def _serving(
+        self,
+        workspace: Workspace,
+        session: str,
+        mounts: Mapping[str, Path] | None = None,
+        writable: Collection[str] = (),
+    ) -> Workspace:
+        return workspace.serving(uploads=folder_of(self._uploads, session), mounts=mounts, writable=writable)

@@ -60,7 +60,7 @@ class Turn:
     """`history` are the finished turns, oldest first; `so_far` is what is journaled of this one behind its user message.
     `summary` is the content of the one that stands for what was before `history`, empty for none.
     `capabilities` and `directives` are what the prompt says of the channel.
-    `interrupted`: a process died while it worked on it."""
+    `interrupted`: a process died while it worked on it. `with_owner`: it is a direct chat with an owner of the bot."""
 
     context: MessageContext
     session: str
@@ -70,6 +70,7 @@ class Turn:
     user: UserMessage
     so_far: Sequence[Message] = ()
     interrupted: bool = False
+    with_owner: bool = False
     settings: Settings = Settings()
     summary: str = ""
     again: tuple[str, ...] = ()

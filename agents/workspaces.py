@@ -4,12 +4,15 @@
 such that no two share one, on any file system.
 """
 
+import os
 import re
 import threading
 from collections.abc import Collection
 from hashlib import sha256
 from pathlib import Path
 
+from agents.seeds import seed
+from agents.sentences import Language
 from channels.message import MessageContext
 from tools.workspace import Workspace
 
@@ -23,10 +26,12 @@ _ODD = re.compile(rb"[^a-z0-9_-]")
 class Workspaces:
     """Those of one agent. Blocking; safe to use from several threads."""
 
-    def __init__(self, template: str, *, writable: Collection[str]) -> None:
-        """The one workspace that all share is opened at once, as long as its folder is surely the one that was meant."""
+    def __init__(self, template: str, *, writable: Collection[str], language: Language) -> None:
+        """A folder that is made begins with a few files in that language. The one workspace that all share is opened at
+        once, as long as its folder is surely the one that was meant."""
         self._template = template
         self._writable = writable
+        self._language: Language = language
         self._open: dict[str, Workspace] = {}
         self._lock = threading.Lock()
         if not is_template(template):
@@ -47,7 +52,12 @@ class Workspaces:
         self._open.clear()
 
     def _opened(self, path: str) -> Workspace:
-        return Workspace(root=Path(path), writable=self._writable)
+        root = Path(path)
+        is_new = not os.path.lexists(root)
+        workspace = Workspace(root=root, writable=self._writable)
+        if is_new:
+            seed(workspace.fd, self._language)
+        return workspace
 
 
 def is_template(path: str) -> bool:

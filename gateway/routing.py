@@ -1,6 +1,6 @@
 """Which agent answers a message, and which conversation it belongs to. Pure: config and message in, names out."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from agents.config import SessionScope
@@ -8,6 +8,7 @@ from channels.message import MessageContext
 from gateway.config.root import AgentsConfig, BindingConfig, MatchConfig
 from gateway.store.store import CONTROL
 
+LOCAL_CHANNEL = "web"
 _STRONGEST_FIRST = ("sender", "thread", "chat", "chat_type", "account", "channel")
 
 
@@ -80,6 +81,21 @@ def place_of(session: str) -> Place:
     return Place(
         agent=agent, channel=channel, account=account, chat=chat, **dict(zip(more[::2], more[1::2], strict=True))
     )
+
+
+def agent_of(session: str) -> str:
+    """The agent of a conversation."""
+    return conversation(session).split(":", 2)[1]
+
+
+def is_owner(owners: Collection[str], context: MessageContext) -> bool:
+    """Whether one of them wrote it. Without any, whoever sits at this machine is the owner, in the web chat."""
+    return f"{context.channel}:{context.sender.id}" in owners if owners else context.channel == LOCAL_CHANNEL
+
+
+def is_with_owner(owners: Collection[str], context: MessageContext) -> bool:
+    """Whether it is a direct chat with one of them."""
+    return is_owner(owners, context) and context.chat.kind == "direct"
 
 
 def control_session(session: str) -> str:

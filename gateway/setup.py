@@ -20,6 +20,7 @@ from channels.channel import Channel
 from gateway.config.channels import Account, ChannelDeps, configured, way_in
 from gateway.config.load import skill_catalog
 from gateway.config.root import Config
+from gateway.memory import StoredMemory
 from gateway.outbox import ChannelMessenger
 from gateway.queue import Queues
 from gateway.redaction import secrets_in
@@ -57,6 +58,8 @@ def build_setup(
         models=shared,
         catalog=skill_catalog(config, environment),
         messenger=ChannelMessenger(channels, now=now),
+        memory=StoredMemory(store),
+        language=config.language,
         limits=config.limits,
         now=now,
         choosable=choosable,

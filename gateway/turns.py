@@ -20,12 +20,14 @@ from gateway.budgets import Account, account_of
 from gateway.commands.catalog import run
 from gateway.commands.settings import above
 from gateway.journal import Ending, TurnJournal, ending_of, entry, last_active, numbered_turns, stopped
+from gateway.memory import StoredMemory
 from gateway.outbox import reply_parts
 from gateway.queue import Inbound, Queue, inbound_of
-from gateway.routing import conversation, is_control
+from gateway.routing import conversation, is_control, is_with_owner
 from gateway.runtime import Drained, Gate, Runtime, Setup, Stopped
 from gateway.store.store import Entry, Fenced, Lease, Mark, Part, Spent, StoreUnavailable, Waiting, Work
 from gateway.watch import Watch
+from tools.memory import Note
 
 ATTEMPTS_MAX = 3
 """A message whose turn has brought its process down this often is closed with an apology."""
@@ -59,6 +61,7 @@ class Turns:
         self._runtime = runtime
         self._store = runtime.store
         self._attachments = Attachments(runtime)
+        self._memory = StoredMemory(runtime.store)
         self._gate = Gate()
 
     def wait_seconds(self, work: Work, *, during_turn: bool) -> float:
@@ -177,9 +180,9 @@ class Turns:
     ) -> Ending:
         context = batch.inbound.context
 
-        async def user_message(*contexts: MessageContext) -> UserMessage:
+        async def user_message(*contexts: MessageContext, notes: Sequence[Note] = ()) -> UserMessage:
             received = [await self._attachments.receive(runner, channel, it, batch.lease.sid) for it in contexts]
-            return runner.user_message(*contexts, received=received)
+            return runner.user_message(*contexts, received=received, notes=notes)
 
         work = batch.work
         if not work.so_far and self._is_over(batch):
@@ -200,7 +203,8 @@ class Turns:
             written = (context for message in batch.messages for context in inbound_of(message.body).contexts)
             contexts = [await channel.enrich(it) for it in written]
             context = contexts[-1]
-            journaled = [await user_message(*contexts)]
+            notes = await self._memory.notes(batch.lease.sid, context) if work.has_notes else ()
+            journaled = [await user_message(*contexts, notes=notes)]
             await journal.begin(journaled[0], joined=[message.turn for message in batch.messages[:-1]])
         await self._gate.enter()
         user, *so_far = journaled
@@ -215,6 +219,7 @@ class Turns:
             user=user,
             so_far=so_far,
             interrupted=bool(work.so_far) and work.so_far[-1].kind != "drained",
+            with_owner=is_with_owner(batch.setup.config.owners, context),
             settings=settings_json.validate_json(work.settings),
             summary=work.summary,
             again=(str(batch.inbound.replays),) if batch.inbound.replays else (),

@@ -14,6 +14,7 @@ from tools.config import AgentToolsConfig, ExecConfig, allowed
 from tools.edit import Edit
 from tools.exec import Exec
 from tools.ls import Ls
+from tools.memory import Memory, MemoryGet, MemorySearch
 from tools.message import Message
 from tools.read import Read
 from tools.tool import Call, Effect, Messenger, Tool, ToolError, ToolResult, failed
@@ -33,6 +34,7 @@ class Catalog:
     config: AgentToolsConfig
     exec_config: ExecConfig
     messenger: Messenger
+    memory: Memory
     result_chars: int
 
     def __post_init__(self) -> None:
@@ -51,6 +53,8 @@ _BUILDERS: dict[str, Callable[[Catalog, Workspace], Tool]] = {
     "ls": lambda _, workspace: Ls(workspace),
     "exec": lambda catalog, workspace: Exec(workspace, catalog.exec_config, catalog.exec_slots, catalog.result_chars),
     "message": lambda catalog, _: Message(catalog.messenger, catalog.config.message),
+    "memory_search": lambda catalog, workspace: MemorySearch(workspace, catalog.memory),
+    "memory_get": lambda catalog, workspace: MemoryGet(workspace, catalog.memory, catalog.result_chars),
 }
 NAMES: tuple[str, ...] = tuple(_BUILDERS)
 

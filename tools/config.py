@@ -62,7 +62,8 @@ class FilesConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_gen
 
     writable: Annotated[tuple[InstructionFile, ...], _Listed] = ()
     """Instruction files that `write` and `edit` may change, such as `AGENTS.md`: whoever may talk to the agent can then
-    change what everybody's system prompt says. `MEMORY.md` is always writable."""
+    change what everybody's system prompt says. `MEMORY.md` and `memory/*.md` are written in direct chats with an owner
+    (`owners`), and by anybody where the workspace is that chat's or person's own."""
     uploads_dir: str = "./data/uploads"
     """Where the files that people send are kept, a folder for each session, outside of every workspace; agents see their
     session's as `./uploads`. Relative to the config file's folder."""

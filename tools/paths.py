@@ -16,7 +16,7 @@ import os
 import re
 import secrets
 import unicodedata
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import PurePosixPath
 from typing import Final, get_args
@@ -27,6 +27,9 @@ from tools.tool import ToolError
 PATH_BYTES_MAX = 4_096
 INSTRUCTION_FILES: tuple[str, ...] = get_args(InstructionFile)
 """At the top of a workspace these are part of the system prompt: they are the operator's."""
+MEMORY = "MEMORY.md"
+MEMORY_FOLDER = "memory"
+"""With the file the agent's memory: a file for a day or a subject, ending in `.md`."""
 _SHELL_FILES = re.compile(
     r"\.(bashrc|bash_(profile|login|logout|aliases)|profile|zsh(rc|env)|zprofile|zlog(in|out)|m?kshrc|t?cshrc|log(in|out)|inputrc)"
 )
@@ -64,7 +67,7 @@ def relative(path: str, root: str) -> str:
 
 def protection(path: str, writable: Collection[str] = ()) -> str | None:
     """Why tools may not write there, whatever exists: what the gateway reads, and what others would run. None where they
-    may. Of the instruction files those in `writable` are open."""
+    may. Of the instruction files and the memory those in `writable` are open."""
     parts = [_plain(part) for part in PurePosixPath(path).parts]
     for name in INSTRUCTION_FILES:
         if parts[:1] == [_plain(name)] and name not in writable:
@@ -73,9 +76,20 @@ def protection(path: str, writable: Collection[str] = ()) -> str | None:
                 f"tools with tools.files.writable: [{name}]. Say so to the user; what you want to remember goes into "
                 "MEMORY.md"
             )
+    if MEMORY not in writable and is_memory(parts):
+        return (
+            f"{path!r} is the memory that all who talk to this agent share: it is written in a direct chat with an owner of "
+            "the bot (`owners` in the config). Say so to the user; what he wants kept for himself he sends as /remember TEXT"
+        )
     if parts[:1] == ["skills"] or any(map(_is_run_by_others, parts)):
         return f"{path!r} is protected: tools do not write there"
     return None
+
+
+def is_memory(parts: Sequence[str]) -> bool:
+    """Whether a path in a workspace, cut up, is one of the agent's memory files."""
+    *folders, name = map(_plain, parts or ["."])
+    return (not folders and name == _plain(MEMORY)) or (folders == [MEMORY_FOLDER] and name.endswith(".md"))
 
 
 def _plain(part: str) -> str:

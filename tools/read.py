@@ -57,8 +57,7 @@ class Read:
 
     def _read(self, arguments: ReadArguments) -> ToolResult:
         path, offset = arguments.file_path, 1 if arguments.offset is None else arguments.offset
-        if offset == 0:
-            raise ToolError("INVALID_ARGUMENT", "'offset' is 0; the first line is 1, the last is -1")
+        check_offset(offset)
         with self._workspace.reading(path) as fd:
             size = os.fstat(fd).st_size
             head = os.pread(fd, _BLOCK_BYTES, 0)
@@ -67,6 +66,12 @@ class Read:
             if b"\0" in head:
                 raise ToolError("NOT_TEXT", f"{path!r} is a binary file of {size} bytes; it cannot be shown as text")
             return _page(fd, size=size, offset=offset, limit=arguments.limit, chars_max=self._page_chars)
+
+
+def check_offset(offset: int) -> None:
+    """Raises ToolError."""
+    if offset == 0:
+        raise ToolError("INVALID_ARGUMENT", "'offset' is 0; the first line is 1, the last is -1")
 
 
 def image_type(head: bytes) -> str | None:
@@ -117,6 +122,15 @@ def _page(fd: int, *, size: int, offset: int, limit: int | None, chars_max: int)
         note = f"[lines {first} to {last} of a file of {size:,} bytes; {left_bytes:,} bytes were cut"
         text += f"\n{note}; go on with offset={last + 1}]"
     return ToolResult(content=(text,), details={"bytes": size, "firstLine": first, "lastLine": last})
+
+
+def text_page(text: str, offset: int, limit: int | None, chars_max: int) -> ToolResult:
+    """The same of a text that lies in no file. Blocking."""
+    check_offset(offset)
+    data = text.encode(errors="replace")
+    with os.fdopen(os.memfd_create("page"), "wb+", buffering=0) as file:
+        file.write(data)
+        return _page(file.fileno(), size=len(data), offset=offset, limit=limit, chars_max=chars_max)
 
 
 def _line_start(fd: int, size: int, line: int) -> int:

@@ -86,6 +86,8 @@ class Call:
     key: str
     message: MessageContext
     """The message that the running turn answers."""
+    session: str = ""
+    """The conversation it is in; what an agent remembers is found by it."""
     begun_at: float | None = None
     """When an earlier run of this call began, which a restart cut short; None where this is the first."""
 

@@ -31,7 +31,8 @@ _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 @dataclass(kw_only=True)
 class Workspace:
     """`root` is made where it is missing, for its owner only. `mounts` maps paths in it, such as `skills/NAME`, to folders
-    that are read there; `uploads` is the folder of a session. Of the instruction files tools change those in `writable`.
+    that are read there; `uploads` is the folder of a session. Of the instruction files and the memory tools change those
+    in `writable`.
     """
 
     root: Path
@@ -52,9 +53,12 @@ class Workspace:
                     os.chown(f"/proc/self/fd/{self.fd}", NOBODY, NOBODY)
         self._closing = weakref.finalize(self, os.close, self.fd) if self._owner is None else None
 
-    def serving(self, *, uploads: Path | None = None, mounts: Mapping[str, Path] | None = None) -> "Workspace":
-        """The same workspace, by the same descriptor, as one session sees it."""
-        return replace(self, mounts=mounts or {}, uploads=uploads, _owner=self._owner or self)
+    def serving(
+        self, *, uploads: Path | None = None, mounts: Mapping[str, Path] | None = None, writable: Collection[str] = ()
+    ) -> "Workspace":
+        """The same workspace, by the same descriptor, as one session sees it; `writable` is open to it besides."""
+        opened = (*self.writable, *writable)
+        return replace(self, mounts=mounts or {}, uploads=uploads, writable=opened, _owner=self._owner or self)
 
     def close(self) -> None:
         """Once, by whoever made the workspace; else it is closed when the last one lets go of it."""

@@ -15,14 +15,12 @@ import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
 
-from tools.paths import INSTRUCTION_FILES
+from tools.paths import INSTRUCTION_FILES, MEMORY
 
 BOUNDARY = "<<<CACHE_BOUNDARY>>>"
 """Where the stable part of the system prompt ends. For people and programs that read it; no provider is sent it."""
 SILENT = "__SILENT__"
 """An answer that is exactly this is not sent."""
-MEMORY = "MEMORY.md"
-"""The one workspace file in the prompt that an agent may always write: its notes, shown as data."""
 INBOUND = "Inbound Context (trusted metadata)"
 """The heading over the one block of a user message that the gateway vouches for."""
 SUMMARY = "Earlier Conversation (summary)"

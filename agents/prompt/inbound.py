@@ -13,8 +13,10 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TypeAlias, TypeVar
 
+from agents.messages import Message, Text, ToolResultMessage, UserMessage
 from agents.prompt.fences import INBOUND, harmless, speaker, unseen, weak_points
 from channels.message import Attachment, MessageContext, Sender
+from tools.memory import Note
 
 SCHEMA = "clawgate.inbound_meta.v1"
 ID_CHARS_MAX = 256
@@ -22,6 +24,11 @@ NAME_CHARS_MAX = 128
 TITLE_CHARS_MAX = 256
 QUOTE_CHARS_MAX = 2_000
 ATTACHMENTS_MAX = 10
+NOTES_SHOWN = 10
+NOTE_CHARS_SHOWN = 500
+NOTES_CHARS_MAX = 2_000
+NOTES = "Notes that this person had you keep"
+"""Of the person's, the newest stand beside each of his messages in a direct chat; `memory_search` finds all."""
 
 ABOUT_TRUSTED = (
     "The gateway made the JSON below out of band, from its own facts; it is authoritative. "
@@ -38,10 +45,11 @@ _WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")  # strftime's woul
 _NOT_OF_IDS = re.compile(r"[^A-Za-z0-9_.:@=+/~-]")
 
 
-def metadata_blocks(*contexts: MessageContext) -> str:
-    """Trusted block, then the untrusted ones of each message that apply, with a blank line between them and none at the
-    end. Messages that are answered together are of one chat."""
-    return "\n\n".join((_trusted(contexts[-1]), *(block for context in contexts for block in _untrusted(context))))
+def metadata_blocks(*contexts: MessageContext, notes: Sequence[Note] = ()) -> str:
+    """Trusted block, then the untrusted ones of each message that apply, and the person's notes; with a blank line between
+    them and none at the end. Messages that are answered together are of one chat."""
+    untrusted = [block for context in contexts for block in _untrusted(context)]
+    return "\n\n".join((_trusted(contexts[-1]), *untrusted, *([_notes(notes)] if notes else [])))
 
 
 def body(context: MessageContext, message_chars: int, note: str = "") -> str:
@@ -57,9 +65,20 @@ def body(context: MessageContext, message_chars: int, note: str = "") -> str:
     return f"[message_id: {_tag(context.message_id)}]\n{shown}"
 
 
-def spoken(body: str) -> str:
+def written(body: str) -> str:
     """What the person wrote, of a body as it stands in the history."""
     return body.partition("\n")[2].partition(": ")[2]
+
+
+_TAG_LINE = re.compile(r"^\[message_id: [^\]\n]*\]\n", re.MULTILINE)
+
+
+def spoken(message: Message) -> str:
+    """What a person or a model said in a message, without the id lines; a tool says nothing."""
+    if isinstance(message, ToolResultMessage):
+        return ""
+    text = "\n\n".join(part.text for part in message.content if isinstance(part, Text))
+    return _TAG_LINE.sub("", text) if isinstance(message, UserMessage) else text
 
 
 def timestamp(moment: datetime) -> str:
@@ -107,6 +126,20 @@ def _untrusted(context: MessageContext) -> Iterator[str]:
 
 def _labelled(what: str, values: Members) -> str:
     return json_block(f"{what} (untrusted metadata):", values)
+
+
+def _notes(notes: Sequence[Note]) -> str:
+    """The newest, as many as there is room for, oldest first; how many there are besides."""
+    shown: list[Members] = []
+    room = NOTES_CHARS_MAX
+    for note in reversed(notes[-NOTES_SHOWN:]):
+        text = capped(note.text, NOTE_CHARS_SHOWN)
+        if (room := room - len(text)) < 0:
+            break
+        shown.insert(
+            0, {"number": note.number, "date": f"{datetime.fromtimestamp(note.at, UTC):%Y-%m-%d}", "text": text}
+        )
+    return _labelled(NOTES, {"notes": shown, "left_out": len(notes) - len(shown) or None})
 
 
 def _attachment(attachment: Attachment) -> Members:

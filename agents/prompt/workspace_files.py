@@ -12,8 +12,9 @@ from pathlib import Path
 
 import structlog
 
-from agents.prompt.fences import FILE_HEADINGS, MEMORY
+from agents.prompt.fences import FILE_HEADINGS
 from channels.message import ChatKind
+from tools.paths import MEMORY
 
 NAMES = FILE_HEADINGS
 PRIVATE = ("USER.md", MEMORY)

@@ -6,12 +6,13 @@ import re
 from collections.abc import Mapping
 
 from agents.messages import Text, UserMessage, message_json
-from agents.prompt.inbound import spoken
+from agents.prompt.inbound import written
 from agents.sentences import Language, language_of
 from channels.channel import MenuEntry
 from channels.message import MessageContext
 from gateway.commands import conversation, report, settings
 from gateway.commands.command import Command, CommandContext, Reply
+from gateway.commands.remember import remember
 from gateway.config.root import Audience
 from gateway.journal import Ending
 from gateway.queue import Inbound
@@ -65,7 +66,7 @@ async def _language(runtime: Runtime, session: str, turn: int, inbound: Inbound,
     if journaled := await runtime.store.newest_words(session, before=turn):
         message = message_json.validate_json(journaled)
         texts = [it.text for it in message.content if isinstance(it, Text)] if isinstance(message, UserMessage) else []
-        if words := "".join(map(spoken, texts)).strip():
+        if words := "".join(map(written, texts)).strip():
             return language_of(words)
     if platform := inbound.context.sender.language:
         return "zh" if platform.lower().startswith("zh") else "en"
@@ -115,6 +116,14 @@ COMMANDS = {
             hint="[FOCUS]",
             takes="words",
             run=conversation.compact,
+        ),
+        Command(
+            name="remember",
+            en="Keep a note for yourself; alone, list them",
+            zh="记一条笔记;单独发送则列出",
+            hint="[NOTE | forget N]",
+            takes="words",
+            run=remember,
         ),
         Command(
             name="skill",

@@ -16,11 +16,10 @@ from channels.channel import MenuEntry
 from channels.message import MessageContext, StoredFile
 from gateway.config.root import Audience, Config
 from gateway.queue import inbound_of
+from gateway.routing import is_owner
 from gateway.runtime import Runtime, Setup
 from gateway.store.store import Concerned, Work
 
-LOCAL_CHANNEL = "web"
-"""Where a config names no owners, who may use the web chat is the owner."""
 SHOWN_CHARS = 60
 SHOWN_MAX = 10
 
@@ -46,8 +45,7 @@ class CommandContext:
 
     @property
     def is_owner(self) -> bool:
-        owners = self.setup.config.owners
-        return self.person in owners if owners else self.message.channel == LOCAL_CHANNEL
+        return is_owner(self.setup.config.owners, self.message)
 
     @property
     def person(self) -> str:

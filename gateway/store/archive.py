@@ -7,16 +7,18 @@ answer must not outlive its conversation. The other replicas, whose pages watch 
 
 import re
 from collections.abc import Sequence
-from typing import Any
 from uuid import uuid4
 
 from pydantic import TypeAdapter
-from sqlalchemy import BindParameter, Connection, CursorResult, bindparam, text
+from sqlalchemy import Connection, text
 
 from channels.message import File, StoredFile
 from channels.web.archive import Conversation, MessageBody, Sized, WebMessage
+from gateway.store import memory
 from gateway.store.store import NOTIFY_CHANNEL
 from gateway.store.writer import Database, reads, writes
+from gateway.store.writer import is_shared as _is_shared
+from gateway.store.writer import run as _run
 
 WEB_NOTICE = "web"
 """What replicas tell each other where something was said; no session has this name."""
@@ -85,6 +87,7 @@ class DatabaseArchive(Database):
             _run(connection, f"DELETE FROM {table} WHERE chat = :chat", chat=chat)
         for rows in ("transcript WHERE", "mark WHERE", "inbox WHERE status <> 0 AND", "outbox WHERE"):
             _run(connection, f"DELETE FROM {rows} sid IN :sessions", sessions=sessions)
+        memory.forget(connection, sessions)
         return True
 
     @reads
@@ -153,13 +156,6 @@ class DatabaseArchive(Database):
         return [found[key] for key in keys if key in found]
 
 
-def _run(connection: Connection, statement: str, **names: object) -> CursorResult[Any]:
-    """A list of names is what `IN` takes; an empty one holds nothing."""
-    lists = {name: list(value) or [None] for name, value in names.items() if isinstance(value, list | tuple)}
-    expanding: list[BindParameter[Any]] = [bindparam(name, expanding=True) for name in lists]
-    return connection.execute(text(statement).bindparams(*expanding), names | lists)
-
-
 def _number(connection: Connection, statement: str, **names: object) -> int:
     return int(_run(connection, statement, **names).scalar() or 0)
 
@@ -182,10 +178,6 @@ def _alone(connection: Connection, key: int = _LOCK_KEY) -> None:
     """Nobody else says or erases anything until the commit; on SQLite there is one writer anyway."""
     if _is_shared(connection):
         _run(connection, "SELECT pg_advisory_xact_lock(:key)", key=key)
-
-
-def _is_shared(connection: Connection) -> bool:
-    return connection.dialect.name == "postgresql"
 
 
 def _find(connection: Connection, chat: str) -> Conversation | None:

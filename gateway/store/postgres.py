@@ -26,6 +26,7 @@ from channels.web.archive import ChatHistory
 from gateway.store import postgres_statements as sql
 from gateway.store import statements as shared
 from gateway.store.archive import DatabaseArchive, DatabaseSessions
+from gateway.store.memory import DatabaseMemory
 from gateway.store.migrate import DatabaseUnusable, migrate
 from gateway.store.presence import KEEPALIVE, Presence, Transactions
 from gateway.store.statements import InboxStatus, OutboxStatus
@@ -67,6 +68,7 @@ class PostgresStore(shared.InCommon):
         calls = self._transactions.call
         self.archive: ChatHistory = DatabaseArchive(read=calls, write=calls)
         self.sessions: Sessions = DatabaseSessions(read=calls, write=calls)
+        self.memory = DatabaseMemory(read=calls, write=calls)
         engine = create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(conninfo, **KEEPALIVE))
         try:
             with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:

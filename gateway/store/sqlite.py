@@ -22,6 +22,7 @@ from channels.web.archive import ChatHistory
 from gateway.store import sqlite_statements as sql
 from gateway.store import statements as shared
 from gateway.store.archive import DatabaseArchive, DatabaseSessions
+from gateway.store.memory import DatabaseMemory
 from gateway.store.migrate import DatabaseUnusable, migrate
 from gateway.store.statements import InboxStatus, OutboxStatus
 from gateway.store.store import (
@@ -79,6 +80,7 @@ class SqliteStore(Database, shared.InCommon):
         super().__init__(read=self._reader.call, write=self._writer.call)
         self.archive: ChatHistory = DatabaseArchive(read=self.read, write=self.write)
         self.sessions: Sessions = DatabaseSessions(read=self.read, write=self.write)
+        self.memory = DatabaseMemory(read=self.read, write=self.write)
 
     async def start(self, on_notify: Callable[[str | None], None]) -> None:
         """Nobody else is on this file: there is nobody to announce to, and nobody who notifies."""

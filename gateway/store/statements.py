@@ -60,7 +60,8 @@ AND EXISTS (SELECT 1 FROM session WHERE id = :sid AND epoch = :epoch AND owner I
 """
 WAITING = """
 SELECT i.id AS turn, i.body, i.at, i.attempts, s.stopped,
-    EXISTS (SELECT 1 FROM inbox n WHERE n.id = s.stopped AND n.sid = s.id) AS superseded
+    EXISTS (SELECT 1 FROM inbox n WHERE n.id = s.stopped AND n.sid = s.id) AS superseded,
+    EXISTS (SELECT 1 FROM note WHERE sender = i.sender AND text <> '') AS has_notes
 FROM inbox i JOIN session s ON s.id = i.sid
 WHERE i.sid = :sid AND i.status = 0 AND s.epoch = :epoch AND s.owner IS NOT NULL ORDER BY i.id LIMIT :waiting_max
 """

@@ -6,10 +6,13 @@ now. SQLite (`sqlite.py`) and PostgreSQL (`postgres.py`) stand behind it; nothin
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, get_args
 
 from channels.web.admission import Sessions
 from channels.web.archive import ChatHistory
+
+if TYPE_CHECKING:
+    from gateway.store.memory import DatabaseMemory
 
 NOTIFY_CHANNEL = "clawgate"
 """Where the workers of a shared database wake each other."""
@@ -198,6 +201,8 @@ class Work:
     so_far: Sequence[Entry] = ()
     settings: str = "{}"
     summary: str = ""
+    has_notes: bool = False
+    """Whether the sender of the first message has had notes taken."""
 
     @classmethod
     def of(cls, rows: Sequence[Mapping[str, Any]], entries: Sequence[Entry]) -> "Work":
@@ -247,7 +252,9 @@ class View:
         if not rows:
             return cls(parts=parts, work=None)
         work = Work.of(rows, entries)
-        return cls(parts=parts, work=replace(work, stopped=rows[0]["stopped"], superseded=bool(rows[0]["superseded"])))
+        superseded, has_notes = bool(rows[0]["superseded"]), bool(rows[0]["has_notes"])
+        work = replace(work, stopped=rows[0]["stopped"], superseded=superseded, has_notes=has_notes)
+        return cls(parts=parts, work=work)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -265,6 +272,8 @@ class Store(Protocol):
     """The memory of the web chat, in the same database."""
     sessions: Sessions
     """Who is signed in to the web chat, in the same database."""
+    memory: "DatabaseMemory"
+    """People's notes, and the index of past turns, in the same database."""
 
     async def start(self, on_notify: Callable[[str | None], None]) -> None:
         """Announce this worker. `on_notify` is called on this loop with the session to load, or None for any."""

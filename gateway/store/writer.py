@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import BindParameter, Connection, CursorResult, Engine, bindparam, text
 
 from gateway.store.store import Fenced, StoreUnavailable
 
@@ -44,6 +44,17 @@ class Database:
 D = TypeVar("D", bound=Database)
 Operation: TypeAlias = Callable[Concatenate[D, Connection, P], T]
 Method: TypeAlias = Callable[Concatenate[D, P], Coroutine[Any, Any, T]]
+
+
+def run(connection: Connection, statement: str, **names: object) -> CursorResult[Any]:
+    """A list of names is what `IN` takes; an empty one holds nothing."""
+    lists = {name: list(value) or [None] for name, value in names.items() if isinstance(value, list | tuple)}
+    expanding: list[BindParameter[Any]] = [bindparam(name, expanding=True) for name in lists]
+    return connection.execute(text(statement).bindparams(*expanding), names | lists)
+
+
+def is_shared(connection: Connection) -> bool:
+    return connection.dialect.name == "postgresql"
 
 
 def reads(operation: Operation[D, P, T]) -> Method[D, P, T]:

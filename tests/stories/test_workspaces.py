@@ -14,6 +14,7 @@ from tests.running import ALICE, ALICE_CHAT, BOB, BOB_CHAT, GROUP, Running, runn
 from tests.stories.at_work import DONE, RUNS, prompt, results, spoken, works
 from tests.web_page import CHAT, WEB, Page, opened
 
+SEEDED = "AGENTS.md\nMEMORY.md\nSOUL.md\nUSER.md"
 SECRET = b"CANARY: Alice's salary"
 
 
@@ -103,7 +104,7 @@ async def test_nobody_else_lists_reads_changes_or_sends_it(tmp_path: Path) -> No
         )
         refused += await works(house, ("read", {"file_path": path}), **IN_A_GROUP)
         assert [json.loads(it)["error_code"] for it in refused] == ["NOT_FOUND"] * 7
-        assert top == "(empty folder)"
+        assert top == SEEDED
         assert "CANARY" not in command
         assert "salary" not in command
         theirs = await sends(house, b"Bob's", **BOBS)
@@ -184,8 +185,8 @@ async def test_each_chat_or_person_may_have_a_workspace_of_its_own(tmp_path: Pat
             ("exec", {"command": "ls"}),
             **BOBS,
         )
-        assert listed == "(empty folder)"
-        assert command == "[exit code 0]"
+        assert listed == SEEDED
+        assert command == f"{SEEDED}\n[exit code 0]"
         assert [json.loads(it)["error_code"] for it in (read, absolute, beside)] == ["NOT_FOUND"] * 3
         (made / "AGENTS.md").write_text("Alice's instructions")
         (made / "skills" / "hers").mkdir(parents=True)

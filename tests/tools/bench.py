@@ -1,7 +1,7 @@
 """A toolbox on a real workspace, and short ways to call it."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Any
 from channels.message import Chat, MessageContext, Sender
 from tools.catalog import Catalog, Toolbox
 from tools.config import AgentToolsConfig, ExecConfig
+from tools.memory import Passage
 from tools.tool import Call, Image, ToolError, ToolResult
 from tools.workspace import Workspace
 
@@ -29,6 +30,16 @@ class Outbox:
             raise ToolError("NOT_DELIVERED", "the platform cannot be reached now", retryable=True)
         self.sent.append(part)
         return f"om_{len(self.sent)}"
+
+
+class Nothing:
+    """`tools.memory.Memory` of somebody who was never here. The real one is in the stories."""
+
+    async def passages(self, *_: object) -> Sequence[Passage]:
+        return ()
+
+    async def text(self, *_: object) -> str | None:
+        return None
 
 
 @dataclass
@@ -97,6 +108,6 @@ def bench(
     workspace = Workspace(root=folder / "workspace")
     exec_config = ExecConfig.model_validate({"mode": mode, **(exec_ or {})})
     config = AgentToolsConfig.model_validate({"allow": allow or ["*"], "message": {"targets": targets or []}})
-    catalog = Catalog(config, exec_config=exec_config, messenger=outbox, result_chars=result_chars)
+    catalog = Catalog(config, exec_config=exec_config, messenger=outbox, memory=Nothing(), result_chars=result_chars)
     toolbox = Toolbox(catalog.tools(workspace.serving(mounts=mounts)), argument_bytes_max=65_536)
     return Bench(folder / "workspace", toolbox, outbox, workspace)

@@ -12,22 +12,22 @@ from tools.catalog import NAMES, Toolbox
 from tools.config import AgentToolsConfig, ExecConfig, allowed, effective_exec
 from tools.tool import Call, ToolError, ToolResult, ToolSpec
 
-SIX = ("read", "write", "edit", "ls", "exec", "message")
+ALL = ("read", "write", "edit", "ls", "exec", "message", "memory_search", "memory_get")
 
 
 @pytest.mark.parametrize(
     ("allow", "deny", "left"),
     [
-        (["*"], [], SIX),
+        (["*"], [], ALL),
         (["message", "read"], [], ("read", "message")),
-        (["*"], ["exec", "write"], ("read", "edit", "ls", "message")),
+        (["*"], ["exec", "write"], ("read", "edit", "ls", "message", "memory_search", "memory_get")),
         (["read"], ["read"], ()),
         ([], [], ()),
         (["Read", "nope"], [], ()),
     ],
 )
 def test_policy_leaves_the_catalogues_order(allow: list[str], deny: list[str], left: tuple[str, ...]) -> None:
-    assert NAMES == SIX
+    assert NAMES == ALL
     assert allowed(AgentToolsConfig.model_validate({"allow": allow, "deny": deny}), NAMES) == left
     assert allowed(AgentToolsConfig(), NAMES) == ("read", "ls", "message")  # the harmless three
 

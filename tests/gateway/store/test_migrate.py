@@ -26,7 +26,8 @@ TYPES = {"TEXT": "", "BYTEA": " BLOB", "DOUBLE PRECISION": " FLOAT", "TIMESTAMP"
 
 def tables(connection: Connection) -> Iterator[str]:
     found = inspect(connection)
-    for table in sorted({*found.get_table_names()} - {"alembic_version"}):
+    # What SQLite and PostgreSQL search by is a thing of their own.
+    for table in sorted(it for it in found.get_table_names() if it != "alembic_version" and not it.startswith("word")):
         columns = [(it["name"] + "?" * it["nullable"], str(it["type"])) for it in found.get_columns(table)]
         yield f"{table}: " + ", ".join(name + TYPES.get(type_, f" {type_}") for name, type_ in columns)
         unique = [it["column_names"] for it in found.get_unique_constraints(table)]

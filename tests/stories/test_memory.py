@@ -1,0 +1,211 @@
+"""What an agent remembers, for whom, and who gets to see it: notes, memory files, and the turns it is no longer shown."""
+
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from agents.seeds import SEEDS
+from tests.emulators.models.script import says
+from tests.running import ALICE, ALICE_CHAT, BOB, BOB_CHAT, GROUP, Running, running
+from tests.stories.at_work import DONE, prompt, results, spoken, works
+
+MODEL = "model: anthropic/claude-sonnet-4-6"
+TOOLS = "tools: { allow: [read, write, memory_search, memory_get] }"
+OTHER_GROUP = "oc_971000000000000000000000000000"
+AGENTS = f"""
+agents: {{ list: [ {{ id: helper, {MODEL}, {TOOLS} }}, {{ id: other, {MODEL}, {TOOLS} }} ] }}
+bindings: [ {{ agent: other, match: {{ channel: feishu, chat: {OTHER_GROUP} }} }} ]
+owners: ["feishu:{ALICE}"]
+"""
+ALICES: dict[str, Any] = {"sender": ALICE, "chat": ALICE_CHAT}
+BOBS: dict[str, Any] = {"sender": BOB, "chat": BOB_CHAT}
+PLACES: list[dict[str, Any]] = [
+    ALICES,
+    BOBS,
+    *(
+        {"sender": sender, "chat": chat, "chat_type": "group", "mention_bot": True}
+        for chat in (GROUP, OTHER_GROUP)
+        for sender in (ALICE, BOB)
+    ),
+]
+
+
+@pytest.fixture
+async def memory_house(tmp_path: Path, database_url: str) -> AsyncIterator[Running]:
+    async with running(tmp_path, agents=AGENTS, more=f"database: {{ url: '{database_url}' }}") as house:
+        yield house
+
+
+async def command(house: Running, text: str, **who: Any) -> str:
+    answers = len(house.feishu.messages)
+    await house.say(text, **(who or ALICES))
+    return (await house.replies(answers + 1))[-1]
+
+
+async def search(house: Running, query: str, **who: Any) -> str:
+    (found,) = await works(house, ("memory_search", {"query": query}), **(who or ALICES))
+    return found
+
+
+async def get(house: Running, path: str, **who: Any) -> str:
+    (text,) = await works(house, ("memory_get", {"path": path}), **(who or ALICES))
+    return text
+
+
+async def test_a_note_is_before_the_agent_in_the_persons_own_chat_until_he_deletes_it(memory_house: Running) -> None:
+    house = memory_house
+    assert await command(house, "/remember") == "There are no notes of yours. Write one: /remember TEXT"
+    assert await command(house, "/remember I am allergic to nuts") == "Noted as number 1."
+    assert await command(house, "/remember 我住在上海") == "已记下,编号 2。"
+    listed = await command(house, "/remember")
+    assert re.findall(r"^(\d)\. (.*) \(\d{4}-", listed, re.MULTILINE) == [
+        ("1", "I am allergic to nuts"),
+        ("2", "我住在上海"),
+    ]
+    await works(house)
+    assert "Notes that this person had you keep (untrusted metadata):\n" in spoken(house)
+    assert '"text": "I am allergic to nuts"' in spoken(house)
+    assert "nuts" not in prompt(house)
+    await works(house)
+    assert str(house.anthropic.requests[-1].body["messages"]).count("allergic") == 1  # not again in the history
+    assert await command(house, "/remember forget 1") == "Note 1 is deleted."
+    assert await command(house, "/remember forget 1") == "There is no note 1. /remember lists yours."
+    await works(house)
+    assert "nuts" not in spoken(house)
+    assert await command(house, "/remember a third") == "Noted as number 3."
+    await works(house, **BOBS)
+    assert "Notes that" not in spoken(house)
+
+
+async def test_in_a_group_a_note_is_taken_and_never_shown(memory_house: Running) -> None:
+    group = PLACES[2]
+    assert await command(memory_house, "/remember CANARY", **group) == "Noted as number 1."
+    assert "direct chat" in await command(memory_house, "/remember", **group)
+    await works(memory_house, **group)
+    assert "CANARY" not in str(memory_house.anthropic.requests[-1].body)
+    assert "CANARY" not in await search(memory_house, "CANARY", **group)
+    await works(memory_house)
+    assert "CANARY" in spoken(memory_house)
+
+
+async def test_what_is_remembered_is_found_and_read(memory_house: Running) -> None:
+    house = memory_house
+    await works(house, text="Our order is INV-2024-0042, the 数据库 runs on 服务器 mars")
+    await works(house, ("write", {"file_path": "memory/2026-06-01.md", "content": "Plan\n\nAlice likes oolong tea\n"}))
+    await command(house, "/remember my passport expires in 2031")
+    found = await search(house, "数据库 which server?")
+    path, snippet = found.split("\n")[:2]
+    assert re.match(r"sessions/\d+ \(\d{4}-\d\d-\d\d\)$", path)
+    assert snippet == "  Alice: Our order is INV-2024-0042, the 数据库 runs on 服务器 mars / done"
+    assert (await search(house, "inv-2024-0042 order")).startswith(path.split()[0])
+    assert (await search(house, "据")).startswith(path.split()[0])
+    turn = await get(house, path.split()[0])
+    assert turn.split("\n")[1:] == ["Alice: Our order is INV-2024-0042, the 数据库 runs on 服务器 mars", "You: done"]
+    tea = await search(house, "oolong")
+    assert tea.startswith("memory/2026-06-01.md:3 (")
+    assert await get(house, "memory/2026-06-01.md:3") == "Alice likes oolong tea\n"
+    assert (await search(house, "Passport")).startswith("notes/1 (")
+    assert await get(house, "notes/1") == "my passport expires in 2031"
+    assert await get(house, "notes") == "1. my passport expires in 2031"
+    assert await search(house, "zebra") == "(nothing found; try other words, or fewer)"
+    written = await works(house, ("memory_get", {"path": "memory/2026-06-01.md"}))
+    assert written[0].startswith("Plan\n")
+    for path in (
+        "notes/2",
+        "sessions/999",
+        "config.yaml",
+        "memory/../AGENTS.md",
+        "AGENTS.md",
+        "/etc/passwd",
+        "",
+        "memory",
+    ):
+        assert "NOT_FOUND" in await get(house, path), path
+    assert "memory_search" in prompt(house)
+
+
+async def test_a_turn_is_found_after_a_new_beginning_and_not_once_it_is_undone(memory_house: Running) -> None:
+    from gateway.store.store import Mark  # what `/new` and `/undo` write
+
+    house = memory_house
+    await works(house, text="the code word is heliotrope")
+    path = (await search(house, "heliotrope")).split()[0]
+    turn, sid = int(path.partition("/")[2]), f"agent:helper:feishu:default:{ALICE_CHAT}"
+    await house.gateway.runtime.store.mark(sid, Mark(turn=turn + 1, kind="new", at=1.0))
+    assert (await search(house, "heliotrope")).startswith(path)
+    await house.gateway.runtime.store.mark(sid, Mark(turn=turn, kind="undone", at=1.0))
+    assert path not in await search(house, "heliotrope")
+    assert "NOT_FOUND" in await get(house, path)
+
+
+@settings(max_examples=4, suppress_health_check=list(HealthCheck))
+@given(order=st.permutations(range(len(PLACES))))
+async def test_nobody_finds_what_was_said_or_noted_elsewhere(memory_house: Running, order: list[int]) -> None:
+    """Two people, alone and in two groups, one of them another agent's: each place has a word and a note of its own."""
+    house = memory_house
+    words = [f"secret{at}x{len(house.anthropic.requests)}" for at in range(len(PLACES))]
+    for at in order:
+        await works(house, text=f"the word is {words[at]}", **PLACES[at])
+        await command(house, f"/remember note{words[at]}", **PLACES[at])
+    for at in reversed(order):
+        here = PLACES[at]
+        said = {word for word, it in zip(words, PLACES, strict=True) if it["chat"] == here["chat"]}
+        noted = {word for word, it in zip(words, PLACES, strict=True) if it["sender"] == here["sender"]}
+        noted -= set(words[4:])  # of the other agent
+        found = await search(house, " ".join(words), **here)
+        assert set(re.findall(r"the word is (\w+)", found)) == said
+        await works(house, ("memory_search", {"query": " ".join(f"note{it}" for it in words)}), **here)
+        seen = results(house.anthropic.requests[-1].body)[-1] + await get(house, "notes", **here) + spoken(house)
+        assert set(re.findall(r"note(secret\w+)", seen)) & set(words) == (noted if "chat_type" not in here else set())
+
+
+async def test_shared_memory_is_written_with_an_owner_alone_and_with_anybody_in_a_workspace_of_his_own(
+    tmp_path: Path,
+) -> None:
+    ways: list[tuple[str, dict[str, Any]]] = [
+        ("write", {"file_path": path, "content": "x"})
+        for path in ("MEMORY.md", "memory.MD", "memory/a.md", "Memory/A.md", "./x/../memory/a.md")
+    ]
+    async with running(tmp_path, agents=AGENTS) as house:
+        for who in (BOBS, PLACES[2]):
+            refused = await works(house, *ways, **who)
+            assert ["PROTECTED" in it for it in refused] == [True] * len(ways)
+        assert [it.startswith("Wrote") for it in await works(house, ways[0], ways[2])] == [True, True]
+        await works(house, **BOBS)
+        assert "### MEMORY.md\n" in prompt(house)
+    own = AGENTS.replace("id: helper,", "id: helper, workspaceDir: './w/{sender}',")
+    async with running(tmp_path, agents=own) as house:
+        assert [it.startswith("Wrote") for it in await works(house, ways[0], ways[2], **BOBS)] == [True, True]
+        assert "nothing found" in await search(house, "x")
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+async def test_a_new_workspace_begins_with_a_few_short_files_and_one_that_is_there_stays_as_it_is(
+    tmp_path: Path, language: str
+) -> None:
+    theirs = tmp_path / "data/workspaces/other"
+    theirs.mkdir(parents=True)
+    async with running(tmp_path, agents=AGENTS, more=f"language: {language}") as house:
+        seeds = SEEDS["zh" if language == "zh" else "en"]
+        assert {it.name: it.read_text() for it in house.workspace().iterdir()} == seeds
+        assert sum(map(len, seeds.values())) < 1_500
+        assert list(theirs.iterdir()) == []
+        await works(house)
+        assert all(f"### {name}\n" in prompt(house) for name in seeds)
+        (house.workspace() / "SOUL.md").write_text("mine")
+        (house.workspace() / "USER.md").unlink()
+    async with running(tmp_path, agents=AGENTS) as house:
+        assert (house.workspace() / "SOUL.md").read_text() == "mine"
+        assert not (house.workspace() / "USER.md").exists()
+
+
+async def test_without_the_tools_there_is_neither_word_nor_index_of_it(tmp_path: Path) -> None:
+    async with running(tmp_path) as house:
+        house.anthropic.script = [says(DONE)]
+        await works(house)
+        assert "memory_search" not in str(house.anthropic.requests[-1].body)
