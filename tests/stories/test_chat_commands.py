@@ -20,6 +20,7 @@ from tests.stories.test_telegram import bot
 from tests.web_page import WEB, new_id, opened
 
 SECOND = "anthropic/claude-opus-4-6"
+ROOT = Path(__file__).resolve().parents[2]
 TWO = (
     f"{AGENTS}    - {{ id: second, name: Zweite, model: [anthropic/claude-sonnet-4-6, {SECOND}], greeting: Grüezi! }}\n"
 )
@@ -91,6 +92,19 @@ ANSWERED = {
     "undo": r"There is nothing to undo|Forgotten: “",
     "export": r"",
 }
+
+
+def test_the_page_about_commands_has_all_of_them() -> None:
+    rows = ["| command | what it does | 中文 | who may, unless the config says otherwise |", "|---|---|---|---|"]
+    for it in COMMANDS.values():
+        usage = it.usage.replace("|", "\\|")
+        who = "everyone; in groups the owners" if it.owner_in_groups else "everyone"
+        rows.append(f"| `{usage}` | {it.en} | {it.zh} | {who} |")
+    assert "\n".join(rows) in (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+
+
+def test_the_version_is_that_of_the_project() -> None:
+    assert f'version = "{VERSION}"' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
 
 
 def test_every_command_has_a_test() -> None:
