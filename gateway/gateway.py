@@ -58,6 +58,8 @@ class Gateway:
         self._background: set[asyncio.Task[None]] = set()
         self._attending: dict[Channel, list[asyncio.Task[None]]] = {}
         """What is done for a channel as long as it is there."""
+        self._loading: set[asyncio.Task[None]] = set()
+        """Short reads of the database, which are waited for: one that is cancelled in the middle can hang in its driver."""
         self.runtime = Runtime(
             setup=build_setup(config, environment, store, now),
             config_state=ConfigState(version=version_of(config)),
@@ -187,7 +189,7 @@ class Gateway:
         """After `drain`, and after the door has closed."""
         for task in self._background:
             task.cancel()
-        await asyncio.gather(*self._background, return_exceptions=True)
+        await asyncio.gather(*self._background, *self._loading, return_exceptions=True)
         for runner in self.runtime.setup.runners.values():
             runner.close()
         for provider in self.runtime.setup.providers.values():
@@ -203,8 +205,11 @@ class Gateway:
 
     def _notified(self, what: str | None) -> None:
         """Another worker of the same database has something to tell: of a session, of any, or of the web chat."""
-        if what in (CHOICES_NOTICE, None):  # None also where this worker has come back: it may have missed one
-            self.spawn(self._load_choices())
+        # None also where this worker has come back: it may have missed one.
+        if what in (CHOICES_NOTICE, None) and not self.runtime.control.draining:
+            task = asyncio.create_task(self._load_choices())
+            self._loading.add(task)
+            task.add_done_callback(self._loading.discard)
         if what == WEB_NOTICE and self._web:
             self._web.live.announce(None)
         elif what not in (WEB_NOTICE, CHOICES_NOTICE):

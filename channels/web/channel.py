@@ -136,7 +136,7 @@ class WebChannel:
         """Keep an answer for the page. Raises Gone where its conversation was deleted."""
         chat, reply_to = part.target.chat, part.target.reply_to
         conversation = await self.archive.conversation(chat)
-        if conversation is None:
+        if conversation is None or (part.dropped and chat in self.leaving):
             raise Gone("the conversation was deleted", code="deleted")
         tools = self.live.tools((chat, reply_to)) if reply_to else ()
         words = MessageBody(

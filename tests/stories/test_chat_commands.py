@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 
+from agents.messages import AssistantMessage, Thinking, ToolCall
+from agents.turn import Settings
 from channels.message import Chat, Sender
 from gateway import VERSION
 from gateway.commands import catalog
 from gateway.commands.catalog import COMMANDS, command_of
+from gateway.commands.settings import above
 from gateway.queue import Inbound
 from tests.channels.contexts import context as made
 from tests.emulators.models.script import calls, says
@@ -20,6 +23,7 @@ from tests.stories.test_telegram import bot
 from tests.web_page import WEB, new_id, opened
 
 SECOND = "anthropic/claude-opus-4-6"
+ROOT = Path(__file__).resolve().parents[2]
 TWO = (
     f"{AGENTS}    - {{ id: second, name: Zweite, model: [anthropic/claude-sonnet-4-6, {SECOND}], greeting: Grüezi! }}\n"
 )
@@ -91,6 +95,19 @@ ANSWERED = {
     "undo": r"There is nothing to undo|Forgotten: “",
     "export": r"",
 }
+
+
+def test_the_page_about_commands_has_all_of_them() -> None:
+    rows = ["| command | what it does | 中文 | who may, unless the config says otherwise |", "|---|---|---|---|"]
+    for it in COMMANDS.values():
+        usage = it.usage.replace("|", "\\|")
+        who = "everyone; in groups the owners" if it.owner_in_groups else "everyone"
+        rows.append(f"| `{usage}` | {it.en} | {it.zh} | {who} |")
+    assert "\n".join(rows) in (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+
+
+def test_the_version_is_that_of_the_project() -> None:
+    assert f'version = "{VERSION}"' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
 
 
 def test_every_command_has_a_test() -> None:
@@ -335,3 +352,11 @@ async def test_a_command_that_runs_again_after_a_crash_acts_once(tmp_path: Path,
         assert first.text == again.text
         assert "“waits”" in (first.text or "")
         assert (await runtime.store.conversation(sid, before=3_000, history_turns=9, waiting_max=9)).history == []
+
+
+def test_reasoning_stands_above_an_answer_as_a_quote_and_a_call_with_its_first_argument() -> None:
+    call = ToolCall(id="1", name="read", arguments={"file_path": "a`b.txt", "limit": 3}, arguments_raw="{}")
+    content = (Thinking(text="First,\nlook.\n"), call, Thinking(text=""))
+    answer = AssistantMessage(content=content, provider="p", model="m", api="a", stop_reason="tool_use")
+    assert list(above(Settings(reasoning=True, verbose=True), [answer])) == ["> First,\n> look.", "- `read` `a'b.txt`"]
+    assert list(above(Settings(), [answer])) == []

@@ -14,18 +14,20 @@ from gateway.gateway import Gateway
 from gateway.store.opening import open_store
 from tests.emulators.models.script import calls, says
 from tests.loopback import serve_on_loopback
-from tests.running import ALICE, ALICE_CHAT, FEISHU, SECRETS, Running, client, running, started
+from tests.running import AGENTS, ALICE, ALICE_CHAT, FEISHU, SECRETS, Running, client, running, started
 from tests.stories.at_work import NEVER, RUNS, users
 from tests.web_page import WEB
+
+TWO_AGENTS = f"{AGENTS}    - {{ id: second, model: anthropic/claude-sonnet-4-6 }}\n"
 
 
 @asynccontextmanager
 async def two(
-    folder: Path, postgres_url: str, script: object, more: str = "", feishu: str = FEISHU
+    folder: Path, postgres_url: str, script: object, more: str = "", feishu: str = FEISHU, agents: str = AGENTS
 ) -> AsyncIterator[list[Running]]:
     """The second one shares the first one's config, emulators and database."""
     more = f'database: {{ url: "{postgres_url}" }}\n{more}'
-    async with running(folder, script=script, more=more, feishu=feishu) as first:  # type: ignore[arg-type]
+    async with running(folder, script=script, more=more, feishu=feishu, agents=agents) as first:  # type: ignore[arg-type]
         config = load(folder / "config.yaml", SECRETS).config
         gateway = Gateway(config, SECRETS, store=open_store(config.database))
         await started(gateway)
@@ -78,6 +80,15 @@ async def test_a_stop_that_comes_to_the_other_one_reaches_the_owner(
             await one.idle()
         await other.say("second")
         assert (await one.replies(2 if mode == "collect" else 1))[-1] == "fresh"
+
+
+async def test_who_answers_a_chat_is_known_to_the_other_one(tmp_path: Path, postgres_url: str) -> None:
+    async with two(tmp_path, postgres_url, [says("here")], agents=TWO_AGENTS) as (one, other):
+        await one.say("/agent second")
+        await one.replies(1)
+        await other.until(lambda: "second" in other.gateway.runtime.choices._chosen.values())
+        await other.say("/start")
+        assert "I am second" in (await one.replies(2))[1]
 
 
 async def test_a_replica_that_stops_hands_its_chats_over_at_once(tmp_path: Path, postgres_url: str) -> None:

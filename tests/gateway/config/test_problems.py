@@ -47,6 +47,12 @@ agents: { list: [ { id: a, tools: { allow: } } ] }
 > 1:43: agents.list[0].tools.allow: expected a list, got nothing — write [] for an empty list
 server: [1]
 > 2:9: server: expected a mapping, got a list
+commands: { undo: off, modle: owner }
+> 2:24: commands.modle: unknown command "modle" — did you mean "model"?
+commands: { model: nobody }
+> 2:20: commands.model: expected everyone or owner or off
+owners: [ 'web:local', 'telegrom:1' ]
+> 2:24: owners[1]: unknown channel "telegrom" — did you mean "telegram"?
 bindings: x
 > 2:11: bindings: expected a list: lines that begin with -
 limits: { rounds: 0 }
