@@ -169,8 +169,8 @@ class _Writer:
         share = int(self.window * SUMMARY_SHARE)
         self._summary_tokens = max(16, min(SUMMARY_TOKENS_MAX, model.facts.max_output, share))
         self._names_tokens = self._summary_tokens // 2
-        ratio = self.shared.calibration.ratio(model.name)
-        self._source_tokens = (self.window - self._summary_tokens) * SOURCE_SHARE / ratio - self._names_tokens
+        room = self.shared.calibration.room(model.name, int((self.window - self._summary_tokens) * SOURCE_SHARE))
+        self._source_tokens = room - self._names_tokens
 
     async def write(self, turns: Sequence[Sequence[Message]], summary: str) -> tuple[str, int]:
         """A summary, and of how many of the oldest turns it is. In stages: each is of as many turns as one request can hold
