@@ -128,6 +128,7 @@ class ModelCalls:
         compacted = await self.compactor.compact(
             self._past.turns,
             own_models=self.models,
+            input_tokens=self._room(self.models[0]),
             conversation=self._conversation,
             summary=self.summary,
             keep_tokens=keep_tokens,
