@@ -10,9 +10,10 @@ import pytest
 
 from agents.messages import Message, Text
 from tests.agents.providers.requests import assistant, user
+from tests.emulators.models.dialogue import summary_names
 from tests.emulators.models.script import Fault, says
 from tests.emulators.models.server import Reply, Script
-from tests.long_chat import APIS, SUMS_UP, LongModel, play
+from tests.long_chat import APIS, LongModel, play
 from tests.running import AGENTS, Running, running
 
 WINDOW = 12_000
@@ -27,7 +28,7 @@ FAILED = "(I tried to sum up the older part of our conversation and could not."
 
 
 def summed(body: dict[str, Any]) -> bool:
-    return SUMS_UP in json.dumps(body, ensure_ascii=False)
+    return summary_names(body) is not None
 
 
 def script(summary: Callable[[str], Reply]) -> Script:
