@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from agents.messages import Message, Text
+from agents.messages import Message, Text, message_json
 from tests.agents.providers.requests import assistant, user
+from tests.agents.test_repair import REPAIRED
 from tests.emulators.models.dialogue import summary_names
 from tests.emulators.models.script import Fault, says
 from tests.emulators.models.server import Reply, Script
@@ -181,3 +182,21 @@ async def test_somebody_may_wish_for_it(tmp_path: Path) -> None:
         system = json.dumps(house.anthropic.requests[-1].body["system"])
         assert "wants these kept most of all: the order ## Safety" in system
         assert await runner.compact(history[:2], session="s", summary="", focus="") is None
+
+
+async def test_a_session_poisoned_with_every_defect_answers_its_next_message_and_can_be_summed_up(
+    tmp_path: Path,
+) -> None:
+    """Every defect of a history that the repair knows, through the real store."""
+    defects = [message for broken, _ in REPAIRED.values() for message in broken]
+    async with running(tmp_path, script=script(lambda text: says(GOOD)), agents=SMALL) as house:
+        await talk(house, "hello")
+        with sqlite3.connect(tmp_path / "data" / "clawgate.db") as database:
+            ((sid, turn, last),) = database.execute("SELECT sid, turn, max(seq) FROM transcript").fetchall()
+            contents = [(it.role, message_json.dump_json(it).decode()) for it in defects]
+            rows = [(sid, seq, turn, *it) for seq, it in enumerate(contents, start=last + 1)]
+            database.executemany("INSERT INTO transcript VALUES (?, ?, ?, ?, ?)", rows)
+        assert (await talk(house, "And now?"))[-1].startswith("All right.")
+        await until_summed(house)
+        assert (await talk(house, "Still there?"))[-1].startswith("All right.")
+        assert [it.refusal for it in house.anthropic.requests if it.refusal] == []
