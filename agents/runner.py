@@ -129,12 +129,12 @@ class AgentRunner:
     async def compact(
         self, history: Sequence[Sequence[Message]], *, session: str, summary: str, focus: str
     ) -> Compacted | None:
-        """A summary because somebody wishes for it. None where nothing is old enough; one of no turns where none could be
-        made that can be used. Whoever asked marks it."""
+        """A summary because somebody wishes for it, who marks it. None where nothing is old enough, or no summary of it is
+        good enough."""
         model = self._models[0]
         window = int((self.config.context_window or model.facts.window) * INPUT_SHARE)
         input_tokens = self.models.calibration.room(model.name, window)
-        return await self._compactor.compact(
+        compacted = await self._compactor.compact(
             history,
             own_models=self._models,
             input_tokens=input_tokens,
@@ -144,6 +144,7 @@ class AgentRunner:
             deadline=time.monotonic() + self.limits.turn_seconds,
             focus=focus,
         )
+        return compacted if compacted and compacted.turns else None
 
     def close(self) -> None:
         self._workspaces.close()
