@@ -37,10 +37,12 @@ from agents.truncate import truncate_result
 from tools.tool import Image
 
 SUMMARY_TOKENS_MAX = 8_192
-SUMMARY_SHARE = 0.25
-"""Of the window, the summary at most; of that half may be identifiers."""
-SOURCE_SHARE = 0.85
-"""Of what the summary leaves of the window: estimates are estimates."""
+SUMMARY_SHARE = 0.15
+"""Of what a request may take, the summary at most; of that half may be identifiers."""
+INPUT_SHARE = 0.9
+"""Of the window of a model that only writes summaries: estimates are estimates."""
+REST_SHARE = 0.25
+"""Of a request, is not worth another stage: those turns stay as they are."""
 SHRUNK_SHARE = 0.9
 """Of what it stands for, a summary may take."""
 RESULT_CHARS = 2_000
@@ -92,11 +94,10 @@ def opening(summary: str) -> list[Message]:
 
 @dataclass(kw_only=True)
 class Compactor:
-    """An agent's, for all its chats. `context_window` is the config's for the agent's own models."""
+    """An agent's, for all its chats."""
 
     config: CompactionConfig
     models: Models
-    context_window: int | None = None
     _failed: dict[str, int] = field(default_factory=dict)
     """The tokens of the histories that could not be summarised, by conversation."""
 
@@ -108,13 +109,15 @@ class Compactor:
         history: Sequence[Sequence[Message]],
         *,
         own_models: Sequence[Model],
+        input_tokens: int,
         conversation: str,
         summary: str,
         keep_tokens: float,
         deadline: float,
         focus: str = "",
     ) -> Compacted | None:
-        """None where there is nothing to summarise. The newest turns stay, those that take no more than `keep_tokens`."""
+        """None where there is nothing to summarise. The newest turns stay, those that take no more than `keep_tokens`.
+        `input_tokens`: what a request may take, by estimate, that asks the agent's own models."""
         sizes = [sum(map(tokens, turn)) for turn in history]
         kept = min(self.config.keep_turns, len(history))
         while kept and sum(sizes[-kept:]) > keep_tokens:
@@ -122,13 +125,16 @@ class Compactor:
         cut = len(history) - kept
         if cut <= 0:
             return None
-        models = [self.models.get(self.config.model)] if self.config.model else own_models
+        models = own_models
+        if self.config.model:
+            models = [model := self.models.get(self.config.model)]
+            input_tokens = self.models.calibration.room(model.name, int(model.facts.window * INPUT_SHARE))
         now = time.monotonic()
         writer = _Writer(
             shared=self.models,
             models=models,
             conversation=conversation,
-            window=(None if self.config.model else self.context_window) or models[0].facts.window,
+            input_tokens=input_tokens,
             focus=focus,
             deadline=min(now + SECONDS_MAX, now + (deadline - now) * DEADLINE_SHARE),
         )
@@ -154,7 +160,7 @@ class _Writer:
     shared: Models
     models: Sequence[Model]
     conversation: str
-    window: int
+    input_tokens: int
     focus: str
     deadline: float
     answers: list[AssistantMessage] = field(default_factory=list)
@@ -165,12 +171,10 @@ class _Writer:
     """Another request may do better: the model answers, and there are requests left."""
 
     def __post_init__(self) -> None:
-        model = self.models[0]
-        share = int(self.window * SUMMARY_SHARE)
-        self._summary_tokens = max(16, min(SUMMARY_TOKENS_MAX, model.facts.max_output, share))
+        share = int(self.input_tokens * SUMMARY_SHARE)
+        self._summary_tokens = max(16, min(SUMMARY_TOKENS_MAX, self.models[0].facts.max_output, share))
         self._names_tokens = self._summary_tokens // 2
-        ratio = self.shared.calibration.ratio(model.name)
-        self._source_tokens = (self.window - self._summary_tokens) * SOURCE_SHARE / ratio - self._names_tokens
+        self._source_tokens = self.input_tokens - self._summary_tokens - self._names_tokens
 
     async def write(self, turns: Sequence[Sequence[Message]], summary: str) -> tuple[str, int]:
         """A summary, and of how many of the oldest turns it is. In stages: each is of as many turns as one request can hold
@@ -181,6 +185,8 @@ class _Writer:
         while done < len(turns) and self._asks_on and not failed:
             earlier = content or summary
             room = self._source_tokens - estimate(instructed) - estimate(earlier)
+            if done and sum(map(estimate, texts[done:])) < room * REST_SHARE:
+                break
             count, found = _fitting(texts[done:], room), None
             while count and self._asks_on and found is None:
                 end = done + count
@@ -277,7 +283,7 @@ def _lines(message: Message) -> Iterator[str]:
         match part:
             case Text(text=text):
                 shown = truncate_result(text, RESULT_CHARS) if isinstance(message, ToolResultMessage) else text
-                yield from f"[{who}] {MESSAGE_ID.sub('', harmless(shown))}".splitlines()
+                yield from f"[{who}] {harmless(MESSAGE_ID.sub('', shown))}".splitlines()
             case ToolCall():
                 arguments = truncate_result(part.arguments_raw, RESULT_CHARS)
                 yield from f"[{who} calls {part.name}] {harmless(arguments)}".splitlines()

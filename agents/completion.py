@@ -19,7 +19,7 @@ from agents.messages import AssistantMessage, ErrorKind, Message, ModelError, Us
 from agents.model import Model, Models
 from agents.providers import retry
 from agents.providers.draft import Draft
-from agents.providers.models import nearest
+from agents.providers.models import ModelFacts, nearest
 from agents.providers.provider import Done, ModelRequest, OneTool, System, ToolChoice
 from agents.providers.textcalls.answer import DONE_WELL
 from agents.repair import IMAGES_MAX, repair
@@ -117,10 +117,10 @@ class ModelCalls:
         if self._summary_tried or not self._past.turns or not self.exceeds(model, running, share):
             return None
         limit = int(self._room(model) * share)
+        room = limit - self._fixed_tokens - self._past.size(running)
         size = sum(map(self._past.size, [self._past.lead, *self._past.turns]))
-        if size <= limit * HISTORY_SHARE or not self.compactor.may_try(self._conversation, size):
-            return None
-        return max(limit // 4, limit - self._fixed_tokens - self._past.size(running)) // 2
+        fills = size > limit * HISTORY_SHARE and room > 0
+        return room // 2 if fills and self.compactor.may_try(self._conversation, size) else None
 
     async def _summarise(self, keep_tokens: int) -> bool:
         """Let a summary stand for the older turns, once a turn; False where there is none."""
@@ -128,6 +128,7 @@ class ModelCalls:
         compacted = await self.compactor.compact(
             self._past.turns,
             own_models=self.models,
+            input_tokens=self._room(self.models[0]),
             conversation=self._conversation,
             summary=self.summary,
             keep_tokens=keep_tokens,
@@ -252,10 +253,13 @@ class ModelCalls:
     def budget(self, model: Model) -> Budget:
         return budget(
             model.facts,
-            window=self.config.context_window or model.facts.window,
+            window=self._window(model.facts),
             answer_tokens=self.config.max_tokens,
             result_chars=self.result_chars,
         )
+
+    def _window(self, facts: ModelFacts) -> int:
+        return self.config.context_window or facts.window
 
     def _tool_choice(self, number: int) -> ToolChoice:
         """The config's choice holds for the first round; then the model must be free to answer."""
@@ -272,7 +276,7 @@ class ModelCalls:
         request = requests[answer.reference]
         if answer.error is None and (refused := self._refused.get(answer.reference)):
             self.shared.calibration.overflowed(answer.model, refused)
-        if answer.error is None and bound(request.messages) > request.facts.window * LEARNING_SHARE:
+        if answer.error is None and bound(request.messages) > self._window(request.facts) * LEARNING_SHARE:
             self.shared.calibration.learn(answer.model, self._estimated(request.messages), answer.usage)
         if answer.usage.is_reported:
             self.answers.append(answer)

@@ -14,7 +14,7 @@ from itertools import chain
 from pathlib import Path
 
 from agents.attachments import Missing, Received, attachment, receive
-from agents.compaction import Compacted, Compactor
+from agents.compaction import INPUT_SHARE, Compacted, Compactor
 from agents.completion import ModelCalls, conversation_of
 from agents.config import AgentConfig
 from agents.loop import Journal, ToolLoop
@@ -74,7 +74,7 @@ class AgentRunner:
         self._memory_is_own = is_template(config.workspace_dir)
         self._uploads = Path(files_config.uploads_dir)
         self._models = [self.models.get(reference) for reference in config.model]
-        self._compactor = Compactor(config=config.compaction, models=self.models, context_window=config.context_window)
+        self._compactor = Compactor(config=config.compaction, models=self.models)
         self._result_chars = min(result_limit_chars(self._window(model)) for model in self._models)
         built_in = Catalog(
             config.tools,
@@ -160,18 +160,22 @@ class AgentRunner:
     async def compact(
         self, history: Sequence[Sequence[Message]], *, session: str, summary: str, focus: str
     ) -> Compacted | None:
-        """A summary because somebody wishes for it. None where nothing is old enough; one of no turns where none could be
-        made that can be used. Whoever asked marks it."""
-        window = self.config.context_window or self._models[0].facts.window
-        return await self._compactor.compact(
+        """A summary because somebody wishes for it, who marks it. None where nothing is old enough, or no summary of it is
+        good enough."""
+        model = self._models[0]
+        window = int((self.config.context_window or model.facts.window) * INPUT_SHARE)
+        input_tokens = self.models.calibration.room(model.name, window)
+        compacted = await self._compactor.compact(
             history,
             own_models=self._models,
+            input_tokens=input_tokens,
             conversation=conversation_of(session),
             summary=summary,
-            keep_tokens=window / 4,
+            keep_tokens=input_tokens / 4,
             deadline=time.monotonic() + self.limits.turn_seconds,
             focus=focus,
         )
+        return compacted
 
     def plan(self, turn: Turn) -> Plan:
         config, (model, *_) = self._chosen(turn.settings)

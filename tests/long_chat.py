@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -25,6 +25,7 @@ from typing import Any
 import structlog
 
 from tests.agents.providers.contract.subjects import KEY, SUBJECTS
+from tests.emulators.models.dialogue import summary_names
 from tests.emulators.models.script import calls, says
 from tests.emulators.models.server import ModelEmulator, Reply
 from tests.loopback import serve_on_loopback
@@ -43,10 +44,8 @@ FILE_LINES = 120
 ANSWER_TOKENS = 1_024
 SAMPLE = 20
 """Turns at either end that are compared."""
-SUMS_UP = "You sum up the older part of a chat"
 _SERIAL = re.compile(r"#(\d+)#")
 _ASKED = re.compile(r"What is the order of (client-\d+)\?")
-_NAMES = re.compile(r"must stand in the summary exactly as it is here:((?:\\n[^\\ ]+)+)")
 
 
 def order_of(client: str) -> str:
@@ -64,9 +63,9 @@ class LongModel:
 
     def __call__(self, body: dict[str, Any]) -> Reply:
         text = json.dumps(body, ensure_ascii=False)
-        if SUMS_UP in text:
+        if (names := summary_names(body)) is not None:
             self.summaries += 1
-            return says(self._summary(text))
+            return says(self._summary(text, names))
         serial = _SERIAL.findall(text)[-1]
         self._takes[serial] += 1
         if self._takes[serial] == 1:
@@ -76,14 +75,13 @@ class LongModel:
             return says(f"#{serial}# {known[1] if known else 'unknown'}")
         return says(f"#{serial}# Noted. " + "I looked at the log and it is as it was. " * 8)
 
-    def _summary(self, text: str) -> str:
+    def _summary(self, text: str, names: Sequence[str]) -> str:
         if self.lazy(self.summaries):
             return "## Decisions\n- we talked\n## Exact identifiers\n- none"
         facts = dict.fromkeys(re.findall(r"order of client-\d+ is \d+", text))
-        names = (found[1] if (found := _NAMES.search(text)) else "").split("\\n")
         lines = ["## Decisions", "- the log is read in each turn", "## Open tasks", "-", "## Constraints", "-"]
         lines += ["## Pending asks", "-", "## Exact identifiers", *(f"- {fact}" for fact in facts)]
-        return "\n".join([*lines, " ".join(filter(None, names))])
+        return "\n".join([*lines, " ".join(names)])
 
 
 @dataclass(kw_only=True)

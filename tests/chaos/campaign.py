@@ -73,7 +73,9 @@ async def campaign(
     """`folder` is empty; it holds the logs afterwards."""
     began = monotonic()
     point = POLLED.get(point.name, point) if chat.fetched else point
-    async with scene(point.name, folder, chat=chat, seed=seed, database=database, replicas=replicas) as played:
+    async with scene(
+        point.name, folder, chat=chat, seed=seed, database=database, replicas=replicas, agent=point.agent
+    ) as played:
         await played.start()
         injected = await _injure(played, point, planned)
         await played.calm()

@@ -34,13 +34,15 @@ SIDE_BY_SIDE = 40
 @dataclass(frozen=True, slots=True)
 class Point:
     """`most` is how often the moment is sure to come in one batch: the kill comes at a random one of them. Of STORM and
-    BACKLOG it is the number of messages. Under `load` people write so many messages a second all the while."""
+    BACKLOG it is the number of messages. Under `load` people write so many messages a second all the while.
+    `agent` is of the agent's config."""
 
     name: str
     about: str
     injury: "Injury"
     most: int = 1
     load: float = 0.0
+    agent: str = "historyTurns: 8"
 
 
 Injury: TypeAlias = Callable[[Scene, Point], Awaitable[bool]]
@@ -276,6 +278,7 @@ POINTS: Sequence[Point] = (
     Point("K14", "the platform has shown it, not answered yet", outside, most=13),
     Point("K15", "part 2 of 3 marked as sent", inside, most=2),
     Point("K16", "the last part marked as sent", inside, most=9),
+    Point("K19", "just before and just after a summary is kept", inside, most=2, agent="contextWindow: 16000"),
     Point("SQL", "before any statement that the store sends", inside, most=90),
     Point("K21", "while the tables are made", start, most=8),
     Point("K22", "SIGTERM, and SIGKILL before it is done", stop),

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, get_args
 
+from tests.emulators.models.dialogue import summary_names
+
 Wish: TypeAlias = Literal["plain", "exec", "write", "ls", "long"]
 Key: TypeAlias = tuple[str, int, int]
 """A part of an answer: serial, take and part."""
@@ -110,7 +112,8 @@ class Ledger:
 
 def request(body: Mapping[str, Any], refused: str = "") -> Request:
     """What the ledger keeps of a request to the model."""
-    texts = [(message["role"], _text(message)) for message in body.get("messages", [])]
+    messages = [] if summary_names(body) is not None else body.get("messages", [])
+    texts = [(message["role"], _text(message)) for message in messages]
     serials = [serial for role, text in texts if role == "user" for serial, _ in WORDS.findall(text)]
     answers = [found for role, text in texts if role == "assistant" for found in ANSWER.findall(text)]
     takes = {(serial, int(take)): None for serial, take, _, _ in answers}

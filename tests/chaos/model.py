@@ -10,6 +10,7 @@ from typing import Any
 
 from tests.chaos.ledger import Wish, running
 from tests.emulators.models.anthropic.script import Turn, call_block, text_block
+from tests.emulators.models.dialogue import summary_names
 from tests.emulators.models.script import says
 from tests.emulators.models.server import Reply
 
@@ -34,6 +35,8 @@ class Model:
         self._pause_seconds = pause_seconds
 
     def __call__(self, body: dict[str, Any]) -> Reply:
+        if (names := summary_names(body)) is not None:
+            return says("\n".join(("## Decisions", "-", "## Exact identifiers", *names)))
         if (found := running(body)) is None:
             return says("I do not know that one.")
         serial, wish, called = found

@@ -37,7 +37,7 @@ agents:
   list:
     - id: helper
       model: anthropic/claude-sonnet-4-6
-      historyTurns: 8
+      AGENT
       tools: {{ allow: [read, write, edit, ls, exec, message] }}
 """
 
@@ -46,7 +46,7 @@ class Replica:
     """One gateway and all its lives."""
 
     def __init__(
-        self, number: int, folder: Path, *, chat: Emulated, chat_url: str, model_url: str, database: str
+        self, number: int, folder: Path, *, chat: Emulated, chat_url: str, model_url: str, database: str, agent: str
     ) -> None:
         self.restarts: list[float] = []
         """How long each start took to be ready, in seconds."""
@@ -54,7 +54,7 @@ class Replica:
         self.url = f"http://127.0.0.1:{self._port}"
         self._config = folder / f"replica{number}.yaml"
         self._config.write_text(
-            f"""{CONFIG}
+            f"""{CONFIG.replace("AGENT", agent)}
 database: {{ url: "{database}" }}
 providers: {{ anthropic: {{ apiKey: "${{ANTHROPIC_API_KEY}}", baseUrl: "{model_url}/{number}" }} }}
 channels:

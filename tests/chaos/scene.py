@@ -147,13 +147,22 @@ class Scene:
 
 @asynccontextmanager
 async def scene(
-    name: str, folder: Path, *, chat: Emulated, seed: int, database: str | None = None, replicas: int = 1
+    name: str,
+    folder: Path,
+    *,
+    chat: Emulated,
+    seed: int,
+    database: str | None = None,
+    replicas: int = 1,
+    agent: str = "historyTurns: 8",
 ) -> AsyncIterator[Scene]:
     """The gateway is not started yet; at the end whatever runs of it is killed."""
     played = Scene(name, folder, chat=chat, seed=seed, database=database)
     async with played.platform.served() as (chat_url, model_url), played.sender:
         played.replicas += [
-            Replica(number, folder, chat=chat, chat_url=chat_url, model_url=model_url, database=played.database)
+            Replica(
+                number, folder, chat=chat, chat_url=chat_url, model_url=model_url, database=played.database, agent=agent
+            )
             for number in range(replicas)
         ]
         try:

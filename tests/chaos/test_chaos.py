@@ -24,7 +24,7 @@ async def played(name: str, folder: Path, channel: str = "feishu", **more: Any) 
     return result
 
 
-@pytest.mark.parametrize("name", ["K2", "K5", "K7", "K8", "K9", "K11", "K12", "K14", "K16"])
+@pytest.mark.parametrize("name", ["K2", "K5", "K7", "K8", "K9", "K11", "K12", "K14", "K16", "K19"])
 async def test_killed_there_nothing_is_lost_doubled_or_run_again(name: str, tmp_path: Path) -> None:
     await played(name, tmp_path)
 

@@ -28,7 +28,7 @@ from gateway.config.load import load
 from gateway.gateway import Gateway
 from gateway.serve import listen, run
 from gateway.store.opening import open_store
-from gateway.store.store import Entry, NewPart, Part, Store
+from gateway.store.store import Entry, Mark, NewPart, Part, Store
 
 AFTER_ANSWER_SECONDS = 0.002
 TEMPORARY = ".clawgate-"
@@ -62,8 +62,14 @@ def die() -> None:
     signal.pause()
 
 
-BEFORE = {"accept": "K1", "append assistant": "K7", "append toolResult": "K10", "finish": "K7"}
-AFTER = {"append user": "K4", "append assistant": "K8", "append toolResult": "K11", "finish": "K12"}
+BEFORE = {"accept": "K1", "mark summary": "K19", "append assistant": "K7", "append toolResult": "K10", "finish": "K7"}
+AFTER = {
+    "mark summary": "K19",
+    "append user": "K4",
+    "append assistant": "K8",
+    "append toolResult": "K11",
+    "finish": "K12",
+}
 
 
 def hook_store(store: Store, kill: Kill) -> None:
@@ -91,7 +97,8 @@ def hook_store(store: Store, kill: Kill) -> None:
             values = [value if isinstance(value, list | tuple) else [value] for value in (*positional, *named.values())]
             given = [row for rows in values for row in rows]
             kinds = [f"append {row.kind}" for row in given if isinstance(row, Entry)]
-            moment = kinds[0] if name == "append" else name
+            kinds += [f"mark {row.kind}" for row in given if isinstance(row, Mark)]
+            moment = kinds[0] if name in ("append", "mark") else name
             kill.reach(BEFORE.get(moment))
             result = await method(*positional, **named)
             kill.reach(after(moment, given, result))
@@ -99,7 +106,7 @@ def hook_store(store: Store, kill: Kill) -> None:
 
         setattr(store, name, around)
 
-    for name in ("accept", "load", "append", "finish", "sent"):
+    for name in ("accept", "load", "append", "mark", "finish", "sent"):
         hook(name, getattr(store, name))
 
 

@@ -1,7 +1,21 @@
 """Who speaks when: the pairing of calls and results, which every wire demands, and the last text of the user."""
 
-from collections.abc import Callable, Sequence
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
+
+SUMS_UP = "You sum up the older part of a chat"
+_NAMES = re.compile(r"must stand in the summary exactly as it is here:((?:\\n[^\\ ]+)+)")
+
+
+def summary_names(body: Mapping[str, Any]) -> list[str] | None:
+    """The identifiers that a summary is to hold, on whatever wire it is asked for; None where none is asked for."""
+    text = json.dumps(body, ensure_ascii=False)
+    if SUMS_UP not in text:
+        return None
+    found = _NAMES.search(text)
+    return [name for name in found[1].split("\\n") if name] if found else []
 
 
 class Dialogue:

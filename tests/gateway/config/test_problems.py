@@ -245,3 +245,9 @@ def test_the_file_is_named_as_the_user_named_it(tmp_path: Path, monkeypatch: pyt
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigErrors, match=r"^mine\.yaml:1:8: agents: "):
         load(Path("mine.yaml"), {})
+
+
+def test_the_model_of_summaries_needs_a_provider_too(tmp_path: Path) -> None:
+    text = "agents: { list: [{ id: a, model: demo/guide, compaction: { model: opnai/gpt-5.5 } }] }"
+    (line,) = [it for it in lines(tmp_path, text) if "provider" in it]
+    assert 'agents.list[0].compaction.model: unknown provider "opnai" — did you mean "openai"?' in line
