@@ -23,7 +23,7 @@ from gateway.outbox import reply_parts
 from gateway.queue import Inbound, Queue, inbound_of
 from gateway.routing import conversation, is_control
 from gateway.runtime import Drained, Gate, Runtime, Setup, Stopped
-from gateway.store.store import Entry, Fenced, Lease, Part, Spent, StoreUnavailable, Waiting, Work
+from gateway.store.store import Entry, Fenced, Lease, Part, StoreUnavailable, Waiting, Work
 from gateway.watch import Watch
 
 ATTEMPTS_MAX = 3
@@ -98,8 +98,8 @@ class Turns:
                 log.error("turn_failed", exc_info=error)
                 text = sentences.internal_error(inbound.context.text)
                 ending = Ending(outcome="failed", reason="internal", text=text, dead=True)
-            spent = account.spent() if account else None
-            parts = await self._finish(lease, batch.turn, inbound, ending, began, spent=spent)
+            ending = replace(ending, spent=account.spent()) if account else ending
+            parts = await self._finish(lease, batch.turn, inbound, ending, began)
             watch.outcome = ending.outcome
             return parts
 
@@ -246,20 +246,18 @@ class Turns:
             await self._finish(lease, message.turn, inbound_of(message.body), ending, self._runtime.now())
         return []
 
-    async def _finish(
-        self, lease: Lease, turn: int, inbound: Inbound, ending: Ending, began: float, *, spent: Spent | None = None
-    ) -> Sequence[Part]:
+    async def _finish(self, lease: Lease, turn: int, inbound: Inbound, ending: Ending, began: float) -> Sequence[Part]:
         context, metrics = inbound.context, self._runtime.metrics
         channel = self._runtime.setup.channels.get((context.channel, context.account))
         texts = self._texts(channel, ending.shown, context.text)
-        final = Entry(turn=turn, kind="final", content=ending.record(len(texts)))
+        final = Entry(turn=turn, kind="final", content=ending.record(len(texts)), spent=ending.spent)
         entries = [entry(turn, ending.message), final] if ending.message else [final]
         purpose = "aside" if is_control(lease.sid) else "reply"
         if inbound.replays:
             purpose = f"{purpose} {inbound.replays}"
         once = channel is not None and channel.capabilities.quotes_once
         parts = reply_parts(context, texts, files=ending.files, purpose=purpose, quotes_once=once)
-        queued = await self._store.finish(lease, entries, parts, at=self._runtime.now(), dead=ending.dead, spent=spent)
+        queued = await self._store.finish(lease, entries, parts, at=self._runtime.now(), dead=ending.dead)
         seconds = self._runtime.now() - began
         metrics.turns.labels(inbound.agent, ending.outcome).inc()
         metrics.turn_seconds.observe(seconds)

@@ -56,6 +56,10 @@ class Spent:
     tokens: int
     cost: float
 
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        return [{"scope": it, "day": self.day, "tokens": self.tokens, "cost": self.cost} for it in self.scopes]
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DayUsage:
@@ -129,11 +133,12 @@ class Acceptance:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Entry:
-    """One row of a transcript; as loaded also a mark."""
+    """One row of a transcript; as loaded also a mark. What it `spent` is counted in the commit that writes it."""
 
     turn: int
     kind: Kind | MarkKind
     content: str
+    spent: Spent | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -266,20 +271,11 @@ class Store(Protocol):
     async def load(self, lease: Lease, *, history_turns: int, waiting_max: int) -> View:
         """What there is to do for the chat, with at most `history_turns` (at least 1) turns before it."""
 
-    async def append(
-        self, lease: Lease, entries: Sequence[Entry], joined: Sequence[int] = (), *, spent: Spent | None = None
-    ) -> SessionState:
-        """Journal a step with what it `spent`, and let the messages `joined` be answered by its turn. Raises Fenced."""
+    async def append(self, lease: Lease, entries: Sequence[Entry], joined: Sequence[int] = ()) -> SessionState:
+        """Journal a step, and let the messages `joined` be answered by its turn. Raises Fenced."""
 
     async def finish(
-        self,
-        lease: Lease,
-        entries: Sequence[Entry],
-        parts: Sequence[NewPart],
-        *,
-        at: float,
-        dead: bool = False,
-        spent: Spent | None = None,
+        self, lease: Lease, entries: Sequence[Entry], parts: Sequence[NewPart], *, at: float, dead: bool = False
     ) -> Sequence[Part]:
         """End the turn of `entries` (the last is its `final` row) and queue its reply, in one commit.
 
