@@ -25,7 +25,8 @@ from channels.queue import QueueMode
 from gateway.budgets import Account
 from gateway.queue import inbound_of
 from gateway.runtime import Drained, Runtime, Stopped
-from gateway.store.store import Entry, Kind, Lease, SessionState, Spent
+from gateway.store.spending import Spent
+from gateway.store.store import Entry, Kind, Lease, SessionState
 
 STEERED_MAX = 20
 """Waiting messages that one step of a turn takes in."""

@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, Field
 from pydantic.alias_generators import to_camel
 
-from gateway.store.store import Rate, Rated
+from gateway.store.spending import Rate, Rated
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 RATE_SECONDS_MAX = 86_400

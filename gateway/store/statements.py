@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import Any
 
-from gateway.store.store import DayUsage, Entry, Fenced, Lease, Mark, Part, Rated, SessionState, Work
+from gateway.store.spending import DayUsage, Rated
+from gateway.store.store import Entry, Fenced, Lease, Mark, Part, SessionState, Work
 
 
 class InboxStatus(IntEnum):

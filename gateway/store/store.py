@@ -6,10 +6,11 @@ now. SQLite (`sqlite.py`) and PostgreSQL (`postgres.py`) stand behind it; nothin
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol, TypeAlias, get_args
+from typing import Any, Literal, Protocol, TypeAlias
 
 from channels.web.admission import Sessions
 from channels.web.archive import ChatHistory
+from gateway.store.spending import DayUsage, Rate, Rated, Spent, limits_of
 
 NOTIFY_CHANNEL = "clawgate"
 """Where the workers of a shared database wake each other."""
@@ -19,7 +20,6 @@ CONTROL = "aside:"
 
 Kind: TypeAlias = Literal["user", "steered", "assistant", "toolResult", "drained", "final"]
 MarkKind: TypeAlias = Literal["new", "summary", "settings", "undone"]
-Rated: TypeAlias = Literal["sender", "chat"]
 
 
 class StoreUnavailable(Exception):
@@ -36,39 +36,6 @@ class NewPart:
 
     key: str
     payload: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Rate:
-    """So many messages are answered in any `seconds`."""
-
-    count: int
-    seconds: float
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Spent:
-    """What model requests took, to be counted for each of `scopes` on `day`, such as 2026-11-22. `scopes` stand in the order
-    agent, chat, sender: two turns that count for the same ones never wait for each other crosswise."""
-
-    scopes: tuple[str, ...]
-    day: str
-    tokens: int
-    cost: float
-
-    @property
-    def rows(self) -> list[dict[str, Any]]:
-        return [{"scope": it, "day": self.day, "tokens": self.tokens, "cost": self.cost} for it in self.scopes]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DayUsage:
-    """What a scope has spent in a day. `warned` is the turn whose answer warned that most of it is used, 0 for none."""
-
-    scope: str
-    tokens: int
-    cost: float
-    warned: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -100,12 +67,7 @@ class Delivery:
     @property
     def limits(self) -> dict[str, float]:
         """What the rates say, as the statement takes it that judges them."""
-        of = {whose: self.rates.get(whose, _NO_RATE) for whose in get_args(Rated)}
-        counts = {f"{whose}_count": rate.count for whose, rate in of.items()}
-        return counts | {f"{whose}_seconds": rate.seconds for whose, rate in of.items()}
-
-
-_NO_RATE = Rate(count=2**31 - 1, seconds=0.0)
+        return limits_of(self.rates)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

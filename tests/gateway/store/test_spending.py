@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.store.store import DayUsage, Delivery, Entry, Fenced, Rate, Rated, Spent, Store
+from gateway.store.spending import DayUsage, Rate, Rated, Spent
+from gateway.store.store import Delivery, Entry, Fenced, Store
 from tests.gateway.store.chats import accept, leased, message, opened, step, work_of
 
 DAY = "2026-11-22"
