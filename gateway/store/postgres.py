@@ -27,6 +27,7 @@ from gateway.store import statements as shared
 from gateway.store.archive import DatabaseArchive, DatabaseSessions
 from gateway.store.migrate import DatabaseUnusable, migrate
 from gateway.store.presence import KEEPALIVE, Presence, Transactions
+from gateway.store.spending import limits_of
 from gateway.store.statements import InboxStatus, OutboxStatus
 from gateway.store.store import (
     Acceptance,
@@ -113,7 +114,7 @@ class PostgresStore(shared.InCommon):
         }
         async with turnstile:
             if delivery.rates:
-                row = await self._accept_rated(message | delivery.limits)
+                row = await self._accept_rated(message | limits_of(delivery.rates))
             else:
                 row = await self._one(sql.ACCEPT, message)
         if row is None:

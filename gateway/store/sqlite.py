@@ -23,6 +23,7 @@ from gateway.store import sqlite_statements as sql
 from gateway.store import statements as shared
 from gateway.store.archive import DatabaseArchive, DatabaseSessions
 from gateway.store.migrate import DatabaseUnusable, migrate
+from gateway.store.spending import limits_of
 from gateway.store.statements import InboxStatus, OutboxStatus
 from gateway.store.store import CONTROL, Acceptance, Delivery, Entry, Fenced, Lease, NewPart, Part, SessionState, View
 from gateway.store.writer import Database, Writer, reads, writes
@@ -83,7 +84,7 @@ class SqliteStore(Database, shared.InCommon):
         if turn is None:
             return Acceptance(turn=None)
         if delivery.rates:
-            noted, beyond = _rows(connection, shared.RATES, **delivery.row, **delivery.limits)[0]
+            noted, beyond = _rows(connection, shared.RATES, **delivery.row, **limits_of(delivery.rates))[0]
             if beyond is not None:
                 return _refuse(connection, delivery, turn, owner, noted=bool(noted), beyond=beyond)
         is_command = delivery.sid == delivery.control

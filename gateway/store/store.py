@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 from channels.web.admission import Sessions
 from channels.web.archive import ChatHistory
-from gateway.store.spending import DayUsage, Rate, Rated, Spent, limits_of
+from gateway.store.spending import DayUsage, Rate, Rated, Spent
 
 NOTIFY_CHANNEL = "clawgate"
 """Where the workers of a shared database wake each other."""
@@ -63,11 +63,6 @@ class Delivery:
         first, *second = self.dedupe
         row = {"dedupe": first, "dedupe_text": second[0] if second else None, "sid": self.sid, "body": self.body}
         return row | {"at": self.at, "sender": self.sender, "chat": self.chat if self.rates else None}
-
-    @property
-    def limits(self) -> dict[str, float]:
-        """What the rates say, as the statement takes it that judges them."""
-        return limits_of(self.rates)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
