@@ -85,29 +85,24 @@ class Turns:
             self._watch(batch) as watch,
         ):
             began = self._runtime.now()
-            account = self._account(batch)
+            context = inbound.context
+            account = account_of(self._runtime, batch.setup.config, inbound.agent, context, turn=batch.turn)
             attempt = batch.messages[-1].attempts + 1
             log.info("turn_started", attempt=attempt, resumed=bool(work.so_far), messages=len(batch.messages))
             try:
                 ending = await self._ending(batch, watch.tell, account)
                 if account and ending.outcome == "replied":
-                    ending = replace(ending, notes=(*ending.notes, *await account.warnings(inbound.context.text)))
+                    ending = replace(ending, notes=(*ending.notes, *await account.warnings(context.text)))
             except (Fenced, Drained, Stopped, StoreUnavailable):
                 raise
             except Exception as error:  # the worker's edge: our own fault becomes a sentence to the user
                 log.error("turn_failed", exc_info=error)
-                text = sentences.internal_error(inbound.context.text)
+                text = sentences.internal_error(context.text)
                 ending = Ending(outcome="failed", reason="internal", text=text, dead=True)
             ending = replace(ending, spent=account.spent()) if account else ending
             parts = await self._finish(lease, batch.turn, inbound, ending, began)
             watch.outcome = ending.outcome
             return parts
-
-    def _account(self, batch: _Batch) -> Account | None:
-        if is_control(batch.lease.sid):
-            return None
-        inbound = batch.inbound
-        return account_of(self._runtime, batch.setup.config, inbound.agent, inbound.context, turn=batch.turn)
 
     def _watch(self, batch: _Batch) -> Watch:
         """Shows the turn while it runs to the people in its chat, where the channel can."""
