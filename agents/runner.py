@@ -160,12 +160,12 @@ class AgentRunner:
     async def compact(
         self, history: Sequence[Sequence[Message]], *, session: str, summary: str, focus: str
     ) -> Compacted | None:
-        """A summary because somebody wishes for it, who marks it. None where nothing is old enough, or no summary of it is
-        good enough."""
+        """A summary because somebody wishes for it, who marks it. None where nothing is old enough, and
+        one of no turns where no summary was good enough."""
         model = self._models[0]
         window = int((self.config.context_window or model.facts.window) * INPUT_SHARE)
         input_tokens = self.models.calibration.room(model.name, window)
-        compacted = await self._compactor.compact(
+        return await self._compactor.compact(
             history,
             own_models=self._models,
             input_tokens=input_tokens,
@@ -175,7 +175,6 @@ class AgentRunner:
             deadline=time.monotonic() + self.limits.turn_seconds,
             focus=focus,
         )
-        return compacted
 
     def plan(self, turn: Turn) -> Plan:
         config, (model, *_) = self._chosen(turn.settings)

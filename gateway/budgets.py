@@ -17,7 +17,7 @@ from channels.message import MessageContext
 from gateway.config.budgets import BudgetConfig
 from gateway.config.root import Config
 from gateway.runtime import Runtime
-from gateway.store.store import DayUsage, Spent
+from gateway.store.spending import DayUsage, Spent
 
 WARN_SHARE = 0.8
 

@@ -26,6 +26,7 @@ from channels.queue import QueueMode
 from gateway.budgets import Account
 from gateway.queue import inbound_of
 from gateway.runtime import Drained, Runtime, Stopped
+from gateway.store.spending import Spent
 from gateway.store.store import Entry, Kind, Lease, Mark, SessionState
 
 STEERED_MAX = 20
@@ -59,7 +60,7 @@ class TurnJournal:
     async def append(self, message: AssistantMessage | ToolResultMessage) -> None:
         """Raises Fenced, Stopped or Drained."""
         spent = self.account.spent() if self.account else None
-        self._judge(await self.runtime.store.append(self.lease, [entry(self.turn, message)], spent=spent))
+        self._judge(await self.runtime.store.append(self.lease, [entry(self.turn, message, spent=spent)]))
         self.kept.append(message)
         if self.runtime.control.draining:
             await self.runtime.store.append(self.lease, [Entry(turn=self.turn, kind="drained", content="{}")])
@@ -90,8 +91,9 @@ class TurnJournal:
             raise Stopped
 
 
-def entry(turn: int, message: Message, *, kind: Kind | None = None) -> Entry:
-    return Entry(turn=turn, kind=kind or message.role, content=message_json.dump_json(message).decode())
+def entry(turn: int, message: Message, *, kind: Kind | None = None, spent: Spent | None = None) -> Entry:
+    content = message_json.dump_json(message).decode()
+    return Entry(turn=turn, kind=kind or message.role, content=content, spent=spent)
 
 
 def turns_of(entries: Sequence[Entry]) -> list[list[Message]]:
@@ -154,6 +156,8 @@ class Ending:
     """The gateway's own lines beneath the text."""
     dropped: bool = False
     """Nobody had begun to answer it."""
+    spent: Spent | None = None
+    """What is still to be counted."""
 
     @property
     def shown(self) -> str | None:

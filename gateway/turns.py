@@ -25,7 +25,7 @@ from gateway.outbox import reply_parts
 from gateway.queue import Inbound, Queue, inbound_of
 from gateway.routing import conversation, is_control, is_with_owner
 from gateway.runtime import Drained, Gate, Runtime, Setup, Stopped
-from gateway.store.store import Entry, Fenced, Lease, Mark, Part, Spent, StoreUnavailable, Waiting, Work
+from gateway.store.store import Entry, Fenced, Lease, Mark, Part, StoreUnavailable, Waiting, Work
 from gateway.watch import Watch
 from tools.memory import Note
 
@@ -87,29 +87,26 @@ class Turns:
             self._watch(batch) as watch,
         ):
             began = self._runtime.now()
-            account = self._account(batch)
+            context = inbound.context
+            account = account_of(self._runtime, batch.setup.config, inbound.agent, context, turn=batch.turn)
             attempt = batch.messages[-1].attempts + 1
             log.info("turn_started", attempt=attempt, resumed=bool(work.so_far), messages=len(batch.messages))
             try:
                 ending = await self._ending(batch, watch.tell, account)
                 if account and ending.outcome == "replied":
-                    ending = replace(ending, notes=(*ending.notes, *await account.warnings(inbound.context.text)))
+                    ending = replace(ending, notes=(*ending.notes, *await account.warnings(context.text)))
             except (Fenced, Drained, Stopped, StoreUnavailable):
                 raise
             except Exception as error:  # the worker's edge: our own fault becomes a sentence to the user
                 log.error("turn_failed", exc_info=error)
-                text = sentences.internal_error(inbound.context.text)
+                text = sentences.internal_error(context.text)
                 ending = Ending(outcome="failed", reason="internal", text=text, dead=True)
             if account and is_control(lease.sid):
                 account.answers += ending.answers
-            spent = account.spent() if account else None
-            parts = await self._finish(lease, batch.turn, inbound, ending, began, spent=spent)
+            ending = replace(ending, spent=account.spent()) if account else ending
+            parts = await self._finish(lease, batch.turn, inbound, ending, began)
             watch.outcome = ending.outcome
             return parts
-
-    def _account(self, batch: _Batch) -> Account | None:
-        inbound = batch.inbound
-        return account_of(self._runtime, batch.setup.config, inbound.agent, inbound.context, turn=batch.turn)
 
     def _watch(self, batch: _Batch) -> Watch:
         """Shows the turn while it runs to the people in its chat, where the channel can."""
@@ -274,21 +271,21 @@ class Turns:
             await self._finish(lease, message.turn, inbound_of(message.body), ending, self._runtime.now())
         return []
 
-    async def _finish(
-        self, lease: Lease, turn: int, inbound: Inbound, ending: Ending, began: float, *, spent: Spent | None = None
-    ) -> Sequence[Part]:
+    async def _finish(self, lease: Lease, turn: int, inbound: Inbound, ending: Ending, began: float) -> Sequence[Part]:
         context, metrics = inbound.context, self._runtime.metrics
         channel = self._runtime.setup.channels.get((context.channel, context.account))
         marked = ending.dropped and channel is not None and channel.capabilities.marks_dropped
         texts = [""] if marked else self._texts(channel, ending.shown, context.text)
-        final = Entry(turn=turn, kind="final", content=ending.record(len(texts), self._runtime.now()))
+        final = Entry(
+            turn=turn, kind="final", content=ending.record(len(texts), self._runtime.now()), spent=ending.spent
+        )
         entries = [entry(turn, ending.message), final] if ending.message else [final]
         purpose = "aside" if is_control(lease.sid) else "dropped" if marked else "reply"
         if inbound.replays:
             purpose = f"{purpose} {inbound.replays}"
         once = channel is not None and channel.capabilities.quotes_once
         parts = reply_parts(context, texts, files=ending.files, purpose=purpose, quotes_once=once, dropped=marked)
-        queued = await self._store.finish(lease, entries, parts, at=self._runtime.now(), dead=ending.dead, spent=spent)
+        queued = await self._store.finish(lease, entries, parts, at=self._runtime.now(), dead=ending.dead)
         seconds = self._runtime.now() - began
         metrics.turns.labels(inbound.agent, ending.outcome).inc()
         metrics.turn_seconds.observe(seconds)

@@ -1,13 +1,12 @@
 """The sections `budgets` and `rates`: what may be spent in a day, and how often somebody is answered."""
 
 import re
-from collections.abc import Iterator
 from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, Field
 from pydantic.alias_generators import to_camel
 
-from gateway.store.store import Rate, Rated
+from gateway.store.spending import Rate, Rated
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 RATE_SECONDS_MAX = 86_400
@@ -70,10 +69,5 @@ class RatesConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_gen
     @property
     def by_whom(self) -> dict[Rated, Rate]:
         """Those that are set."""
-        return dict(self._set())
-
-    def _set(self) -> Iterator[tuple[Rated, Rate]]:
-        if self.sender is not None:
-            yield "sender", rate_of(self.sender)
-        if self.chat is not None:
-            yield "chat", rate_of(self.chat)
+        written: dict[Rated, str | None] = {"sender": self.sender, "chat": self.chat}
+        return {whose: rate_of(text) for whose, text in written.items() if text is not None}

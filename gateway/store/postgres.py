@@ -9,7 +9,6 @@ import asyncio
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict
 from functools import cache
 from typing import Any
 from uuid import uuid4
@@ -29,6 +28,7 @@ from gateway.store.archive import DatabaseArchive, DatabaseSessions
 from gateway.store.memory import DatabaseMemory
 from gateway.store.migrate import DatabaseUnusable, migrate
 from gateway.store.presence import KEEPALIVE, Presence, Transactions
+from gateway.store.spending import limits_of
 from gateway.store.statements import InboxStatus, OutboxStatus
 from gateway.store.store import (
     Acceptance,
@@ -39,7 +39,6 @@ from gateway.store.store import (
     NewPart,
     Part,
     SessionState,
-    Spent,
     StoreUnavailable,
     View,
 )
@@ -117,7 +116,7 @@ class PostgresStore(shared.InCommon):
         }
         async with turnstile:
             if delivery.rates:
-                row = await self._accept_rated(message | delivery.limits)
+                row = await self._accept_rated(message | limits_of(delivery.rates))
             else:
                 row = await self._one(sql.ACCEPT, message)
         if row is None:
@@ -150,33 +149,21 @@ class PostgresStore(shared.InCommon):
             rows = await waiting.fetchall()
             return View.of(parts, rows, [Entry(**row) for row in await history.fetchall()] if rows else ())
 
-    async def append(
-        self, lease: Lease, entries: Sequence[Entry], joined: Sequence[int] = (), *, spent: Spent | None = None
-    ) -> SessionState:
-        plain, joining = (sql.APPEND_SPENT, sql.JOIN_SPENT) if spent else (sql.APPEND, sql.JOIN)
-        names = _journaled(lease, entries, spent) | {"joined": list(joined)}
-        return SessionState(**await self._ours(joining if joined else plain, names))
+    async def append(self, lease: Lease, entries: Sequence[Entry], joined: Sequence[int] = ()) -> SessionState:
+        statement = sql.JOIN if joined else sql.APPEND
+        names = _journaled(lease, entries) | {"joined": list(joined)}
+        return SessionState(**await self._ours(statement["spent_scope" in names], names))
 
     async def finish(
-        self,
-        lease: Lease,
-        entries: Sequence[Entry],
-        parts: Sequence[NewPart],
-        *,
-        at: float,
-        dead: bool = False,
-        spent: Spent | None = None,
+        self, lease: Lease, entries: Sequence[Entry], parts: Sequence[NewPart], *, at: float, dead: bool = False
     ) -> Sequence[Part]:
-        rows = await self._rows(
-            sql.FINISH_SPENT if spent else sql.FINISH,
-            _journaled(lease, entries, spent)
-            | {
-                "status": int(InboxStatus.DEAD if dead else InboxStatus.DONE),
-                "keys": [part.key for part in parts],
-                "payloads": [part.payload for part in parts],
-                "at": at,
-            },
-        )
+        names = _journaled(lease, entries) | {
+            "status": int(InboxStatus.DEAD if dead else InboxStatus.DONE),
+            "keys": [part.key for part in parts],
+            "payloads": [part.payload for part in parts],
+            "at": at,
+        }
+        rows = await self._rows(sql.FINISH["spent_scope" in names], names)
         if not rows:
             raise Fenced
         return [Part(**row) for row in rows if row["id"] is not None]
@@ -240,14 +227,12 @@ def _psycopg(statement: str) -> str:
     return re.sub(r"(?<!:):(\w+)", r"%(\1)s", statement)
 
 
-def _journaled(lease: Lease, entries: Sequence[Entry], spent: Spent | None) -> dict[str, object]:
-    spending = asdict(spent) | {"scopes": list(spent.scopes)} if spent else {}
-    return (
-        lease.row
-        | spending
-        | {
-            "turn": entries[-1].turn,
-            "kinds": [entry.kind for entry in entries],
-            "contents": [entry.content for entry in entries],
-        }
-    )
+def _journaled(lease: Lease, entries: Sequence[Entry]) -> dict[str, object]:
+    """Lists of what was spent are there only where something was."""
+    names = lease.row | {
+        "turn": entries[-1].turn,
+        "kinds": [entry.kind for entry in entries],
+        "contents": [entry.content for entry in entries],
+    }
+    rows = [row for entry in entries if entry.spent for row in entry.spent.rows]
+    return names | {f"spent_{name}": [row[name] for row in rows] for name in (rows[0] if rows else ())}

@@ -101,19 +101,17 @@ t AS (
 _SPEND = """
 u AS (
     INSERT INTO usage (scope, day, tokens, cost)
-    SELECT p.scope, :day, :tokens, :cost FROM s, unnest(:scopes::text[]) AS p (scope)
+    SELECT p.* FROM s, unnest(:spent_scope::text[], :spent_day::text[], :spent_tokens::bigint[], :spent_cost::float8[]) AS p
     ON CONFLICT (scope, day) DO UPDATE SET tokens = usage.tokens + excluded.tokens, cost = usage.cost + excluded.cost
 ),"""
 _LOCKED = "SELECT id, pending, stopped FROM session WHERE id = :sid AND epoch = :epoch FOR UPDATE"
 _COUNTED_DOWN = "UPDATE session SET pending = pending - 1 WHERE id = :sid AND epoch = :epoch RETURNING id"
 
 
-def _append(spend: str) -> str:
-    return f"WITH {_STEPS.format(owned=_LOCKED, spend=spend)} SELECT pending, stopped FROM s"
-
-
-def _join(spend: str) -> str:
-    return f"""
+APPEND = [f"WITH {_STEPS.format(owned=_LOCKED, spend=spend)} SELECT pending, stopped FROM s" for spend in ("", _SPEND)]
+"""Where nothing was spent, and where something was; so are the next two."""
+JOIN = [
+    f"""
 WITH {_STEPS.format(owned=_LOCKED, spend=spend)},
 j AS (
     UPDATE inbox SET status = 1, turn = :turn FROM s
@@ -122,10 +120,10 @@ j AS (
 UPDATE session SET pending = session.pending - (SELECT count(*) FROM j) FROM s WHERE session.id = s.id
 RETURNING session.pending, session.stopped
 """
-
-
-def _finish(spend: str) -> str:
-    return f"""
+    for spend in ("", _SPEND)
+]
+FINISH = [
+    f"""
 WITH {_STEPS.format(owned=_COUNTED_DOWN, spend=spend)},
 i AS (UPDATE inbox SET status = :status FROM s WHERE inbox.id = :turn),
 o AS (
@@ -136,10 +134,8 @@ o AS (
 )
 SELECT o.* FROM s LEFT JOIN o ON TRUE ORDER BY o.part
 """
-
-
-APPEND, JOIN, FINISH = _append(""), _join(""), _finish("")
-APPEND_SPENT, JOIN_SPENT, FINISH_SPENT = _append(_SPEND), _join(_SPEND), _finish(_SPEND)
+    for spend in ("", _SPEND)
+]
 
 MARK = f"""
 WITH o AS (UPDATE outbox SET status = :status, ext_id = :ext_id, reason = :reason WHERE id = :part)

@@ -24,21 +24,9 @@ from gateway.store import statements as shared
 from gateway.store.archive import DatabaseArchive, DatabaseSessions
 from gateway.store.memory import DatabaseMemory
 from gateway.store.migrate import DatabaseUnusable, migrate
+from gateway.store.spending import limits_of
 from gateway.store.statements import InboxStatus, OutboxStatus
-from gateway.store.store import (
-    CONTROL,
-    Acceptance,
-    Delivery,
-    Entry,
-    Fenced,
-    Lease,
-    NewPart,
-    Part,
-    Rated,
-    SessionState,
-    Spent,
-    View,
-)
+from gateway.store.store import CONTROL, Acceptance, Delivery, Entry, Fenced, Lease, NewPart, Part, SessionState, View
 from gateway.store.writer import Database, Writer, reads, writes
 
 PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=5000", "wal_autocheckpoint=4000")
@@ -98,7 +86,7 @@ class SqliteStore(Database, shared.InCommon):
         if turn is None:
             return Acceptance(turn=None)
         if delivery.rates:
-            noted, beyond = _rows(connection, shared.RATES, **delivery.row, **delivery.limits)[0]
+            noted, beyond = _rows(connection, shared.RATES, **delivery.row, **limits_of(delivery.rates))[0]
             if beyond is not None:
                 return _refuse(connection, delivery, turn, owner, noted=bool(noted), beyond=beyond)
         is_command = delivery.sid == delivery.control
@@ -135,15 +123,9 @@ class SqliteStore(Database, shared.InCommon):
 
     @writes
     def append(
-        self,
-        connection: Connection,
-        lease: Lease,
-        entries: Sequence[Entry],
-        joined: Sequence[int] = (),
-        *,
-        spent: Spent | None = None,
+        self, connection: Connection, lease: Lease, entries: Sequence[Entry], joined: Sequence[int] = ()
     ) -> SessionState:
-        state = _append(connection, lease, entries, spent)
+        state = _append(connection, lease, entries)
         for turn in joined:
             _rows(connection, sql.JOIN, joined=turn, turn=entries[-1].turn)
         if joined:
@@ -160,10 +142,9 @@ class SqliteStore(Database, shared.InCommon):
         *,
         at: float,
         dead: bool = False,
-        spent: Spent | None = None,
     ) -> Sequence[Part]:
         """The turn's last rows, its reply and the end of its message, all or nothing."""
-        _append(connection, lease, entries, spent)
+        _append(connection, lease, entries)
         turn = entries[-1].turn
         _rows(connection, sql.COUNT_DOWN, sid=lease.sid, by=1)
         _rows(connection, sql.CLOSE_MESSAGE, turn=turn, status=InboxStatus.DEAD if dead else InboxStatus.DONE)
@@ -237,7 +218,7 @@ def _count(connection: Connection, sid: str, owner: str | None, stopped: int) ->
 
 
 def _refuse(
-    connection: Connection, delivery: Delivery, turn: int, owner: str | None, *, noted: bool, beyond: Rated | None
+    connection: Connection, delivery: Delivery, turn: int, owner: str | None, *, noted: bool, beyond: Any
 ) -> Acceptance:
     """The message is beyond a limit: it is answered with a note, unless its burst has had one."""
     if noted:
@@ -248,13 +229,12 @@ def _refuse(
     return Acceptance(turn=turn, lease=lease, overflow=True, beyond=beyond)
 
 
-def _append(connection: Connection, lease: Lease, entries: Sequence[Entry], spent: Spent | None) -> SessionState:
+def _append(connection: Connection, lease: Lease, entries: Sequence[Entry]) -> SessionState:
     state = _state(connection, lease)
     for entry in entries:
         _rows(connection, sql.APPEND, sid=lease.sid, turn=entry.turn, kind=entry.kind, content=entry.content)
-    if spent is not None:
-        for scope in spent.scopes:
-            _rows(connection, shared.SPEND, scope=scope, day=spent.day, tokens=spent.tokens, cost=spent.cost)
+        for row in entry.spent.rows if entry.spent else ():
+            _rows(connection, sql.SPEND, **row)
     return state
 
 

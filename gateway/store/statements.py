@@ -10,18 +10,17 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import Any
 
+from gateway.store.spending import DayUsage, Rated
 from gateway.store.store import (
     CHOICE,
     CONTROL,
     Bill,
     Concerned,
-    DayUsage,
     Entry,
     Fenced,
     Lease,
     Mark,
     Part,
-    Rated,
     SessionState,
     Work,
 )
@@ -140,10 +139,6 @@ WHERE id = :part AND {_IS_OURS} RETURNING id
 _POSTPONE = f"""
 UPDATE outbox SET attempts = attempts + 1, ambiguous = ambiguous + :ambiguous, next_at = :next_at
 WHERE id = :part AND {_IS_OURS}
-"""
-SPEND = """
-INSERT INTO usage (scope, day, tokens, cost) VALUES (:scope, :day, :tokens, :cost)
-ON CONFLICT (scope, day) DO UPDATE SET tokens = usage.tokens + excluded.tokens, cost = usage.cost + excluded.cost
 """
 _USAGE = "SELECT scope, tokens, cost, warned FROM usage WHERE day = :day AND scope IN (:first, :second, :third)"
 _CLAIM_WARNING = """

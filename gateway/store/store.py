@@ -6,10 +6,11 @@ now. SQLite (`sqlite.py`) and PostgreSQL (`postgres.py`) stand behind it; nothin
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from channels.web.admission import Sessions
 from channels.web.archive import ChatHistory
+from gateway.store.spending import DayUsage, Rate, Rated, Spent
 
 if TYPE_CHECKING:
     from gateway.store.memory import DatabaseMemory
@@ -25,7 +26,6 @@ CHOICE = "choice:"
 
 Kind: TypeAlias = Literal["user", "steered", "assistant", "toolResult", "drained", "final"]
 MarkKind: TypeAlias = Literal["new", "summary", "settings", "undone"]
-Rated: TypeAlias = Literal["sender", "chat"]
 
 
 class StoreUnavailable(Exception):
@@ -42,35 +42,6 @@ class NewPart:
 
     key: str
     payload: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Rate:
-    """So many messages are answered in any `seconds`."""
-
-    count: int
-    seconds: float
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Spent:
-    """What model requests took, to be counted for each of `scopes` on `day`, such as 2026-11-22. `scopes` stand in the order
-    agent, chat, sender: two turns that count for the same ones never wait for each other crosswise."""
-
-    scopes: tuple[str, ...]
-    day: str
-    tokens: int
-    cost: float
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DayUsage:
-    """What a scope has spent in a day. `warned` is the turn whose answer warned that most of it is used, 0 for none."""
-
-    scope: str
-    tokens: int
-    cost: float
-    warned: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -99,16 +70,6 @@ class Delivery:
         row = {"dedupe": first, "dedupe_text": second[0] if second else None, "sid": self.sid, "body": self.body}
         return row | {"at": self.at, "sender": self.sender, "chat": self.chat if self.rates else None}
 
-    @property
-    def limits(self) -> dict[str, float]:
-        """What the rates say, as the statement takes it that judges them."""
-        of = {whose: self.rates.get(whose, _NO_RATE) for whose in get_args(Rated)}
-        counts = {f"{whose}_count": rate.count for whose, rate in of.items()}
-        return counts | {f"{whose}_seconds": rate.seconds for whose, rate in of.items()}
-
-
-_NO_RATE = Rate(count=2**31 - 1, seconds=0.0)
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Lease:
@@ -135,11 +96,12 @@ class Acceptance:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Entry:
-    """One row of a transcript; as loaded also a mark."""
+    """One row of a transcript; as loaded also a mark. What it `spent` is counted in the commit that writes it."""
 
     turn: int
     kind: Kind | MarkKind
     content: str
+    spent: Spent | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -297,20 +259,11 @@ class Store(Protocol):
     async def load(self, lease: Lease, *, history_turns: int, waiting_max: int) -> View:
         """What there is to do for the chat, with at most `history_turns` (at least 1) turns before it."""
 
-    async def append(
-        self, lease: Lease, entries: Sequence[Entry], joined: Sequence[int] = (), *, spent: Spent | None = None
-    ) -> SessionState:
-        """Journal a step with what it `spent`, and let the messages `joined` be answered by its turn. Raises Fenced."""
+    async def append(self, lease: Lease, entries: Sequence[Entry], joined: Sequence[int] = ()) -> SessionState:
+        """Journal a step, and let the messages `joined` be answered by its turn. Raises Fenced."""
 
     async def finish(
-        self,
-        lease: Lease,
-        entries: Sequence[Entry],
-        parts: Sequence[NewPart],
-        *,
-        at: float,
-        dead: bool = False,
-        spent: Spent | None = None,
+        self, lease: Lease, entries: Sequence[Entry], parts: Sequence[NewPart], *, at: float, dead: bool = False
     ) -> Sequence[Part]:
         """End the turn of `entries` (the last is its `final` row) and queue its reply, in one commit.
 

@@ -16,6 +16,7 @@ from tests.emulators.models.script import Turn, calls, says
 from tests.running import ALICE, ALICE_CHAT, BOB, BOB_CHAT, GROUP, Running, running
 from tests.stories.at_work import users
 from tests.stories.test_replicas import two
+from tests.web_page import WEB, opened
 
 COST = Usage(input=60, cache_read=20, output=20)
 """A hundred tokens."""
@@ -189,3 +190,15 @@ async def test_the_first_message_beyond_a_rate_hears_when_to_go_on_and_commands_
         assert await written(house, "nine", chat=BOB_CHAT) == "re nine"
         assert len(house.anthropic.requests) == 6
         assert "four" not in str([request.body for request in house.anthropic.requests])
+
+
+async def test_the_page_of_the_web_chat_shows_them_like_any_answer(tmp_path: Path) -> None:
+    more = "budgets: { chat: { tokensPerDay: 100 } }\nrates: { sender: 2/1h }"
+    async with running(tmp_path, script=echo, more=more, feishu=WEB) as house, opened(house.url) as page:
+        for number, text in enumerate(("one", "two", "three"), start=1):
+            await page.say(text)
+            await page.answers(number)
+        _, refused, too_fast = await page.answers(3)
+        assert refused.startswith("This chat's budget for today is used up. It starts again at 00:00 (UTC)")
+        assert too_fast.startswith("You write faster than I may answer. Please go on in 60 min;")
+        assert len(house.anthropic.requests) == 1

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gateway.config.budgets import RatesConfig, rate_of
-from gateway.store.store import Rate
+from gateway.store.spending import Rate
 from tests.gateway.config.writing import lines, loaded
 
 AGENT = "agents: { list: [ { id: a, model: [openai/gpt-5, anthropic/claude-sonnet-4-6] } ] }\n"

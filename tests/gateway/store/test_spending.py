@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.store.store import DayUsage, Delivery, Entry, Fenced, Rate, Rated, Spent, Store
+from gateway.store.spending import DayUsage, Rate, Rated, Spent
+from gateway.store.store import Delivery, Entry, Fenced, Store
 from tests.gateway.store.chats import accept, leased, message, opened, step, work_of
 
 DAY = "2026-11-22"
@@ -24,18 +25,22 @@ def spent(tokens: int, cost: float = 0.5, scopes: Sequence[str] = SCOPES) -> Spe
     return Spent(scopes=tuple(scopes), day=DAY, tokens=tokens, cost=cost)
 
 
+def taking(rows: list[Entry], taken: Spent) -> list[Entry]:
+    return [replace(row, spent=taken) for row in rows]
+
+
 async def test_what_a_step_took_is_counted_with_it_and_only_by_the_owner_of_the_chat(store: Store) -> None:
     lease = await leased(store, 1)
     await accept(store, 2)
     first, second = [waiting.turn for waiting in (await work_of(store, lease)).waiting]
-    await store.append(lease, step(second, "user"), [first], spent=spent(1))
-    await store.append(lease, step(second), spent=spent(10, scopes=SCOPES[:1]))
+    await store.append(lease, taking(step(second, "user"), spent(1)), [first])
+    await store.append(lease, taking(step(second), spent(10, scopes=SCOPES[:1])))
     await store.append(lease, step(second))
     with pytest.raises(Fenced):
-        await store.append(replace(lease, epoch=7), step(second), spent=spent(1_000))
+        await store.append(replace(lease, epoch=7), taking(step(second), spent(1_000)))
     with pytest.raises(Fenced):
-        await store.finish(replace(lease, epoch=7), step(second, "final"), [], at=1.0, spent=spent(1_000))
-    await store.finish(lease, step(second, "final"), [], at=1.0, spent=spent(100))
+        await store.finish(replace(lease, epoch=7), taking(step(second, "final"), spent(1_000)), [], at=1.0)
+    await store.finish(lease, taking(step(second, "final"), spent(100)), [], at=1.0)
     found = {row.scope: row for row in await store.usage(DAY, SCOPES)}
     assert found["agent:helper"] == DayUsage(scope="agent:helper", tokens=111, cost=1.5, warned=0)
     assert found["sender:s"] == DayUsage(scope="sender:s", tokens=101, cost=1.0, warned=0)
@@ -123,8 +128,8 @@ async def test_at_many_workers_at_once_a_rate_and_a_sum_are_exact(postgres_url: 
 
         async def spends(store: Store, number: int) -> None:
             for at in range(10):
-                rows = [Entry(turn=1_000 + at, kind="assistant", content="{}")]
-                await store.append(chats[number], rows, spent=spent(number))
+                rows = taking(step(1_000 + at), spent(number))
+                await store.append(chats[number], rows)
 
         await asyncio.gather(*(spends(it, n) for n, it in enumerate([one, other] * 4)))
         assert {row.tokens for row in await one.usage(DAY, SCOPES)} == {10 * sum(range(8))}
