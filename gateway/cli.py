@@ -203,7 +203,7 @@ def _export(name: str, form: str, config: Path) -> None:
 
 @sessions_app.command("erase")
 def erase_sessions(
-    name: Annotated[str | None, typer.Argument(metavar="[ID]", help="A session, as `sessions list` names it.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="ID", help="A session, as `sessions list` names it.")] = None,
     person: Annotated[
         str | None,
         typer.Option(metavar="CHANNEL:ID", help="All of a person, such as feishu:ou_…: /whoami prints it."),

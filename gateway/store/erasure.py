@@ -14,6 +14,7 @@ from typing import Any
 
 import orjson
 from sqlalchemy import BindParameter, Connection, CursorResult, bindparam, create_engine, text
+from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.config.root import DatabaseConfig
 from gateway.routing import control_session, conversation, place_of
@@ -24,6 +25,8 @@ from gateway.store.store import NOTIFY_CHANNEL
 NEVER = 2**62
 ROWS_AT_ONCE = 500
 SCRUB_SECONDS = 60.0
+UNSCRUBBED = """{file}: all of it was removed, but the file could not be written anew ({reason}): \
+copies may be left in its free pages. Then type: sqlite3 {file} 'VACUUM; PRAGMA wal_checkpoint(TRUNCATE)'"""
 _BLOCK = r"^{} \(untrusted metadata\):\n```json\n(.*)\n```$"
 _INFO, _QUOTE = (re.compile(_BLOCK.format(it), re.MULTILINE) for it in ("Conversation info", "Replied message"))
 _IN_SPAN = "sid IN :sids AND {0} > :after AND {0} <= :until"
@@ -78,14 +81,14 @@ def portions_of(connection: Connection, channel: str, person: str) -> list[Porti
     def found(sid: str, number: int, message: str, *, direct: bool) -> None:
         portion = portions.setdefault(conversation(sid), Portion(sid=conversation(sid)))
         portion.numbers.add(number)
-        portion.messages.add(message)
+        portion.messages |= {message} - {""}
         portion.direct = portion.direct or direct
 
     for row in _run(connection, _SPOKEN):
         if row.sid.split(":")[2:3] == [channel]:
             for info in infos(_object(row.content)):
                 if info.get("sender_id") == person:
-                    found(row.sid, row.turn, str(info.get("message_id")), direct=not info.get("is_group_chat"))
+                    found(row.sid, row.turn, info.get("message_id", ""), direct=not info.get("is_group_chat"))
     for row in _run(connection, "SELECT id, sid, turn, sender, body FROM inbox WHERE sid <> ''"):
         context = orjson.loads(row.body)["context"] if row.body else {}
         his = bool(context) and (context["channel"], context["sender"]["id"]) == (channel, person)
@@ -166,8 +169,11 @@ def scrub(config: DatabaseConfig) -> None:
             connection.exec_driver_sql("VACUUM")
             while connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").scalar():
                 if time.monotonic() > deadline:
-                    raise DatabaseUnusable(f"{config.shown}: its log could not be emptied; stop the gateway and repeat")
+                    raise DatabaseUnusable(UNSCRUBBED.format(file=config.path, reason="its log is in use"))
                 time.sleep(0.05)
+    except SQLAlchemyError as error:
+        reason = getattr(error, "orig", None) or error
+        raise DatabaseUnusable(UNSCRUBBED.format(file=config.path, reason=reason)) from error
     finally:
         engine.dispose()
 
@@ -177,7 +183,7 @@ def _fill(connection: Connection, portion: Portion) -> None:
     names = {"sids": portion.sids, "after": after, "until": until}
     portion.numbers.update(row.number for row in _run(connection, _NUMBERS, **names))
     for row in _run(connection, f"{_SPOKEN} AND {_IN_SPAN.format('turn')}", **names):
-        portion.messages.update(str(it.get("message_id")) for it in infos(_object(row.content)))
+        portion.messages.update(it["message_id"] for it in infos(_object(row.content)) if it.get("message_id"))
     for row in _run(connection, f"SELECT body FROM inbox WHERE body <> '' AND {_IN_SPAN.format('id')}", **names):
         portion.messages.add(orjson.loads(row.body)["context"]["message_id"])
 

@@ -1,5 +1,6 @@
 """What a session is and when it ends: of a chat, of each person in a group, of a topic; by the hour, by silence."""
 
+import time
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
@@ -9,7 +10,9 @@ from typing import Any
 import pytest
 
 from agents.turn import settings_json
-from gateway.store.store import Mark
+from gateway.journal import TurnJournal
+from gateway.store.opening import connected
+from gateway.store.store import Mark, StoreUnavailable
 from tests.emulators.models.script import says
 from tests.running import ALICE, ALICE_CHAT, BOB, GROUP, Running, feishu_emulator, running
 from tests.stories.at_work import users
@@ -59,7 +62,7 @@ async def test_two_people_in_one_group_share_a_session_or_have_one_each(
 
 
 class Clock:
-    """What the gateway takes for now."""
+    """What the gateway takes for now; it goes on from where it was put."""
 
     def __init__(self, text: str) -> None:
         self.put(text)
@@ -67,10 +70,10 @@ class Clock:
         self._emulator.now = self
 
     def put(self, text: str) -> None:
-        self.now = datetime.fromisoformat(text).timestamp()
+        self._ahead = datetime.fromisoformat(text).timestamp() - time.monotonic()
 
     def __call__(self) -> float:
-        return self.now
+        return time.monotonic() + self._ahead
 
     def running(self, folder: Path, **more: Any) -> AbstractAsyncContextManager[Running]:
         """A gateway and a Feishu that both go by it."""
@@ -92,7 +95,7 @@ async def test_a_session_ends_at_the_hour_and_after_silence_and_takes_along_what
         assert await asks(house, "one") == ["Alice: one"]
         chosen = Mark(turn=1, kind="settings", at=clock(), content='{"thinking": "low"}')
         await store.mark(sid, chosen)
-        clock.put("2026-06-15T03:59:59+08:00")
+        clock.put("2026-06-15T03:57+08:00")
         assert await asks(house, "two") == ["Alice: one", "Alice: two"]
         clock.put("2026-06-15T04:00:00+08:00")
         assert await asks(house, "three") == ["Alice: three"]
@@ -102,9 +105,9 @@ async def test_a_session_ends_at_the_hour_and_after_silence_and_takes_along_what
         assert settings_json.validate_json(work.settings).thinking is None
 
         await asks(house, "five", sender=ALICE, **IN_GROUP)
-        clock.put("2026-06-16T03:29:59+08:00")
+        clock.put("2026-06-16T03:27+08:00")
         assert len(await asks(house, "six", sender=ALICE, **IN_GROUP)) == 2
-        clock.put("2026-06-16T03:59:59+08:00")
+        clock.put("2026-06-16T03:58+08:00")
         assert len(await asks(house, "seven", sender=ALICE, **IN_GROUP)) == 1
 
 
@@ -137,6 +140,31 @@ async def test_a_turn_that_was_begun_before_the_hour_and_goes_on_behind_it_keeps
         ]
         await house.idle()
         assert await asks(house, "three") == ["Alice: one", "Alice: two", "Alice: three"]
+
+
+async def test_a_turn_that_dies_between_the_end_of_the_session_and_its_first_row_begins_it_all_the_same(
+    tmp_path: Path, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, dies = Clock("2026-06-15T03:50+00:00"), list[bool]()
+    begin = TurnJournal.begin
+
+    async def begin_once_dead(journal: TurnJournal, *args: Any, **names: Any) -> None:
+        if dies.pop():
+            raise StoreUnavailable("killed here")
+        await begin(journal, *args, **names)
+
+    more = f'database: {{ url: "{database_url}" }}'
+    async with clock.running(tmp_path, agents=DAILY, more=more) as house:
+        await asks(house, "one")
+        clock.put("2026-06-15T04:10+00:00")
+        monkeypatch.setattr(TurnJournal, "begin", begin_once_dead)
+        dies += [False, True]
+        assert await asks(house, "two") == ["Alice: two"]
+        dies += [False]
+        assert await asks(house, "three") == ["Alice: two", "Alice: three"]
+        with connected(house.gateway.config.database) as connection:
+            rows = connection.exec_driver_sql("SELECT turn FROM mark WHERE kind = 'new'").all()
+        assert [tuple(row) for row in rows] == [(1,)]
 
 
 async def test_where_nothing_is_configured_nothing_ends_and_nothing_is_asked_of_the_database(

@@ -176,6 +176,31 @@ async def test_a_person_is_erased_everywhere_and_nobody_else_is(tmp_path: Path, 
         assert (code, output) == (0, "erased: nothing, since nothing is kept\n")
 
 
+async def test_a_person_is_found_by_what_the_transcript_says_when_the_inbox_has_forgotten(
+    tmp_path: Path, database_url: str
+) -> None:
+    async with house_of(tmp_path, database_url) as house:
+        await talk(house, BOBS, BOBS, sender=BOB, **IN_GROUP)
+        house.line.hold()
+        house.anthropic.script = [says("both")]
+        await house.say("steady", sender=BOB, **IN_GROUP)
+        await house.requested(2)
+        await house.say(CANARY, sender=ALICE, **IN_GROUP)
+        await house.say("me too", sender=BOB, **IN_GROUP)
+        house.anthropic.script = [says("both")]
+        house.line.release()
+        await house.replies(3)
+        await house.idle()
+        assert await house.gateway.runtime.store.prune(4e9) == 4
+        assert (await sessions(house, "erase", "--person", f"feishu:{ALICE}", "--yes"))[0] == 0
+        assert traces(house, CANARY) == []
+        (left,) = await listed(house)
+        assert left["turns"] == 2
+        await talk(house, "hello", "hi", sender=BOB, **IN_GROUP)
+        assert BOBS in str(house.anthropic.requests[-1].body)
+        assert "me too" not in str(house.anthropic.requests[-1].body)  # it was answered together with hers
+
+
 async def test_what_is_being_answered_is_stopped_and_nothing_of_it_is_written_afterwards(
     tmp_path: Path, database_url: str
 ) -> None:
