@@ -176,6 +176,10 @@ async def test_shared_memory_is_written_with_an_owner_alone_and_with_anybody_in_
             refused = await works(house, *ways, **who)
             assert ["PROTECTED" in it for it in refused] == [True] * len(ways)
         assert [it.startswith("Wrote") for it in await works(house, ways[0], ways[2])] == [True, True]
+        await works(house, ("write", {"file_path": "memory/b.md", "content": "CANARY"}))
+        assert "CANARY" in await search(house, "canary", **BOBS)
+        for found in (await search(house, "canary", **PLACES[2]), await get(house, "memory/b.md", **PLACES[2])):
+            assert "CANARY" not in found
         await works(house, **BOBS)
         assert "### MEMORY.md\n" in prompt(house)
     own = AGENTS.replace("id: helper,", "id: helper, workspaceDir: './w/{sender}',")
