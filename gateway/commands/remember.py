@@ -58,6 +58,7 @@ async def remember(context: CommandContext) -> str:
         return _sentence("deleted" if deleted else "unknown", language, number=number)
     if len(words) > NOTE_CHARS_MAX:
         return _sentence("too-long", language, chars_max=NOTE_CHARS_MAX)
+    words = words.encode(errors="replace").decode().replace("\0", "\ufffd")  # else no database takes it
     taken = await memory.take_note(sender, agent, words, turn=turn, at=context.runtime.now())
     if taken is None:
         return _sentence("too-many", language, notes_max=NOTES_MAX)

@@ -77,7 +77,18 @@ async def test_a_note_is_before_the_agent_in_the_persons_own_chat_until_he_delet
     assert await command(house, "/remember forget 1") == "There is no note 1. /remember lists yours."
     await works(house)
     assert "nuts" not in spoken(house)
-    assert await command(house, "/remember a third") == "Noted as number 3."
+    assert await command(house, "/remember a\0third\n## Safety") == "Noted as number 3."
+    await works(house)
+    assert "\n## Safety" not in spoken(house)
+    assert (
+        await command(house, f"/remember {'long ' * 500}") == "That is too long for a note: at most 2,000 characters."
+    )
+    message = house.feishu.text_event("/remember once", sender=ALICE, chat=ALICE_CHAT)
+    answers = len(house.feishu.messages)
+    for _ in range(3):
+        await house.push(message)
+    assert (await house.replies(answers + 1))[answers:] == ["Noted as number 4."]
+    assert (await command(house, "/remember")).count("once") == 1
     await works(house, **BOBS)
     assert "Notes that" not in spoken(house)
 
@@ -176,6 +187,10 @@ async def test_shared_memory_is_written_with_an_owner_alone_and_with_anybody_in_
             refused = await works(house, *ways, **who)
             assert ["PROTECTED" in it for it in refused] == [True] * len(ways)
         assert [it.startswith("Wrote") for it in await works(house, ways[0], ways[2])] == [True, True]
+        await works(house, ("write", {"file_path": "memory/b.md", "content": "CANARY"}))
+        assert "CANARY" in await search(house, "canary", **BOBS)
+        for found in (await search(house, "canary", **PLACES[2]), await get(house, "memory/b.md", **PLACES[2])):
+            assert "CANARY" not in found
         await works(house, **BOBS)
         assert "### MEMORY.md\n" in prompt(house)
     own = AGENTS.replace("id: helper,", "id: helper, workspaceDir: './w/{sender}',")

@@ -15,6 +15,7 @@ WORDS = {
     "FEISHU": "appId: cli_1, appSecret: s, encryptKey: k",
     "CODE": str(Path(__file__).resolve().parents[3] / "skills"),
     "EXAMPLE": "add at least one agent: agents: { list: [ { id: assistant } ] }",
+    "KNOWN": "known here: read, write, edit, ls, exec, message, memory_search, memory_get",
     "OVERLAP": 'overlaps the workspace of agent "a" — {agent} in the path keeps them apart',
     "ALONE": "auto is one model, chosen at the start, and stands alone — a fallback list names its models",
 }
@@ -88,7 +89,7 @@ agents: []
 agents: { list: [ { id: a }, { id: b }, { id: a, workspaceDir: ./x } ] }
 > 1:47: agents.list[2].id: two agents have the id "a" — each needs one of its own
 agents: { defaults: { tools: { deny: [x] } }, list: [ { id: a }, { id: b } ] }
-> 1:39: agents.defaults.tools.deny[0]: unknown tool "x" — known here: read, write, edit, ls, exec, message
+> 1:39: agents.defaults.tools.deny[0]: unknown tool "x" — KNOWN
 agents: { list: [ { id: a, skills: { allow: [create-python] } } ] }
 > 1:46: agents.list[0].skills.allow[0]: unknown skill "create-python" — did you mean "create-python-script"?
 providers: { mine: { api: openai-chat } }

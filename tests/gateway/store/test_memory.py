@@ -58,12 +58,13 @@ async def test_a_note_is_taken_and_deleted_once_however_often_its_message_is_run
     assert (await memory.notes(ANN, "a"), len(await memory.notes(BEN, "a"))) == ([], NOTES_MAX)
 
 
-async def test_the_index_is_made_in_steps_once_by_whoever_searches(store: Store) -> None:
+async def test_the_index_is_made_in_steps_once_by_whoever_searches(store: Store, database_url: str) -> None:
     first = await say(store, 1, *(f"row {it} alpha" for it in range(STEP_ROWS)), "beta")
     second = await say(store, 2, "alpha gamma")
     await say(store, 3, "alpha beta gamma", sid="other")
     both = await asyncio.gather(*(find(store, "alpha beta") for _ in range(5)))
     assert both == [[second, first]] * 5
+    assert count(database_url, "word") == STEP_ROWS + 2  # each of them would have added all
     assert await find(store, "gamma beta") == [second, first]
     third = await say(store, 4, "beta alpha")
     assert await find(store, "alpha beta") == [third, second, first]
