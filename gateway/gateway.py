@@ -104,8 +104,8 @@ class Gateway:
         Raises StoreUnavailable where a shared database does not let this worker in."""
         await self.runtime.store.start(self._notified)
         taken_up = 0
+        await self._load_choices()
         try:
-            await self.runtime.choices.load()
             taken_up = await self.sweep.once()
         except StoreUnavailable as error:  # a full or busy disk: not ready, and the sweep goes on trying
             log.error("store_unavailable", error=repr(error))
@@ -220,6 +220,7 @@ class Gateway:
             await self.runtime.choices.load()
         except StoreUnavailable as error:
             log.error("choices_not_loaded", error=repr(error))
+            asyncio.get_running_loop().call_later(RECONNECT_SECONDS, self._notified, CHOICES_NOTICE)
 
     async def _failing(self) -> Mapping[str, str]:
         if not self._started:
