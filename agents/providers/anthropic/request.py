@@ -1,8 +1,9 @@
 """Our request as Anthropic's Messages body. Pure: nothing is sent here, and the history is taken as repaired.
 
 Cache marks, four at most: the stable half of the system prompt, the last tool, the end of finished history, and the
-last block, which moves along within a tool loop. Blocks are built from our own model, never from the SDK's, because
-the server refuses members it does not know.
+last block, which moves along within a tool loop. Where the last turn was so long that the server would not find the mark
+before it again, that place is marked in place of the tools, which the system prompt's mark covers.
+Blocks are built from our own model, never from the SDK's, because the server refuses members it does not know.
 """
 
 from collections.abc import Sequence
@@ -16,6 +17,8 @@ from tools.tool import Image, ToolSpec
 
 API = "anthropic-messages"
 MARK = {"type": "ephemeral"}
+LOOK_BACK_BLOCKS = 18
+"""So far back from a mark the server surely looks for what it has cached; about 20."""
 _MARKABLE = frozenset({"text", "image", "tool_use", "tool_result"})
 
 Block: TypeAlias = dict[str, Any]
@@ -32,6 +35,8 @@ def wire_request(request: ModelRequest) -> dict[str, Any]:
         body["system"] = system
     if request.tools:
         body["tools"] = _tools(request.tools)
+        if _marks(body["messages"]) <= 2:  # with the system prompt's and this one, four
+            body["tools"][-1]["cache_control"] = MARK
         if choice := _tool_choice(request):
             body["tool_choice"] = choice
     elif called := shared.called_names(request.messages):
@@ -50,7 +55,7 @@ def _system(system: System) -> list[Block]:
 
 
 def _tools(tools: Sequence[ToolSpec]) -> list[Block]:
-    blocks: list[Block] = [
+    return [
         {
             "name": tool.name,
             "description": shared.description_of(tool),
@@ -58,8 +63,6 @@ def _tools(tools: Sequence[ToolSpec]) -> list[Block]:
         }
         for tool in tools
     ]
-    blocks[-1]["cache_control"] = MARK
-    return blocks
 
 
 def _tool_choice(request: ModelRequest) -> Block | None:
@@ -71,10 +74,11 @@ def _tool_choice(request: ModelRequest) -> Block | None:
 
 
 def _messages(messages: Sequence[Message]) -> list[Block]:
-    running = max((n for n, message in enumerate(messages) if isinstance(message, UserMessage)), default=0)
+    *_, last, running = 0, 0, *(n for n, message in enumerate(messages) if isinstance(message, UserMessage))
+    long = sum(len(message.content) for message in messages[last:running]) > LOOK_BACK_BLOCKS
     wire: list[Block] = []
     for number, message in enumerate(messages):
-        if number == running:
+        if number == running or (number == last and long):
             _mark_last(wire)
         match message:
             case UserMessage():
@@ -85,6 +89,10 @@ def _messages(messages: Sequence[Message]) -> list[Block]:
                 _append(wire, "user", [_result_block(message)])
     _mark_last(wire)
     return wire
+
+
+def _marks(wire: Sequence[Block]) -> int:
+    return sum("cache_control" in block for message in wire for block in message["content"])
 
 
 def _append(wire: list[Block], role: str, blocks: list[Block]) -> None:

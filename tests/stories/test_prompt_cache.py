@@ -1,0 +1,89 @@
+"""What a provider's prompt cache sees: equal beginnings, from request to request and from turn to turn."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.messages import Message
+from agents.providers.anthropic.request import wire_request
+from gateway.store.store import Mark
+from tests.agents.providers.requests import asking, assistant, call, result, user
+from tests.demo.makers import MAKERS
+from tests.emulators.models.script import calls, says
+from tests.running import Running
+from tests.stories.test_long_turns import made_by
+
+LOOK = ("ls", {"path": "."})
+CACHE_MARK = ', "cache_control": {"type": "ephemeral"}'
+
+
+def cached_form(body: dict[str, Any]) -> str:
+    """A request in the order in which the cache reads it, without what is no part of the prompt."""
+    parts = [
+        body.get("tools"),
+        body.get("system", body.get("instructions")),
+        *body.get("messages", body.get("input", ())),
+    ]
+    return "\n".join(json.dumps(part, ensure_ascii=False).replace(CACHE_MARK, "") for part in parts)
+
+
+def common(one: str, two: str) -> int:
+    return next((n for n, (a, b) in enumerate(zip(one, two, strict=False)) if a != b), min(len(one), len(two)))
+
+
+async def forget(house: Running, turn: int) -> None:
+    (opened,) = {event.turn.session for event in house.events if hasattr(event, "turn")}
+    await house.idle()
+    await house.gateway.runtime.store.mark(opened, Mark(turn=turn, kind="new", at=0))
+
+
+@pytest.mark.parametrize("api", ["anthropic-messages", "openai-responses"])
+async def test_within_a_turn_nothing_is_paid_twice_between_turns_only_the_last_one_and_a_new_beginning_keeps_the_prompt(
+    tmp_path: Path, api: str
+) -> None:
+    script = [calls(LOOK), calls(LOOK, LOOK), says("one"), calls(LOOK), says("two"), says("three"), says("anew")]
+    async with made_by(MAKERS[api], tmp_path, script, window=200_000) as (house, model):
+        for number, text in enumerate(["first", "second", "third"], 1):
+            await house.say(text)
+            await house.replies(number)
+            await house.idle()
+        await forget(house, 3)
+        await house.say("fourth")
+        await house.replies(4)
+        bodies = [received.body for received in model.requests]
+        forms = [cached_form(body) for body in bodies]
+        for before, after in [(0, 1), (1, 2), (3, 4)]:
+            assert forms[after].startswith(forms[before])
+        for first, last, following in [(0, 2, 3), (3, 4, 5)]:  # the request before a turn's own message is read again
+            begin = forms[first].index("## Inbound Context (trusted")
+            assert common(forms[last], forms[following]) == begin
+        prompt = forms[0].index('{"role": "user"')
+        assert common(forms[5], forms[6]) > prompt
+        assert "first" not in forms[6][prompt:]
+        assert len({body.get("prompt_cache_key") for body in bodies}) == 1
+        assert ("prompt_cache_key" in bodies[0]) == (api == "openai-responses")
+
+
+def test_the_marks_of_a_request_stand_where_the_next_turn_finds_them() -> None:
+    def marked(*rounds: int) -> list[str]:
+        """Where the marks stand: the texts of the marked blocks, behind turns with so many calls each."""
+        messages: list[Message] = []
+        for turn, count in enumerate(rounds):
+            messages.append(user(f"turn {turn}"))
+            for n in range(count):
+                messages += [assistant(call(f"c{turn}_{n}")), result(f"c{turn}_{n}", f"result {turn}.{n}")]
+            messages.append(assistant(call(f"end{turn}")))
+            messages.append(result(f"end{turn}", f"end of turn {turn}"))
+        body = wire_request(asking(*messages, user("now")))
+        blocks = [*body["tools"], *body["system"], *(it for message in body["messages"] for it in message["content"])]
+        return [
+            str(block.get("name") or block.get("text") or block.get("content"))
+            for block in blocks
+            if "cache_control" in block
+        ]
+
+    assert marked() == ["ls", "You are a helper.", "now"]
+    assert marked(1, 1) == ["ls", "You are a helper.", "end of turn 1", "now"]
+    assert marked(1, 30) == ["You are a helper.", "end of turn 0", "end of turn 1", "now"]
