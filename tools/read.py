@@ -2,12 +2,13 @@
 
 A page is whole lines, as many as one result may hold, and a note that says how to go on. Only the page is kept. To find
 where it begins, the file is read in blocks, from its beginning or from its end: a file of any size, or one endless line,
-costs bounded memory. A line is cut only where it alone is longer than a page.
+costs bounded memory. A line is cut only where it alone is longer than a page, and then a mark says how to read on in it.
 """
 
 import asyncio
 import base64
 import os
+from dataclasses import dataclass
 from typing import Literal
 
 from pydantic import Field
@@ -33,6 +34,9 @@ class ReadArguments(Arguments):
         description="The first line to read, counted from 1. Negative, it counts from the end: -50 reads the last 50.",
     )
     limit: int | None = Field(default=None, ge=1, description="How many lines to read.")
+    byte: int | None = Field(
+        default=None, ge=0, description="Where to begin within that line: only where a line was cut, as its mark says."
+    )
 
 
 class Read:
@@ -65,7 +69,8 @@ class Read:
                 return _image(fd, size, media_type, path)
             if b"\0" in head:
                 raise ToolError("NOT_TEXT", f"{path!r} is a binary file of {size} bytes; it cannot be shown as text")
-            return _page(fd, size=size, offset=offset, limit=arguments.limit, chars_max=self._page_chars)
+            page = _Page(offset=offset, byte=arguments.byte, limit=arguments.limit, chars_max=self._page_chars)
+            return page.read(fd, size)
 
 
 def check_offset(offset: int) -> None:
@@ -90,38 +95,58 @@ def _image(fd: int, size: int, media_type: str, path: str) -> ToolResult:
     return ToolResult(content=(f"[picture {path}]", image), details={"bytes": size})
 
 
-NOTE_CHARS = 200
+NOTE_CHARS = 260
 """Kept free in a page for its note and for the mark of a line that is cut."""
 SEEK_BYTES_MAX = 256 * 1024 * 1024
 """How much of a file is read to find where a page begins."""
 
 
-def _page(fd: int, *, size: int, offset: int, limit: int | None, chars_max: int) -> ToolResult:
-    """The page from line `offset` on, of at most `limit` lines. Raises ToolError where it lies too far in."""
-    first, start = _from_end(fd, size, -offset) if offset < 0 else (offset, _line_start(fd, size, offset))
-    room = max(1, chars_max - NOTE_CHARS)
-    window = os.pread(fd, min(4 * room + 1, size - start), start)
-    lines: list[str] = []
-    end = 0
-    while end < len(window) and len(lines) != limit:
-        stop = window.find(b"\n", end) + 1 or len(window)
-        line = _text(window[end:stop])
-        is_whole = window[stop - 1] == ord("\n") or start + stop == size
-        if not is_whole or len(line) > room:
-            break
-        lines.append(line)
-        room -= len(line)
-        end = stop
-    if window and not lines:
-        end = _line_end(fd, size, start) - start
-        lines = [_cut_line(fd, start, start + end, room, keep="end" if offset < 0 else "beginning")]
-    text, last, left_bytes = "".join(lines), first + len(lines) - 1, size - start - end
-    if not text:
-        text = f"(the file ends before line {first})" if size else "(empty file)"
-    elif left_bytes:
-        note = f"[lines {first} to {last} of a file of {size:,} bytes; {left_bytes:,} bytes were cut"
-        text += f"\n{note}; go on with offset={last + 1}]"
-    return ToolResult(content=(text,), details={"bytes": size, "firstLine": first, "lastLine": last})
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Page:
+    """From line `offset` on, of at most `limit` lines; from `byte` of that line where the line was cut before."""
+
+    offset: int
+    byte: int | None
+    limit: int | None
+    chars_max: int
+
+    def read(self, fd: int, size: int) -> ToolResult:
+        """Raises ToolError where it lies too far in."""
+        from_end = self.offset < 0
+        first, line = (
+            _from_end(fd, size, -self.offset) if from_end else (self.offset, _line_start(fd, size, self.offset))
+        )
+        start = min(size, line + (self.byte or 0))
+        room = max(1, self.chars_max - NOTE_CHARS)
+        lines, end = self._whole_lines(os.pread(fd, min(4 * room + 1, size - start), start), size - start, room)
+        if start < size and not lines:
+            end = _line_end(fd, size, start) - start
+            keeps_end = from_end and self.byte is None
+            lines = [
+                _cut_line(fd, line, start, start + end, room, number=first, keep="end" if keeps_end else "beginning")
+            ]
+        text, last, left_bytes = "".join(lines), first + len(lines) - 1, size - start - end
+        if not text:
+            text = f"(the file ends before line {first})" if size else "(empty file)"
+        elif left_bytes:
+            note = f"[lines {first} to {last} of a file of {size:,} bytes; {left_bytes:,} bytes were cut"
+            text += f"\n{note}; go on with offset={last + 1}]"
+        return ToolResult(content=(text,), details={"bytes": size, "firstLine": first, "lastLine": last})
+
+    def _whole_lines(self, window: bytes, left_bytes: int, room: int) -> tuple[list[str], int]:
+        """Those at the beginning of `window` that fit, and where they end."""
+        lines: list[str] = []
+        end = 0
+        while end < len(window) and len(lines) != self.limit:
+            stop = window.find(b"\n", end) + 1 or len(window)
+            line = _text(window[end:stop])
+            is_whole = window[stop - 1] == ord("\n") or stop == left_bytes
+            if not is_whole or len(line) > room:
+                break
+            lines.append(line)
+            room -= len(line)
+            end = stop
+        return lines, end
 
 
 def text_page(text: str, offset: int, limit: int | None, chars_max: int) -> ToolResult:
@@ -194,13 +219,16 @@ def _line_end(fd: int, size: int, start: int) -> int:
     return min(position, size)
 
 
-def _cut_line(fd: int, start: int, end: int, room: int, *, keep: Literal["beginning", "end"]) -> str:
-    """As much of one line as a page holds; its beginning, or its end where the end of the file was wanted."""
+def _cut_line(
+    fd: int, line: int, start: int, end: int, room: int, *, number: int, keep: Literal["beginning", "end"]
+) -> str:
+    """As much as a page holds of the line that begins at `line`: from `start` on, or its end where the file's was wanted."""
     length = min(4 * room, end - start)
     raw = os.pread(fd, length, start if keep == "beginning" else end - length)
     chars = raw.decode("utf-8", errors="surrogateescape")
     kept = (chars[:room] if keep == "beginning" else chars[-room:]).encode("utf-8", errors="surrogateescape")
-    mark = f"[… {end - start - len(kept):,} bytes of this line are not shown]"
+    missing, at = end - start - len(kept), start - line + len(kept) if keep == "beginning" else 0
+    mark = f"[… {missing:,} bytes of this line are not shown; read them with offset={number} and byte={at}]"
     return f"{_text(kept)} {mark}\n" if keep == "beginning" else f"{mark} {_text(kept)}"
 
 

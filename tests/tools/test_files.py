@@ -3,6 +3,7 @@
 import base64
 import os
 import re
+import tempfile
 import tracemalloc
 from pathlib import Path
 
@@ -105,15 +106,48 @@ async def test_a_line_longer_than_a_page_is_cut_and_the_next_one_is_read(tmp_pat
     assert page.endswith("\n[lines 1 to 1 of a file of 10,005 bytes; 10,003 bytes were cut; go on with offset=2]")
     page = await at.text("read", file_path="file", offset=2)
     shown = page.count("B")
-    assert shown == chars - 200
-    assert page.startswith("B" * shown + f" [… {10_001 - shown:,} bytes of this line are not shown]\n\n[lines 2 to 2")
+    assert shown == chars - 260
+    rest = f"[… {10_001 - shown:,} bytes of this line are not shown; read them with offset=2 and byte="
+    assert page.startswith("B" * shown + f" {rest}{shown}]\n\n[lines 2 to 2")
     assert page.endswith("; 2 bytes were cut; go on with offset=3]")
     assert len(page) <= chars
     assert await at.text("read", file_path="file", offset=3) == "d\n"
     page = await at.text("read", file_path="file", offset=-2)
-    assert page.startswith(f"[… {10_001 - shown:,} bytes of this line are not shown] B")
+    assert page.startswith(f"{rest}0] B")
     assert "Bc\n\n[lines 2 to 2" in page
     at.workspace.close()
+
+
+PIECES = st.sampled_from(["a", "中文字", "😀", "\r", "word ", "é", "[… ]"])
+LINES = st.lists(
+    st.lists(PIECES, max_size=12).map("".join).flatmap(lambda it: st.integers(1, 60).map(it.__mul__)), max_size=9
+)
+CUT = re.compile(
+    r"(?s)(.*) \[… [\d,]+ bytes of this line are not shown; read them with offset=(\d+) and byte=(\d+)]\n\Z"
+)
+
+
+@given(LINES, st.sampled_from(["\n", "\r\n"]), st.sampled_from([300, 512, 2_000]))
+@settings(max_examples=60, deadline=None)
+async def test_who_reads_on_as_each_page_says_has_read_every_part_of_every_line_once(
+    lines: list[str], newline: str, chars: int
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        at = bench(Path(folder), result_chars=chars)
+        text = newline.join(lines)
+        (at.root / "file").write_bytes(text.encode())
+        got, where = "", {"offset": 1, "byte": 0}
+        while where:
+            page = await at.text("read", file_path="file", **where)
+            assert len(page) <= chars
+            body, note, following = page.rpartition("\n[lines ")
+            body = body if note else following
+            where = {"offset": int(following.rpartition("=")[2].rstrip("]"))} if note else {}
+            if cut := CUT.fullmatch(body):
+                body, where = cut[1], {"offset": int(cut[2]), "byte": int(cut[3])}
+            got += body
+        assert got == (text or "(empty file)")
+        at.workspace.close()
 
 
 @pytest.mark.parametrize("offset", [1, -1, -3])
