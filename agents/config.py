@@ -71,8 +71,8 @@ class AgentDefaults(BaseModel, extra="forbid", strict=True, frozen=True, alias_g
     """How hard the model thinks: `off`, `minimal`, `low`, `medium`, `high`, `xhigh` or `max`; what a model does not take
     becomes the nearest that it does. Where unset, the model's own way."""
     max_tokens: Annotated[int, Field(ge=16)] | None = None
-    """The longest single answer of the model, in tokens; the model's own limit, at most 16,384, where unset. Never more than a
-    quarter of its window."""
+    """The longest single answer of the model, in tokens; the model's own limit, at most 16,384, where unset. Never more than
+    a quarter of its window."""
     context_window: Annotated[int, Field(ge=1024)] | None = None
     """The model's window in tokens, where Clawgate's own table does not know it or is wrong."""
     greeting: str = ""

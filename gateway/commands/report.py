@@ -14,7 +14,7 @@ from agents.providers.provider import System
 from agents.runner import Plan
 from agents.tokens import WRAPPING_TOKENS, estimate, request_tokens, tokens
 from agents.turn import Turn, settings_json
-from gateway import VERSION
+from gateway.config.report import VERSION
 from gateway.commands.command import CommandContext
 from gateway.journal import turns_of
 from gateway.lanes import HISTORY_TURNS_MAX

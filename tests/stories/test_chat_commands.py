@@ -12,7 +12,7 @@ from agents.messages import AssistantMessage, Thinking, ToolCall
 from agents.runner import AgentRunner
 from agents.turn import Settings
 from channels.message import Chat, Sender
-from gateway import VERSION
+from gateway.config.report import VERSION
 from gateway.commands import catalog
 from gateway.commands.catalog import COMMANDS, command_of
 from gateway.commands.settings import above

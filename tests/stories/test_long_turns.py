@@ -11,10 +11,10 @@ import pytest
 
 from tests.demo.makers import MAKERS, Maker
 from tests.emulators.models.dialogue import summary_names
-from tests.emulators.models.script import Turn, calls, says
+from tests.emulators.models.script import Think, Turn, calls, says
 from tests.emulators.models.server import ModelEmulator
 from tests.loopback import serve_on_loopback
-from tests.running import AGENTS, Running, running
+from tests.running import AGENTS, Running, feishu_emulator, running
 
 ROUNDS = 50
 WINDOW = 60_000
@@ -45,6 +45,14 @@ def said(body: dict[str, Any]) -> list[str]:
     messages = next(body[name] for name in ("messages", "contents", "input") if name in body)
     text = json.dumps(messages, ensure_ascii=False).replace(', "cache_control": {"type": "ephemeral"}', "")
     return [json.dumps(message, ensure_ascii=False) for message in json.loads(text)]
+
+
+LARGE = ("read", {"file_path": "large.txt"})
+
+
+def large(house: Running) -> None:
+    house.workspace().mkdir(parents=True, exist_ok=True)
+    (house.workspace() / "large.txt").write_text("one more line of it\n" * 1_500)
 
 
 def refusals(model: ModelEmulator) -> list[Any]:
@@ -93,6 +101,41 @@ async def test_a_small_window_holds_the_conversation_and_a_long_message_gets_a_s
         assert (await house.replies(5))[4] == "still blue"
         assert "my favourite colour" in said(model.requests[2].body)[0]
         assert refusals(model) == []
+
+
+@pytest.mark.parametrize("model", ["claude-sonnet-4-6", "claude-haiku-4-5", "claude-opus-5-5"])
+async def test_thinking_that_is_bound_to_what_stood_before_it_leaves_with_the_step(tmp_path: Path, model: str) -> None:
+    thinking = [Turn(parts=(Think(text=f"hm {n}"), *calls(LARGE).parts)) for n in range(12)]
+    agent = agents(f"anthropic/{model}\n      thinking: high", 40_000)
+    async with running(tmp_path, script=[*thinking, says("done")], agents=agent) as house:
+        house.anthropic.window_tokens = 40_000
+        large(house)
+        await house.say("read it twelve times")
+        assert await house.replies(1) == ["done"]
+        assert refusals(house.anthropic) == []
+        requests = [said(received.body) for received in house.anthropic.requests]
+        stepped = next(n for n, (one, two) in enumerate(pairwise(requests), 1) if two[: len(one)] != one)
+        before, behind = "".join(requests[stepped]), "".join(requests[stepped + 1][len(requests[stepped]) :])
+        # The one with a budget binds no thinking, and wants that of the whole turn.
+        assert before.count('"type": "thinking"') == (stepped if model == "claude-haiku-4-5" else 0)
+        assert behind.count('"type": "thinking"') == 1
+
+
+async def test_a_turn_that_goes_on_in_another_process_builds_the_same_request(tmp_path: Path) -> None:
+    script = [calls(LARGE) for _ in range(12)]
+    options: dict[str, Any] = {"emulator": feishu_emulator(), "agents": agents("anthropic/claude-sonnet-4-6", WINDOW)}
+    async with running(tmp_path, script=script, **options) as house:
+        large(house)
+        house.line.hold()
+        house.anthropic.script = [*script, says("never heard")]
+        await house.say("read it twelve times")
+        await house.requested(13)
+        interrupted = house.anthropic.requests[-1].body
+        assert "characters were cut" in json.dumps(interrupted)
+        await house.gateway.lanes.drain(0)
+    async with running(tmp_path, script=[says("done")], **options) as house:
+        assert (await house.replies(1))[-1] == "done"
+        assert house.anthropic.requests[0].body == interrupted
 
 
 @pytest.mark.parametrize("api", ["anthropic-messages", "openai-chat"])
