@@ -155,7 +155,7 @@ def text_page(text: str, offset: int, limit: int | None, chars_max: int) -> Tool
     data = text.encode(errors="replace")
     with os.fdopen(os.memfd_create("page"), "wb+", buffering=0) as file:
         file.write(data)
-        return _page(file.fileno(), size=len(data), offset=offset, limit=limit, chars_max=chars_max)
+        return _Page(offset=offset, byte=None, limit=limit, chars_max=chars_max).read(file.fileno(), len(data))
 
 
 def _line_start(fd: int, size: int, line: int) -> int:

@@ -14,8 +14,9 @@ from agents.providers.provider import System
 from agents.runner import Plan
 from agents.tokens import WRAPPING_TOKENS, estimate, request_tokens, tokens
 from agents.turn import Turn, settings_json
-from gateway.config.report import VERSION
+from gateway.budgets import Used, used
 from gateway.commands.command import CommandContext
+from gateway.config.report import VERSION
 from gateway.journal import turns_of
 from gateway.lanes import HISTORY_TURNS_MAX
 from gateway.store.store import Bill, Work
@@ -110,13 +111,21 @@ def _history(plan: Plan, work: Work) -> Sequence[Sequence[Message]]:
 
 
 async def usage(context: CommandContext) -> str:
-    spent = await _spent(context)
+    spent, config = await _spent(context), context.setup.config
     return _listed(
         (
             (context.say("This conversation", "本次对话"), spent.conversation.shown(context)),
             (context.say("Today in this chat", "本聊天今日"), spent.today.shown(context)),
+            *[_budget(context, it) for it in await used(context.runtime, config, context.agent, context.message)],
         )
     )
+
+
+def _budget(context: CommandContext, budget: Used) -> tuple[str, str]:
+    whose = {"agent": ("assistant", "助手"), "chat": ("chat", "聊天"), "sender": ("you", "你")}[budget.whose]
+    percent = f"{budget.share:.0%}"
+    head = context.say(f"Budget of today ({whose[0]})", f"今日额度({whose[1]})")
+    return head, context.say(f"{percent} used, again at {budget.until}", f"已用 {percent},{budget.until} 恢复")
 
 
 async def whoami(context: CommandContext) -> str:

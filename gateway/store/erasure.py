@@ -18,9 +18,10 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.config.root import DatabaseConfig
 from gateway.routing import control_session, conversation, place_of
+from gateway.store import memory
 from gateway.store.migrate import DatabaseUnusable
 from gateway.store.statements import InboxStatus
-from gateway.store.store import NOTIFY_CHANNEL
+from gateway.store.store import CHOICE, NOTIFY_CHANNEL
 
 NEVER = 2**62
 ROWS_AT_ONCE = 500
@@ -144,10 +145,13 @@ def erase(connection: Connection, portions: Iterable[Portion], person: tuple[str
         left = "SELECT 1 FROM transcript WHERE sid = :sid UNION ALL SELECT 1 FROM inbox WHERE sid = :sid AND status = 0"
         portion.whole = _run(connection, f"{left} LIMIT 1", sid=portion.sid).first() is None
         removed["mark"] += _forget_marks(connection, portion)
+        memory.forget(connection, portion.sids)  # what stays is found again when somebody looks for it
         if portion.whole and portion.all_between:
             _run(connection, "DELETE FROM session WHERE id IN :sids", sids=portion.sids)
-            scope = "DELETE FROM usage WHERE scope = :scope"
-            removed["usage"] += _run(connection, scope, scope=f"chat:{portion.sid}").rowcount
+            place = place_of(portion.sid)
+            scope = f"chat:{place.channel}:{place.account}:{place.chat}"
+            spent = "DELETE FROM usage WHERE scope = :scope"
+            removed["usage"] += _run(connection, spent, scope=scope).rowcount
         else:
             _run(connection, _SETTLE, sids=portion.sids)
             _forget_quotes(connection, portion)
@@ -157,6 +161,8 @@ def erase(connection: Connection, portions: Iterable[Portion], person: tuple[str
     scopes = [row.scope for row in _run(connection, "SELECT DISTINCT scope FROM usage WHERE scope LIKE 'sender:%'")]
     his = [it for it in scopes if person and _is_of(it.removeprefix("sender:"), *person)]
     removed["usage"] += _run(connection, "DELETE FROM usage WHERE scope IN :his", his=his).rowcount
+    if person:
+        removed["note"] += memory.forget_notes(connection, *person)
     return removed
 
 
@@ -194,7 +200,8 @@ def _forget_marks(connection: Connection, portion: Portion) -> int:
     kinds = ["summary", "settings", "undone"] if portion.all_between else ["summary"]
     names: dict[str, Any] = {"sid": portion.sid, "after": after, "until": until, "kinds": kinds}
     if portion.whole:
-        return _run(connection, "DELETE FROM mark WHERE sid = :sid", sid=portion.sid).rowcount
+        sids = [portion.sid, CHOICE + portion.sid]
+        return _run(connection, "DELETE FROM mark WHERE sid IN :sids", sids=sids).rowcount
     gone = "DELETE FROM mark WHERE sid = :sid AND kind IN :kinds AND turn > :after AND turn <= :until"
     return _run(connection, gone, **names).rowcount
 

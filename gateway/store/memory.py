@@ -103,9 +103,7 @@ class DatabaseMemory(Database):
     def forget_person(self, connection: Connection, person: str) -> int:
         """Delete the notes of `channel:id`, whatever bot they were given to; how many there were."""
         channel, _, id_ = person.partition(":")
-        senders = run(connection, "SELECT DISTINCT sender FROM note").scalars()
-        theirs = [it for it in senders if (it.partition(":")[0], it.split(":", 2)[2]) == (channel, id_)]
-        return run(connection, "DELETE FROM note WHERE sender IN :theirs", theirs=theirs).rowcount
+        return forget_notes(connection, channel, id_)
 
     @reads
     def _unindexed(self, connection: Connection, sid: str) -> tuple[int, int, Sequence[tuple[int, str]]] | None:
@@ -144,6 +142,12 @@ class DatabaseMemory(Database):
             turns = f"SELECT turn FROM word WHERE sid = :sid AND {matching} DESC LIMIT :limit"
             found |= dict.fromkeys(run(connection, turns, sid=sid, query=query, limit=limit).scalars())
         return list(found)
+
+
+def forget_notes(connection: Connection, channel: str, person: str) -> int:
+    senders = run(connection, "SELECT DISTINCT sender FROM note").scalars()
+    theirs = [it for it in senders if (it.partition(":")[0], it.split(":", 2)[2]) == (channel, person)]
+    return run(connection, "DELETE FROM note WHERE sender IN :theirs", theirs=theirs).rowcount
 
 
 def forget(connection: Connection, sids: Sequence[str]) -> None:

@@ -12,10 +12,10 @@ from agents.messages import AssistantMessage, Thinking, ToolCall
 from agents.runner import AgentRunner
 from agents.turn import Settings
 from channels.message import Chat, Sender
-from gateway.config.report import VERSION
 from gateway.commands import catalog
 from gateway.commands.catalog import COMMANDS, command_of
 from gateway.commands.settings import above
+from gateway.config.report import VERSION
 from gateway.queue import Inbound
 from tests.channels.contexts import context as made
 from tests.emulators.models.script import calls, says
@@ -94,6 +94,7 @@ ANSWERED = {
     "skill": r"The skills are:\n- `",
     "queue": r"The queue mode is `collect`",
     "retry": r"again\.$",
+    "remember": r"There are no notes of yours|Others read along here",
     "undo": r"There is nothing to undo|Forgotten: “",
     "export": r"",
 }
