@@ -219,8 +219,7 @@ def erase_sessions(
     if (name is None) == (person is None) or (person is not None and not (channel and who)):
         _fail("say what to erase: a session's ID (see `sessions list`), or --person channel:id, such as feishu:ou_…")
     loaded = _load(config).config
-    # Whoever writes in the web chat is one and the same, for owners `web:local`.
-    wanted = (channel, "user" if person == "web:local" else who) if person else None
+    wanted = (channel, who) if person else None
     try:
         session = next((it for it in listed(loaded) if it.id == name), None)
         if name is not None and session is None:

@@ -100,7 +100,7 @@ async def test_sessions_are_listed_shown_and_exported_while_the_gateway_serves(
         assert code == 0
         assert "· Alice**\n\n> Alice: what is there?\n> **2026-01-01 · helper**\n" in shown
         assert "· helper**\n\n> I look.\n- `ls` `{" in shown
-        assert "- `ls` gave: `(empty folder)`" in shown
+        assert "- `ls` gave: `AGENTS.md" in shown
         assert "> nothing�[2J there" in shown
         assert "again" not in shown
         assert (await sessions(house, "export", ended["id"], "--format", "md")) == (0, shown)
