@@ -10,7 +10,8 @@ from collections.abc import Mapping
 
 from channels.message import MessageContext
 from gateway.routing import chat_session
-from gateway.store.store import CHOICE, Mark, Store
+from gateway.store.records import Mark
+from gateway.store.store import CHOICE, Store
 
 CHOICES_NOTICE = "choices"
 """What workers tell each other where something was chosen; no session has this name."""

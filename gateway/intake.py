@@ -12,7 +12,7 @@ from gateway.lanes import Lanes
 from gateway.queue import Inbound, inbound_json
 from gateway.routing import control_session, route, session_key
 from gateway.runtime import Runtime
-from gateway.store.store import Acceptance, Delivery
+from gateway.store.records import Acceptance, Delivery
 
 log = structlog.get_logger()
 

@@ -26,8 +26,8 @@ from channels.queue import QueueMode
 from gateway.budgets import Account
 from gateway.queue import inbound_of
 from gateway.runtime import Drained, Runtime, Stopped
+from gateway.store.records import Entry, Kind, Lease, Mark, SessionState
 from gateway.store.spending import Spent
-from gateway.store.store import Entry, Kind, Lease, Mark, SessionState
 
 STEERED_MAX = 20
 """Waiting messages that one step of a turn takes in."""

@@ -15,7 +15,8 @@ import structlog
 
 from gateway.outbox import Outbox
 from gateway.runtime import Drained, Lane, Runtime, Stopped
-from gateway.store.store import Acceptance, Delivery, Fenced, Lease, Part, StoreUnavailable, Work
+from gateway.store.records import Acceptance, Delivery, Lease, Part, Work
+from gateway.store.store import Fenced, StoreUnavailable
 
 BACKOFF_SECONDS_MAX = 30.0
 WAITING_MAX = 20

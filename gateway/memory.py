@@ -15,7 +15,8 @@ from agents.messages import AssistantMessage, Message, Text, ToolResultMessage, 
 from agents.prompt.inbound import spoken, timestamp
 from channels.message import MessageContext
 from gateway.routing import agent_of
-from gateway.store.store import Entry, Store
+from gateway.store.records import Entry
+from gateway.store.store import Store
 from tools.memory import Note, Passage
 from tools.tool import Call
 

@@ -20,7 +20,8 @@ from pydantic import TypeAdapter
 from channels.channel import Channel, DeliveryError, Gone, RateLimited, Refused, Unreachable
 from channels.message import MessageContext, Outbound, StoredFile, Target
 from gateway.runtime import Runtime
-from gateway.store.store import Fenced, Lease, NewPart, Part, StoreUnavailable
+from gateway.store.records import Lease, NewPart, Part
+from gateway.store.store import Fenced, StoreUnavailable
 from tools.tool import ToolError
 
 BACKOFF_SECONDS_MAX = 60.0

@@ -11,7 +11,7 @@ from agents.config import AgentConfig
 from channels.channel import Channel
 from channels.message import MessageContext
 from channels.queue import QueueConfig, QueueMode, StalePolicy
-from gateway.store.store import Waiting
+from gateway.store.records import Waiting
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

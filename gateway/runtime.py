@@ -20,7 +20,8 @@ from gateway.choices import Choices
 from gateway.config.root import Config, LimitsConfig
 from gateway.metrics import Metrics
 from gateway.queue import Queues
-from gateway.store.store import Acceptance, Delivery, Fenced, Lease, Part, Store, StoreUnavailable
+from gateway.store.records import Acceptance, Delivery, Lease, Part
+from gateway.store.store import Fenced, Store, StoreUnavailable
 
 
 class Drained(Exception):

@@ -12,7 +12,8 @@ import structlog
 
 from gateway.lanes import Lanes
 from gateway.runtime import Runtime
-from gateway.store.store import Lease, StoreUnavailable
+from gateway.store.records import Lease
+from gateway.store.store import StoreUnavailable
 
 SHARED_SECONDS = 1.0
 ALONE_SECONDS = 5.0

@@ -5,7 +5,7 @@ is finished with a reply, a recorded silence, or a sentence that says what went 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import structlog
 
@@ -16,16 +16,18 @@ from agents.turn import Emit, OverBudget, Turn, settings_json
 from channels.channel import Channel, Progress, ShowsProgress
 from channels.message import MessageContext
 from gateway.attachments import Attachments
+from gateway.batch import Batch, batch_of, queue_of, stopped_of
 from gateway.budgets import Account, account_of
 from gateway.commands.catalog import run
 from gateway.commands.settings import above
-from gateway.journal import Ending, TurnJournal, ending_of, entry, last_active, numbered_turns, stopped
+from gateway.journal import Ending, TurnJournal, ending_of, entry, numbered_turns, stopped
 from gateway.memory import StoredMemory
 from gateway.outbox import reply_parts
-from gateway.queue import Inbound, Queue, inbound_of
+from gateway.queue import Inbound, inbound_of
 from gateway.routing import conversation, is_control, is_with_owner
-from gateway.runtime import Drained, Gate, Runtime, Setup, Stopped
-from gateway.store.store import Entry, Fenced, Lease, Mark, Part, StoreUnavailable, Waiting, Work
+from gateway.runtime import Drained, Gate, Runtime, Stopped
+from gateway.store.records import Entry, Lease, Mark, Part, Waiting, Work
+from gateway.store.store import Fenced, StoreUnavailable
 from gateway.watch import Watch
 from tools.memory import Note
 
@@ -33,25 +35,6 @@ ATTEMPTS_MAX = 3
 """A message whose turn has brought its process down this often is closed with an apology."""
 
 log = structlog.get_logger()
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Batch:
-    """The messages that one turn answers, oldest first: its setup, its lease, and its number, which is the last one's."""
-
-    setup: Setup
-    lease: Lease
-    work: Work
-    queue: Queue
-    messages: Sequence[Waiting]
-
-    @property
-    def turn(self) -> int:
-        return self.messages[-1].turn
-
-    @property
-    def inbound(self) -> Inbound:
-        return inbound_of(self.messages[-1].body)
 
 
 class Turns:
@@ -70,16 +53,16 @@ class Turns:
         last = inbound_of(work.waiting[-1].body)
         if work.so_far or not (during_turn or last.context.more):
             return 0.0
-        queue, now = _queue(self._runtime.setup, work, last), self._runtime.now()
+        queue, now = queue_of(self._runtime.setup, work, last), self._runtime.now()
         hold = queue.hold(last.context, work.waiting, now)
         return max(hold, queue.debounce(work.waiting, now)) if during_turn else hold
 
     async def run(self, lease: Lease, work: Work) -> Sequence[Part]:
         """Finish the work's first turn. Raises Fenced, Drained, Stopped or StoreUnavailable where it is not this run
         that does."""
-        if concerned := _stopped(work):
+        if concerned := stopped_of(work):
             return await self._end_all(lease, concerned, stopped(work.stopped, begun=bool(work.so_far)))
-        batch = _batch(self._runtime.setup, lease, work)
+        batch = batch_of(self._runtime.setup, lease, work)
         inbound = batch.inbound
         with (
             self._runtime.using(batch.setup),
@@ -108,7 +91,7 @@ class Turns:
             watch.outcome = ending.outcome
             return parts
 
-    def _watch(self, batch: _Batch) -> Watch:
+    def _watch(self, batch: Batch) -> Watch:
         """Shows the turn while it runs to the people in its chat, where the channel can."""
         context = batch.inbound.context
         channel = batch.setup.channels.get((context.channel, context.account))
@@ -138,7 +121,7 @@ class Turns:
         work = (await self._store.load(lease, history_turns=1, waiting_max=1)).work
         return work if work is not None and work.so_far else None
 
-    async def _ending(self, batch: _Batch, emit: Emit, account: Account | None) -> Ending:
+    async def _ending(self, batch: Batch, emit: Emit, account: Account | None) -> Ending:
         inbound = batch.inbound
         context = inbound.context
         if is_control(batch.lease.sid):
@@ -160,7 +143,7 @@ class Turns:
             return replace(ending, text=f"{sentences.late(late, context.text)}\n\n{ending.text}")
         return ending
 
-    async def _refuse(self, batch: _Batch, spent: OverBudget) -> Ending:
+    async def _refuse(self, batch: Batch, spent: OverBudget) -> Ending:
         """One sentence for all messages of the batch that it concerns; others of a chat stay for a turn of their own."""
         sender = batch.inbound.context.sender.id
         concerned = [
@@ -173,7 +156,7 @@ class Turns:
         return Ending(outcome="over-budget", reason=spent.whose, text=text)
 
     async def _answer(
-        self, batch: _Batch, channel: Channel, runner: AgentRunner, emit: Emit, account: Account | None
+        self, batch: Batch, channel: Channel, runner: AgentRunner, emit: Emit, account: Account | None
     ) -> Ending:
         context = batch.inbound.context
 
@@ -182,7 +165,7 @@ class Turns:
             return runner.user_message(*contexts, received=received, notes=notes)
 
         work = batch.work
-        if not work.so_far and self._is_over(batch):
+        if not work.so_far and batch.is_over():
             work = await self._begin_anew(batch)
         history = numbered_turns(work.history)
         journal = TurnJournal(
@@ -232,22 +215,14 @@ class Turns:
         shortened = sentences.compacted(result.compaction, context.text) if ending.text is not None else None
         return replace(ending, answers=result.answers, notes=(shortened,) if shortened else ())
 
-    def _is_over(self, batch: _Batch) -> bool:
-        """Whether the session ended by itself before the first message of the batch was accepted."""
-        rules = batch.setup.session_rules(batch.inbound.agent)
-        if not (rules.reset_daily or rules.reset_idle_minutes):
-            return False
-        last = last_active(batch.work.history)
-        return last is not None and rules.is_over(last, batch.messages[0].at, batch.setup.config.server.zone)
-
-    async def _begin_anew(self, batch: _Batch) -> Work:
+    async def _begin_anew(self, batch: Batch) -> Work:
         """End the session behind its last turn; what was chosen since then, such as a model, holds."""
         sid, ended = batch.lease.sid, batch.work.history[-1].turn
         await self._store.mark(sid, Mark(turn=ended, kind="new", at=self._runtime.now()))
         log.info("session_begun_anew", ended=ended)
         return await self._store.conversation(sid, before=batch.turn, history_turns=1, waiting_max=1)
 
-    async def _control(self, batch: _Batch, account: Account | None) -> Ending:
+    async def _control(self, batch: Batch, account: Account | None) -> Ending:
         """The answer to a command, or the note that too many messages wait."""
         inbound = batch.inbound
         if inbound.command is None:
@@ -256,7 +231,7 @@ class Turns:
             return await self._refuse(batch, spent)
         return await run(self._runtime, conversation(batch.lease.sid), batch.turn, inbound)
 
-    async def _note(self, batch: _Batch) -> Ending:
+    async def _note(self, batch: Batch) -> Ending:
         """Why the message is not answered: too many wait, or come."""
         text, rates = batch.inbound.context.text, batch.setup.config.rates.by_whom
         beyond = await self._store.beyond(batch.turn, {it: rate.count for it, rate in rates.items()}) if rates else None
@@ -309,33 +284,3 @@ class Turns:
             return []
         texts, parts_max = channel.split(text), self._runtime.setup.limits.reply_parts
         return texts if len(texts) <= parts_max else [*texts[: parts_max - 1], sentences.cut_short(request)]
-
-
-def _batch(setup: Setup, lease: Lease, work: Work) -> _Batch:
-    """The messages of the next turn; the parts of one thing stay together in every queue mode."""
-    first = inbound_of(work.waiting[0].body)
-    queue = _queue(setup, work, first)
-    if is_control(lease.sid):
-        return _Batch(setup=setup, lease=lease, work=work, queue=queue, messages=work.waiting[:1])
-    messages = queue.batch(work.waiting, begun=bool(work.so_far))
-    while len(messages) < len(work.waiting) and not work.so_far and inbound_of(messages[-1].body).context.more:
-        messages = work.waiting[: len(messages) + 1]
-    return _Batch(setup=setup, lease=lease, work=work, queue=queue, messages=messages)
-
-
-def _queue(setup: Setup, work: Work, inbound: Inbound) -> Queue:
-    """As the config says, in the mode that was chosen for the conversation."""
-    queue, mode = setup.queues.of(inbound.agent, inbound.context), settings_json.validate_json(work.settings).queue
-    return replace(queue, mode=mode) if mode else queue
-
-
-def _stopped(work: Work) -> Sequence[Waiting]:
-    """The messages that a stop concerns. One that interrupts stops what has begun, and takes over what has not."""
-    first = work.waiting[0]
-    if first.turn >= work.stopped:
-        return []
-    if work.so_far:
-        return [first]
-    if work.superseded:
-        return []
-    return [message for message in work.waiting if message.turn < work.stopped]

@@ -18,7 +18,7 @@ from gateway.config.root import Audience, Config
 from gateway.queue import inbound_of
 from gateway.routing import is_owner
 from gateway.runtime import Runtime, Setup
-from gateway.store.store import Concerned, Work
+from gateway.store.records import Concerned, Work
 
 SHOWN_CHARS = 60
 SHOWN_MAX = 10

@@ -14,7 +14,7 @@ from gateway.journal import numbered_turns, stopped_by, turns_of
 from gateway.lanes import HISTORY_TURNS_MAX
 from gateway.queue import Inbound, inbound_json, inbound_of
 from gateway.routing import control_session
-from gateway.store.store import Concerned, Delivery, Mark
+from gateway.store.records import Concerned, Delivery, Mark
 
 EXPORTED_CHARS_MAX = 200_000
 """Where the export is no file: more than any channel sends in one reply."""

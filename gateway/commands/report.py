@@ -19,7 +19,7 @@ from gateway.commands.command import CommandContext
 from gateway.config.report import VERSION
 from gateway.journal import turns_of
 from gateway.lanes import HISTORY_TURNS_MAX
-from gateway.store.store import Bill, Work
+from gateway.store.records import Bill, Work
 
 
 def plan_of(context: CommandContext, work: Work) -> Plan | None:

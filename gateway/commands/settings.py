@@ -14,7 +14,7 @@ from gateway.commands.command import CommandContext
 from gateway.config.root import Config
 from gateway.redaction import redacted
 from gateway.routing import holding
-from gateway.store.store import Mark
+from gateway.store.records import Mark
 from gateway.watch import about
 
 DEFAULT = "default"

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, text
 
 from agents.messages import message_json
 from agents.prompt.inbound import spoken
-from gateway.store.store import Entry
+from gateway.store.records import Entry
 from gateway.store.writer import Database, is_shared, reads, run, writes
 from tools.memory import Note, terms
 

@@ -28,20 +28,10 @@ from gateway.store.archive import DatabaseArchive, DatabaseSessions
 from gateway.store.memory import DatabaseMemory
 from gateway.store.migrate import DatabaseUnusable, migrate
 from gateway.store.presence import KEEPALIVE, Presence, Transactions
+from gateway.store.records import Acceptance, Delivery, Entry, Lease, NewPart, Part, SessionState, View
 from gateway.store.spending import limits_of
 from gateway.store.statements import InboxStatus, OutboxStatus
-from gateway.store.store import (
-    Acceptance,
-    Delivery,
-    Entry,
-    Fenced,
-    Lease,
-    NewPart,
-    Part,
-    SessionState,
-    StoreUnavailable,
-    View,
-)
+from gateway.store.store import Fenced, StoreUnavailable
 
 POOL_WAIT_SECONDS = 2.0
 STATEMENT_SECONDS = 5

@@ -24,9 +24,10 @@ from gateway.store import statements as shared
 from gateway.store.archive import DatabaseArchive, DatabaseSessions
 from gateway.store.memory import DatabaseMemory
 from gateway.store.migrate import DatabaseUnusable, migrate
+from gateway.store.records import Acceptance, Delivery, Entry, Lease, NewPart, Part, SessionState, View
 from gateway.store.spending import limits_of
 from gateway.store.statements import InboxStatus, OutboxStatus
-from gateway.store.store import CONTROL, Acceptance, Delivery, Entry, Fenced, Lease, NewPart, Part, SessionState, View
+from gateway.store.store import CONTROL, Fenced
 from gateway.store.writer import Database, Writer, reads, writes
 
 PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=5000", "wal_autocheckpoint=4000")

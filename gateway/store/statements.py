@@ -10,20 +10,9 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import Any
 
+from gateway.store.records import Bill, Concerned, Entry, Lease, Mark, Part, SessionState, Work
 from gateway.store.spending import DayUsage, Rated
-from gateway.store.store import (
-    CHOICE,
-    CONTROL,
-    Bill,
-    Concerned,
-    Entry,
-    Fenced,
-    Lease,
-    Mark,
-    Part,
-    SessionState,
-    Work,
-)
+from gateway.store.store import CHOICE, CONTROL, Fenced
 
 
 class InboxStatus(IntEnum):

@@ -5,12 +5,25 @@ now. SQLite (`sqlite.py`) and PostgreSQL (`postgres.py`) stand behind it; nothin
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol
 
 from channels.web.admission import Sessions
 from channels.web.archive import ChatHistory
-from gateway.store.spending import DayUsage, Rate, Rated, Spent
+from gateway.store.records import (
+    Acceptance,
+    Bill,
+    Concerned,
+    Delivery,
+    Entry,
+    Lease,
+    Mark,
+    NewPart,
+    Part,
+    SessionState,
+    View,
+    Work,
+)
+from gateway.store.spending import DayUsage, Rated
 
 if TYPE_CHECKING:
     from gateway.store.memory import DatabaseMemory
@@ -24,9 +37,6 @@ CONTROL = "aside:"
 CHOICE = "choice:"
 """What the ids begin with under which `gateway.choices` keeps its marks; no conversation's does."""
 
-Kind: TypeAlias = Literal["user", "steered", "assistant", "toolResult", "drained", "final"]
-MarkKind: TypeAlias = Literal["new", "summary", "settings", "undone"]
-
 
 class StoreUnavailable(Exception):
     """The database did not take the write: it is busy, full, read-only or gone. Nothing was stored."""
@@ -34,197 +44,6 @@ class StoreUnavailable(Exception):
 
 class Fenced(Exception):
     """This worker no longer owns the chat; whoever does goes on with it."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class NewPart:
-    """A reply part to queue. `key` is its idempotency key, the same whatever database it stands in."""
-
-    key: str
-    payload: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Delivery:
-    """A message to accept. `dedupe` is one or two keys, scoped to channel and account.
-
-    `control` is the session beside the chat's own: commands go there, and so does a message beyond a limit, to be answered
-    with a note. `sender` is whom it counts for, over all chats; nobody where None. `interrupts`: whatever the chat had
-    before this message is to be stopped. `chat` is the chat with all its topics. It counts towards `rates`.
-    """
-
-    sid: str
-    control: str
-    dedupe: tuple[str, ...]
-    body: str
-    at: float
-    sender: str | None = None
-    interrupts: bool = False
-    chat: str = ""
-    rates: Mapping[Rated, Rate] = field(default_factory=dict)
-
-    @property
-    def row(self) -> dict[str, Any]:
-        """What the inbox keeps of it, by column."""
-        first, *second = self.dedupe
-        row = {"dedupe": first, "dedupe_text": second[0] if second else None, "sid": self.sid, "body": self.body}
-        return row | {"at": self.at, "sender": self.sender, "chat": self.chat if self.rates else None}
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Lease:
-    """One chat, owned."""
-
-    sid: str
-    epoch: int
-
-    @property
-    def row(self) -> dict[str, Any]:
-        return {"sid": self.sid, "epoch": self.epoch}
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Acceptance:
-    """`turn` is None for a redelivery. `lease` is the chat's where this worker owns it, now or since before: a lane is
-    to be started for an epoch that has none yet. `beyond` is whose rate it exceeds."""
-
-    turn: int | None
-    lease: Lease | None = None
-    overflow: bool = False
-    beyond: Rated | None = None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Entry:
-    """One row of a transcript; as loaded also a mark. What it `spent` is counted in the commit that writes it."""
-
-    turn: int
-    kind: Kind | MarkKind
-    content: str
-    spent: Spent | None = None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Mark:
-    """What a command or a compaction says of a conversation; its rows stay as they are. `new`: it begins anew behind `turn`.
-    `summary`: `content` stands for all turns up to `turn`. `settings`: what holds from `turn` on, until the next ones or a
-    `new`. `undone`: that one turn is out of the history. Written once: a second one about the same turn is none."""
-
-    turn: int
-    kind: MarkKind
-    at: float
-    content: str = "{}"
-
-    @property
-    def row(self) -> dict[str, Any]:
-        return {"turn": self.turn, "kind": self.kind, "content": self.content, "at": self.at}
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Waiting:
-    """A message that waits for its turn. `turn` is its number, and its turn's unless it joins another's."""
-
-    turn: int
-    body: str
-    at: float
-    attempts: int
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Concerned:
-    """A message that a stop concerns. `begun`: its turn has begun, or had."""
-
-    turn: int
-    body: str
-    begun: bool
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Bill:
-    """The content of a turn's `final` row. `current`: it belongs to the conversation since it began; `recent`: to the time
-    that was asked for."""
-
-    content: str
-    current: bool
-    recent: bool
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Work:
-    """What a chat has to do: its oldest waiting messages, with what is journaled of the first one's turn so far and the
-    finished turns before it. Turns below `stopped` are not to be run on; `superseded`: it was a message of this chat that
-    stopped them. `settings` is JSON, `summary` the content of the one that stands for what was before `history`, empty for
-    none."""
-
-    waiting: Sequence[Waiting]
-    history: Sequence[Entry]
-    stopped: int = 0
-    superseded: bool = False
-    so_far: Sequence[Entry] = ()
-    settings: str = "{}"
-    summary: str = ""
-    has_notes: bool = False
-    """Whether the sender of the first message has had notes taken."""
-
-    @classmethod
-    def of(cls, rows: Sequence[Mapping[str, Any]], entries: Sequence[Entry]) -> "Work":
-        """From the messages that wait, as rows, and the transcript from the oldest turn to be shown on, with its marks."""
-        first = rows[0]["turn"] if rows else None
-        marks = {entry.kind: entry for entry in entries if entry.kind in ("new", "summary", "settings")}
-        begin = marks["new"].turn if "new" in marks else 0
-        held = {kind: mark.content for kind, mark in marks.items() if mark.turn > begin}
-        steps = [entry for entry in entries if entry.kind not in marks]
-        return cls(
-            waiting=[Waiting(**{name: row[name] for name in ("turn", "body", "at", "attempts")}) for row in rows],
-            history=[entry for entry in steps if entry.turn != first],
-            so_far=[entry for entry in steps if entry.turn == first],
-            settings=held.get("settings", "{}"),
-            summary=held.get("summary", ""),
-        )
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Part:
-    """One row of the outbox. `ambiguous` counts the attempts that may have arrived. `next_at` is below zero while an attempt
-    is under way: from `begin` until its outcome is recorded. `begun`: this process recorded the start and has yet to
-    send."""
-
-    id: int
-    turn: int
-    part: int
-    key: str
-    payload: str
-    created: float
-    attempts: int = 0
-    ambiguous: int = 0
-    next_at: float = 0.0
-    begun: bool = False
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class View:
-    """A session as loaded: the parts still to be sent, in order, and the work behind them."""
-
-    parts: Sequence[Part]
-    work: Work | None
-
-    @classmethod
-    def of(cls, parts: Sequence[Part], rows: Sequence[Mapping[str, Any]], entries: Sequence[Entry]) -> "View":
-        """From the messages that wait, as rows, and the transcript from the oldest turn to be shown on."""
-        if not rows:
-            return cls(parts=parts, work=None)
-        work = Work.of(rows, entries)
-        superseded, has_notes = bool(rows[0]["superseded"]), bool(rows[0]["has_notes"])
-        work = replace(work, stopped=rows[0]["stopped"], superseded=superseded, has_notes=has_notes)
-        return cls(parts=parts, work=work)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SessionState:
-    """How a chat stands at a write: messages accepted and not finished, and the turn below which all is stopped."""
-
-    pending: int
-    stopped: int
 
 
 class Store(Protocol):

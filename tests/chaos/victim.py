@@ -28,7 +28,8 @@ from gateway.config.load import load
 from gateway.gateway import Gateway
 from gateway.serve import listen, run
 from gateway.store.opening import open_store
-from gateway.store.store import Entry, Mark, NewPart, Part, Store
+from gateway.store.records import Entry, Mark, NewPart, Part
+from gateway.store.store import Store
 
 AFTER_ANSWER_SECONDS = 0.002
 TEMPORARY = ".clawgate-"

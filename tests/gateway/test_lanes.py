@@ -12,8 +12,9 @@ from gateway.config.root import LimitsConfig
 from gateway.lanes import Lanes
 from gateway.outbox import Begin, Delivered, Outbox, Report
 from gateway.runtime import Gate, Stopped
+from gateway.store.records import Delivery, Entry, Lease, NewPart, Part, Work
 from gateway.store.sqlite import SqliteStore
-from gateway.store.store import Delivery, Entry, Fenced, Lease, NewPart, Part, StoreUnavailable, Work
+from gateway.store.store import Fenced, StoreUnavailable
 from gateway.sweep import Sweep
 from tests.gateway.runtimes import runtime
 from tests.waiting import until

@@ -19,7 +19,7 @@ from gateway.outbox import (
     payload_json,
     reply_parts,
 )
-from gateway.store.store import Part
+from gateway.store.records import Part
 from tests.gateway.runtimes import runtime
 from tests.tools.bench import CALL
 

@@ -7,7 +7,7 @@ import pytest
 
 from channels.message import MessageContext
 from gateway.queue import MORE_SECONDS, Queue
-from gateway.store.store import Waiting
+from gateway.store.records import Waiting
 from tests.tools.bench import CALL
 
 NOW = 1_800_000_000.0

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agents.seeds import SEEDS
+from gateway.store.records import Mark
 from tests.emulators.models.script import says
 from tests.running import ALICE, ALICE_CHAT, BOB, BOB_CHAT, GROUP, Running, running
 from tests.stories.at_work import DONE, prompt, results, spoken, works
@@ -141,8 +142,6 @@ async def test_what_is_remembered_is_found_and_read(memory_house: Running) -> No
 
 
 async def test_a_turn_is_found_after_a_new_beginning_and_not_once_it_is_undone(memory_house: Running) -> None:
-    from gateway.store.store import Mark  # what `/new` and `/undo` write
-
     house = memory_house
     await works(house, text="the code word is heliotrope")
     path = (await search(house, "heliotrope")).split()[0]

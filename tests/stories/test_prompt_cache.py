@@ -8,7 +8,7 @@ import pytest
 
 from agents.messages import Message
 from agents.providers.anthropic.request import wire_request
-from gateway.store.store import Mark
+from gateway.store.records import Mark
 from tests.agents.providers.requests import asking, assistant, call, result, user
 from tests.demo.makers import MAKERS
 from tests.emulators.models.script import calls, says

@@ -12,7 +12,8 @@ import pytest
 from agents.turn import settings_json
 from gateway.journal import TurnJournal
 from gateway.store.opening import connected
-from gateway.store.store import Mark, StoreUnavailable
+from gateway.store.records import Mark
+from gateway.store.store import StoreUnavailable
 from tests.emulators.models.script import says
 from tests.running import ALICE, ALICE_CHAT, BOB, GROUP, Running, feishu_emulator, running
 from tests.stories.at_work import users

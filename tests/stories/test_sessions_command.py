@@ -11,7 +11,7 @@ import pytest
 
 from gateway.config.root import DatabaseConfig
 from gateway.store.opening import connected
-from gateway.store.store import Mark
+from gateway.store.records import Mark
 from tests.emulators.models.script import calls, says
 from tests.running import ALICE, ALICE_CHAT, BOB, GROUP, SECRETS, Running, running
 from tests.stories.at_work import NEVER

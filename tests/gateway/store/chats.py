@@ -6,7 +6,8 @@ from contextlib import asynccontextmanager
 from channels.web.archive import ChatHistory, WebMessage
 from gateway.config.root import DatabaseConfig
 from gateway.store.opening import open_store
-from gateway.store.store import Acceptance, Delivery, Entry, Lease, NewPart, Part, Store, View, Work
+from gateway.store.records import Acceptance, Delivery, Entry, Lease, NewPart, Part, View, Work
+from gateway.store.store import Store
 
 LARGE = 1_000_000
 

@@ -9,7 +9,8 @@ import pytest
 from agents.messages import Text, UserMessage, message_json
 from channels.web.archive import MessageBody
 from gateway.store.memory import NOTES_MAX, STEP_ROWS
-from gateway.store.store import Entry, Store
+from gateway.store.records import Entry
+from gateway.store.store import Store
 from tests.gateway.store.chats import accept, leased, opened
 from tests.gateway.store.test_archive import count
 from tools.memory import terms, wanted_terms

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from gateway.store.records import Delivery, Entry
 from gateway.store.spending import DayUsage, Rate, Rated, Spent
-from gateway.store.store import Delivery, Entry, Fenced, Store
+from gateway.store.store import Fenced, Store
 from tests.gateway.store.chats import accept, leased, message, opened, step, work_of
 
 DAY = "2026-11-22"

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from gateway.store.migrate import DatabaseUnusable
+from gateway.store.records import Acceptance
 from gateway.store.sqlite import SqliteStore
-from gateway.store.store import Acceptance, StoreUnavailable
+from gateway.store.store import StoreUnavailable
 from tests.gateway.store.chats import accept, opened
 from tests.gateway.store.test_migrate import KILLED, ROOT
 from tests.waiting import until

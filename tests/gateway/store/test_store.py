@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gateway.store.store import Fenced, Lease, Mark, Store
+from gateway.store.records import Lease, Mark
+from gateway.store.store import Fenced, Store
 from tests.gateway.store.chats import accept, finish, leased, look, message, opened, step, work_of
 
 

@@ -1,0 +1,68 @@
+"""What one turn answers: which of the messages that wait, in which mode, and whether its session has ended by itself."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from agents.turn import settings_json
+from gateway.journal import last_active
+from gateway.queue import Inbound, Queue, inbound_of
+from gateway.routing import is_control
+from gateway.runtime import Setup
+from gateway.store.records import Lease, Waiting, Work
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Batch:
+    """The messages that one turn answers, oldest first: its setup, its lease, and its number, which is the last one's."""
+
+    setup: Setup
+    lease: Lease
+    work: Work
+    queue: Queue
+    messages: Sequence[Waiting]
+
+    @property
+    def turn(self) -> int:
+        return self.messages[-1].turn
+
+    @property
+    def inbound(self) -> Inbound:
+        return inbound_of(self.messages[-1].body)
+
+    def is_over(self) -> bool:
+        """Whether the session ended by itself before the first message of the batch was accepted."""
+        rules = self.setup.session_rules(self.inbound.agent)
+        if not (rules.reset_daily or rules.reset_idle_minutes):
+            return False
+        last = last_active(self.work.history)
+        return last is not None and rules.is_over(last, self.messages[0].at, self.setup.config.server.zone)
+
+
+def batch_of(setup: Setup, lease: Lease, work: Work) -> Batch:
+    """The messages of the next turn; the parts of one thing stay together in every queue mode."""
+    first = inbound_of(work.waiting[0].body)
+    queue = queue_of(setup, work, first)
+    if is_control(lease.sid):
+        return Batch(setup=setup, lease=lease, work=work, queue=queue, messages=work.waiting[:1])
+    messages = queue.batch(work.waiting, begun=bool(work.so_far))
+    while len(messages) < len(work.waiting) and not work.so_far and inbound_of(messages[-1].body).context.more:
+        messages = work.waiting[: len(messages) + 1]
+    return Batch(setup=setup, lease=lease, work=work, queue=queue, messages=messages)
+
+
+def queue_of(setup: Setup, work: Work, inbound: Inbound) -> Queue:
+    """As the config says, in the mode that was chosen for the conversation."""
+    queue, mode = setup.queues.of(inbound.agent, inbound.context), settings_json.validate_json(work.settings).queue
+    return replace(queue, mode=mode) if mode else queue
+
+
+def stopped_of(work: Work) -> Sequence[Waiting]:
+    """The messages that a stop concerns. One that interrupts stops what has begun, and takes over what has not."""
+    first = work.waiting[0]
+    if first.turn >= work.stopped:
+        return []
+    if work.so_far:
+        return [first]
+    if work.superseded:
+        return []
+    return [message for message in work.waiting if message.turn < work.stopped]
