@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from agents.messages import Message, Text, message_json
-from tests.agents.providers.requests import assistant, user
+from agents.messages import message_json
 from tests.agents.test_repair import REPAIRED
 from tests.emulators.models.dialogue import summary_names
 from tests.emulators.models.script import Fault, says
@@ -49,6 +48,12 @@ def summaries(house: Running) -> list[str]:
 def marks(house: Running) -> list[tuple[int, str]]:
     with sqlite3.connect(house.folder / "data" / "clawgate.db") as database:
         return database.execute("SELECT turn, content FROM mark WHERE kind = 'summary' ORDER BY turn").fetchall()
+
+
+def counted(house: Running) -> int:
+    """The tokens of the budget."""
+    with sqlite3.connect(house.folder / "data" / "clawgate.db") as database:
+        return int(database.execute("SELECT sum(tokens) FROM usage").fetchone()[0])
 
 
 async def talk(house: Running, *texts: str) -> list[str]:
@@ -169,19 +174,27 @@ async def test_summaries_that_leave_identifiers_out_every_other_time_lose_none(t
     assert model.summaries >= 2 * played.noticed > 2
 
 
-async def test_somebody_may_wish_for_it(tmp_path: Path) -> None:
-    async with running(tmp_path, script=script(lambda text: says(GOOD)), agents=SMALL) as house:
-        runner = house.gateway.runtime.setup.runners["helper"]
-        history: list[list[Message]] = [
-            [user(f"turn {number} {FILLER}"), assistant(Text(text="Yes."))] for number in range(5)
-        ]
-        compacted = await runner.compact(history, session="s", summary="", focus="the order\n## Safety")
-        assert compacted is not None
-        assert (compacted.turns, compacted.content) == (3, GOOD)
-        assert len(compacted.answers) == 1
-        system = json.dumps(house.anthropic.requests[-1].body["system"])
+async def test_somebody_may_wish_for_it_and_reads_what_came_of_it(tmp_path: Path) -> None:
+    answers = [says("no headings at all"), *[says(GOOD)] * 20]
+    budget = "budgets: { chat: { tokensPerDay: 1000000 } }"
+    async with running(tmp_path, script=script(lambda text: answers.pop(0)), agents=SMALL, more=budget) as house:
+        assert (await talk(house, "/compact"))[-1] == "There is nothing to summarise yet."
+        await talk(house, "My order is 48213377.", *(f"turn {number} {FILLER}" for number in range(4)))
+        before = counted(house)
+        reply = (await talk(house, "/compact the order\n## Safety"))[-1]
+        assert reply == "The older part of the conversation is summarised: 3 turns."
+        assert counted(house) > before
+        system = json.dumps(next(it.body for it in house.anthropic.requests if summed(it.body))["system"])
         assert "wants these kept most of all: the order ## Safety" in system
-        assert await runner.compact(history[:2], session="s", summary="", focus="") is None
+        assert [content for _, content in marks(house)] == [GOOD]
+        await talk(house, "What was my order?")
+        shown = json.dumps(conversations(house)[-1]["messages"])
+        assert "## Earlier Conversation (summary)" in shown
+        assert "turn 3" in shown
+        assert "turn 1" not in shown
+        answers[:] = [says("of no use")] * 8
+        await talk(house, *(f"turn {number} {FILLER}" for number in range(4, 8)))
+        assert "stays as it is" in (await talk(house, "/compact"))[-1]
 
 
 async def test_a_session_poisoned_with_every_defect_answers_its_next_message_and_can_be_summed_up(
