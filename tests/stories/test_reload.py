@@ -17,6 +17,11 @@ from tests.running import ALICE_CHAT, BOB, BOB_CHAT, SECRETS, Running, client, p
 from tests.stories.test_process import platforms, started
 
 
+@pytest.fixture(autouse=True)
+def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.reload.LOOK_SECONDS", 0.05)
+
+
 class Editor:
     """Edits the config file of a running gateway, as a person would."""
 

@@ -129,7 +129,7 @@ async def test_a_conversation_is_renamed_for_every_page_and_one_that_there_is_no
         for title, shown in TITLES:
             answer = await page.http.patch(f"/api/chats/{CHAT}", json={"title": title})
             assert answer.json()["title"] == shown
-            await other.until(lambda shown=shown: other.named("chat")[-1]["title"] == shown)  # type: ignore[misc]
+            await other.until(lambda shown=shown: shown in [it["title"] for it in other.named("chat")[-1:]])  # type: ignore[misc]
     for odd in (b"{}", b"[]", b"{", b'{"title": 1}', b'{"title": "x", "id": "c_other"}'):
         assert (await page.http.patch(f"/api/chats/{CHAT}", content=odd)).status_code == 400
     for chat in NOWHERE:
