@@ -43,6 +43,52 @@ as the history holds them, and OpenAI the phase of each text."""
 def repair(messages: Sequence[Message], *, api: str, family: str, images_max: int = IMAGES_MAX) -> Sequence[Message]:
     """The history as `api` and the model `family` may get it; `messages` itself where nothing is to be done. With no
     `family`, no payload of any provider's goes back; with no `images_max`, no picture."""
+    healthy = _healthy(messages)
+    rest = messages[healthy:]
+    repaired = _repaired(rest, api, family, images_max)
+    return messages if repaired is rest else (*messages[:healthy], *repaired)
+
+
+PLAIN_MAX = 16_384
+_plain: dict[int, Message] = {}
+"""Messages that were found to be nothing but words, by identity: a chat's past is the same objects at each turn."""
+
+
+def _healthy(messages: Sequence[Message]) -> int:
+    """How many messages at the beginning no step changes, and none behind them concerns: exchanges of nothing but words, up
+    to a message of a person."""
+    count = 0
+    while count + 2 < len(messages) and isinstance(messages[count + 2], UserMessage):
+        if not (_is_plain(messages[count], UserMessage) and _is_plain(messages[count + 1], AssistantMessage)):
+            break
+        count += 2
+    return count
+
+
+def _is_plain(message: Message, kind: type[Message]) -> bool:
+    if not isinstance(message, kind):
+        return False
+    if _plain.get(id(message)) is message:
+        return True
+    if isinstance(message, UserMessage):
+        sound = not message.metadata
+    else:
+        sound = isinstance(message, AssistantMessage) and message.stop_reason in ("end_turn", "stop_sequence")
+    if not sound or not message.content or not all(map(_is_words, message.content)):
+        return False
+    if len(_plain) >= PLAIN_MAX:
+        _plain.clear()
+    _plain[id(message)] = message
+    return True
+
+
+def _is_words(part: UserPart | AssistantPart) -> bool:
+    if not isinstance(part, Text) or part.wire is not None:
+        return False
+    return bool(part.text.strip()) and well_formed(part.text) is part.text
+
+
+def _repaired(messages: Sequence[Message], api: str, family: str, images_max: int) -> Sequence[Message]:
     repaired = [it for message in messages if (it := _readable(message)).content or not _failed(it)]
     repaired = _without_refusals(repaired)
     repaired = _paired(repaired)

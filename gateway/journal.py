@@ -125,7 +125,7 @@ def last_active(entries: Sequence[Entry]) -> float | None:
 
 def _turn(rows: Sequence[Entry]) -> list[Message]:
     ended = next((row for row in rows if row.kind == "final"), None)
-    if ended is not None and orjson.loads(ended.content)["outcome"] == "declined":
+    if ended is not None and '"declined"' in ended.content and orjson.loads(ended.content)["outcome"] == "declined":
         return []
     contents = [row.content for row in rows if row.kind not in ("drained", "final")]
     return [_small_message(it) if len(it) <= REMEMBERED_CHARS else message_json.validate_json(it) for it in contents]

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from agents.messages import (
     AssistantMessage,
@@ -171,6 +172,16 @@ def test_repairing_again_changes_nothing_and_what_is_stored_is_never_touched(mes
     once = repair(messages, api=API, family=MODEL)
     assert messages == before
     assert repair(once, api=API, family=MODEL) is once
+
+
+@given(broken_histories, st.integers(0, 4))
+@PROPERTY
+def test_a_past_of_nothing_but_words_changes_nothing_of_what_follows(messages: list[Message], exchanges: int) -> None:
+    words = [it for n in range(exchanges) for it in (user(f"question {n}"), assistant(Text(text=f"answer {n}")))]
+    follows = [user("and now?"), *messages]
+    whole = repair([*words, *follows], api=API, family=MODEL)
+    assert list(whole[: len(words)]) == words
+    assert list(whole[len(words) :]) == list(repair(follows, api=API, family=MODEL))
 
 
 @given(broken_histories)
