@@ -18,7 +18,8 @@ from gateway.commands.settings import above
 from gateway.config.report import VERSION
 from gateway.queue import Inbound
 from tests.channels.contexts import context as made
-from tests.emulators.models.script import calls, says
+from tests.emulators.models.script import Fault, calls, says
+from tests.emulators.models.server import Reply
 from tests.running import AGENTS, ALICE, ALICE_CHAT, BOB, BOB_CHAT, GROUP, Running, running
 from tests.stories.at_work import NEVER, RUNS, prompt, users
 from tests.stories.test_telegram import bot
@@ -183,6 +184,26 @@ async def test_a_new_conversation_forgets_and_says_what_it_dropped(tmp_path: Pat
         assert await said(house, "hello again") == "fresh"
         assert "swordfish" not in json.dumps(house.anthropic.requests[-1].body["messages"])
         assert await said(house, "/export") != ""
+
+
+async def test_a_retry_answers_what_failed_and_what_was_collected_together(tmp_path: Path) -> None:
+    refused = Fault(status=400, message="messages: something about this request")
+    script: list[Reply] = [refused, says("now it works"), says("slow"), says("both"), says("both again"), says("next")]
+    async with running(tmp_path, script=script) as house:
+        assert "did not accept" in await said(house, "one")
+        assert await said(house, "/retry") == "now it works"
+        house.line.hold()
+        await house.say("two")
+        await house.requested(3)
+        await house.say("three")
+        await house.say("four")
+        house.line.release()
+        assert (await house.replies(4))[2:] == ["slow", "both"]
+        await house.idle()
+        assert await said(house, "/retry") == "both again"
+        assert await said(house, "five") == "next"
+        asked = " ".join(users(house.anthropic.requests[-1].body))
+        assert [asked.count(f"Alice: {word}") for word in ("one", "two", "three", "four", "five")] == [1] * 5
 
 
 async def test_a_retry_answers_the_last_message_again_and_an_undo_forgets_it(tmp_path: Path) -> None:
