@@ -33,6 +33,8 @@ serials = (f"S{number:06d}" for number in count(1))
 """One row of numbers for the whole run, so that campaigns may share a database."""
 
 
+SUMMARY_TOKENS_MAX = 10_000
+"""Of the requests for one summary, on the small window of K19."""
 DOUBTFUL = text(
     f"SELECT id, payload, status, ambiguous FROM outbox WHERE ambiguous > 0 AND status <> {OutboxStatus.QUEUED:d}"
 )
@@ -165,7 +167,8 @@ def doubts(url: str, shown: Callable[[str, str, str], Shown]) -> list[Doubt]:
 
 
 def miscounted(url: str) -> list[str]:
-    """No request of a campaign fails at a price, so the answers in the journal took all that was spent."""
+    """No request of a campaign fails at a price, so the answers in the journal took all that was spent; where older turns
+    became summaries, besides what those took, which stand in no journal."""
     engine = create_engine(url.replace("postgresql://", "postgresql+psycopg://", 1), poolclass=NullPool)
     with engine.begin() as connection:
         rows = connection.execute(text("SELECT content FROM transcript WHERE kind = 'assistant'")).scalars()
@@ -174,6 +177,8 @@ def miscounted(url: str) -> list[str]:
         ]
         payer = "CASE WHEN scope LIKE 'agent:%' THEN 'agent' ELSE 'sender' END"
         sums = connection.execute(text(f"SELECT {payer} AS payer, sum(tokens) AS tokens FROM usage GROUP BY 1")).all()
+        summaries = connection.execute(text("SELECT count(*) FROM mark WHERE kind = 'summary'")).scalar() or 0
     took = sum(it.input + it.cache_read + it.cache_write + it.output for it in usages)
+    most = took + summaries * SUMMARY_TOKENS_MAX
     counted = {"agent": 0, "sender": 0} | {it.payer: int(it.tokens) for it in sums}
-    return [f"{payer} has {tokens} tokens of {took}" for payer, tokens in counted.items() if tokens != took]
+    return [f"{payer} has {tokens} tokens of {took}" for payer, tokens in counted.items() if not took <= tokens <= most]
