@@ -57,8 +57,7 @@ def account_of(runtime: Runtime, config: Config, agent: str, context: MessageCon
     }
     allowed: dict[Payer, BudgetConfig] = {whose: getattr(config.budgets, whose) for whose in scopes}
     payers = {whose: scope for whose, scope in scopes.items() if allowed[whose].is_set}
-    zone = ZoneInfo(config.server.timezone)
-    return Account(runtime=runtime, payers=payers, allowed=allowed, zone=zone, turn=turn)
+    return Account(runtime=runtime, payers=payers, allowed=allowed, zone=config.server.zone, turn=turn)
 
 
 @dataclass(kw_only=True, slots=True)

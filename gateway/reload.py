@@ -61,7 +61,7 @@ class Reload:
             if self._requested.is_set() or (seen == before and seen != read):
                 self._requested.clear()
                 await self._read()
-                read = seen = self._stamp() if seen == self._stamp() else seen
+                read = seen
 
     async def _read(self) -> None:
         state = self._gateway.runtime.config_state
@@ -76,6 +76,9 @@ class Reload:
         except OSError as failure:
             error = f"{self._path}:1:1: {failure.filename}: {failure.strerror}"
             log.error("config_refused", problem=error, in_force=state.version)
+        except Exception as failure:  # the watcher's edge: the next edit must be seen whatever this one did
+            error = f"{self._path}:1:1: it could not be put in force ({type(failure).__name__}); the log has the place"
+            log.error("config_not_applied", exc_info=failure, in_force=state.version)
         self._gateway.report(replace(self._gateway.runtime.config_state, error=error))
 
     async def _swap(self, loaded: Loaded) -> None:

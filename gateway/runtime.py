@@ -91,13 +91,11 @@ class Control:
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Setup:
-    """What one config builds. It is replaced as a whole, never in part; whoever needs two things of it takes it once.
-    `fresh` are its providers as built, where turns hold older ones that take over from them."""
+    """What one config builds. It is replaced as a whole, never in part; whoever needs two things of it takes it once."""
 
     config: Config
     channels: Mapping[tuple[str, str], Channel]
     providers: Mapping[str, Provider]
-    fresh: Mapping[str, Provider]
     runners: Mapping[str, AgentRunner]
     queues: Queues
 

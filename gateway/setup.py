@@ -13,6 +13,7 @@ from typing import Any
 
 from agents.model import Models
 from agents.providers.catalog import build_provider
+from agents.providers.config import ProviderConfig, api_of
 from agents.providers.network import NetworkProvider
 from agents.providers.provider import Provider
 from agents.runner import AgentRunner
@@ -46,9 +47,8 @@ def build_setup(
     choosable = config.choosable_models
     models = {*choosable, *(model for agent in config.agents.list for model in agent.named_models.values())}
     named = sorted({model.partition("/")[0] for model in models})
-    fresh = {name: build_provider(name, config.provider(name)) for name in named}
     known = before.providers if before else {}
-    providers = {name: known[name] if _fits(known.get(name), new) else new for name, new in fresh.items()}
+    providers = {name: _provider(name, config.provider(name), known.get(name)) for name in named}
     shared = Models(providers, config.providers, config.models, config.retry)
     if before:
         learnt = next(iter(before.runners.values())).models
@@ -73,7 +73,7 @@ def build_setup(
         for agent in config.agents.list
     }
     queues = Queues(config.queue, channels, config.agents.list)
-    return Setup(config=config, channels=channels, providers=providers, fresh=fresh, runners=runners, queues=queues)
+    return Setup(config=config, channels=channels, providers=providers, runners=runners, queues=queues)
 
 
 def adopt(setup: Setup, before: Setup) -> None:
@@ -83,14 +83,17 @@ def adopt(setup: Setup, before: Setup) -> None:
             continue
         if setup.providers.get(name) is not provider:
             provider.revoke()
-        elif before.config.provider(name) != setup.config.provider(name):
-            new = setup.fresh[name]
+        elif before.config.provider(name) != (config := setup.config.provider(name)):
+            new = build_provider(name, config)
             assert isinstance(new, NetworkProvider)
             provider.adopt(new)
 
 
-def _fits(known: Provider | None, new: Provider) -> bool:
-    return isinstance(known, NetworkProvider) and isinstance(new, NetworkProvider) and known.api == new.api
+def _provider(name: str, config: ProviderConfig, known: Provider | None) -> Provider:
+    """The one that turns hold, where it speaks the same wire: it is told of the config in `adopt`."""
+    if isinstance(known, NetworkProvider) and known.api == api_of(name, config):
+        return known
+    return build_provider(name, config)
 
 
 def _channels(

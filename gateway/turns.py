@@ -218,6 +218,7 @@ class Turns:
     async def _begin_anew(self, batch: Batch) -> Work:
         """End the session behind its last turn; what was chosen since then, such as a model, holds."""
         sid, ended = batch.lease.sid, batch.work.history[-1].turn
+        await self._runtime.choices.choose_queue(sid, "", turn=ended, at=self._runtime.now())
         await self._store.mark(sid, Mark(turn=ended, kind="new", at=self._runtime.now()))
         log.info("session_begun_anew", ended=ended)
         return await self._store.conversation(sid, before=batch.turn, history_turns=1, waiting_max=1)

@@ -84,8 +84,8 @@ def _refusal(context: CommandContext, command: Command) -> str:
 
 async def show_help(context: CommandContext) -> str:
     """Those that the person may use; about one that is named, all there is to say."""
-    asked = context.arguments.lstrip("/／").lower()
-    shown = [it for it in COMMANDS.values() if asked in ("", it.name) and context.may(it)]
+    wanted = context.arguments.lstrip("/／").lower()
+    shown = [it for it in COMMANDS.values() if wanted in ("", it.name) and context.may(it)]
     if not shown:
         return context.say("There is no such command; /help lists them.", "没有这个命令,/help 可查看全部命令。")
     return "\n".join(f"- `{it.usage}` {context.say(it.en, it.zh)}" for it in shown)

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from zoneinfo import ZoneInfo
 
 import orjson
 
@@ -166,7 +165,7 @@ class _Spent:
 
 async def _spent(context: CommandContext) -> _Spent:
     """What the turns and commands of the conversation took since it began, and today, where the gateway is."""
-    zone = ZoneInfo(context.setup.config.server.timezone)
+    zone = context.setup.config.server.zone
     now = datetime.fromtimestamp(context.runtime.now(), tz=UTC).astimezone(zone)
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
     spent = _Spent()

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
-from sqlalchemy import BindParameter, Connection, CursorResult, bindparam, create_engine, text
+from sqlalchemy import Connection, create_engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.config.root import DatabaseConfig
@@ -22,6 +22,7 @@ from gateway.store import memory
 from gateway.store.migrate import DatabaseUnusable
 from gateway.store.statements import InboxStatus
 from gateway.store.store import CHOICE, NOTIFY_CHANNEL
+from gateway.store.writer import is_shared, run
 
 NEVER = 2**62
 ROWS_AT_ONCE = 500
@@ -85,12 +86,12 @@ def portions_of(connection: Connection, channel: str, person: str) -> list[Porti
         portion.messages |= {message} - {""}
         portion.direct = portion.direct or direct
 
-    for row in _run(connection, _SPOKEN):
+    for row in run(connection, _SPOKEN):
         if row.sid.split(":")[2:3] == [channel]:
             for info in infos(_object(row.content)):
                 if info.get("sender_id") == person:
                     found(row.sid, row.turn, info.get("message_id", ""), direct=not info.get("is_group_chat"))
-    for row in _run(connection, "SELECT id, sid, turn, sender, body FROM inbox WHERE sid <> ''"):
+    for row in run(connection, "SELECT id, sid, turn, sender, body FROM inbox WHERE sid <> ''"):
         context = orjson.loads(row.body)["context"] if row.body else {}
         his = bool(context) and (context["channel"], context["sender"]["id"]) == (channel, person)
         if his or (not context and _is_of(row.sender or "", channel, person)):
@@ -107,24 +108,24 @@ def portions_of(connection: Connection, channel: str, person: str) -> list[Porti
 def hold(connection: Connection, sids: Iterable[str], *, served: bool) -> list[str]:
     """Keep every worker from these sessions until the commit; those that one works on now. `served`: whether a gateway runs
     on a SQLite file."""
-    held = _run(
+    held = run(
         connection, "UPDATE session SET pending = pending WHERE id IN :sids RETURNING id, owner", sids=list(sids)
     )
     owners = {row.id: row.owner for row in held if row.owner is not None}
-    if connection.dialect.name != "postgresql":
+    if not is_shared(connection):
         return list(owners) if served else []
     living = "SELECT id FROM worker WHERE id IN :owners AND NOT pg_try_advisory_xact_lock(lock_key)"
-    alive = {row.id for row in _run(connection, living, owners=sorted(set(owners.values())))}
+    alive = {row.id for row in run(connection, living, owners=sorted(set(owners.values())))}
     return [sid for sid, owner in owners.items() if owner in alive]
 
 
 def stop(connection: Connection, portions: Iterable[Portion]) -> None:
     """Stop what runs and waits in sessions that are to go up to their end."""
     sids = [sid for it in portions if it.all_between and it.all_between[1] == NEVER for sid in it.sids]
-    _run(connection, _STOP, sids=sids)
-    if connection.dialect.name == "postgresql":
+    run(connection, _STOP, sids=sids)
+    if is_shared(connection):
         for sid in sids:
-            _run(connection, "SELECT pg_notify(:channel, :sid)", channel=NOTIFY_CHANNEL, sid=sid)
+            run(connection, "SELECT pg_notify(:channel, :sid)", channel=NOTIFY_CHANNEL, sid=sid)
 
 
 def erase(connection: Connection, portions: Iterable[Portion], person: tuple[str, str] | None) -> Counter[str]:
@@ -133,34 +134,34 @@ def erase(connection: Connection, portions: Iterable[Portion], person: tuple[str
     for portion in portions:
         files: set[str] = set()
         for numbers in _chunks(sorted(portion.numbers)):
-            payloads = _run(connection, "SELECT payload FROM outbox WHERE turn IN :numbers", numbers=numbers)
+            payloads = run(connection, "SELECT payload FROM outbox WHERE turn IN :numbers", numbers=numbers)
             files.update(it["id"] for row in payloads for it in orjson.loads(row.payload)["part"].get("files", ()))
             kept = "SELECT count(*) FROM inbox WHERE body <> '' AND id IN :numbers"
-            removed["inbox"] += _run(connection, kept, numbers=numbers).scalar() or 0
-            _run(connection, _FORGET, numbers=numbers)
+            removed["inbox"] += run(connection, kept, numbers=numbers).scalar() or 0
+            run(connection, _FORGET, numbers=numbers)
             for table in ("transcript", "outbox"):
-                removed[table] += _run(
+                removed[table] += run(
                     connection, f"DELETE FROM {table} WHERE turn IN :numbers", numbers=numbers
                 ).rowcount
         left = "SELECT 1 FROM transcript WHERE sid = :sid UNION ALL SELECT 1 FROM inbox WHERE sid = :sid AND status = 0"
-        portion.whole = _run(connection, f"{left} LIMIT 1", sid=portion.sid).first() is None
+        portion.whole = run(connection, f"{left} LIMIT 1", sid=portion.sid).first() is None
         removed["mark"] += _forget_marks(connection, portion)
         memory.forget(connection, portion.sids)  # what stays is found again when somebody looks for it
         if portion.whole and portion.all_between:
-            _run(connection, "DELETE FROM session WHERE id IN :sids", sids=portion.sids)
+            run(connection, "DELETE FROM session WHERE id IN :sids", sids=portion.sids)
             place = place_of(portion.sid)
             scope = f"chat:{place.channel}:{place.account}:{place.chat}"
             spent = "DELETE FROM usage WHERE scope = :scope"
-            removed["usage"] += _run(connection, spent, scope=scope).rowcount
+            removed["usage"] += run(connection, spent, scope=scope).rowcount
         else:
-            _run(connection, _SETTLE, sids=portion.sids)
+            run(connection, _SETTLE, sids=portion.sids)
             _forget_quotes(connection, portion)
         if place_of(portion.sid).channel == "web":
             files |= _forget_web(connection, portion, removed)
-        removed["file"] += _run(connection, "DELETE FROM file WHERE id IN :files", files=sorted(files)).rowcount
-    scopes = [row.scope for row in _run(connection, "SELECT DISTINCT scope FROM usage WHERE scope LIKE 'sender:%'")]
+        removed["file"] += run(connection, "DELETE FROM file WHERE id IN :files", files=sorted(files)).rowcount
+    scopes = [row.scope for row in run(connection, "SELECT DISTINCT scope FROM usage WHERE scope LIKE 'sender:%'")]
     his = [it for it in scopes if person and _is_of(it.removeprefix("sender:"), *person)]
-    removed["usage"] += _run(connection, "DELETE FROM usage WHERE scope IN :his", his=his).rowcount
+    removed["usage"] += run(connection, "DELETE FROM usage WHERE scope IN :his", his=his).rowcount
     if person:
         removed["note"] += memory.forget_notes(connection, *person)
     return removed
@@ -187,10 +188,10 @@ def scrub(config: DatabaseConfig) -> None:
 def _fill(connection: Connection, portion: Portion) -> None:
     after, until = portion.all_between or (0, 0)
     names = {"sids": portion.sids, "after": after, "until": until}
-    portion.numbers.update(row.number for row in _run(connection, _NUMBERS, **names))
-    for row in _run(connection, f"{_SPOKEN} AND {_IN_SPAN.format('turn')}", **names):
+    portion.numbers.update(row.number for row in run(connection, _NUMBERS, **names))
+    for row in run(connection, f"{_SPOKEN} AND {_IN_SPAN.format('turn')}", **names):
         portion.messages.update(it["message_id"] for it in infos(_object(row.content)) if it.get("message_id"))
-    for row in _run(connection, f"SELECT body FROM inbox WHERE body <> '' AND {_IN_SPAN.format('id')}", **names):
+    for row in run(connection, f"SELECT body FROM inbox WHERE body <> '' AND {_IN_SPAN.format('id')}", **names):
         portion.messages.add(orjson.loads(row.body)["context"]["message_id"])
 
 
@@ -201,9 +202,9 @@ def _forget_marks(connection: Connection, portion: Portion) -> int:
     names: dict[str, Any] = {"sid": portion.sid, "after": after, "until": until, "kinds": kinds}
     if portion.whole:
         sids = [portion.sid, CHOICE + portion.sid]
-        return _run(connection, "DELETE FROM mark WHERE sid IN :sids", sids=sids).rowcount
+        return run(connection, "DELETE FROM mark WHERE sid IN :sids", sids=sids).rowcount
     gone = "DELETE FROM mark WHERE sid = :sid AND kind IN :kinds AND turn > :after AND turn <= :until"
-    return _run(connection, gone, **names).rowcount
+    return run(connection, gone, **names).rowcount
 
 
 def _forget_quotes(connection: Connection, portion: Portion) -> None:
@@ -212,38 +213,38 @@ def _forget_quotes(connection: Connection, portion: Portion) -> None:
     def unquoted(found: re.Match[str]) -> str:
         return "" if orjson.loads(found[1]).get("message_id") in portion.messages else found[0]
 
-    for row in _run(connection, f"{_SPOKEN} AND sid = :sid", sid=portion.sid).all():
+    for row in run(connection, f"{_SPOKEN} AND sid = :sid", sid=portion.sid).all():
         if any(it in row.content for it in portion.messages) and (spoken := _object(row.content)):
             spoken["metadata"] = _QUOTE.sub(unquoted, spoken.get("metadata", ""))
             names = {"sid": row.sid, "seq": row.seq, "content": orjson.dumps(spoken).decode()}
-            _run(connection, "UPDATE transcript SET content = :content WHERE sid = :sid AND seq = :seq", **names)
+            run(connection, "UPDATE transcript SET content = :content WHERE sid = :sid AND seq = :seq", **names)
     bodies = "SELECT id, body FROM inbox WHERE body <> '' AND sid IN :sids"
-    for row in _run(connection, bodies, sids=portion.sids).all():
+    for row in run(connection, bodies, sids=portion.sids).all():
         inbound = orjson.loads(row.body)
         if (inbound["context"].get("reply_to") or {}).get("message_id") in portion.messages:
             inbound["context"]["reply_to"] = None
             body = orjson.dumps(inbound).decode()
-            _run(connection, "UPDATE inbox SET body = :body WHERE id = :id", body=body, id=row.id)
+            run(connection, "UPDATE inbox SET body = :body WHERE id = :id", body=body, id=row.id)
 
 
 def _forget_web(connection: Connection, portion: Portion, removed: Counter[str]) -> set[str]:
     """What the web chat shows of it; the files in it. A conversation of which no agent remembers anything goes whole."""
     chat, files, gone = place_of(portion.sid).chat, set[str](), list[int]()
-    sids = [row.sid for row in _run(connection, "SELECT DISTINCT sid FROM transcript WHERE sid LIKE 'agent:%'")]
+    sids = [row.sid for row in run(connection, "SELECT DISTINCT sid FROM transcript WHERE sid LIKE 'agent:%'")]
     empty = not any((place_of(sid).channel, place_of(sid).chat) == ("web", chat) for sid in sids)
-    for row in _run(connection, "SELECT number, key, words FROM web_message WHERE chat = :chat", chat=chat):
+    for row in run(connection, "SELECT number, key, words FROM web_message WHERE chat = :chat", chat=chat):
         words = orjson.loads(row.words)
         if empty or portion.messages & {row.key, words.get("reply_to")}:
             gone.append(row.number)
             files.update(it["id"] for it in words.get("files", ()))
     for numbers in _chunks(gone):
         names = {"numbers": numbers}
-        removed["web_message"] += _run(connection, "DELETE FROM web_message WHERE number IN :numbers", **names).rowcount
+        removed["web_message"] += run(connection, "DELETE FROM web_message WHERE number IN :numbers", **names).rowcount
     if empty:
-        _run(connection, "DELETE FROM web_conversation WHERE id = :chat", chat=chat)
-        removed["file"] += _run(connection, "DELETE FROM file WHERE chat = :chat", chat=chat).rowcount
+        run(connection, "DELETE FROM web_conversation WHERE id = :chat", chat=chat)
+        removed["file"] += run(connection, "DELETE FROM file WHERE chat = :chat", chat=chat).rowcount
     elif gone:  # its title are the first words
-        _run(connection, "UPDATE web_conversation SET title = '…' WHERE id = :chat", chat=chat)
+        run(connection, "UPDATE web_conversation SET title = '…' WHERE id = :chat", chat=chat)
     return files
 
 
@@ -269,10 +270,3 @@ def _is_of(scope: str, channel: str, person: str) -> bool:
 def _chunks(numbers: list[int]) -> Iterator[list[int]]:
     for at in range(0, len(numbers), ROWS_AT_ONCE):
         yield numbers[at : at + ROWS_AT_ONCE]
-
-
-def _run(connection: Connection, statement: str, **names: Any) -> CursorResult[Any]:
-    """A list is what `IN` takes; an empty one holds nothing."""
-    lists = {name: value or [None] for name, value in names.items() if isinstance(value, list)}
-    expanding: list[BindParameter[Any]] = [bindparam(name, expanding=True) for name in lists]
-    return connection.execute(text(statement).bindparams(*expanding), names | lists)

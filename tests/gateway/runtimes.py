@@ -18,7 +18,7 @@ def runtime(
     config = Config(agents=AgentsConfig(list=(AgentConfig(id="helper"),)), limits=limits)
     queues = Queues(config.queue, channels, config.agents.list)
     return Runtime(
-        setup=Setup(config=config, channels=channels, providers={}, fresh={}, runners={}, queues=queues),
+        setup=Setup(config=config, channels=channels, providers={}, runners={}, queues=queues),
         config_state=ConfigState(version=""),
         store=store,
         control=Control(store),

@@ -96,6 +96,8 @@ async def test_a_session_ends_at_the_hour_and_after_silence_and_takes_along_what
         assert await asks(house, "one") == ["Alice: one"]
         chosen = Mark(turn=1, kind="settings", at=clock(), content='{"thinking": "low"}')
         await store.mark(sid, chosen)
+        choices = house.gateway.runtime.choices
+        await choices.choose_queue(sid, "interrupt", turn=1, at=clock())
         clock.put("2026-06-15T03:57+08:00")
         assert await asks(house, "two") == ["Alice: one", "Alice: two"]
         clock.put("2026-06-15T04:00:00+08:00")
@@ -104,6 +106,7 @@ async def test_a_session_ends_at_the_hour_and_after_silence_and_takes_along_what
         assert await asks(house, "four") == ["Alice: three", "Alice: four"]
         work = await store.conversation(sid, before=9, history_turns=9, waiting_max=9)
         assert settings_json.validate_json(work.settings).thinking is None
+        assert choices.queue(sid) == ""
 
         await asks(house, "five", sender=ALICE, **IN_GROUP)
         clock.put("2026-06-16T03:27+08:00")
