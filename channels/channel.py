@@ -133,6 +133,8 @@ class Capabilities:
     """Of a reply in several parts only the first is shown as a reply: the platform would show the question each time."""
     marks_dropped: bool = False
     """A message that was dropped is marked where it was written."""
+    buttons: bool = False
+    """Buttons can stand under a message, and a message can be replaced by a later one."""
     repeat_seconds: float = 0.0
     """For how long the platform recognises a repeated send by its key and shows it once."""
 

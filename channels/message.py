@@ -101,6 +101,25 @@ class MessageContext:
     reply_to: Quote | None = None
     more: bool = False
     """More of the same is likely to follow at once: one of an album, or a paste that the platform cut."""
+    press: "Press | None" = None
+    """It is a press of a button instead of words; `sender` is who pressed, as the platform's event says."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Press:
+    """A button that was pressed. `token` is what it was sent with; `message_id` is the message that it stands under."""
+
+    token: str
+    message_id: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Button:
+    """A button under a part. `token` comes back with a press and carries no authority; at most 60 of A-Z a-z 0-9 _ - :"""
+
+    label: str
+    token: str
+    style: Literal["default", "primary", "danger"] = "default"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -115,9 +134,13 @@ class Target:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outbound:
     """One part of a reply, small enough for one call of the platform's API. `text` is Markdown. `files` only for a channel
-    that takes the `media` directive. `dropped`: the message gets no answer; only for a channel that marks that."""
+    that takes the `media` directive. `dropped`: the message gets no answer; only for a channel that marks that.
+    `buttons`: only for a channel that has the capability. `replaces`: the id of an earlier message of the bot, which this
+    part takes the place of, buttons included; only for a channel with buttons."""
 
     target: Target
     text: str
     files: tuple[StoredFile, ...] = ()
     dropped: bool = False
+    buttons: tuple[Button, ...] = ()
+    replaces: str | None = None

@@ -8,7 +8,7 @@ mistake into a result the model can act on. Approval and policy are not here.
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, Self, TypeAlias
+from typing import Any, Literal, Protocol, Self, TypeAlias, runtime_checkable
 
 from pydantic import BaseModel, ValidationError
 
@@ -36,6 +36,8 @@ class ToolResult:
     content: tuple[str | Image, ...]
     details: Mapping[str, Any] = field(default_factory=dict)
     is_error: bool = False
+    external: bool = False
+    """It holds text of strangers, such as a web page's: what the turn does from here on may be their doing."""
 
 
 class ToolError(Exception):
@@ -117,6 +119,28 @@ class Tool(Protocol):
 
     async def run(self, arguments: Any, call: Call) -> ToolResult:
         """Do it. `arguments` is what `parse` returned. Raises `ToolError`."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Subject:
+    """What a person approves when a call needs an approval: shown whole, and bound by its digest.
+
+    `text` is what runs, exactly. `facts` are shown and bound (folder, sandbox, network, time); `identity` is bound alone
+    (inodes, hashes): where it differs before the call runs, the call is another one. `always`: may be approved for good.
+    """
+
+    text: str
+    facts: Mapping[str, str | int | bool]
+    identity: Mapping[str, str | int] = field(default_factory=dict)
+    always: bool = False
+
+
+@runtime_checkable
+class NeedsApproval(Tool, Protocol):
+    """A tool of which some calls run only with a person's approval."""
+
+    def subject(self, arguments: Any, call: Call) -> Subject | None:
+        """What is to be approved; None where this call needs nobody. Blocking. Raises ToolError."""
 
 
 MISTAKES_MAX = 20
