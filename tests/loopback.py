@@ -55,7 +55,7 @@ async def serve_on_loopback(app: Any, *, port: int = 0, http: Any = "auto") -> A
     listener = socket.create_server(("127.0.0.1", port))
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # inherited; without it a reply can wait 40 ms
     config = uvicorn.Config(
-        app, log_config=None, access_log=False, lifespan="off", http=http, ws="none", proxy_headers=False
+        app, log_config=None, access_log=False, lifespan="off", http=http, ws="websockets-sansio", proxy_headers=False
     )
     server = _Server(config)
     task = asyncio.create_task(server.serve(sockets=[listener]))

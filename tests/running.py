@@ -47,6 +47,7 @@ agents:
       tools: { allow: [read, write, edit, ls, exec, message] }
 """
 FEISHU = f"""
+    mode: webhook
     appId: {APP_ID}
     appSecret: ${{FEISHU_APP_SECRET}}
     encryptKey: ${{FEISHU_ENCRYPT_KEY}}

@@ -26,6 +26,7 @@ from channels.transport import Transport, client_class
 from channels.wire import clean, mapping, mappings, text
 
 TOKEN_PATH = "/open-apis/auth/v3/tenant_access_token/internal"
+ENDPOINT_PATH = "/callback/ws/endpoint"
 RENEW_SECONDS = 600.0
 """A token is renewed this long before it ends: within its last half hour Feishu hands out the next one."""
 TOKEN_CODES = frozenset({"99991661", "99991663", "99991664", "99991665", "99991668", "99991671"})
@@ -60,6 +61,10 @@ _HINTS = {
     "234038": "the chat is in restricted mode: its files cannot be fetched",
     "234043": "what comes in cards, stickers and forwarded bundles cannot be fetched",
     "10003": "the app id or secret is malformed",
+    "403": "the app's events do not come by long connection; choose 使用长连接接收事件 in the developer console",
+    "514": "the app id or secret is wrong; is baseUrl right for this app?",
+    "1000040344": "the app id or secret is missing",
+    "1000040350": "fifty connections of this app are open already: end some of its processes",
     "10014": "the app id does not exist there, or the secret is wrong; is baseUrl right for this app?",
 }
 FILE_BYTES_MAX = 100 * 1024 * 1024
@@ -89,6 +94,11 @@ class FeishuApi:
 
     async def download(self, path: str, params: Mapping[str, str], *, bytes_max: int) -> Download:
         return await self._with_token(lambda token: self._download(path, params, token, bytes_max))
+
+    async def endpoint(self) -> Mapping[str, Any]:
+        """Where a long connection may be opened: `URL` and `ClientConfig`. Raises DeliveryError."""
+        body = {"AppID": self._account.app_id, "AppSecret": self._account.app_secret.get_secret_value()}
+        return mapping(await self._request(ENDPOINT_PATH, "", None, body, None), "data")
 
     async def close(self) -> None:
         self._fetching.cancel()
@@ -129,8 +139,7 @@ class FeishuApi:
         self, path: str, token: str, params: Params, body: Body, timeout_seconds: float | None
     ) -> dict[str, Any]:
         headers = {"content-type": "application/json; charset=utf-8"}
-        if token:
-            headers["authorization"] = f"Bearer {token}"
+        headers |= {"authorization": f"Bearer {token}"} if token else {"locale": "zh"}
         method, content = ("GET", None) if body is None else ("POST", orjson.dumps(body))
         timeout = timeout_seconds or self._account.timeout_seconds
         try:
@@ -189,6 +198,10 @@ def _error(code: str, response: httpx.Response) -> DeliveryError:
         return Unreachable(f"Feishu is busy ({code}, HTTP {response.status_code})", code=code)
     if code in GONE_CODES or code in WITHDRAWN_CODES:
         return Gone(f"the chat, topic or person is out of reach ({code})", code=code)
+    return refused(code)
+
+
+def refused(code: str) -> Refused:
     return Refused(f"Feishu refused it ({code}): {_HINTS.get(code, 'see the list of error codes')}", code=code)
 
 

@@ -7,8 +7,9 @@ where that would open a new one.
 """
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
@@ -19,8 +20,10 @@ from channels.access import AccessConfig
 from channels.channel import (
     AnsweredAtOnce,
     Capabilities,
+    Deliver,
     DeliveryError,
     Gone,
+    MenuEntry,
     RateLimited,
     Receipt,
     Rejected,
@@ -37,7 +40,8 @@ from channels.feishu.api import (
     People,
     fetch_file,
 )
-from channels.feishu.config import FeishuAccount
+from channels.feishu.config import FeishuAccount, listens
+from channels.feishu.connection import LongConnection
 from channels.feishu.events import receipt
 from channels.message import Attachment, File, MessageContext, Outbound
 from channels.pace import Pace, SingleFlight
@@ -91,8 +95,17 @@ class FeishuChannel:
         if not event.get("encrypt") and "schema" not in event and "open_message_id" in event and "action" in event:
             raise Rejected("legacy card callback: choose the new version in the console", status=400)
         self._check_token(event)
-        self._check_app(event)
-        return receipt(event, account=self.account, bot=self._bot, now=now)
+        return self._receipt(event, now)
+
+    async def connect(self, *, public_url: str | None, commands: Sequence[MenuEntry], deliver: Deliver) -> None:
+        if not listens(self._config, public_url):
+            await asyncio.Event().wait()  # the door brings everything
+        api = FeishuApi(self._config)  # of its own, as a call that hangs must not hold a send back
+        connection = LongConnection(api=api, account=self.account, read=self._read, deliver=deliver)
+        try:
+            await connection.run()
+        finally:
+            await api.close()
 
     async def learn_identity(self, timeout_seconds: float) -> None:
         if self._bot is None:
@@ -170,7 +183,7 @@ class FeishuChannel:
         given = header.get("token") if isinstance(header, dict) else event.get("token")
         if self._token and not signature.same(given, self._token):
             raise Rejected("verification token wrong or missing", guess=True)
-        if not self._token and not self._key:
+        if not self._key and (not self._token or self._config.verification == "signature"):
             raise Rejected("nothing to verify with")
 
     def _check_app(self, event: dict[str, Any]) -> None:
@@ -178,6 +191,14 @@ class FeishuChannel:
         given = mapping(event, holder).get("app_id")
         if given is not None and not signature.same(given, self._config.app_id):
             raise Rejected("meant for another app")
+
+    def _read(self, body: bytes) -> Receipt:
+        """An event of the long connection, which needs no proof of its own. Raises Rejected."""
+        return self._receipt(signature.parse(body), datetime.now(UTC))
+
+    def _receipt(self, event: dict[str, Any], now: datetime) -> Receipt:
+        self._check_app(event)
+        return receipt(event, account=self.account, bot=self._bot, now=now)
 
     async def _learn(self) -> None:
         answer = await self._api.call("/open-apis/bot/v3/info")

@@ -19,11 +19,14 @@ class FeishuAccount(AccessConfig):
     app_secret: SecretStr = SecretStr("")
     """The app's secret, from "Credentials & Basic Info" (凭证与基础信息) in the developer console."""
     encrypt_key: SecretStr = SecretStr("")
-    """The Encrypt Key, from "Events & Callbacks → Encryption Strategy" (事件与回调 → 加密策略)."""
+    """The Encrypt Key, from "Events & Callbacks → Encryption Strategy" (事件与回调 → 加密策略). `mode: websocket`
+    needs none."""
     verification_token: SecretStr = SecretStr("")
     """The Verification Token, from the same page; checked in addition to the signature."""
-    mode: Literal["webhook"] = "webhook"
-    """How events arrive: `webhook`, at `/webhooks/feishu/{account}`."""
+    mode: Literal["webhook", "websocket", "auto"] = "auto"
+    """How events arrive: `webhook`, at `/webhooks/feishu/{account}`; `websocket`, through a long connection (长连接) that
+    the gateway opens, so that it needs no public address; `auto`: `webhook` where `server.publicUrl` and what verifies a
+    delivery are set, else `websocket`. The developer console must say the same."""
     verification: Literal["signature", "token"] = "signature"
     """`signature` needs the Encrypt Key; `token` trusts the Verification Token alone, which is weaker."""
     base_url: str = "https://open.feishu.cn"
@@ -58,16 +61,25 @@ def accounts(config: FeishuConfig) -> dict[str, FeishuAccount]:
     return {name: account for name, account in named.items() if account.app_id.strip()}
 
 
+def listens(account: FeishuAccount, public_url: str | None) -> bool:
+    """Whether its events come through a connection of ours."""
+    verifies = not is_blank(account.encrypt_key) or (
+        account.verification == "token" and not is_blank(account.verification_token)
+    )
+    return account.mode == "websocket" or (account.mode == "auto" and not (public_url and verifies))
+
+
 def problems(account: FeishuAccount) -> Iterator[tuple[str, str]]:
     if is_blank(account.app_secret):
         yield "appSecret", "missing: copy it from Credentials & Basic Info in the Feishu developer console"
-    if account.verification == "signature" and is_blank(account.encrypt_key):
+    by_webhook = account.mode == "webhook"
+    if by_webhook and account.verification == "signature" and is_blank(account.encrypt_key):
         message = (
             "missing: without it anybody could send events. Set one in the developer console under Events & Callbacks → "
-            "Encryption Strategy and copy it here, or choose `verification: token` explicitly"
+            "Encryption Strategy and copy it here, or choose mode: websocket, which needs none"
         )
         yield "encryptKey", message
-    if account.verification == "token" and is_blank(account.verification_token):
+    if by_webhook and account.verification == "token" and is_blank(account.verification_token):
         yield "verificationToken", "missing: `verification: token` has nothing else to check"
     if not is_http(account.base_url):
         yield "baseUrl", "must be an http or https URL, such as https://open.feishu.cn"

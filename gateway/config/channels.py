@@ -97,10 +97,12 @@ def named_accounts(section: Any) -> Mapping[str, Any]:
 
 
 def _feishu_arrives(account: feishu.FeishuAccount, name: str, config: "Config") -> str:
+    if feishu.listens(account, config.server.public_url):
+        return f"app {account.app_id}, long connection — choose 使用长连接接收事件 in the developer console"
     step = "enter it as the request URL in the developer console"
     if config.server.public_url is None:
         step = "set server.publicUrl to the address under which Feishu reaches this server"
-    return f"app {account.app_id}, {account.mode} {_webhook(config)}/feishu/{name} — {step}"
+    return f"app {account.app_id}, webhook {_webhook(config)}/feishu/{name} — {step}"
 
 
 def _telegram_arrives(account: telegram.TelegramAccount, name: str, config: "Config") -> str:
@@ -161,7 +163,7 @@ CHANNEL_TYPES: dict[str, ChannelType] = {
         problems=feishu.problems,
         warnings=feishu.warnings,
         channel=lambda account, name, _: FeishuChannel(account, name),
-        keys=("appId", "appSecret", "encryptKey"),
+        keys=("appId", "appSecret"),
         bot=lambda account: str(account.app_id),
         bot_key="appId",
         bot_word="app",

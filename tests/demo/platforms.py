@@ -44,6 +44,7 @@ class FeishuStage:
     def section(self, url: str) -> str:
         return f"""\
   feishu:
+    mode: webhook
     appId: {story.APP_ID}
     appSecret: {story.APP_SECRET}
     encryptKey: {story.ENCRYPT_KEY}

@@ -29,6 +29,7 @@ from tests.emulators.feishu.rules import (
     check_content,
     parsed,
 )
+from tests.emulators.feishu.socket import LongConnections
 
 TOKEN_SECONDS = 7_200
 TOKEN_RENEW_SECONDS = 1_800
@@ -90,8 +91,10 @@ class FeishuEmulator(ResourceSource):
     _changed: asyncio.Condition = field(default_factory=asyncio.Condition)
 
     def __post_init__(self) -> None:
+        self.socket = LongConnections(app_id=self.app_id, app_secret=self.app_secret)
         self.app = Starlette(
             routes=[
+                *self.socket.routes(),
                 Route("/open-apis/auth/v3/tenant_access_token/internal", self._token, methods=["POST"]),
                 Route("/open-apis/bot/v3/info", self._guarded(self._bot), methods=["GET"]),
                 Route("/open-apis/contact/v3/users/{user_id}", self._guarded(self._user), methods=["GET"]),

@@ -172,11 +172,13 @@ def test_a_file_without_agents_says_how_to_add_one(tmp_path: Path, text: str) ->
 @pytest.mark.parametrize(
     ("account", "keys"),
     [
-        ("appId: cli_1", ["2:21: channels.feishu.appSecret", "2:21: channels.feishu.encryptKey"]),
-        ("appId: cli_1, appSecret: s", ["2:21: channels.feishu.encryptKey"]),
-        ("appId: cli_1, appSecret: s, encryptKey: ' '", ["2:63: channels.feishu.encryptKey"]),
-        ("appId: cli_1, appSecret: s, verification: token", ["2:21: channels.feishu.verificationToken"]),
-        ("accounts: { b: { appId: cli_1, appSecret: s } }", ["2:38: channels.feishu.accounts.b.encryptKey"]),
+        ("mode: webhook, appId: cli_1", ["2:21: channels.feishu.appSecret", "2:21: channels.feishu.encryptKey"]),
+        ("mode: webhook, appId: cli_1, appSecret: s", ["2:21: channels.feishu.encryptKey"]),
+        ("mode: webhook, appId: cli_1, appSecret: s, encryptKey: ' '", ["2:78: channels.feishu.encryptKey"]),
+        ("mode: webhook, appId: cli_1, appSecret: s, verification: token", ["2:21: channels.feishu.verificationToken"]),
+        ("accounts: { b: { mode: webhook, appId: cli_1, appSecret: s } }", ["2:38: channels.feishu.accounts.b.encryptKey"]),
+        ("appId: cli_1, appSecret: s", []),
+        ("mode: websocket, appId: cli_1", ["2:21: channels.feishu.appSecret"]),
         ("enabled: false, appId: cli_1", []),
         ("appId: ''", []),
         ("", []),
@@ -205,7 +207,7 @@ def test_all_mistakes_come_at_once_in_the_order_of_the_file(tmp_path: Path) -> N
     bindings:
       - { agent: wirter, match: { chat: 5 } }
       - { agent: coder, match: { channel: telegrom } }
-    channels: { feishu: { appId: a, accounts: { b: { appSecrte: x } } } }
+    channels: { feishu: { mode: webhook, appId: a, accounts: { b: { appSecrte: x } } } }
     providers: { foo: {} }
     """
     found = [
@@ -227,7 +229,7 @@ def test_all_mistakes_come_at_once_in_the_order_of_the_file(tmp_path: Path) -> N
         '16:39: bindings[1].match.channel: unknown channel "telegrom" — did you mean "telegram"?',
         "17:21: channels.feishu.appSecret: missing",
         "17:21: channels.feishu.encryptKey: missing",
-        '17:50: channels.feishu.accounts.b.appSecrte: unknown key — did you mean "appSecret"?',
+        '17:65: channels.feishu.accounts.b.appSecrte: unknown key — did you mean "appSecret"?',
         f'18:14: providers.foo: add "api:", one of {", ".join(APIS)}',
     ]
 

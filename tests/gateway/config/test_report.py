@@ -43,7 +43,7 @@ def test_a_config_with_nothing_in_it_says_what_to_do_next(tmp_path: Path) -> Non
     assert printed(tmp_path, AGENT) == [
         "server: http://127.0.0.1:8080, no publicUrl, database data/clawgate.db",
         WEB_OFF,
-        f"feishu: not configured — add appId, appSecret and encryptKey under channels.feishu; {WHERE.format('feishu')}",
+        f"feishu: not configured — add appId and appSecret under channels.feishu; {WHERE.format('feishu')}",
         TELEGRAM_OFF,
         "agent a: demo/guide (auto: no key is set); tools read ls message; skills create-python-script; "
         "workspace data/workspaces/a",
@@ -85,7 +85,7 @@ def test_the_shipped_config_says_on_one_screen_what_is_missing() -> None:
     assert greeting(load(ROOT / "config.yaml", {}).listening("127.0.0.1", 4711)) == [
         f"Clawgate {VERSION} listens on http://127.0.0.1:4711",
         "  web        http://127.0.0.1:4711/",
-        "  feishu     off: set FEISHU_APP_ID, FEISHU_APP_SECRET, FEISHU_ENCRYPT_KEY (channels/feishu/README.md)",
+        "  feishu     off: set FEISHU_APP_ID, FEISHU_APP_SECRET (channels/feishu/README.md)",
         "  telegram   off: set TELEGRAM_BOT_TOKEN (channels/telegram/README.md)",
         f"  agent      assistant: demo/guide, a script; {KEYS}",
         "  stop       Ctrl-C",
@@ -94,10 +94,12 @@ def test_the_shipped_config_says_on_one_screen_what_is_missing() -> None:
 
 REPORTED = """
 channels: { feishu: { appId: '${APP:-}', appSecret: '${SECRET:-}', encryptKey: '${KEY:-}' } }
-> feishu: not configured — set APP, SECRET, KEY; channels/feishu/README.md shows where to find it
+> feishu: not configured — set APP, SECRET; channels/feishu/README.md shows where to find it
 channels: { feishu: { enabled: false, appId: x } }
 > feishu: switched off (channels.feishu.enabled)
-channels: { feishu: { appId: cli_1, KEYS } }
+channels: { feishu: { appId: cli_1, appSecret: s } }
+> feishu default: app cli_1, long connection — choose 使用长连接接收事件 in the developer console
+channels: { feishu: { appId: cli_1, mode: webhook, KEYS } }
 > feishu default: app cli_1, webhook <publicUrl>/webhooks/feishu/default — set server.publicUrl to the address under
 > which Feishu reaches this server
 channels: { telegram: { botToken: 'TOKEN' } }
@@ -116,7 +118,7 @@ server: {}
 channels: { feishu: { enabled: false, appId: x } }
 >   feishu     off: channels.feishu.enabled is false
 server: {}
->   feishu     off: add appId, appSecret and encryptKey under channels.feishu (channels/feishu/README.md)
+>   feishu     off: add appId and appSecret under channels.feishu (channels/feishu/README.md)
 server: {}
 >   agent      a: demo/guide, a script; for a real model say model: auto, or name one
 providers: { openai: { apiKey: '${MINE:-}' } }

@@ -1,0 +1,223 @@
+"""Feishu's long connection: events come through a WebSocket that we open, so that a bot needs no public address.
+
+An event is stored before it is acknowledged, one after the other; one that could not be stored comes again. Feishu gives
+each event to one of an app's connections, of which it allows fifty: every replica holds one, and where one dies the
+others get what it did not acknowledge. A connection that has been silent for longer than a ping takes is dead, whatever
+the socket says. Events carry neither signature nor token here: the connection itself is what was authenticated.
+"""
+
+import asyncio
+import json
+import logging
+import random
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlsplit
+
+import structlog
+
+from channels.channel import Deliver, DeliveryError, NotReady, Receipt, Refused, Rejected, Unreachable
+from channels.feishu.api import FeishuApi, refused
+from channels.feishu.frames import CONTROL, DATA, Frame, decode, encode
+from channels.wire import mapping, number, text
+
+if TYPE_CHECKING:
+    from websockets.asyncio.client import ClientConnection
+
+PING_SECONDS = 120.0
+PONG_SECONDS_MAX = 30.0
+"""A ping that brings nothing for so long has found the connection dead."""
+RECONNECT_SECONDS = 120.0
+OPEN_SECONDS_MAX = 10.0
+FRAME_BYTES_MAX = 4 * 1024 * 1024
+PART_SECONDS = 5.0
+"""How long the parts of one event are waited for, as the official SDKs do."""
+PARTS_MAX = 64
+PARTED_MAX = 100
+SECONDS_MAX = 3600
+REFUSED_CODES = frozenset({"403", "514", "1000040344", "1000040350"})
+
+log = structlog.get_logger()
+
+
+@dataclass(kw_only=True, slots=True)
+class Rhythm:
+    """When to ping and to connect anew, in seconds; Feishu says so at each connection, and with a pong."""
+
+    ping: float = PING_SECONDS
+    interval: float = RECONNECT_SECONDS
+    nonce: float = 30.0
+    """The first attempt after a loss waits for a random part of this: many bots lose their connection together."""
+
+    def learn(self, config: Mapping[str, Any]) -> None:
+        self.ping = _seconds(config, "PingInterval", self.ping, least=1)
+        self.interval = _seconds(config, "ReconnectInterval", self.interval, least=1)
+        self.nonce = _seconds(config, "ReconnectNonce", self.nonce, least=0)
+
+    def wait(self, failures: int) -> float:
+        """How long to wait after so many failures: little after a loss, and later and later until the interval."""
+        spread = random.random()
+        if not failures:
+            return spread * self.nonce
+        return float(min(2.0 ** min(failures, 10), self.interval)) * (0.75 + spread / 2)
+
+
+@dataclass(kw_only=True, slots=True)
+class LongConnection:
+    """`read` makes a receipt of an event; it raises what `Channel.receive` does."""
+
+    api: FeishuApi
+    account: str
+    read: Callable[[bytes], Receipt]
+    deliver: Deliver
+    rhythm: Rhythm = field(default_factory=Rhythm)
+    _parts: "Parts" = field(default_factory=lambda: Parts())
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        failures = 0
+        while True:
+            began = time.monotonic()
+            try:
+                await self._once()
+            except DeliveryError as error:
+                failures = failures + 1 if time.monotonic() - began < self.rhythm.ping else 0
+                wait = error.retry_after_seconds or self.rhythm.wait(failures)
+                write = log.error if isinstance(error, Refused) else log.warning
+                facts = {"account": self.account, "reason": str(error), "failures": failures}
+                write("feishu_connection_lost", seconds=round(wait, 1), **facts)
+            await asyncio.sleep(wait)
+
+    async def _once(self) -> None:
+        """One connection, until it is lost. Raises DeliveryError."""
+        import websockets  # some ten milliseconds, which only this mode needs
+        from websockets.asyncio.client import connect
+
+        url, service = await self._endpoint()
+        try:
+            async with connect(
+                url,
+                open_timeout=OPEN_SECONDS_MAX,
+                close_timeout=1,
+                ping_interval=None,
+                max_size=FRAME_BYTES_MAX,
+                compression=None,
+                proxy=None,
+                logger=_quiet(),
+            ) as connection:
+                log.info("feishu_connected", account=self.account)
+                pinging = asyncio.create_task(self._ping(connection, service))
+                try:
+                    await self._listen(connection)
+                finally:
+                    pinging.cancel()
+        except websockets.InvalidStatus as error:
+            raise _handshake_error(error.response.headers) from error
+        except (OSError, TimeoutError, websockets.WebSocketException) as error:
+            raise Unreachable(f"the connection was lost ({type(error).__name__})") from error
+
+    async def _endpoint(self) -> tuple[str, int]:
+        """Where to connect to, and which service that is. Raises DeliveryError."""
+        answer = await self.api.endpoint()
+        self.rhythm.learn(mapping(answer, "ClientConfig"))
+        url = text(answer, "URL")
+        with suppress(ValueError, IndexError, KeyError):
+            parts = urlsplit(url)
+            if parts.scheme in ("ws", "wss") and parts.hostname:
+                return url, int(parse_qs(parts.query)["service_id"][0])
+        raise Unreachable("Feishu's answer does not say where to connect to")
+
+    async def _ping(self, connection: "ClientConnection", service: int) -> None:
+        while True:
+            await connection.send(encode(Frame(service=service, method=CONTROL, headers=(("type", "ping"),))))
+            await asyncio.sleep(self.rhythm.ping)
+
+    async def _listen(self, connection: "ClientConnection") -> None:
+        while True:
+            async with asyncio.timeout(self.rhythm.ping + PONG_SECONDS_MAX):
+                received = await connection.recv(decode=False)
+            try:
+                frame = decode(received)
+            except ValueError as error:
+                log.error("feishu_frame_unreadable", account=self.account, reason=str(error))
+                continue
+            if frame.method == CONTROL and frame.header("type") == "pong":
+                with suppress(ValueError):
+                    config = json.loads(frame.payload or b"{}")
+                    self.rhythm.learn(config if isinstance(config, dict) else {})
+            elif frame.method == DATA and frame.header("type") == "event" and (whole := self._parts.join(frame)):
+                await connection.send(encode(await self._answer(frame, whole)))
+
+    async def _answer(self, frame: Frame, event: bytes) -> Frame:
+        """The same frame with what became of the event: an event that was not stored comes again."""
+        began, answer = time.monotonic(), {"code": 200}
+        try:
+            receipt = self.read(event)
+        except NotReady:
+            answer = {"code": 500}
+        except Rejected as error:  # it would be no other the next time
+            log.warning("feishu_event_rejected", account=self.account, reason=error.reason)
+        except Exception as error:  # noqa: BLE001 - one odd event must not end the connection
+            log.error("feishu_event_unreadable", account=self.account, error=type(error).__name__)
+            answer = {"code": 500}
+        else:
+            try:
+                await self.deliver(receipt)
+            except Exception as error:  # noqa: BLE001 - whatever it was, the event is not stored
+                log.error("feishu_event_not_stored", account=self.account, error=type(error).__name__)
+                answer = {"code": 500}
+        milliseconds = str(int((time.monotonic() - began) * 1000))
+        return replace(frame, headers=(*frame.headers, ("biz_rt", milliseconds)), payload=json.dumps(answer).encode())
+
+
+class Parts:
+    """Events that come in several frames."""
+
+    def __init__(self) -> None:
+        self._begun: dict[str, tuple[float, dict[int, bytes]]] = {}
+
+    def join(self, frame: Frame) -> bytes | None:
+        """The whole event, where this frame completes one."""
+        with suppress(ValueError):
+            count, place = int(frame.header("sum") or 1), int(frame.header("seq") or 0)
+            if count == 1:
+                return frame.payload
+            if 1 < count <= PARTS_MAX and 0 <= place < count:
+                return self._add(frame.header("message_id"), count, place, frame.payload)
+        log.error("feishu_frame_unreadable", reason="its numbers are none")
+        return None
+
+    def _add(self, message: str, count: int, place: int, payload: bytes) -> bytes | None:
+        now = time.monotonic()
+        self._begun = {key: begun for key, begun in self._begun.items() if now - begun[0] < PART_SECONDS}
+        if message not in self._begun and len(self._begun) >= PARTED_MAX:
+            del self._begun[next(iter(self._begun))]
+        _, parts = self._begun.setdefault(message, (now, {}))
+        parts[place] = payload
+        if len(parts) < count or sum(map(len, parts.values())) > FRAME_BYTES_MAX:
+            return None
+        del self._begun[message]
+        return b"".join(parts[it] for it in range(count))
+
+
+def _seconds(config: Mapping[str, Any], key: str, before: float, *, least: int) -> float:
+    value = number(config, key)
+    return float(value) if value is not None and least <= value <= SECONDS_MAX else before
+
+
+def _quiet() -> logging.Logger:
+    """The address that a connection is opened with holds a ticket: at debug level it would be logged."""
+    logger = logging.getLogger("websockets.quiet")
+    logger.setLevel(logging.WARNING)
+    return logger
+
+
+def _handshake_error(headers: Mapping[str, str]) -> DeliveryError:
+    """What Feishu says in the headers of a refused handshake."""
+    code = headers.get("Handshake-Autherrcode") or headers.get("Handshake-Status") or ""
+    if code in REFUSED_CODES:
+        return refused(code)
+    return Unreachable(f"Feishu refused the long connection ({code or 'it does not say why'})", code=code)
