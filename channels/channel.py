@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from channels.access import AccessConfig
-from channels.message import Attachment, File, MessageContext, Outbound
+from channels.message import Attachment, File, MessageContext, Outbound, StoredFile
 from channels.queue import QueueConfig
 
 
@@ -123,12 +123,27 @@ Directive: TypeAlias = Literal["media", "voice", "reply"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class FileMessages:
+    """Files are messages of their own. A text of at most `caption_chars` goes with the first; pictures up to `album` are
+    one message."""
+
+    caption_chars: int = 0
+    album: int = 1
+
+
+Fetch: TypeAlias = Callable[[str], Awaitable[tuple[StoredFile, bytes] | None]]
+"""The file that is kept under an id, for a part that is to be sent; None where it is gone."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Capabilities:
     """What the channel can show, as the prompt's runtime line names it (`capabilities=markdown,threads`)."""
 
     names: tuple[str, ...]
     directives: tuple[Directive, ...] = ()
     """Which lines of an answer are acted upon; the prompt offers these and no others."""
+    file_messages: FileMessages | None = None
+    """None where a message brings its files along, whatever they are."""
     quotes_once: bool = False
     """Of a reply in several parts only the first is shown as a reply: the platform would show the question each time."""
     marks_dropped: bool = False

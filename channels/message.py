@@ -76,6 +76,12 @@ class StoredFile:
     size: int
 
 
+def not_sent(*files: StoredFile) -> str:
+    """What stands in the place of files that the platform does not take."""
+    names = ", ".join(file.name for file in files)
+    return f"文件未能发送:{names} / This file could not be sent: {names}"
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Quote:
     """The earlier message this one answers, with its text where the platform gives it."""
@@ -134,13 +140,14 @@ class Target:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outbound:
     """One part of a reply, small enough for one call of the platform's API. `text` is Markdown. `files` only for a channel
-    that takes the `media` directive. `dropped`: the message gets no answer; only for a channel that marks that.
-    `buttons`: only for a channel that has the capability. `replaces`: the id of an earlier message of the bot, which this
-    part takes the place of, buttons included; only for a channel with buttons."""
+    that takes the `media` directive; `voice`: sound among them is a voice message. `dropped`: the message gets no answer;
+    only for a channel that marks that. `buttons`: only for a channel that has the capability. `replaces`: the id of an
+    earlier message of the bot, which this part takes the place of, buttons included; only for a channel with buttons."""
 
     target: Target
     text: str
     files: tuple[StoredFile, ...] = ()
+    voice: bool = False
     dropped: bool = False
     buttons: tuple[Button, ...] = ()
     replaces: str | None = None

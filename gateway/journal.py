@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from agents import sentences
 from agents.messages import AssistantMessage, Message, ToolResultMessage, UserMessage, message_json
-from agents.prompt.reply import media, visible
+from agents.prompt.reply import is_voice, media, visible
 from agents.turn import Answered, Declined, LimitReached, ModelFailed, Outcome, OverBudget
 from channels.message import MessageContext, StoredFile
 from channels.queue import QueueMode
@@ -150,6 +150,7 @@ class Ending:
     """Files of the workspace to send along, as the model named them."""
     files: tuple[StoredFile, ...] = ()
     """The same, kept for the reply."""
+    voice: bool = False
     answers: tuple[AssistantMessage, ...] = ()
     """Of models, as far as they took tokens."""
     notes: tuple[str, ...] = ()
@@ -203,8 +204,9 @@ def ending_of(outcome: Outcome, request: str) -> Ending:
                 return Ending(outcome="silent", text=None, message=message)
             files = tuple(media(outcome.text))
             if text.strip() or files:
+                voice = bool(files) and is_voice(outcome.text)
                 reason, text = ("cut", f"{text}\n\n{sentences.cut_short(request)}") if cut else ("", text)
-                return Ending(outcome="replied", reason=reason, text=text, message=message, media=files)
+                return Ending(outcome="replied", reason=reason, text=text, message=message, media=files, voice=voice)
             reason = "empty"
         case Declined():
             return Ending(outcome="declined", text=sentences.failure(outcome, request))

@@ -7,10 +7,11 @@ session that another worker may own by now.
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import groupby
 from typing import TypeAlias
 from uuid import NAMESPACE_URL, uuid5
 
@@ -18,7 +19,7 @@ import structlog
 from pydantic import TypeAdapter
 
 from channels.channel import Channel, DeliveryError, Gone, RateLimited, Refused, Unreachable
-from channels.message import MessageContext, Outbound, StoredFile, Target
+from channels.message import PICTURES, MessageContext, Outbound, StoredFile, Target
 from gateway.runtime import Runtime
 from gateway.store.records import Lease, NewPart, Part
 from gateway.store.store import Fenced, StoreUnavailable
@@ -206,27 +207,47 @@ def idempotency_key(*names: str) -> str:
 
 def reply_parts(
     context: MessageContext,
-    texts: Sequence[str],
+    messages: Sequence[tuple[str, tuple[StoredFile, ...]]],
     *,
-    files: tuple[StoredFile, ...] = (),
+    voice: bool = False,
     purpose: str = "reply",
     quotes_once: bool = False,
     dropped: bool = False,
 ) -> list[NewPart]:
-    """The parts of a reply to `context`, in order; the last one brings the files. `purpose` keeps the keys of a note and
+    """The parts of a reply to `context`, in order, each a text with its files. `purpose` keeps the keys of a note and
     of a reply apart; with `quotes_once` only the first one shows what it answers; with `dropped` there is no answer."""
     target = Target(chat=context.chat.id, thread=context.chat.thread, reply_to=context.message_id)
     parts = []
-    for number, text in enumerate(texts):
+    for number, (text, files) in enumerate(messages):
         if number and quotes_once:
             target = replace(target, reply_to=None)
-        of_last = files if number == len(texts) - 1 else ()
-        part = Outbound(target=target, text=text, files=of_last, dropped=dropped)
+        part = Outbound(target=target, text=text, files=files, voice=voice and bool(files), dropped=dropped)
         payload = OutboxPayload(channel=context.channel, account=context.account, part=part)
         names = (context.channel, context.account, context.chat.id, context.message_id)
         key = idempotency_key(purpose, *names, str(number))
         parts.append(NewPart(key=key, payload=payload_json.dump_json(payload).decode()))
     return parts
+
+
+def arranged(
+    texts: Sequence[str], files: tuple[StoredFile, ...], channel: Channel | None
+) -> list[tuple[str, tuple[StoredFile, ...]]]:
+    """Which message of a reply brings which files."""
+    rules = channel.capabilities.file_messages if channel else None
+    if not files or rules is None:
+        return [(text, files if number == len(texts) - 1 else ()) for number, text in enumerate(texts)]
+    said = [text for text in texts if text.strip()]
+    caption = said.pop() if said and len(said[-1]) <= rules.caption_chars else ""
+    first, *others = _albums(files, rules.album)
+    return [*((text, ()) for text in said), (caption, first), *(("", group) for group in others)]
+
+
+def _albums(files: Sequence[StoredFile], most: int) -> Iterator[tuple[StoredFile, ...]]:
+    """Pictures in a row together, as many as go; every other file alone."""
+    for pictures, group in groupby(files, key=lambda file: file.type in PICTURES):
+        row = list(group)
+        step = most if pictures else 1
+        yield from (tuple(row[at : at + step]) for at in range(0, len(row), step))
 
 
 ATTEMPTS_MAX = 3

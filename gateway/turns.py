@@ -22,7 +22,7 @@ from gateway.commands.catalog import run
 from gateway.commands.settings import above
 from gateway.journal import Ending, TurnJournal, ending_of, entry, numbered_turns, stopped
 from gateway.memory import StoredMemory
-from gateway.outbox import reply_parts
+from gateway.outbox import arranged, reply_parts
 from gateway.queue import Inbound, inbound_of
 from gateway.routing import conversation, is_control, is_with_owner
 from gateway.runtime import Drained, Gate, Runtime, Stopped
@@ -252,15 +252,22 @@ class Turns:
         channel = self._runtime.setup.channels.get((context.channel, context.account))
         marked = ending.dropped and channel is not None and channel.capabilities.marks_dropped
         texts = [""] if marked else self._texts(channel, ending.shown, context.text)
-        final = Entry(
-            turn=turn, kind="final", content=ending.record(len(texts), self._runtime.now()), spent=ending.spent
-        )
+        messages = arranged(texts, ending.files, channel)
+        record = ending.record(len(messages), self._runtime.now())
+        final = Entry(turn=turn, kind="final", content=record, spent=ending.spent)
         entries = [entry(turn, ending.message), final] if ending.message else [final]
         purpose = "aside" if is_control(lease.sid) else "dropped" if marked else "reply"
         if inbound.replays:
             purpose = f"{purpose} {inbound.replays}"
         once = channel is not None and channel.capabilities.quotes_once
-        parts = reply_parts(context, texts, files=ending.files, purpose=purpose, quotes_once=once, dropped=marked)
+        parts = reply_parts(
+            context,
+            messages,
+            voice=ending.voice,
+            purpose=purpose,
+            quotes_once=once,
+            dropped=marked,
+        )
         queued = await self._store.finish(lease, entries, parts, at=self._runtime.now(), dead=ending.dead)
         seconds = self._runtime.now() - began
         metrics.turns.labels(inbound.agent, ending.outcome).inc()

@@ -16,6 +16,7 @@ _MEDIA = re.compile(r"[ \t]*MEDIA:(?:\S.*|[ \t]+\S+[ \t]*)")
 _TAG = re.compile(
     r"\[\[[ \t]*(?:audio_as_voice|reply_to_current|reply_to[ \t]*:[^\[\]\n]*)[ \t]*\]\][ \t]?", re.IGNORECASE
 )
+_VOICE = re.compile(r"\[\[[ \t]*audio_as_voice[ \t]*\]\]", re.IGNORECASE)
 _LENGTHS = range(len(SILENT) - 1, 0, -1)
 _CODE_SPAN = re.compile(r"(`+)(?!`).*?(?<!`)\1(?!`)")
 
@@ -42,6 +43,11 @@ def media(text: str) -> list[str]:
     lines = (_without_token(line) for line, is_open in _fenced(text) if is_open)
     found = [line.strip().removeprefix("MEDIA:").strip() for line in lines if _MEDIA.fullmatch(line)]
     return list(dict.fromkeys(found))
+
+
+def is_voice(text: str) -> bool:
+    """Whether the answer wants its sound to be a voice message."""
+    return any(_VOICE.search(_CODE_SPAN.sub("", line)) for line, is_open in _fenced(text) if is_open)
 
 
 def _sent_lines(text: str) -> Iterator[str]:

@@ -67,6 +67,7 @@ _HINTS = {
     "1000040350": "fifty connections of this app are open already: end some of its processes",
     "10014": "the app id does not exist there, or the secret is wrong; is baseUrl right for this app?",
 }
+UPLOAD_SECONDS = 60.0
 FILE_BYTES_MAX = 100 * 1024 * 1024
 """Feishu hands out no larger one."""
 _NOT_FETCHABLE = ("sticker", "other")
@@ -99,6 +100,12 @@ class FeishuApi:
         """Where a long connection may be opened: `URL` and `ClientConfig`. Raises DeliveryError."""
         body = {"AppID": self._account.app_id, "AppSecret": self._account.app_secret.get_secret_value()}
         return mapping(await self._request(ENDPOINT_PATH, "", None, body, None), "data")
+
+    async def upload(self, path: str, fields: Mapping[str, str], part: str, file: File) -> Mapping[str, Any]:
+        """The `data` of the answer to an upload. Raises DeliveryError."""
+        form = {"data": fields, "files": {part: (file.name, file.data, file.type)}}
+        answer = await self._with_token(lambda token: self._request(path, token, None, None, UPLOAD_SECONDS, form))
+        return mapping(answer, "data")
 
     async def close(self) -> None:
         self._fetching.cancel()
@@ -136,16 +143,21 @@ class FeishuApi:
         return token
 
     async def _request(
-        self, path: str, token: str, params: Params, body: Body, timeout_seconds: float | None
+        self,
+        path: str,
+        token: str,
+        params: Params,
+        body: Body,
+        timeout_seconds: float | None,
+        form: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
-        headers = {"content-type": "application/json; charset=utf-8"}
+        headers = {} if form else {"content-type": "application/json; charset=utf-8"}
         headers |= {"authorization": f"Bearer {token}"} if token else {"locale": "zh"}
-        method, content = ("GET", None) if body is None else ("POST", orjson.dumps(body))
+        method = "POST" if form or body is not None else "GET"
+        sent = form or {"content": None if body is None else orjson.dumps(body)}
         timeout = timeout_seconds or self._account.timeout_seconds
         try:
-            response = await self._http().request(
-                method, path, params=params, content=content, headers=headers, timeout=timeout
-            )
+            response = await self._http().request(method, path, params=params, headers=headers, timeout=timeout, **sent)
         except httpx.HTTPError as error:
             arrived = not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout)
             reason = f"Feishu cannot be reached ({type(error).__name__})"

@@ -22,6 +22,8 @@ from channels.channel import (
     Capabilities,
     Deliver,
     DeliveryError,
+    Fetch,
+    FileMessages,
     Gone,
     MenuEntry,
     RateLimited,
@@ -43,6 +45,7 @@ from channels.feishu.api import (
 from channels.feishu.config import FeishuAccount, listens
 from channels.feishu.connection import LongConnection
 from channels.feishu.events import receipt
+from channels.feishu.files import uploaded
 from channels.message import Attachment, File, MessageContext, Outbound
 from channels.pace import Pace, SingleFlight
 from channels.split import Limit
@@ -69,9 +72,15 @@ class FeishuChannel:
     """`channels.channel.Channel` and `DownloadsFiles` for one account."""
 
     name = "feishu"
-    capabilities = Capabilities(names=("markdown", "threads"), repeat_seconds=REPEAT_SECONDS)
+    capabilities = Capabilities(
+        names=("markdown", "threads"),
+        directives=("media", "voice"),
+        file_messages=FileMessages(),
+        repeat_seconds=REPEAT_SECONDS,
+    )
 
-    def __init__(self, config: FeishuAccount, account: str) -> None:
+    def __init__(self, config: FeishuAccount, account: str, stored: Fetch) -> None:
+        self._stored = stored
         self.account = account
         self.access: AccessConfig = config
         self.queue = config.queue
@@ -142,6 +151,9 @@ class FeishuChannel:
             raise
 
     async def _send(self, part: Outbound, key: str) -> str:
+        for file in part.files:
+            kind, content = await uploaded(self._api, self._stored, file, voice=part.voice)
+            return await self._place(part, key, kind, content)
         text = _without_pings(part.text)
         post = {"zh_cn": {"content": [[{"tag": "md", "text": text}]]}}
         forms: tuple[tuple[str, dict[str, Any], frozenset[str]], ...] = (

@@ -7,6 +7,7 @@ a status and a sentence, no codes: the sentence is matched in lower case by the 
 
 import asyncio
 import mimetypes
+import secrets
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
@@ -61,6 +62,7 @@ _STATUS_HINTS = {
     404: "the token's form or apiRoot is wrong, or the server at apiRoot is too old",
     413: "the text is too large",
 }
+UPLOAD_SECONDS = 60.0
 FILE_BYTES_MAX = 20 * 1024 * 1024
 """Telegram hands out no larger one."""
 
@@ -76,13 +78,23 @@ class TelegramApi:
         self, method: str, body: Mapping[str, Any] | None = None, *, timeout_seconds: float | None = None
     ) -> Any:
         """The `result`. Raises DeliveryError; what Telegram said of a refusal is its `refusal_of`."""
+        return await self._post(method, {"content": orjson.dumps(body or {})}, timeout_seconds)
+
+    async def upload(self, method: str, fields: Mapping[str, Any], files: Mapping[str, File]) -> Any:
+        """The same with files, each under its name in the call."""
+        data = {key: value if isinstance(value, str) else orjson.dumps(value).decode() for key, value in fields.items()}
+        parts = {name: (file.name, file.data, file.type) for name, file in files.items()}
+        headers = {"content-type": f"multipart/form-data; boundary={secrets.token_hex(16)}"}
+        return await self._post(method, {"data": data, "files": parts, "headers": headers}, UPLOAD_SECONDS)
+
+    async def _post(self, method: str, sent: Mapping[str, Any], timeout_seconds: float | None) -> Any:
         timeout = timeout_seconds or self._account.timeout_seconds
         soon = min(0.8 * timeout, CONNECT_SECONDS_MAX)
         each = httpx.Timeout(timeout, connect=soon, pool=soon)
         try:
             # The client's own timeout is for one read; an answer that comes drop by drop would never end.
             async with asyncio.timeout(timeout):
-                response = await self._http().post(f"/{method}", content=orjson.dumps(body or {}), timeout=each)
+                response = await self._http().post(f"/{method}", timeout=each, **sent)
         except (httpx.HTTPError, TimeoutError) as error:
             arrived = not isinstance(error, NEVER_LEFT)
             reason = f"Telegram cannot be reached ({type(error).__name__})"

@@ -7,7 +7,7 @@ take the entities, without the reply or the topic where those are gone, and to t
 
 import asyncio
 import hmac
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -20,24 +20,28 @@ from channels.channel import (
     Capabilities,
     Deliver,
     DeliveryError,
+    Fetch,
+    FileMessages,
     Ignored,
     MenuEntry,
     Progress,
     RateLimited,
     Receipt,
+    Refused,
     Rejected,
     Unreachable,
     WebhookRequest,
 )
 from channels.download import twice
-from channels.message import Attachment, File, MessageContext, Outbound
+from channels.message import Attachment, File, MessageContext, Outbound, not_sent
 from channels.pace import SingleFlight
 from channels.telegram import updates
 from channels.telegram.api import MethodError, TelegramApi, fetch_file, refusal_of
 from channels.telegram.config import TelegramAccount
 from channels.telegram.connection import Callbacks, Polling, Registration, offer_menu
 from channels.telegram.content import Me
-from channels.telegram.render import rendered, split
+from channels.telegram.files import ALBUM_MAX, CAPTION_CHARS, SentFiles, fits_caption
+from channels.telegram.render import RenderedText, rendered, split
 from channels.telegram.timing import Activity, TelegramPace, Timing, is_group
 from channels.wire import loads, number, text
 
@@ -54,9 +58,14 @@ class TelegramChannel:
     """`channels.channel.Channel`, `Listens`, `DownloadsFiles` and `ShowsProgress` for one account."""
 
     name = "telegram"
-    capabilities = Capabilities(names=("markdown", "threads"), quotes_once=True)
+    capabilities = Capabilities(
+        names=("markdown", "threads"),
+        directives=("media", "voice"),
+        file_messages=FileMessages(caption_chars=CAPTION_CHARS, album=ALBUM_MAX),
+        quotes_once=True,
+    )
 
-    def __init__(self, config: TelegramAccount, account: str, *, timing: Timing | None = None) -> None:
+    def __init__(self, config: TelegramAccount, account: str, stored: Fetch, *, timing: Timing | None = None) -> None:
         self.account = account
         self.access: AccessConfig = config
         self.queue = config.queue
@@ -66,6 +75,7 @@ class TelegramChannel:
         self._api = TelegramApi(config)
         self._pace = TelegramPace(per_second=config.sends_per_second)
         self._callbacks = Callbacks(api=self._api, account=account)
+        self._stored = stored
         bot_id = config.bot_token.get_secret_value().strip().partition(":")[0]
         self._me = Me(id=int(bot_id) if bot_id.isdecimal() else 0)
         self._learning = SingleFlight(self._learn, late="Telegram has not said yet who the bot is")
@@ -169,11 +179,28 @@ class TelegramChannel:
         log.info("telegram_bot", account=self.account, username=username, privacy_mode=not sees_all)
 
     async def _send(self, part: Outbound, chat: str) -> str:
-        body = self._body(part, chat)
+        made, place = rendered(part.text), self._place(part, chat)
+        if not part.files:
+            return await self._called(part, self._worded(made) | place, partial(self._api.call, "sendMessage"))
+        loaded = [it for file in part.files if (it := await self._stored(file.id))]
+        sent = SentFiles(api=self._api, files=loaded, voice=part.voice)
+        caption = made if fits_caption(made.text) else rendered("")
+        if caption is not made:
+            await self._called(part, self._worded(made) | place, partial(self._api.call, "sendMessage"))
+        words = {"caption": caption.text, "caption_entities": caption.entities} if caption.text else {}
+        try:
+            return await self._called(part, words | place, sent.attempt)
+        except Refused:
+            lines = "\n\n".join(filter(None, (caption.plain, not_sent(*part.files))))
+            return await self._called(part, {"text": lines} | place, partial(self._api.call, "sendMessage"))
+
+    async def _called(
+        self, part: Outbound, body: dict[str, Any], call: Callable[[dict[str, Any]], Awaitable[Any]]
+    ) -> str:
         ways_left = OTHER_WAYS_MAX
         while True:
             try:
-                message = await self._api.call("sendMessage", body)
+                message = await call(body)
             except DeliveryError as error:
                 refusal = refusal_of(error)
                 other = self._otherwise(part, body, refusal) if refusal and ways_left else None
@@ -184,14 +211,13 @@ class TelegramChannel:
                 message_id = number(message, "message_id") if isinstance(message, dict) else None
                 return "" if message_id is None else str(message_id)
 
-    def _body(self, part: Outbound, chat: str) -> dict[str, Any]:
-        target, made = part.target, rendered(part.text)
-        body: dict[str, Any] = {
-            "chat_id": int(chat) if chat.removeprefix("-").isdecimal() else chat,
-            "text": made.text,
-            "entities": made.entities,
-            "link_preview_options": {"is_disabled": not self._config.link_previews},
-        }
+    def _worded(self, made: RenderedText) -> dict[str, Any]:
+        preview = {"is_disabled": not self._config.link_previews}
+        return {"text": made.text, "entities": made.entities, "link_preview_options": preview}
+
+    def _place(self, part: Outbound, chat: str) -> dict[str, Any]:
+        target = part.target
+        body: dict[str, Any] = {"chat_id": int(chat) if chat.removeprefix("-").isdecimal() else chat}
         moved = chat != target.chat  # message and topic ids are the old group's then
         if target.thread and target.thread.isdecimal() and target.thread != _GENERAL and not moved:
             body["message_thread_id"] = int(target.thread)
@@ -206,6 +232,8 @@ class TelegramChannel:
         """
         if error.bad_entities and "entities" in body:
             return _without(body, "entities") | {"text": rendered(part.text).plain}
+        if error.bad_entities and "caption_entities" in body:
+            return _without(body, "caption_entities") | {"caption": rendered(part.text).plain}
         if error.no_reply and "reply_parameters" in body:
             return _without(body, "reply_parameters")
         if error.no_thread and "message_thread_id" in body and not is_group(str(body["chat_id"])):

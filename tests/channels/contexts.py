@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from channels.message import Chat, MessageContext, Sender
+from channels.message import Chat, MessageContext, Sender, StoredFile
 
 
 def context(channel: str, chat: Chat, **changes: Any) -> MessageContext:
@@ -18,3 +18,15 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
+
+
+class Kept(dict[str, tuple[StoredFile, bytes]]):
+    """Files that wait to be sent, by id."""
+
+    async def __call__(self, key: str) -> tuple[StoredFile, bytes] | None:
+        return self.get(key)
+
+    def add(self, name: str, kind: str, data: bytes) -> StoredFile:
+        stored = StoredFile(id=f"id-{len(self)}", name=name, type=kind, size=len(data))
+        self[stored.id] = stored, data
+        return stored

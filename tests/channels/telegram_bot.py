@@ -12,6 +12,7 @@ from channels.telegram.channel import TelegramChannel
 from channels.telegram.config import TelegramAccount
 from channels.telegram.content import Me
 from channels.telegram.timing import Timing
+from tests.channels.contexts import Kept
 from tests.channels.telegram_samples import BOT_ID, BOT_TOKEN, BOT_USERNAME, WEBHOOK_SECRET
 from tests.loopback import serve_on_loopback
 
@@ -30,7 +31,7 @@ def bot(*, timing: Timing | None = None, known: bool = True, **settings: Any) ->
         "dmPolicy": "open",
         "groupPolicy": "open",
     }
-    channel = TelegramChannel(TelegramAccount.model_validate(config | settings), "default", timing=timing)
+    channel = TelegramChannel(TelegramAccount.model_validate(config | settings), "default", Kept(), timing=timing)
     if known:
         channel._me = Me(id=BOT_ID, username=BOT_USERNAME)
     return channel

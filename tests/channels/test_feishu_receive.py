@@ -15,6 +15,7 @@ from channels.channel import AnsweredAtOnce, Arrived, Ignored, NotReady, Rejecte
 from channels.feishu.channel import FeishuChannel
 from channels.feishu.config import FeishuAccount
 from channels.feishu.signature import sign
+from tests.channels.contexts import Kept
 from tests.emulators.feishu.emulator import FeishuEmulator
 from tests.emulators.feishu.events import encrypt
 
@@ -37,7 +38,7 @@ def emulator(*, key: str = KEY) -> FeishuEmulator:
 
 def channel(**changes: Any) -> FeishuChannel:
     settings_ = {"appId": "cli_a", "appSecret": "s", "encryptKey": KEY, "verificationToken": TOKEN} | changes
-    built = FeishuChannel(FeishuAccount.model_validate(settings_), "default")
+    built = FeishuChannel(FeishuAccount.model_validate(settings_), "default", Kept())
     built._bot = BOT
     return built
 

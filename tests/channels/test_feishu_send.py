@@ -11,7 +11,7 @@ from channels.channel import DeliveryError, Gone, RateLimited, Refused, Unreacha
 from channels.feishu.channel import NOT_PASSED, FeishuChannel
 from channels.feishu.config import FeishuAccount
 from channels.message import Chat, MessageContext, Outbound, Quote, Sender, Target
-from tests.channels.contexts import context
+from tests.channels.contexts import Kept, context
 from tests.emulators.feishu.emulator import FeishuEmulator
 from tests.loopback import serve_on_loopback
 
@@ -25,7 +25,7 @@ async def connected(**settings: Any) -> AsyncIterator[tuple[FeishuEmulator, Feis
     emulator.text_event("the question", sender="ou_alice", chat=CHAT, message_id="om_asked")
     async with serve_on_loopback(emulator.app) as url:
         config = {"appId": "cli_a", "appSecret": "secret", "encryptKey": "k", "baseUrl": url} | settings
-        channel = FeishuChannel(FeishuAccount.model_validate(config), "default")
+        channel = FeishuChannel(FeishuAccount.model_validate(config), "default", Kept())
         try:
             yield emulator, channel
         finally:

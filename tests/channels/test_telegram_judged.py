@@ -18,6 +18,7 @@ from channels.message import Attachment, Outbound, Target
 from channels.telegram.channel import TelegramChannel
 from channels.telegram.config import TelegramAccount
 from channels.telegram.timing import Timing
+from tests.channels.contexts import Kept
 from tests.channels.telegram_calls import ALICE, FORUM, SMALL, TEAM, emulator
 from tests.channels.telegram_samples import load_samples
 from tests.channels.telegram_texts import FRAGMENTS, NARROW, TABLE, with_words
@@ -84,7 +85,7 @@ class Record:
 
 def channel(url: str, telegram: TelegramEmulator, mode: str) -> TelegramChannel:
     settings = {"botToken": telegram.token, "apiRoot": url, "mode": mode, "webhookSecret": "a_secret-word"}
-    return TelegramChannel(TelegramAccount.model_validate(settings), "default", timing=Timing(poll_seconds=1))
+    return TelegramChannel(TelegramAccount.model_validate(settings), "default", Kept(), timing=Timing(poll_seconds=1))
 
 
 async def connected(bot: TelegramChannel, done: Callable[[], object]) -> None:

@@ -119,7 +119,7 @@ def context(**changes: Any) -> MessageContext:
 
 def test_a_part_has_the_same_key_whenever_it_is_made_and_no_two_share_one() -> None:
     def keys(context: MessageContext, purpose: str = "reply") -> list[str]:
-        return [part.key for part in reply_parts(context, ["one", "two"], purpose=purpose)]
+        return [part.key for part in reply_parts(context, [("one", ()), ("two", ())], purpose=purpose)]
 
     first = keys(context())
     assert first == keys(context())
@@ -132,7 +132,7 @@ def test_a_part_has_the_same_key_whenever_it_is_made_and_no_two_share_one() -> N
 
 @pytest.mark.parametrize(("quotes_once", "replies"), [(False, "om_1"), (True, None)])
 def test_a_part_is_a_reply_to_the_message_in_its_chat_and_topic(quotes_once: bool, replies: str | None) -> None:
-    parts = reply_parts(context(), ["one", "two"], quotes_once=quotes_once)
+    parts = reply_parts(context(), [("one", ()), ("two", ())], quotes_once=quotes_once)
     first, second = [payload_json.validate_json(part.payload) for part in parts]
     assert first.part.target == Target(chat="oc_1", thread="omt_1", reply_to="om_1")
     assert second.part.target == replace(first.part.target, reply_to=replies)

@@ -7,7 +7,7 @@ platform, which pushes events to a gateway, is in `events`.
 import asyncio
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import quote
 
@@ -18,10 +18,12 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from tests.emulators.feishu.events import Known
-from tests.emulators.feishu.resources import ResourceSource
+from tests.emulators.feishu.resources import ResourceSource, Upload
 from tests.emulators.feishu.rules import (
     Credentials,
     MessageQuery,
+    NewFile,
+    NewImage,
     NewMessage,
     NewReply,
     Refusal,
@@ -30,6 +32,7 @@ from tests.emulators.feishu.rules import (
     parsed,
 )
 from tests.emulators.feishu.socket import LongConnections
+from tests.emulators.telegram.requests import parse_multipart
 
 TOKEN_SECONDS = 7_200
 TOKEN_RENEW_SECONDS = 1_800
@@ -102,6 +105,8 @@ class FeishuEmulator(ResourceSource):
                 Route("/open-apis/im/v1/messages/{message_id}", self._guarded(self._message), methods=["GET"]),
                 Route("/open-apis/im/v1/messages/{message_id}/reply", self._guarded(self._reply), methods=["POST"]),
                 Route("/open-apis/im/v1/messages/{message_id}/resources/{file_key}", self._guarded(self._resource)),
+                Route("/open-apis/im/v1/images", self._guarded(self._take_image), methods=["POST"]),
+                Route("/open-apis/im/v1/files", self._guarded(self._take_file), methods=["POST"]),
                 Route("/open-apis/im/v1/messages", self._guarded(self._send), methods=["POST"]),
             ]
         )
@@ -147,7 +152,7 @@ class FeishuEmulator(ResourceSource):
                 method=request.method,
                 path=request.url.path,
                 query=dict(request.query_params),
-                body=orjson.loads(raw) if raw else None,
+                body=orjson.loads(raw) if raw and not _is_form(request) else None,
             )
             self.requests.append(received)
             failure = self._failure(request.url.path)
@@ -177,7 +182,11 @@ class FeishuEmulator(ResourceSource):
             raise Refusal(99991661, "Missing access token for authorization.")
         if self.tokens.get(token, 0) <= self.now():
             raise Refusal(99991663, "Invalid access token for authorization.")
-        if request.method == "POST" and not request.headers.get("content-type", "").startswith("application/json"):
+        if (
+            request.method == "POST"
+            and not _is_form(request)
+            and not request.headers.get("content-type", "").startswith("application/json")
+        ):
             raise Refusal(99992402, "content type must be application/json")
 
     async def _token(self, request: Request) -> Response:
@@ -232,6 +241,16 @@ class FeishuEmulator(ResourceSource):
         headers = {"content-disposition": f"attachment; filename*=UTF-8''{quote(found.name, safe='')}"}
         return Response(found.data, media_type=found.media_type, headers=headers)
 
+    async def _take_image(self, request: Request) -> Response:
+        fields, upload, data = await _form(request, "image")
+        parsed(NewImage, fields, code=234001)
+        return _data({"image_key": self.take("image", upload, data)})
+
+    async def _take_file(self, request: Request) -> Response:
+        fields, upload, data = await _form(request, "file")
+        file = parsed(NewFile, fields, code=234001)
+        return _data({"file_key": self.take(file.file_type, replace(upload, name=file.file_name), data)})
+
     async def _send(self, request: Request) -> Response:
         message = parsed(NewMessage, await request.body())
         parsed(MessageQuery, dict(request.query_params))
@@ -250,6 +269,8 @@ class FeishuEmulator(ResourceSource):
 
     async def _place(self, message: NewReply, *, chat_id: str, reply_to: str | None) -> Response:
         text, uuid = check_content(message.msg_type, message.content), message.uuid
+        if message.msg_type in ("image", "file", "audio"):
+            self.check_upload(message.msg_type, text)
         first = self._uuids.get(uuid or "")
         if uuid and first and self.now() - first[0] < UUID_SECONDS:
             return _data(first[1])
@@ -282,6 +303,20 @@ class FeishuEmulator(ResourceSource):
         if len(recent) >= CHAT_PER_SECOND_MAX:
             raise Refusal(230020, "This operation triggers the frequency limit.")
         self._sent_at[chat_id] = [*recent, self.now()]
+
+
+def _is_form(request: Request) -> bool:
+    is_upload = request.url.path.endswith(("/images", "/files"))
+    return is_upload and request.headers.get("content-type", "").startswith("multipart/form-data; boundary=")
+
+
+async def _form(request: Request, part: str) -> tuple[dict[str, str], Upload, bytes]:
+    """The fields of a form, and the one file in it."""
+    fields, files = parse_multipart(request.headers["content-type"], await request.body())
+    if set(files) != {part}:
+        raise Refusal(234001, "Invalid request param.")
+    file = files[part]
+    return fields, Upload(name=file.name, media_type=file.mime_type), file.content
 
 
 def _data(data: Mapping[str, Any]) -> Response:

@@ -35,9 +35,9 @@ class FeishuShape(BaseModel, extra="forbid", strict=True, frozen=True):
 
 
 class NewReply(FeishuShape):
-    msg_type: Literal["text", "post"]
+    msg_type: Literal["text", "post", "image", "file", "audio"]
     content: Filled
-    """JSON: a `Text` or a `Post`."""
+    """JSON: a `TextContent`, a `Post` or the key of an upload."""
     uuid: Annotated[str, Field(min_length=1, max_length=50)] | None = None
     reply_in_thread: bool = False
 
@@ -99,6 +99,28 @@ Post: TypeAlias = Annotated[dict[Literal["zh_cn", "en_us", "ja_jp", "zh_hk", "zh
 _POST: TypeAdapter[Post] = TypeAdapter(Post)
 
 
+class ImageContent(FeishuShape):
+    image_key: Filled
+
+
+class FileContent(FeishuShape):
+    file_key: Filled
+
+
+IMAGE_BYTES_MAX = 10 * 1024 * 1024
+FILE_BYTES_MAX = 30 * 1024 * 1024
+
+
+class NewImage(FeishuShape):
+    image_type: Literal["message"]
+
+
+class NewFile(FeishuShape):
+    file_type: Literal["opus", "mp4", "pdf", "doc", "xls", "ppt", "stream"]
+    file_name: Filled
+    duration: Annotated[str, Field(pattern=r"^\d+$")] = "0"
+
+
 def parsed(shape: type[T] | TypeAdapter[T], raw: bytes | str | Mapping[str, Any], *, code: int = 99992402) -> T:
     """Raises Refusal."""
     adapter = shape if isinstance(shape, TypeAdapter) else TypeAdapter(shape)
@@ -115,5 +137,9 @@ def check_content(kind: str, raw: str) -> str:
         raise Refusal(230025, "The length of the message content reaches its limit.")
     if kind == "text":
         return parsed(TextContent, raw, code=230001).text
+    if kind == "image":
+        return parsed(ImageContent, raw, code=230001).image_key
+    if kind in ("file", "audio"):
+        return parsed(FileContent, raw, code=230001).file_key
     *_, shown = parsed(_POST, raw, code=230001).values()
     return "\n".join("".join(node.text for node in nodes) for nodes in shown.content)

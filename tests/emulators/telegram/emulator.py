@@ -83,6 +83,8 @@ class TelegramEmulator(Sending):
             "sendMessage": (models.SendMessage, self._send_message),
             "sendPhoto": (models.SendFile, self._send_photo),
             "sendDocument": (models.SendFile, self._send_document),
+            "sendVoice": (models.SendFile, self._send_voice),
+            "sendMediaGroup": (models.SendMediaGroup, self._send_group),
             "sendMessageDraft": (models.SendMessageDraft, self._send_draft),
             "editMessageText": (models.EditMessageText, self._edit_text),
             "editMessageReplyMarkup": (models.EditMessageReplyMarkup, self._edit_markup),
@@ -143,7 +145,8 @@ class TelegramEmulator(Sending):
                 )
             call = received.parsed(shape)
             result = await _unless_gone(
-                request, handler(call, received.files) if shape is models.SendFile else handler(call)
+                request,
+                handler(call, received.files) if shape in (models.SendFile, models.SendMediaGroup) else handler(call),
             )
         except Refusal as refusal:
             return _refused(refusal)

@@ -86,6 +86,8 @@ class Files:
         check_upload(kind, upload)
         if kind == "photo":
             return {"photo": self.add_photo(upload.content)}
+        if kind == "voice":
+            return {"voice": self._add("voice", upload.content, {"duration": 1, "mime_type": upload.mime_type})}
         return {"document": self.add_document(upload.content, name=upload.name, mime_type=upload.mime_type)}
 
     def _named(self, kind: str, named: str | None) -> Any:

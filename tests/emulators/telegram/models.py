@@ -181,9 +181,24 @@ class SendFile(_Send):
 
     photo: str | None = None
     document: str | None = None
+    voice: str | None = None
     caption: str = ""
     caption_entities: Structure[list[Entity]] = []
     disable_content_type_detection: Flag = False
+
+
+class InputMedia(BaseModel, extra="forbid", strict=True, frozen=True):
+    type: Literal["photo", "document"]
+    media: Annotated[str, Field(pattern=r"^attach://.+")]
+    caption: str = ""
+    caption_entities: list[Entity] = []
+
+
+class SendMediaGroup(_Send):
+    """All of one type: documents go only among themselves."""
+
+    media: Structure[Annotated[list[InputMedia], Field(min_length=2, max_length=10)]]
+    reply_markup: None = None
 
 
 class SendMessageDraft(InChat, _Text):

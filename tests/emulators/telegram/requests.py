@@ -3,6 +3,7 @@
 What a method takes is in `models`; what the parameters mean is not here.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from email.parser import HeaderParser
@@ -36,8 +37,8 @@ class Received:
 
     def parsed(self, shape: type[Call]) -> Any:
         """As the method's model. Raises Refusal."""
-        values = self.parameters.values()
-        loose = {name: name for name in self.files if f"attach://{name}" not in values}
+        values = " ".join(str(value) for value in self.parameters.values())
+        loose = {name: name for name in self.files if not re.search(rf"attach://{re.escape(name)}\b", values)}
         try:
             return shape.model_validate_json(orjson.dumps({**self.parameters, **loose}))
         except ValidationError as error:

@@ -80,13 +80,31 @@ class Sending(Subscription):
     async def _send_document(self, call: models.SendFile, files: Uploads) -> dict[str, Any]:
         return await self._send_file("document", call, files)
 
+    async def _send_voice(self, call: models.SendFile, files: Uploads) -> dict[str, Any]:
+        return await self._send_file("voice", call, files)
+
+    async def _send_group(self, call: models.SendMediaGroup, files: Uploads) -> list[dict[str, Any]]:
+        if len({item.type for item in call.media}) > 1 or len({item.media for item in call.media}) < len(call.media):
+            raise bad_request("media of different types, or one file twice")
+        sent = []
+        for item in call.media:
+            body = self.files.of_message(item.type, item.media, files)
+            formatted = self._with_people(check_caption(item.caption, _rows(item.caption_entities)))
+            words = _body(formatted, "caption", "caption_entities")
+            sent.append(await self._place(call, item.type, formatted, body | words | {"media_group_id": "1"}))
+        return sent
+
     async def _send_file(self, kind: str, call: models.SendFile, files: Uploads) -> dict[str, Any]:
         formatted = self._with_people(check_caption(call.caption, _rows(call.caption_entities)))
         body = self.files.of_message(kind, getattr(call, kind), files) | _body(formatted, "caption", "caption_entities")
         return await self._place(call, kind, formatted, body)
 
     async def _place(
-        self, call: models.SendMessage | models.SendFile, kind: str, formatted: Formatted, body: Mapping[str, Any]
+        self,
+        call: models.SendMessage | models.SendFile | models.SendMediaGroup,
+        kind: str,
+        formatted: Formatted,
+        body: Mapping[str, Any],
     ) -> dict[str, Any]:
         chat = self.chat_named(call.chat_id)
         reply_to = self._replied(call.reply_parameters, chat)
@@ -98,7 +116,9 @@ class Sending(Subscription):
         markup = _buttons(call.reply_markup)
         content = dict(body) | ({"reply_markup": markup} if markup else {})
         message = self.compose(chat, content, sender=self.bot, thread=thread, reply_to=reply_to)
-        files: list[Mapping[str, Any]] = message.get("photo", []) or [message.get("document", {})]
+        files: list[Mapping[str, Any]] = message.get("photo", []) or [
+            message.get("document") or message.get("voice", {})
+        ]
         sent = Sent(
             message_id=message["message_id"],
             chat_id=chat.id,

@@ -1,0 +1,134 @@
+"""Files that an agent sends with its answer, to Feishu and to Telegram."""
+
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from channels.channel import Gone
+from channels.feishu.channel import FeishuChannel
+from channels.feishu.config import FeishuAccount
+from channels.message import Outbound, StoredFile, Target
+from channels.telegram.channel import TelegramChannel
+from channels.telegram.config import TelegramAccount
+from gateway.outbox import arranged
+from tests.channels.contexts import Kept
+from tests.emulators.models.script import says
+from tests.emulators.telegram.emulator import TelegramEmulator
+from tests.loopback import serve_on_loopback
+from tests.running import ALICE, ALICE_CHAT, feishu_emulator, running
+
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(8) + struct.pack(">II", 40, 30) + bytes(20)
+WIDE = b"\x89PNG\r\n\x1a\n" + bytes(8) + struct.pack(">II", 9000, 10) + bytes(20)
+
+
+async def test_an_answer_with_files_arrives_whole_in_feishu(tmp_path: Path) -> None:
+    script = [says("Here they are.\nMEDIA: plan.png\nMEDIA: report.pdf\nMEDIA: nowhere.txt")]
+    async with running(tmp_path, script=script) as house:
+        house.workspace().mkdir(parents=True, exist_ok=True)
+        (house.workspace() / "plan.png").write_bytes(PNG)
+        (house.workspace() / "report.pdf").write_bytes(b"%PDF-1.7 text")
+        await house.say("send me the plan")
+        await house.replies(3)
+        kinds = [(sent.msg_type, sent.reply_to is not None) for sent in house.feishu.messages]
+        assert kinds == [("post", True), ("image", True), ("file", True)]
+        text, picture, file = (sent.text for sent in house.feishu.messages)
+        assert "Here they are." in text
+        assert "nowhere.txt" in text
+        assert house.feishu.resources[picture].data == PNG
+        assert house.feishu.resources[file].name == "report.pdf"
+        assert len({sent.uuid for sent in house.feishu.messages}) == 3
+
+
+async def test_what_feishu_takes_as_no_picture_goes_as_a_file_and_what_not_at_all_as_a_sentence() -> None:
+    emulator, kept = feishu_emulator(), Kept()
+    emulator.text_event("?", sender=ALICE, chat=ALICE_CHAT)
+    async with serve_on_loopback(emulator.app) as url:
+        account = {"appId": emulator.app_id, "appSecret": emulator.app_secret, "baseUrl": url}
+        channel = FeishuChannel(FeishuAccount.model_validate(account), "default", kept)
+
+        async def sent(file: StoredFile, *, voice: bool = False) -> tuple[str, str]:
+            await channel.send(Outbound(target=Target(chat=ALICE_CHAT), text="", files=(file,), voice=voice), file.id)
+            return emulator.messages[-1].msg_type, emulator.messages[-1].text
+
+        try:
+            assert (await sent(kept.add("no.png", "image/png", b"not one")))[0] == "file"
+            assert (await sent(kept.add("hi.ogg", "audio/ogg", b"OggS"), voice=True))[0] == "audio"
+            assert (await sent(kept.add("hi.ogg", "audio/ogg", b"OggS")))[0] == "file"
+            kind, text = await sent(kept.add("empty.txt", "text/plain", b""))
+            assert (kind, "empty.txt" in text) == ("text", True)
+            emulator.fail_next("/im/v1/files", code=234006)
+            kind, text = await sent(kept.add("big.zip", "application/zip", b"PK"))
+            assert (kind, "big.zip" in text) == ("text", True)
+        finally:
+            await channel.close()
+
+
+@asynccontextmanager
+async def bot() -> AsyncIterator[tuple[TelegramEmulator, TelegramChannel, int, Kept]]:
+    telegram, kept = TelegramEmulator(), Kept()
+    async with serve_on_loopback(telegram.app) as url:
+        account = TelegramAccount.model_validate({"botToken": telegram.token, "apiRoot": url})
+        channel = TelegramChannel(account, "default", kept)
+        try:
+            yield telegram, channel, telegram.private(), kept
+        finally:
+            await channel.close()
+
+
+def sent_to(chat: int, *files: StoredFile, text: str = "", voice: bool = False) -> Outbound:
+    return Outbound(target=Target(chat=str(chat)), text=text, files=files, voice=voice)
+
+
+async def test_telegram_gets_captions_albums_voice_and_documents() -> None:
+    async with bot() as (telegram, channel, alice, kept):
+        one, two = kept.add("a.png", "image/png", PNG), kept.add("b.png", "image/png", PNG)
+        await channel.send(sent_to(alice, one, text="**both** `x`"), "k1")
+        await channel.send(sent_to(alice, one, two, text="an album"), "k2")
+        await channel.send(sent_to(alice, kept.add("v.ogg", "audio/ogg", b"OggS"), voice=True), "k3")
+        await channel.send(sent_to(alice, kept.add("v.ogg", "audio/ogg", b"OggS")), "k4")
+        await channel.send(sent_to(alice, kept.add("wide.png", "image/png", WIDE), text="too wide"), "k5")
+        await channel.send(sent_to(alice, kept.add("empty.txt", "text/plain", b""), text="see"), "k6")
+        await channel.send(sent_to(alice, StoredFile(id="gone", name="old.txt", type="text/plain", size=1)), "k7")
+        assert [(it.kind, it.text) for it in telegram.messages] == [
+            ("photo", "both x"),
+            ("photo", "an album"),
+            ("photo", ""),
+            ("voice", ""),
+            ("document", ""),
+            ("document", "too wide"),
+            ("text", "see\n\n文件未能发送:empty.txt / This file could not be sent: empty.txt"),
+            ("text", "文件未能发送:old.txt / This file could not be sent: old.txt"),
+        ]
+        assert [entity["type"] for entity in telegram.messages[0].entities] == ["bold", "code"]
+
+
+async def test_a_telegram_caption_that_is_too_long_goes_before_its_file() -> None:
+    async with bot() as (telegram, channel, alice, kept):
+        await channel.send(sent_to(alice, kept.add("a.txt", "text/plain", b"a"), text="word " * 300), "k")
+        assert [it.kind for it in telegram.messages] == ["text", "document"]
+        telegram.fail_next("sendDocument", status=403, description="Forbidden: bot was blocked by the user")
+        with pytest.raises(Gone, match="out of reach"):
+            await channel.send(sent_to(alice, kept.add("b.txt", "text/plain", b"b")), "k2")
+
+
+FILES = [StoredFile(id=str(number), name=f"{number}.png", type="image/png", size=1) for number in range(12)]
+PAPER = StoredFile(id="p", name="p.pdf", type="application/pdf", size=1)
+
+
+@pytest.mark.parametrize(
+    ("texts", "files", "shape"),
+    [
+        (["words"], (), [("words", 0)]),
+        (["a", "b"], (FILES[0],), [("a", 0), ("b", 1)]),
+        ([""], (FILES[0], FILES[1], PAPER), [("", 2), ("", 1)]),
+        (["x" * 900], (PAPER,), [("x" * 900, 0), ("", 1)]),
+        (["all"], tuple(FILES), [("all", 10), ("", 2)]),
+    ],
+)
+def test_which_message_brings_which_files(texts: list[str], files: Any, shape: Any) -> None:
+    found = arranged(texts, files, TelegramChannel)  # type: ignore[arg-type]  # its capabilities are all that is looked at
+    assert [(text, len(group)) for text, group in found] == shape
