@@ -82,10 +82,17 @@ class FeishuApi:
         self._fetching = SingleFlight(self._fetch_token)
 
     async def call(
-        self, path: str, params: Params = None, body: Body = None, *, timeout_seconds: float | None = None
+        self,
+        path: str,
+        params: Params = None,
+        body: Body = None,
+        *,
+        method: str = "",
+        timeout_seconds: float | None = None,
     ) -> dict[str, Any]:
         """The whole answer to a GET, or to a POST where there is a body. Raises DeliveryError with Feishu's code."""
-        return await self._with_token(lambda token: self._request(path, token, params, body, timeout_seconds))
+        method = method or ("GET" if body is None else "POST")
+        return await self._with_token(lambda token: self._request(method, path, token, params, body, timeout_seconds))
 
     async def download(self, path: str, params: Mapping[str, str], *, bytes_max: int) -> Download:
         return await self._with_token(lambda token: self._download(path, params, token, bytes_max))
@@ -116,7 +123,7 @@ class FeishuApi:
         secret = self._account.app_secret.get_secret_value()
         body = {"app_id": self._account.app_id, "app_secret": secret}
         try:
-            answer = await self._request(TOKEN_PATH, "", None, body, None)
+            answer = await self._request("POST", TOKEN_PATH, "", None, body, None)
         except Unreachable as error:
             raise Unreachable(str(error), code=error.code, maybe_arrived=False) from error
         token, ends = answer.get("tenant_access_token"), answer.get("expire")
@@ -126,12 +133,12 @@ class FeishuApi:
         return token
 
     async def _request(
-        self, path: str, token: str, params: Params, body: Body, timeout_seconds: float | None
+        self, method: str, path: str, token: str, params: Params, body: Body, timeout_seconds: float | None
     ) -> dict[str, Any]:
         headers = {"content-type": "application/json; charset=utf-8"}
         if token:
             headers["authorization"] = f"Bearer {token}"
-        method, content = ("GET", None) if body is None else ("POST", orjson.dumps(body))
+        content = None if body is None else orjson.dumps(body)
         timeout = timeout_seconds or self._account.timeout_seconds
         try:
             response = await self._http().request(

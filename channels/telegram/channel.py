@@ -20,6 +20,7 @@ from channels.channel import (
     Capabilities,
     Deliver,
     DeliveryError,
+    Gone,
     Ignored,
     MenuEntry,
     Progress,
@@ -30,7 +31,7 @@ from channels.channel import (
     WebhookRequest,
 )
 from channels.download import twice
-from channels.message import Attachment, File, MessageContext, Outbound
+from channels.message import Attachment, Button, File, MessageContext, Outbound
 from channels.pace import SingleFlight
 from channels.telegram import updates
 from channels.telegram.api import MethodError, TelegramApi, fetch_file, refusal_of
@@ -39,7 +40,7 @@ from channels.telegram.connection import Callbacks, Polling, Registration, offer
 from channels.telegram.content import Me
 from channels.telegram.render import rendered, split
 from channels.telegram.timing import Activity, TelegramPace, Timing, is_group
-from channels.wire import loads, number, text
+from channels.wire import loads, mapping, number, text
 
 SECRET_HEADER = "x-telegram-bot-api-secret-token"
 OTHER_WAYS_MAX = 4
@@ -51,10 +52,10 @@ log = structlog.get_logger()
 
 
 class TelegramChannel:
-    """`channels.channel.Channel`, `Listens`, `DownloadsFiles` and `ShowsProgress` for one account."""
+    """`channels.channel.Channel`, `Listens`, `DownloadsFiles`, `ShowsProgress` and `AnswersPresses` for one account."""
 
     name = "telegram"
-    capabilities = Capabilities(names=("markdown", "threads"), quotes_once=True)
+    capabilities = Capabilities(names=("markdown", "threads"), quotes_once=True, buttons=True)
 
     def __init__(self, config: TelegramAccount, account: str, *, timing: Timing | None = None) -> None:
         self.account = account
@@ -124,6 +125,8 @@ class TelegramChannel:
     async def send(self, part: Outbound, key: str) -> str:
         """Send one part; the message id. Telegram knows no `key`. Raises DeliveryError."""
         chat = self._migrated.get(part.target.chat, part.target.chat)
+        if part.replaces is not None and (chat != part.target.chat or not part.replaces.isdecimal()):
+            raise Gone("the message is not there: its group has become a supergroup")
         await self._pace.wait(chat)
         try:
             return await self._send(part, chat)
@@ -139,6 +142,9 @@ class TelegramChannel:
         """Telegram shows that something is being written, and nothing of what."""
         self._activity.show(progress)
 
+    def answer_press(self, context: MessageContext) -> None:
+        self._callbacks.note(context.message_id)
+
     async def close(self) -> None:
         await self._activity.close()
         self._learning.cancel()
@@ -146,10 +152,12 @@ class TelegramChannel:
 
     def _read(self, update: Mapping[str, Any], now: datetime) -> Receipt:
         """What is to be done besides is noted for later: nothing here takes time or touches the network."""
-        self._callbacks.note(update)
         if (moved := updates.migration(update)) is not None:
             self._follow(*moved)
-        return updates.receipt(update, account=self.account, me=self._me, now=now)
+        receipt = updates.receipt(update, account=self.account, me=self._me, now=now)
+        if isinstance(receipt, Ignored) and receipt.kind == updates.PRESS:
+            self._callbacks.note(text(mapping(update, updates.PRESS), "id"))
+        return receipt
 
     def _follow(self, before: str, after: str) -> None:
         """What is still to be sent to the old group goes to the new one. Who may write there is the operator's word."""
@@ -169,13 +177,15 @@ class TelegramChannel:
         log.info("telegram_bot", account=self.account, username=username, privacy_mode=not sees_all)
 
     async def _send(self, part: Outbound, chat: str) -> str:
-        body = self._body(part, chat)
+        body, method = self._body(part, chat), "sendMessage" if part.replaces is None else "editMessageText"
         ways_left = OTHER_WAYS_MAX
         while True:
             try:
-                message = await self._api.call("sendMessage", body)
+                message = await self._api.call(method, body)
             except DeliveryError as error:
                 refusal = refusal_of(error)
+                if part.replaces is not None and refusal and refusal.not_modified:
+                    return part.replaces
                 other = self._otherwise(part, body, refusal) if refusal and ways_left else None
                 if other is None:
                     raise
@@ -192,6 +202,10 @@ class TelegramChannel:
             "entities": made.entities,
             "link_preview_options": {"is_disabled": not self._config.link_previews},
         }
+        if part.buttons:
+            body["reply_markup"] = {"inline_keyboard": [[_key(button)] for button in part.buttons]}
+        if part.replaces is not None:
+            return body | {"message_id": int(part.replaces)}
         moved = chat != target.chat  # message and topic ids are the old group's then
         if target.thread and target.thread.isdecimal() and target.thread != _GENERAL and not moved:
             body["message_thread_id"] = int(target.thread)
@@ -212,8 +226,15 @@ class TelegramChannel:
             return _without(body, "message_thread_id")
         if error.migrated_to is not None and str(error.migrated_to) != str(body["chat_id"]):
             self._follow(part.target.chat, str(error.migrated_to))
+            if part.replaces is not None:
+                return None
             return _without(body, "reply_parameters", "message_thread_id") | {"chat_id": error.migrated_to}
         return None
+
+
+def _key(button: Button) -> dict[str, Any]:
+    style = {} if button.style == "default" else {"style": button.style}
+    return {"text": button.shown, "callback_data": button.token} | style
 
 
 def _without(body: dict[str, Any], *keys: str) -> dict[str, Any]:
