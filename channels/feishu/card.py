@@ -43,7 +43,7 @@ def _text(text: str) -> Iterator[dict[str, Any]]:
 
 def _markdown_element(lines: Sequence[str]) -> Iterator[dict[str, Any]]:
     if text := "\n".join(lines).strip("\n"):
-        yield {"tag": "markdown", "content": without_pings(text)}
+        yield {"tag": "markdown", "content": without_pings(text).replace("![", "!\u200b[")}  # it takes no addresses
 
 
 def _button(button: Button) -> dict[str, Any]:
