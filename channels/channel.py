@@ -39,6 +39,8 @@ class Arrived:
     dedupe: tuple[str, ...]
     agent: str | None = None
     """Whom the person chose to talk to, where the channel lets them; None leaves it to the bindings."""
+    answer: bytes = b"{}"
+    """What the platform is answered once it is stored: JSON."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -262,3 +264,11 @@ class ShowsProgress(Channel, Protocol):
 
     def show(self, progress: Progress) -> None:
         """The newest state, a few times a second at most. Never blocks and never raises: the answer does not need it."""
+
+
+@runtime_checkable
+class AnswersPresses(Channel, Protocol):
+    """A channel whose platform waits for a word on each press of a button."""
+
+    def answer_press(self, context: MessageContext) -> None:
+        """The press was stored, or refused. Never blocks and never raises."""

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, TypeAlias
 
+from channels.grapheme import joined
+
 ChatKind: TypeAlias = Literal["direct", "group"]
 AttachmentKind: TypeAlias = Literal["image", "file", "audio", "video", "sticker", "other"]
 
@@ -111,12 +113,18 @@ class MessageContext:
     """It is a press of a button instead of words; `sender` is who pressed, as the platform's event says."""
 
 
+BUTTON_TOKEN = re.compile(r"[A-Za-z0-9_:-]{1,60}")
+LABEL_CHARS_MAX = 40
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Press:
-    """A button that was pressed. `token` is what it was sent with; `message_id` is the message that it stands under."""
+    """A button that was pressed. `token` is what it was sent with; `message_id` is the message that it stands under. Not
+    `placed`: the event does not say in what kind of chat, so the context says a group, the stricter."""
 
     token: str
     message_id: str
+    placed: bool = True
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -127,10 +135,22 @@ class Button:
     token: str
     style: Literal["default", "primary", "danger"] = "default"
 
+    @property
+    def shown(self) -> str:
+        """The label on one line, no longer than people can read it on a phone."""
+        line = " ".join(self.label.split()) or "…"
+        if len(line) <= LABEL_CHARS_MAX:
+            return line
+        cut = LABEL_CHARS_MAX - 1
+        while cut > 1 and joined(line, cut):
+            cut -= 1
+        return line[:cut].rstrip() + "…"
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Target:
-    """Where a part goes: as a reply to `reply_to` where that is set, else as a plain message to the chat."""
+    """Where a part goes: as a reply to `reply_to` where that is set, else as a plain message to the chat. A person's id as
+    the `chat` is the direct chat with him."""
 
     chat: str
     thread: str | None = None

@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from channels.channel import (
     AnsweredAtOnce,
+    Arrived,
     Channel,
     DeliveryError,
     Guarded,
@@ -70,8 +71,7 @@ class Door:
             receipt = await self._judge(target, WebhookRequest(headers=request.headers.items(), body=body))
             async with asyncio.timeout(ACCEPT_SECONDS):
                 outcome = await self._intake.take(target, receipt)
-            body = receipt.body if isinstance(receipt, AnsweredAtOnce) else b"{}"
-            response = Response(body, media_type="application/json")
+            response = Response(_answer(receipt, outcome), media_type="application/json")
         except Unreadable as unreadable:
             response, outcome = Response(status_code=unreadable.status), f"rejected: {unreadable.reason}"
         except Rejected as rejected:
@@ -155,6 +155,16 @@ def build_app(door: Door, web: WebDoor | None, config: ServerConfig) -> ASGIApp:
     if not config.allowed_hosts:
         return served
     return TrustedHostMiddleware(served, allowed_hosts=list(config.allowed_hosts), www_redirect=False)
+
+
+def _answer(receipt: Receipt, outcome: str) -> bytes:
+    match receipt:
+        case AnsweredAtOnce(body=body):
+            return body
+        case Arrived(answer=answer) if outcome in ("accepted", "duplicate"):
+            return answer
+        case _:
+            return b"{}"
 
 
 def _refusal(rejected: Rejected) -> Response:

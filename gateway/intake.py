@@ -1,15 +1,17 @@
 """From a verified message to a row in the inbox: who may speak, which agent answers, which chat it belongs to."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import structlog
 
 from channels.access import refusal
-from channels.channel import AnsweredAtOnce, Channel, Ignored, Receipt, StoresInbound
-from channels.message import MessageContext
+from channels.channel import AnsweredAtOnce, AnswersPresses, Arrived, Channel, Ignored, Receipt, StoresInbound
+from channels.message import MessageContext, Press
 from gateway.commands.catalog import command_of
 from gateway.lanes import Lanes
-from gateway.queue import Inbound, inbound_json
+from gateway.outbox import payload_json
+from gateway.queue import Inbound, inbound_json, inbound_of
 from gateway.routing import control_session, route, session_key
 from gateway.runtime import Runtime
 from gateway.store.records import Acceptance, Delivery
@@ -34,7 +36,15 @@ class Intake:
             facts = {"channel": channel.name, "account": channel.account, "reason": receipt.reason}
             log.info("event_ignored", kind=receipt.kind, **facts)
             return f"ignored: {receipt.reason}"
+        outcome = await self._take(channel, receipt)
+        if receipt.context.press is not None and isinstance(channel, AnswersPresses):
+            channel.answer_press(receipt.context)
+        return outcome
+
+    async def _take(self, channel: Channel, receipt: Arrived) -> str:
         context = receipt.context
+        if context.press is not None and not context.press.placed:
+            context = await self._placed(context, context.press)
         facts = {"channel": context.channel, "account": context.account, "message_id": context.message_id}
         if reason := refusal(channel.access, context):
             log.info("message_not_admitted", reason=reason, sender=context.sender.id, chat=context.chat.id, **facts)
@@ -43,7 +53,7 @@ class Intake:
         agent = self._runtime.choices.agent(context)
         if agent not in setup.runners:
             agent = receipt.agent or route(setup.config.bindings, setup.config.agents, context)
-        if isinstance(channel, StoresInbound):
+        if isinstance(channel, StoresInbound) and context.press is None:
             context = await channel.keep(context, agent)
         acceptance = await self.accept(context, agent, receipt.dedupe)
         outcome = "duplicate" if acceptance.turn is None else "overflow" if acceptance.overflow else "accepted"
@@ -73,6 +83,19 @@ class Intake:
         if acceptance.beyond:
             self._runtime.metrics.refusals.labels(f"{acceptance.beyond}-rate").inc()
         return acceptance
+
+    async def _placed(self, context: MessageContext, press: Press) -> MessageContext:
+        """In the chat that the pressed message was sent to, as far as that is known; else it stays one of a group."""
+        found = await self._runtime.store.sent_part(press.message_id)
+        sent = payload_json.validate_json(found.payload) if found else None
+        if found is None or sent is None or (sent.channel, sent.account) != (context.channel, context.account):
+            return context
+        target, asked = sent.part.target, inbound_of(found.body).context.chat if found.body else None
+        if target.chat == context.sender.id:
+            return replace(context, chat=replace(context.chat, kind="direct"))
+        if asked is None or not target.chat == context.chat.id == asked.id:
+            return context
+        return replace(context, chat=replace(context.chat, kind=asked.kind, thread=target.thread))
 
     def _queue_mode(self, sid: str, agent: str, context: MessageContext) -> str:
         return self._runtime.choices.queue(sid) or self._runtime.setup.queues.of(agent, context).mode

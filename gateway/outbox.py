@@ -116,21 +116,25 @@ class Attempts:
         channel = self._runtime.setup.channels.get((payload.channel, payload.account))
         facts: dict[str, object] = {"channel": payload.channel, "account": payload.account}
         facts |= {"turn": part.turn, "part": part.part}
-        report = self._beforehand(channel, part, facts)
+        repeatable = payload.part.replaces is not None
+        report = self._beforehand(channel, part, facts, repeatable=repeatable)
         if report is None and channel is not None:
             try:
                 report = Delivered(message_id=await channel.send(payload.part, part.key))
             except DeliveryError as error:
-                report = self._after(error, part, channel)
+                report = self._after(error, part, channel, repeatable=repeatable)
                 facts |= {"error": type(error).__name__, "code": error.code, "attempt": part.attempts + 1}
         if report is None:
             report = GivenUp(reason="the channel account is no longer configured")
         self._log(report, payload.channel, facts)
         return report
 
-    def _beforehand(self, channel: Channel | None, part: Part, facts: dict[str, object]) -> Report | None:
-        """What to do before an attempt, or instead of one: a process may have died in the middle of it."""
-        if channel is None:
+    def _beforehand(
+        self, channel: Channel | None, part: Part, facts: dict[str, object], *, repeatable: bool
+    ) -> Report | None:
+        """What to do before an attempt, or instead of one: a process may have died in the middle of it. `repeatable`: what
+        replaces a message does so once, however often it is sent."""
+        if channel is None or repeatable:
             return None
         recognised = channel.capabilities.repeat_seconds > 0
         in_doubt = part.ambiguous > 0 if recognised else part.next_at < 0 and not part.begun
@@ -142,10 +146,10 @@ class Attempts:
             log.warning("part_repeated", **facts)
         return None if recognised or part.begun else Begin()
 
-    def _after(self, error: DeliveryError, part: Part, channel: Channel) -> Report:
+    def _after(self, error: DeliveryError, part: Part, channel: Channel, *, repeatable: bool) -> Report:
         if isinstance(error, Refused | Gone):
             return GivenUp(reason=str(error))
-        ambiguous = isinstance(error, Unreachable) and error.maybe_arrived
+        ambiguous = isinstance(error, Unreachable) and error.maybe_arrived and not repeatable
         give_up_seconds = self._runtime.setup.limits.delivery_seconds
         if self._runtime.now() - part.created >= give_up_seconds:
             return GivenUp(reason=f"not delivered within {give_up_seconds:.0f} s: {error}", ambiguous=ambiguous)
@@ -215,8 +219,10 @@ def reply_parts(
     dropped: bool = False,
 ) -> list[NewPart]:
     """The parts of a reply to `context`, in order, each a text with its files. `purpose` keeps the keys of a note and
-    of a reply apart; with `quotes_once` only the first one shows what it answers; with `dropped` there is no answer."""
-    target = Target(chat=context.chat.id, thread=context.chat.thread, reply_to=context.message_id)
+    of a reply apart; with `quotes_once` only the first one shows what it answers; with `dropped` there is no answer. What
+    answers a press stands under the message with the button."""
+    answered = context.press.message_id if context.press else context.message_id
+    target = Target(chat=context.chat.id, thread=context.chat.thread, reply_to=answered)
     parts = []
     for number, (text, files) in enumerate(messages):
         if number and quotes_once:

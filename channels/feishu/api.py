@@ -88,10 +88,17 @@ class FeishuApi:
         self._fetching = SingleFlight(self._fetch_token)
 
     async def call(
-        self, path: str, params: Params = None, body: Body = None, *, timeout_seconds: float | None = None
+        self,
+        path: str,
+        params: Params = None,
+        body: Body = None,
+        *,
+        method: str = "",
+        timeout_seconds: float | None = None,
     ) -> dict[str, Any]:
         """The whole answer to a GET, or to a POST where there is a body. Raises DeliveryError with Feishu's code."""
-        return await self._with_token(lambda token: self._request(path, token, params, body, timeout_seconds))
+        method = method or ("GET" if body is None else "POST")
+        return await self._with_token(lambda token: self._request(method, path, token, params, body, timeout_seconds))
 
     async def download(self, path: str, params: Mapping[str, str], *, bytes_max: int) -> Download:
         return await self._with_token(lambda token: self._download(path, params, token, bytes_max))
@@ -99,12 +106,12 @@ class FeishuApi:
     async def endpoint(self) -> Mapping[str, Any]:
         """Where a long connection may be opened: `URL` and `ClientConfig`. Raises DeliveryError."""
         body = {"AppID": self._account.app_id, "AppSecret": self._account.app_secret.get_secret_value()}
-        return mapping(await self._request(ENDPOINT_PATH, "", None, body, None), "data")
+        return mapping(await self._request("POST", ENDPOINT_PATH, "", None, body, None), "data")
 
     async def upload(self, path: str, fields: Mapping[str, str], part: str, file: File) -> Mapping[str, Any]:
         """The `data` of the answer to an upload. Raises DeliveryError."""
         form = {"data": fields, "files": {part: (file.name, file.data, file.type)}}
-        answer = await self._with_token(lambda token: self._request(path, token, None, None, UPLOAD_SECONDS, form))
+        answer = await self._with_token(lambda token: self._request("POST", path, token, None, None, UPLOAD_SECONDS, form))
         return mapping(answer, "data")
 
     async def close(self) -> None:
@@ -133,7 +140,7 @@ class FeishuApi:
         secret = self._account.app_secret.get_secret_value()
         body = {"app_id": self._account.app_id, "app_secret": secret}
         try:
-            answer = await self._request(TOKEN_PATH, "", None, body, None)
+            answer = await self._request("POST", TOKEN_PATH, "", None, body, None)
         except Unreachable as error:
             raise Unreachable(str(error), code=error.code, maybe_arrived=False) from error
         token, ends = answer.get("tenant_access_token"), answer.get("expire")
@@ -144,6 +151,7 @@ class FeishuApi:
 
     async def _request(
         self,
+        method: str,
         path: str,
         token: str,
         params: Params,
@@ -153,7 +161,6 @@ class FeishuApi:
     ) -> dict[str, Any]:
         headers = {} if form else {"content-type": "application/json; charset=utf-8"}
         headers |= {"authorization": f"Bearer {token}"} if token else {"locale": "zh"}
-        method = "POST" if form or body is not None else "GET"
         sent = form or {"content": None if body is None else orjson.dumps(body)}
         timeout = timeout_seconds or self._account.timeout_seconds
         try:

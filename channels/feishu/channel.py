@@ -7,10 +7,10 @@ where that would open a new one.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import quote
 
 import orjson
@@ -42,6 +42,7 @@ from channels.feishu.api import (
     People,
     fetch_file,
 )
+from channels.feishu.card import card, without_pings
 from channels.feishu.config import FeishuAccount, listens
 from channels.feishu.connection import LongConnection
 from channels.feishu.events import receipt
@@ -76,6 +77,7 @@ class FeishuChannel:
         names=("markdown", "threads"),
         directives=("media", "voice"),
         file_messages=FileMessages(),
+        buttons=True,
         repeat_seconds=REPEAT_SECONDS,
     )
 
@@ -138,9 +140,9 @@ class FeishuChannel:
         return split(text)
 
     async def send(self, part: Outbound, key: str) -> str:
-        """Send one part, as rich text; the message id. Raises DeliveryError.
+        """Send one part, as rich text, with buttons as a card; the message id. Raises DeliveryError.
 
-        What is not taken as rich text goes as plain text, and what does not pass an audit as a note that says so.
+        What is not taken as that goes as plain text, and what does not pass an audit as a note that says so.
         """
         await self._pace.wait(part.target.chat)
         try:
@@ -154,19 +156,13 @@ class FeishuChannel:
         for file in part.files:
             kind, content = await uploaded(self._api, self._stored, file, voice=part.voice)
             return await self._place(part, key, kind, content)
-        text = _without_pings(part.text)
-        post = {"zh_cn": {"content": [[{"tag": "md", "text": text}]]}}
-        forms: tuple[tuple[str, dict[str, Any], frozenset[str]], ...] = (
-            ("post", post, BAD_CONTENT_CODES | AUDIT_CODES),
-            ("text", {"text": text}, AUDIT_CODES),
-        )
-        for kind, content, tolerated in forms:
+        for kind, content, tolerated in _forms(part):
             try:
                 return await self._place(part, key, kind, content)
             except DeliveryError as error:
                 if error.code not in tolerated:
                     raise
-        return await self._place(part, key, "text", {"text": NOT_PASSED})
+        raise AssertionError("the last form tolerates nothing")
 
     async def fetch(self, attachment: Attachment, *, bytes_max: int) -> File:
         return await fetch_file(self._api, attachment, bytes_max=bytes_max)
@@ -220,13 +216,13 @@ class FeishuChannel:
         self._bot = open_id
 
     async def _place(self, part: Outbound, key: str, kind: str, content: dict[str, Any]) -> str:
-        """As a reply where it is one, else in the chat. Raises DeliveryError."""
-        target = part.target
-        body: dict[str, Any] = {
-            "msg_type": kind,
-            "content": orjson.dumps(content).decode(),
-            "uuid": key[:UUID_CHARS_MAX],
-        }
+        """In the place of an earlier message, as a reply, or in the chat. Raises DeliveryError."""
+        target, written = part.target, orjson.dumps(content).decode()
+        if part.replaces is not None:
+            path = f"{_MESSAGES}/{quote(part.replaces, safe='')}"
+            await self._api.call(path, body={"content": written}, method="PATCH")
+            return part.replaces
+        body: dict[str, Any] = {"msg_type": kind, "content": written, "uuid": key[:UUID_CHARS_MAX]}
         if target.reply_to is not None:
             path = f"{_MESSAGES}/{quote(target.reply_to, safe='')}/reply"
             try:
@@ -238,7 +234,8 @@ class FeishuChannel:
                     raise
                 if target.thread:
                     raise Gone("the message was withdrawn, and its topic with it", code=error.code) from error
-        return await self._post(_MESSAGES, body | {"receive_id": target.chat}, {"receive_id_type": "chat_id"})
+        kind_of_id = "open_id" if target.chat.startswith("ou_") else "chat_id"
+        return await self._post(_MESSAGES, body | {"receive_id": target.chat}, {"receive_id_type": kind_of_id})
 
     async def _post(self, path: str, body: dict[str, Any], params: dict[str, str] | None = None) -> str:
         return text_of(mapping(await self._api.call(path, params, body), "data"), "message_id")
@@ -256,9 +253,22 @@ def _challenge(event: dict[str, Any]) -> str | None:
     return found
 
 
-def _without_pings(text: str) -> str:
-    """A model must not be able to call people, or everybody: `<at …>` is text here."""
-    return text.replace("<at", "<\u200bat")
+_Form: TypeAlias = tuple[str, dict[str, Any], frozenset[str]]
+
+
+def _forms(part: Outbound) -> Iterator[_Form]:
+    """The ways to say a part, the next one for whoever was refused the last: type, content, and the codes that mean so. What
+    replaces a card is a card in any case."""
+    text = without_pings(part.text)
+    if part.replaces is not None:
+        yield "interactive", card(part.text, part.buttons), AUDIT_CODES
+        yield "interactive", card(NOT_PASSED, ()), frozenset()
+        return
+    if part.buttons:
+        yield "interactive", card(part.text, part.buttons), BAD_CONTENT_CODES | AUDIT_CODES
+    yield "post", {"zh_cn": {"content": [[{"tag": "md", "text": text}]]}}, BAD_CONTENT_CODES | AUDIT_CODES
+    yield "text", {"text": text}, AUDIT_CODES
+    yield "text", {"text": NOT_PASSED}, frozenset()
 
 
 async def _nothing() -> None:

@@ -12,9 +12,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from channels.channel import AnsweredAtOnce, Arrived, Ignored, NotReady, Receipt, Rejected
+from channels.channel import Arrived, Ignored, NotReady, Receipt, Rejected
 from channels.feishu import content
-from channels.message import Chat, MessageContext, Quote, Sender
+from channels.message import BUTTON_TOKEN, Chat, MessageContext, Press, Quote, Sender
 from channels.wire import clean, mapping
 
 MESSAGE = "im.message.receive_v1"
@@ -25,6 +25,8 @@ im.chat.access_event.bot_p2p_chat_entered_v1 im.chat.updated_v1 im.chat.disbande
 im.chat.member.user.deleted_v1 im.chat.member.user.withdrawn_v1 application.bot.menu_v6 p2p_chat_create"""
 KNOWN = frozenset(_KNOWN.split())
 """Events we know of and start no turn for."""
+RECEIVED = '{"toast":{"type":"info","content":"Received","i18n":{"zh_cn":"已收到","en_us":"Received"}}}'.encode()
+"""What the person sees at once who pressed a button; what becomes of it, the card will say."""
 ID_CHARS_MAX = 128
 _MILLISECONDS_MAX = 253_402_300_799_000
 
@@ -35,12 +37,12 @@ def receipt(event: Mapping[str, Any], *, account: str, bot: str | None, now: dat
     Raises Rejected, or NotReady for a group message while `bot` is unknown.
     """
     kind, body = _kind(event), event.get("event")
-    if kind == MESSAGE:
+    if kind in (MESSAGE, CARD_ACTION):
         if not isinstance(body, dict):
             raise Rejected("event without a body", status=400)
+        if kind == CARD_ACTION:
+            return _press(body, mapping(event, "header"), account=account, now=now)
         return _message(body, mapping(event, "header"), account=account, bot=bot, now=now)
-    if kind == CARD_ACTION:
-        return AnsweredAtOnce(body=b"{}")
     return Ignored(kind=kind, reason="not handled" if kind in KNOWN else "unknown event")
 
 
@@ -82,6 +84,26 @@ def _message(
         reply_to=Quote(message_id=parent) if parent else None,
     )
     return Arrived(context=context, dedupe=_dedupe(message, message_id, chat_id, sender_id))
+
+
+def _press(body: Mapping[str, Any], header: Mapping[str, Any], *, account: str, now: datetime) -> Receipt:
+    """Who pressed, and where, is the event's word; of the button nothing is taken but its token."""
+    action, place, event_id = mapping(body, "action"), mapping(body, "context"), _id(header, "event_id")
+    token = mapping(action, "value").get("token")
+    if action.get("tag") != "button" or not isinstance(token, str) or not BUTTON_TOKEN.fullmatch(token):
+        return Ignored(kind=CARD_ACTION, reason="not our button")
+    context = MessageContext(
+        channel="feishu",
+        account=account,
+        chat=Chat(id=_id(place, "open_chat_id"), kind="group"),
+        message_id=event_id,
+        sender=Sender(id=_id(mapping(body, "operator"), "open_id")),
+        text="",
+        sent_at=now,
+        mentioned=True,
+        press=Press(token=token, message_id=_id(place, "open_message_id"), placed=False),
+    )
+    return Arrived(context=context, dedupe=(f"press:{event_id}",), answer=RECEIVED)
 
 
 def _dedupe(message: Mapping[str, Any], message_id: str, chat_id: str, sender_id: str) -> tuple[str, ...]:

@@ -42,6 +42,9 @@ _GONE = (
     "bot was kicked",
     "group chat was deleted",
     "group chat was deactivated",
+    "message to edit not found",
+    "message can't be edited",
+    "message_id_invalid",
     *_NO_THREAD,
     *_NO_REPLY,
 )
@@ -187,6 +190,7 @@ class MethodError(Exception):
         self.bad_entities = self._has(_BAD_ENTITIES)
         self.no_reply = self._has(_NO_REPLY)
         self.no_thread = self._has(_NO_THREAD)
+        self.not_modified = self._has(("message is not modified",))
         self.too_big = self._has(("file is too big",))
         seconds = number(parameters, "retry_after")
         self.retry_after = retry_after if seconds is None else float(seconds)

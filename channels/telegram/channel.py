@@ -22,6 +22,7 @@ from channels.channel import (
     DeliveryError,
     Fetch,
     FileMessages,
+    Gone,
     Ignored,
     MenuEntry,
     Progress,
@@ -33,7 +34,7 @@ from channels.channel import (
     WebhookRequest,
 )
 from channels.download import twice
-from channels.message import Attachment, File, MessageContext, Outbound, not_sent
+from channels.message import Attachment, Button, File, MessageContext, Outbound, not_sent
 from channels.pace import SingleFlight
 from channels.telegram import updates
 from channels.telegram.api import MethodError, TelegramApi, fetch_file, refusal_of
@@ -43,7 +44,7 @@ from channels.telegram.content import Me
 from channels.telegram.files import ALBUM_MAX, CAPTION_CHARS, SentFiles, fits_caption
 from channels.telegram.render import RenderedText, rendered, split
 from channels.telegram.timing import Activity, TelegramPace, Timing, is_group
-from channels.wire import loads, number, text
+from channels.wire import loads, mapping, number, text
 
 SECRET_HEADER = "x-telegram-bot-api-secret-token"
 OTHER_WAYS_MAX = 4
@@ -55,7 +56,7 @@ log = structlog.get_logger()
 
 
 class TelegramChannel:
-    """`channels.channel.Channel`, `Listens`, `DownloadsFiles` and `ShowsProgress` for one account."""
+    """`channels.channel.Channel`, `Listens`, `DownloadsFiles`, `ShowsProgress` and `AnswersPresses` for one account."""
 
     name = "telegram"
     capabilities = Capabilities(
@@ -63,6 +64,7 @@ class TelegramChannel:
         directives=("media", "voice"),
         file_messages=FileMessages(caption_chars=CAPTION_CHARS, album=ALBUM_MAX),
         quotes_once=True,
+        buttons=True,
     )
 
     def __init__(self, config: TelegramAccount, account: str, stored: Fetch, *, timing: Timing | None = None) -> None:
@@ -134,6 +136,8 @@ class TelegramChannel:
     async def send(self, part: Outbound, key: str) -> str:
         """Send one part; the message id. Telegram knows no `key`. Raises DeliveryError."""
         chat = self._migrated.get(part.target.chat, part.target.chat)
+        if part.replaces is not None and (chat != part.target.chat or not part.replaces.isdecimal()):
+            raise Gone("the message is not there: its group has become a supergroup")
         await self._pace.wait(chat)
         try:
             return await self._send(part, chat)
@@ -149,6 +153,9 @@ class TelegramChannel:
         """Telegram shows that something is being written, and nothing of what."""
         self._activity.show(progress)
 
+    def answer_press(self, context: MessageContext) -> None:
+        self._callbacks.note(context.message_id)
+
     async def close(self) -> None:
         await self._activity.close()
         self._learning.cancel()
@@ -156,10 +163,12 @@ class TelegramChannel:
 
     def _read(self, update: Mapping[str, Any], now: datetime) -> Receipt:
         """What is to be done besides is noted for later: nothing here takes time or touches the network."""
-        self._callbacks.note(update)
         if (moved := updates.migration(update)) is not None:
             self._follow(*moved)
-        return updates.receipt(update, account=self.account, me=self._me, now=now)
+        receipt = updates.receipt(update, account=self.account, me=self._me, now=now)
+        if isinstance(receipt, Ignored) and receipt.kind == updates.PRESS:
+            self._callbacks.note(text(mapping(update, updates.PRESS), "id"))
+        return receipt
 
     def _follow(self, before: str, after: str) -> None:
         """What is still to be sent to the old group goes to the new one. Who may write there is the operator's word."""
@@ -181,7 +190,8 @@ class TelegramChannel:
     async def _send(self, part: Outbound, chat: str) -> str:
         made, place = rendered(part.text), self._place(part, chat)
         if not part.files:
-            return await self._called(part, self._worded(made) | place, partial(self._api.call, "sendMessage"))
+            method = "sendMessage" if part.replaces is None else "editMessageText"
+            return await self._called(part, self._worded(made) | place, partial(self._api.call, method))
         loaded = [it for file in part.files if (it := await self._stored(file.id))]
         sent = SentFiles(api=self._api, files=loaded, voice=part.voice)
         caption = made if fits_caption(made.text) else rendered("")
@@ -203,6 +213,8 @@ class TelegramChannel:
                 message = await call(body)
             except DeliveryError as error:
                 refusal = refusal_of(error)
+                if part.replaces is not None and refusal and refusal.not_modified:
+                    return part.replaces
                 other = self._otherwise(part, body, refusal) if refusal and ways_left else None
                 if other is None:
                     raise
@@ -218,6 +230,10 @@ class TelegramChannel:
     def _place(self, part: Outbound, chat: str) -> dict[str, Any]:
         target = part.target
         body: dict[str, Any] = {"chat_id": int(chat) if chat.removeprefix("-").isdecimal() else chat}
+        if part.buttons:
+            body["reply_markup"] = {"inline_keyboard": [[_key(button)] for button in part.buttons]}
+        if part.replaces is not None:
+            return body | {"message_id": int(part.replaces)}
         moved = chat != target.chat  # message and topic ids are the old group's then
         if target.thread and target.thread.isdecimal() and target.thread != _GENERAL and not moved:
             body["message_thread_id"] = int(target.thread)
@@ -240,8 +256,15 @@ class TelegramChannel:
             return _without(body, "message_thread_id")
         if error.migrated_to is not None and str(error.migrated_to) != str(body["chat_id"]):
             self._follow(part.target.chat, str(error.migrated_to))
+            if part.replaces is not None:
+                return None
             return _without(body, "reply_parameters", "message_thread_id") | {"chat_id": error.migrated_to}
         return None
+
+
+def _key(button: Button) -> dict[str, Any]:
+    style = {} if button.style == "default" else {"style": button.style}
+    return {"text": button.shown, "callback_data": button.token} | style
 
 
 def _without(body: dict[str, Any], *keys: str) -> dict[str, Any]:

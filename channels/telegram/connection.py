@@ -15,8 +15,8 @@ import structlog
 from channels.channel import Deliver, DeliveryError, MenuEntry, Receipt, Refused, Unreachable
 from channels.telegram.api import TelegramApi, refusal_of
 from channels.telegram.timing import Timing
-from channels.telegram.updates import ALLOWED_UPDATES
-from channels.wire import mapping, number, text
+from channels.telegram.updates import ALLOWED_UPDATES, QUERY_CHARS_MAX
+from channels.wire import number, text
 
 CONFLICT_SECONDS_MAX = 30.0
 PASSING_CONFLICTS = 2
@@ -118,7 +118,6 @@ COMMANDS_MAX = 100
 DESCRIPTION_CHARS_MAX = 256
 WAITING_MAX = 100
 KNOWN_MAX = 1_000
-ID_CHARS_MAX = 64
 ANSWER_SECONDS = 5.0
 """Later the button has given up by itself."""
 
@@ -209,7 +208,7 @@ def _is_set(info: Mapping[str, Any], url: str) -> bool:
 
 @dataclass(kw_only=True, slots=True)
 class Callbacks:
-    """Answers each button press once, or its button would spin; a press starts no turn. Failures are not repeated."""
+    """Answers each button press once, or its button would spin. Failures are not repeated."""
 
     api: TelegramApi
     account: str
@@ -217,10 +216,9 @@ class Callbacks:
     _known: dict[str, None] = field(default_factory=dict)
     """The latest ones, as an update may come again."""
 
-    def note(self, update: Mapping[str, Any]) -> None:
-        """Queues a press; returns at once and ignores other kinds of update."""
-        query = text(mapping(update, "callback_query"), "id")
-        if not query or len(query) > ID_CHARS_MAX or query in self._known or self._waiting.full():
+    def note(self, query: str) -> None:
+        """Queues the answer to a press; returns at once."""
+        if not query or len(query) > QUERY_CHARS_MAX or query in self._known or self._waiting.full():
             return
         self._known[query] = None
         if len(self._known) > KNOWN_MAX:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from channels.channel import Arrived, Ignored, NotReady, Receipt
-from channels.message import Chat, MessageContext, Quote, Sender
+from channels.message import BUTTON_TOKEN, Chat, MessageContext, Press, Quote, Sender
 from channels.telegram import content
 from channels.telegram.content import Me, name
 from channels.wire import clean, mapping, number, text
@@ -22,8 +22,10 @@ deleted_business_messages guest_message stopped_message_generation message_react
 chosen_inline_result shipping_query pre_checkout_query purchased_paid_media poll poll_answer chat_member
 chat_join_request chat_boost removed_chat_boost managed_bot subscription"""
 KNOWN = frozenset((*ALLOWED_UPDATES, *_OTHERS.split()))
-"""Updates we know of; of these a message starts a turn, and nothing else does."""
+"""Updates we know of; a message starts a turn, a press of a button is a command, and nothing else does anything."""
 _MESSAGE = "message"
+PRESS = "callback_query"
+QUERY_CHARS_MAX = 64
 LANGUAGE_CHARS_MAX = 35
 _SECONDS_MAX = 253_402_300_799
 _MIGRATED = ("migrate_to_chat_id", "migrate_from_chat_id")
@@ -32,6 +34,8 @@ _MIGRATED = ("migrate_to_chat_id", "migrate_from_chat_id")
 def receipt(update: Mapping[str, Any], *, account: str, me: Me, now: datetime) -> Receipt:
     """What to do with an update. Raises NotReady for a group message while the bot's own name is unknown."""
     kind = _kind(update)
+    if kind == PRESS:
+        return _press(update, account=account, now=now)
     if kind in ("edited_message", "edited_channel_post"):
         return Ignored(kind=kind, reason="edit")
     if kind != _MESSAGE:
@@ -63,6 +67,31 @@ def receipt(update: Mapping[str, Any], *, account: str, me: Me, now: datetime) -
         more=parsed.more,
     )
     return Arrived(context=context, dedupe=(f"update:{update_id}", f"message:{place.id}:{message_id}"))
+
+
+def _press(update: Mapping[str, Any], *, account: str, now: datetime) -> Receipt:
+    """Under a message that is lost to the bot as well, of which only the place is known then."""
+    query, update_id = mapping(update, PRESS), number(update, "update_id")
+    message, query_id, token = mapping(query, _MESSAGE), text(query, "id"), text(query, "data")
+    chat, message_id = mapping(message, "chat"), number(message, "message_id")
+    sender = _sender({"from": query.get("from")})
+    known = bool(query_id) and len(query_id) <= QUERY_CHARS_MAX and update_id is not None and sender is not None
+    if not known or sender is None or not number(chat, "id") or not message_id or message_id < 0:
+        return Ignored(kind=PRESS, reason="malformed")
+    if not BUTTON_TOKEN.fullmatch(token):
+        return Ignored(kind=PRESS, reason="not our button")
+    context = MessageContext(
+        channel="telegram",
+        account=account,
+        chat=_chat(chat, message),
+        message_id=query_id,
+        sender=sender,
+        text="",
+        sent_at=now,
+        mentioned=True,
+        press=Press(token=token, message_id=str(message_id)),
+    )
+    return Arrived(context=context, dedupe=(f"update:{update_id}", f"press:{query_id}"))
 
 
 def migration(update: Mapping[str, Any]) -> tuple[str, str] | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from channels.channel import ToolUse
-from channels.message import File, StoredFile
+from channels.message import Button, File, StoredFile
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -25,7 +25,7 @@ class Conversation:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MessageBody:
     """The text, files and tools of a message. `reply_to` is the person's message that an agent's one answers. `dropped`: it
-    says nothing but that that message gets no answer."""
+    says nothing but that that message gets no answer. `place` is the number of the message that it took the place of."""
 
     text: str
     agent: str
@@ -33,6 +33,8 @@ class MessageBody:
     files: tuple[StoredFile, ...] = ()
     tools: tuple[ToolUse, ...] = ()
     dropped: bool = False
+    buttons: tuple[Button, ...] = ()
+    place: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,6 +66,10 @@ class ChatHistory(Protocol):
 
     async def answer(self, chat: str, key: str, words: MessageBody, at: float) -> bool:
         """What an agent said, unless its key is known; False where there is no such conversation."""
+
+    async def replace(self, chat: str, key: str, text: str, buttons: tuple[Button, ...]) -> bool:
+        """Lets an agent's message say something else, under a new number and in its old place; nothing where it says that
+        already. False where it is not there."""
 
     async def conversations(self) -> Sequence[Conversation]:
         """Where something was said last comes first; a page's worth."""

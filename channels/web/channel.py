@@ -18,7 +18,18 @@ from pydantic import BaseModel, Field, StringConstraints, ValidationError
 
 from channels.access import AccessConfig
 from channels.channel import Arrived, Capabilities, Gone, Progress, Rejected, TooLarge, WebhookRequest
-from channels.message import PICTURES, Attachment, Chat, File, MessageContext, Outbound, Sender, Target
+from channels.message import (
+    BUTTON_TOKEN,
+    PICTURES,
+    Attachment,
+    Chat,
+    File,
+    MessageContext,
+    Outbound,
+    Press,
+    Sender,
+    Target,
+)
 from channels.web.admission import Admission, Headers
 from channels.web.archive import ChatHistory, Conversation, MessageBody
 from channels.web.config import WebConfig
@@ -38,14 +49,20 @@ _Id = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{8,64}$")]
 log = structlog.get_logger()
 
 
+class _Pressed(BaseModel, extra="forbid", strict=True):
+    token: Annotated[str, StringConstraints(pattern=rf"^{BUTTON_TOKEN.pattern}$")]
+    message: _Id
+
+
 class _Posted(BaseModel, extra="forbid", strict=True):
-    """What the page sends to the webhook."""
+    """What the page sends to the webhook: a message, or the press of a button."""
 
     id: _Id
     chat: _Id
     agent: Annotated[str, StringConstraints(min_length=1, max_length=64)] | None = None
     text: str = ""
     files: Annotated[tuple[_Id, ...], Field(max_length=FILES_MAX, strict=False)] = ()
+    press: _Pressed | None = None
 
 
 class WebChannel:
@@ -56,7 +73,11 @@ class WebChannel:
     access = AccessConfig(dmPolicy="open", groupPolicy="disabled")
     """The door has judged already."""
     capabilities = Capabilities(
-        names=("markdown", "files"), directives=("media",), marks_dropped=True, repeat_seconds=float("inf")
+        names=("markdown", "files"),
+        directives=("media",),
+        marks_dropped=True,
+        buttons=True,
+        repeat_seconds=float("inf"),
     )
     resend_ambiguous = True
 
@@ -86,7 +107,9 @@ class WebChannel:
             raise Rejected(
                 "malformed", status=400, sentence=f"The message cannot be read: {place or 'no JSON'}."
             ) from None
-        if not posted.text.strip() and not posted.files:
+        if posted.press and (posted.text or posted.files):
+            raise Rejected("malformed", status=400, sentence="A press of a button says nothing besides.")
+        if not posted.text.strip() and not posted.files and not posted.press:
             raise Rejected("empty", status=400, sentence="The message is empty.")
         context = MessageContext(
             channel=self.name,
@@ -98,6 +121,7 @@ class WebChannel:
             sent_at=now.astimezone(UTC),
             mentioned=True,
             attachments=tuple(Attachment(kind="file", key=key) for key in posted.files),
+            press=Press(token=posted.press.token, message_id=posted.press.message) if posted.press else None,
         )
         return Arrived(
             context=context,
@@ -138,6 +162,11 @@ class WebChannel:
         conversation = await self.archive.conversation(chat)
         if conversation is None or (part.dropped and chat in self.leaving):
             raise Gone("the conversation was deleted", code="deleted")
+        if part.replaces is not None:
+            if not await self.archive.replace(chat, part.replaces, part.text, part.buttons):
+                raise Gone("the message is no longer there", code="deleted")
+            self.live.announce(None)
+            return part.replaces
         tools = self.live.tools((chat, reply_to)) if reply_to else ()
         words = MessageBody(
             text=part.text,
@@ -146,6 +175,7 @@ class WebChannel:
             files=part.files,
             tools=tools,
             dropped=part.dropped,
+            buttons=part.buttons,
         )
         if not await self.archive.answer(chat, key, words, self._now()):
             raise Gone("the conversation was deleted", code="deleted")

@@ -43,7 +43,7 @@ def _rendered(message: WebMessage) -> "Rendered":
         "id": message.number,
         "chat": message.chat,
         "author": message.author,
-        "message": message.key if yours else None,
+        "message": message.key if yours or words.buttons else None,
         "reply_to": words.reply_to,
         "agent": words.agent or None,
         "text": words.text,
@@ -51,6 +51,8 @@ def _rendered(message: WebMessage) -> "Rendered":
         "files": words.files,
         "tools": words.tools,
         "dropped": words.dropped,
+        "buttons": [{"label": it.shown, "token": it.token, "style": it.style} for it in words.buttons],
+        "place": words.place,
         "at": message.at,
     }
     return Rendered(number=message.number, chat=message.chat, json=orjson.dumps(view))

@@ -18,12 +18,16 @@ from gateway.journal import Ending
 from gateway.queue import Inbound
 from gateway.runtime import Runtime
 
+PRESS = "press"
 _COMMAND = re.compile(r"[/／]([a-z]+)(@\S+)?(?:\s+(.*))?", re.IGNORECASE | re.DOTALL)
 
 
 def command_of(context: MessageContext) -> tuple[str, str] | None:
     """The name of the command that a message is, and what stands behind it; None for words to the agent. A name behind an @
-    is a bot's, and this one's where the message is addressed to it."""
+    is a bot's, and this one's where the message is addressed to it. A press is a command of its own, with its token: no
+    words name it."""
+    if context.press is not None:
+        return PRESS, context.press.token
     found = _COMMAND.fullmatch(context.text.strip())
     if found is None:
         return None

@@ -7,12 +7,13 @@ answer must not outlive its conversation. The other replicas, whose pages watch 
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from uuid import uuid4
 
 from pydantic import TypeAdapter
 from sqlalchemy import Connection, text
 
-from channels.message import File, StoredFile
+from channels.message import Button, File, StoredFile
 from channels.web.archive import Conversation, MessageBody, Sized, WebMessage
 from gateway.store import memory
 from gateway.store.store import NOTIFY_CHANNEL
@@ -51,6 +52,19 @@ class DatabaseArchive(Database):
         if _find(connection, chat) is None:
             return False
         _say(connection, chat, key, "agent", words, at)
+        return True
+
+    @writes
+    def replace(self, connection: Connection, chat: str, key: str, text: str, buttons: tuple[Button, ...]) -> bool:
+        _alone(connection)
+        known = "SELECT number, words, at FROM web_message WHERE chat = :chat AND key = :key AND author = 'agent'"
+        if (row := _run(connection, known, chat=chat, key=key).one_or_none()) is None:
+            return False
+        before = _words.validate_json(row.words)
+        if (before.text, before.buttons) != (text, buttons):
+            _run(connection, "DELETE FROM web_message WHERE number = :number", number=row.number)
+            words = replace(before, text=text, buttons=buttons, place=before.place or row.number)
+            _insert(connection, chat, key, "agent", words, row.at)
         return True
 
     @reads
@@ -161,17 +175,24 @@ def _number(connection: Connection, statement: str, **names: object) -> int:
 
 
 def _say(connection: Connection, chat: str, key: str, author: str, words: MessageBody, at: float) -> None:
+    if _insert(connection, chat, key, author, words, at):
+        _run(connection, "UPDATE web_conversation SET at = :at WHERE id = :chat", chat=chat, at=at)
+        keys = [it.id for it in words.files]
+        _run(connection, "UPDATE file SET chat = :chat WHERE id IN :keys", chat=chat, keys=keys)
+
+
+def _insert(connection: Connection, chat: str, key: str, author: str, words: MessageBody, at: float) -> bool:
+    """False where the key is known."""
     new = """
         INSERT INTO web_message (chat, key, author, words, at) VALUES (:chat, :key, :author, :words, :at)
         ON CONFLICT (chat, key) DO NOTHING RETURNING number
     """
     row = {"chat": chat, "key": key, "author": author, "words": _words.dump_json(words).decode(), "at": at}
-    if _run(connection, new, **row).scalar() is not None:
-        _run(connection, "UPDATE web_conversation SET at = :at WHERE id = :chat", chat=chat, at=at)
-        keys = [it.id for it in words.files]
-        _run(connection, "UPDATE file SET chat = :chat WHERE id IN :keys", chat=chat, keys=keys)
-        if _is_shared(connection):
-            _run(connection, "SELECT pg_notify(:channel, :what)", channel=NOTIFY_CHANNEL, what=WEB_NOTICE)
+    if _run(connection, new, **row).scalar() is None:
+        return False
+    if _is_shared(connection):
+        _run(connection, "SELECT pg_notify(:channel, :what)", channel=NOTIFY_CHANNEL, what=WEB_NOTICE)
+    return True
 
 
 def _alone(connection: Connection, key: int = _LOCK_KEY) -> None:

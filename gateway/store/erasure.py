@@ -232,9 +232,12 @@ def _forget_web(connection: Connection, portion: Portion, removed: Counter[str])
     chat, files, gone = place_of(portion.sid).chat, set[str](), list[int]()
     sids = [row.sid for row in run(connection, "SELECT DISTINCT sid FROM transcript WHERE sid LIKE 'agent:%'")]
     empty = not any((place_of(sid).channel, place_of(sid).chat) == ("web", chat) for sid in sids)
-    for row in run(connection, "SELECT number, key, words FROM web_message WHERE chat = :chat", chat=chat):
-        words = orjson.loads(row.words)
-        if empty or portion.messages & {row.key, words.get("reply_to")}:
+    rows = run(connection, "SELECT number, key, words FROM web_message WHERE chat = :chat", chat=chat).all()
+    read = [(row, orjson.loads(row.words)) for row in rows]
+    direct = {row.key for row, words in read if words.get("reply_to") in portion.messages}
+    concerned = portion.messages | direct  # a press is answered under an answer
+    for row, words in read:
+        if empty or concerned & {row.key, words.get("reply_to")}:
             gone.append(row.number)
             files.update(it["id"] for it in words.get("files", ()))
     for numbers in _chunks(gone):

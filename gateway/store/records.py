@@ -176,6 +176,14 @@ class Part:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class SentPart:
+    """A part that was sent, and the inbox's body of the message that it answers, empty where that is gone."""
+
+    payload: str
+    body: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class View:
     """A session as loaded: the parts still to be sent, in order, and the work behind them."""
 

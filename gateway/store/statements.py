@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import Any
 
-from gateway.store.records import Bill, Concerned, Entry, Lease, Mark, Part, SessionState, Work
+from gateway.store.records import Bill, Concerned, Entry, Lease, Mark, Part, SentPart, SessionState, Work
 from gateway.store.spending import DayUsage, Rated
 from gateway.store.store import CHOICE, CONTROL, Fenced
 
@@ -129,6 +129,13 @@ _POSTPONE = f"""
 UPDATE outbox SET attempts = attempts + 1, ambiguous = ambiguous + :ambiguous, next_at = :next_at
 WHERE id = :part AND {_IS_OURS}
 """
+_LATELY = "o.id > (SELECT COALESCE(max(id), 0) FROM outbox) - 20000"
+"""What is looked for was sent a moment ago, as a rule; an index would cost every part that is sent."""
+_SENT_ID = f"SELECT o.ext_id FROM outbox o WHERE o.key = :key AND o.ext_id IS NOT NULL AND {_LATELY} ORDER BY o.id DESC"
+_SENT_PART = f"""
+SELECT o.payload, COALESCE(i.body, '') AS body FROM outbox o LEFT JOIN inbox i ON i.id = o.turn
+WHERE o.ext_id = :ext_id AND {_LATELY} ORDER BY o.id DESC
+"""
 _USAGE = "SELECT scope, tokens, cost, warned FROM usage WHERE day = :day AND scope IN (:first, :second, :third)"
 _CLAIM_WARNING = """
 INSERT INTO usage (scope, day, tokens, cost, warned) VALUES (:scope, :day, 0, 0, :turn)
@@ -185,6 +192,14 @@ class InCommon:
 
     async def leased(self) -> Sequence[Lease]:
         return [Lease(**row) for row in await self._rows(_LEASED, {"owner": self._worker})]
+
+    async def sent_id(self, key: str) -> str | None:
+        row = await self._one(_SENT_ID, {"key": key})
+        return row["ext_id"] if row else None
+
+    async def sent_part(self, ext_id: str) -> SentPart | None:
+        row = await self._one(_SENT_PART, {"ext_id": ext_id})
+        return SentPart(payload=row["payload"], body=row["body"]) if row else None
 
     async def begin(self, lease: Lease, part: Part, next_at: float) -> None:
         await self._ours(_BEGIN, lease.row | {"part": part.id, "next_at": next_at})

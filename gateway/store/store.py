@@ -19,6 +19,7 @@ from gateway.store.records import (
     Mark,
     NewPart,
     Part,
+    SentPart,
     SessionState,
     View,
     Work,
@@ -103,6 +104,12 @@ class Store(Protocol):
 
     async def failed(self, lease: Lease, part: Part, reason: str) -> bool:
         """Give a part up: it is a dead letter. True as for `sent`."""
+
+    async def sent_id(self, key: str) -> str | None:
+        """The platform's id of the part with that key, where it was sent lately."""
+
+    async def sent_part(self, ext_id: str) -> SentPart | None:
+        """The part that a platform knows by that id, where it was sent lately."""
 
     async def begin(self, lease: Lease, part: Part, next_at: float) -> None:
         """Record that a send is starting, with a `next_at` below zero, so that a crash leaves it ambiguous. Clears the doubt

@@ -53,6 +53,10 @@ class House:
         self.url = await self._up.enter_async_context(serve_on_loopback(gateway.app, port=port))
         self._up.push_async_callback(gateway.drain)
 
+    @property
+    def gateway(self) -> Gateway:
+        return self._gateway
+
     async def down(self) -> None:
         await self._up.aclose()
 

@@ -69,6 +69,10 @@ async def test_a_sample_has_the_outcome_its_note_states(tmp_path: Path, sample: 
         if sample.outcome == "rejected":
             assert 400 <= response.status_code < 500
             return
+        if sample.outcome == "pressed":
+            assert response.json()["toast"]["i18n"]["zh_cn"]
+            assert house.counted('{channel="feishu",outcome="accepted"} 1.0')
+            return
         challenge = sample.event.get("challenge") if sample.outcome == "answered" else None
         assert (response.status_code, response.headers["content-type"]) == (200, "application/json")
         assert response.json() == ({"challenge": challenge} if challenge else {})
@@ -81,5 +85,6 @@ async def test_a_sample_has_the_outcome_its_note_states(tmp_path: Path, sample: 
 
 
 def test_there_is_a_sample_for_every_kind_of_event() -> None:
-    assert len(SAMPLES) == 43
-    assert {sample.outcome for sample in SAMPLES} == {"accepted", "duplicate", "ignored", "answered", "rejected"}
+    assert len(SAMPLES) == 44
+    outcomes = {"accepted", "duplicate", "pressed", "ignored", "answered", "rejected"}
+    assert {sample.outcome for sample in SAMPLES} == outcomes

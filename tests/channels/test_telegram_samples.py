@@ -7,7 +7,7 @@ import pytest
 
 from channels.access import refusal
 from channels.channel import Arrived, Ignored, Rejected, WebhookRequest
-from channels.message import Quote
+from channels.message import Press, Quote
 from channels.telegram.channel import SECRET_HEADER
 from channels.telegram.updates import ALLOWED_UPDATES
 from tests.channels.telegram_bot import bot
@@ -37,6 +37,13 @@ def test_a_sample_has_the_outcome_its_note_states(sample: Sample) -> None:
         )
         return
     assert isinstance(receipt, Arrived)
+    if sample.outcome == "pressed":
+        query, press = sample.update["callback_query"], receipt.context.press
+        assert press == Press(token=query["data"], message_id=str(query["message"]["message_id"]))
+        assert (receipt.context.chat.id, receipt.context.text) == (str(query["message"]["chat"]["id"]), "")
+        assert (receipt.context.sender.id, receipt.context.mentioned) == (str(query["from"]["id"]), True)
+        assert receipt.dedupe == (f"update:{sample.update['update_id']}", f"press:{query['id']}")
+        return
     context, message = receipt.context, sample.update["message"]
     assert refusal(channel.access, context) is None
     assert (context.chat.id, context.message_id) == (str(message["chat"]["id"]), str(message["message_id"]))
@@ -53,7 +60,7 @@ def test_a_sample_has_the_outcome_its_note_states(sample: Sample) -> None:
 
 
 def test_there_is_a_sample_for_every_kind_of_update() -> None:
-    assert len(SAMPLES) == 62
-    assert {sample.outcome for sample in SAMPLES} == {"accepted", "duplicate", "ignored", "rejected"}
+    assert len(SAMPLES) == 63
+    assert {sample.outcome for sample in SAMPLES} == {"accepted", "duplicate", "pressed", "ignored", "rejected"}
     kinds = {key for sample in SAMPLES for key in sample.update if key != "update_id"}
     assert kinds >= {*ALLOWED_UPDATES, "channel_post", "message_reaction"}

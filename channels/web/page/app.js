@@ -16,6 +16,8 @@ const LINK = /^#sign-in=([\w-]{1,200})$/;
 
 class App {
   #loadingOlder = false;
+  /** The ids of presses that may have arrived, by button: pressed again, it is the same press. */
+  #presses = new Map();
   /** Why the link in the address did not sign in. */
   linkRefusal = null;
 
@@ -40,6 +42,7 @@ class App {
       discardUpload: (id) => this.api.discard(id).catch(() => null), // it goes by itself in a day
       tryAgain: (id) => this.outbox.tryAgain(id),
       discard: (id) => this.#discard(id),
+      press: (row, token) => this.#press(row, token),
       loadOlder: () => this.#loadOlder(),
       startNew: () => this.#startNew(),
       rename: (id, title) => this.#rename(id, title),
@@ -161,7 +164,7 @@ class App {
     if (this.#loadingOlder || !conversation?.loaded || !conversation.more) return;
     this.#loadingOlder = true;
     try {
-      const oldest = Math.min(...conversation.rows.keys());
+      const oldest = Math.min(...[...conversation.rows.values()].map((row) => row.id));
       this.#take(await this.api.conversation(id, oldest), { older: true });
     } catch {
       // The next scroll asks again.
@@ -216,6 +219,18 @@ class App {
   #stop() {
     const { shown } = this.store;
     this.outbox.add({ chat: shown, agent: this.#agentOf(shown) ?? null, text: STOP, files: [] });
+  }
+
+  async #press({ chat, agent, message }, token) {
+    const button = `${message} ${token}`;
+    const id = this.#presses.get(button) ?? newId("p");
+    this.#presses.set(button, id);
+    try {
+      await this.#post({ id, chat, agent, press: { token, message } });
+      this.#presses.delete(button);
+    } catch (refusal) {
+      this.page.say(sentence(refusal));
+    }
   }
 
   #discard(id) {

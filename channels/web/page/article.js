@@ -86,13 +86,14 @@ function answerArticle() {
     element("div", { class: "tools-place" }),
     element("div", { class: "prose" }),
     element("div", { class: "files-place" }),
+    element("div", { class: "keys", role: "group" }),
     element("footer", { class: "foot" }),
   );
 }
 
 function showAnswer(article, entry, acts) {
   const draft = entry.kind === "draft";
-  const [header, tools, prose, files, foot] = article.children;
+  const [header, tools, prose, files, keys, foot] = article.children;
   const { name, blocks, used } = contentOf(entry, acts);
   article.dataset.author = draft ? "draft" : "agent";
   article.dataset.messageId = draft ? entry.message : String(entry.row.id);
@@ -105,7 +106,21 @@ function showAnswer(article, entry, acts) {
   tools.replaceChildren(...toolList(used, { open: draft, before: tools.firstElementChild }));
   showBlocks(prose, blocks, { growing: draft });
   files.replaceChildren(...(draft || !entry.row.files.length ? [] : [fileList(entry.row.files)]));
+  keys.replaceChildren(...(draft ? [] : entry.row.buttons.map((button) => key(entry.row, button, acts))));
+  keys.setAttribute("aria-label", word("choices"));
   foot.replaceChildren(...(draft ? noteOf(entry.turn) : [copyButton(entry.row.text), time(entry.row.at)]));
+}
+
+/** While one press is on its way, no other can be made; what became of it, the message itself will say. */
+function key(row, button, acts) {
+  const made = element("button", { type: "button", class: `key-${button.style}`, dir: "auto" }, button.label);
+  made.addEventListener("click", async () => {
+    const all = made.parentElement.children;
+    for (const one of all) one.disabled = true;
+    await acts.press(row, button.token);
+    for (const one of all) one.disabled = false;
+  });
+  return made;
 }
 
 /** What keeps the answer waiting, such as a model that is asked again. */

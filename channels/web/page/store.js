@@ -4,6 +4,14 @@
  * asks for nothing; `changed` is told, and the views look here.
  */
 
+import { placeOf } from "./timeline.js";
+
+/** The newest of those that had the same place; answers may come late. */
+function put(rows, row) {
+  const place = placeOf(row);
+  if ((rows.get(place)?.id ?? 0) <= row.id) rows.set(place, row);
+}
+
 export class Store {
   agents = [];
   limits = { file_bytes: 20_971_520, files: 10, message_chars: 20_000 };
@@ -16,7 +24,7 @@ export class Store {
   shown = null;
   /** The id of a chat → Chat. */
   chats = new Map();
-  /** The id of a chat → {rows: the id of a message → Message, more, loaded, loading}. */
+  /** The id of a chat → {rows: the place of a message → Message, more, loaded, loading}. */
   conversations = new Map();
   /** The id of a person's message → the turn that answers it. */
   turns = new Map();
@@ -89,7 +97,7 @@ export class Store {
   takeConversation(answer, { older = false, anew = false } = {}) {
     const before = this.conversations.get(answer.chat.id);
     const rows = new Map(anew ? [] : before?.rows);
-    for (const row of answer.messages) rows.set(row.id, row);
+    for (const row of answer.messages) put(rows, row);
     const more = before?.loaded && !older && !anew ? before.more : answer.more;
     this.conversations.set(answer.chat.id, { rows, more, loaded: true, loading: false });
     this.chats.set(answer.chat.id, answer.chat);
@@ -114,8 +122,9 @@ export class Store {
 
   takeMessage(row, position) {
     if (position) this.after = Math.max(this.after ?? 0, position);
-    this.conversations.get(row.chat)?.rows.set(row.id, row);
-    if (row.author === "agent" && !row.dropped && (row.chat !== this.shown || document.hidden)) this.unread.add(row.chat);
+    const known = this.conversations.get(row.chat);
+    if (known) put(known.rows, row);
+    if (row.author === "agent" && !row.dropped && row.place === null && (row.chat !== this.shown || document.hidden)) this.unread.add(row.chat);
     this.#endOf(row);
     this.changed();
   }

@@ -6,9 +6,12 @@
 
 export const STOP = "/stop";
 
+/** Where a message stands: one that took the place of another has a later number, and stays there. */
+export const placeOf = (row) => row.place ?? row.id;
+
 /** The entries of a conversation, from the top. `waiting` is what the outbox has of it. */
 export function timeline(conversation, waiting, turns) {
-  const rows = [...(conversation?.rows.values() ?? [])].sort((one, other) => one.id - other.id);
+  const rows = [...(conversation?.rows.values() ?? [])].sort((one, other) => placeOf(one) - placeOf(other));
   const own = rows.filter((row) => row.author === "you");
   const stored = new Set(own.map((row) => row.message));
   const unstored = waiting.filter((entry) => !stored.has(entry.id));
@@ -73,7 +76,7 @@ function ofUnstored({ id, text, files, at, state, refusal }) {
 }
 
 function ofAnswer(row) {
-  return { kind: "answer", key: `row ${row.id}`, message: row.reply_to, row, streaming: false };
+  return { kind: "answer", key: `row ${placeOf(row)}`, message: row.reply_to, row, streaming: false };
 }
 
 /** A turn is its draft while it runs and until its answer is here; what ended without one leaves a note. */

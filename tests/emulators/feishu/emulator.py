@@ -20,6 +20,8 @@ from starlette.routing import Route
 from tests.emulators.feishu.events import Known
 from tests.emulators.feishu.resources import ResourceSource, Upload
 from tests.emulators.feishu.rules import (
+    Card,
+    CardUpdate,
     Credentials,
     MessageQuery,
     NewFile,
@@ -28,6 +30,7 @@ from tests.emulators.feishu.rules import (
     NewReply,
     Refusal,
     ResourceQuery,
+    card_of,
     check_content,
     parsed,
 )
@@ -84,6 +87,8 @@ class FeishuEmulator(ResourceSource):
     users: dict[str, str] = field(default_factory=dict)
     """Names by open id, of the people in the app's contact range."""
     messages: list[Sent] = field(default_factory=list)
+    updates: list[str] = field(default_factory=list)
+    """The cards that were changed, by message id, as often as they were."""
     requests: list[Received] = field(default_factory=list)
     tokens: dict[str, float] = field(default_factory=dict)
     """Live tenant tokens and when they end."""
@@ -103,6 +108,7 @@ class FeishuEmulator(ResourceSource):
                 Route("/open-apis/contact/v3/users/{user_id}", self._guarded(self._user), methods=["GET"]),
                 Route("/open-apis/im/v1/chats/{chat_id}", self._guarded(self._chat), methods=["GET"]),
                 Route("/open-apis/im/v1/messages/{message_id}", self._guarded(self._message), methods=["GET"]),
+                Route("/open-apis/im/v1/messages/{message_id}", self._guarded(self._update_card), methods=["PATCH"]),
                 Route("/open-apis/im/v1/messages/{message_id}/reply", self._guarded(self._reply), methods=["POST"]),
                 Route("/open-apis/im/v1/messages/{message_id}/resources/{file_key}", self._guarded(self._resource)),
                 Route("/open-apis/im/v1/images", self._guarded(self._take_image), methods=["POST"]),
@@ -112,6 +118,10 @@ class FeishuEmulator(ResourceSource):
         )
 
     # what a test says
+
+    def card(self, message_id: str) -> Card:
+        """A card as people see it now."""
+        return card_of(self.known[message_id].content)
 
     def fail_next(
         self,
@@ -177,16 +187,13 @@ class FeishuEmulator(ResourceSource):
         return None
 
     def _check_access(self, request: Request) -> None:
-        kind, _, token = request.headers.get("authorization", "").partition(" ")
-        if kind != "Bearer" or not token:
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        if scheme != "Bearer" or not token:
             raise Refusal(99991661, "Missing access token for authorization.")
         if self.tokens.get(token, 0) <= self.now():
             raise Refusal(99991663, "Invalid access token for authorization.")
-        if (
-            request.method == "POST"
-            and not _is_form(request)
-            and not request.headers.get("content-type", "").startswith("application/json")
-        ):
+        is_json = request.headers.get("content-type", "").startswith("application/json")
+        if request.method in ("POST", "PATCH") and not is_json and not _is_form(request):
             raise Refusal(99992402, "content type must be application/json")
 
     async def _token(self, request: Request) -> Response:
@@ -253,10 +260,35 @@ class FeishuEmulator(ResourceSource):
 
     async def _send(self, request: Request) -> Response:
         message = parsed(NewMessage, await request.body())
-        parsed(MessageQuery, dict(request.query_params))
-        if message.receive_id not in self.chats:
+        chat_id = message.receive_id
+        if parsed(MessageQuery, dict(request.query_params)).receive_id_type == "open_id":
+            if chat_id not in self.users and chat_id not in self.direct:
+                raise Refusal(230013, "Bot has NO availability to this user.")
+            chat_id = self.direct.setdefault(chat_id, f"oc_{secrets.token_hex(16)}")
+            self.chats.setdefault(chat_id, "")
+        if chat_id not in self.chats:
             raise Refusal(230002, "Bot/User can NOT be out of the chat.")
-        return await self._place(message, chat_id=message.receive_id, reply_to=None)
+        return await self._place(message, chat_id=chat_id, reply_to=None)
+
+    async def _update_card(self, request: Request) -> Response:
+        """Of the app's own cards alone. The same content again changes nothing, and is taken."""
+        update, message_id = parsed(CardUpdate, await request.body()), request.path_params["message_id"]
+        found = self.known.get(message_id)
+        if found is None:
+            raise Refusal(99992354, "The request you send is not a valid {message_id} or not exists")
+        if found.sender != self.app_id:
+            raise Refusal(230071, "The operator is not the sender of the message.")
+        if found.msg_type != "interactive":
+            raise Refusal(230054, "This operation is not supported for this message type.")
+        if found.recalled:
+            raise Refusal(230011, "The message was recalled.")
+        check_content("interactive", update.content)
+        self._check_rate(message_id)
+        async with self._changed:
+            found.content = update.content
+            self.updates.append(message_id)
+            self._changed.notify_all()
+        return _data({})
 
     async def _reply(self, request: Request) -> Response:
         reply, message_id = parsed(NewReply, await request.body()), request.path_params["message_id"]

@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.padding import PKCS7
 
 from channels.feishu.signature import sign
+from tests.emulators.feishu.rules import card_of
 
 
 @dataclass(kw_only=True, slots=True)
@@ -44,6 +45,8 @@ class EventSource:
     now: Callable[[], float] = time.time
     chats: dict[str, str] = field(default_factory=dict)
     """Titles by chat id, of the chats the bot is in."""
+    direct: dict[str, str] = field(default_factory=dict)
+    """Direct chats by the open id of the person."""
     known: dict[str, Known] = field(default_factory=dict)
 
     def text_event(
@@ -85,6 +88,8 @@ class EventSource:
         """A message of any type; from here on it exists on the platform and can be replied to."""
         message_id = message_id or f"om_{secrets.token_hex(16)}"
         self.chats.setdefault(chat, "")
+        if chat_type == "p2p":
+            self.direct[sender] = chat
         self.known[message_id] = Known(
             chat_id=chat, sender=sender, msg_type=message_type, content=content, thread_id=more.get("thread_id")
         )
@@ -94,6 +99,26 @@ class EventSource:
         ids = {"open_id": sender, "union_id": "on_" + sender[3:], "user_id": None}
         author = {"sender_id": ids, "sender_type": sender_type, "tenant_key": "tenant0001"}
         return self.event("im.message.receive_v1", {"sender": author, "message": message})
+
+    def press_event(
+        self, message_id: str, label: str = "", *, sender: str, value: Any = None, tag: str = "button"
+    ) -> dict[str, Any]:
+        """Somebody presses a button of a card, by its label, or one that an older state of the card had, by its `value`. The
+        event does not say in what kind of chat."""
+        known = self.known[message_id]
+        if label:
+            value = card_of(known.content).buttons[label]
+        ids = {"open_id": sender, "union_id": "on_" + sender[3:], "user_id": "u" + sender[3:8]}
+        body = {
+            "operator": {"tenant_key": "tenant0001", **ids},
+            "token": f"c-{secrets.token_hex(16)}",
+            "action": {"value": value, "tag": tag, "timezone": "Asia/Shanghai"},
+            "host": "im_message",
+            "context": {"open_message_id": message_id, "open_chat_id": known.chat_id},
+        }
+        event = self.event("card.action.trigger", body)
+        event["header"]["create_time"] += "000"  # in microseconds
+        return event
 
     def event(self, kind: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """An event of schema 2.0 with a fresh id."""

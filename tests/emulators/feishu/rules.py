@@ -4,6 +4,7 @@ Source: the open platform's pages on sending and replying, and its table of limi
 sends are here.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
@@ -35,9 +36,9 @@ class FeishuShape(BaseModel, extra="forbid", strict=True, frozen=True):
 
 
 class NewReply(FeishuShape):
-    msg_type: Literal["text", "post", "image", "file", "audio"]
+    msg_type: Literal["text", "post", "interactive", "image", "file", "audio"]
     content: Filled
-    """JSON: a `TextContent`, a `Post` or the key of an upload."""
+    """JSON: a `TextContent`, a `Post`, a `Card` or the key of an upload."""
     uuid: Annotated[str, Field(min_length=1, max_length=50)] | None = None
     reply_in_thread: bool = False
 
@@ -47,8 +48,12 @@ class NewMessage(NewReply):
     reply_in_thread: Literal[False] = False
 
 
+class CardUpdate(FeishuShape):
+    content: Filled
+
+
 class MessageQuery(FeishuShape):
-    receive_id_type: Literal["chat_id"]
+    receive_id_type: Literal["chat_id", "open_id"]
 
 
 class ResourceQuery(FeishuShape):
@@ -121,6 +126,84 @@ class NewFile(FeishuShape):
     duration: Annotated[str, Field(pattern=r"^\d+$")] = "0"
 
 
+class PlainText(FeishuShape):
+    tag: Literal["plain_text"]
+    content: Words
+
+
+class Callback(FeishuShape):
+    type: Literal["callback"]
+    value: dict[str, Any]
+    """The SDKs take objects alone."""
+
+
+def _without_addresses(text: str) -> str:
+    if re.search(r"!\[[^\]]*\]\(https?:", text):
+        raise ValueError("image key is invalid (200570)")
+    return text
+
+
+class CardMarkdown(FeishuShape):
+    tag: Literal["markdown"]
+    content: Annotated[Words, AfterValidator(_without_addresses)]
+
+
+class Div(FeishuShape):
+    tag: Literal["div"]
+    text: PlainText
+
+
+class CardButton(FeishuShape):
+    tag: Literal["button"]
+    text: PlainText
+    type: Literal["default", "primary", "danger"] = "default"
+    behaviors: Annotated[list[Callback], Field(min_length=1, max_length=1)]
+
+
+class Summary(FeishuShape):
+    content: str
+
+
+class CardConfig(FeishuShape):
+    update_multi: Literal[True]
+    """The second generation knows no other."""
+    enable_forward: bool = True
+    summary: Summary | None = None
+
+
+Element: TypeAlias = Annotated[CardMarkdown | Div | CardButton, Field(discriminator="tag")]
+
+
+class CardBody(FeishuShape):
+    elements: Annotated[list[Element], Field(min_length=1, max_length=200)]
+
+
+class Card(FeishuShape):
+    schema_: Annotated[Literal["2.0"], Field(alias="schema")]
+    config: CardConfig
+    body: CardBody
+
+    @property
+    def shown(self) -> str:
+        """What a person reads, without the buttons."""
+        elements = [it for it in self.body.elements if not isinstance(it, CardButton)]
+        return "\n".join(it.text.content if isinstance(it, Div) else it.content for it in elements)
+
+    @property
+    def buttons(self) -> dict[str, dict[str, Any]]:
+        """What each gives back, by its label."""
+        buttons = [it for it in self.body.elements if isinstance(it, CardButton)]
+        return {it.text.content: it.behaviors[0].value for it in buttons}
+
+
+def card_of(raw: str) -> Card:
+    """Raises Refusal, with the cause inside as Feishu puts it."""
+    try:
+        return parsed(Card, raw, code=230099)
+    except Refusal as refusal:
+        raise Refusal(230099, f"Failed to create card content, ext=ErrCode: 200861; {refusal.message}") from None
+
+
 def parsed(shape: type[T] | TypeAdapter[T], raw: bytes | str | Mapping[str, Any], *, code: int = 99992402) -> T:
     """Raises Refusal."""
     adapter = shape if isinstance(shape, TypeAdapter) else TypeAdapter(shape)
@@ -141,5 +224,7 @@ def check_content(kind: str, raw: str) -> str:
         return parsed(ImageContent, raw, code=230001).image_key
     if kind in ("file", "audio"):
         return parsed(FileContent, raw, code=230001).file_key
+    if kind == "interactive":
+        return card_of(raw).shown
     *_, shown = parsed(_POST, raw, code=230001).values()
     return "\n".join("".join(node.text for node in nodes) for nodes in shown.content)
