@@ -59,6 +59,7 @@ class Ignored:
 
 
 Receipt: TypeAlias = Arrived | AnsweredAtOnce | Ignored
+Streaming: TypeAlias = Literal["off", "partial", "progress"]
 Deliver: TypeAlias = Callable[[Receipt], Awaitable[None]]
 """Stores one receipt durably. Raises where it could not: the same update must then be delivered again."""
 
@@ -256,6 +257,24 @@ class Progress:
     tools: tuple[ToolUse, ...] = ()
     note: str = ""
     outcome: str | None = None
+
+
+@runtime_checkable
+class ShowsDrafts(Channel, Protocol):
+    """A channel on which an unfinished answer is a message that grows. The answer, or an empty text that takes the message
+    away, is sent with the draft's handle in `Outbound.replaces`."""
+
+    def draft_seconds(self, context: MessageContext) -> float | None:
+        """How often a draft may change; None where the chat sees whole answers only."""
+
+    def draft_is_whole(self, context: MessageContext) -> bool:
+        """Whether it shows what a turn does, and of the answer nothing before it is whole."""
+
+    async def open_draft(self, part: Outbound, key: str) -> str:
+        """A draft's handle, to be stored before anything else is done with it. Raises DeliveryError."""
+
+    async def update_draft(self, part: Outbound, key: str) -> None:
+        """Shows `part.text` in the draft `part.replaces`. Raises DeliveryError."""
 
 
 @runtime_checkable

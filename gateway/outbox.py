@@ -217,6 +217,7 @@ def reply_parts(
     purpose: str = "reply",
     quotes_once: bool = False,
     dropped: bool = False,
+    replaces: str | None = None,
 ) -> list[NewPart]:
     """The parts of a reply to `context`, in order, each a text with its files. `purpose` keeps the keys of a note and
     of a reply apart; with `quotes_once` only the first one shows what it answers; with `dropped` there is no answer. What
@@ -224,10 +225,13 @@ def reply_parts(
     answered = context.press.message_id if context.press else context.message_id
     target = Target(chat=context.chat.id, thread=context.chat.thread, reply_to=answered)
     parts = []
+    if replaces is not None and (not messages or messages[0][1]):
+        messages = [("", ()), *messages]  # what was begun to be said is taken away
     for number, (text, files) in enumerate(messages):
         if number and quotes_once:
             target = replace(target, reply_to=None)
         part = Outbound(target=target, text=text, files=files, voice=voice and bool(files), dropped=dropped)
+        part = part if number else replace(part, replaces=replaces)
         payload = OutboxPayload(channel=context.channel, account=context.account, part=part)
         names = (context.channel, context.account, context.chat.id, context.message_id)
         key = idempotency_key(purpose, *names, str(number))
@@ -236,14 +240,14 @@ def reply_parts(
 
 
 def arranged(
-    texts: Sequence[str], files: tuple[StoredFile, ...], channel: Channel | None
+    texts: Sequence[str], files: tuple[StoredFile, ...], channel: Channel | None, *, captions: bool = True
 ) -> list[tuple[str, tuple[StoredFile, ...]]]:
-    """Which message of a reply brings which files."""
+    """Which message of a reply brings which files. Without `captions` a text stands for itself."""
     rules = channel.capabilities.file_messages if channel else None
     if not files or rules is None:
         return [(text, files if number == len(texts) - 1 else ()) for number, text in enumerate(texts)]
     said = [text for text in texts if text.strip()]
-    caption = said.pop() if said and len(said[-1]) <= rules.caption_chars else ""
+    caption = said.pop() if captions and said and len(said[-1]) <= rules.caption_chars else ""
     first, *others = _albums(files, rules.album)
     return [*((text, ()) for text in said), (caption, first), *(("", group) for group in others)]
 

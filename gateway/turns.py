@@ -13,13 +13,14 @@ from agents import sentences
 from agents.messages import UserMessage, message_json
 from agents.runner import AgentRunner
 from agents.turn import Emit, OverBudget, Turn, settings_json
-from channels.channel import Channel, Progress, ShowsProgress
+from channels.channel import Channel, Progress, ShowsDrafts, ShowsProgress
 from channels.message import MessageContext
 from gateway.attachments import Attachments
 from gateway.batch import Batch, batch_of, queue_of, stopped_of
 from gateway.budgets import Account, account_of
 from gateway.commands.catalog import run
 from gateway.commands.settings import above
+from gateway.drafts import Draft
 from gateway.journal import Ending, TurnJournal, ending_of, entry, numbered_turns, stopped
 from gateway.memory import StoredMemory
 from gateway.outbox import arranged, reply_parts
@@ -33,6 +34,8 @@ from tools.memory import Note
 
 ATTEMPTS_MAX = 3
 """A message whose turn has brought its process down this often is closed with an apology."""
+
+DRAFT_SECONDS_MAX = 3.0
 
 log = structlog.get_logger()
 
@@ -61,13 +64,15 @@ class Turns:
         """Finish the work's first turn. Raises Fenced, Drained, Stopped or StoreUnavailable where it is not this run
         that does."""
         if concerned := stopped_of(work):
-            return await self._end_all(lease, concerned, stopped(work.stopped, begun=bool(work.so_far)))
+            return await self._end_all(
+                lease, concerned, stopped(work.stopped, begun=bool(work.so_far)), begun=bool(work.so_far)
+            )
         batch = batch_of(self._runtime.setup, lease, work)
         inbound = batch.inbound
         with (
             self._runtime.using(batch.setup),
             structlog.contextvars.bound_contextvars(turn=batch.turn, session=lease.sid, agent=inbound.agent),
-            self._watch(batch) as watch,
+            self._watch(batch, draft := await self._draft(batch)) as watch,
         ):
             began = self._runtime.now()
             context = inbound.context
@@ -79,6 +84,8 @@ class Turns:
                 if account and ending.outcome == "replied":
                     ending = replace(ending, notes=(*ending.notes, *await account.warnings(context.text)))
             except (Fenced, Drained, Stopped, StoreUnavailable):
+                if draft:
+                    await draft.settle()
                 raise
             except Exception as error:  # the worker's edge: our own fault becomes a sentence to the user
                 log.error("turn_failed", exc_info=error)
@@ -87,22 +94,45 @@ class Turns:
             if account and is_control(lease.sid):
                 account.answers += ending.answers
             ending = replace(ending, spent=account.spent()) if account else ending
-            parts = await self._finish(lease, batch.turn, inbound, ending, began)
+            replaces = await draft.settle() if draft else None
+            parts = await self._finish(lease, batch.turn, inbound, ending, began, replaces)
             watch.outcome = ending.outcome
             return parts
 
-    def _watch(self, batch: Batch) -> Watch:
+    def _watch(self, batch: Batch, draft: Draft | None) -> Watch:
         """Shows the turn while it runs to the people in its chat, where the channel can."""
         context = batch.inbound.context
         channel = batch.setup.channels.get((context.channel, context.account))
-        live = channel if isinstance(channel, ShowsProgress) and not is_control(batch.lease.sid) else None
-        return Watch(live, context, self._runtime.emit)
+        live = isinstance(channel, ShowsProgress) and not is_control(batch.lease.sid)
+        shows = [channel.show] if live and isinstance(channel, ShowsProgress) else []
+        return Watch([*shows, draft.show] if draft else shows, context, self._runtime.emit)
+
+    async def _draft(self, batch: Batch) -> Draft | None:
+        """The answer as it grows, where the chat is to see it; after a crash the one that was begun."""
+        context = batch.inbound.context
+        channel = batch.setup.channels.get((context.channel, context.account))
+        if not isinstance(channel, ShowsDrafts) or is_control(batch.lease.sid):
+            return None
+        opened = await self._store.draft(batch.lease.sid, batch.turn) if batch.work.so_far else None
+        seconds = channel.draft_seconds(context)
+        if seconds is None and opened is None:
+            return None
+        return Draft(
+            runtime=self._runtime,
+            channel=channel,
+            context=context,
+            sid=batch.lease.sid,
+            turn=batch.turn,
+            seconds=seconds or DRAFT_SECONDS_MAX,
+            whole=seconds is None or channel.draft_is_whole(context),
+            handle=opened,
+        )
 
     async def end_stopped(self, lease: Lease, work: Work) -> Sequence[Part]:
         """End what was begun, silently: the stop's own reply says so. What was not begun is loaded anew."""
         if not (now := await self._begun(lease)):
             return []
-        parts = await self._end_all(lease, now.waiting, stopped(now.stopped, begun=True))
+        parts = await self._end_all(lease, now.waiting, stopped(now.stopped, begun=True), begun=True)
         context = inbound_of(now.waiting[0].body).context
         channel = self._runtime.setup.channels.get((context.channel, context.account))
         if isinstance(channel, ShowsProgress):
@@ -114,7 +144,8 @@ class Turns:
         inbound = inbound_of(message.body)
         text = sentences.internal_error(inbound.context.text)
         ending = Ending(outcome="failed", reason="stuck", text=text, dead=True)
-        return await self._finish(lease, message.turn, inbound, ending, self._runtime.now())
+        opened = await self._store.draft(lease.sid, message.turn)
+        return await self._finish(lease, message.turn, inbound, ending, self._runtime.now(), opened)
 
     async def _begun(self, lease: Lease) -> Work | None:
         """The message whose turn has begun, as the journal has it, alone."""
@@ -242,17 +273,26 @@ class Turns:
         seconds = oldest + rates[whose].seconds - self._runtime.now()
         return Ending(outcome="too-fast", reason=whose, text=sentences.too_fast(whose, seconds, text))
 
-    async def _end_all(self, lease: Lease, messages: Sequence[Waiting], ending: Ending) -> Sequence[Part]:
+    async def _end_all(
+        self, lease: Lease, messages: Sequence[Waiting], ending: Ending, *, begun: bool = False
+    ) -> Sequence[Part]:
+        """`begun`: an unfinished answer may stand there, which is taken away."""
+        parts: list[Part] = []
         for message in messages:
-            await self._finish(lease, message.turn, inbound_of(message.body), ending, self._runtime.now())
-        return []
+            opened = await self._store.draft(lease.sid, message.turn) if begun else None
+            inbound, now = inbound_of(message.body), self._runtime.now()
+            parts += await self._finish(lease, message.turn, inbound, ending, now, opened)
+        return parts
 
-    async def _finish(self, lease: Lease, turn: int, inbound: Inbound, ending: Ending, began: float) -> Sequence[Part]:
+    async def _finish(
+        self, lease: Lease, turn: int, inbound: Inbound, ending: Ending, began: float, replaces: str | None = None
+    ) -> Sequence[Part]:
+        """`replaces`: the handle of the unfinished answer."""
         context, metrics = inbound.context, self._runtime.metrics
         channel = self._runtime.setup.channels.get((context.channel, context.account))
         marked = ending.dropped and channel is not None and channel.capabilities.marks_dropped
         texts = [""] if marked else self._texts(channel, ending.shown, context.text)
-        messages = arranged(texts, ending.files, channel)
+        messages = arranged(texts, ending.files, channel, captions=replaces is None)
         record = ending.record(len(messages), self._runtime.now())
         final = Entry(turn=turn, kind="final", content=record, spent=ending.spent)
         entries = [entry(turn, ending.message), final] if ending.message else [final]
@@ -267,6 +307,7 @@ class Turns:
             purpose=purpose,
             quotes_once=once,
             dropped=marked,
+            replaces=replaces,
         )
         queued = await self._store.finish(lease, entries, parts, at=self._runtime.now(), dead=ending.dead)
         seconds = self._runtime.now() - began

@@ -6,7 +6,7 @@ not say is not shown either: directives, the silent token, and what a failed att
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Self
 
@@ -18,7 +18,7 @@ from agents.prompt.reply import draft
 from agents.providers.provider import Done, TextDelta
 from agents.sentences import retrying
 from agents.turn import Emit, TurnEvent
-from channels.channel import Progress, ShowsProgress, ToolUse
+from channels.channel import Progress, ToolUse
 from channels.message import MessageContext
 
 SHOW_SECONDS = 0.1
@@ -31,12 +31,12 @@ log = structlog.get_logger()
 
 class Watch:
     """One turn, for as long as the `with` lasts. `tell` receives every event; `outcome` is how the turn ended. Without
-    a channel that shows it, events are only passed on to `emit`."""
+    anybody to show it to, events are only passed on to `emit`."""
 
-    def __init__(self, channel: ShowsProgress | None, context: MessageContext, emit: Emit) -> None:
-        self.tell: Emit = emit if channel is None else self._follow
+    def __init__(self, shows: Sequence[Callable[[Progress], None]], context: MessageContext, emit: Emit) -> None:
+        self.tell: Emit = self._follow if shows else emit
         self.outcome = "interrupted"
-        self._channel = channel
+        self._shows = shows
         self._context = context
         self._emit = emit
         self._before = ""
@@ -107,7 +107,7 @@ class Watch:
             self._timer = asyncio.get_running_loop().call_later(self._pause, self._show)
 
     def _show(self, outcome: str | None = None) -> None:
-        if self._channel is None:
+        if not self._shows:
             return
         if self._timer is not None:
             self._timer.cancel()
@@ -117,7 +117,9 @@ class Watch:
             text = draft(self._before + "".join(self._text))
             tools = tuple(self._tools.values())
             note = "" if outcome else self._note
-            self._channel.show(Progress(context=self._context, text=text, tools=tools, note=note, outcome=outcome))
+            progress = Progress(context=self._context, text=text, tools=tools, note=note, outcome=outcome)
+            for show in self._shows:
+                show(progress)
         except Exception as error:
             log.error("progress_not_shown", exc_info=error)
         self._pause = max(SHOW_SECONDS, (time.perf_counter() - began) / SHOW_SHARE)

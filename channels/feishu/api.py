@@ -111,7 +111,9 @@ class FeishuApi:
     async def upload(self, path: str, fields: Mapping[str, str], part: str, file: File) -> Mapping[str, Any]:
         """The `data` of the answer to an upload. Raises DeliveryError."""
         form = {"data": fields, "files": {part: (file.name, file.data, file.type)}}
-        answer = await self._with_token(lambda token: self._request("POST", path, token, None, None, UPLOAD_SECONDS, form))
+        answer = await self._with_token(
+            lambda token: self._request("POST", path, token, None, None, UPLOAD_SECONDS, form)
+        )
         return mapping(answer, "data")
 
     async def close(self) -> None:

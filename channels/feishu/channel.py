@@ -8,12 +8,14 @@ where that would open a new one.
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
 import orjson
+import structlog
 
 from channels import split as markdown
 from channels.access import AccessConfig
@@ -28,6 +30,7 @@ from channels.channel import (
     MenuEntry,
     RateLimited,
     Receipt,
+    Refused,
     Rejected,
     Unreachable,
     WebhookRequest,
@@ -47,6 +50,7 @@ from channels.feishu.config import FeishuAccount, listens
 from channels.feishu.connection import LongConnection
 from channels.feishu.events import receipt
 from channels.feishu.files import uploaded
+from channels.feishu.live import HANDLE, LiveCards, is_closed
 from channels.message import Attachment, File, MessageContext, Outbound
 from channels.pace import Pace, SingleFlight
 from channels.split import Limit
@@ -61,7 +65,11 @@ CHAT_RATE_CODES = ("230020",)
 ACCOUNT_RATE, CHAT_RATE = 50.0, 5.0
 """Sends a second for one app and to one chat, as documented."""
 SLOW_SECONDS = 1.0
+CARD_SECONDS = 0.3
+"""Between two states of a growing answer; Feishu takes ten a second of one card."""
 NOT_PASSED = "这条回复未通过平台的内容审核,未能发送。 / This reply did not pass the platform's content audit."
+log = structlog.get_logger()
+
 _MESSAGES = "/open-apis/im/v1/messages"
 PART_CHARS_MAX = 4_000
 PART_BYTES_MAX = 20_000
@@ -70,7 +78,7 @@ _QUOTES = 2
 
 
 class FeishuChannel:
-    """`channels.channel.Channel` and `DownloadsFiles` for one account."""
+    """`channels.channel.Channel`, `Listens`, `DownloadsFiles` and `ShowsDrafts` for one account."""
 
     name = "feishu"
     capabilities = Capabilities(
@@ -95,6 +103,7 @@ class FeishuChannel:
         self._pace = Pace(
             per_second=config.sends_per_second, account_rate=ACCOUNT_RATE, chat_rate=lambda chat: CHAT_RATE
         )
+        self._cards = LiveCards(self._api, self._place)
         self._bot: str | None = None
         self._learning = SingleFlight(self._learn, late="Feishu has not said yet who the bot is")
 
@@ -139,6 +148,23 @@ class FeishuChannel:
     def split(self, text: str) -> list[str]:
         return split(text)
 
+    def draft_seconds(self, context: MessageContext) -> float | None:
+        return None if self._config.streaming == "off" else CARD_SECONDS
+
+    def draft_is_whole(self, context: MessageContext) -> bool:
+        return self._config.streaming == "progress"
+
+    async def open_draft(self, part: Outbound, key: str) -> str:
+        return await self._cards.open(part)
+
+    async def update_draft(self, part: Outbound, key: str) -> None:
+        try:
+            await self._cards.update(part)
+        except DeliveryError as error:
+            if not is_closed(error):
+                raise
+            log.info("feishu_card_closed", account=self.account)
+
     async def send(self, part: Outbound, key: str) -> str:
         """Send one part, as rich text, with buttons as a card; the message id. Raises DeliveryError.
 
@@ -153,6 +179,14 @@ class FeishuChannel:
             raise
 
     async def _send(self, part: Outbound, key: str) -> str:
+        if part.replaces is not None and part.replaces.startswith(HANDLE):
+            try:
+                return await self._cards.finish(part, key)
+            except (Refused, Gone) as error:
+                log.warning("feishu_card_not_finished", account=self.account, code=error.code)
+            with suppress(Refused, Gone):
+                await self._cards.take_away(part)
+            part = replace(part, replaces=None)
         for file in part.files:
             kind, content = await uploaded(self._api, self._stored, file, voice=part.voice)
             return await self._place(part, key, kind, content)

@@ -49,6 +49,9 @@ from channels.wire import loads, mapping, number, text
 SECRET_HEADER = "x-telegram-bot-api-secret-token"
 OTHER_WAYS_MAX = 4
 """One for each thing that Telegram may refuse of a message."""
+DRAFT = "draft:"
+"""What the handle of an unfinished answer begins with; the message's id follows."""
+EDIT_SECONDS, GROUP_EDIT_SECONDS = 1.0, 3.0
 _GENERAL = "1"
 """The topic General has this id and cannot be sent to by it."""
 
@@ -56,7 +59,8 @@ log = structlog.get_logger()
 
 
 class TelegramChannel:
-    """`channels.channel.Channel`, `Listens`, `DownloadsFiles`, `ShowsProgress` and `AnswersPresses` for one account."""
+    """`channels.channel.Channel`, and of its abilities `Listens`, `DownloadsFiles`, `ShowsProgress`, `ShowsDrafts` and
+    `AnswersPresses`, for one account."""
 
     name = "telegram"
     capabilities = Capabilities(
@@ -133,13 +137,30 @@ class TelegramChannel:
     def split(self, text: str) -> list[str]:
         return split(text)
 
+    def draft_seconds(self, context: MessageContext) -> float | None:
+        if self._config.streaming == "off":
+            return None
+        return EDIT_SECONDS if context.chat.kind == "direct" else GROUP_EDIT_SECONDS
+
+    def draft_is_whole(self, context: MessageContext) -> bool:
+        return self._config.streaming == "progress"
+
+    async def open_draft(self, part: Outbound, key: str) -> str:
+        return f"{DRAFT}{await self.send(part, key)}"
+
+    async def update_draft(self, part: Outbound, key: str) -> None:
+        await self.send(replace(part, replaces=(part.replaces or "").removeprefix(DRAFT)), key)
+
     async def send(self, part: Outbound, key: str) -> str:
         """Send one part; the message id. Telegram knows no `key`. Raises DeliveryError."""
         chat = self._migrated.get(part.target.chat, part.target.chat)
-        if part.replaces is not None and (chat != part.target.chat or not part.replaces.isdecimal()):
+        is_draft = part.replaces is not None and part.replaces.startswith(DRAFT)
+        if part.replaces is not None and not is_draft and (chat != part.target.chat or not part.replaces.isdecimal()):
             raise Gone("the message is not there: its group has become a supergroup")
         await self._pace.wait(chat)
         try:
+            if is_draft:
+                return await self._finish_draft(part, chat)
             return await self._send(part, chat)
         except RateLimited as error:
             self._pace.refused(chat, error.retry_after_seconds)
@@ -186,6 +207,23 @@ class TelegramChannel:
         self._me = replace(self._me, id=bot_id, username=username)
         sees_all = me.get("can_read_all_group_messages") is True
         log.info("telegram_bot", account=self.account, username=username, privacy_mode=not sees_all)
+
+    async def _finish_draft(self, part: Outbound, chat: str) -> str:
+        """The answer in the place of its draft; where that is gone, it comes anew."""
+        draft = replace(part, replaces=(part.replaces or "").removeprefix(DRAFT))
+        if chat != part.target.chat:  # the group has become another, and the draft stayed in the old one
+            return await self._send(replace(part, replaces=None), chat) if part.text.strip() else ""
+        try:
+            if part.text.strip():
+                return await self._send(draft, chat)
+            await self._api.call("deleteMessage", self._place(draft, chat))
+        except (Refused, Gone) as error:
+            refusal = refusal_of(error)
+            if refusal is None or refusal.status != 400:
+                raise
+            if part.text.strip():
+                return await self._send(replace(part, replaces=None), chat)
+        return ""
 
     async def _send(self, part: Outbound, chat: str) -> str:
         made, place = rendered(part.text), self._place(part, chat)

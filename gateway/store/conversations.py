@@ -27,7 +27,7 @@ FROM transcript WHERE kind IN ('user', 'final') AND sid NOT LIKE '{CONTROL}%' OR
 _BEGINNINGS = "SELECT sid, turn FROM mark WHERE kind = 'new' ORDER BY sid, turn"
 _BETWEEN = "sid = :sid AND turn > :after AND (turn <= :until OR :until < 0)"
 _ENTRIES = f"SELECT turn, kind, content FROM transcript WHERE {_BETWEEN} ORDER BY seq"
-_MARKS = f"SELECT turn, kind, at, content FROM mark WHERE {_BETWEEN} ORDER BY turn, kind"
+_MARKS = f"SELECT turn, kind, at, content FROM mark WHERE {_BETWEEN} AND kind <> 'draft' ORDER BY turn, kind"
 
 
 @dataclass(kw_only=True, slots=True)

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 from gateway.store.spending import Rate, Rated, Spent
 
 Kind: TypeAlias = Literal["user", "steered", "assistant", "toolResult", "drained", "final"]
-MarkKind: TypeAlias = Literal["new", "summary", "settings", "undone"]
+MarkKind: TypeAlias = Literal["new", "summary", "settings", "undone", "draft"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -177,6 +177,7 @@ class SqliteStore(Database, shared.InCommon):
     @writes
     def prune(self, connection: Connection, before: float) -> int:
         _rows(connection, sql.PRUNE_USAGE, before=before)
+        _rows(connection, sql.PRUNE_DRAFTS, before=before)
         _rows(connection, sql.PRUNE_OUTBOX, before=before)
         _rows(connection, sql.PRUNE_INBOX, before=before)
         pruned: int = _value(connection, "SELECT changes()")

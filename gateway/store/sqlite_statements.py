@@ -62,6 +62,7 @@ SPEND = """
 INSERT INTO usage (scope, day, tokens, cost) VALUES (:scope, :day, :tokens, :cost)
 ON CONFLICT (scope, day) DO UPDATE SET tokens = usage.tokens + excluded.tokens, cost = usage.cost + excluded.cost
 """
+PRUNE_DRAFTS = "DELETE FROM mark WHERE kind = 'draft' AND at < :before"
 PRUNE_USAGE = "DELETE FROM usage WHERE day < date(:before, 'unixepoch')"
 PROBE = """
 INSERT INTO worker (id, lock_key, expires) VALUES ('probe', 0, '1970-01-01 00:00:00')

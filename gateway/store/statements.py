@@ -110,6 +110,7 @@ _TRANSCRIPT = f"""
 SELECT turn, kind, content FROM transcript t WHERE sid = :sid AND turn > {_NEW_TURN} AND {_NOT_UNDONE} ORDER BY seq
 """
 _CHOICES = "SELECT sid, content FROM mark WHERE kind = 'settings' AND sid LIKE :prefix ORDER BY turn"
+_DRAFT = "SELECT content FROM mark WHERE sid = :sid AND kind = 'draft' AND turn = :turn"
 _MARK = """
 INSERT INTO mark (sid, kind, turn, content, at) VALUES (:sid, :kind, :turn, :content, :at)
 ON CONFLICT DO NOTHING RETURNING turn
@@ -216,6 +217,10 @@ class InCommon:
 
     async def renew(self, lease: Lease) -> Lease:
         return Lease(sid=lease.sid, **await self._ours(_RENEW, lease.row))
+
+    async def draft(self, sid: str, turn: int) -> str | None:
+        row = await self._one(_DRAFT, {"sid": sid, "turn": turn})
+        return row["content"] if row else None
 
     async def mark(self, sid: str, mark: Mark) -> bool:
         return await self._one(_MARK, mark.row | {"sid": sid}) is not None

@@ -133,6 +133,9 @@ class Store(Protocol):
     async def mark(self, sid: str, mark: Mark) -> bool:
         """Say something of a conversation, whoever works on it; False where that was said before."""
 
+    async def draft(self, sid: str, turn: int) -> str | None:
+        """The handle of the unfinished answer that a turn has opened."""
+
     async def conversation(self, sid: str, *, before: int, history_turns: int, waiting_max: int) -> Work:
         """The conversation as it stands for a command numbered `before`: what waits since before it, with or without a turn
         that runs, and at most `history_turns` turns."""

@@ -6,7 +6,7 @@ platform, which pushes events to a gateway, is in `events`.
 
 import asyncio
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import quote
@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from tests.emulators.feishu.cardkit import CardKit
 from tests.emulators.feishu.events import Known
 from tests.emulators.feishu.resources import ResourceSource, Upload
 from tests.emulators.feishu.rules import (
@@ -33,10 +34,12 @@ from tests.emulators.feishu.rules import (
     card_of,
     check_content,
     parsed,
+    sent_card,
 )
 from tests.emulators.feishu.socket import LongConnections
 from tests.emulators.telegram.requests import parse_multipart
 
+_CARDS = "/open-apis/cardkit/v1/cards"
 TOKEN_SECONDS = 7_200
 TOKEN_RENEW_SECONDS = 1_800
 UUID_SECONDS = 3_600
@@ -54,6 +57,8 @@ class Sent:
     msg_type: str
     text: str
     uuid: str | None
+    card: bool = False
+    """It shows a card of CardKit, whose id is the text."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -100,6 +105,7 @@ class FeishuEmulator(ResourceSource):
 
     def __post_init__(self) -> None:
         self.socket = LongConnections(app_id=self.app_id, app_secret=self.app_secret)
+        self.cardkit = CardKit(now=self.now)
         self.app = Starlette(
             routes=[
                 *self.socket.routes(),
@@ -113,6 +119,14 @@ class FeishuEmulator(ResourceSource):
                 Route("/open-apis/im/v1/messages/{message_id}/resources/{file_key}", self._guarded(self._resource)),
                 Route("/open-apis/im/v1/images", self._guarded(self._take_image), methods=["POST"]),
                 Route("/open-apis/im/v1/files", self._guarded(self._take_file), methods=["POST"]),
+                Route(f"{_CARDS}", self._guarded(self._on_card(self.cardkit.create)), methods=["POST"]),
+                Route(f"{_CARDS}/{{card_id}}", self._guarded(self._on_card(self.cardkit.replace)), methods=["PUT"]),
+                Route(
+                    f"{_CARDS}/{{card_id}}/elements/{{element_id}}/content",
+                    self._guarded(self._on_card(self.cardkit.write)),
+                    methods=["PUT"],
+                ),
+                Route("/open-apis/im/v1/messages/{message_id}", self._guarded(self._delete), methods=["DELETE"]),
                 Route("/open-apis/im/v1/messages", self._guarded(self._send), methods=["POST"]),
             ]
         )
@@ -152,6 +166,11 @@ class FeishuEmulator(ResourceSource):
         async with asyncio.timeout(timeout_seconds), self._changed:
             await self._changed.wait_for(lambda: len(self.messages) >= count)
         return self.messages
+
+    def shown(self, chat_id: str) -> list[str]:
+        """What people can read of the app in a chat now."""
+        own = [it for it in self.messages if it.chat_id == chat_id and not self.known[it.message_id].recalled]
+        return [self.cardkit.cards[it.text].states[-1] if it.card else it.text for it in own]
 
     # the API
 
@@ -258,6 +277,23 @@ class FeishuEmulator(ResourceSource):
         file = parsed(NewFile, fields, code=234001)
         return _data({"file_key": self.take(file.file_type, replace(upload, name=file.file_name), data)})
 
+    def _on_card(self, change: Callable[[Request], Awaitable[dict[str, Any]]]) -> Callable[[Request], Any]:
+        async def answer(request: Request) -> Response:
+            data = await change(request)
+            async with self._changed:
+                self._changed.notify_all()
+            return _data(data)
+
+        return answer
+
+    async def _delete(self, request: Request) -> Response:
+        message_id = request.path_params["message_id"]
+        found = self.known.get(message_id)
+        if found is None or found.sender != self.app_id:
+            raise Refusal(230026, "No permission to recall this message.")
+        found.recalled = True
+        return _data({})
+
     async def _send(self, request: Request) -> Response:
         message = parsed(NewMessage, await request.body())
         chat_id = message.receive_id
@@ -300,13 +336,16 @@ class FeishuEmulator(ResourceSource):
         return await self._place(reply, chat_id=found.chat_id, reply_to=message_id)
 
     async def _place(self, message: NewReply, *, chat_id: str, reply_to: str | None) -> Response:
-        text, uuid = check_content(message.msg_type, message.content), message.uuid
+        card, uuid = sent_card(message), message.uuid
+        text = card or check_content(message.msg_type, message.content)
         if message.msg_type in ("image", "file", "audio"):
             self.check_upload(message.msg_type, text)
         first = self._uuids.get(uuid or "")
         if uuid and first and self.now() - first[0] < UUID_SECONDS:
             return _data(first[1])
         self._check_rate(chat_id)
+        if card:
+            self.cardkit.send(card)
         sent = Sent(
             message_id=f"om_{secrets.token_hex(16)}",
             chat_id=chat_id,
@@ -315,6 +354,7 @@ class FeishuEmulator(ResourceSource):
             msg_type=message.msg_type,
             text=text,
             uuid=uuid,
+            card=bool(card),
         )
         self.known[sent.message_id] = Known(
             chat_id=chat_id, sender=self.app_id, msg_type=sent.msg_type, content=message.content

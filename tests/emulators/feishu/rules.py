@@ -214,6 +214,22 @@ def parsed(shape: type[T] | TypeAdapter[T], raw: bytes | str | Mapping[str, Any]
         raise Refusal(code, f"field validation failed: {found['loc']} {found['msg']}") from None
 
 
+class _CardId(FeishuShape):
+    card_id: Filled
+
+
+class _SentCard(FeishuShape):
+    type: Literal["card"]
+    data: _CardId
+
+
+def sent_card(message: NewReply) -> str | None:
+    """The card of CardKit that a message names."""
+    if message.msg_type != "interactive" or '"card_id"' not in message.content:
+        return None
+    return parsed(_SentCard, message.content, code=230001).data.card_id
+
+
 def check_content(kind: str, raw: str) -> str:
     """What a person reads of it."""
     if len(raw.encode()) > (TEXT_BYTES_MAX if kind == "text" else POST_BYTES_MAX):

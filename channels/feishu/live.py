@@ -1,0 +1,125 @@
+"""An answer that grows in a streaming card: created, sent as a message, updated, and finished as the whole answer.
+
+Every operation of a card carries a number that rises; it is the time since the card was made, so that it also rises after
+a crash. Sending the card has an idempotency key made of its id: whoever goes on with it sends it once more and finds the
+first message. Source: the open platform's pages on CardKit.
+"""
+
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias
+from urllib.parse import quote
+
+import orjson
+
+from channels.channel import DeliveryError, Gone, Refused
+from channels.feishu.api import FeishuApi
+from channels.feishu.card import without_pings
+from channels.message import Outbound
+from channels.wire import mapping, text
+
+HANDLE = "card:"
+ELEMENT = "answer"
+SUMMARY_CHARS = 60
+CARDS_KEPT = 1_000
+SEQUENCE_MAX = 2**31 - 1
+_CARDS = "/open-apis/cardkit/v1/cards"
+_APPLIED = "200770"
+"""This very operation was done before."""
+_CLOSED = frozenset({"300309", "200850"})
+"""Ten minutes have passed: the card takes no more streaming."""
+
+Place: TypeAlias = Callable[[Outbound, str, str, dict[str, Any]], Awaitable[str]]
+
+
+class LiveCards:
+    """`place` sends a message of some kind and content under a key, and returns its id."""
+
+    def __init__(self, api: FeishuApi, place: Place, *, now: Callable[[], float] = time.time) -> None:
+        self._api = api
+        self._place = place
+        self._now = now
+        self._messages: OrderedDict[str, str] = OrderedDict()
+        """The message that shows a card."""
+        self._sequences: OrderedDict[str, int] = OrderedDict()
+
+    async def open(self, part: Outbound) -> str:
+        """A card that nobody sees yet; its handle. Raises DeliveryError."""
+        body = {"type": "card_json", "data": orjson.dumps(_card(part.text, streams=True)).decode()}
+        card = text(mapping(await self._api.call(_CARDS, body=body), "data"), "card_id")
+        if not card:
+            raise Refused("Feishu's answer does not name the card")
+        return f"{HANDLE}{card}:{int(self._now() * 1000)}"
+
+    async def update(self, part: Outbound) -> None:
+        """Raises DeliveryError."""
+        card, begun = _parts(part)
+        if card not in self._messages:
+            await self._send(card, part)
+        body = {"content": _shown(part.text), **self._number(card, begun)}
+        await self._api.call(f"{_CARDS}/{quote(card, safe='')}/elements/{ELEMENT}/content", body=body, method="PUT")
+
+    async def finish(self, part: Outbound, key: str) -> str:
+        """The card as the whole answer; the message's id. With nothing to say the message is taken away. Raises
+        DeliveryError, Refused or Gone where the card cannot be finished."""
+        card, begun = _parts(part)
+        if not part.text.strip():
+            await self.take_away(part)
+            return ""
+        whole = {"type": "card_json", "data": orjson.dumps(_card(part.text, streams=False)).decode()}
+        body = {"card": whole, "uuid": key, **self._number(card, begun)}
+        try:
+            await self._api.call(f"{_CARDS}/{quote(card, safe='')}", body=body, method="PUT")
+        except DeliveryError as error:
+            if error.code != _APPLIED:
+                raise
+        return await self._send(card, part)
+
+    async def take_away(self, part: Outbound) -> None:
+        """Raises DeliveryError, but not where there is nothing any more."""
+        card, _ = _parts(part)
+        try:
+            message = await self._send(card, part)
+            await self._api.call(f"/open-apis/im/v1/messages/{quote(message, safe='')}", method="DELETE")
+        except Gone:
+            return
+
+    async def _send(self, card: str, part: Outbound) -> str:
+        if card in self._messages:
+            return self._messages[card]
+        fresh = Outbound(target=part.target, text="")
+        content = {"type": "card", "data": {"card_id": card}}
+        self._messages[card] = await self._place(fresh, f"card-{card}", "interactive", content)
+        while len(self._messages) > CARDS_KEPT:
+            self._messages.popitem(last=False)
+        return self._messages[card]
+
+    def _number(self, card: str, begun: int) -> dict[str, int]:
+        since = int(self._now() * 1000) - begun
+        sequence = min(max(since, self._sequences.get(card, 0) + 1, 1), SEQUENCE_MAX)
+        self._sequences[card] = sequence
+        while len(self._sequences) > CARDS_KEPT:
+            self._sequences.popitem(last=False)
+        return {"sequence": sequence}
+
+
+def is_closed(error: DeliveryError) -> bool:
+    return error.code in _CLOSED
+
+
+def _parts(part: Outbound) -> tuple[str, int]:
+    card, _, begun = (part.replaces or "").removeprefix(HANDLE).rpartition(":")
+    return card, int(begun)
+
+
+def _card(words: str, *, streams: bool) -> dict[str, Any]:
+    summary = "…" if streams else " ".join(words.split())[:SUMMARY_CHARS]
+    config: dict[str, Any] = {"streaming_mode": streams, "update_multi": True}
+    config |= {"summary": {"content": without_pings(summary)}}
+    element = {"tag": "markdown", "element_id": ELEMENT, "content": _shown(words)}
+    return {"schema": "2.0", "config": config, "body": {"elements": [element]}}
+
+
+def _shown(words: str) -> str:
+    return without_pings(words).replace("![", "!\u200b[")  # a picture by address is refused

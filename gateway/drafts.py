@@ -1,0 +1,108 @@
+"""An unfinished answer as a message that grows, on a channel where that can be, and that the answer replaces in the end.
+
+The message is opened once a turn, a second after there is something to show; its handle is a mark of the conversation, so
+that after a crash the same message is finished and no second one is sent. It takes the newest state at the channel's pace
+and never a queue of old ones. Nothing of it is needed for the answer: where it fails, the answer comes whole.
+"""
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+
+import structlog
+
+from channels.channel import DeliveryError, Progress, RateLimited, Refused, ShowsDrafts
+from channels.message import MessageContext, Outbound, Target
+from gateway.outbox import idempotency_key
+from gateway.runtime import Runtime
+from gateway.store.records import Mark
+
+OPEN_SECONDS = 1.0
+"""An answer that is whole sooner needs no draft."""
+FAILURES_MAX = 3
+STATUS_CHARS = 80
+
+log = structlog.get_logger()
+
+
+@dataclass(kw_only=True)
+class Draft:
+    """The draft of one turn. `seconds` is its pace; `whole` shows what the turn does, and nothing of the answer.
+    `handle` is what an earlier process has opened."""
+
+    runtime: Runtime
+    channel: ShowsDrafts
+    context: MessageContext
+    sid: str
+    turn: int
+    seconds: float
+    whole: bool
+    handle: str | None = None
+    _shown: str = ""
+    _newest: str = ""
+    _failures: int = 0
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _over: asyncio.Event = field(default_factory=asyncio.Event)
+    _task: asyncio.Task[None] | None = None
+
+    def show(self, progress: Progress) -> None:
+        """The newest state. Never blocks and never raises."""
+        if progress.outcome is not None or self._over.is_set():
+            return
+        self._newest = self._state(progress)
+        self._changed.set()
+        if self._task is None:
+            self._task = asyncio.create_task(self._run())
+
+    async def settle(self) -> str | None:
+        """Ends it; the handle of what stands there. An edit under way is waited for: it would come after the answer."""
+        self._over.set()
+        self._changed.set()
+        if self._task is not None:
+            await asyncio.wait([self._task])
+        return self.handle
+
+    def _state(self, progress: Progress) -> str:
+        running = next((it for it in reversed(progress.tools) if it.state == "running"), None)
+        status = progress.note or (f"⏳ {running.name} {running.about}".strip()[:STATUS_CHARS] if running else "")
+        texts = [] if self.whole else self.channel.split(progress.text)
+        text = texts[0] + (" …" if len(texts) > 1 else "") if texts else ""
+        return "\n\n".join(filter(None, (text.strip(), status)))
+
+    async def _run(self) -> None:
+        await self._pause(OPEN_SECONDS)
+        while not self._over.is_set() and self._failures < FAILURES_MAX:
+            self._changed.clear()
+            wait = self.seconds
+            try:
+                if self._newest and self._newest != self._shown:
+                    await self._bring(self._newest)
+                self._failures = 0
+            except RateLimited as error:
+                wait = max(wait, error.retry_after_seconds or wait)
+            except DeliveryError as error:
+                self._failures = FAILURES_MAX if isinstance(error, Refused) else self._failures + 1
+                log.info("draft_not_shown", channel=self.channel.name, reason=str(error), failures=self._failures)
+            except Exception as error:  # the draft's edge: the answer does not need it
+                self._failures = FAILURES_MAX
+                log.error("draft_failed", exc_info=error)
+            await self._pause(wait)
+            await self._changed.wait()
+
+    async def _pause(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._over.wait(), seconds)
+
+    async def _bring(self, text: str) -> None:
+        context = self.context
+        names = (context.channel, context.account, context.chat.id, context.message_id, str(self.turn))
+        key = idempotency_key("draft", *names)
+        target = Target(chat=context.chat.id, thread=context.chat.thread, reply_to=context.message_id)
+        part = Outbound(target=target, text=text)
+        if self.handle is None:
+            handle = await self.channel.open_draft(part, key)
+            mark = Mark(turn=self.turn, kind="draft", content=handle, at=self.runtime.now())
+            await self.runtime.store.mark(self.sid, mark)
+            self.handle = handle
+        await self.channel.update_draft(replace(part, replaces=self.handle), key)
+        self._shown = text

@@ -1,0 +1,149 @@
+"""An answer that grows: as a card in Feishu, as an edited message in Telegram; and what becomes of it in the end."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.emulators.models.script import calls, says
+from tests.emulators.telegram.emulator import TelegramEmulator
+from tests.loopback import serve_on_loopback
+from tests.running import ALICE_CHAT, FEISHU, Running, running
+
+LONG = "first words " + "and more " * 30 + "the end"
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.drafts.OPEN_SECONDS", 0.01)
+    monkeypatch.setattr("channels.telegram.channel.EDIT_SECONDS", 0.02)
+
+
+@asynccontextmanager
+async def on_telegram(
+    folder: Path, *, more: str = "", **config: Any
+) -> AsyncIterator[tuple[Running, TelegramEmulator]]:
+    telegram = TelegramEmulator()
+    async with serve_on_loopback(telegram.app) as url:
+        section = f"""{FEISHU}
+  telegram:
+    botToken: "{telegram.token}"
+    apiRoot: "{url}"
+    dmPolicy: open
+    {more}
+"""
+        async with running(folder, feishu=section, **config) as house:
+            yield house, telegram
+
+
+async def test_a_card_grows_and_becomes_the_answer(tmp_path: Path) -> None:
+    async with running(tmp_path, script=[says(LONG)]) as house:
+        house.line.hold(after_pieces=2)
+        await house.say("tell me")
+        await house.until(lambda: house.feishu.messages and len(_states(house)) > 1)
+        assert LONG.startswith(_states(house)[-1].removesuffix(" …"))
+        house.line.release()
+        await house.idle()
+        assert house.feishu.shown(ALICE_CHAT) == [LONG]
+        (card,) = house.feishu.cardkit.cards.values()
+        assert not card.streams
+        assert [it.card for it in house.feishu.messages] == [True]
+
+
+def _states(house: Running) -> list[str]:
+    return [state for card in house.feishu.cardkit.cards.values() for state in card.states]
+
+
+async def test_a_short_answer_needs_no_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.drafts.OPEN_SECONDS", 60.0)
+    async with running(tmp_path, script=[says("here")]) as house:
+        await house.say("hi")
+        assert await house.replies(1) == ["here"]
+        assert not house.feishu.cardkit.cards
+
+
+@pytest.mark.parametrize("streaming", ["off", "progress"])
+async def test_the_config_says_how_much_is_shown_before_the_answer(tmp_path: Path, streaming: str) -> None:
+    feishu = FEISHU + f"    streaming: {streaming}\n"
+    script = [calls(("ls", {})), says(LONG)]
+    async with running(tmp_path, feishu=feishu, script=script) as house:
+        house.line.hold(after_pieces=1)
+        await house.say("look")
+        await house.requested(2)
+        if streaming == "progress":
+            await asyncio.sleep(0.3)
+        house.line.release()
+        await house.idle()
+        assert house.feishu.shown(ALICE_CHAT) == [LONG]
+        shown = _states(house)[:-1]
+        assert not any("first words" in state for state in shown)
+        assert bool(house.feishu.cardkit.cards) <= (streaming == "progress")
+
+
+async def test_after_a_restart_the_same_card_is_finished(tmp_path: Path) -> None:
+    script = [says(LONG), says("whole at last")]
+    async with running(tmp_path, script=script) as house:
+        house.line.hold(after_pieces=2)
+        await house.say("tell me")
+        await house.until(lambda: len(_states(house)) > 1)
+        emulator = house.feishu
+        await house.gateway.lanes.drain(0)
+    async with running(tmp_path, script=script[1:], emulator=emulator) as house:
+        await house.until(lambda: emulator.shown(ALICE_CHAT) == ["whole at last"])
+        assert len(emulator.messages) == 1
+
+
+async def test_what_is_stopped_or_silent_leaves_nothing_behind(tmp_path: Path) -> None:
+    async with running(tmp_path, script=[says(LONG), says(f"hm {'x ' * 40}")]) as house:
+        house.line.hold(after_pieces=2)
+        await house.say("tell me")
+        await house.until(lambda: len(_states(house)) > 1)
+        await house.say("/stop")
+        await house.until(lambda: "first words" not in str(house.feishu.shown(ALICE_CHAT)))
+        await house.idle()
+        assert len(house.feishu.messages) == 2
+        assert len(house.feishu.shown(ALICE_CHAT)) == 1
+
+
+async def test_a_card_that_feishu_refuses_costs_nothing_of_the_answer(tmp_path: Path) -> None:
+    async with running(tmp_path, script=[says(LONG), says(LONG)]) as house:
+        house.feishu.fail_next("/cardkit/v1/cards", code=99991672, status=400)
+        house.line.hold(after_pieces=2)
+        await house.say("one")
+        await house.until(lambda: any("cardkit" in it.path for it in house.feishu.requests))
+        house.line.release()
+        await house.idle()
+        assert house.feishu.shown(ALICE_CHAT) == [LONG]
+        house.line.hold(after_pieces=2)
+        await house.say("two")
+        await house.until(lambda: len(_states(house)) > 1)
+        (card_id,) = house.feishu.cardkit.cards
+        house.feishu.fail_next(f"/cards/{card_id}", times=100, code=200750, status=400)
+        house.line.release()
+        await house.idle()
+        assert house.feishu.shown(ALICE_CHAT) == [LONG, LONG]
+        assert [it.card for it in house.feishu.messages] == [False, True, False]
+
+
+async def test_a_telegram_message_is_edited_until_it_is_the_answer(tmp_path: Path) -> None:
+    script = [says(LONG), says("again " * 900)]
+    async with on_telegram(tmp_path, script=script) as (house, telegram):
+        alice = telegram.private()
+        house.line.hold(after_pieces=2)
+        await telegram.push(telegram.text_update("tell me", chat=alice, sender=alice))
+        await house.until(lambda: bool(telegram.messages))
+        house.line.release()
+        await house.idle()
+        assert telegram.shown(alice) == [LONG]
+        assert telegram.edits[-1].text == LONG
+        assert len(telegram.messages) == 1
+        house.line.hold(after_pieces=2)
+        await telegram.push(telegram.text_update("longer", chat=alice, sender=alice))
+        await house.until(lambda: len(telegram.messages) == 2)
+        telegram.forget(alice, telegram.messages[-1].message_id)  # somebody deletes it
+        house.line.release()
+        await house.idle()
+        assert " ".join(telegram.shown(alice)[1:]).split().count("again") == 900
