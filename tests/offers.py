@@ -14,6 +14,7 @@ from channels.message import Button, Chat, MessageContext, Outbound, Sender, Tar
 from gateway.gateway import Gateway
 from gateway.outbox import Outbox, OutboxPayload, payload_json
 from gateway.queue import Inbound, inbound_json
+from gateway.routing import control_session, session_key
 from gateway.store.records import Delivery, Entry, NewPart
 from tests.channels.contexts import context
 
@@ -32,13 +33,15 @@ async def offered(
     said: str = COMMAND,
     replaces: str | None = None,
     to: str | None = None,
+    reply_to: str | None = None,
 ) -> str:
     """The platform's id of the message. Raises DeliveryError where the outbox gave it up."""
-    store, now, name = gateway.runtime.store, gateway.runtime.now(), uuid4().hex
+    store, now, name = gateway.runtime.store, gateway.runtime.now(), f"m_{uuid4().hex}"
     asked = context(channel, chat, message_id=name, sender=Sender(id="whoever"))
+    session = control_session(session_key("helper", asked, "chat"))
     delivery = Delivery(
-        sid=f"aside:offer {name}",
-        control=f"aside:offer {name}",
+        sid=session,
+        control=session,
         dedupe=(name,),
         body=inbound_json.dump_json(Inbound(agent="helper", context=asked)).decode(),
         at=now,
@@ -46,13 +49,13 @@ async def offered(
     accepted = await store.accept(delivery, pending_max=9, sender_max=9, claim=True)
     assert accepted.turn is not None
     assert accepted.lease is not None
-    target = Target(chat=to or chat.id, thread=chat.thread)
+    target = Target(chat=to or chat.id, thread=chat.thread, reply_to=reply_to)
     part = Outbound(target=target, text=said, buttons=tuple(buttons), replaces=replaces)
     payload = payload_json.dump_json(OutboxPayload(channel=channel, account="default", part=part)).decode()
     final = Entry(turn=accepted.turn, kind="final", content='{"outcome": "replied"}')
-    (queued,) = await store.finish(accepted.lease, [final], [NewPart(key=name, payload=payload)], at=now)
+    (queued,) = await store.finish(accepted.lease, [final], [NewPart(key=name[2:], payload=payload)], at=now)
     assert await Outbox(gateway.runtime).deliver(accepted.lease, queued)
-    if (sent := await store.sent_id(name)) is None:
+    if (sent := await store.sent_id(name[2:])) is None:
         raise DeliveryError("given up")
     return sent
 

@@ -259,7 +259,7 @@ class TelegramChannel:
                 body, ways_left = other, ways_left - 1
             else:
                 message_id = number(message, "message_id") if isinstance(message, dict) else None
-                return "" if message_id is None else str(message_id)
+                return part.replaces or ("" if message_id is None else str(message_id))
 
     def _worded(self, made: RenderedText) -> dict[str, Any]:
         preview = {"is_disabled": not self._config.link_previews}

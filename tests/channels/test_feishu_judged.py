@@ -47,9 +47,16 @@ def test_the_official_sdk_decrypts_what_we_encrypt(sdk: Any, event: dict[str, st
 def test_the_official_sdk_accepts_what_the_emulator_signs_and_refuses_what_we_refuse(sdk: Any) -> None:
     from lark_oapi.core import const
     from lark_oapi.core.model import RawRequest
+    from lark_oapi.event.callback.model.p2_card_action_trigger import P2CardActionTriggerResponse
 
     seen: list[Any] = []
     builder = sdk.EventDispatcherHandler.builder(KEY, TOKEN)
+
+    def pressed_in_sdk(event: Any) -> P2CardActionTriggerResponse:
+        seen.append(event)
+        return P2CardActionTriggerResponse({})
+
+    builder = builder.register_p2_card_action_trigger(pressed_in_sdk)
     handler = builder.register_p2_im_message_receive_v1(seen.append).build()
     headers, body = emulator().encode(text_event("judged by the SDK"))
 
@@ -60,6 +67,21 @@ def test_the_official_sdk_accepts_what_the_emulator_signs_and_refuses_what_we_re
         raw.headers = {name: headers[name] for name in names}
         return int(handler.do(raw).status_code)
 
+    pressed = emulator()
+    message = pressed.text_event("x", sender="ou_alice", chat="oc_1")["event"]["message"]["message_id"]
+    headers_of_press, press = pressed.encode(pressed.press_event(message, sender="ou_alice", value={"token": "ap:1"}))
+    assert status(headers_of_press, press) == 200
+    event = seen.pop().event
+    assert (event.action.value, event.operator.open_id, event.context.open_message_id) == (
+        {"token": "ap:1"},
+        "ou_alice",
+        message,
+    )
+    receipt = channel().receive(request(headers_of_press, press), NOW)
+    assert isinstance(receipt, Arrived)
+    toast = P2CardActionTriggerResponse(json.loads(receipt.answer)).toast
+    assert toast is not None
+    assert (toast.type, toast.content, toast.i18n["zh_cn"]) == ("info", "Received", "已收到")
     assert status(headers, body) == 200
     assert seen[0].event.message.content == '{"text":"judged by the SDK"}'
     assert isinstance(channel().receive(request(headers, body), NOW), Arrived)

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from channels.channel import DeliveryError, Gone, RateLimited, Refused, Unreachable
 from channels.feishu.channel import NOT_PASSED, FeishuChannel
 from channels.feishu.config import FeishuAccount
-from channels.message import Chat, MessageContext, Outbound, Quote, Sender, Target
+from channels.message import Button, Chat, MessageContext, Outbound, Quote, Sender, Target
 from tests.channels.contexts import Kept, context
 from tests.emulators.feishu.emulator import FeishuEmulator
 from tests.loopback import serve_on_loopback
@@ -75,6 +76,97 @@ async def test_the_same_key_never_makes_a_second_message_also_where_an_answer_wa
         first, again, other = [await channel.send(part(), key) for key in ("key-1", "key-1", "key-2")]
         assert first == again != other
         assert len(feishu.messages) == 2
+
+
+ALLOW, DENY = Button(label="Allow", token="ap:1", style="primary"), Button(label="拒绝", token="ap:2", style="danger")
+HOSTILE = [
+    "rm -rf <at id=all></at> **x** ![](https://evil.example/x.png)",
+    "echo '```' ; echo \\",
+    "a\u2028```\u2028b\x0b\x85c",
+    "  two  spaces\n\n\n<font color='red'>ok</font> &lt; <raw>",
+    "~~~\n# not a heading\n~~~",
+    "printf 'x\\r\\n' # \t tab",
+]
+
+
+@pytest.mark.parametrize("command", HOSTILE)
+async def test_in_a_card_a_command_is_shown_as_it_is_and_the_words_around_it_call_nobody(command: str) -> None:
+    async with connected() as (feishu, channel):
+        text = f"Run it? <at id=all></at> ![](https://evil.example/x.png)\n\n````\n{command}\n````\n\n/approve X deny"
+        sent = await channel.send(replace(part(text), buttons=(ALLOW, DENY)), "key-1")
+        card = feishu.card(sent)
+        before, shown, after = card.body.elements[:3]
+        assert shown.model_dump() == {"tag": "div", "text": {"tag": "plain_text", "content": command}}
+        assert (before.tag, after.model_dump()) == ("markdown", {"tag": "markdown", "content": "/approve X deny"})
+        assert "<at" not in str(before)
+        assert card.buttons == {"Allow": {"token": "ap:1"}, "拒绝": {"token": "ap:2"}}
+        (found,) = feishu.messages
+        assert (found.reply_to, found.msg_type, found.uuid) == ("om_asked", "interactive", "key-1")
+
+
+@pytest.mark.parametrize(
+    ("failure", "kind", "text"),
+    [
+        ({}, "interactive", "**hi**"),
+        ({"code": 230099}, "post", "**hi**"),
+        ({"code": 230099, "times": 2}, "text", "**hi**"),
+        ({"code": 230022, "times": 3}, "text", NOT_PASSED),
+    ],
+)
+async def test_a_card_that_is_not_taken_is_a_text_without_buttons(
+    failure: dict[str, Any], kind: str, text: str
+) -> None:
+    async with connected() as (feishu, channel):
+        if failure:
+            feishu.fail_next("/reply", status=400, **failure)
+        await channel.send(replace(part(), buttons=(ALLOW,)), "key-1")
+        (found,) = feishu.messages
+        assert (found.msg_type, found.text) == (kind, text)
+
+
+async def test_the_longest_part_and_many_buttons_with_long_labels_fit_into_a_card() -> None:
+    async with connected() as (feishu, channel):
+        buttons = tuple(Button(label="很长的标签" * 50, token=f"{number:060}") for number in range(10))
+        text = channel.split("```\n" + "汉字\n" * 9_000 + "```")[0]
+        sent = await channel.send(replace(part(text), buttons=buttons), "key-1")
+        assert all(len(label) <= 40 for label in feishu.card(sent).buttons)
+
+
+async def test_a_card_is_replaced_where_it_is_our_own_and_there_and_the_same_twice_is_nothing_new() -> None:
+    async with connected() as (feishu, channel):
+        card = await channel.send(replace(part(), buttons=(ALLOW, DENY)), "key-1")
+        text = await channel.send(part("not a card"), "key-2")
+        feishu.expire_tokens()
+        for _ in range(2):
+            assert await channel.send(replace(part("**done**"), replaces=card), "key-3") == card
+        assert (feishu.card(card).shown, feishu.card(card).buttons, len(feishu.messages)) == ("**done**", {}, 2)
+        feishu.fail_next(card, status=400, code=230028)
+        await channel.send(replace(part("something vile"), replaces=card), "key-4")
+        assert feishu.card(card).shown == NOT_PASSED
+        feishu.recall(card)
+        for lost, error in (
+            (card, Gone),
+            ("om_never", Gone),
+            ("om_asked", Refused),
+            (text, Refused),
+            ("../x", Refused),
+        ):
+            with pytest.raises(error):
+                await channel.send(replace(part("x"), replaces=lost), "key-5")
+        feishu.fail_next(card, status=429, code=99991400, headers={"x-ogw-ratelimit-reset": "3"})
+        with pytest.raises(RateLimited):
+            await channel.send(replace(part("x"), replaces=card), "key-6")
+
+
+async def test_a_person_s_id_is_the_direct_chat_with_him() -> None:
+    async with connected() as (feishu, channel):
+        feishu.users["ou_bob"] = "Bob"
+        for _ in range(2):
+            await channel.send(Outbound(target=Target(chat="ou_bob"), text="hi", buttons=(ALLOW,)), "key-1")
+        (found,) = feishu.messages
+        assert (found.chat_id, found.reply_to) == (feishu.direct["ou_bob"], None)
+        with pytest.raises(Gone):
+            await channel.send(Outbound(target=Target(chat="ou_nobody"), text="hi"), "key-2")
 
 
 async def test_a_model_cannot_call_people() -> None:

@@ -4,7 +4,7 @@ import asyncio
 import json
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from channels.channel import DeliveryError, MenuEntry, Receipt
-from channels.message import Attachment, Outbound, Target
+from channels.message import Attachment, Button, Outbound, Target
 from channels.telegram.channel import TelegramChannel
 from channels.telegram.config import TelegramAccount
 from channels.telegram.timing import Timing
@@ -167,12 +167,30 @@ async def test_every_call_of_the_channel_every_answer_and_update_of_the_emulator
                     await by_webhook.send(Outbound(target=target, text=part), "key")
                 except DeliveryError:
                     refused += 1
+        buttons = (
+            Button(label="Allow", token="ap:1", style="primary"),
+            Button(label="拒绝", token="ap:2", style="danger"),
+        )
+        shown = Outbound(target=Target(chat=str(TEAM)), text="May I?", buttons=buttons)
+        number = await by_webhook.send(shown, "key")
+        record.updates.append(telegram.press_update(int(number), "ap:1", chat=TEAM, sender=ALICE))
+        for text in ("*Allowed.*", "*Allowed.*"):
+            assert await by_webhook.send(replace(shown, text=text, buttons=(), replaces=number), "key") == number
         document = telegram.document_update(b"bytes", name="b.txt", chat=ALICE)["message"]["document"]
         attachment = Attachment(kind="file", key=document["file_id"])
         assert (await by_webhook.fetch(attachment, bytes_max=9)).data == b"bytes"
         await polling.close()
         await by_webhook.close()
-    methods = {"getMe", "getFile", "setMyCommands", "deleteWebhook", "getUpdates", "getWebhookInfo", "setWebhook"}
+    methods = {
+        "getMe",
+        "getFile",
+        "setMyCommands",
+        "deleteWebhook",
+        "getUpdates",
+        "getWebhookInfo",
+        "setWebhook",
+        "editMessageText",
+    }
     assert methods <= record.methods()
     assert refused == 2  # the topic that is gone, and the chat that there is none of
     assert len(telegram.messages) > WAYS_TO_WRITE

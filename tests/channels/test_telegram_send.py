@@ -3,13 +3,14 @@
 import asyncio
 import logging
 import traceback
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
 from channels.channel import DeliveryError, Gone, RateLimited, Refused, Unreachable
-from channels.message import Chat, Outbound, Sender, Target
+from channels.message import Button, Chat, Outbound, Sender, Target
 from tests.channels.contexts import context
 from tests.channels.telegram_bot import SILENCE, Body, connected, refusal
 from tests.channels.telegram_samples import BOT_TOKEN
@@ -49,6 +50,68 @@ async def test_a_reply_is_a_text_with_entities_under_the_message_it_answers_with
         ]
         assert telegram.paths == [f"/bot{BOT_TOKEN}/sendMessage"]
     assert (await sent(part(), linkPreviews=True))[0]["link_preview_options"] == {"is_disabled": False}
+
+
+BUTTONS = (
+    Button(label="Allow once", token="ap_allow:1", style="primary"),
+    Button(label="  永远允许,不再询问 👨‍👩‍👧\n" * 9, token="x" * 60, style="danger"),
+    Button(label="No", token="n"),
+)
+KEYS = [
+    [{"text": "Allow once", "callback_data": "ap_allow:1", "style": "primary"}],
+    [{"text": BUTTONS[1].shown, "callback_data": "x" * 60, "style": "danger"}],
+    [{"text": "No", "callback_data": "n"}],
+]
+NOT_MODIFIED = refusal(400, "Bad Request: message is not modified: specified new message content and reply markup are")
+
+
+async def test_buttons_stand_under_the_text_and_an_edit_names_them_again_or_takes_them_away() -> None:
+    assert (await sent(replace(part(), buttons=BUTTONS)))[0]["reply_markup"] == {"inline_keyboard": KEYS}
+    assert len(BUTTONS[1].shown) <= 40
+    async with connected() as (telegram, channel):
+        telegram.answers["editMessageText"] = [{"message_id": 160}, NOT_MODIFIED, BAD_ENTITIES, True]
+        for buttons in (BUTTONS, (), ()):
+            edit = replace(part("**done**", thread="12", reply_to="105"), buttons=buttons, replaces="160")
+            assert await channel.send(edit, "key-1") == "160"
+        first, second, third, plain = telegram.of("editMessageText")
+        entities = [{"type": "bold", "offset": 0, "length": 4}]
+        body = {"chat_id": 500000011, "message_id": 160, "text": "done"}
+        body |= {"link_preview_options": {"is_disabled": True}}
+        assert first == body | {"entities": entities, "reply_markup": {"inline_keyboard": KEYS}}
+        assert second == third == body | {"entities": entities}
+        assert plain == body
+        assert telegram.sent == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (refusal(400, "Bad Request: message to edit not found"), Gone),
+        (refusal(400, "Bad Request: message can't be edited"), Gone),
+        (refusal(400, "Bad Request: MESSAGE_ID_INVALID"), Gone),
+        (refusal(403, "Forbidden: bot was blocked by the user"), Gone),
+        (refusal(400, "Bad Request: BUTTON_DATA_INVALID"), Refused),
+        (refusal(429, "Too Many Requests: retry after 3", retry_after=3), RateLimited),
+        (refusal(500, "Internal Server Error"), Unreachable),
+    ],
+)
+async def test_an_edit_that_fails_is_one_of_four_errors_and_never_a_new_message(
+    answer: Body, error: type[DeliveryError]
+) -> None:
+    async with connected() as (telegram, channel):
+        telegram.answers["editMessageText"] = [answer]
+        with pytest.raises(error):
+            await channel.send(replace(part(), replaces="160"), "key-1")
+        assert telegram.sent == []
+
+
+async def test_a_message_of_a_group_that_has_moved_or_with_an_odd_id_is_gone() -> None:
+    async with connected() as (telegram, channel):
+        channel._follow(GROUP, "-1002000000099")
+        for edit in (replace(part(chat=GROUP), replaces="160"), replace(part(), replaces="om_1")):
+            with pytest.raises(Gone):
+                await channel.send(edit, "key-1")
+        assert telegram.calls == []
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from channels.channel import Capabilities, DeliveryError, Gone, RateLimited, Refused, Unreachable
-from channels.message import Chat, MessageContext, Outbound, Target
+from channels.message import Chat, MessageContext, Outbound, Press, Target
 from gateway.config.root import LimitsConfig
 from gateway.outbox import (
     Attempts,
@@ -69,6 +69,12 @@ async def attempt(
     return await Attempts(shared).make(part), line, shared.metrics.render().decode()
 
 
+_REPLACING = Outbound(target=Target(chat="c"), text="hi", replaces="om")
+REPLACING = replace(
+    PART,
+    begun=False,
+    payload=payload_json.dump_json(OutboxPayload(channel="x", account="default", part=_REPLACING)).decode(),
+)
 COUNTED = 'clawgate_send_ambiguous_total{channel="x"} 1.0'
 UNSENT = replace(PART, next_at=0.0, begun=False)
 CLAIMED = replace(UNSENT, ambiguous=1)
@@ -98,6 +104,11 @@ GIVEN_UP_AFTER = 1_000.0 + 10_001
         (CLAIMED, None, {"resend": False}, Begin, 0, False),
         (BEGUN, None, {"resend": False}, GivenUp, 0, True),
         (BEGUN, None, {}, Begin, 0, True),
+        # what replaces a message does so once, however often it is sent
+        (REPLACING, None, {"resend": False}, Delivered, 1, False),
+        (replace(REPLACING, ambiguous=1), None, {"resend": False, "now": HOURS_LATER}, Delivered, 1, False),
+        (REPLACING, Unreachable("no answer"), {"resend": False}, Postponed, 1, False),
+        (REPLACING, Gone("deleted"), {}, GivenUp, 1, False),
     ],
 )
 async def test_each_way_to_end_or_to_die_has_its_consequence(
@@ -137,3 +148,14 @@ def test_a_part_is_a_reply_to_the_message_in_its_chat_and_topic(quotes_once: boo
     assert first.part.target == Target(chat="oc_1", thread="omt_1", reply_to="om_1")
     assert second.part.target == replace(first.part.target, reply_to=replies)
     assert (first.channel, first.account, first.part.text, second.part.text) == ("feishu", "default", "one", "two")
+
+
+def test_what_answers_a_press_stands_under_the_button_and_two_presses_get_two_answers() -> None:
+    pressed = [
+        context(message_id=name, press=Press(token=token, message_id="om_card"))
+        for name, token in (("event-1", "a"), ("event-2", "a"))
+    ]
+    parts = [reply_parts(it, ["done"], purpose="aside") for it in pressed]
+    targets = {payload_json.validate_json(part.payload).part.target for (part,) in parts}
+    assert targets == {Target(chat="oc_1", thread="omt_1", reply_to="om_card")}
+    assert len({part.key for (part,) in parts}) == 2

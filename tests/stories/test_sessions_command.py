@@ -9,10 +9,12 @@ from typing import Any
 import psycopg
 import pytest
 
+from channels.message import Chat
 from gateway.config.root import DatabaseConfig
 from gateway.store.opening import connected
 from gateway.store.records import Mark
 from tests.emulators.models.script import calls, says
+from tests.offers import offered
 from tests.running import ALICE, ALICE_CHAT, BOB, GROUP, SECRETS, Running, running
 from tests.stories.at_work import NEVER
 from tests.stories.test_process import ask
@@ -225,10 +227,15 @@ async def test_the_web_chat_forgets_a_session_and_the_files_in_it(tmp_path: Path
         await page.say(CANARY, files=[file["id"]])
         await page.answers(1)
         await house.idle()
+        asked = (await page.conversation())["messages"][1]
+        card = await offered(
+            house.gateway, "web", Chat(id=CHAT, kind="direct"), said=CANARY, reply_to=asked["reply_to"]
+        )
+        await offered(house.gateway, "web", Chat(id=CHAT, kind="direct"), said=f"Denied: {CANARY}", reply_to=card)
         sid = f"agent:helper:web:default:{CHAT}"
-        await house.gateway.runtime.store.mark(sid, Mark(turn=1, kind="new", at=1.0))
+        await house.gateway.runtime.store.mark(sid, Mark(turn=3, kind="new", at=1.0))
         await page.say(BOBS)
-        await page.answers(2)
+        await page.answers(4)
         await house.idle()
         ended, _ = await listed(house)
         code, output = await sessions(house, "erase", ended["id"], "--yes")

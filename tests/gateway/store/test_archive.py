@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from channels.channel import ToolUse
-from channels.message import File
+from channels.message import Button, File
 from channels.web.archive import ChatHistory, MessageBody, WebMessage
 from gateway.config.root import DatabaseConfig
 from gateway.store.archive import WEB_NOTICE
@@ -62,6 +62,34 @@ async def test_a_message_and_an_answer_are_kept_once_however_often_they_come(arc
     assert [it.title for it in await archive.conversations()] == ["hello", "there"]
     assert texts(await page(archive, CHAT, before=None, limit=50)) == ["hello", "hi"]
     assert texts(await since(archive, 0, limit=10)) == ["hello", "there", "hi"]
+
+
+async def test_what_replaces_a_message_has_its_place_and_a_number_of_its_own_and_is_kept_once(
+    archive: ChatHistory,
+) -> None:
+    await archive.keep(CHAT, "m_1", words("hello"), 1.0)
+    allow = Button(label="Allow", token="t:1")
+    for _ in range(2):
+        assert await archive.answer(CHAT, "k_1", words("May I?", reply_to="m_1", buttons=(allow,)), 2.0)
+    await archive.answer(CHAT, "k_2", words("later"), 3.0)
+    asked = (await since(archive, 1, limit=9))[0]
+    assert asked.words.buttons == (allow,)
+    seen = await archive.last()
+    for text_, buttons in (("Allowed.", ()), ("Allowed.", ()), ("Ran.", (allow,)), ("Ran.", (allow,))):
+        assert await archive.replace(CHAT, "k_1", text_, buttons)
+    (now,) = await since(archive, seen, limit=9)
+    assert (now.key, now.words.text, now.words.place, now.at) == ("k_1", "Ran.", asked.number, 2.0)
+    assert (now.words.reply_to, now.words.agent, now.words.buttons) == ("m_1", "helper", (allow,))
+    assert await archive.messages([asked.number]) == []
+    assert texts(await page(archive, CHAT, before=None, limit=9)) == ["hello", "later", "Ran."]
+    for chat, key in ((CHAT, "m_1"), (CHAT, "k_9"), (OTHER, "k_1")):
+        assert not await archive.replace(chat, key, "x", ())
+    await asyncio.gather(*(archive.replace(CHAT, "k_1", f"{number}", ()) for number in range(10)))
+    assert len(await page(archive, CHAT, before=None, limit=9)) == 3
+    await archive.erase(CHAT, [SESSION])
+    assert not await archive.replace(CHAT, "k_1", "too late", ())
+    await archive.keep(OTHER, "m_1", words("there"), 4.0)
+    assert await archive.last() > now.number
 
 
 async def test_what_was_said_comes_back_as_it_was(archive: ChatHistory) -> None:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gateway.store.records import Lease, Mark
+from gateway.store.records import Lease, Mark, SentPart
 from gateway.store.store import Fenced, Store
 from tests.gateway.store.chats import accept, finish, leased, look, message, opened, step, work_of
 
@@ -67,6 +67,26 @@ async def test_a_chat_is_not_released_while_a_message_or_a_part_waits(store: Sto
     assert not await store.sent(lease, first, "om_1")
     assert await store.sent(lease, second, "om_2")
     assert await store.oldest() is None
+
+
+async def test_a_part_that_was_sent_lately_is_found_by_its_key_and_by_the_id_that_the_platform_gave_it(
+    store: Store,
+) -> None:
+    lease = await leased(store, 1)
+    first, second, third = await finish(store, lease, "one", "two", "three")
+    assert (await store.sent_id(first.key), await store.sent_part("om_1")) == (None, None)
+    await store.sent(lease, first, "om_1")
+    await store.failed(lease, second, "refused")
+    await store.sent(lease, third, "")
+    assert (await store.sent_id(first.key), await store.sent_id(second.key)) == ("om_1", None)
+    assert await store.sent_part("om_1") == SentPart(payload="one", body="body 1")
+    assert await store.sent_part("om_' OR 1=1 --") is None
+    other = await leased(store, 2, sid="other")
+    (again,) = await finish(store, other, "of another bot's message with the same id")
+    await store.sent(other, again, "om_1")
+    found = await store.sent_part("om_1")
+    assert found is not None
+    assert found.payload.startswith("of another")
 
 
 async def test_an_attempt_is_on_record_from_its_beginning_and_clears_a_doubt_that_nothing_gave_rise_to(
