@@ -52,6 +52,7 @@ def serve(
     from gateway.config.report import greeting
     from gateway.gateway import Gateway
     from gateway.reload import Reload
+    from gateway.scrubber import Scrubber, secrets_of
     from gateway.serve import AddressInUse, listen, run
     from gateway.store.migrate import DatabaseUnusable
     from gateway.store.opening import open_store
@@ -61,17 +62,16 @@ def serve(
     server = loaded.config.server
     host, port = host or server.host, server.port if port is None else port
     settings = loaded.listening(host, port).config
-    secrets: set[str] = set()
+    scrubber = Scrubber()
 
     def log_as_in(current: "Config") -> None:
-        """What was a secret stays one: it may still be in what is logged."""
-        secrets.update(logs.secrets_of(current), logs.secrets_of(current.database.password))
-        logs.configure(level=current.logging.level, output=current.logging.format, secrets=secrets)
+        scrubber.learn(secrets_of(current))
+        logs.configure(level=current.logging.level, output=current.logging.format, scrubber=scrubber)
 
     log_as_in(settings)
     try:
         listener = listen(host, port)
-        gateway = Gateway(settings, loaded.environment, store=open_store(settings.database))
+        gateway = Gateway(settings, loaded.environment, store=open_store(settings.database), scrubber=scrubber)
     except (AddressInUse, DatabaseUnusable, OSError) as error:
         _fail(str(error))
     for line in greeting(loaded.listening(host, listener.getsockname()[1]), link=gateway.offer_link()):

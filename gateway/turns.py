@@ -96,7 +96,7 @@ class Turns:
         context = batch.inbound.context
         channel = batch.setup.channels.get((context.channel, context.account))
         live = channel if isinstance(channel, ShowsProgress) and not is_control(batch.lease.sid) else None
-        return Watch(live, context, self._runtime.emit)
+        return Watch(live, context, self._runtime.emit, self._runtime.scrubber)
 
     async def end_stopped(self, lease: Lease, work: Work) -> Sequence[Part]:
         """End what was begun, silently: the stop's own reply says so. What was not begun is loaded anew."""
@@ -283,5 +283,5 @@ class Turns:
         """The reply in parts that its channel can carry; of too many the first ones and a note."""
         if text is None or channel is None:
             return []
-        texts, parts_max = channel.split(text), self._runtime.setup.limits.reply_parts
+        texts, parts_max = channel.split(self._runtime.scrubber.scrub(text)), self._runtime.setup.limits.reply_parts
         return texts if len(texts) <= parts_max else [*texts[: parts_max - 1], sentences.cut_short(request)]
