@@ -98,9 +98,9 @@ class Gateway:
         door = Door(self.runtime, self._intake, self._guesses, ready=self._failing)
         web = setup.channels.get((WebChannel.name, WebChannel.account))
         if not isinstance(web, WebChannel):
-            return None, build_app(door, None, setup.config.server)
+            return None, build_app(door, None, setup.config.server, self._peers)
         web_door = WebDoor(self.runtime, web, self._peers, self._guesses)
-        return web, build_app(door, web_door, setup.config.server)
+        return web, build_app(door, web_door, setup.config.server, self._peers)
 
     async def start(self) -> None:
         """Take up what an earlier process left, and get ready in the background: identities, model clients.

@@ -139,7 +139,7 @@ async def test_another_site_cannot_write_in_our_name(visit: Visit) -> None:
             }""",
             home.url,
         )
-        assert outcomes == ["opaque", "refused", "refused"]
+        assert outcomes == ["refused", "refused", "refused"]
         await tab.reload()
         await expect(tab.page.get_by_role("heading", name="Clawgate")).to_be_visible()
         await expect(tab.conversations.get_by_role("link")).to_have_count(0)

@@ -6,6 +6,7 @@ import logging
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import orjson
@@ -25,7 +26,7 @@ ALL = (*SECRETS.values(), TOKEN, PASSED_ON)
 FORMS = [
     form for it in ALL for form in (it, base64.b64encode(it.encode()).decode(), quote(it + "/&"), it.encode().hex())
 ]
-CONFIG = {
+CONFIG: dict[str, Any] = {
     "feishu": WEB,
     "providers": f"  other: {{ api: openai-chat, baseUrl: 'http://127.0.0.1:9/v1', headers: {{ x-key: {PASSED_ON} }} }}\n",
     "more": f"server: {{ adminToken: {TOKEN} }}\n{RUNS}",
