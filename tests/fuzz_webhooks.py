@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -147,11 +148,11 @@ class Fuzzer:
                         holder[key][:at] + self.chance.choice(["\0", "\ud83d", "\n", "‮", "&", "\\"]) + holder[key][at:]
                     )
                 case 2 if isinstance(holder, dict):
-                    holder[self.chance.choice(["", "schema", "type", "challenge", "encrypt", "id"])] = (
+                    holder[self.chance.choice(["", "schema", "type", "challenge", "encrypt", "id"])] = deepcopy(
                         self.chance.choice(ODD)
                     )
                 case _:
-                    holder[key] = self.chance.choice(ODD)
+                    holder[key] = deepcopy(self.chance.choice(ODD))
         return tree
 
     def _cut(self, body: bytes) -> bytes:
