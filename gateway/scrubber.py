@@ -65,6 +65,13 @@ class Scrubber:
                 end = run[1]
         return "".join((*pieces, text[end:])) if pieces else text
 
+    def scrub_file(self, data: bytes) -> bytes:
+        """The same of a text; what is none stays as it is."""
+        try:
+            return self.scrub(data.decode()).encode()
+        except UnicodeDecodeError:
+            return data
+
     def draft(self, text: str) -> str:
         """What may be shown of a text that still grows: what could become a secret at its end waits."""
         held, longest = 0, min(len(text), max(map(len, self._forms), default=0))

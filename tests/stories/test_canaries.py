@@ -90,6 +90,18 @@ async def test_a_page_never_sees_one_however_the_answer_is_cut(tmp_path: Path) -
             count = len(page.written())
             await page.say("tell me")
             await page.answers(count + 1)
+        (house.workspace() / "a.txt").write_text(f"one\n{TOKEN}\n")
+        (house.workspace() / "a.bin").write_bytes(b"\xff\x00\xff")
+        house.anthropic.script = [says("Here.\n\nMEDIA: ./a.txt\nMEDIA: ./a.bin")]
+        await page.say("send them")
+        await page.answers(4)
+        await page.say("/export")
+        await page.answers(5)
+        found = [file["id"] for answer in page.written() for file in answer["files"]]
+        files = [(await page.http.get(f"/api/files/{name}")).content for name in found]
+        assert files[:2] == [b"one\n***\n", b"\xff\x00\xff"]
+        assert len(files) == 3
+        assert not leaks(files[2].decode())
         seen = orjson.dumps([event.data for event in page.events]).decode()
         kept = orjson.dumps(await page.conversation()).decode()
     assert page.drafts()
