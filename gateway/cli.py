@@ -72,6 +72,7 @@ def serve(
         logs.configure(level=current.logging.level, output=current.logging.format, scrubber=scrubber)
 
     log_as_in(settings)
+    sys.excepthook = logs.crashed
     harden()
     try:
         listener = listen(host, port)

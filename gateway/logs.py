@@ -9,6 +9,7 @@ import re
 import sys
 import traceback
 from collections.abc import MutableMapping
+from types import TracebackType
 from typing import Any, Literal, TextIO
 
 import orjson
@@ -58,6 +59,14 @@ def configure(
     root.setLevel(level.upper())
     for talkative in TALKATIVE:
         logging.getLogger(talkative).setLevel(logging.WARNING)
+
+
+def crashed(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:
+    """In place of `sys.excepthook`, which would print what the exception says."""
+    if issubclass(kind, Exception):
+        structlog.get_logger().critical("crashed", exc_info=error)
+    else:
+        sys.__excepthook__(kind, error or kind(), trace)
 
 
 class _LogLine:

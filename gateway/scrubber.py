@@ -54,7 +54,7 @@ class Scrubber:
                 self._places.setdefault(form[at : at + _GRAM], []).append((form, at))
 
     def scrub(self, text: str) -> str:
-        """The text without secrets. 0.3 ms for 20,000 characters, nothing where there are no secrets."""
+        """The text without secrets. 0.45 ms for 20,000 characters, nothing where there are no secrets."""
         places = self._places
         if not places:
             return text

@@ -62,13 +62,15 @@ def test_what_looks_like_a_secret_is_struck_out_too(written: io.StringIO, leak: 
     assert leak.split()[-1] not in written.getvalue()
 
 
-@pytest.mark.parametrize("logger", ["ours", "library"])
+@pytest.mark.parametrize("logger", ["ours", "library", "nobody's"])
 def test_an_exception_is_its_type_and_its_places_and_never_its_words(written: io.StringIO, logger: str) -> None:
     try:
         raise ValueError("我的银行密码是 12345")
     except ValueError as error:
         if logger == "ours":
             structlog.get_logger().error("turn_failed", exc_info=error)
+        elif logger == "nobody's":
+            logs.crashed(ValueError, error, None)
         else:
             logging.getLogger("library").exception("it broke")
     line = json.loads(written.getvalue())
