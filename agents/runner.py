@@ -52,7 +52,8 @@ class Plan:
 
 @dataclass
 class AgentRunner:
-    """One agent, for every chat it answers. `choosable` are the models that a person may set for a conversation."""
+    """One agent, for every chat it answers. `choosable` are the models that a person may set for a conversation;
+    `scrub` strikes secrets out of what tools give."""
 
     config: AgentConfig
     models: Models
@@ -65,6 +66,7 @@ class AgentRunner:
     limits: TurnLimits
     now: Callable[[], float]
     choosable: Sequence[str] = ()
+    scrub: Callable[[str], str] = str
 
     def __post_init__(
         self, files_config: FilesConfig, messenger: Messenger, memory: Memory, language: Language
@@ -208,7 +210,7 @@ class AgentRunner:
         memory = (MEMORY,) if turn.with_owner or self._memory_is_own else ()
         workspace = self._serving(whole, turn.session, mounts, writable=memory)
         tools = chain.from_iterable(source.tools(workspace) for source in self._sources)
-        toolbox = Toolbox(tools, argument_bytes_max=self.limits.tool_argument_bytes)
+        toolbox = Toolbox(tools, argument_bytes_max=self.limits.tool_argument_bytes, scrub=self.scrub)
         facts = PromptFacts(
             agent=config,
             tools=toolbox.specs,

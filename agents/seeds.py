@@ -56,4 +56,5 @@ def seed(folder: int, language: Language) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     for name, text in SEEDS[language].items():
         with suppress(OSError), os.fdopen(os.open(name, flags, 0o644, dir_fd=folder), "w", encoding="utf-8") as file:
+            os.fchmod(file.fileno(), 0o644)  # whatever the umask: commands may be another user's
             file.write(text)

@@ -5,6 +5,7 @@ A file that cannot be fetched or sent never fails the turn: a note tells the mod
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
 import structlog
 
@@ -59,9 +60,10 @@ class Attachments:
                 try:
                     limit = self._runtime.setup.limits.file_bytes
                     file = await asyncio.to_thread(runner.attachment, path, context, session, bytes_max=limit)
+                    data = await asyncio.to_thread(self._runtime.scrubber.scrub_file, file.data)
                 except ToolError as error:
                     log.warning("attachment_not_sent", code=error.code)
                     lines.append(sentences.not_attached(path, context.text))
                 else:
-                    kept.append(await self._runtime.store.archive.put(file, self._runtime.now()))
+                    kept.append(await self._runtime.store.archive.put(replace(file, data=data), self._runtime.now()))
         return tuple(kept), "\n".join(lines)

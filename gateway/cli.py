@@ -1,4 +1,5 @@
-"""The command line. Each command imports what it needs when it runs; errors are one line each, exit code 1."""
+"""The command line. Each command imports what it needs when it runs; errors are one line each, exit code 1, or 2 for what
+must not be open to the network."""
 
 import os
 import sys
@@ -52,7 +53,8 @@ def serve(
     from gateway.config.report import greeting
     from gateway.gateway import Gateway
     from gateway.reload import Reload
-    from gateway.serve import AddressInUse, listen, run
+    from gateway.scrubber import Scrubber, secrets_of
+    from gateway.serve import AddressInUse, harden, listen, run
     from gateway.store.migrate import DatabaseUnusable
     from gateway.store.opening import open_store
     from gateway.store.store import StoreUnavailable
@@ -61,17 +63,20 @@ def serve(
     server = loaded.config.server
     host, port = host or server.host, server.port if port is None else port
     settings = loaded.listening(host, port).config
-    secrets: set[str] = set()
+    if reason := settings.server.exposure:
+        _fail(reason, code=2)
+    scrubber = Scrubber()
 
     def log_as_in(current: "Config") -> None:
-        """What was a secret stays one: it may still be in what is logged."""
-        secrets.update(logs.secrets_of(current), logs.secrets_of(current.database.password))
-        logs.configure(level=current.logging.level, output=current.logging.format, secrets=secrets)
+        scrubber.learn(secrets_of(current))
+        logs.configure(level=current.logging.level, output=current.logging.format, scrubber=scrubber)
 
     log_as_in(settings)
+    sys.excepthook = logs.crashed
+    harden()
     try:
         listener = listen(host, port)
-        gateway = Gateway(settings, loaded.environment, store=open_store(settings.database))
+        gateway = Gateway(settings, loaded.environment, store=open_store(settings.database), scrubber=scrubber)
     except (AddressInUse, DatabaseUnusable, OSError) as error:
         _fail(str(error))
     for line in greeting(loaded.listening(host, listener.getsockname()[1]), link=gateway.offer_link()):
@@ -87,8 +92,11 @@ def check(config: ConfigOption = Path("config.yaml")) -> None:
     """Check the config file: every mistake on a line of its own, exit code 1 if there is one."""
     from gateway.config.report import report
 
-    for line in report(_load(config)):
+    loaded = _load(config)
+    for line in report(loaded):
         typer.echo(line)
+    if reason := loaded.config.server.exposure:
+        _fail(reason, code=2)
     typer.echo(f"{config}: ok")
 
 
@@ -253,9 +261,9 @@ def _load(path: Path) -> "Loaded":
         raise typer.Exit(1) from None
 
 
-def _fail(message: str) -> NoReturn:
+def _fail(message: str, code: int = 1) -> NoReturn:
     typer.echo(message, err=True)
-    sys.exit(1)
+    sys.exit(code)
 
 
 def environment() -> Mapping[str, str]:

@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 import orjson
 import structlog
 from fastapi import FastAPI, Request, Response
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from channels.channel import (
@@ -29,8 +28,9 @@ from channels.channel import (
     WebhookRequest,
 )
 from gateway.config.server import ServerConfig
+from gateway.edge import Edge
 from gateway.intake import Intake
-from gateway.request import Guesses, Unreadable, read_body, too_many
+from gateway.request import Guesses, Peers, Unreadable, read_body, too_many
 from gateway.runtime import Runtime
 from gateway.store.store import StoreUnavailable
 from gateway.web import WebDoor
@@ -143,7 +143,7 @@ class Webhooks:
         return await response(scope, receive, send)
 
 
-def build_app(door: Door, web: WebDoor | None, config: ServerConfig) -> ASGIApp:
+def build_app(door: Door, web: WebDoor | None, config: ServerConfig, peers: Peers) -> ASGIApp:
     """The routes of one gateway. No documentation pages: what is served is in docs/http.md."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     app.add_api_route("/healthz", door.healthz, methods=["GET"])
@@ -151,10 +151,7 @@ def build_app(door: Door, web: WebDoor | None, config: ServerConfig) -> ASGIApp:
     app.add_api_route("/metrics", door.metrics, methods=["GET"])
     if web is not None:
         app.include_router(web.router())
-    served = Webhooks(app, door)
-    if not config.allowed_hosts:
-        return served
-    return TrustedHostMiddleware(served, allowed_hosts=list(config.allowed_hosts), www_redirect=False)
+    return Edge(Webhooks(app, door), config, peers)
 
 
 def _answer(receipt: Receipt, outcome: str) -> bytes:

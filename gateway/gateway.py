@@ -23,6 +23,7 @@ from gateway.metrics import Metrics
 from gateway.outbox import Outbox
 from gateway.request import Guesses, Peers
 from gateway.runtime import ConfigState, Control, Runtime, Setup
+from gateway.scrubber import Scrubber
 from gateway.setup import adopt, build_setup, version_of
 from gateway.store.archive import WEB_NOTICE
 from gateway.store.store import Store, StoreUnavailable
@@ -52,6 +53,7 @@ class Gateway:
         environment: Mapping[str, str],
         *,
         store: Store,
+        scrubber: Scrubber | None = None,
         emit: Emit = silent,
         now: Callable[[], float] = time.time,
     ) -> None:
@@ -60,8 +62,10 @@ class Gateway:
         """What is done for a channel as long as it is there."""
         self._loading: set[asyncio.Task[None]] = set()
         """Short reads of the database, which are waited for: one that is cancelled in the middle can hang in its driver."""
+        scrubber = scrubber or Scrubber()
         self.runtime = Runtime(
-            setup=build_setup(config, environment, store, now),
+            setup=build_setup(config, environment, store, scrubber, now),
+            scrubber=scrubber,
             config_state=ConfigState(version=version_of(config)),
             store=store,
             control=Control(store),
@@ -94,9 +98,9 @@ class Gateway:
         door = Door(self.runtime, self._intake, self._guesses, ready=self._failing)
         web = setup.channels.get((WebChannel.name, WebChannel.account))
         if not isinstance(web, WebChannel):
-            return None, build_app(door, None, setup.config.server)
+            return None, build_app(door, None, setup.config.server, self._peers)
         web_door = WebDoor(self.runtime, web, self._peers, self._guesses)
-        return web, build_app(door, web_door, setup.config.server)
+        return web, build_app(door, web_door, setup.config.server, self._peers)
 
     async def start(self) -> None:
         """Take up what an earlier process left, and get ready in the background: identities, model clients.
@@ -128,7 +132,7 @@ class Gateway:
         it is closed when the last turn that began with it is over. Raises OSError where a workspace cannot be opened;
         then the old one holds."""
         before, runtime = self.runtime.setup, self.runtime
-        setup = build_setup(config, environment, runtime.store, runtime.now, before=before)
+        setup = build_setup(config, environment, runtime.store, runtime.scrubber, runtime.now, before=before)
         gone = [channel for channel in before.channels.values() if channel not in setup.channels.values()]
         leaving = [task for channel in gone for task in self._attending.pop(channel, ())]
         for task in leaving:

@@ -4,24 +4,22 @@ Message text is never logged, and neither is what an exception says, since it ma
 type and the places it came through. Whatever still looks like a secret is struck out of the finished line.
 """
 
-import base64
-import json
 import logging
 import re
 import sys
 import traceback
-from collections.abc import Iterable, MutableMapping
+from collections.abc import MutableMapping
+from types import TracebackType
 from typing import Any, Literal, TextIO
-from urllib.parse import quote
 
 import orjson
 import structlog
-from pydantic import BaseModel, SecretStr
 
-from gateway.redaction import REDACTED, SHAPES, secrets_in
+from gateway.redaction import REDACTED, SHAPES
+from gateway.scrubber import Scrubber
 
-SECRET_CHARS_MIN = 6
 LINE_CHARS_MAX = 8_192
+_SHAPES = re.compile("|".join(SHAPES), re.S)
 TALKATIVE = ("alembic", "anthropic", "asyncio", "httpcore", "httpcore2", "httpx", "httpx2", "uvicorn")
 
 
@@ -29,7 +27,7 @@ def configure(
     *,
     level: Literal["debug", "info", "warning", "error"],
     output: Literal["auto", "json", "console"],
-    secrets: Iterable[str],
+    scrubber: Scrubber,
     stream: TextIO | None = None,
 ) -> None:
     """Send everything, our own events and the libraries' records, through one chain to one stream. `auto` is for people
@@ -47,7 +45,7 @@ def configure(
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[structlog.stdlib.ExtraAdder(allow=()), *chain],
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, _LogLine(output, secrets)],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, _LogLine(output, scrubber)],
         )
     )
     structlog.configure(
@@ -63,24 +61,27 @@ def configure(
         logging.getLogger(talkative).setLevel(logging.WARNING)
 
 
-def secrets_of(model: BaseModel | SecretStr) -> set[str]:
-    return {secret for _, secret in secrets_in(model) if len(secret) >= SECRET_CHARS_MIN}
+def crashed(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:
+    """In place of `sys.excepthook`, which would print what the exception says."""
+    if issubclass(kind, Exception):
+        structlog.get_logger().critical("crashed", exc_info=error)
+    else:
+        sys.__excepthook__(kind, error or kind(), trace)
 
 
 class _LogLine:
     """The end of the chain: the event as one line, redacted and capped."""
 
-    def __init__(self, output: Literal["json", "console"], secrets: Iterable[str]) -> None:
+    def __init__(self, output: Literal["json", "console"], scrubber: Scrubber) -> None:
         self._render = _json if output == "json" else structlog.dev.ConsoleRenderer(colors=False)
-        forms = {form for secret in secrets for form in _forms(secret)}
-        self._hidden = re.compile("|".join([*map(re.escape, sorted(forms, key=len, reverse=True)), *SHAPES]), re.S)
+        self._scrubber = scrubber
 
     def __call__(self, logger: Any, name: str, event: MutableMapping[str, Any]) -> str:
         line = self._struck(str(self._render(logger, name, {key: self._clean(event[key]) for key in event})))
         return line if len(line) <= LINE_CHARS_MAX else line[:LINE_CHARS_MAX] + "…"
 
     def _struck(self, text: str) -> str:
-        return self._hidden.sub(REDACTED, text)
+        return _SHAPES.sub(REDACTED, self._scrubber.scrub(text))
 
     def _clean(self, value: Any) -> Any:
         """Before the line is rendered, so that a form inside a form is seen as it was written."""
@@ -93,12 +94,6 @@ class _LogLine:
 
 def _json(_: Any, __: str, event: MutableMapping[str, Any]) -> str:
     return orjson.dumps(event, default=repr).decode()
-
-
-def _forms(secret: str) -> set[str]:
-    """As it is, and as it would look in JSON, in a URL and in base64."""
-    encoded = base64.b64encode(secret.encode()).decode().rstrip("=")
-    return {secret, json.dumps(secret)[1:-1], orjson.dumps(secret).decode()[1:-1], quote(secret, safe=""), encoded}
 
 
 def _without_exception_text(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

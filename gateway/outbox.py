@@ -21,6 +21,7 @@ from pydantic import TypeAdapter
 from channels.channel import Channel, DeliveryError, Gone, RateLimited, Refused, Unreachable
 from channels.message import PICTURES, MessageContext, Outbound, StoredFile, Target
 from gateway.runtime import Runtime
+from gateway.scrubber import Scrubber
 from gateway.store.records import Lease, NewPart, Part
 from gateway.store.store import Fenced, StoreUnavailable
 from tools.tool import ToolError
@@ -268,8 +269,11 @@ IN_DOUBT = "it may have arrived, so do not send it again unasked"
 class ChannelMessenger:
     """`tools.tool.Messenger` over the configured channel accounts."""
 
-    def __init__(self, channels: Mapping[tuple[str, str], Channel], *, now: Callable[[], float]) -> None:
+    def __init__(
+        self, channels: Mapping[tuple[str, str], Channel], scrubber: Scrubber, *, now: Callable[[], float]
+    ) -> None:
         self._channels = channels
+        self._scrub = scrubber.scrub
         self._now = now
 
     async def send(
@@ -281,7 +285,7 @@ class ChannelMessenger:
             raise ToolError("UNKNOWN_CHANNEL", f"there is no channel {channel}:{account}; there is: {known}")
         if begun_at is not None and not may_repeat(carrier, self._now() - begun_at):
             raise ToolError("INTERRUPTED", f"a restart interrupted the sending: {IN_DOUBT}")
-        target, parts, sent = Target(chat=chat, thread=thread), carrier.split(text), list[str]()
+        target, parts, sent = Target(chat=chat, thread=thread), carrier.split(self._scrub(text)), list[str]()
         for number, part in enumerate(parts):
             try:
                 outbound = Outbound(target=target, text=part)

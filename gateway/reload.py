@@ -14,7 +14,7 @@ from pathlib import Path
 import structlog
 
 from gateway.config.load import Loaded, load
-from gateway.config.problems import ConfigErrors
+from gateway.config.problems import ConfigErrors, Problem
 from gateway.config.root import Config
 from gateway.gateway import Gateway
 from gateway.runtime import ConfigState
@@ -84,6 +84,8 @@ class Reload:
     async def _swap(self, loaded: Loaded) -> None:
         running = self._gateway.config
         config = loaded_over(loaded.config, running)
+        if reason := config.server.exposure:
+            raise ConfigErrors((Problem(str(self._path), 1, 1, "", reason),))
         restart = restart_keys(loaded.config, self._started_with)
         state = ConfigState(version=version_of(config), restart=restart)
         if restart:

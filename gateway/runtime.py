@@ -20,6 +20,7 @@ from gateway.choices import Choices
 from gateway.config.root import Config, LimitsConfig
 from gateway.metrics import Metrics
 from gateway.queue import Queues
+from gateway.scrubber import Scrubber
 from gateway.store.records import Acceptance, Delivery, Lease, Part
 from gateway.store.store import Fenced, Store, StoreUnavailable
 
@@ -131,6 +132,7 @@ class Runtime:
     metrics: Metrics
     emit: Emit
     now: Callable[[], float]
+    scrubber: Scrubber
     choices: Choices = field(init=False)
     accept: Callable[[Delivery], Awaitable[Acceptance]] = field(init=False)
 

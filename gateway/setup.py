@@ -26,6 +26,7 @@ from gateway.outbox import ChannelMessenger
 from gateway.queue import Queues
 from gateway.redaction import secrets_in
 from gateway.runtime import Setup
+from gateway.scrubber import Scrubber, secrets_of
 from gateway.store.store import Store
 from tools.config import effective_exec, effective_files
 
@@ -37,12 +38,14 @@ def build_setup(
     config: Config,
     environment: Mapping[str, str],
     store: Store,
+    scrubber: Scrubber,
     now: Callable[[], float],
     *,
     before: Setup | None = None,
 ) -> Setup:
     """The agents share their models, the skill catalogue and the messenger. Of the setup `before` it takes what is still
     good. Nothing of that changes until `adopt` is called. Raises OSError where a workspace cannot be opened."""
+    scrubber.learn(secrets_of(config))
     channels = dict(_channels(config, store, now, before))
     choosable = config.choosable_models
     models = {*choosable, *(model for agent in config.agents.list for model in agent.named_models.values())}
@@ -57,10 +60,11 @@ def build_setup(
         AgentRunner,
         models=shared,
         catalog=skill_catalog(config, environment),
-        messenger=ChannelMessenger(channels, now=now),
+        messenger=ChannelMessenger(channels, scrubber, now=now),
         memory=StoredMemory(store),
         language=config.language,
         limits=config.limits,
+        scrub=scrubber.scrub,
         now=now,
         choosable=choosable,
     )

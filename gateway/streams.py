@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from channels.channel import Rejected
 from channels.web.channel import ALIVE_SECONDS, WebChannel
-from gateway.request import HEADERS, problem
+from gateway.request import problem
 from gateway.store.store import StoreUnavailable
 
 PIECE_BYTES = 65_536
@@ -36,7 +36,7 @@ class EventStream(StreamingResponse):
     now: Callable[[], float]
 
     def __post_init__(self) -> None:
-        headers = HEADERS | {"cache-control": "no-store", "x-accel-buffering": "no"}
+        headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
         super().__init__((), headers=headers, media_type="text/event-stream")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

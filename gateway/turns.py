@@ -105,7 +105,7 @@ class Turns:
         channel = batch.setup.channels.get((context.channel, context.account))
         live = isinstance(channel, ShowsProgress) and not is_control(batch.lease.sid)
         shows = [channel.show] if live and isinstance(channel, ShowsProgress) else []
-        return Watch([*shows, draft.show] if draft else shows, context, self._runtime.emit)
+        return Watch([*shows, draft.show] if draft else shows, context, self._runtime.emit, self._runtime.scrubber)
 
     async def _draft(self, batch: Batch) -> Draft | None:
         """The answer as it grows, where the chat is to see it; after a crash the one that was begun."""
@@ -331,5 +331,5 @@ class Turns:
         """The reply in parts that its channel can carry; of too many the first ones and a note."""
         if text is None or channel is None:
             return []
-        texts, parts_max = channel.split(text), self._runtime.setup.limits.reply_parts
+        texts, parts_max = channel.split(self._runtime.scrubber.scrub(text)), self._runtime.setup.limits.reply_parts
         return texts if len(texts) <= parts_max else [*texts[: parts_max - 1], sentences.cut_short(request)]

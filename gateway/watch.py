@@ -20,6 +20,7 @@ from agents.sentences import retrying
 from agents.turn import Emit, TurnEvent
 from channels.channel import Progress, ToolUse
 from channels.message import MessageContext
+from gateway.scrubber import Scrubber
 
 SHOW_SECONDS = 0.1
 SHOW_SHARE = 0.1
@@ -33,12 +34,15 @@ class Watch:
     """One turn, for as long as the `with` lasts. `tell` receives every event; `outcome` is how the turn ended. Without
     anybody to show it to, events are only passed on to `emit`."""
 
-    def __init__(self, shows: Sequence[Callable[[Progress], None]], context: MessageContext, emit: Emit) -> None:
+    def __init__(
+        self, shows: Sequence[Callable[[Progress], None]], context: MessageContext, emit: Emit, scrubber: Scrubber
+    ) -> None:
         self.tell: Emit = self._follow if shows else emit
         self.outcome = "interrupted"
         self._shows = shows
         self._context = context
         self._emit = emit
+        self._scrubber = scrubber
         self._before = ""
         """The earlier text of an answer that is being continued."""
         self._text: list[str] = []
@@ -96,7 +100,9 @@ class Watch:
                 self._finish(message)
 
     def _start(self, call: ToolCall) -> None:
-        self._tools[call.id] = ToolUse(id=call.id, name=call.name, about=about(call), state="running")
+        self._tools[call.id] = ToolUse(
+            id=call.id, name=call.name, about=self._scrubber.scrub(about(call)), state="running"
+        )
 
     def _finish(self, result: ToolResultMessage) -> None:
         begun = self._tools.get(result.call_id) or ToolUse(id=result.call_id, name=result.tool, about="", state="done")
@@ -114,7 +120,7 @@ class Watch:
             self._timer = None
         began = time.perf_counter()
         try:
-            text = draft(self._before + "".join(self._text))
+            text = self._scrubber.draft(draft(self._before + "".join(self._text)))
             tools = tuple(self._tools.values())
             note = "" if outcome else self._note
             progress = Progress(context=self._context, text=text, tools=tools, note=note, outcome=outcome)

@@ -25,7 +25,7 @@ from channels.web.admission import COOKIE, SECURE_COOKIE, SESSION_SECONDS
 from channels.web.channel import FILES_MAX, WebChannel
 from channels.web.views import PAGE_BYTES_MAX, conversation_view, event, fitting
 from gateway.commands.catalog import offered
-from gateway.request import HEADERS, Guesses, Peers, Route, Unreadable, answer_json, catch_errors, problem, read_json
+from gateway.request import Guesses, Peers, Route, Unreadable, answer_json, catch_errors, problem, read_json
 from gateway.routing import chat_session, control_session
 from gateway.runtime import Runtime
 from gateway.streams import EventStream
@@ -95,7 +95,7 @@ class WebDoor:
         if name not in self._files:
             return _no_such_file()
         body, tag = self._files[name]
-        headers = HEADERS | {"etag": tag, "cache-control": "no-cache"}
+        headers = {"etag": tag, "cache-control": "no-cache"}
         if request.headers.get("if-none-match") == tag:
             return Response(status_code=304, headers=headers)
         return Response(body, headers=headers, media_type=mimetypes.guess_type(name)[0])
@@ -117,7 +117,7 @@ class WebDoor:
         public_tls = (self._config.server.public_url or "").startswith("https:")
         secure = public_tls or self._peers.of(request.scope).secure
         name = SECURE_COOKIE if secure else COOKIE
-        response = Response(status_code=204, headers=HEADERS)
+        response = Response(status_code=204)
         response.set_cookie(name, value, max_age=seconds, httponly=True, samesite="strict", secure=secure, path="/")
         return response
 
@@ -181,7 +181,7 @@ class WebDoor:
         if not there_was:
             return _no_such_chat()
         self._channel.live.announce(event("chat", {"id": chat, "deleted": True}))
-        return Response(status_code=204, headers=HEADERS)
+        return Response(status_code=204)
 
     async def _sessions(self, chat: str) -> Sequence[str]:
         """All of a conversation, whoever was talked to in it."""
@@ -216,7 +216,7 @@ class WebDoor:
         """An upload that was not sent; what was sent goes with its conversation."""
         if not await self._archive.discard(_named(request, "key")):
             return _no_such_file()
-        return Response(status_code=204, headers=HEADERS)
+        return Response(status_code=204)
 
     async def download(self, request: Request) -> Response:
         """Pictures may be shown, everything else is saved: a page that somebody uploaded must not become ours."""
@@ -226,7 +226,7 @@ class WebDoor:
         shown = file.type in PICTURES and "download" not in request.query_params
         disposition = f"{'inline' if shown else 'attachment'}; filename*=UTF-8''{quote(file.name, safe='')}"
         policy = {"content-security-policy": "default-src 'none'; sandbox"}
-        headers = HEADERS | policy | {"content-disposition": disposition, "cache-control": "private, max-age=86400"}
+        headers = policy | {"content-disposition": disposition, "cache-control": "private, max-age=86400"}
         headers |= {"content-length": str(file.size)}
         return StreamingResponse(self._pieces(file), headers=headers, media_type=file.type)
 

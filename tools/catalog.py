@@ -5,7 +5,7 @@ A new one is a file and a line here. Every path that yields a tool to a model pa
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import structlog
@@ -69,11 +69,12 @@ class Toolbox:
     """Tools by name, in the order given, and the one way to call them: what a model or a tool did wrong is answered with
     a structured error that the model can act on. Of two tools with one name the earlier wins."""
 
-    def __init__(self, tools: Iterable[Tool], *, argument_bytes_max: int) -> None:
+    def __init__(self, tools: Iterable[Tool], *, argument_bytes_max: int, scrub: Callable[[str], str] = str) -> None:
         self._tools: dict[str, Tool] = {}
         for tool in tools:
             self._tools.setdefault(tool.spec.name, tool)
         self._argument_bytes_max = argument_bytes_max
+        self._scrub = scrub
         self.specs = tuple(tool.spec for tool in self._tools.values())
 
     def effect(self, name: str) -> Effect:
@@ -84,6 +85,11 @@ class Toolbox:
     async def call(self, name: str, arguments: Mapping[str, Any] | None, raw: str, call: Call) -> ToolResult:
         """Run one call. `arguments` is None where `raw`, the model's text, is no JSON object. Raises only
         CancelledError."""
+        result = await self._call(name, arguments, raw, call)
+        content = tuple(self._scrub(it) if isinstance(it, str) else it for it in result.content)
+        return replace(result, content=content)
+
+    async def _call(self, name: str, arguments: Mapping[str, Any] | None, raw: str, call: Call) -> ToolResult:
         try:
             tool = self._tools.get(name) or self._tools.get(name.strip())
             if tool is None:

@@ -173,6 +173,7 @@ async def export(context: CommandContext) -> str | Reply:
     if not turns:
         return context.say("There is nothing to export yet.", "还没有可以导出的内容。")
     markdown = "\n\n".join((f"# {context.agent}", *(line for turn in turns for line in _exported(turn))))
+    markdown = context.runtime.scrubber.scrub(markdown)
     channel = context.setup.channels.get((context.message.channel, context.message.account))
     if channel is None or "media" not in channel.capabilities.directives:
         return markdown[:EXPORTED_CHARS_MAX]

@@ -5,9 +5,9 @@ know of another is checked in `checks`; reading the file is the business of `loa
 """
 
 from typing import Annotated, Literal
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, Field, SecretStr, StringConstraints, field_validator
+from pydantic import BaseModel, Field, StringConstraints, field_validator
 from pydantic.alias_generators import to_camel
 
 from agents.config import AgentConfig, AgentDefaults
@@ -92,10 +92,6 @@ class DatabaseConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_
     def shown(self) -> str:
         """For people: without user and password."""
         return self.path or f"postgresql://{urlsplit(self.url).netloc.rpartition('@')[2]}{urlsplit(self.url).path}"
-
-    @property
-    def password(self) -> SecretStr:
-        return SecretStr(unquote(urlsplit(self.url).password or "") if self.path is None else "")
 
 
 class LoggingConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):

@@ -12,6 +12,7 @@ from pydantic.alias_generators import to_camel
 from channels.web.admission import is_loopback
 
 ADMIN_TOKEN_CHARS_MIN = 16
+EXPOSED_TOKEN_CHARS_MIN = 32
 
 
 class ServerConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
@@ -24,8 +25,9 @@ class ServerConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_ge
     public_url: str | None = None
     """Where the platforms reach this server, such as `https://bot.example.com`: shown with each webhook's path."""
     admin_token: SecretStr = SecretStr("")
-    """At least 16 characters. Signs in to the web chat, and opens `/metrics`. While it is empty, the web chat is open at
-    this machine, unless an agent can run commands there, and closed beyond it; `/metrics` does not exist."""
+    """At least 16 characters, 32 where `host` is not loopback. Signs in to the web chat, and opens `/metrics`. While it
+    is empty, the web chat is open at this machine, unless an agent can run commands there, and closed beyond it;
+    `/metrics` does not exist."""
     timezone: str = "UTC"
     """Where days begin and end, such as `Asia/Shanghai`: for budgets, and for sessions that begin anew each day."""
     max_body_bytes: Annotated[int, Field(ge=1024)] = 1_048_576
@@ -50,8 +52,8 @@ class ServerConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_ge
     """Open connections of one address, of one /64 network in IPv6; those of `trustedProxies` are counted by the address
     that each request is from, while it is answered."""
     allowed_hosts: tuple[str, ...] = ()
-    """Host names the server answers to, without port; `*.example.com` for all below one. Empty means any."""
-
+    """Host names the server answers to, without port, besides that of `publicUrl`; `*.example.com` for all below one, `*`
+    for any. Empty: the names of this machine, for the web chat and its API; webhooks of platforms answer to any."""
     sign_in_link_seconds: Annotated[float, Field(ge=60)] = 3600
     """How long the sign-in link that the start prints can be used, once."""
     wrong_tokens_per_minute: Annotated[int, Field(ge=1)] = 20
@@ -67,6 +69,17 @@ class ServerConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_ge
         proxy or a tunnel that hands on requests of everybody."""
         return is_loopback(self.host) and (
             self.public_url is None or is_loopback(urlsplit(self.public_url).hostname or "")
+        )
+
+    @property
+    def exposure(self) -> str | None:
+        """Why this is not safe to open to the network; None where it is, or is not opened."""
+        token = self.admin_token.get_secret_value()
+        if is_loopback(self.host) or not 0 < len(token) < EXPOSED_TOKEN_CHARS_MIN:
+            return None
+        return (
+            f"server.adminToken: too short for a server that is open to the network ({self.host}) — at least "
+            f"{EXPOSED_TOKEN_CHARS_MIN} characters (openssl rand -hex 24), or none, or listen on 127.0.0.1"
         )
 
     @property

@@ -33,6 +33,7 @@ def warnings(settled: Settled, file: Path, origin: Callable[[Key], Key]) -> Iter
     yield from _bindings(config)
     yield from _server(config)
     yield from _inline_secrets(config, file, names)
+    yield from _open_folders(config)
 
 
 def _channels(config: Config, names: Mapping[Key, tuple[str, ...]]) -> Iterator[str]:
@@ -138,11 +139,14 @@ def _bindings(config: Config) -> Iterator[str]:
 
 
 def _server(config: Config) -> Iterator[str]:
-    if not is_loopback(config.server.host) and not config.server.allowed_hosts:
+    server = config.server
+    if not is_loopback(server.host) and not (server.allowed_hosts or server.public_url):
         yield (
             "server.host: open to the network — put a proxy that ends TLS in front, and name your host in "
             "server.allowedHosts"
         )
+    if "*" in server.allowed_hosts:
+        yield "server.allowedHosts: any name is taken for ours, also one that a stranger points here — name your hosts"
 
 
 def _inline_secrets(config: Config, file: Path, names: Mapping[Key, tuple[str, ...]]) -> Iterator[str]:
@@ -151,6 +155,15 @@ def _inline_secrets(config: Config, file: Path, names: Mapping[Key, tuple[str, .
         for key, secret in secrets_in(config):
             if secret.strip() and key not in names:
                 yield f"{shown(key)}: a secret in a file that others can read — use ${{NAME}}, or chmod 600 the file"
+
+
+def _open_folders(config: Config) -> Iterator[str]:
+    """What is kept of people, where others on this machine can read or change it. Folders that we make are private."""
+    database = [Path(config.database.path).parent] if config.database.path else []
+    kept = (*database, Path(config.tools.files.uploads_dir), *(Path(it.workspace_dir) for it in config.agents.list))
+    for folder in dict.fromkeys(kept):
+        if folder.is_dir() and folder.stat().st_mode & 0o066:
+            yield f"{folder}: can be read by others on this machine — chmod 700 it"
 
 
 def advice(key: Key, names: Mapping[Key, tuple[str, ...]]) -> str:

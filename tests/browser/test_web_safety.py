@@ -125,7 +125,7 @@ async def test_another_site_cannot_write_in_our_name(visit: Visit) -> None:
         return HTMLResponse("<!doctype html><title>Nasty</title><link rel=icon href='data:,'>")
 
     async with serve_on_loopback(Starlette(routes=[Route("/", nasty)])) as elsewhere, visit() as (home, tab):
-        tab.watch.expects(elsewhere, "CORS", "net::ERR_FAILED", "status of 403")
+        tab.watch.expects(elsewhere, "CORS", "net::ERR_FAILED", "NotSameOrigin", "status of 403")
         page = await tab.page.context.new_page()
         await page.goto(elsewhere)
         outcomes = await page.evaluate(
@@ -139,7 +139,7 @@ async def test_another_site_cannot_write_in_our_name(visit: Visit) -> None:
             }""",
             home.url,
         )
-        assert outcomes == ["opaque", "refused", "refused"]
+        assert outcomes == ["refused", "refused", "refused"]
         await tab.reload()
         await expect(tab.page.get_by_role("heading", name="Clawgate")).to_be_visible()
         await expect(tab.conversations.get_by_role("link")).to_have_count(0)

@@ -26,6 +26,7 @@ from gateway import logs
 from gateway.cli import environment
 from gateway.config.load import load
 from gateway.gateway import Gateway
+from gateway.scrubber import Scrubber, secrets_of
 from gateway.serve import listen, run
 from gateway.store.opening import open_store
 from gateway.store.records import Entry, Mark, NewPart, Part
@@ -190,7 +191,9 @@ def main() -> None:
     given = environment()
     kill = Kill(given.get("CLAWGATE_KILL", ""))
     settings = load(arguments.config, given).config
-    logs.configure(level=settings.logging.level, output=settings.logging.format, secrets=logs.secrets_of(settings))
+    logs.configure(
+        level=settings.logging.level, output=settings.logging.format, scrubber=Scrubber(secrets_of(settings))
+    )
     listener = listen("127.0.0.1", arguments.port)
     hook_statements(kill)
     store = open_store(settings.database)

@@ -4,6 +4,7 @@ import argparse
 import asyncio
 
 from gateway import logs
+from gateway.scrubber import Scrubber
 from tests.demo.makers import MAKERS
 from tests.demo.platforms import PLATFORMS
 from tests.demo.play import play
@@ -16,7 +17,7 @@ def main() -> None:
     parser.add_argument("--channel", choices=PLATFORMS, default="feishu", help="where the message is written")
     parser.add_argument("--json", action="store_true", help="one JSON document for programs")
     chosen = parser.parse_args()
-    logs.configure(level="warning", output="console", secrets=())
+    logs.configure(level="warning", output="console", scrubber=Scrubber())
     show(asyncio.run(play(MAKERS[chosen.api], PLATFORMS[chosen.channel]())), as_json=chosen.json)
 
 

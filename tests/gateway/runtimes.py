@@ -9,6 +9,7 @@ from gateway.config.root import AgentsConfig, Config, LimitsConfig
 from gateway.metrics import Metrics
 from gateway.queue import Queues
 from gateway.runtime import ConfigState, Control, Runtime, Setup
+from gateway.scrubber import Scrubber
 from gateway.store.store import Store
 
 
@@ -24,5 +25,6 @@ def runtime(
         control=Control(store),
         metrics=Metrics(),
         emit=silent,
+        scrubber=Scrubber(),
         now=now,
     )

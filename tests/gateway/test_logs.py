@@ -13,6 +13,7 @@ import pytest
 import structlog
 
 from gateway import logs
+from gateway.scrubber import Scrubber
 
 SECRET = 'canary/"密钥"+secret'
 
@@ -21,7 +22,7 @@ SECRET = 'canary/"密钥"+secret'
 def written() -> Iterator[io.StringIO]:
     stream = io.StringIO()
     before, level = logging.getLogger().handlers, logging.getLogger().level
-    logs.configure(level="debug", output="json", secrets=[SECRET], stream=stream)
+    logs.configure(level="debug", output="json", scrubber=Scrubber([SECRET]), stream=stream)
     yield stream
     structlog.reset_defaults()
     logging.getLogger().handlers = before
@@ -61,13 +62,15 @@ def test_what_looks_like_a_secret_is_struck_out_too(written: io.StringIO, leak: 
     assert leak.split()[-1] not in written.getvalue()
 
 
-@pytest.mark.parametrize("logger", ["ours", "library"])
+@pytest.mark.parametrize("logger", ["ours", "library", "nobody's"])
 def test_an_exception_is_its_type_and_its_places_and_never_its_words(written: io.StringIO, logger: str) -> None:
     try:
         raise ValueError("我的银行密码是 12345")
     except ValueError as error:
         if logger == "ours":
             structlog.get_logger().error("turn_failed", exc_info=error)
+        elif logger == "nobody's":
+            logs.crashed(ValueError, error, None)
         else:
             logging.getLogger("library").exception("it broke")
     line = json.loads(written.getvalue())
@@ -85,7 +88,7 @@ def test_in_a_terminal_the_log_is_for_people_unless_the_config_says_otherwise(
 ) -> None:
     reader, writer = os.openpty() if terminal else os.pipe()
     with open(reader, "rb", buffering=0) as out, open(writer, "w", encoding="utf-8") as stream:
-        logs.configure(level="info", output=output, secrets=[SECRET], stream=stream)
+        logs.configure(level="info", output=output, scrubber=Scrubber([SECRET]), stream=stream)
         structlog.get_logger().info("part_sent", message_id=f"om_1 {SECRET}")
         line = out.read(4096).decode()
     assert line.startswith("{") == json_lines

@@ -155,7 +155,7 @@ def test_what_answers_a_press_stands_under_the_button_and_two_presses_get_two_an
         context(message_id=name, press=Press(token=token, message_id="om_card"))
         for name, token in (("event-1", "a"), ("event-2", "a"))
     ]
-    parts = [reply_parts(it, ["done"], purpose="aside") for it in pressed]
+    parts = [reply_parts(it, [("done", ())], purpose="aside") for it in pressed]
     targets = {payload_json.validate_json(part.payload).part.target for (part,) in parts}
     assert targets == {Target(chat="oc_1", thread="omt_1", reply_to="om_card")}
     assert len({part.key for (part,) in parts}) == 2

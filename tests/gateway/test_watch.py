@@ -6,6 +6,7 @@ from agents.messages import AssistantMessage, StopReason, Text, ToolCall
 from agents.providers.provider import TextDelta
 from agents.turn import ModelAnswered, ModelCalled, ModelStreamed, ToolStarted, silent
 from channels.channel import Progress
+from gateway.scrubber import Scrubber
 from gateway.watch import Watch
 from tests.tools.bench import CALL
 
@@ -30,7 +31,7 @@ def answered(text: str, stop: StopReason) -> ModelAnswered:
 async def test_an_answer_that_is_continued_is_shown_once_and_whole() -> None:
     screen: Any = Screen()
     requested: Any = ModelCalled(round=1, provider="p", request=None)  # type: ignore[arg-type]
-    with Watch(screen, CALL.message, silent) as watch:
+    with Watch(screen, CALL.message, silent, Scrubber()) as watch:
         watch.tell(requested)
         watch.tell(ModelStreamed(round=1, event=TextDelta(index=0, text="One two ")))
         watch.tell(answered("One two ", "max_tokens"))

@@ -242,6 +242,11 @@ async def test_a_second_gateway_on_the_same_database_says_so_and_stops(tmp_path:
         assert "Traceback" not in output
 
 
+def limit_of(run: Process, name: str) -> tuple[str, ...]:
+    (line,) = [it for it in Path(f"/proc/{run.process.pid}/limits").read_text().splitlines() if it.startswith(name)]
+    return tuple(line.removeprefix(name).split()[:2])
+
+
 async def test_on_the_first_run_and_on_any_other_its_files_are_for_their_owner_only(tmp_path: Path) -> None:
     folder = tmp_path / "data"
 
@@ -253,11 +258,24 @@ async def test_on_the_first_run_and_on_any_other_its_files_are_for_their_owner_o
         async with started(config, shell="umask 022") as run:
             assert modes() == private
             assert folder.stat().st_mode & 0o066 == 0
+            assert limit_of(run, "Max core file size") == ("0", "0")
             await run.end(signal.SIGKILL)
         for path in folder.iterdir():
             path.chmod(path.stat().st_mode | 0o044)
         async with started(config, shell="umask 022"):
             assert modes() == private
+
+
+async def test_open_to_the_network_with_a_short_token_it_does_not_start_and_says_why(tmp_path: Path) -> None:
+    for token, code in (("sixteen-or-more-91827", 2), ("x" * 31, 2)):
+        async with platforms(tmp_path, more=f"server: {{ adminToken: {token} }}") as (_, _, config):
+            found = await ask("serve", "--config", str(config), "--host", "0.0.0.0", "--port", "0", more=SECRETS)
+            assert found[0] == code
+            assert "server.adminToken: too short for a server that is open to the network (0.0.0.0)" in found[1]
+            assert "91827" not in found[1]
+            assert (await ask("check", "--config", str(config), more=SECRETS))[0] == 0
+            config.write_text(config.read_text().replace("adminToken", "host: '::', adminToken"))
+            assert (await ask("check", "--config", str(config), more=SECRETS))[0] == code
 
 
 async def test_a_foreign_package_of_our_name_is_noticed_before_its_code_runs(tmp_path: Path) -> None:

@@ -3,10 +3,12 @@
 from pathlib import Path
 
 import httpx
+import orjson
+import pytest
 
 from channels.web.admission import COOKIE, SECURE_COOKIE
 from channels.web.channel import ALIVE_SECONDS
-from gateway.request import HEADERS
+from gateway.edge import HEADERS
 from tests.channels.contexts import Clock
 from tests.running import Running, client, running
 from tests.web_page import CHAT, WEB, Page, opened
@@ -121,7 +123,8 @@ async def sign_in(http: httpx.AsyncClient) -> dict[str, str]:
 async def test_the_token_makes_a_session_that_ends_for_good_where_somebody_signs_out_or_in_anew(tmp_path: Path) -> None:
     async with running(tmp_path, more=CLOSED, feishu=WEB) as house, client(house.url, headers=PAGE) as http:
         for body in NONSENSE:
-            assert (await http.post("/api/session", content=body)).status_code in (400, 413)
+            answer = await http.post("/api/session", content=body, headers={"content-type": "application/json"})
+            assert answer.status_code in (400, 413)
         wrong = await http.post("/api/session", json={"token": "wrong"})
         assert (wrong.status_code, wrong.json()["code"]) == (401, "wrong-token")
         assert "set-cookie" not in wrong.headers
@@ -156,7 +159,9 @@ async def test_over_tls_the_session_is_bound_to_this_host(tmp_path: Path) -> Non
         (", trustedProxies: [192.0.2.1]", {"x-forwarded-proto": "https"}, False),
         ("", {"x-forwarded-proto": "https"}, False),
     ):
-        behind = running(tmp_path, more=CLOSED.replace(" }", f"{more} }}"), feishu=WEB)
+        behind = running(
+            tmp_path, more=CLOSED.replace(" }", f", allowedHosts: [chat.example.com]{more} }}"), feishu=WEB
+        )
         async with behind as house, client(house.url, headers=PAGE | host | headers) as http:
             signed_in = await http.post("/api/session", json={"token": TOKEN})
             cookie = signed_in.headers["set-cookie"]
@@ -222,3 +227,59 @@ async def test_switched_off_there_is_no_page_and_no_route(tmp_path: Path) -> Non
     async with running(tmp_path, feishu=off) as house, client(house.url, headers=PAGE) as http:
         assert (await http.get("/")).status_code == 404
         assert await statuses(http, PAGE) == {404}
+
+
+HOSTS = [
+    # server, Host, whether the page knows it, whether a platform's webhook does
+    ("", "localhost", True, True),
+    ("", "[::1]:8080", True, True),
+    ("", "LOCALHOST.:1", True, True),
+    ("", "evil.example", False, True),
+    ("", "localhost.evil.example", False, True),
+    ("", "127.0.0.1.evil.example", False, True),
+    ("", "127.0.0.1@evil.example", False, True),
+    ("", "evil.example/@localhost", False, True),
+    ("", "a, localhost", False, True),
+    ("", "", False, True),
+    ("publicUrl: 'https://bot.example.com'", "bot.example.com", True, True),
+    ("publicUrl: 'https://bot.example.com:8443/x'", "Bot.Example.com:8443", True, True),
+    ("publicUrl: 'https://bot.example.com'", "bot.example.com.evil", False, True),
+    ("host: 0.0.0.0", "0.0.0.0", True, True),
+    ("host: 0.0.0.0", "192.0.2.7", False, True),
+    ("allowedHosts: [bot.example.com, '*.example.org']", "bot.example.com:80", True, True),
+    ("allowedHosts: [bot.example.com, '*.example.org']", "a.example.org", True, True),
+    ("allowedHosts: [bot.example.com, '*.example.org']", "example.org", False, False),
+    ("allowedHosts: [bot.example.com]", "localhost", False, False),
+    ("allowedHosts: ['*']", "evil.example", True, True),
+]
+
+
+@pytest.mark.parametrize(("server", "host", "page", "webhook"), HOSTS)
+async def test_only_under_its_own_names_is_a_browser_answered(
+    tmp_path: Path, server: str, host: str, page: bool, webhook: bool
+) -> None:
+    more = f"server: {{ adminToken: {TOKEN}, {server} }}"
+    async with running(tmp_path, more=more, feishu=WEB) as house, client(house.url, headers=BEARER | PAGE) as http:
+        for path in ("/", "/web/app.js", "/api/chats", "/nothing"):
+            answer = await http.get(path, headers={"host": host})
+            assert (answer.status_code == 403) is not page, path
+            assert page or answer.json()["code"] == "unknown-host"
+            assert answer.headers["x-content-type-options"] == "nosniff"
+            assert ("strict-transport-security" in answer.headers) is ("https" in server)
+        sent = await http.post("/webhooks/web/default", headers={"host": host}, json=MESSAGE)
+        assert (sent.status_code == 403) is not page
+        pushed = await http.post("/webhooks/feishu/default", headers={"host": host}, content=b"{}")
+        assert (pushed.status_code == 403) is not webhook
+        assert (await http.get("/metrics", headers={"host": host})).status_code == (200 if webhook else 403)
+        for path in ("/healthz", "/readyz"):
+            assert (await http.get(path, headers={"host": host})).status_code == 200
+
+
+async def test_the_api_takes_json_that_says_so_and_nothing_else(tmp_path: Path) -> None:
+    async with running(tmp_path, more=CLOSED, feishu=WEB) as house, client(house.url, headers=PAGE) as http:
+        body = orjson.dumps({"token": TOKEN})
+        for kind in ("", "text/plain", "application/x-www-form-urlencoded", "text/json", "application/jsonx"):
+            answer = await http.post("/api/session", content=body, headers={"content-type": kind})
+            assert answer.status_code == 415
+        kind = "Application/JSON; charset=utf-8"
+        assert (await http.post("/api/session", content=body, headers={"content-type": kind})).status_code == 204

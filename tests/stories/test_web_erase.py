@@ -131,7 +131,8 @@ async def test_a_conversation_is_renamed_for_every_page_and_one_that_there_is_no
             assert answer.json()["title"] == shown
             await other.until(lambda shown=shown: shown in [it["title"] for it in other.named("chat")[-1:]])  # type: ignore[misc]
     for odd in (b"{}", b"[]", b"{", b'{"title": 1}', b'{"title": "x", "id": "c_other"}'):
-        assert (await page.http.patch(f"/api/chats/{CHAT}", content=odd)).status_code == 400
+        headers = {"content-type": "application/json"}
+        assert (await page.http.patch(f"/api/chats/{CHAT}", content=odd, headers=headers)).status_code == 400
     for chat in NOWHERE:
         for method, place in (("GET", "chats"), ("DELETE", "chats"), ("PATCH", "chats"), ("GET", "files")):
             renaming = {"title": "x"} if method == "PATCH" else None

@@ -6,8 +6,8 @@ import pytest
 
 from agents.providers.config import IMPLIED, WELL_KNOWN
 from agents.providers.models import facts_of
-from gateway import logs
 from gateway.config.root import Config
+from gateway.scrubber import secrets_of
 from tests.gateway.config.writing import loaded
 
 AGENT = "agents: { list: [ { id: a } ] }\n"
@@ -84,7 +84,7 @@ def test_a_key_from_the_environment_is_struck_out_of_the_logs_and_shown_nowhere(
     key = "canary-from-the-environment"
     for text in (AGENT, f"providers: {{ deepseek: {{}} }}\n{AGENT}"):
         found = loaded(tmp_path, text, {"DEEPSEEK_API_KEY": f" {key}\n"})
-        assert key in logs.secrets_of(found.config)
+        assert key in secrets_of(found.config)
         assert key not in repr(found)
 
 

@@ -153,7 +153,8 @@ agents: { list: [ { id: a, workspaceDir: w } ] }
 
 @pytest.mark.parametrize(("text", "warning"), cases(WARNINGS, {"OPUS": OPUS, "FEISHU": FEISHU}))
 def test_what_works_but_deserves_a_look_is_a_warning(tmp_path: Path, text: str, warning: str) -> None:
-    (tmp_path / "w" / "s").mkdir(parents=True)
+    (tmp_path / "w").mkdir(mode=0o700)
+    (tmp_path / "w" / "s").mkdir()
     (tmp_path / "config.yaml").touch(mode=0o600)
     assert loaded(tmp_path, text + ("" if "agents:" in text else AGENT)).warnings == (warning,)
 

@@ -1,0 +1,106 @@
+"""Of a configured secret no eight characters in a row leave the gateway, and nothing else is touched."""
+
+import base64
+import json
+import time
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.scrubber import RUN_CHARS, Scrubber
+
+KEY = "sk-ant-api03-Qw7_zR2mXv9LkP4t"
+ODD = 'canary/"密钥"+se cret'
+SCRUBBER = Scrubber([KEY, ODD, "canary-anthropic-key-91827", "7123456789:AAHk3_pQ9vXz-Lm2Nw8RtYu5BcDe1FgHi"])
+SECRETS = (KEY, ODD)
+
+
+def runs(text: str) -> set[str]:
+    """Pieces of a secret that a text shows."""
+    windows = {secret[at : at + RUN_CHARS] for secret in SECRETS for at in range(len(secret) - RUN_CHARS + 1)}
+    return {window for window in windows if window in text}
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        KEY,
+        KEY[:8],
+        KEY[5:20],
+        KEY[-8:],
+        ODD,
+        json.dumps(ODD)[1:-1],
+        quote(ODD, safe=""),
+        base64.b64encode(KEY.encode()).decode(),
+        base64.b64encode(f"x={KEY}\n".encode()).decode()[4:-6],
+        base64.urlsafe_b64encode(f"{{{ODD}".encode()).decode()[3:-3],
+        KEY.encode().hex(),
+    ],
+)
+@pytest.mark.parametrize("around", ["{}", "key={};", "é{}密", "x{0}{0}y"])
+def test_every_form_of_a_secret_is_struck_out_wherever_it_stands(form: str, around: str) -> None:
+    for before in range(5):
+        shown = SCRUBBER.scrub("." * before + around.format(form))
+        assert not any(form[at : at + RUN_CHARS] in shown for at in range(max(1, len(form) - RUN_CHARS + 1)))
+        assert "***" in shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "anthropic/claude-sonnet-4-6",
+        "The key of Anthropic is an anthropic-compatible one.",
+        "user 7123456789 wrote",
+        "sk-ant-… is how it begins",
+        "密钥",
+        "",
+    ],
+)
+def test_words_that_a_secret_happens_to_hold_stay(text: str) -> None:
+    assert SCRUBBER.scrub(text) == text
+
+
+@given(
+    before=st.text(max_size=12),
+    secret=st.sampled_from(SECRETS),
+    after=st.text(max_size=12),
+    cuts=st.lists(st.integers(0, 60), max_size=8),
+)
+def test_no_draft_shows_more_of_a_secret_than_the_whole_will(
+    before: str, secret: str, after: str, cuts: list[int]
+) -> None:
+    text = before + secret + after
+    for cut in (*cuts, len(text)):
+        draft = SCRUBBER.draft(text[:cut])
+        assert not runs(draft)
+        assert text.startswith(draft.partition("***")[0])
+    assert not runs(SCRUBBER.scrub(text))
+
+
+def test_what_may_become_a_secret_waits_until_it_is_known() -> None:
+    assert SCRUBBER.draft("It is sk-a") == "It is "
+    assert SCRUBBER.draft("It is sk-a piece") == "It is sk-a piece"
+    assert SCRUBBER.draft(f"It is {KEY[:-1]}") == "It is "
+    assert SCRUBBER.draft(f"It is {KEY}, keep it") == "It is ***, keep it"
+
+
+def test_what_was_a_secret_stays_one_and_short_ones_are_none() -> None:
+    scrubber = Scrubber()
+    assert scrubber.scrub(KEY) == KEY
+    scrubber.learn([KEY])
+    scrubber.learn(["short"])
+    assert scrubber.scrub(f"{KEY} short") == "*** short"
+
+
+def test_a_long_reply_costs_well_under_a_millisecond() -> None:
+    text = "A plain sentence of a long reply, as people write it. " * 370
+    scrubber = Scrubber([f"{number}-{KEY[::-1]}-{number * 7919}" for number in range(20)])
+
+    def seconds() -> float:
+        began = time.thread_time()
+        scrubber.scrub(text)
+        return time.thread_time() - began
+
+    assert min(seconds() for _ in range(30)) < 0.001

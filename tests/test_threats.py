@@ -1,0 +1,163 @@
+"""Every row of the threat model that has a boundary here, and the tests that hold it: the table that an auditor starts from.
+
+The rows' numbers are those of the specification; what each must not let happen is in a few words. A test that is renamed or
+removed makes this red.
+"""
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).resolve().parent
+
+THREATS = """
+1 fail-open signature
+  gateway/config/test_problems.py: test_a_webhook_account_without_its_secret_is_refused
+  channels/test_feishu_receive.py: test_whatever_bytes_come_the_answer_is_a_refusal
+  channels/test_telegram_receive.py: test_only_who_knows_the_secret_may_post
+2 token instead of signature
+  channels/test_feishu_receive.py: test_an_unsigned_event_is_refused_however_well_it_is_encrypted
+  channels/test_feishu_receive.py: test_neither_a_url_check_nor_a_genuine_signature_excuses_a_wrong_token
+3 trust by address or header
+  channels/test_web_admission.py: test_what_a_proxy_hands_on_is_not_from_this_machine
+  stories/test_guesses.py: test_an_address_in_a_header_is_nobodys_and_a_request_without_a_secret_is_no_guess
+  stories/test_web_door.py: test_over_tls_the_session_is_bound_to_this_host
+4 timing and brute force
+  stories/test_guesses.py: test_the_limit_is_one_for_all_doors_and_every_one_lets_the_right_secret_in
+  stories/test_fuzzed.py: test_no_body_of_any_shape_breaks_the_door_and_nothing_forged_is_stored
+5 replay
+  stories/test_promises.py: test_an_event_that_comes_again_or_under_another_message_id_is_one_turn_and_one_reply
+  stories/test_telegram.py: test_an_update_that_comes_again_is_one_turn_and_a_pressed_button_stops_spinning_and_starts_none
+6 digest malleability
+  channels/test_feishu_receive.py: test_a_validly_signed_delivery_with_a_bent_timestamp_or_nonce_is_refused
+  channels/test_feishu_receive.py: test_a_header_sent_twice_is_no_header
+7 decrypt before verify
+  channels/test_feishu_receive.py: test_with_an_encrypt_key_only_encrypted_bodies_are_taken
+  channels/test_feishu_receive.py: test_the_url_check_in_its_2_0_form_is_answered_in_json_without_a_signature
+8 parse before verify
+  stories/test_door.py: test_what_is_no_delivery_of_a_size_to_an_account_of_ours_is_refused
+  stories/test_door.py: test_a_body_that_dawdles_is_turned_away
+9 routing confusion
+  channels/test_feishu_receive.py: test_an_event_for_another_app_is_refused
+  stories/test_web_door.py: test_only_under_its_own_names_is_a_browser_answered
+10 mutable identity
+  stories/test_promises.py: test_who_is_heard
+11 scope bleed
+  stories/test_promises.py: test_who_is_heard
+12 side doors skip checks
+  channels/test_samples.py: test_there_is_a_sample_for_every_kind_of_event
+  channels/test_telegram_samples.py: test_there_is_a_sample_for_every_kind_of_update
+13 missing type falls open
+  channels/test_feishu_receive.py: test_a_chat_of_unknown_kind_gets_the_stricter_rules_of_a_group
+14 forged envelope
+  agents/prompt/test_fences.py: test_no_line_of_any_text_reads_as_ours
+  agents/prompt/test_inbound.py: test_whatever_people_write_the_message_keeps_its_shape
+15 metadata into system prompt
+  agents/prompt/test_system.py: test_names_and_paths_cannot_break_a_line_and_files_cannot_pose_as_sections
+  agents/prompt/test_system.py: test_the_stable_part_does_not_know_the_session
+16 trusted text mixed with user text
+  agents/prompt/test_inbound.py: test_the_body_is_the_id_and_then_what_the_person_said
+  agents/prompt/test_fences.py: test_no_heading_of_ours_can_be_written_by_a_person
+18 directive smuggling
+  agents/prompt/test_reply.py: test_which_files_an_answer_names
+  agents/prompt/test_reply.py: test_what_is_meant_for_the_gateway_is_not_sent
+  stories/test_web_files.py: test_no_name_leads_out_of_its_folder_or_breaks_a_header
+19 silent token abuse
+  agents/prompt/test_reply.py: test_the_silent_token_alone_sends_nothing
+  agents/prompt/test_reply.py: test_the_token_is_never_seen_and_a_second_look_finds_nothing_more
+20 chat-template tokens
+  agents/prompt/test_fences.py: test_each_disguise_is_seen_through
+21 exfiltration through replies
+  tools/test_toolbox.py: test_another_chat_is_reached_only_where_the_config_names_it
+  stories/test_canaries.py: test_no_canary_is_written_whatever_happens
+  stories/test_canaries.py: test_a_page_never_sees_one_however_the_answer_is_cut
+25 environment
+  tools/test_exec.py: test_the_shell_starts_with_six_names_and_no_way_to_more_rights
+32 path escape
+  tools/test_beneath.py: *
+33 links and second names
+  tools/test_files.py: test_a_link_or_a_second_name_is_not_written_through
+  agents/prompt/test_workspace_files.py: test_links_pipes_folders_and_second_names_are_passed_over
+38 process hygiene
+  stories/test_process.py: test_killed_while_a_command_runs_the_command_dies_too_and_is_not_run_again
+39 cross-session
+  stories/test_promises.py: test_two_agents_share_no_tools_skills_workspace_or_history_and_two_chats_of_one_no_history
+  stories/test_sessions.py: test_two_people_in_one_group_share_a_session_or_have_one_each
+40 stale authority
+  stories/test_reload.py: test_channels_come_and_go_and_a_revoked_secret_is_refused_by_the_next_delivery
+  stories/test_web_door.py: test_an_event_stream_ends_with_its_session
+  stories/test_canaries.py: test_what_a_reload_revokes_stays_a_secret_and_what_it_brings_is_one_at_once
+41 admin by browser
+  stories/test_web_door.py: test_no_other_site_can_have_anything_read_or_changed
+  stories/test_web_door.py: test_every_answer_says_what_a_browser_may_do_with_it
+  stories/test_web_door.py: test_the_api_takes_json_that_says_so_and_nothing_else
+  browser/test_web_safety.py: test_another_site_cannot_write_in_our_name
+42 model-driven config
+  test_threats.py: test_no_tool_and_no_command_writes_config
+43 secret leaks
+  channels/test_telegram_send.py: test_the_token_is_in_no_log_no_exception_and_no_picture_of_an_object
+  stories/test_process.py: test_nothing_it_writes_holds_a_secret_or_what_people_say
+  gateway/test_logs.py: test_a_configured_secret_is_struck_out_in_every_form
+  stories/test_process.py: test_on_the_first_run_and_on_any_other_its_files_are_for_their_owner_only
+44 denial of service
+  stories/test_door.py: test_a_header_without_end_is_ended_by_the_door
+  agents/prompt/test_fences.py: test_a_text_made_to_be_slow_is_read_in_one_go
+  gateway/test_request.py: *
+45 YAML and JSON
+  gateway/config/test_yaml.py: *
+46 poison rows
+  channels/test_feishu_receive.py: test_what_no_database_takes_is_taken_out_and_the_message_is_kept
+  stories/test_dead_letters.py: test_a_message_that_was_given_up_can_be_asked_again
+"""
+ELSEWHERE = {17, *range(22, 25), *range(26, 32), 34, 35, 36, 37}
+"""Rows of tools, web pages, approvals and skills: held beside the modules of those."""
+
+
+def rows() -> Iterator[tuple[int, str, list[str]]]:
+    number, words, held = 0, "", list[str]()
+    for line in THREATS.strip().splitlines():
+        if line.startswith("  "):
+            held.append(line.strip())
+            continue
+        if number:
+            yield number, words, held
+        first, _, words = line.partition(" ")
+        number, held = int(first), []
+    yield number, words, held
+
+
+@cache
+def names_in(path: str) -> frozenset[str]:
+    tree = ast.parse((TESTS / path).read_text(encoding="utf-8"))
+    return frozenset(it.name for it in tree.body if isinstance(it, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+@pytest.mark.parametrize(("number", "words", "held"), list(rows()))
+def test_what_a_row_names_exists(number: int, words: str, held: list[str]) -> None:
+    assert held, f"nothing holds row {number}, {words}"
+    for path, _, name in (it.partition(": ") for it in held):
+        assert any(it.startswith("test_") for it in names_in(path)) if name == "*" else name in names_in(path), name
+
+
+def test_no_row_is_forgotten() -> None:
+    numbers = [number for number, _, _ in rows()]
+    assert numbers == sorted(set(numbers))
+    assert {*numbers} | ELSEWHERE == {*range(1, 47)}
+
+
+def test_no_tool_and_no_command_writes_config() -> None:
+    """An operator edits it: nothing that a chat or a model reaches holds its path, or a way to write it."""
+    root = TESTS.parent
+    reached = [*root.glob("tools/*.py"), *root.glob("agents/**/*.py"), *root.glob("gateway/commands/*.py")]
+    readers = [path for path in root.glob("gateway/config/*.py") if path.name != "reference.py"]
+    assert len(reached) > 50
+    for path in reached:
+        assert "gateway.config.load" not in path.read_text(encoding="utf-8"), path
+    for path in (*readers, *root.glob("gateway/commands/*.py"), root / "gateway" / "reload.py"):
+        called = {
+            it.attr for it in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(it, ast.Attribute)
+        }
+        assert not called & {"write_text", "write_bytes", "rename", "replace_file", "unlink"}, path
