@@ -30,6 +30,11 @@ sessions_app = typer.Typer(
     help="What is kept of conversations: to be listed, read, exported and erased, also while the gateway serves.",
 )
 app.add_typer(sessions_app, name="sessions")
+pairing_app = typer.Typer(
+    no_args_is_help=True,
+    help="Who may write to the bot where dmPolicy is pairing: to be listed, approved and revoked, also while it serves.",
+)
+app.add_typer(pairing_app, name="pairing")
 
 
 class ExportForm(StrEnum):
@@ -38,6 +43,7 @@ class ExportForm(StrEnum):
 
 
 SessionId = Annotated[str, typer.Argument(metavar="ID", help="A session, as `sessions list` names it.")]
+Person = Annotated[str, typer.Argument(metavar="CHANNEL:ID", help="Such as feishu:ou_…, or telegram:ACCOUNT:123456.")]
 ConfigOption = Annotated[Path, typer.Option("--config", "-c", help="The config file.", show_default=True)]
 
 
@@ -239,6 +245,61 @@ def erase_sessions(
         typer.echo(f"emptied: {path}")
     for path in erased.left:
         typer.echo(f"not touched: {path} — look there for what the agent wrote")
+
+
+@pairing_app.command("list")
+def list_contacts(
+    as_json: Annotated[bool, typer.Option("--json", help="As a list for programs.")] = False,
+    config: ConfigOption = Path("config.yaml"),
+) -> None:
+    """List who waits with a code, and who may write."""
+    import json
+
+    from gateway.contacts import listed
+    from gateway.store.migrate import DatabaseUnusable
+
+    try:
+        found = listed(_load(config).config)
+    except DatabaseUnusable as error:
+        _fail(str(error))
+    if as_json:
+        typer.echo(json.dumps(found, ensure_ascii=False, indent=2))
+        return
+    for it in found:
+        by = f", approved by {it['approvedBy']}" if it["approvedBy"] else ", waits for: pairing approve CODE"
+        typer.echo(f"{it['name']}  {it['at']}{by}")
+    typer.echo(f"{len(found)} contact{'' if len(found) == 1 else 's'}", err=True)
+
+
+@pairing_app.command("approve")
+def approve_contact(
+    who: Annotated[str, typer.Argument(metavar="CODE", help="The code that they were given; or channel:id.")],
+    config: ConfigOption = Path("config.yaml"),
+) -> None:
+    """Let somebody write to the bot, on all replicas from now on. They are notified within seconds."""
+    from gateway.contacts import UnknownContact, approve
+    from gateway.store.migrate import DatabaseUnusable
+
+    try:
+        approved = approve(_load(config).config, who)
+    except (DatabaseUnusable, UnknownContact) as error:
+        _fail(str(error))
+    for line in approved:
+        typer.echo(line)
+
+
+@pairing_app.command("revoke")
+def revoke_contact(who: Person, config: ConfigOption = Path("config.yaml")) -> None:
+    """Take the permission back, from the next message on. What is in allowFrom and owners stays as it is."""
+    from gateway.contacts import UnknownContact, revoke
+    from gateway.store.migrate import DatabaseUnusable
+
+    try:
+        revoked = revoke(_load(config).config, who)
+    except (DatabaseUnusable, UnknownContact) as error:
+        _fail(str(error))
+    for line in revoked:
+        typer.echo(line)
 
 
 def _load(path: Path) -> "Loaded":

@@ -19,6 +19,7 @@ from pydantic import TypeAdapter
 
 from channels.channel import Channel, DeliveryError, Gone, RateLimited, Refused, Unreachable
 from channels.message import MessageContext, Outbound, StoredFile, Target
+from gateway.pairing import with_code
 from gateway.runtime import Runtime
 from gateway.store.records import Lease, NewPart, Part
 from gateway.store.store import Fenced, StoreUnavailable
@@ -118,7 +119,8 @@ class Attempts:
         report = self._beforehand(channel, part, facts)
         if report is None and channel is not None:
             try:
-                report = Delivered(message_id=await channel.send(payload.part, part.key))
+                outbound = with_code(payload.part, channel.access, payload.seed) if payload.seed else payload.part
+                report = Delivered(message_id=await channel.send(outbound, part.key))
             except DeliveryError as error:
                 report = self._after(error, part, channel)
                 facts |= {"error": type(error).__name__, "code": error.code, "attempt": part.attempts + 1}
@@ -189,11 +191,12 @@ async def _recorded(write: Callable[[], Awaitable[bool]]) -> bool:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OutboxPayload:
-    """One part and the channel account that carries it."""
+    """One part and the channel account that carries it. `seed`: a pairing code belongs into it, which is not kept."""
 
     channel: str
     account: str
     part: Outbound
+    seed: str = ""
 
 
 payload_json: TypeAdapter[OutboxPayload] = TypeAdapter(OutboxPayload)
@@ -212,6 +215,7 @@ def reply_parts(
     purpose: str = "reply",
     quotes_once: bool = False,
     dropped: bool = False,
+    seed: str = "",
 ) -> list[NewPart]:
     """The parts of a reply to `context`, in order; the last one brings the files. `purpose` keeps the keys of a note and
     of a reply apart; with `quotes_once` only the first one shows what it answers; with `dropped` there is no answer."""
@@ -222,7 +226,7 @@ def reply_parts(
             target = replace(target, reply_to=None)
         of_last = files if number == len(texts) - 1 else ()
         part = Outbound(target=target, text=text, files=of_last, dropped=dropped)
-        payload = OutboxPayload(channel=context.channel, account=context.account, part=part)
+        payload = OutboxPayload(channel=context.channel, account=context.account, part=part, seed=seed)
         names = (context.channel, context.account, context.chat.id, context.message_id)
         key = idempotency_key(purpose, *names, str(number))
         parts.append(NewPart(key=key, payload=payload_json.dump_json(payload).decode()))

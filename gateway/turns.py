@@ -15,6 +15,7 @@ from agents.runner import AgentRunner
 from agents.turn import Emit, OverBudget, Turn, settings_json
 from channels.channel import Channel, Progress, ShowsProgress
 from channels.message import MessageContext
+from gateway import pairing
 from gateway.attachments import Attachments
 from gateway.batch import Batch, batch_of, queue_of, stopped_of
 from gateway.budgets import Account, account_of
@@ -23,9 +24,11 @@ from gateway.commands.settings import above
 from gateway.journal import Ending, TurnJournal, ending_of, entry, numbered_turns, stopped
 from gateway.memory import StoredMemory
 from gateway.outbox import reply_parts
+from gateway.pairing import REQUESTED
 from gateway.queue import Inbound, inbound_of
 from gateway.routing import conversation, is_control, is_with_owner
 from gateway.runtime import Drained, Gate, Runtime, Stopped
+from gateway.store.contacts import APPROVED
 from gateway.store.records import Entry, Lease, Mark, Part, Waiting, Work
 from gateway.store.store import Fenced, StoreUnavailable
 from gateway.watch import Watch
@@ -228,6 +231,8 @@ class Turns:
         inbound = batch.inbound
         if inbound.command is None:
             return await self._note(batch)
+        if inbound.command in (REQUESTED, APPROVED):
+            return await pairing.ending(self._runtime, batch.turn, inbound)
         if inbound.command == "compact" and account and (spent := await account.refusal()):
             return await self._refuse(batch, spent)
         return await run(self._runtime, conversation(batch.lease.sid), batch.turn, inbound)
@@ -260,7 +265,9 @@ class Turns:
         if inbound.replays:
             purpose = f"{purpose} {inbound.replays}"
         once = channel is not None and channel.capabilities.quotes_once
-        parts = reply_parts(context, texts, files=ending.files, purpose=purpose, quotes_once=once, dropped=marked)
+        parts = reply_parts(
+            context, texts, files=ending.files, purpose=purpose, quotes_once=once, dropped=marked, seed=ending.seed
+        )
         queued = await self._store.finish(lease, entries, parts, at=self._runtime.now(), dead=ending.dead)
         seconds = self._runtime.now() - began
         metrics.turns.labels(inbound.agent, ending.outcome).inc()

@@ -15,6 +15,7 @@ from pathlib import Path
 from agents.config import AgentConfig
 from agents.providers.config import IMPLIED, api_of
 from agents.workspaces import PLACEHOLDERS
+from channels.access import AccessConfig
 from gateway.config.channels import Account, ChannelsConfig, account_names, configured, named_accounts
 from gateway.config.problems import Findings, Key, quoted, suggestion
 from gateway.config.root import Config
@@ -46,7 +47,7 @@ def check(config: Config, skills: Mapping[str, Iterable[str]], findings: Finding
         _targets(key, agent, config.channels, findings)
     _providers(config, findings)
     _bindings(config, findings)
-    _accounts(config.channels, findings)
+    _accounts(config.channels, [agent.id for agent in config.agents.list], findings)
     _people(config, findings)
 
 
@@ -137,11 +138,14 @@ def _bindings(config: Config, findings: Findings) -> None:
             findings.add(("bindings", index, "match", "account"), _unknown("account", account, names))
 
 
-def _accounts(channels: ChannelsConfig, findings: Findings) -> None:
+def _accounts(channels: ChannelsConfig, agents: Sequence[str], findings: Findings) -> None:
     found = list(configured(channels))
     for account in found:
         for field, message in account.kind.problems(account.config):
             findings.add((*account.key, *_place(field)), message)
+        for chat, within in account.config.chats.items() if isinstance(account.config, AccessConfig) else ():
+            if within.agent is not None and within.agent not in agents:
+                findings.add((*account.key, "chats", chat, "agent"), _unknown("agent", within.agent, agents))
     for kind in channels.kinds.values():
         _same_bots([account for account in found if account.kind is kind], findings)
         section = getattr(channels, kind.name)
@@ -164,9 +168,8 @@ def _same_bots(accounts: Sequence[Account], findings: Findings) -> None:
 
 
 def _place(field: str) -> Key:
-    """`allowFrom[2]` as a key."""
-    found = re.fullmatch(r"(\w+)\[(\d+)\]", field)
-    return (found[1], int(found[2])) if found else (field,)
+    """`chats.oc_1.senders[2]` as a key."""
+    return tuple(int(index) if index else name for index, name in re.findall(r"\[(\d+)\]|([^.\[\]]+)", field))
 
 
 def check_folders(config: Config, config_file: Path, home: str, findings: Findings) -> None:
