@@ -149,28 +149,25 @@ def id_problems(access: AccessConfig, *, person: tuple[str, str], group: tuple[s
 
 def who_may_talk(access: AccessConfig) -> str:
     """In words, for the start and for `check`."""
-    people, groups = len(access.allow_from), len(access.group_allow_from)
-    match "open" if ANYBODY in access.allow_from and access.dm_policy != "disabled" else access.dm_policy:
-        case "pairing":
-            direct = "whom you approve" + (f" and {people} listed" if people else "")
-        case "allowlist":
-            direct = f"{people} listed" if people else "only owners"
-        case other:
-            direct = {"open": "everybody", "disabled": "nobody"}[other]
-    if access.group_policy == "open" or (ANYBODY in access.group_allow_from and access.group_policy == "allowlist"):
-        within = "all"
-    else:
-        within = f"{groups} listed" if groups and access.group_policy == "allowlist" else "none"
-    step = " — a stranger gets a code: python -m gateway pairing approve CODE" if "approve" in direct else ""
-    return f"direct chats: {direct}; groups: {within}{step}"
+    listed = f"{len(access.allow_from)} listed" if access.allow_from else ""
+    all_listed = ANYBODY in access.allow_from and access.dm_policy != "disabled"
+    people = {
+        "pairing": " and ".join(filter(None, ("whom you approve", listed))),
+        "allowlist": listed or "only owners",
+        "open": "everybody",
+        "disabled": "nobody",
+    }["open" if all_listed else access.dm_policy]
+    groups = f"{len(access.group_allow_from)} groups" if access.group_allow_from else "no group"
+    groups = {"open": "every group", "disabled": "no group"}.get(access.group_policy, groups)
+    groups = "every group" if groups != "no group" and ANYBODY in access.group_allow_from else groups
+    step = " — a stranger gets a code: python -m gateway pairing approve CODE" if "approve" in people else ""
+    return f"{people} in direct chats; in {groups}{step}"
 
 
 def access_warnings(access: AccessConfig, *, person: str, group: str, place: str, added: str) -> Iterator[str]:
     """Who lets everybody in, or nobody yet. `person` and `group` say where their id is in the log line."""
     if access.dm_policy == "open":
         yield f"dmPolicy: open — everybody {place} can write to the bot and use its tools"
-    elif ANYBODY in access.allow_from and access.dm_policy != "disabled":
-        yield f'allowFrom: ["*"] — everybody {place} can write to the bot and use its tools'
     if access.group_policy == "open":
         yield f"groupPolicy: open — the bot answers in every group {added}"
     step = "from the log line message_not_admitted, and add it to"

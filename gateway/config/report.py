@@ -71,7 +71,7 @@ def _reported_channels(loaded: Loaded) -> Iterator[str]:
         for account, arrival, access in accounts:
             yield f"{name} {account}: {arrival}"
             if access:
-                yield f"{name} {account} may be used by: {access}"
+                yield f"{name} {account}, who may talk: {access}"
         if step:
             yield f"{name}: not configured — {step}; channels/{name}/README.md shows where to find it"
         elif not accounts:
@@ -83,7 +83,7 @@ def _greeted_channels(loaded: Loaded) -> Iterator[tuple[str, str]]:
         for account, arrival, access in accounts:
             yield name, arrival if account == "default" else f"{account}: {arrival}"
             if access:
-                yield "", access
+                yield "", f"who may talk: {access}"
         if step:
             yield name, f"off: {step} (channels/{name}/README.md)"
         elif not accounts:
