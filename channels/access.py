@@ -157,7 +157,8 @@ def who_may_talk(access: AccessConfig) -> str:
         "open": "everybody",
         "disabled": "nobody",
     }["open" if all_listed else access.dm_policy]
-    groups = f"{len(access.group_allow_from)} groups" if access.group_allow_from else "no group"
+    count = len(access.group_allow_from)
+    groups = f"{count} group{'s' if count > 1 else ''}" if count else "no group"
     groups = {"open": "every group", "disabled": "no group"}.get(access.group_policy, groups)
     groups = "every group" if groups != "no group" and ANYBODY in access.group_allow_from else groups
     step = " — a stranger gets a code: python -m gateway pairing approve CODE" if "approve" in people else ""

@@ -62,17 +62,20 @@ def _approved(config: Config, found: Sequence[Contact]) -> Iterator[str]:
 
 
 def revoke(config: Config, who: str) -> list[str]:
-    """What to say of it. Raises UnknownContact and DatabaseUnusable."""
-    channel, person, accounts = _place(config, who)
+    """What to say of it, also of an account that is no longer configured. Raises UnknownContact and DatabaseUnusable."""
+    channel, *middle, person = ["", *who.strip().split(":")][-3 if who.count(":") > 1 else -2 :]
     with connected(config.database) as connection:
-        found = contacts.revoke(connection, channel, person, [it.name for it in accounts])
+        found = contacts.revoke(connection, channel, person, "".join(middle))
     if not found:
         raise UnknownContact(f"{who}: was not let in by pairing — `pairing list` shows who was")
+    accounts = {(it.kind.name, it.name): it.config for it in _accounts(config)}
+    still = ["owners"] if f"{channel}:{person}" in config.owners else []
+    for it in found:
+        access = accounts.get((it.channel, it.account), AccessConfig())
+        still += ["allowFrom"] if {person, ANYBODY} & {*access.allow_from} else []
+        still += ["dmPolicy: open"] if access.dm_policy == "open" else []
     notes = [f"{it.name}: may no longer write" for it in found]
-    stays = f"warning: {channel}:{person} is in {{}} of the config, and may write all the same"
-    notes += [stays.format("owners")] if f"{channel}:{person}" in config.owners else []
-    lists = {entry for it in accounts for entry in it.config.allow_from}
-    return [*notes, *([stays.format("allowFrom")] if {person, "*"} & lists else [])]
+    return [*notes, *(f"warning: may write all the same, by {it} in the config" for it in dict.fromkeys(still))]
 
 
 def _place(config: Config, who: str) -> tuple[str, str, list[Account]]:

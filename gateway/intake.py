@@ -1,6 +1,7 @@
 """From a verified message to a row in the inbox: who may speak, which agent answers, which chat it belongs to."""
 
 from collections.abc import Sequence
+from shlex import quote
 
 import structlog
 
@@ -42,7 +43,7 @@ class Intake:
         if reason := await self._refusal(channel, receipt, agent):
             if reason == NOT_PAIRED:
                 who = contact_name(context.channel, context.account, context.sender.id)
-                facts["approve"] = f"python -m gateway pairing approve {who}"
+                facts["approve"] = f"python -m gateway pairing approve {quote(who)}"
             log.info("message_not_admitted", reason=reason, sender=context.sender.id, chat=context.chat.id, **facts)
             return f"ignored: {reason}"
         if isinstance(channel, StoresInbound):

@@ -55,9 +55,11 @@ def _people(config: Config, findings: Findings) -> None:
     """Who may do what: commands and channels that there are."""
     from gateway.commands.catalog import COMMANDS  # the config is a part of what runs them
 
-    for name in config.commands:
+    for name, audience in config.commands.items():
         if name not in COMMANDS:
             findings.add(("commands", name), _unknown("command", name, COMMANDS), on="key")
+        elif COMMANDS[name].owner_only and audience == "everyone":
+            findings.add(("commands", name), "is never for everyone — expected owner or off")
     channels = account_names(config.channels)
     for index, owner in enumerate(config.owners):
         if (channel := owner.partition(":")[0]) not in channels:

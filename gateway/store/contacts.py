@@ -54,7 +54,7 @@ RETURNING channel, account, person, turn, asked, approved_by, approved_at
 """
 _REVOKE = """
 UPDATE contact SET code = NULL, approved_by = NULL, approved_at = NULL
-WHERE channel = :channel AND person = :person AND account IN :accounts AND (approved_by IS NOT NULL OR code IS NOT NULL)
+WHERE channel = :channel AND person = :person AND :account IN ('', account) AND (approved_by IS NOT NULL OR code IS NOT NULL)
 RETURNING channel, account, person, turn, asked, approved_by, approved_at
 """
 _NOTIFY = """
@@ -189,9 +189,9 @@ def _notice(connection: Connection, contact: Contact) -> Notice | None:
     return Notice(sid=asked.sid, body=body, dedupe=f"{APPROVED}:{contact.turn}")
 
 
-def revoke(connection: Connection, channel: str, person: str, accounts: Sequence[str]) -> list[Contact]:
-    """Those who may no longer write, or whose code is void, from the next message on."""
-    names = {"channel": channel, "person": person, "accounts": list(accounts)}
+def revoke(connection: Connection, channel: str, person: str, account: str) -> list[Contact]:
+    """Those who may no longer write, or whose code is void, from the next message on; at every account where it is empty."""
+    names = {"channel": channel, "person": person, "account": account}
     return [Contact(**row) for row in run(connection, _REVOKE, **names).mappings()]
 
 
