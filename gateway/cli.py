@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -43,7 +43,6 @@ class ExportForm(StrEnum):
 
 
 SessionId = Annotated[str, typer.Argument(metavar="ID", help="A session, as `sessions list` names it.")]
-Person = Annotated[str, typer.Argument(metavar="CHANNEL:ID", help="Such as feishu:ou_…, or telegram:ACCOUNT:123456.")]
 ConfigOption = Annotated[Path, typer.Option("--config", "-c", help="The config file.", show_default=True)]
 
 
@@ -255,20 +254,9 @@ def list_contacts(
     """List who waits with a code, and who may write."""
     import json
 
-    from gateway.contacts import listed
-    from gateway.store.migrate import DatabaseUnusable
+    from gateway.contacts import lines, listed
 
-    try:
-        found = listed(_load(config).config)
-    except DatabaseUnusable as error:
-        _fail(str(error))
-    if as_json:
-        typer.echo(json.dumps(found, ensure_ascii=False, indent=2))
-        return
-    for it in found:
-        by = f", approved by {it['approvedBy']}" if it["approvedBy"] else ", waits for: pairing approve CODE"
-        typer.echo(f"{it['name']}  {it['at']}{by}")
-    typer.echo(f"{len(found)} contact{'' if len(found) == 1 else 's'}", err=True)
+    _contacts(lambda it: [json.dumps(listed(it), indent=2)] if as_json else lines(listed(it)), config)
 
 
 @pairing_app.command("approve")
@@ -277,29 +265,31 @@ def approve_contact(
     config: ConfigOption = Path("config.yaml"),
 ) -> None:
     """Let somebody write to the bot, on all replicas from now on. They are notified within seconds."""
-    from gateway.contacts import UnknownContact, approve
-    from gateway.store.migrate import DatabaseUnusable
+    from gateway.contacts import approve
 
-    try:
-        approved = approve(_load(config).config, who)
-    except (DatabaseUnusable, UnknownContact) as error:
-        _fail(str(error))
-    for line in approved:
-        typer.echo(line)
+    _contacts(lambda it: approve(it, who), config)
 
 
 @pairing_app.command("revoke")
-def revoke_contact(who: Person, config: ConfigOption = Path("config.yaml")) -> None:
+def revoke_contact(
+    who: Annotated[str, typer.Argument(metavar="CHANNEL:ID", help="Such as feishu:ou_…, or telegram:ACCOUNT:123456.")],
+    config: ConfigOption = Path("config.yaml"),
+) -> None:
     """Take the permission back, from the next message on. What is in allowFrom and owners stays as it is."""
-    from gateway.contacts import UnknownContact, revoke
+    from gateway.contacts import revoke
+
+    _contacts(lambda it: revoke(it, who), config)
+
+
+def _contacts(work: Callable[["Config"], Iterable[str]], config: Path) -> None:
+    from gateway.contacts import UnknownContact
     from gateway.store.migrate import DatabaseUnusable
 
     try:
-        revoked = revoke(_load(config).config, who)
+        for line in work(_load(config).config):
+            typer.echo(line)
     except (DatabaseUnusable, UnknownContact) as error:
         _fail(str(error))
-    for line in revoked:
-        typer.echo(line)
 
 
 def _load(path: Path) -> "Loaded":

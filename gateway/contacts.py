@@ -23,10 +23,9 @@ class UnknownContact(Exception):
 
 
 def listed(config: Config) -> list[dict[str, Any]]:
-    """As JSON. Raises DatabaseUnusable."""
+    """As JSON, the oldest first. Raises DatabaseUnusable."""
     with connected(config.database) as connection:
-        found = contacts.contacts(connection, time.time() - PAIRING_SECONDS)
-    return [_facts(it, config) for it in found]
+        return [_facts(it, config) for it in contacts.contacts(connection, time.time() - PAIRING_SECONDS)]
 
 
 def _facts(contact: Contact, config: Config) -> dict[str, Any]:
@@ -36,20 +35,27 @@ def _facts(contact: Contact, config: Config) -> dict[str, Any]:
     return facts | {"state": state, "at": at.isoformat(timespec="seconds"), "approvedBy": contact.approved_by}
 
 
+def lines(found: Sequence[dict[str, Any]]) -> Iterator[str]:
+    for it in found:
+        state = f"approved by {it['approvedBy']}" if it["approvedBy"] else "waits: pairing approve CODE"
+        yield f"{it['name']}  {it['at']}  {state}"
+
+
 def approve(config: Config, who: str) -> list[str]:
     """By a code, or by `channel:id`: what to say of it. Raises UnknownContact and DatabaseUnusable."""
-    code = hashed(who)
-    if code is None and ":" not in who:
-        raise UnknownContact(f"{who}: neither a code, XXXX-XXXX, nor channel:id — `pairing list` shows who waits")
-    channel, person, accounts = ("", "", []) if code else _place(config, who)
+    code, at = hashed(who), time.time()
+    if code is not None:
+        with connected(config.database) as connection:
+            found = contacts.approve_code(connection, code, at=at)
+        if not found:
+            raise UnknownContact(
+                "no such code: it may be wrong, or older than an hour — `pairing list` shows who waits"
+            )
+        return [*_approved(config, found)]
+    channel, person, accounts = _place(config, who)
     with connected(config.database) as connection:
-        if code is not None:
-            found = contacts.approve_code(connection, code, at=time.time())
-        else:
-            found = contacts.approve_person(connection, channel, person, [it.name for it in accounts], at=time.time())
-    if not found and code is not None:
-        raise UnknownContact("no such code: it may be wrong, or older than an hour — `pairing list` shows who waits")
-    return [*_approved(config, found)] if found else [f"{who}: may write already"]
+        found = contacts.approve_person(connection, channel, person, accounts, at=at)
+    return [*_approved(config, found)] or [f"{who}: may write already"]
 
 
 def _approved(config: Config, found: Sequence[Contact]) -> Iterator[str]:
@@ -63,36 +69,44 @@ def _approved(config: Config, found: Sequence[Contact]) -> Iterator[str]:
 
 def revoke(config: Config, who: str) -> list[str]:
     """What to say of it, also of an account that is no longer configured. Raises UnknownContact and DatabaseUnusable."""
-    channel, *middle, person = ["", *who.strip().split(":")][-3 if who.count(":") > 1 else -2 :]
+    channel, account, person = _parts(who)
     with connected(config.database) as connection:
-        found = contacts.revoke(connection, channel, person, "".join(middle))
+        found = contacts.revoke(connection, channel, person, account)
     if not found:
         raise UnknownContact(f"{who}: was not let in by pairing — `pairing list` shows who was")
-    accounts = {(it.kind.name, it.name): it.config for it in _accounts(config)}
-    still = ["owners"] if f"{channel}:{person}" in config.owners else []
-    for it in found:
-        access = accounts.get((it.channel, it.account), AccessConfig())
-        still += ["allowFrom"] if {person, ANYBODY} & {*access.allow_from} else []
-        still += ["dmPolicy: open"] if access.dm_policy == "open" else []
     notes = [f"{it.name}: may no longer write" for it in found]
-    return [*notes, *(f"warning: may write all the same, by {it} in the config" for it in dict.fromkeys(still))]
+    places = {(it.channel, it.account) for it in found}
+    lists = [it.config.allow_from for it in _accounts(config) if (it.kind.name, it.name) in places]
+    if f"{channel}:{person}" in config.owners or {person, ANYBODY} & {it for listed in lists for it in listed}:
+        notes.append("warning: may write all the same, as owners or allowFrom in the config say so")
+    return notes
 
 
-def _place(config: Config, who: str) -> tuple[str, str, list[Account]]:
-    """The channel, the id, and the accounts that `channel:id` or `channel:account:id` means, the likeliest first. Raises
-    UnknownContact."""
-    channel, *middle, person = who.strip().split(":")
-    accounts = [it for it in _accounts(config) if it.kind.name == channel and middle in ([], [it.name])]
-    if not accounts or len(middle) > 1:
+def _place(config: Config, who: str) -> tuple[str, str, list[str]]:
+    """The channel, the id, and the accounts that may be meant, the likeliest first. Raises UnknownContact."""
+    channel, account, person = _parts(who)
+    accounts = [it for it in _accounts(config) if it.kind.name == channel and account in ("", it.name)]
+    if not accounts or person == ANYBODY:
         known = ", ".join(f"{it.kind.name}:{it.name}" for it in _accounts(config)) or "none"
-        raise UnknownContact(f"{who}: expected channel:id or channel:account:id, of a configured account ({known})")
+        raise UnknownContact(
+            f"{who}: expected a code, or one person as channel:id or channel:account:id, of a configured account ({known})"
+        )
     only = accounts[0].config.model_copy(update={"allow_from": (person,)})
     for key, problem in accounts[0].kind.problems(only):
         if key.startswith("allowFrom"):
             raise UnknownContact(f"{who}: {problem}")
-    if person == ANYBODY:
-        raise UnknownContact(f"{who}: name one person; dmPolicy: open lets everybody in")
-    return channel, person, accounts
+    return channel, person, [it.name for it in accounts]
+
+
+def _parts(who: str) -> tuple[str, str, str]:
+    """Channel, account and id; no account where none is named, and nobody's where it is something else."""
+    parts = who.strip().split(":")
+    match parts:
+        case [channel, person]:
+            return channel, "", person
+        case [channel, account, person]:
+            return channel, account, person
+    return "", "", ""
 
 
 def _accounts(config: Config) -> list[Account]:

@@ -36,26 +36,24 @@ WHERE contact.turn = excluded.turn AND contact.code IS NOT NULL RETURNING turn
 """
 """Once for each request, and again for the same one."""
 _COLUMNS = "channel, account, person, turn, asked, approved_by, approved_at"
-_APPROVE = """
+_APPROVE = f"""
 UPDATE contact SET code = NULL, approved_by = :by, approved_at = :at, decided = :turn
-WHERE approved_by IS NULL AND {}
-RETURNING channel, account, person, turn, asked, approved_by, approved_at
+WHERE approved_by IS NULL AND {{}} RETURNING {_COLUMNS}
 """
 _APPROVE_CODE = _APPROVE.format("code = :code AND asked > :since AND channel || ':' || person <> :by")
 _APPROVE_WAITING = _APPROVE.format(
     "code IS NOT NULL AND channel = :channel AND person = :person AND account IN :accounts"
 )
-_APPROVE_PERSON = """
+_APPROVE_PERSON = f"""
 INSERT INTO contact (channel, account, person, approved_by, approved_at)
 VALUES (:channel, :account, :person, :by, :at)
 ON CONFLICT (channel, account, person) DO UPDATE SET approved_by = excluded.approved_by, approved_at = excluded.approved_at
-WHERE contact.approved_by IS NULL
-RETURNING channel, account, person, turn, asked, approved_by, approved_at
+WHERE contact.approved_by IS NULL RETURNING {_COLUMNS}
 """
-_REVOKE = """
+_REVOKE = f"""
 UPDATE contact SET code = NULL, approved_by = NULL, approved_at = NULL
 WHERE channel = :channel AND person = :person AND :account IN ('', account) AND (approved_by IS NOT NULL OR code IS NOT NULL)
-RETURNING channel, account, person, turn, asked, approved_by, approved_at
+RETURNING {_COLUMNS}
 """
 _NOTIFY = """
 INSERT INTO inbox (dedupe, sid, body, at, status, attempts) VALUES (:dedupe, :sid, :body, :at, 0, 0)

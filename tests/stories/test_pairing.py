@@ -1,6 +1,7 @@
 """Pairing through the whole gateway: a stranger's first message, the code, who approves it, and what holds from then on."""
 
 import asyncio
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,9 @@ from gateway.pairing import ALPHABET
 from gateway.store.store import StoreUnavailable
 from tests.channels.contexts import Clock
 from tests.emulators.models.script import says
-from tests.running import ALICE, ALICE_CHAT, BOB, BOB_CHAT, FEISHU, GROUP, Running, running
+from tests.running import ALICE, ALICE_CHAT, BOB, BOB_CHAT, FEISHU, GROUP, SECRETS, Running, running
 from tests.stories.at_work import users
+from tests.stories.test_process import ask
 from tests.stories.test_replicas import two
 from tests.stories.test_sessions_command import sessions, traces
 from tests.stories.test_telegram import PUBLIC, bot
@@ -296,3 +298,23 @@ async def test_what_is_kept_of_a_contact_goes_with_him(tmp_path: Path, database_
         assert contacts.listed(house.gateway.config) == []
         await house.say("hi again", **BOBS)
         await house.replies(2)
+
+
+@pytest.mark.slow
+async def test_the_command_line_says_what_it_did_and_fails_where_it_could_do_nothing(tmp_path: Path) -> None:
+    async with running(tmp_path, feishu=PAIRING, more=OWNED) as house:
+        await house.say("hi", **BOBS)
+        code = code_in((await house.replies(1))[0])
+        config = ["--config", str(house.folder / "config.yaml")]
+
+        async def typed(*words: str) -> tuple[int, str]:
+            return await ask("pairing", *words, *config, more=SECRETS)
+
+        assert "waits: pairing approve CODE" in (await typed("list"))[1]
+        assert (await typed("approve", "BBBB-BBBB"))[0] == 1
+        assert await typed("approve", code) == (0, f"feishu:{BOB}: may write now\n")
+        (approved,) = json.loads((await typed("list", "--json"))[1])
+        assert (approved["id"], approved["state"], approved["approvedBy"]) == (BOB, "approved", "command line")
+        await house.replies(2)
+        assert await typed("revoke", f"feishu:{BOB}") == (0, f"feishu:{BOB}: may no longer write\n")
+        assert (await typed("revoke", f"feishu:{BOB}"))[0] == 1
