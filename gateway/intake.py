@@ -72,7 +72,11 @@ class Intake:
             return None
         if standing == "new" and context.press is None:
             request = pairing.request(context, agent, default=setup.config.language)
-            await self._lanes.accept(self._delivery(request, receipt.dedupe))
+            acceptance = await self._lanes.accept(self._delivery(request, receipt.dedupe))
+            if (
+                acceptance.turn is not None
+            ):  # at once, so that a crowd finds the places taken even while no lane is free
+                await pairing.register(self._runtime, acceptance.turn, request)
         return reason
 
     async def accept(self, context: MessageContext, agent: str, dedupe: Sequence[str]) -> Acceptance:

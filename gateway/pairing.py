@@ -57,19 +57,29 @@ def request(context: MessageContext, agent: str, *, default: Language) -> Inboun
 
 async def ending(runtime: Runtime, turn: int, inbound: Inbound) -> Ending:
     """The line to whoever asked, or to him who was let in; silence for those who have had one, and for too many."""
-    context, at = inbound.context, runtime.now()
     language: Language = "zh" if inbound.arguments.startswith("zh") else "en"
     if inbound.command == APPROVED:
         return Ending(outcome="pairing-approved", text=_WELCOMES[language])
-    channel = runtime.setup.channels.get((context.channel, context.account))
+    if not await register(runtime, turn, inbound):
+        return Ending(outcome="pairing", reason="known, too many wait, or no longer asked for", text=None)
+    context = inbound.context
+    log.info("pairing_requested", channel=context.channel, account=context.account, sender=context.sender.id)
+    return Ending(outcome="pairing", text=_GREETINGS[language], seed=_seed(inbound))
+
+
+async def register(runtime: Runtime, turn: int, inbound: Inbound) -> bool:
+    """Let him wait with the hash of his code, unless he does already or too many do; the same again for the same turn."""
+    context = inbound.context
+    place = context.channel, context.account, context.sender.id
+    channel = runtime.setup.channels.get(place[:2])
     if channel is None or channel.access.dm_policy != "pairing":
-        return Ending(outcome="pairing", reason="no longer asked for", text=None)
-    seed = inbound.arguments.partition(" ")[2]
-    place, code = (context.channel, context.account, context.sender.id), code_of(channel.access, seed)
-    if not await runtime.store.contacts.ask(*place, turn=turn, code=hashed(code) or "", at=at):
-        return Ending(outcome="pairing", reason="known, or too many wait", text=None)
-    log.info("pairing_requested", channel=place[0], account=place[1], sender=place[2])
-    return Ending(outcome="pairing", text=_GREETINGS[language], seed=seed)
+        return False
+    code = hashed(code_of(channel.access, _seed(inbound))) or ""
+    return await runtime.store.contacts.ask(*place, turn=turn, code=code, at=runtime.now())
+
+
+def _seed(inbound: Inbound) -> str:
+    return inbound.arguments.partition(" ")[2]
 
 
 def code_of(access: AccessConfig, seed: str) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from agents.config import AgentConfig
 from agents.providers.config import IMPLIED, api_of
 from agents.workspaces import PLACEHOLDERS
-from channels.access import AccessConfig
+from channels.access import ANYBODY, AccessConfig
 from gateway.config.channels import Account, ChannelsConfig, account_names, configured, named_accounts
 from gateway.config.problems import Findings, Key, quoted, suggestion
 from gateway.config.root import Config
@@ -62,8 +62,11 @@ def _people(config: Config, findings: Findings) -> None:
             findings.add(("commands", name), "is never for everyone — expected owner or off")
     channels = account_names(config.channels)
     for index, owner in enumerate(config.owners):
-        if (channel := owner.partition(":")[0]) not in channels:
+        channel, _, person = owner.partition(":")
+        if channel not in channels:
             findings.add(("owners", index), _unknown("channel", channel, channels))
+        elif person == ANYBODY:
+            findings.add(("owners", index), "owners are named one by one, as channel:id")
 
 
 def _unknown(what: str, name: str, known: Iterable[str]) -> str:

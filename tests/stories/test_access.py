@@ -145,9 +145,13 @@ async def test_what_cannot_be_meant_is_named(tmp_path: Path, within: str, proble
     assert problem in str(raised.value)
 
 
-async def test_no_config_opens_pairing_to_everyone(tmp_path: Path) -> None:
-    with pytest.raises(ConfigErrors, match="never for everyone"):
-        async with running(tmp_path, more="commands: { pair: everyone }"):
+@pytest.mark.parametrize(
+    ("more", "problem"),
+    [("commands: { pair: everyone }", "never for everyone"), ('owners: ["feishu:*"]', "named one by one")],
+)
+async def test_no_config_opens_to_everyone_what_is_the_owners(tmp_path: Path, more: str, problem: str) -> None:
+    with pytest.raises(ConfigErrors, match=problem):
+        async with running(tmp_path, more=more):
             pass
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from gateway import contacts
 from gateway.pairing import ALPHABET
+from gateway.store.opening import connected
 from gateway.store.store import StoreUnavailable
 from tests.channels.contexts import Clock
 from tests.emulators.models.script import says
@@ -160,6 +161,22 @@ async def test_the_fourth_stranger_meets_silence_until_there_is_room_and_nobody_
         lines = (await house.replies(7))[5:]
         assert first not in lines
         assert len(set(map(code_in, lines))) == 2
+
+
+async def test_a_crowd_is_not_kept_while_no_turn_can_begin(tmp_path: Path, database_url: str) -> None:
+    more = f"{stored(database_url)}\nlimits: {{ parallelTurns: 1 }}"
+    async with running(tmp_path, script=[says("done")], feishu=PAIRING, more=more) as house:
+        house.line.hold()
+        await house.say("think")
+        await house.requested(1)
+        for number in range(20):
+            await house.say("hi", **stranger(number))
+        with connected(house.gateway.config.database) as connection:
+            kept = connection.exec_driver_sql("SELECT count(*) FROM inbox WHERE body LIKE '%pairing%'").scalar()
+        assert kept == 3
+        house.line.release()
+        await house.replies(4)
+        assert len(await settled(house)) == 4
 
 
 async def test_at_the_same_moment_no_more_than_three_wait(tmp_path: Path, database_url: str) -> None:
