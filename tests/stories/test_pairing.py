@@ -172,8 +172,8 @@ async def test_a_crowd_is_not_kept_while_no_turn_can_begin(tmp_path: Path, datab
         for number in range(20):
             await house.say("hi", **stranger(number))
         with connected(house.gateway.config.database) as connection:
-            kept = connection.exec_driver_sql("SELECT count(*) FROM inbox WHERE body LIKE '%pairing%'").scalar()
-        assert kept == 3
+            kept = connection.exec_driver_sql("SELECT body FROM inbox").scalars().all()
+        assert sum('"pairing"' in body for body in kept) == 3
         house.line.release()
         await house.replies(4)
         assert len(await settled(house)) == 4
