@@ -1,50 +1,114 @@
 """Who may talk to the bot: decided from immutable ids alone, before anything costly happens.
 
 Names, quotes and buttons carry no authority. An empty list means nobody; `*` in a list means everybody, spelt out.
-An unknown kind of chat is treated as a group, the stricter of the two.
+An unknown kind of chat is treated as a group, the stricter of the two. Direct chats and groups have lists of their own,
+and being on one says nothing about another. Whom pairing has let in is in the database: `gateway.pairing`.
 """
 
 import re
 from collections.abc import Iterator
-from typing import Literal, TypeAlias, assert_never
+from functools import cache
+from typing import Annotated, Any, Literal, TypeAlias, assert_never
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, SecretStr
+from pydantic import AfterValidator, BaseModel, Field, SecretStr
 from pydantic.alias_generators import to_camel
 
 from channels.message import MessageContext
 
-Policy: TypeAlias = Literal["open", "allowlist", "disabled"]
+GroupPolicy: TypeAlias = Literal["open", "allowlist", "disabled"]
+Policy: TypeAlias = Literal["pairing", "open", "allowlist", "disabled"]
+NOT_PAIRED = "dm-not-paired"
+ANYBODY = "*"
+PATTERN_CHARS_MAX = 200
+
+
+def _mention_pattern(pattern: str) -> str:
+    try:
+        matches_all = _compiled(pattern).search("") is not None
+    except Exception as error:  # noqa: BLE001 - re2 has an exception type for each kind of mistake
+        raise ValueError(f"is no pattern that RE2 takes (no backreferences, no look-around): {error}") from None
+    if matches_all:
+        raise ValueError("would match every message")
+    return pattern
+
+
+MentionPattern = Annotated[str, Field(max_length=PATTERN_CHARS_MAX), AfterValidator(_mention_pattern)]
+
+
+class ChatConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+    """What holds in one group; whether the bot listens there is said by `groupPolicy` alone."""
+
+    senders: tuple[str, ...] | None = None
+    """Ids of the people it answers there, instead of `groupSenders`; `*` means everybody, an empty list nobody."""
+    require_mention: bool | None = None
+    """Whether it answers only messages that mention it, instead of the account's `requireMention`."""
+    agent: str | None = None
+    """The `id` of the agent that answers there: the same as a binding of this chat."""
 
 
 class AccessConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
     """The access keys every channel account has."""
 
-    dm_policy: Policy = "allowlist"
-    """Who may write in a direct chat: `allowlist` (only `allowFrom`), `open` (everybody) or `disabled`."""
-    group_policy: Policy = "allowlist"
+    dm_policy: Policy = "pairing"
+    """Who may write in a direct chat: `pairing` (`allowFrom`, and whom you approve: a stranger gets a code), `allowlist`
+    (only `allowFrom`), `open` (everybody) or `disabled` (nobody). Owners may, unless it is `disabled`."""
+    group_policy: GroupPolicy = "allowlist"
     """In which groups the bot listens: `allowlist` (only `groupAllowFrom`), `open` (every group) or `disabled`."""
     allow_from: tuple[str, ...] = ()
     """Ids of the people who may write in a direct chat. Ids only, never names; `*` means everybody."""
     group_allow_from: tuple[str, ...] = ()
     """Ids of the groups in which the bot listens; `*` means every group."""
+    group_senders: tuple[str, ...] | None = None
+    """Ids of the people whom the bot answers in groups, beside the owners. Unset, everybody in a group that it listens in;
+    an empty list is nobody."""
     require_mention: bool = True
     """In groups, answer only messages that mention the bot."""
+    mention_patterns: Annotated[tuple[MentionPattern, ...], Field(max_length=20)] = ()
+    """Words that count as a mention in groups, such as `["helper", "小助手"]`, in any case; or patterns in RE2's syntax."""
+    chats: dict[str, ChatConfig] = {}
+    """What holds in single groups, by chat id."""
+
+    def mentions(self, text: str) -> bool:
+        """Whether one of the patterns is in it; in time that grows with its length and no faster."""
+        return any(_compiled(pattern).search(text) for pattern in self.mention_patterns)
 
 
-def refusal(access: AccessConfig, context: MessageContext) -> str | None:
+@cache
+def _compiled(pattern: str) -> Any:
+    """A plain word matches as a whole word only."""
+    import re2  # type: ignore[import-untyped]  # loaded only where there is a pattern
+
+    options = re2.Options()
+    options.case_sensitive = options.log_errors = False
+    is_word = re.fullmatch(r"[a-zA-Z0-9_]+", pattern)
+    return re2.compile(rf"\b{pattern}\b" if is_word else pattern, options)
+
+
+def refusal(access: AccessConfig, context: MessageContext, *, is_owner: bool = False) -> str | None:
     """Why this message starts no turn, in one of few words for log and metrics; None where it may.
 
-    The words: `bot`, `dm-disabled`, `dm-not-allowed`, `group-disabled`, `group-not-allowed`, `not-mentioned`.
+    The words: `bot`, `dm-disabled`, `dm-not-allowed`, `dm-not-paired` (unless the database says that he is),
+    `group-disabled`, `group-not-allowed`, `sender-not-allowed`, `not-mentioned`.
     """
     if context.sender.is_bot:
         return "bot"
     if context.chat.kind == "direct":
-        return _judge("dm", access.dm_policy, context.sender.id, access.allow_from)
+        passes = is_owner and access.dm_policy != "disabled"
+        return None if passes else _judge("dm", access.dm_policy, context.sender.id, access.allow_from)
     refused = _judge("group", access.group_policy, context.chat.id, access.group_allow_from)
-    if refused is None and access.require_mention and not context.mentioned:
-        return "not-mentioned"
-    return refused
+    return refused or _refusal_within(access, context, is_owner=is_owner)
+
+
+def _refusal_within(access: AccessConfig, context: MessageContext, *, is_owner: bool) -> str | None:
+    """In a group in which the bot listens."""
+    chat = access.chats.get(context.chat.id, ChatConfig())
+    senders = access.group_senders if chat.senders is None else chat.senders
+    if senders is not None and not is_owner and not _is_listed(context.sender.id, senders):
+        return "sender-not-allowed"
+    required = access.require_mention if chat.require_mention is None else chat.require_mention
+    addressed = context.mentioned or context.press is not None  # what is pressed is the bot's own button
+    return "not-mentioned" if required and not addressed and not access.mentions(context.text) else None
 
 
 def _judge(where: Literal["dm", "group"], policy: Policy, subject: str, listed: tuple[str, ...]) -> str | None:
@@ -54,19 +118,51 @@ def _judge(where: Literal["dm", "group"], policy: Policy, subject: str, listed: 
         case "disabled":
             return f"{where}-disabled"
         case "allowlist":
-            return None if subject in listed or "*" in listed else f"{where}-not-allowed"
+            return None if _is_listed(subject, listed) else f"{where}-not-allowed"
+        case "pairing":
+            return None if _is_listed(subject, listed) else NOT_PAIRED
         case _:
             assert_never(policy)
+
+
+def _is_listed(subject: str, listed: tuple[str, ...]) -> bool:
+    return subject in listed or ANYBODY in listed
 
 
 def id_problems(access: AccessConfig, *, person: tuple[str, str], group: tuple[str, str]) -> Iterator[tuple[str, str]]:
     """The listed ids that cannot be any: (key, sentence). `person` and `group` are what an id looks like, as a pattern
     and in words."""
-    lists = (("allowFrom", access.allow_from, person), ("groupAllowFrom", access.group_allow_from, group))
+    lists = [
+        ("allowFrom", access.allow_from, person),
+        ("groupAllowFrom", access.group_allow_from, group),
+        ("groupSenders", access.group_senders or (), person),
+        *((f"chats.{chat}.senders", it.senders or (), person) for chat, it in access.chats.items()),
+    ]
     for key, ids, (pattern, words) in lists:
         for index, listed in enumerate(ids):
-            if listed != "*" and not re.fullmatch(pattern, listed):
+            if listed != ANYBODY and not re.fullmatch(pattern, listed):
                 yield f"{key}[{index}]", f"must be {words}"
+    for chat in access.chats:
+        if not re.fullmatch(group[0], chat):
+            yield "chats", f"{chat!r} must be {group[1]}"
+
+
+def who_may_talk(access: AccessConfig) -> str:
+    """In words, for the start and for `check`."""
+    listed = f"{len(access.allow_from)} listed" if access.allow_from else ""
+    all_listed = ANYBODY in access.allow_from and access.dm_policy != "disabled"
+    people = {
+        "pairing": " and ".join(filter(None, ("whom you approve", listed))),
+        "allowlist": listed or "only owners",
+        "open": "everybody",
+        "disabled": "nobody",
+    }["open" if all_listed else access.dm_policy]
+    count = len(access.group_allow_from)
+    groups = f"{count} group{'s' if count > 1 else ''}" if count else "no group"
+    groups = {"open": "every group", "disabled": "no group"}.get(access.group_policy, groups)
+    groups = "every group" if groups != "no group" and ANYBODY in access.group_allow_from else groups
+    step = " — a stranger gets a code: python -m gateway pairing approve CODE" if "approve" in people else ""
+    return f"{people} in direct chats; in {groups}{step}"
 
 
 def access_warnings(access: AccessConfig, *, person: str, group: str, place: str, added: str) -> Iterator[str]:
@@ -80,6 +176,9 @@ def access_warnings(access: AccessConfig, *, person: str, group: str, place: str
         yield f"nobody may write in direct chats yet: write to the bot, take {person} {step} allowFrom"
     if access.group_policy == "allowlist" and not access.group_allow_from:
         yield f"no group is listened to yet: mention the bot there, take {group} {step} groupAllowFrom"
+    for chat in access.chats:
+        if access.group_policy == "allowlist" and not _is_listed(chat, access.group_allow_from):
+            yield f"chats.{chat}: counts for nothing, since groupAllowFrom does not have it"
 
 
 def is_blank(secret: SecretStr) -> bool:

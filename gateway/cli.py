@@ -3,7 +3,7 @@ must not be open to the network."""
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -31,6 +31,11 @@ sessions_app = typer.Typer(
     help="What is kept of conversations: to be listed, read, exported and erased, also while the gateway serves.",
 )
 app.add_typer(sessions_app, name="sessions")
+pairing_app = typer.Typer(
+    no_args_is_help=True,
+    help="Who may write to the bot where dmPolicy is pairing: to be listed, approved and revoked, also while it serves.",
+)
+app.add_typer(pairing_app, name="pairing")
 
 
 class ExportForm(StrEnum):
@@ -247,6 +252,52 @@ def erase_sessions(
         typer.echo(f"emptied: {path}")
     for path in erased.left:
         typer.echo(f"not touched: {path} — look there for what the agent wrote")
+
+
+@pairing_app.command("list")
+def list_contacts(
+    as_json: Annotated[bool, typer.Option("--json", help="As a list for programs.")] = False,
+    config: ConfigOption = Path("config.yaml"),
+) -> None:
+    """List who waits with a code, and who may write."""
+    import json
+
+    from gateway.contacts import lines, listed
+
+    _contacts(lambda it: [json.dumps(listed(it), indent=2)] if as_json else lines(listed(it)), config)
+
+
+@pairing_app.command("approve")
+def approve_contact(
+    who: Annotated[str, typer.Argument(metavar="CODE", help="The code that they were given; or channel:id.")],
+    config: ConfigOption = Path("config.yaml"),
+) -> None:
+    """Let somebody write to the bot, on all replicas from now on. They are notified within seconds."""
+    from gateway.contacts import approve
+
+    _contacts(lambda it: approve(it, who), config)
+
+
+@pairing_app.command("revoke")
+def revoke_contact(
+    who: Annotated[str, typer.Argument(metavar="CHANNEL:ID", help="Such as feishu:ou_…, or telegram:ACCOUNT:123456.")],
+    config: ConfigOption = Path("config.yaml"),
+) -> None:
+    """Take the permission back, from the next message on. What is in allowFrom and owners stays as it is."""
+    from gateway.contacts import revoke
+
+    _contacts(lambda it: revoke(it, who), config)
+
+
+def _contacts(work: Callable[["Config"], Iterable[str]], config: Path) -> None:
+    from gateway.contacts import UnknownContact
+    from gateway.store.migrate import DatabaseUnusable
+
+    try:
+        for line in work(_load(config).config):
+            typer.echo(line)
+    except (DatabaseUnusable, UnknownContact) as error:
+        _fail(str(error))
 
 
 def _load(path: Path) -> "Loaded":

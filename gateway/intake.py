@@ -2,18 +2,21 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from shlex import quote
 
 import structlog
 
-from channels.access import refusal
+from channels.access import NOT_PAIRED, refusal
 from channels.channel import AnsweredAtOnce, AnswersPresses, Arrived, Channel, Ignored, Receipt, StoresInbound
 from channels.message import MessageContext, Press
+from gateway import pairing
 from gateway.commands.catalog import command_of
 from gateway.lanes import Lanes
 from gateway.outbox import payload_json
 from gateway.queue import Inbound, inbound_json, inbound_of
-from gateway.routing import control_session, route, session_key
+from gateway.routing import control_session, is_owner, route, session_key
 from gateway.runtime import Runtime
+from gateway.store.contacts import contact_name
 from gateway.store.records import Acceptance, Delivery
 
 log = structlog.get_logger()
@@ -45,14 +48,15 @@ class Intake:
         context = receipt.context
         if context.press is not None and not context.press.placed:
             context = await self._placed(context, context.press)
+            receipt = replace(receipt, context=context)
         facts = {"channel": context.channel, "account": context.account, "message_id": context.message_id}
-        if reason := refusal(channel.access, context):
+        agent = self._agent(receipt)
+        if reason := await self._refusal(channel, receipt, agent):
+            if reason == NOT_PAIRED:
+                who = contact_name(context.channel, context.account, context.sender.id)
+                facts["approve"] = f"python -m gateway pairing approve {quote(who)}"
             log.info("message_not_admitted", reason=reason, sender=context.sender.id, chat=context.chat.id, **facts)
             return f"ignored: {reason}"
-        setup = self._runtime.setup
-        agent = self._runtime.choices.agent(context)
-        if agent not in setup.runners:
-            agent = receipt.agent or route(setup.config.bindings, setup.config.agents, context)
         if isinstance(channel, StoresInbound) and context.press is None:
             context = await channel.keep(context, agent)
         acceptance = await self.accept(context, agent, receipt.dedupe)
@@ -60,29 +64,54 @@ class Intake:
         log.info("message_" + outcome, turn=acceptance.turn, session=self._session(agent, context), **facts)
         return outcome
 
+    def _agent(self, receipt: Arrived) -> str:
+        setup, chosen = self._runtime.setup, self._runtime.choices.agent(receipt.context)
+        if chosen in setup.runners:
+            return chosen
+        return receipt.agent or route(setup.config.routes, setup.config.agents, receipt.context)
+
+    async def _refusal(self, channel: Channel, receipt: Arrived, agent: str) -> str | None:
+        """Why the message starts no turn. Only where pairing decides the database is asked; a stranger who has not had a
+        code lately is given one, and nothing of what he wrote is kept."""
+        context, setup = receipt.context, self._runtime.setup
+        reason = refusal(channel.access, context, is_owner=is_owner(setup.config.owners, context))
+        if reason != NOT_PAIRED:
+            return reason
+        now, store = self._runtime.now(), self._runtime.store
+        standing = await store.standing(context.channel, context.account, context.sender.id, now)
+        if standing == "paired":
+            return None
+        if standing == "new" and context.press is None:
+            request = pairing.request(context, agent, default=setup.config.language)
+            acceptance = await self._lanes.accept(self._delivery(request, receipt.dedupe))
+            if acceptance.turn is not None:  # at once: a crowd finds the places taken even while no lane is free
+                await pairing.register(self._runtime, acceptance.turn, request)
+        return reason
+
     async def accept(self, context: MessageContext, agent: str, dedupe: Sequence[str]) -> Acceptance:
         """A message for an agent, whoever brings it: nothing is asked of a channel. `dedupe` are names of the message within
         its channel account. Raises StoreUnavailable."""
-        sid = self._session(agent, context)
         command, arguments = command_of(context) or (None, "")
-        scope = f"{context.channel}:{context.account}:"
-        delivery = Delivery(
+        inbound = Inbound(agent=agent, context=context, command=command, arguments=arguments)
+        acceptance = await self._lanes.accept(self._delivery(inbound, dedupe))
+        if acceptance.beyond:
+            self._runtime.metrics.refusals.labels(f"{acceptance.beyond}-rate").inc()
+        return acceptance
+
+    def _delivery(self, inbound: Inbound, dedupe: Sequence[str]) -> Delivery:
+        agent, context, command = inbound.agent, inbound.context, inbound.command
+        sid, scope = self._session(agent, context), f"{context.channel}:{context.account}:"
+        return Delivery(
             sid=control_session(sid) if command else sid,
             control=control_session(sid),
             dedupe=tuple(scope + key for key in dedupe),
-            body=inbound_json.dump_json(
-                Inbound(agent=agent, context=context, command=command, arguments=arguments)
-            ).decode(),
+            body=inbound_json.dump_json(inbound).decode(),
             at=self._runtime.now(),
             sender=scope + context.sender.id,
             chat=scope + context.chat.id,
             rates={} if command else self._runtime.setup.config.rates.by_whom,
             interrupts=command is None and self._queue_mode(sid, agent, context) == "interrupt",
         )
-        acceptance = await self._lanes.accept(delivery)
-        if acceptance.beyond:
-            self._runtime.metrics.refusals.labels(f"{acceptance.beyond}-rate").inc()
-        return acceptance
 
     async def _placed(self, context: MessageContext, press: Press) -> MessageContext:
         """In the chat that the pressed message was sent to, as far as that is known; else it stays one of a group."""

@@ -159,6 +159,8 @@ class Ending:
     """Nobody had begun to answer it."""
     spent: Spent | None = None
     """What is still to be counted."""
+    seed: str = ""
+    """Of the pairing code that belongs into the text."""
 
     @property
     def shown(self) -> str | None:

@@ -20,6 +20,7 @@ from pydantic import TypeAdapter
 
 from channels.channel import Channel, DeliveryError, Gone, RateLimited, Refused, Unreachable
 from channels.message import PICTURES, MessageContext, Outbound, StoredFile, Target
+from gateway.pairing import with_code
 from gateway.runtime import Runtime
 from gateway.scrubber import Scrubber
 from gateway.store.records import Lease, NewPart, Part
@@ -121,7 +122,8 @@ class Attempts:
         report = self._beforehand(channel, part, facts, repeatable=repeatable)
         if report is None and channel is not None:
             try:
-                report = Delivered(message_id=await channel.send(payload.part, part.key))
+                outbound = with_code(payload.part, channel.access, payload.seed) if payload.seed else payload.part
+                report = Delivered(message_id=await channel.send(outbound, part.key))
             except DeliveryError as error:
                 report = self._after(error, part, channel, repeatable=repeatable)
                 facts |= {"error": type(error).__name__, "code": error.code, "attempt": part.attempts + 1}
@@ -195,11 +197,12 @@ async def _recorded(write: Callable[[], Awaitable[bool]]) -> bool:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OutboxPayload:
-    """One part and the channel account that carries it."""
+    """One part and the channel account that carries it. `seed`: a pairing code belongs into it, which is not kept."""
 
     channel: str
     account: str
     part: Outbound
+    seed: str = ""
 
 
 payload_json: TypeAdapter[OutboxPayload] = TypeAdapter(OutboxPayload)
@@ -219,6 +222,7 @@ def reply_parts(
     quotes_once: bool = False,
     dropped: bool = False,
     replaces: str | None = None,
+    seed: str = "",
 ) -> list[NewPart]:
     """The parts of a reply to `context`, in order, each a text with its files. `purpose` keeps the keys of a note and
     of a reply apart; with `quotes_once` only the first one shows what it answers; with `dropped` there is no answer. What
@@ -233,7 +237,7 @@ def reply_parts(
             target = replace(target, reply_to=None)
         part = Outbound(target=target, text=text, files=files, voice=voice and bool(files), dropped=dropped)
         part = part if number else replace(part, replaces=replaces)
-        payload = OutboxPayload(channel=context.channel, account=context.account, part=part)
+        payload = OutboxPayload(channel=context.channel, account=context.account, part=part, seed=seed)
         names = (context.channel, context.account, context.chat.id, context.message_id)
         key = idempotency_key(purpose, *names, str(number))
         parts.append(NewPart(key=key, payload=payload_json.dump_json(payload).decode()))

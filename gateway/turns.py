@@ -15,6 +15,7 @@ from agents.runner import AgentRunner
 from agents.turn import Emit, OverBudget, Turn, settings_json
 from channels.channel import Channel, Progress, ShowsDrafts, ShowsProgress
 from channels.message import MessageContext
+from gateway import pairing
 from gateway.attachments import Attachments
 from gateway.batch import Batch, batch_of, queue_of, stopped_of
 from gateway.budgets import Account, account_of
@@ -24,9 +25,11 @@ from gateway.drafts import Draft
 from gateway.journal import Ending, TurnJournal, ending_of, entry, numbered_turns, stopped
 from gateway.memory import StoredMemory
 from gateway.outbox import arranged, reply_parts
+from gateway.pairing import REQUESTED
 from gateway.queue import Inbound, inbound_of
 from gateway.routing import conversation, is_control, is_with_owner
 from gateway.runtime import Drained, Gate, Runtime, Stopped
+from gateway.store.contacts import APPROVED
 from gateway.store.records import Entry, Lease, Mark, Part, Waiting, Work
 from gateway.store.store import Fenced, StoreUnavailable
 from gateway.watch import Watch
@@ -259,6 +262,8 @@ class Turns:
         inbound = batch.inbound
         if inbound.command is None:
             return await self._note(batch)
+        if inbound.command in (REQUESTED, APPROVED):
+            return await pairing.ending(self._runtime, batch.turn, inbound)
         if inbound.command == "compact" and account and (spent := await account.refusal()):
             return await self._refuse(batch, spent)
         return await run(self._runtime, conversation(batch.lease.sid), batch.turn, inbound)
@@ -308,6 +313,7 @@ class Turns:
             quotes_once=once,
             dropped=marked,
             replaces=replaces,
+            seed=ending.seed,
         )
         queued = await self._store.finish(lease, entries, parts, at=self._runtime.now(), dead=ending.dead)
         seconds = self._runtime.now() - began

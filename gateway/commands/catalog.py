@@ -12,6 +12,7 @@ from channels.channel import MenuEntry
 from channels.message import MessageContext
 from gateway.commands import conversation, report, settings
 from gateway.commands.command import Command, CommandContext, Reply
+from gateway.commands.pair import pair
 from gateway.commands.remember import remember
 from gateway.config.root import Audience
 from gateway.journal import Ending
@@ -192,6 +193,15 @@ COMMANDS = {
             takes="a word",
             owner_in_groups=True,
             run=settings.agent,
+        ),
+        Command(
+            name="pair",
+            en="Let somebody write to the bot, by the code that they were given",
+            zh="凭配对码允许某人给机器人发消息",
+            hint="[CODE]",
+            takes="two words",
+            owner_only=True,
+            run=pair,
         ),
     )
 }

@@ -78,13 +78,14 @@ class Reply:
     answers: tuple[AssistantMessage, ...] = ()
 
 
-Takes: TypeAlias = Literal["nothing", "a word", "words"]
+Takes: TypeAlias = Literal["nothing", "a word", "two words", "words"]
+_WORDS_MAX: dict[Takes, int] = {"nothing": 0, "a word": 1, "two words": 2}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Command:
     """`en` and `zh` say what it does, `hint` what may stand behind it. What is longer than it `takes` is no command but
-    words to the agent. `owner_in_groups`: there it changes what everybody gets."""
+    words to the agent. `owner_in_groups`: there it changes what everybody gets. `owner_only`: no config opens it further."""
 
     name: str
     en: str
@@ -93,13 +94,15 @@ class Command:
     hint: str = ""
     takes: Takes = "nothing"
     owner_in_groups: bool = False
+    owner_only: bool = False
 
     def audience(self, config: Config, message: MessageContext) -> Audience:
         default: Audience = "owner" if self.owner_in_groups and message.chat.kind == "group" else "everyone"
-        return config.commands.get(self.name, default)
+        configured = config.commands.get(self.name, default)
+        return "owner" if self.owner_only and configured == "everyone" else configured
 
     def fits(self, arguments: str) -> bool:
-        return self.takes == "words" or len(arguments.split()) <= (self.takes == "a word")
+        return self.takes == "words" or len(arguments.split()) <= _WORDS_MAX[self.takes]
 
     @property
     def usage(self) -> str:

@@ -140,7 +140,7 @@ async def agent(context: CommandContext) -> str:
 
 def _is_open(agent: str, config: Config, message: MessageContext) -> bool:
     """Whether somebody who owns nothing may choose the agent: one that bindings keep for others is not his to choose."""
-    bound = [it for it in config.bindings if it.agent == agent]
+    bound = [it for it in config.routes if it.agent == agent]
     return not bound or agent == config.agents.list[0].id or bool(holding(bound, message))
 
 

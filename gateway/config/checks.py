@@ -15,6 +15,7 @@ from pathlib import Path
 from agents.config import AgentConfig
 from agents.providers.config import IMPLIED, api_of
 from agents.workspaces import PLACEHOLDERS
+from channels.access import ANYBODY, AccessConfig
 from gateway.config.channels import Account, ChannelsConfig, account_names, configured, named_accounts
 from gateway.config.problems import Findings, Key, quoted, suggestion
 from gateway.config.root import Config
@@ -46,7 +47,7 @@ def check(config: Config, skills: Mapping[str, Iterable[str]], findings: Finding
         _targets(key, agent, config.channels, findings)
     _providers(config, findings)
     _bindings(config, findings)
-    _accounts(config.channels, findings)
+    _accounts(config.channels, [agent.id for agent in config.agents.list], findings)
     _people(config, findings)
 
 
@@ -54,13 +55,18 @@ def _people(config: Config, findings: Findings) -> None:
     """Who may do what: commands and channels that there are."""
     from gateway.commands.catalog import COMMANDS  # the config is a part of what runs them
 
-    for name in config.commands:
+    for name, audience in config.commands.items():
         if name not in COMMANDS:
             findings.add(("commands", name), _unknown("command", name, COMMANDS), on="key")
+        elif COMMANDS[name].owner_only and audience == "everyone":
+            findings.add(("commands", name), "is never for everyone — expected owner or off")
     channels = account_names(config.channels)
     for index, owner in enumerate(config.owners):
-        if (channel := owner.partition(":")[0]) not in channels:
+        channel, _, person = owner.partition(":")
+        if channel not in channels:
             findings.add(("owners", index), _unknown("channel", channel, channels))
+        elif person == ANYBODY:
+            findings.add(("owners", index), "owners are named one by one, as channel:id")
 
 
 def _unknown(what: str, name: str, known: Iterable[str]) -> str:
@@ -137,11 +143,14 @@ def _bindings(config: Config, findings: Findings) -> None:
             findings.add(("bindings", index, "match", "account"), _unknown("account", account, names))
 
 
-def _accounts(channels: ChannelsConfig, findings: Findings) -> None:
+def _accounts(channels: ChannelsConfig, agents: Sequence[str], findings: Findings) -> None:
     found = list(configured(channels))
     for account in found:
         for field, message in account.kind.problems(account.config):
             findings.add((*account.key, *_place(field)), message)
+        for chat, within in account.config.chats.items() if isinstance(account.config, AccessConfig) else ():
+            if within.agent is not None and within.agent not in agents:
+                findings.add((*account.key, "chats", chat, "agent"), _unknown("agent", within.agent, agents))
     for kind in channels.kinds.values():
         _same_bots([account for account in found if account.kind is kind], findings)
         section = getattr(channels, kind.name)
@@ -164,9 +173,8 @@ def _same_bots(accounts: Sequence[Account], findings: Findings) -> None:
 
 
 def _place(field: str) -> Key:
-    """`allowFrom[2]` as a key."""
-    found = re.fullmatch(r"(\w+)\[(\d+)\]", field)
-    return (found[1], int(found[2])) if found else (field,)
+    """`chats.oc_1.senders[2]` as a key."""
+    return tuple(int(index) if index else name for index, name in re.findall(r"\[(\d+)\]|([^.\[\]]+)", field))
 
 
 def check_folders(config: Config, config_file: Path, home: str, findings: Findings) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from agents.config import AgentConfig
 from agents.providers.catalog import needs_key
 from agents.workspaces import is_template
-from channels.access import AccessConfig, refusal
+from channels.access import AccessConfig, refusal, who_may_talk
 from channels.message import Chat, ChatKind, MessageContext, Sender
 from gateway.config.channels import Account, ChannelType, configured, exec_mode
 from gateway.config.keys import DEMO
@@ -68,7 +68,10 @@ def _labelled(label: str, text: str) -> str:
 
 def _reported_channels(loaded: Loaded) -> Iterator[str]:
     for name, accounts, step in _channels(loaded):
-        yield from (f"{name} {account}: {arrival}" for account, arrival in accounts)
+        for account, arrival, access in accounts:
+            yield f"{name} {account}: {arrival}"
+            if access:
+                yield f"{name} {account}, who may talk: {access}"
         if step:
             yield f"{name}: not configured — {step}; channels/{name}/README.md shows where to find it"
         elif not accounts:
@@ -77,21 +80,32 @@ def _reported_channels(loaded: Loaded) -> Iterator[str]:
 
 def _greeted_channels(loaded: Loaded) -> Iterator[tuple[str, str]]:
     for name, accounts, step in _channels(loaded):
-        for account, arrival in accounts:
+        for account, arrival, access in accounts:
             yield name, arrival if account == "default" else f"{account}: {arrival}"
+            if access:
+                yield "", f"who may talk: {access}"
         if step:
             yield name, f"off: {step} (channels/{name}/README.md)"
         elif not accounts:
             yield name, f"off: channels.{name}.enabled is false"
 
 
-def _channels(loaded: Loaded) -> Iterator[tuple[str, list[tuple[str, str]], str | None]]:
-    """Each with its accounts and how their events arrive; without any, with what to set unless it is switched off."""
+def _channels(loaded: Loaded) -> Iterator[tuple[str, list[tuple[str, str, str]], str | None]]:
+    """Each with its accounts, how their events arrive and who may talk there; without any, with what to set unless it is
+    switched off."""
     channels = loaded.config.channels
     found = list(configured(channels))
     for kind in channels.kinds.values():
         section = getattr(channels, kind.name)
-        arrivals = [(it.name, kind.arrives(it.config, it.name, loaded.config)) for it in found if it.kind is kind]
+        arrivals = [
+            (
+                it.name,
+                kind.arrives(it.config, it.name, loaded.config),
+                who_may_talk(it.config) if isinstance(it.config, AccessConfig) else "",
+            )
+            for it in found
+            if it.kind is kind
+        ]
         is_off = section is not None and not section.enabled
         yield kind.name, arrivals, None if arrivals or is_off else _missing(kind, loaded)
 
@@ -213,7 +227,7 @@ def _serves_several(config: Config, agent: str) -> bool:
     for account in configured(config.channels):
         if isinstance(account.config, AccessConfig):
             for context in _possible(config, account):
-                if route(config.bindings, config.agents, context) == agent:
+                if route(config.routes, config.agents, context) == agent:
                     direct = context.chat.kind == "direct"
                     one = context.sender.id if direct else context.chat.id
                     (people if direct else groups).add((account.kind.name, one))
@@ -223,7 +237,7 @@ def _serves_several(config: Config, agent: str) -> bool:
 def _possible(config: Config, account: Account) -> Iterator[MessageContext]:
     """A message of everybody who is named anywhere, and of somebody who is not; those that access lets in."""
     access = account.config
-    matches = [binding.match for binding in config.bindings]
+    matches = [binding.match for binding in config.routes]
     people = {ANYBODY, *access.allow_from, *(match.sender for match in matches if match.sender)}
     groups = {ANYBODY, *access.group_allow_from, *(match.chat for match in matches if match.chat)}
     named: list[tuple[ChatKind, str, str]] = [("direct", it, ANYBODY) for it in people]
@@ -239,5 +253,5 @@ def _possible(config: Config, account: Account) -> Iterator[MessageContext]:
             sent_at=datetime.fromtimestamp(0, UTC),
             mentioned=True,
         )
-        if refusal(access, context) is None:
+        if refusal(access, context, is_owner=kind == "group") is None:  # some sender will be listed
             yield context

@@ -4,6 +4,7 @@ A channel's, tool's, skill's, provider's and agent's model stands beside the cod
 know of another is checked in `checks`; reading the file is the business of `load`.
 """
 
+from functools import cached_property
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
@@ -14,9 +15,10 @@ from agents.config import AgentConfig, AgentDefaults
 from agents.providers.config import IMPLIED, ModelConfig, ProviderConfig
 from agents.providers.retry import RetryConfig
 from agents.turn import Count, Seconds, TurnLimits
+from channels.access import AccessConfig
 from channels.queue import QueueConfig
 from gateway.config.budgets import BudgetsConfig, RatesConfig
-from gateway.config.channels import ChannelsConfig
+from gateway.config.channels import ChannelsConfig, configured
 from gateway.config.server import ServerConfig
 from skills.catalog import SkillsConfig
 from tools.config import ToolsConfig
@@ -192,6 +194,18 @@ class Config(BaseModel, extra="forbid", strict=True, frozen=True, alias_generato
         listed = [model for agent in self.agents.list for model in agent.model]
         listed += [name for name in self.models if name.partition("/")[0] in self.providers and "/" in name]
         return tuple(dict.fromkeys(listed))
+
+    @cached_property
+    def routes(self) -> tuple[BindingConfig, ...]:
+        """The bindings, and as such behind them the agents that `chats` of an account name."""
+        within = [
+            BindingConfig(agent=chat.agent, match=MatchConfig(channel=it.kind.name, account=it.name, chat=name))
+            for it in configured(self.channels)
+            if isinstance(it.config, AccessConfig)
+            for name, chat in it.config.chats.items()
+            if chat.agent is not None
+        ]
+        return (*self.bindings, *within)
 
     def provider(self, name: str) -> ProviderConfig:
         """The block of the provider called `name`; an empty one where the name needs none. Raises KeyError."""

@@ -18,7 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.config.root import DatabaseConfig
 from gateway.routing import control_session, conversation, place_of
-from gateway.store import memory
+from gateway.store import contacts, memory
 from gateway.store.migrate import DatabaseUnusable
 from gateway.store.statements import InboxStatus
 from gateway.store.store import CHOICE, NOTIFY_CHANNEL
@@ -164,6 +164,7 @@ def erase(connection: Connection, portions: Iterable[Portion], person: tuple[str
     removed["usage"] += run(connection, "DELETE FROM usage WHERE scope IN :his", his=his).rowcount
     if person:
         removed["note"] += memory.forget_notes(connection, *person)
+        removed["contact"] += contacts.forget(connection, *person)
     return removed
 
 

@@ -8,6 +8,8 @@ from gateway.store.spending import Rate, Rated, Spent
 
 Kind: TypeAlias = Literal["user", "steered", "assistant", "toolResult", "drained", "final"]
 MarkKind: TypeAlias = Literal["new", "summary", "settings", "undone", "draft"]
+Standing: TypeAlias = Literal["paired", "waiting", "crowded", "new"]
+"""Of a person at a channel account: he may write, he has a code or had one lately, too many others wait, none of these."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

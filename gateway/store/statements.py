@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import Any
 
-from gateway.store.records import Bill, Concerned, Entry, Lease, Mark, Part, SentPart, SessionState, Work
+from gateway.store.records import Bill, Concerned, Entry, Lease, Mark, Part, SentPart, SessionState, Standing, Work
 from gateway.store.spending import DayUsage, Rated
 from gateway.store.store import CHOICE, CONTROL, Fenced
 
@@ -171,6 +171,17 @@ SELECT min(at) AS at FROM (
 ) AS times
 """
 
+PAIRING_SECONDS = 3600.0
+"""How long a code is good for, and until a stranger may get another line."""
+PAIRING_PENDING_MAX = 3
+"""At one channel account."""
+_CONTACT = "FROM contact WHERE channel = :channel AND account = :account"
+_STANDING = f"""
+SELECT (SELECT approved_by IS NOT NULL {_CONTACT} AND person = :person AND (approved_by IS NOT NULL OR asked > :since))
+    AS may_write,
+    (SELECT count(*) {_CONTACT} AND approved_by IS NULL AND code IS NOT NULL AND asked > :since) AS waiting
+"""
+
 
 class InCommon:
     """The methods of a store that are one statement, the same on both databases."""
@@ -276,6 +287,13 @@ class InCommon:
             return None
         oldest = await self._one(_KEPT_OUT.format(whose), {"turn": turn, "skip": counts[whose] - 1})
         return (whose, oldest["at"]) if oldest else None
+
+    async def standing(self, channel: str, account: str, person: str, at: float) -> Standing:
+        names = {"channel": channel, "account": account, "person": person, "since": at - PAIRING_SECONDS}
+        row = await self._ours(_STANDING, names)
+        if row["may_write"] is not None:
+            return "paired" if row["may_write"] else "waiting"
+        return "new" if row["waiting"] < PAIRING_PENDING_MAX else "crowded"
 
     async def session_state(self, lease: Lease) -> SessionState:
         return SessionState(**await self._ours(STATE, lease.row))

@@ -21,12 +21,14 @@ from gateway.store.records import (
     Part,
     SentPart,
     SessionState,
+    Standing,
     View,
     Work,
 )
 from gateway.store.spending import DayUsage, Rated
 
 if TYPE_CHECKING:
+    from gateway.store.contacts import DatabaseContacts
     from gateway.store.memory import DatabaseMemory
 
 NOTIFY_CHANNEL = "clawgate"
@@ -56,6 +58,8 @@ class Store(Protocol):
     """Who is signed in to the web chat, in the same database."""
     memory: "DatabaseMemory"
     """People's notes, and the index of past turns, in the same database."""
+    contacts: "DatabaseContacts"
+    """Who waits for pairing and whom it has let in, in the same database."""
 
     async def start(self, on_notify: Callable[[str | None], None]) -> None:
         """Announce this worker. `on_notify` is called on this loop with the session to load, or None for any."""
@@ -170,6 +174,9 @@ class Store(Protocol):
 
     async def notify(self, sid: str | None) -> None:
         """Ask the other workers to load a session, or with None to look for sessions without an owner."""
+
+    async def standing(self, channel: str, account: str, person: str, at: float) -> Standing:
+        """Whether pairing has let a person in. Raises StoreUnavailable."""
 
     async def oldest(self) -> float | None:
         """When the oldest message that is neither answered nor given up was accepted."""

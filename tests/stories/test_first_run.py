@@ -41,7 +41,7 @@ def shipped(folder: Path, feishu_url: str) -> Path:
     text = (ROOT / "config.yaml").read_text(encoding="utf-8")
     for written, now in (
         ("feishu:  ", f'feishu:\n    baseUrl: "{feishu_url}"\n    #'),
-        ("dmPolicy: allowlist", "dmPolicy: open"),
+        ("dmPolicy: pairing", "dmPolicy: open"),
     ):
         assert text.count(written) == 1
         text = text.replace(written, now)
@@ -68,7 +68,7 @@ async def test_without_any_key_the_script_answers_and_says_how_to_set_one(tmp_pa
     assert "OPENAI_API_KEY" in reply
     assert "重新启动" in reply
     before_the_log = output.partition("\n{")[0].splitlines()
-    assert len(before_the_log) <= 8
+    assert len(before_the_log) <= 9
     assert before_the_log[0].startswith("Clawgate ")
     assert "  feishu     app " in output
     assert "#sign-in=" not in output

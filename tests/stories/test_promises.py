@@ -114,7 +114,7 @@ ACCESS = [
     ("dmPolicy: disabled", "p2p", False, False),
     ("dmPolicy: allowlist", "p2p", False, False),
     (f"allowFrom: [{ALICE}]", "p2p", False, True),
-    (f"allowFrom: [{BOB}]", "p2p", False, False),
+    (f"dmPolicy: allowlist\n    allowFrom: [{BOB}]", "p2p", False, False),
     ("groupPolicy: open", "group", True, True),
     ("groupPolicy: open", "group", False, False),
     ("groupPolicy: open\n    requireMention: false", "group", False, True),

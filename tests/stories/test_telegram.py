@@ -51,7 +51,13 @@ class Bot:
 
 @asynccontextmanager
 async def bot(
-    folder: Path, mode: str, *, script: Script = (), emulator: TelegramEmulator | None = None, more: str = PUBLIC
+    folder: Path,
+    mode: str,
+    *,
+    script: Script = (),
+    emulator: TelegramEmulator | None = None,
+    more: str = PUBLIC,
+    dm_policy: str = "open",
 ) -> AsyncIterator[Bot]:
     telegram = emulator or TelegramEmulator()
     async with serve_on_loopback(telegram.app) as url:
@@ -61,7 +67,7 @@ async def bot(
     apiRoot: "{url}"
     mode: {mode}
     webhookSecret: {SECRET}
-    dmPolicy: open
+    dmPolicy: {dm_policy}
     groupPolicy: open
 """
         async with running(folder, script=script, feishu=FEISHU + section, more=more) as house:

@@ -67,7 +67,9 @@ def test_a_working_config_says_what_serves_where(tmp_path: Path) -> None:
         "server: http://[::1]:9, https://bot.example.com, database data/clawgate.db",
         WEB_OFF,
         f"feishu default: app cli_1, webhook https://bot.example.com/webhooks/feishu/default — {step}",
+        "feishu default, who may talk: everybody in direct chats; in every group",
         f"feishu sales: app cli_2, webhook https://bot.example.com/webhooks/feishu/sales — {step}",
+        "feishu sales, who may talk: everybody in direct chats; in every group",
         TELEGRAM_OFF,
         "provider anthropic: key set",
         "provider openai: key set",
@@ -75,8 +77,9 @@ def test_a_working_config_says_what_serves_where(tmp_path: Path) -> None:
         "agent b: anthropic/claude-opus-4-8; tools read write edit ls message memory_search memory_get; skills none; "
         "workspace data/workspaces/b",
     ]
-    assert greeted(tmp_path, text)[2:4] == [
+    assert greeted(tmp_path, text)[2:5] == [
         f"  feishu     app cli_1, webhook https://bot.example.com/webhooks/feishu/default — {step}",
+        "             who may talk: everybody in direct chats; in every group",
         f"  feishu     sales: app cli_2, webhook https://bot.example.com/webhooks/feishu/sales — {step}",
     ]
 

@@ -1,0 +1,54 @@
+"""`/pair CODE`: an owner lets somebody in who was given the code; alone, it lists who waits.
+
+Nothing tells a wrong code from one that is unknown, too old or the owner's own, and after ten of them in an hour nothing is
+said at all: they are counted in the database, for all replicas and over restarts.
+"""
+
+from datetime import UTC, datetime
+
+import structlog
+
+from gateway.commands.command import CommandContext, Reply
+from gateway.pairing import hashed
+from gateway.store.records import Delivery
+from gateway.store.statements import PAIRING_SECONDS
+
+log = structlog.get_logger()
+
+
+async def pair(context: CommandContext) -> str | Reply:
+    code = context.arguments.split()[-1:]
+    if not code:
+        return await _waiting(context)
+    contacts, at = context.runtime.store.contacts, context.runtime.now()
+    found = await contacts.redeem(hashed(code[0]) or "", by=context.person, turn=context.turn, at=at)
+    if found == "muted":
+        log.warning("pairing_muted", by=context.person)
+        return Reply(text=None)
+    if found == "wrong":
+        log.warning("pairing_refused", by=context.person)
+        return context.say(
+            "There is no such code: it may be wrong, or older than an hour.", "没有这个配对码:可能有误,或已超过一小时。"
+        )
+    contact, notice = found
+    log.info(
+        "pairing_approved", channel=contact.channel, account=contact.account, sender=contact.person, by=context.person
+    )
+    if notice is not None:
+        await context.runtime.accept(
+            Delivery(sid=notice.sid, control=notice.sid, dedupe=(notice.dedupe,), body=notice.body, at=at)
+        )
+    return context.say(f"`{contact.name}` may write to me now.", f"`{contact.name}` 现在可以给我发消息了。")
+
+
+async def _waiting(context: CommandContext) -> str:
+    """Who waits is nobody's business in a group."""
+    found = await context.runtime.store.contacts.waiting(context.runtime.now() - PAIRING_SECONDS)
+    if context.message.chat.kind == "group" or not found:
+        return context.say(
+            "Let somebody in with the code that I gave them: /pair CODE", "用我发给对方的配对码批准:/pair 配对码"
+        )
+    zone = context.setup.config.server.zone
+    lines = [f"- `{it.name}` {datetime.fromtimestamp(it.asked or 0, tz=UTC).astimezone(zone):%H:%M}" for it in found]
+    head = context.say("Waiting to be let in, with /pair CODE:", "等待批准(用 /pair 配对码):")
+    return "\n".join((head, *lines))

@@ -1,0 +1,201 @@
+"""The contacts of pairing: who waits with a code, whom somebody has let in, and how often codes were wrong.
+
+A row is one person at one channel account: he waits while it has the hash of a code that is young enough, he may write
+once it says who approved him, and where it says neither (a revocation) he gets no new code within the time of the first.
+Looking somebody up is `Store.standing`, one indexed read; everything here is at the pace of people.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
+
+from sqlalchemy import Connection
+
+from gateway.queue import inbound_json
+from gateway.store.statements import PAIRING_PENDING_MAX, PAIRING_SECONDS
+from gateway.store.writer import Database, is_shared, reads, run, writes
+
+TRIES_MAX = 10
+TRIES_SECONDS = 3600.0
+COMMAND_LINE = "command line"
+APPROVED = "paired"
+"""The command of the message that has a person notified."""
+
+_FORGET_OLD = """
+DELETE FROM contact WHERE channel = :channel AND account = :account AND approved_by IS NULL
+AND (asked IS NULL OR asked <= :since)
+"""
+_ASK = """
+INSERT INTO contact (channel, account, person, turn, code, asked)
+SELECT :channel, :account, :person, :turn, :code, :at WHERE (
+    SELECT count(*) FROM contact WHERE channel = :channel AND account = :account AND approved_by IS NULL
+    AND code IS NOT NULL AND person <> :person
+) < :pending_max
+ON CONFLICT (channel, account, person) DO UPDATE SET code = excluded.code
+WHERE contact.turn = excluded.turn AND contact.code IS NOT NULL RETURNING turn
+"""
+"""Once for each request, and again for the same one."""
+_COLUMNS = "channel, account, person, turn, asked, approved_by, approved_at"
+_APPROVE = f"""
+UPDATE contact SET code = NULL, approved_by = :by, approved_at = :at, decided = :turn
+WHERE approved_by IS NULL AND {{}} RETURNING {_COLUMNS}
+"""
+_APPROVE_CODE = _APPROVE.format("code = :code AND asked > :since AND channel || ':' || person <> :by")
+_APPROVE_WAITING = _APPROVE.format(
+    "code IS NOT NULL AND channel = :channel AND person = :person AND account IN :accounts"
+)
+_APPROVE_PERSON = f"""
+INSERT INTO contact (channel, account, person, approved_by, approved_at)
+VALUES (:channel, :account, :person, :by, :at)
+ON CONFLICT (channel, account, person) DO UPDATE SET approved_by = excluded.approved_by, approved_at = excluded.approved_at
+WHERE contact.approved_by IS NULL RETURNING {_COLUMNS}
+"""
+_REVOKE = f"""
+UPDATE contact SET code = NULL, approved_by = NULL, approved_at = NULL
+WHERE channel = :channel AND person = :person AND :account IN ('', account) AND (approved_by IS NOT NULL OR code IS NOT NULL)
+RETURNING {_COLUMNS}
+"""
+_NOTIFY = """
+INSERT INTO inbox (dedupe, sid, body, at, status, attempts) VALUES (:dedupe, :sid, :body, :at, 0, 0)
+ON CONFLICT DO NOTHING RETURNING id
+"""
+_COUNT = "UPDATE session SET pending = pending + 1 WHERE id = :sid"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Contact:
+    """`turn` is the message that he got a code for, `asked` when that was; None where he was approved without."""
+
+    channel: str
+    account: str
+    person: str
+    turn: int | None
+    asked: float | None
+    approved_by: str | None
+    approved_at: float | None
+
+    @property
+    def name(self) -> str:
+        """As the command line takes it."""
+        return contact_name(self.channel, self.account, self.person)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Notice:
+    """The message, from nobody, that has an approved person notified: a row of the inbox of his control session. `dedupe`
+    is the same however often it is made."""
+
+    sid: str
+    body: str
+    dedupe: str
+
+
+Redeemed: TypeAlias = tuple[Contact, Notice | None] | Literal["wrong", "muted"]
+
+
+def contact_name(channel: str, account: str, person: str) -> str:
+    return f"{channel}:{person}" if account == "default" else f"{channel}:{account}:{person}"
+
+
+class DatabaseContacts(Database):
+    @writes
+    def ask(
+        self, connection: Connection, channel: str, account: str, person: str, *, turn: int, code: str, at: float
+    ) -> bool:
+        """Let a stranger wait with the hash of a code, unless he does already or too many do. True again for the same
+        `turn`, as long as nothing was decided."""
+        names = {"channel": channel, "account": account, "since": at - PAIRING_SECONDS}
+        if is_shared(connection):  # one after the other, or two could both be the third
+            run(connection, "SELECT pg_advisory_xact_lock(3, hashtext(:of))", of=f"{channel}:{account}")
+        run(connection, _FORGET_OLD, **names)
+        row = {"person": person, "turn": turn, "code": code, "at": at, "pending_max": PAIRING_PENDING_MAX}
+        return run(connection, _ASK, **names, **row).first() is not None
+
+    @writes
+    def redeem(self, connection: Connection, code: str, *, by: str, turn: int, at: float) -> Redeemed:
+        """What the code that `by` gave in message `turn` did; the same again for the same message. Too many wrong ones in a
+        while, and none of his is looked at any more."""
+        if is_shared(connection):
+            run(connection, "SELECT pg_advisory_xact_lock(4, hashtext(:by))", by=by)
+        names = {"by": by, "turn": turn, "since": at - TRIES_SECONDS}
+        decided = f"SELECT {_COLUMNS} FROM contact WHERE decided = :turn AND approved_by = :by"
+        row = run(connection, decided, **names).mappings().first()
+        if row is None:
+            run(connection, "DELETE FROM wrong_code WHERE at <= :since", **names)
+            tried = "SELECT count(*) FROM wrong_code WHERE sender = :by AND turn <> :turn"
+            if (run(connection, tried, **names).scalar() or 0) >= TRIES_MAX:
+                return "muted"
+            names |= {"code": code, "at": at, "since": at - PAIRING_SECONDS}
+            row = run(connection, _APPROVE_CODE, **names).mappings().first()
+        if row is None:
+            wrong = "INSERT INTO wrong_code (turn, sender, at) VALUES (:turn, :by, :at) ON CONFLICT DO NOTHING"
+            run(connection, wrong, **names)
+            return "wrong"
+        contact = Contact(**row)
+        return contact, _notice(connection, contact)
+
+    @reads
+    def waiting(self, connection: Connection, since: float) -> Sequence[Contact]:
+        return [it for it in contacts(connection, since) if it.approved_by is None]
+
+
+def contacts(connection: Connection, since: float) -> list[Contact]:
+    """Who may write, and who waits with a code that was given after `since`; the oldest first."""
+    shown = f"""
+    SELECT {_COLUMNS} FROM contact WHERE approved_by IS NOT NULL OR (code IS NOT NULL AND asked > :since)
+    ORDER BY COALESCE(approved_at, asked), person
+    """
+    return [Contact(**row) for row in run(connection, shown, since=since).mappings()]
+
+
+def approve_code(connection: Connection, code: str, *, at: float) -> list[Contact]:
+    """By the hash of a code, on the command line; nobody where it is wrong or too old."""
+    names = {"code": code, "by": COMMAND_LINE, "turn": None, "at": at, "since": at - PAIRING_SECONDS}
+    return _approved(connection, run(connection, _APPROVE_CODE, **names).mappings().all(), at)
+
+
+def approve_person(
+    connection: Connection, channel: str, person: str, accounts: Sequence[str], *, at: float
+) -> list[Contact]:
+    """Somebody at the accounts where he waits, else at the first one; nobody where he may write there already."""
+    names = {"channel": channel, "person": person, "by": COMMAND_LINE, "at": at}
+    rows = run(connection, _APPROVE_WAITING, **names, turn=None, accounts=list(accounts)).mappings().all()
+    if not rows:
+        rows = run(connection, _APPROVE_PERSON, **names, account=accounts[0]).mappings().all()
+    return _approved(connection, rows, at)
+
+
+def _approved(connection: Connection, rows: Sequence[Any], at: float) -> list[Contact]:
+    """Those approved, each with his notice in the inbox; the next sweep finds it."""
+    found = [Contact(**row) for row in rows]
+    for contact in found:
+        if notice := _notice(connection, contact):
+            names = {"sid": notice.sid, "body": notice.body, "dedupe": notice.dedupe, "at": at}
+            if run(connection, _NOTIFY, **names).first() is not None:
+                run(connection, _COUNT, sid=notice.sid)
+    return found
+
+
+def _notice(connection: Connection, contact: Contact) -> Notice | None:
+    """None where no message of his is kept: nobody knows in which chat to write to him."""
+    asked = run(connection, "SELECT sid, body FROM inbox WHERE id = :turn AND body <> ''", turn=contact.turn).first()
+    if asked is None:
+        return None
+    inbound = inbound_json.validate_json(asked.body)
+    inbound = replace(inbound, command=APPROVED, replays=inbound.replays + 1)
+    body = inbound_json.dump_json(inbound).decode()
+    return Notice(sid=asked.sid, body=body, dedupe=f"{APPROVED}:{contact.turn}")
+
+
+def revoke(connection: Connection, channel: str, person: str, account: str) -> list[Contact]:
+    """Those who may no longer write, or whose code is void, from the next message on; at every account where it is empty."""
+    names = {"channel": channel, "person": person, "account": account}
+    return [Contact(**row) for row in run(connection, _REVOKE, **names).mappings()]
+
+
+def forget(connection: Connection, channel: str, person: str) -> int:
+    """All that is kept of somebody; how many rows that was."""
+    names = {"channel": channel, "person": person, "of": f"{channel}:{person}"}
+    run(connection, "UPDATE contact SET approved_by = 'erased' WHERE approved_by = :of", **names)
+    forgotten = run(connection, "DELETE FROM contact WHERE channel = :channel AND person = :person", **names).rowcount
+    return forgotten + run(connection, "DELETE FROM wrong_code WHERE sender = :of", **names).rowcount
