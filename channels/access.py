@@ -13,8 +13,16 @@ from pydantic import BaseModel, SecretStr
 from pydantic.alias_generators import to_camel
 
 from channels.message import MessageContext
+from channels.tools import ToolLists
 
 Policy: TypeAlias = Literal["open", "allowlist", "disabled"]
+
+
+class ChatConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+    """What holds in one chat."""
+
+    tools: ToolLists = ToolLists()
+    """What is left of the agent's tools in this chat."""
 
 
 class AccessConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
@@ -30,6 +38,10 @@ class AccessConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_ge
     """Ids of the groups in which the bot listens; `*` means every group."""
     require_mention: bool = True
     """In groups, answer only messages that mention the bot."""
+    tools: ToolLists = ToolLists()
+    """What is left of the agents' tools in all chats of this account."""
+    chats: dict[str, ChatConfig] = {}
+    """What holds in single chats, by their ids."""
 
 
 def refusal(access: AccessConfig, context: MessageContext) -> str | None:
