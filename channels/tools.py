@@ -7,10 +7,18 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator
 from pydantic.alias_generators import to_camel
+from pydantic_core import PydanticKnownError
 
 Profile: TypeAlias = Literal["minimal", "messaging", "coding", "full"]
 Listed = BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)
 Names = Annotated[tuple[str, ...], Listed]
+
+
+def _given(value: object) -> object:
+    """A list that is begun and left empty is a slip, and not everything."""
+    if value is None:
+        raise PydanticKnownError("tuple_type")
+    return value
 
 
 class ToolLists(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
@@ -18,7 +26,7 @@ class ToolLists(BaseModel, extra="forbid", strict=True, frozen=True, alias_gener
 
     profile: Profile | None = None
     """`minimal`, `messaging`, `coding` or `full`: a ready-made list, beside which `allow` and `deny` take away more."""
-    allow: Names | None = None
+    allow: Annotated[Names | None, BeforeValidator(_given)] = None
     """Names of tools or groups, such as `group:web`; `*` means every one there is. Where unset, nothing is taken away."""
     deny: Names = ()
     """Names of tools or groups to leave out; wins over `allow` and `profile`."""

@@ -48,8 +48,12 @@ def _holds(listed: Sequence[str], name: str) -> bool:
 def layers_of(everybody: ToolsConfig, agent: AgentToolsConfig) -> tuple[ToolLists, ...]:
     """Those that hold for an agent wherever it answers."""
     implied = DEFAULT_PROFILE if agent.allow is None else None
-    own = ToolLists(profile=agent.profile or implied, allow=agent.allow, deny=agent.deny)
-    return ToolLists(profile=everybody.profile, allow=everybody.allow, deny=everybody.deny), own
+    own = agent if agent.profile else agent.model_copy(update={"profile": implied})
+    return _bare(everybody), _bare(own)
+
+
+def _bare(lists: ToolLists) -> ToolLists:
+    return ToolLists.model_construct(profile=lists.profile, allow=lists.allow, deny=lists.deny)
 
 
 def owners_layer(everybody: ToolsConfig, *, has_owners: bool) -> ToolLists | None:
