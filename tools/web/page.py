@@ -61,6 +61,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     sys.setrecursionlimit(RECURSION_MAX)
     title, markdown, part = read(sys.stdin.buffer.read().decode(), sys.argv[1])
     sys.stdout.buffer.write(json.dumps({"title": title, "markdown": markdown, "part": part}).encode())
