@@ -1,10 +1,18 @@
 """A web server that does what it likes, byte by byte, on loopback; and a name server that is one dict."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TypeAlias
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from tools.web.config import FetchConfig
 from tools.web.fetch import Fetcher
@@ -50,7 +58,7 @@ class Web:
 
 
 @asynccontextmanager
-async def web(pages: Mapping[str, Behaviour]) -> AsyncIterator[Web]:
+async def web(pages: Mapping[str, Behaviour], encrypted: ssl.SSLContext | None = None) -> AsyncIterator[Web]:
     served = Web(pages=dict(pages))
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -68,9 +76,27 @@ async def web(pages: Mapping[str, Behaviour]) -> AsyncIterator[Web]:
         finally:
             writer.close()
 
-    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    server = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=encrypted)
     served.port = server.sockets[0].getsockname()[1]
     try:
         yield served
     finally:
         server.close()
+
+
+def certified(folder: Path, host: str) -> Path:
+    """A file with a key and a certificate for this host, signed by itself."""
+    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host)])
+    certificate = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(host)]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    pem, plain = serialization.Encoding.PEM, serialization.NoEncryption()
+    file = folder / "certificate.pem"
+    file.write_bytes(key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain) + certificate.public_bytes(pem))
+    return file

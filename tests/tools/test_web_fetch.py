@@ -4,8 +4,10 @@ import asyncio
 import gzip
 import ipaddress
 import json
+import ssl
 import zlib
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tools.bench import CALL, text_of
-from tests.tools.hostile import Behaviour, Web, Write, redirect, response, web
+from tests.tools.hostile import Behaviour, Web, Write, certified, redirect, response, web
 from tools.tool import ToolError, ToolResult
 from tools.web.client import Client, is_public
 from tools.web.config import FetchConfig
@@ -166,15 +168,26 @@ async def test_redirects_are_followed_so_far_and_no_further_and_carry_nothing_al
     assert all(host in request and "Accept-Encoding: gzip, identity" in request for request in site.requests)
 
 
-async def test_https_is_not_left_by_a_redirect(site: Web, monkeypatch: pytest.MonkeyPatch) -> None:
-    client = site.fetcher().client
+@pytest.fixture
+async def encrypted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Web]:
+    """With a certificate for site.test, which is trusted here alone."""
+    certificate = certified(tmp_path, "site.test")
+    trusting = ssl.create_default_context(cafile=str(certificate))
+    monkeypatch.setattr("tools.web.client._certificates", lambda: trusting)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    async with web({"/": response(b"encrypted"), "/down": redirect("http://site.test/")}, context) as site:
+        yield site
 
-    async def answers(*_: object) -> str:  # a server with a certificate that everybody trusts is not to be had here
-        return "http://site.test/"
 
-    monkeypatch.setattr(client, "_get", answers)
-    with pytest.raises(ToolError, match="it redirects from https to http"):
-        await client.get("https://site.test/", wanted=lambda _: True)
+async def test_a_certificate_is_judged_by_the_hosts_name_although_an_address_is_connected_to(encrypted: Web) -> None:
+    fetcher = encrypted.fetcher(allowPrivate=["127.0.0.0/8"])
+    url = f"https://site.test:{encrypted.port}"
+    assert await read(fetcher, f"{url}/") == "encrypted"
+    assert "it redirects from https to http" in await refused(fetcher, f"{url}/down")
+    for other in ("other.test", "127.0.0.1"):
+        sentence = await refused(fetcher, f"https://{other}:{encrypted.port}/")
+        assert sentence == "FETCH_FAILED: the server cannot be reached"
 
 
 async def test_the_environments_proxy_sees_nothing(site: Web, monkeypatch: pytest.MonkeyPatch) -> None:
