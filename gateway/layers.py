@@ -1,6 +1,8 @@
 """What is left of an agent's tools for a message, by where it was written and by whom: the layers that `tools.policy`
 puts together."""
 
+from typing import Any
+
 from channels.message import MessageContext
 from channels.tools import ToolLists
 from gateway.config.channels import configured
@@ -19,17 +21,27 @@ class ToolLayers:
         self._senders = config.tools.senders
         self._owners = config.owners
         self._others = owners_layer(config.tools, has_owners=bool(config.owners))
+        self._paired = owners_layer(config.tools, has_owners=True)
 
     def of(self, *contexts: MessageContext) -> tuple[ToolLists, ...]:
         """Of messages that are answered together: what every one of their senders may have."""
         found: dict[ToolLists, None] = {}
         for context in contexts:
+            others = self._others
             if account := self._accounts.get((context.channel, context.account)):
+                others = self._paired if _is_paired(account, context) else others
                 chat = getattr(account, "chats", {}).get(context.chat.id)
                 found |= dict.fromkeys((account.tools, *((chat.tools,) if chat else ())))
             if sender := self._senders.get(f"{context.channel}:{context.sender.id}"):
                 found[sender] = None
-            if self._others and not is_owner(self._owners, context):
-                found[self._others] = None
+            if others and not is_owner(self._owners, context):
+                found[others] = None
         found.pop(_ALL, None)
         return tuple(found)
+
+
+def _is_paired(account: Any, context: MessageContext) -> bool:
+    """Whether pairing alone lets him in: it grants him to talk, and never what is the owners'."""
+    if context.chat.kind != "direct" or getattr(account, "dm_policy", "") != "pairing":
+        return False
+    return {context.sender.id, "*"}.isdisjoint(account.allow_from)

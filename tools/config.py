@@ -81,8 +81,8 @@ class ToolsConfig(ToolLists):
     """The top-level `tools:` section: what holds for the tools of every agent."""
 
     owner_only: Names | None = None
-    """Tools or groups that are there for `owners` alone. Where unset: `exec` and `process`, once `owners` names anybody;
-    until then everybody whom the agent serves has them, and `exec.mode` decides what becomes of a call."""
+    """Tools or groups that are there for `owners` alone. Where unset: `exec` and `process`, once `owners` names anybody, and
+    in any case for people who were let in by pairing; everybody else has them as his agent does."""
     senders: dict[PersonId, ToolLists] = Field(default={})
     """What is left for one person, by `channel:id` as in `owners`, wherever he writes."""
     exec: ExecConfig = ExecConfig()

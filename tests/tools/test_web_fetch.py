@@ -151,6 +151,9 @@ async def test_a_host_that_answers_otherwise_the_second_time_is_not_asked_twice(
         ("http://site.test:6379/", "FETCH_BLOCKED"),
         ("http://site.test\\@evil.test/", "FETCH_BLOCKED"),
         ("/loop", "FETCH_FAILED"),
+        ("http://site.test/ http://evil.test/", "FETCH_BLOCKED"),
+        ("x" * 2100, "FETCH_BLOCKED"),
+        ("ftp://site.test/", "FETCH_BLOCKED"),
     ],
 )
 async def test_a_redirect_is_judged_like_the_first_address(site: Web, location: str, code: str) -> None:

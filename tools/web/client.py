@@ -189,7 +189,7 @@ class Client:
         ):
             answered = {name.lower(): value.decode("latin-1") for name, value in response.headers}
             if response.status in REDIRECTS and (location := answered.get(b"location")):
-                return location
+                return location.encode("latin-1").decode(errors="replace")
             kind, charset = _content_type(answered.get(b"content-type", ""))
             declared = answered.get(b"content-length", "")
             length = int(declared) if declared.isdecimal() and len(declared) < 16 else None

@@ -16,8 +16,8 @@ from tools.web.config import FetchConfig
 PARALLEL = 4
 """Pages of one agent that are fetched at the same time; more wait."""
 EXTRACT_SECONDS = 20.0
-NOTE_CHARS = 400
-"""Of a result that is left for its head and its note."""
+NOTE_CHARS = 1_000
+"""Of a result that is left for its head, its note and the boundary around it."""
 CHARS_MIN = 200
 _HTML = ("text/html", "application/xhtml+xml")
 _TEXT = re.compile(r"text/[a-z0-9.+-]+|application/(?:[a-z0-9.-]+\+)?(?:json|xml|yaml|x-yaml|x-ndjson|javascript)")
