@@ -5,6 +5,7 @@ import gzip
 import ipaddress
 import json
 import ssl
+import tracemalloc
 import zlib
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -279,7 +280,13 @@ BOMB = gzip.compress(bytes(64 * 1024 * 1024))
 async def test_a_server_that_misbehaves_is_left_in_time(site: Web, behaviour: Behaviour, code: str) -> None:
     site.pages["/"] = behaviour
     fetcher = site.fetcher(totalSeconds=1.0, maxBytes=65_536)
-    assert (await refused(fetcher, site.url())).startswith(code)
+    tracemalloc.start()
+    try:
+        async with asyncio.timeout(20):  # far more than a second, and less than it takes where nothing ends it
+            assert (await refused(fetcher, site.url())).startswith(code)
+        assert tracemalloc.get_traced_memory()[1] < 16 * 1024 * 1024
+    finally:
+        tracemalloc.stop()
 
 
 async def test_a_name_server_that_never_answers_and_a_host_that_is_nowhere(site: Web) -> None:
