@@ -6,6 +6,7 @@ that failed, was refused or was cut off still gets its result, so no history is 
 """
 
 import asyncio
+import secrets
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from agents.messages import (
     UserMessage,
     UserPart,
 )
+from agents.prompt.fences import external
 from agents.repair import substitute
 from agents.truncate import truncate_result
 from agents.turn import (
@@ -262,6 +264,11 @@ class ToolLoop:
 
     def _fitting(self, result: ToolResult) -> tuple[UserPart, ...]:
         chars = self.result_chars
+        if result.external:
+            boundary, source = secrets.token_hex(8), str(result.details.get("url", ""))
+            chars = max(1, chars - len(external("", source, boundary)))
+            texts = (it if isinstance(it, Image) else truncate_result(it, chars) for it in result.content)
+            return tuple(it if isinstance(it, Image) else Text(text=external(it, source, boundary)) for it in texts)
         parts = (it if isinstance(it, Image) else Text(text=truncate_result(it, chars)) for it in result.content if it)
         return tuple(parts) or (Text(text="(no output)"),)
 

@@ -28,11 +28,13 @@ from agents.truncate import result_limit_chars
 from agents.turn import Budget, Emit, LimitReached, Settings, Turn, TurnLimits, TurnResult, TurnStarted
 from agents.workspaces import Workspaces, is_template
 from channels.message import File, MessageContext
+from channels.tools import ToolLists
 from skills.catalog import SkillCatalog, visible
-from tools.catalog import Catalog, Toolbox, ToolSource
-from tools.config import ExecConfig, FilesConfig
+from tools.catalog import Catalog, Toolbox, ToolSource, offered
+from tools.config import ToolsConfig, effective_exec, effective_files
 from tools.memory import Memory, Note
 from tools.paths import MEMORY
+from tools.policy import layers_of, permitted
 from tools.tool import Messenger, ToolError
 from tools.workspace import Workspace, folder_of
 
@@ -58,8 +60,7 @@ class AgentRunner:
     config: AgentConfig
     models: Models
     catalog: SkillCatalog
-    exec_config: ExecConfig
-    files_config: InitVar[FilesConfig]
+    tools_config: InitVar[ToolsConfig]
     messenger: InitVar[Messenger]
     memory: InitVar[Memory]
     language: InitVar[Language]
@@ -69,25 +70,37 @@ class AgentRunner:
     scrub: Callable[[str], str] = str
 
     def __post_init__(
-        self, files_config: FilesConfig, messenger: Messenger, memory: Memory, language: Language
+        self, tools_config: ToolsConfig, messenger: Messenger, memory: Memory, language: Language
     ) -> None:
-        config, exec_config = self.config, self.exec_config
+        config = self.config
+        self.exec_config = effective_exec(tools_config.exec, config.tools)
+        files_config = effective_files(tools_config.files, config.tools)
         self._workspaces = Workspaces(config.workspace_dir, writable=files_config.writable, language=language)
         self._memory_is_own = is_template(config.workspace_dir)
         self._uploads = Path(files_config.uploads_dir)
         self._models = [self.models.get(reference) for reference in config.model]
         self._compactor = Compactor(config=config.compaction, models=self.models)
         self._result_chars = min(result_limit_chars(self._window(model)) for model in self._models)
+        self._layers = layers_of(tools_config, config.tools)
+        self._names = offered(tools_config, config.tools)
         built_in = Catalog(
+            self._names,
             config.tools,
-            exec_config=exec_config,
+            exec_config=self.exec_config,
+            web=tools_config.web,
             messenger=messenger,
             memory=memory,
             result_chars=self._result_chars,
         )
         self._sources: Sequence[ToolSource] = (built_in,)
-        self._reads_files = "read" in built_in.names or "exec" in built_in.names
-        self._shows_docs = "read" in built_in.names and DOCS_DIR.is_dir()
+        self._has_docs = DOCS_DIR.is_dir()
+
+    def offered(self, layers: tuple[ToolLists, ...]) -> tuple[str, ...]:
+        """The built-in tools of a turn on which `layers` hold, too."""
+        return permitted(layers, self._names)
+
+    def _reads_files(self, layers: tuple[ToolLists, ...] = ()) -> bool:
+        return not {"read", "exec"}.isdisjoint(self.offered(layers))
 
     def user_message(
         self, *contexts: MessageContext, received: Sequence[Received], notes: Sequence[Note] = ()
@@ -106,11 +119,13 @@ class AgentRunner:
     ) -> Received:
         """Store a message's files. Blocking."""
         workspace = self._serving(self._workspaces.of(context), session)
-        return receive(workspace, context.message_id, files, missing, keeps=self._reads_files)
+        return receive(workspace, context.message_id, files, missing, keeps=self._reads_files())
 
-    def attachment(self, path: str, context: MessageContext, session: str, *, bytes_max: int) -> File:
+    def attachment(
+        self, path: str, context: MessageContext, session: str, *, layers: tuple[ToolLists, ...], bytes_max: int
+    ) -> File:
         """A file that the agent wants to send, of its workspace or the session's. Raises ToolError. Blocking."""
-        if not self._reads_files:
+        if not self._reads_files(layers):
             raise ToolError("NOT_ALLOWED", "this agent has no tool that reads files")
         return attachment(self._serving(self._workspaces.of(context), session), path, bytes_max=bytes_max)
 
@@ -118,6 +133,7 @@ class AgentRunner:
         """Answer the message, or say which way it failed. Raises only what the journal and the budget raise."""
         config, models = self._chosen(turn.settings)
         toolbox, facts = self._prepare(turn, config)
+        config = facts.agent
         system = build_system(facts)
         emit(TurnStarted(agent=self.config.id, turn=turn, system=system))
         model_calls = ModelCalls(
@@ -205,12 +221,16 @@ class AgentRunner:
         skills = visible(self.catalog.scan(whole.root), self.config.skills)
         # The workspace's own skills are read beneath its descriptor; only the others need a mount.
         mounts = {f"skills/{skill.name}": skill.directory for skill in skills if skill.source == "shared"}
-        if self._shows_docs and not os.path.lexists(whole.root / DOCS):
+        names = self.offered(turn.layers)
+        if self._has_docs and "read" in names and not os.path.lexists(whole.root / DOCS):
             mounts[DOCS] = DOCS_DIR
         memory = (MEMORY,) if turn.with_owner or self._memory_is_own else ()
         workspace = self._serving(whole, turn.session, mounts, writable=memory)
         tools = chain.from_iterable(source.tools(workspace) for source in self._sources)
-        toolbox = Toolbox(tools, argument_bytes_max=self.limits.tool_argument_bytes, scrub=self.scrub)
+        layers = (*self._layers, *turn.layers)
+        toolbox = Toolbox(tools, layers=layers, argument_bytes_max=self.limits.tool_argument_bytes, scrub=self.scrub)
+        if config.tool_choice not in ("auto", "none", "required", *(it.name for it in toolbox.specs)):
+            config = config.model_copy(update={"tool_choice": "auto"})  # the policy took that tool away
         facts = PromptFacts(
             agent=config,
             tools=toolbox.specs,

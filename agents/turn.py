@@ -16,6 +16,7 @@ from agents.providers.models import Level
 from agents.providers.provider import ModelEvent, ModelRequest, System
 from channels.message import MessageContext
 from channels.queue import QueueMode
+from channels.tools import ToolLists
 
 Count = Annotated[int, Field(ge=1)]
 Seconds = Annotated[float, Field(gt=0)]
@@ -60,6 +61,7 @@ class Turn:
     """`history` are the finished turns, oldest first; `so_far` is what is journaled of this one behind its user message.
     `summary` is the content of the one that stands for what was before `history`, empty for none.
     `capabilities` and `directives` are what the prompt says of the channel.
+    `layers` take tools away from it (`tools.policy`).
     `interrupted`: a process died while it worked on it. `with_owner`: it is a direct chat with an owner of the bot."""
 
     context: MessageContext
@@ -71,6 +73,7 @@ class Turn:
     so_far: Sequence[Message] = ()
     interrupted: bool = False
     with_owner: bool = False
+    layers: tuple[ToolLists, ...] = ()
     settings: Settings = Settings()
     summary: str = ""
     again: tuple[str, ...] = ()

@@ -15,6 +15,7 @@ from pydantic import AfterValidator, BaseModel, Field, SecretStr
 from pydantic.alias_generators import to_camel
 
 from channels.message import MessageContext
+from channels.tools import ToolLists
 
 GroupPolicy: TypeAlias = Literal["open", "allowlist", "disabled"]
 Policy: TypeAlias = Literal["pairing", "open", "allowlist", "disabled"]
@@ -45,6 +46,8 @@ class ChatConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_gene
     """Whether it answers only messages that mention it, instead of the account's `requireMention`."""
     agent: str | None = None
     """The `id` of the agent that answers there: the same as a binding of this chat."""
+    tools: ToolLists = ToolLists()
+    """What is left of the agent's tools in this chat."""
 
 
 class AccessConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
@@ -66,8 +69,10 @@ class AccessConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_ge
     """In groups, answer only messages that mention the bot."""
     mention_patterns: Annotated[tuple[MentionPattern, ...], Field(max_length=20)] = ()
     """Words that count as a mention in groups, such as `["helper", "小助手"]`, in any case; or patterns in RE2's syntax."""
+    tools: ToolLists = ToolLists()
+    """What is left of the agents' tools in all chats of this account."""
     chats: dict[str, ChatConfig] = {}
-    """What holds in single groups, by chat id."""
+    """What holds in single chats, by chat id."""
 
     def mentions(self, text: str) -> bool:
         """Whether one of the patterns is in it; in time that grows with its length and no faster."""

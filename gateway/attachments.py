@@ -6,12 +6,14 @@ A file that cannot be fetched or sent never fails the turn: a note tells the mod
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import structlog
 
 from agents import sentences
 from agents.attachments import Missing, Received
 from agents.runner import AgentRunner
+from agents.turn import Turn
 from channels.channel import Channel, DeliveryError, DownloadsFiles, TooLarge
 from channels.message import File, MessageContext, StoredFile
 from gateway.runtime import Runtime
@@ -46,11 +48,12 @@ class Attachments:
         return await asyncio.to_thread(runner.receive, context, session, files, missing)
 
     async def send(
-        self, runner: AgentRunner, channel: Channel, context: MessageContext, session: str, wanted: Sequence[str]
+        self, runner: AgentRunner, channel: Channel, turn: Turn, wanted: Sequence[str]
     ) -> tuple[tuple[StoredFile, ...], str]:
         """Keep the files that an answer names; the text is a note for the person on those that cannot be sent."""
         kept: list[StoredFile] = []
         lines: list[str] = []
+        context = turn.context
         for path in wanted:
             if path.startswith(("http://", "https://")):
                 lines.append(f"<{path}>")
@@ -59,7 +62,8 @@ class Attachments:
             else:
                 try:
                     limit = self._runtime.setup.limits.file_bytes
-                    file = await asyncio.to_thread(runner.attachment, path, context, session, bytes_max=limit)
+                    read = partial(runner.attachment, layers=turn.layers, bytes_max=limit)
+                    file = await asyncio.to_thread(read, path, context, turn.session)
                     data = await asyncio.to_thread(self._runtime.scrubber.scrub_file, file.data)
                 except ToolError as error:
                     log.warning("attachment_not_sent", code=error.code)

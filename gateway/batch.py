@@ -2,8 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import takewhile
 
 from agents.turn import settings_json
+from channels.tools import ToolLists
 from gateway.journal import last_active
 from gateway.queue import Inbound, Queue, inbound_of
 from gateway.routing import is_control
@@ -11,7 +14,7 @@ from gateway.runtime import Setup
 from gateway.store.records import Lease, Waiting, Work
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Batch:
     """The messages that one turn answers, oldest first: its setup, its lease, and its number, which is the last one's."""
 
@@ -29,6 +32,16 @@ class Batch:
     def inbound(self) -> Inbound:
         return inbound_of(self.messages[-1].body)
 
+    @cached_property
+    def layers(self) -> tuple[ToolLists, ...]:
+        """What takes tools away from the turn."""
+        return self.setup.layers.of(*self.inbound.contexts)
+
+    def takes(self, message: Waiting) -> bool:
+        """Whether a later message may join: not where its sender has less than the turn, which would do for him what he
+        may not have done."""
+        return set(tools_of(self.setup, self.messages[-1])) <= set(tools_of(self.setup, message))
+
     def is_over(self) -> bool:
         """Whether the session ended by itself before the first message of the batch was accepted."""
         rules = self.setup.session_rules(self.inbound.agent)
@@ -39,7 +52,8 @@ class Batch:
 
 
 def batch_of(setup: Setup, lease: Lease, work: Work) -> Batch:
-    """The messages of the next turn; the parts of one thing stay together in every queue mode."""
+    """The messages of the next turn; the parts of one thing stay together in every queue mode. All of one turn have the same
+    tools: a turn that goes on after a crash knows its last message alone."""
     first = inbound_of(work.waiting[0].body)
     queue = queue_of(setup, work, first)
     if is_control(lease.sid):
@@ -47,7 +61,17 @@ def batch_of(setup: Setup, lease: Lease, work: Work) -> Batch:
     messages = queue.batch(work.waiting, begun=bool(work.so_far))
     while len(messages) < len(work.waiting) and not work.so_far and inbound_of(messages[-1].body).context.more:
         messages = work.waiting[: len(messages) + 1]
+    if len(messages) > 1 and not work.so_far:
+        tools = tools_of(setup, messages[0])
+        messages = list(takewhile(lambda it: tools_of(setup, it) == tools, messages))
     return Batch(setup=setup, lease=lease, work=work, queue=queue, messages=messages)
+
+
+def tools_of(setup: Setup, message: Waiting) -> tuple[str, ...]:
+    """The tools of a turn that answers this message alone."""
+    inbound = inbound_of(message.body)
+    runner = setup.runners.get(inbound.agent)
+    return runner.offered(setup.layers.of(*inbound.contexts)) if runner else ()
 
 
 def queue_of(setup: Setup, work: Work, inbound: Inbound) -> Queue:

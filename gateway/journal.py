@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import groupby
+from itertools import groupby, takewhile
 from typing import Any, assert_never
 
 import orjson
@@ -26,7 +26,7 @@ from channels.queue import QueueMode
 from gateway.budgets import Account
 from gateway.queue import inbound_of
 from gateway.runtime import Drained, Runtime, Stopped
-from gateway.store.records import Entry, Kind, Lease, Mark, SessionState
+from gateway.store.records import Entry, Kind, Lease, Mark, SessionState, Waiting
 from gateway.store.spending import Spent
 
 STEERED_MAX = 20
@@ -38,7 +38,8 @@ log = structlog.get_logger()
 
 @dataclass(kw_only=True, slots=True)
 class TurnJournal:
-    """The journal of one turn. `enrich` adds names and quotes to a message, `user_message` makes of it what is read."""
+    """The journal of one turn. `enrich` adds names and quotes to a message, `user_message` makes of it what is read, and
+    `takes` says whether the running turn may take it in."""
 
     runtime: Runtime
     lease: Lease
@@ -46,6 +47,7 @@ class TurnJournal:
     mode: QueueMode
     enrich: Callable[[MessageContext], Awaitable[MessageContext]]
     user_message: Callable[[MessageContext], Awaitable[UserMessage]]
+    takes: Callable[[Waiting], bool]
     numbers: Sequence[int]
     """Of the turns of its history, oldest first."""
     kept: list[Message] = field(default_factory=list)
@@ -71,7 +73,8 @@ class TurnJournal:
         if self.mode != "steer" or self._pending <= 1:
             return ()
         work = (await self.runtime.store.load(self.lease, history_turns=1, waiting_max=STEERED_MAX)).work
-        waiting = [message for message in work.waiting if message.turn != self.turn] if work else []
+        others = [message for message in work.waiting if message.turn != self.turn] if work else []
+        waiting = list(takewhile(self.takes, others))
         if not waiting:
             return ()
         contexts = [await self.enrich(inbound_of(message.body).context) for message in waiting]

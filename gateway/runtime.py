@@ -18,6 +18,7 @@ from agents.turn import Emit
 from channels.channel import Channel
 from gateway.choices import Choices
 from gateway.config.root import Config, LimitsConfig
+from gateway.layers import ToolLayers
 from gateway.metrics import Metrics
 from gateway.queue import Queues
 from gateway.scrubber import Scrubber
@@ -99,6 +100,7 @@ class Setup:
     providers: Mapping[str, Provider]
     runners: Mapping[str, AgentRunner]
     queues: Queues
+    layers: ToolLayers
 
     @property
     def limits(self) -> LimitsConfig:

@@ -21,6 +21,7 @@ from channels.channel import Channel
 from gateway.config.channels import Account, ChannelDeps, configured, way_in
 from gateway.config.load import skill_catalog
 from gateway.config.root import Config
+from gateway.layers import ToolLayers
 from gateway.memory import StoredMemory
 from gateway.outbox import ChannelMessenger
 from gateway.queue import Queues
@@ -28,7 +29,6 @@ from gateway.redaction import secrets_in
 from gateway.runtime import Setup
 from gateway.scrubber import Scrubber, secrets_of
 from gateway.store.store import Store
-from tools.config import effective_exec, effective_files
 
 FIXED = ("database", "server.host", "server.port")
 """What a running gateway cannot change; by key."""
@@ -60,6 +60,7 @@ def build_setup(
         AgentRunner,
         models=shared,
         catalog=skill_catalog(config, environment),
+        tools_config=config.tools,
         messenger=ChannelMessenger(channels, scrubber, now=now),
         memory=StoredMemory(store),
         language=config.language,
@@ -68,16 +69,11 @@ def build_setup(
         now=now,
         choosable=choosable,
     )
-    runners = {
-        agent.id: build_runner(
-            agent,
-            exec_config=effective_exec(config.tools.exec, agent.tools),
-            files_config=effective_files(config.tools.files, agent.tools),
-        )
-        for agent in config.agents.list
-    }
+    runners = {agent.id: build_runner(agent) for agent in config.agents.list}
     queues = Queues(config.queue, channels, config.agents.list)
-    return Setup(config=config, channels=channels, providers=providers, runners=runners, queues=queues)
+    return Setup(
+        config=config, channels=channels, providers=providers, runners=runners, queues=queues, layers=ToolLayers(config)
+    )
 
 
 def adopt(setup: Setup, before: Setup) -> None:

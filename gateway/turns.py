@@ -209,6 +209,7 @@ class Turns:
             mode=batch.queue.mode,
             enrich=channel.enrich,
             user_message=user_message,
+            takes=batch.takes,
             numbers=[number for number, _ in history],
             account=account,
         )
@@ -234,6 +235,7 @@ class Turns:
             so_far=so_far,
             interrupted=bool(work.so_far) and work.so_far[-1].kind != "drained",
             with_owner=is_with_owner(batch.setup.config.owners, context),
+            layers=batch.layers,
             settings=settings_json.validate_json(work.settings),
             summary=work.summary,
             again=(str(batch.inbound.replays),) if batch.inbound.replays else (),
@@ -241,7 +243,7 @@ class Turns:
         result = await runner.run(turn, journal=journal, emit=emit, budget=account)
         ending = ending_of(result.outcome, context.text)
         if ending.media and ending.text is not None:
-            files, note = await self._attachments.send(runner, channel, context, batch.lease.sid, ending.media)
+            files, note = await self._attachments.send(runner, channel, turn, ending.media)
             ending = replace(ending, text=f"{ending.text}\n\n{note}".strip() if note else ending.text, files=files)
         if ending.text is not None and (turn.settings.reasoning or turn.settings.verbose):
             steps = [*so_far, *journal.kept, *([ending.message] if ending.message else [])]

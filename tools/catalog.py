@@ -10,14 +10,19 @@ from typing import Any, Protocol
 
 import structlog
 
-from tools.config import AgentToolsConfig, ExecConfig, allowed
+from channels.tools import ToolLists
+from tools.config import AgentToolsConfig, ExecConfig, ToolsConfig
 from tools.edit import Edit
 from tools.exec import Exec
 from tools.ls import Ls
 from tools.memory import Memory, MemoryGet, MemorySearch
 from tools.message import Message
+from tools.policy import layers_of, permitted
 from tools.read import Read
 from tools.tool import Call, Effect, Messenger, Tool, ToolError, ToolResult, failed
+from tools.web.config import WebToolsConfig
+from tools.web.fetch import Fetcher, WebFetch
+from tools.web.search import WebSearch
 from tools.workspace import Workspace
 from tools.write import Write
 
@@ -26,24 +31,26 @@ log = structlog.get_logger()
 
 @dataclass
 class Catalog:
-    """The built-in tools that an agent's policy allows, in catalogue order.
+    """The built-in tools among `names`, in catalogue order.
 
     `exec_config` is the effective one; `result_chars` is how much of one result the agent's models are shown.
     """
 
+    names: Sequence[str]
     config: AgentToolsConfig
     exec_config: ExecConfig
+    web: WebToolsConfig
     messenger: Messenger
     memory: Memory
     result_chars: int
 
     def __post_init__(self) -> None:
-        self.names = allowed(self.config, NAMES)
         self.exec_slots = asyncio.Semaphore(self.exec_config.parallel)
-        """Shared by all turns of the agent."""
+        """Shared by all turns of the agent, as is the fetcher."""
+        self.fetcher = Fetcher(self.web.fetch)
 
     def tools(self, workspace: Workspace) -> list[Tool]:
-        return [_BUILDERS[name](self, workspace) for name in self.names]
+        return [build(self, workspace) for name, build in _BUILDERS.items() if name in self.names]
 
 
 _BUILDERS: dict[str, Callable[[Catalog, Workspace], Tool]] = {
@@ -55,8 +62,16 @@ _BUILDERS: dict[str, Callable[[Catalog, Workspace], Tool]] = {
     "message": lambda catalog, _: Message(catalog.messenger, catalog.config.message),
     "memory_search": lambda catalog, workspace: MemorySearch(workspace, catalog.memory),
     "memory_get": lambda catalog, workspace: MemoryGet(workspace, catalog.memory, catalog.result_chars),
+    "web_fetch": lambda catalog, _: WebFetch(catalog.fetcher, catalog.result_chars),
+    "web_search": lambda catalog, _: WebSearch(catalog.web.search),
 }
 NAMES: tuple[str, ...] = tuple(_BUILDERS)
+
+
+def offered(everybody: ToolsConfig, agent: AgentToolsConfig) -> tuple[str, ...]:
+    """The built-in tools that an agent has where no chat and no sender takes any away."""
+    there = tuple(it for it in NAMES if it != "web_search" or everybody.web.search.provider)
+    return permitted(layers_of(everybody, agent), there)
 
 
 class ToolSource(Protocol):
@@ -67,12 +82,21 @@ class ToolSource(Protocol):
 
 class Toolbox:
     """Tools by name, in the order given, and the one way to call them: what a model or a tool did wrong is answered with
-    a structured error that the model can act on. Of two tools with one name the earlier wins."""
+    a structured error that the model can act on. Only what every layer of the policy permits is in it, whatever source it
+    is from. Of two tools with one name the earlier wins."""
 
-    def __init__(self, tools: Iterable[Tool], *, argument_bytes_max: int, scrub: Callable[[str], str] = str) -> None:
-        self._tools: dict[str, Tool] = {}
+    def __init__(
+        self,
+        tools: Iterable[Tool],
+        *,
+        layers: tuple[ToolLists, ...],
+        argument_bytes_max: int,
+        scrub: Callable[[str], str] = str,
+    ) -> None:
+        there: dict[str, Tool] = {}
         for tool in tools:
-            self._tools.setdefault(tool.spec.name, tool)
+            there.setdefault(tool.spec.name, tool)
+        self._tools = {name: there[name] for name in permitted(layers, tuple(there))}
         self._argument_bytes_max = argument_bytes_max
         self._scrub = scrub
         self.specs = tuple(tool.spec for tool in self._tools.values())

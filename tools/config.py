@@ -1,14 +1,15 @@
-"""What a person writes about tools: which an agent has, and how far `exec` and `message` may go."""
+"""What a person writes about tools: which there are, and how far `exec`, `message` and the web tools may go."""
 
-from collections.abc import Sequence
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import BaseModel, Field, StringConstraints
 from pydantic.alias_generators import to_camel
 
+from channels.tools import Listed, Names, ToolLists
+from tools.web.config import WebToolsConfig
+
 ExecMode: TypeAlias = Literal["deny", "ask", "allow"]
-_Listed = BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)
-Names = Annotated[tuple[str, ...], _Listed]
+PersonId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_-]+:\S+$")]
 InstructionFile: TypeAlias = Literal["AGENTS.md", "SOUL.md", "IDENTITY.md", "USER.md", "TOOLS.md"]
 EXEC_SECONDS_MAX = 600
 
@@ -60,7 +61,7 @@ class MessageConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_g
 class FilesConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
     """What the file tools may do, for every agent that does not say otherwise."""
 
-    writable: Annotated[tuple[InstructionFile, ...], _Listed] = ()
+    writable: Annotated[tuple[InstructionFile, ...], Listed] = ()
     """Instruction files that `write` and `edit` may change, such as `AGENTS.md`: whoever may talk to the agent can then
     change what everybody's system prompt says. `MEMORY.md` and `memory/*.md` are written in direct chats with an owner
     (`owners`), and by anybody where the workspace is that chat's or person's own."""
@@ -72,24 +73,27 @@ class FilesConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_gen
 class AgentFilesConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
     """The same inside an agent: what is set here wins."""
 
-    writable: Annotated[tuple[InstructionFile, ...], _Listed] | None = None
+    writable: Annotated[tuple[InstructionFile, ...], Listed] | None = None
     """As `tools.files.writable`, for this agent."""
 
 
-class ToolsConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
-    """The top-level `tools:` section."""
+class ToolsConfig(ToolLists):
+    """The top-level `tools:` section: what holds for the tools of every agent."""
 
+    owner_only: Names | None = None
+    """Tools or groups that are there for `owners` alone. Where unset: `exec` and `process`, once `owners` names anybody, and
+    in any case for people who were let in by pairing; everybody else has them as his agent does."""
+    senders: dict[PersonId, ToolLists] = Field(default={})
+    """What is left for one person, by `channel:id` as in `owners`, wherever he writes."""
     exec: ExecConfig = ExecConfig()
     files: FilesConfig = FilesConfig()
+    web: WebToolsConfig = WebToolsConfig()
 
 
-class AgentToolsConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
-    """Inside an agent: which tools it has."""
+class AgentToolsConfig(ToolLists):
+    """Inside an agent: which tools it has. Where it has neither `profile` nor `allow`: `profile: minimal`, which is `read`,
+    `ls` and `message`."""
 
-    allow: Names = ("read", "ls", "message")
-    """Names of tools; `*` means every one there is."""
-    deny: Names = ()
-    """Names to leave out; wins over `allow`."""
     exec: AgentExecConfig = AgentExecConfig()
     files: AgentFilesConfig = AgentFilesConfig()
     message: MessageConfig = MessageConfig()
@@ -102,9 +106,3 @@ def effective_exec(everybody: ExecConfig, agent: AgentToolsConfig) -> ExecConfig
 
 def effective_files(everybody: FilesConfig, agent: AgentToolsConfig) -> FilesConfig:
     return everybody.model_copy(update=agent.files.model_dump(exclude_none=True))
-
-
-def allowed(config: AgentToolsConfig, names: Sequence[str]) -> tuple[str, ...]:
-    """The names among `names` that the agent may use, in their order. `deny` wins over `allow`; no list, no tool."""
-    allow, deny = set(config.allow), set(config.deny)
-    return tuple(name for name in names if {"*", name} & allow and not {"*", name} & deny)

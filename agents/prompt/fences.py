@@ -25,8 +25,12 @@ INBOUND = "Inbound Context (trusted metadata)"
 """The heading over the one block of a user message that the gateway vouches for."""
 SUMMARY = "Earlier Conversation (summary)"
 """The heading over what stands for the messages that a conversation has no room for any more."""
+EXTERNAL = "EXTERNAL_CONTENT"
+"""Between two lines with this word and the same random number stands what strangers wrote."""
 TOOL_CALLS = "Tool Calls"
 """The heading over the tools of a model that reads of them in its prompt."""
+
+SOURCE_CHARS_MAX = 500
 
 HEADINGS = (
     "Tooling",
@@ -86,6 +90,12 @@ def harmless(text: str) -> str:
     """A person's text, safe to stand in a prompt. Idempotent; ordinary text comes back unchanged."""
     text = _clean(text)
     return _broken(text, sorted(set(weak_points(text))))
+
+
+def external(text: str, source: str, boundary: str) -> str:
+    """What a stranger wrote, as a tool gave it, behind a boundary that he could not know."""
+    source = harmless(one_line(source[:SOURCE_CHARS_MAX])).replace('"', "'").replace("<", "(").replace(">", ")")
+    return f'<<<{EXTERNAL} {boundary} source="{source}">>>\n{harmless(text)}\n<<<END_{EXTERNAL} {boundary}>>>'
 
 
 def without_boundary(text: str) -> str:
@@ -197,6 +207,7 @@ _RULES = (
         rf"{_LEAD}#(#)(?:[^\w\\\n#]|_)*(?:{_PRINTED})(?={_BLANK}*(?:$|[^\w\s]|_))",
         re.MULTILINE,
     ),
+    re.compile(rf"<<{_GAP}{{0,8}}(?:end{_GAP}{{0,3}})?external({_GAP}{{0,3}})content"),
     re.compile(rf"[(\[{{<]{_GAP}{{0,8}}(?:un)?trusted([^\w\\\n]{{0,3}})metadata"),
     re.compile(rf"\[{_GAP}{{0,3}}message({_GAP}{{0,3}})id{_BLANK}*[:=]"),
     re.compile(rf"{_LEAD}__(silent)__{_GAP}*$", re.MULTILINE),

@@ -4,6 +4,7 @@ from pydantic import BaseModel
 from pydantic.alias_generators import to_camel
 
 from channels.queue import QueueConfig
+from channels.tools import ToolLists
 
 DEFAULT = "default"
 
@@ -15,6 +16,8 @@ class WebConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_gener
     enabled: bool = True
     """`false` switches the page off; its conversations stay in the database."""
     queue: QueueConfig = QueueConfig()
+    tools: ToolLists = ToolLists()
+    """What is left of the agents' tools in the web chat."""
 
 
 def accounts(config: WebConfig) -> dict[str, WebConfig]:

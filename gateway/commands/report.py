@@ -33,6 +33,7 @@ def plan_of(context: CommandContext, work: Work) -> Plan | None:
         directives=channel.capabilities.directives,
         history=(),
         user=UserMessage(content=()),
+        layers=context.setup.layers.of(context.message),
         settings=settings_json.validate_json(work.settings),
         summary=work.summary,
     )

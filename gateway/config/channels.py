@@ -26,8 +26,8 @@ from channels.web.archive import ChatHistory
 from channels.web.channel import WebChannel
 from channels.web.config import WebConfig
 from gateway.config.problems import Key
-from tools.catalog import NAMES
-from tools.config import ExecMode, allowed, effective_exec
+from tools.catalog import offered
+from tools.config import ExecMode, effective_exec
 
 if TYPE_CHECKING:
     from gateway.config.root import Config
@@ -212,4 +212,4 @@ def commanding(config: "Config") -> list[str]:
 
 def exec_mode(config: "Config", agent: AgentConfig) -> ExecMode | None:
     """None where it has no `exec`."""
-    return effective_exec(config.tools.exec, agent.tools).mode if "exec" in allowed(agent.tools, NAMES) else None
+    return effective_exec(config.tools.exec, agent.tools).mode if "exec" in offered(config.tools, agent.tools) else None

@@ -9,20 +9,23 @@ belong to the system, or be shared: two agents must not see each other's files. 
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from agents.config import AgentConfig
 from agents.providers.config import IMPLIED, api_of
 from agents.workspaces import PLACEHOLDERS
-from channels.access import ANYBODY, AccessConfig
+from channels.access import ANYBODY, AccessConfig, is_blank, is_http
+from channels.tools import ToolLists
 from gateway.config.channels import Account, ChannelsConfig, account_names, configured, named_accounts
 from gateway.config.problems import Findings, Key, quoted, suggestion
 from gateway.config.root import Config
 from gateway.guard import PACKAGES
 from skills.catalog import AgentSkillsConfig
-from tools.catalog import NAMES
-from tools.config import AgentToolsConfig, allowed
+from tools.catalog import NAMES, offered
+from tools.policy import GROUPS
+from tools.web.config import SearchConfig
 
 _OF_THE_SYSTEM = ("/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/sbin", "/sys", "/usr")
 """Neither these nor anything beneath them."""
@@ -40,11 +43,14 @@ def check(config: Config, skills: Mapping[str, Iterable[str]], findings: Finding
         if agent.id in seen:
             findings.add((*key, "id"), f"two agents have the id {quoted(agent.id)} — each needs one of its own")
         seen.add(agent.id)
-        _names("tool", (*key, "tools"), agent.tools, list(NAMES), findings)
         _names("skill", (*key, "skills"), agent.skills, list(skills.get(agent.id, ())), findings)
-        _tool_choice(key, agent, findings)
+        _tool_choice(key, agent, config, findings)
         _models(key, agent, config, findings)
         _targets(key, agent, config.channels, findings)
+    for place, lists in _tool_lists(config):
+        _names("tool", place, lists, [*NAMES, *GROUPS], findings)
+    _owner_only(config, findings)
+    _web(config.tools.web.search, findings)
     _providers(config, findings)
     _bindings(config, findings)
     _accounts(config.channels, [agent.id for agent in config.agents.list], findings)
@@ -61,12 +67,14 @@ def _people(config: Config, findings: Findings) -> None:
         elif COMMANDS[name].owner_only and audience == "everyone":
             findings.add(("commands", name), "is never for everyone — expected owner or off")
     channels = account_names(config.channels)
-    for index, owner in enumerate(config.owners):
-        channel, _, person = owner.partition(":")
+    named: list[tuple[Key, str]] = [(("owners", index), owner) for index, owner in enumerate(config.owners)]
+    named += [(("tools", "senders", sender), sender) for sender in config.tools.senders]
+    for key, name in named:
+        channel, _, person = name.partition(":")
         if channel not in channels:
-            findings.add(("owners", index), _unknown("channel", channel, channels))
-        elif person == ANYBODY:
-            findings.add(("owners", index), "owners are named one by one, as channel:id")
+            findings.add(key, _unknown("channel", channel, channels), on="key" if key[0] == "tools" else "value")
+        elif person == ANYBODY and key[0] == "owners":
+            findings.add(key, "owners are named one by one, as channel:id")
 
 
 def _unknown(what: str, name: str, known: Iterable[str]) -> str:
@@ -74,19 +82,53 @@ def _unknown(what: str, name: str, known: Iterable[str]) -> str:
 
 
 def _names(
-    what: str, key: Key, config: AgentToolsConfig | AgentSkillsConfig, known: Sequence[str], findings: Findings
+    what: str, key: Key, config: ToolLists | AgentSkillsConfig, known: Sequence[str], findings: Findings
 ) -> None:
-    """Unknown names in an agent's allow and deny lists."""
+    """Unknown names in allow and deny lists."""
     for which, listed in (("allow", config.allow), ("deny", config.deny)):
-        for index, name in enumerate(listed):
+        for index, name in enumerate(listed or ()):
             if name != "*" and name not in known:
                 findings.add((*key, which, index), _unknown(what, name, known))
 
 
-def _tool_choice(key: Key, agent: AgentConfig, findings: Findings) -> None:
-    wanted, offered = agent.tool_choice, allowed(agent.tools, NAMES)
-    known = ("auto", "none", "required", *offered)
-    if wanted == "required" and not offered:
+def _tool_lists(config: Config) -> Iterator[tuple[Key, ToolLists]]:
+    """Wherever some stand, and where."""
+    yield ("tools",), config.tools
+    yield from ((("tools", "senders", sender), lists) for sender, lists in config.tools.senders.items())
+    for index, agent in enumerate(config.agents.list):
+        yield ("agents", "list", index, "tools"), agent.tools
+    for name in config.channels.kinds:
+        if (section := getattr(config.channels, name)) is None:
+            continue
+        accounts: list[tuple[Key, Any]] = [(("channels", name), section)]
+        accounts += [(("channels", name, "accounts", it), account) for it, account in named_accounts(section).items()]
+        for key, account in accounts:
+            yield (*key, "tools"), account.tools
+            yield from (
+                ((*key, "chats", chat, "tools"), it.tools) for chat, it in getattr(account, "chats", {}).items()
+            )
+
+
+def _owner_only(config: Config, findings: Findings) -> None:
+    for index, name in enumerate(config.tools.owner_only or ()):
+        if name not in ("*", *NAMES, *GROUPS):
+            findings.add(("tools", "ownerOnly", index), _unknown("tool", name, [*NAMES, *GROUPS]))
+
+
+def _web(search: SearchConfig, findings: Findings) -> None:
+    key = ("tools", "web", "search")
+    if search.provider in ("brave", "tavily") and is_blank(search.api_key):
+        findings.add((*key, "apiKey"), f"missing: {search.provider} answers nobody without a key")
+    if search.base_url and not is_http(search.base_url):
+        findings.add((*key, "baseUrl"), "must be an http or https URL")
+    elif search.provider == "searxng" and not search.base_url:
+        findings.add((*key, "baseUrl"), "missing: the address of your SearXNG, such as http://127.0.0.1:8888")
+
+
+def _tool_choice(key: Key, agent: AgentConfig, config: Config, findings: Findings) -> None:
+    wanted, tools = agent.tool_choice, offered(config.tools, agent.tools)
+    known = ("auto", "none", "required", *tools)
+    if wanted == "required" and not tools:
         findings.add((*key, "toolChoice"), "the agent has no tool that it could be required to call")
     elif wanted not in known:
         what = "expected auto, none, required or a tool the agent has"

@@ -24,8 +24,7 @@ from gateway.config.root import Config
 from gateway.config.warnings import advice
 from gateway.redaction import redacted
 from gateway.routing import route
-from tools.catalog import NAMES
-from tools.config import allowed
+from tools.catalog import offered
 
 VERSION = "0.1.0"
 AGENTS_MAX = 4
@@ -144,7 +143,7 @@ def _providers(loaded: Loaded) -> Iterator[str]:
 
 
 def _agent(agent: AgentConfig, loaded: Loaded) -> str:
-    tools = " ".join(allowed(agent.tools, NAMES)) or "none"
+    tools = " ".join(offered(loaded.config.tools, agent.tools)) or "none"
     skills = " ".join(skill.name for skill in loaded.skills[agent.id]) or "none"
     answering, workspace = _models(agent, loaded), _short(agent.workspace_dir)
     return f"agent {agent.id}: {answering}; tools {tools}; skills {skills}; workspace {workspace}"
@@ -211,7 +210,9 @@ def _shared_workspaces(config: Config) -> Iterator[str]:
     """A warning for each: one member can have the agent leave there what it reads for another."""
     for agent in config.agents.list:
         runs = exec_mode(config, agent) == "allow"
-        changing = [it for it in allowed(agent.tools, NAMES) if it in ("write", "edit") or (it == "exec" and runs)]
+        changing = [
+            it for it in offered(config.tools, agent.tools) if it in ("write", "edit") or (it == "exec" and runs)
+        ]
         if changing and not is_template(agent.workspace_dir) and _serves_several(config, agent.id):
             yield (
                 f"agent {agent.id}: everybody it serves shares one workspace, and can have it read and change what others "

@@ -21,7 +21,7 @@ from gateway.config.budgets import BudgetsConfig, RatesConfig
 from gateway.config.channels import ChannelsConfig, configured
 from gateway.config.server import ServerConfig
 from skills.catalog import SkillsConfig
-from tools.config import ToolsConfig
+from tools.config import PersonId, ToolsConfig
 
 
 class LimitsConfig(TurnLimits):
@@ -141,7 +141,6 @@ class BindingConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_g
     """Which messages: sender counts more than thread, then chat, chatType, account, channel."""
 
 
-PersonId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_-]+:\S+$")]
 Audience = Literal["everyone", "owner", "off"]
 
 

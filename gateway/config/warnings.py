@@ -29,6 +29,8 @@ def warnings(settled: Settled, file: Path, origin: Callable[[Key], Key]) -> Iter
     yield from _auto(settled.auto, names)
     for agent in config.agents.list:
         yield from _exec(config, agent)
+        if "web_search" in (agent.tools.allow or ()) and config.tools.web.search.provider is None:
+            yield f"agent {agent.id}: there is no web_search as long as tools.web.search names no provider"
     yield from _skills(config)
     yield from _bindings(config)
     yield from _server(config)

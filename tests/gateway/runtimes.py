@@ -6,6 +6,7 @@ from typing import Any
 from agents.config import AgentConfig
 from agents.turn import silent
 from gateway.config.root import AgentsConfig, Config, LimitsConfig
+from gateway.layers import ToolLayers
 from gateway.metrics import Metrics
 from gateway.queue import Queues
 from gateway.runtime import ConfigState, Control, Runtime, Setup
@@ -19,7 +20,9 @@ def runtime(
     config = Config(agents=AgentsConfig(list=(AgentConfig(id="helper"),)), limits=limits)
     queues = Queues(config.queue, channels, config.agents.list)
     return Runtime(
-        setup=Setup(config=config, channels=channels, providers={}, runners={}, queues=queues),
+        setup=Setup(
+            config=config, channels=channels, providers={}, runners={}, queues=queues, layers=ToolLayers(config)
+        ),
         config_state=ConfigState(version=""),
         store=store,
         control=Control(store),

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from channels.message import Chat, MessageContext, Sender
-from tools.catalog import Catalog, Toolbox
-from tools.config import AgentToolsConfig, ExecConfig
+from tools.catalog import NAMES, Catalog, Toolbox
+from tools.config import AgentToolsConfig, ExecConfig, ToolsConfig
 from tools.memory import Passage
+from tools.policy import layers_of
 from tools.tool import Call, Image, ToolError, ToolResult
+from tools.web.config import WebToolsConfig
 from tools.workspace import Workspace
 
 WAIT_FOR_GO = "touch ready; until [ -e go ]; do sleep 0.02; done"
@@ -108,6 +110,15 @@ def bench(
     workspace = Workspace(root=folder / "workspace")
     exec_config = ExecConfig.model_validate({"mode": mode, **(exec_ or {})})
     config = AgentToolsConfig.model_validate({"allow": allow or ["*"], "message": {"targets": targets or []}})
-    catalog = Catalog(config, exec_config=exec_config, messenger=outbox, memory=Nothing(), result_chars=result_chars)
-    toolbox = Toolbox(catalog.tools(workspace.serving(mounts=mounts)), argument_bytes_max=65_536)
+    catalog = Catalog(
+        NAMES,
+        config,
+        exec_config=exec_config,
+        web=WebToolsConfig(),
+        messenger=outbox,
+        memory=Nothing(),
+        result_chars=result_chars,
+    )
+    layers = layers_of(ToolsConfig(), config)
+    toolbox = Toolbox(catalog.tools(workspace.serving(mounts=mounts)), layers=layers, argument_bytes_max=65_536)
     return Bench(folder / "workspace", toolbox, outbox, workspace)

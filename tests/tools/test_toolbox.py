@@ -9,10 +9,11 @@ import pytest
 
 from tests.tools.bench import CALL, Bench, bench, text_of
 from tools.catalog import NAMES, Toolbox
-from tools.config import AgentToolsConfig, ExecConfig, allowed, effective_exec
+from tools.config import AgentToolsConfig, ExecConfig, ToolsConfig, effective_exec
+from tools.policy import layers_of, permitted
 from tools.tool import Call, ToolError, ToolResult, ToolSpec
 
-ALL = ("read", "write", "edit", "ls", "exec", "message", "memory_search", "memory_get")
+ALL = ("read", "write", "edit", "ls", "exec", "message", "memory_search", "memory_get", "web_fetch", "web_search")
 
 
 @pytest.mark.parametrize(
@@ -20,7 +21,7 @@ ALL = ("read", "write", "edit", "ls", "exec", "message", "memory_search", "memor
     [
         (["*"], [], ALL),
         (["message", "read"], [], ("read", "message")),
-        (["*"], ["exec", "write"], ("read", "edit", "ls", "message", "memory_search", "memory_get")),
+        (["*"], ["exec", "write"], tuple(it for it in ALL if it not in ("exec", "write"))),
         (["read"], ["read"], ()),
         ([], [], ()),
         (["Read", "nope"], [], ()),
@@ -28,8 +29,10 @@ ALL = ("read", "write", "edit", "ls", "exec", "message", "memory_search", "memor
 )
 def test_policy_leaves_the_catalogues_order(allow: list[str], deny: list[str], left: tuple[str, ...]) -> None:
     assert NAMES == ALL
-    assert allowed(AgentToolsConfig.model_validate({"allow": allow, "deny": deny}), NAMES) == left
-    assert allowed(AgentToolsConfig(), NAMES) == ("read", "ls", "message")  # the harmless three
+    config = AgentToolsConfig.model_validate({"allow": allow, "deny": deny})
+    assert permitted(layers_of(ToolsConfig(), config), NAMES) == left
+    harmless = permitted(layers_of(ToolsConfig(), AgentToolsConfig()), NAMES)
+    assert harmless == ("read", "ls", "message")
 
 
 def test_what_an_agent_says_of_exec_wins_over_what_holds_for_all() -> None:
@@ -91,7 +94,7 @@ class _Weather:
 
 
 async def test_a_source_may_bring_tools_with_schemas_of_their_own() -> None:
-    toolbox = Toolbox([_Weather(), _Weather()], argument_bytes_max=100)
+    toolbox = Toolbox([_Weather(), _Weather()], layers=(), argument_bytes_max=100)
     assert [spec.input_schema for spec in toolbox.specs] == [{"$ref": "#/$defs/City"}]
     assert toolbox.effect("weather") == "once"
     assert text_of(await toolbox.call("weather", {"city": "北京"}, "{}", CALL)) == "sunny in 北京"

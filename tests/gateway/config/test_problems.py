@@ -9,13 +9,15 @@ from agents.providers.config import APIS
 from gateway.config.load import load
 from gateway.config.problems import ConfigErrors
 from tests.gateway.config.writing import cases, lines
+from tools.catalog import NAMES
+from tools.policy import GROUPS
 
 AGENT = "agents: { list: [ { id: a } ] }\n"
 WORDS = {
     "FEISHU": "appId: cli_1, appSecret: s, encryptKey: k",
     "CODE": str(Path(__file__).resolve().parents[3] / "skills"),
     "EXAMPLE": "add at least one agent: agents: { list: [ { id: assistant } ] }",
-    "KNOWN": "known here: read, write, edit, ls, exec, message, memory_search, memory_get",
+    "KNOWN": f"known here: {', '.join((*NAMES, *GROUPS))}",
     "OVERLAP": 'overlaps the workspace of agent "a" — {agent} in the path keeps them apart',
     "ALONE": "auto is one model, chosen at the start, and stands alone — a fallback list names its models",
 }

@@ -1,0 +1,32 @@
+"""What a person writes about which tools there are: the same lists in five places, each of which only takes away.
+
+What a name, a group or a profile stands for is the business of `tools/policy.py`.
+"""
+
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import BaseModel, BeforeValidator
+from pydantic.alias_generators import to_camel
+from pydantic_core import PydanticKnownError
+
+Profile: TypeAlias = Literal["minimal", "messaging", "coding", "full"]
+Listed = BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)
+Names = Annotated[tuple[str, ...], Listed]
+
+
+def _given(value: object) -> object:
+    """A list that is begun and left empty is a slip, and not everything."""
+    if value is None:
+        raise PydanticKnownError("tuple_type")
+    return value
+
+
+class ToolLists(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+    """Which of the tools that are there otherwise are left here (docs/tool-policy.md). Nothing here adds one."""
+
+    profile: Profile | None = None
+    """`minimal`, `messaging`, `coding` or `full`: a ready-made list, beside which `allow` and `deny` take away more."""
+    allow: Annotated[Names | None, BeforeValidator(_given)] = None
+    """Names of tools or groups, such as `group:web`; `*` means every one there is. Where unset, nothing is taken away."""
+    deny: Names = ()
+    """Names of tools or groups to leave out; wins over `allow` and `profile`."""

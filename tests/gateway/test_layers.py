@@ -1,0 +1,41 @@
+"""Which layers hold for a message: of the person who wrote it, where he wrote it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from channels.access import AccessConfig
+from channels.message import Chat, ChatKind, Sender
+from channels.tools import ToolLists
+from gateway.layers import ToolLayers
+from tests.channels.contexts import context
+from tests.gateway.config.writing import loaded
+
+AGENTS = "agents: { list: [ { id: a, model: demo/guide } ] }"
+RUNTIME = ToolLists(deny=("group:runtime",))
+
+
+@pytest.mark.parametrize(
+    ("more", "policy", "sender", "kind", "gone"),
+    [
+        ("", "pairing", "ou_stranger", "direct", True),
+        ("", "pairing", "ou_listed", "direct", False),
+        ("", "pairing", "ou_stranger", "group", False),
+        ("", "open", "ou_stranger", "direct", False),
+        ("tools: { ownerOnly: [] }", "pairing", "ou_stranger", "direct", False),
+        ("owners: ['feishu:ou_owner']", "pairing", "ou_owner", "direct", False),
+        ("owners: ['feishu:ou_owner']", "pairing", "ou_listed", "direct", True),
+        ("owners: ['feishu:ou_owner']", "open", "ou_owner", "group", False),
+        ("owners: ['feishu:ou_owner']", "open", "ou_stranger", "group", True),
+        ("owners: ['telegram:ou_owner']", "open", "ou_owner", "direct", True),
+    ],
+)
+def test_commands_are_the_owners(
+    tmp_path: Path, more: str, policy: Any, sender: str, kind: ChatKind, gone: bool
+) -> None:
+    layers = ToolLayers(loaded(tmp_path, f"{AGENTS}\n{more}\n").config)
+    account = AccessConfig.model_construct(dm_policy=policy, allow_from=("ou_listed",))
+    layers._accounts = {("feishu", "default"): account}
+    found = layers.of(context("feishu", Chat(id="oc_1", kind=kind), sender=Sender(id=sender)))
+    assert found == ((RUNTIME,) if gone else ())

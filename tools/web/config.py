@@ -1,0 +1,67 @@
+"""What a person writes about the web tools: where `web_search` looks, and how far `web_fetch` may go."""
+
+import ipaddress
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import BaseModel, Field, SecretStr, field_validator
+from pydantic.alias_generators import to_camel
+
+from channels.tools import Listed
+
+SearchProvider: TypeAlias = Literal["brave", "tavily", "searxng"]
+Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
+Private: TypeAlias = tuple[str, int | None] | Network
+"""A host, with a port of its own where one is named, or a network."""
+
+
+class FetchConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+    """How far `web_fetch` may go. Addresses that are not public are refused, however they are written or reached."""
+
+    allow_private: Annotated[tuple[str, ...], Listed] = ()
+    """What may be fetched although it is not public: hosts (`wiki.internal`), hosts with a port of their own
+    (`wiki.internal:8080`) and networks (`10.1.0.0/16`). Whoever writes to the agent can have it read what is there."""
+    ports: Annotated[tuple[Annotated[int, Field(ge=1, le=65535)], ...], Listed] = (80, 443)
+    """The ports that may be asked."""
+    max_bytes: Annotated[int, Field(ge=1024, le=67_108_864)] = 2_097_152
+    """The longest page, also once it is unpacked."""
+    total_seconds: Annotated[float, Field(gt=0, le=120)] = 20
+    """How long one fetch may take, redirects included."""
+    redirects: Annotated[int, Field(ge=0, le=10)] = 3
+    """How many redirects are followed; each is judged like the first address."""
+
+    @field_validator("allow_private")
+    @classmethod
+    def _hosts_or_networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for entry in value:
+            private(entry)
+        return value
+
+
+def private(entry: str) -> Private:
+    """What an entry of `allowPrivate` stands for. Raises ValueError."""
+    text = entry.strip().lower()
+    try:
+        return ipaddress.ip_network(text.strip("[]"))
+    except ValueError:
+        host, colon, port = text.rpartition(":")
+    if "/" in text or not (host if colon else text) or (colon and not port.isdecimal()):
+        raise ValueError("expected a host, host:port, or a network such as 10.1.0.0/16")
+    return ((host if colon else text).strip("[]").rstrip("."), int(port) if colon else None)
+
+
+class SearchConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+    """Who answers `web_search`. Without a provider there is no such tool."""
+
+    provider: SearchProvider | None = None
+    """`brave`, `tavily` (both want an `apiKey`), or `searxng` (an instance of your own at `baseUrl`)."""
+    api_key: SecretStr = SecretStr("")
+    """The key of Brave or Tavily."""
+    base_url: str = ""
+    """The server, without a path; the provider's own where empty. A SearXNG must have `json` among its `search.formats`."""
+
+
+class WebToolsConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+    """The tools that read the web."""
+
+    search: SearchConfig = SearchConfig()
+    fetch: FetchConfig = FetchConfig()

@@ -1,0 +1,137 @@
+"""A page of HTML as Markdown: what a reader reads of it, its title and its links; nothing that runs, hides or embeds.
+
+Run as a program of its own (`python -I page.py URL < html`), with bounds on time and memory: parsers meet whatever a
+stranger wrote, and a page that is made to be slow must not hold up anybody's chat. So it imports nothing of ours. It
+prints JSON: `title`, `markdown`, and `part`, which is `article` where only the main part of the page is shown.
+"""
+
+import json
+import re
+import resource
+import sys
+from typing import Any
+
+CPU_SECONDS = 8
+MEMORY_BYTES = 1 << 30
+ARTICLE_CHARS_MIN = 400
+"""A shorter article is probably not what the page is about."""
+ARTICLE_SHARE_MIN = 0.25
+"""Of the page's text; below, the page is a list or an index, and is shown whole."""
+RECURSION_MAX = 4000
+
+_DROPPED = (
+    *(
+        "script",
+        "style",
+        "noscript",
+        "template",
+        "iframe",
+        "frame",
+        "object",
+        "embed",
+        "applet",
+        "svg",
+        "math",
+        "canvas",
+    ),
+    *(
+        "head",
+        "form",
+        "input",
+        "button",
+        "select",
+        "textarea",
+        "link",
+        "meta",
+        "base",
+        "audio",
+        "video",
+        "source",
+        "dialog",
+    ),
+)
+_HIDDEN = re.compile(
+    r"display\s*:\s*none|visibility\s*:\s*(?:hidden|collapse)|(?:^|;)\s*(?:opacity|font-size)\s*:\s*0(?:\.0+)?\s*(?:[a-z%]+\s*)?(?:;|!|$)",
+    re.IGNORECASE,
+)
+_LINK = re.compile(r"(?:https?|mailto):", re.IGNORECASE)
+
+
+def main() -> None:
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    sys.setrecursionlimit(RECURSION_MAX)
+    title, markdown, part = read(sys.stdin.buffer.read().decode(), sys.argv[1])
+    sys.stdout.buffer.write(json.dumps({"title": title, "markdown": markdown, "part": part}).encode())
+
+
+def read(html: str, url: str) -> tuple[str, str, str]:
+    """Title, Markdown, and whether that is the `article` or the `page`."""
+    from lxml import etree
+    from lxml.html import HTMLParser, document_fromstring
+
+    try:
+        root = document_fromstring(html.replace("\0", ""), parser=HTMLParser(no_network=True, huge_tree=True))
+    except (etree.ParserError, etree.XMLSyntaxError):
+        return "", "", "page"
+    title = " ".join("".join(root.xpath("//title[1]//text()")).split())
+    clean(root, url)
+    whole = " ".join(root.text_content().split())
+    part = article(root)
+    if part is None or len(part[1]) < max(ARTICLE_CHARS_MIN, ARTICLE_SHARE_MIN * len(whole)):
+        return title, to_markdown(etree.tostring(root, encoding="unicode", method="html"), whole), "page"
+    return title, to_markdown(*part), "article"
+
+
+def clean(root: Any, url: str) -> None:
+    """Take out what nobody sees, and of links what leads to no page."""
+    from lxml import etree
+
+    etree.strip_elements(root, etree.Comment, etree.ProcessingInstruction, *_DROPPED, with_tail=False)
+    hidden = "//*[@hidden or translate(@aria-hidden, 'TRUE', 'true')='true' or @style]"
+    for element in root.xpath(hidden):
+        style = element.get("style", "")
+        gone = "hidden" in element.attrib or element.get("aria-hidden", "").lower() == "true" or _HIDDEN.search(style)
+        if gone and element.getparent() is not None:
+            element.drop_tree()
+    for element in root.iter("img"):
+        element.tag, element.text = "span", element.get("alt", "")
+    root.make_links_absolute(url, resolve_base_href=False, handle_failures="discard")
+    for element in root.iter():
+        href = element.get("href", "")
+        element.attrib.clear()
+        if element.tag == "a" and _LINK.match(href):
+            element.set("href", href)
+
+
+def article(root: Any) -> tuple[str, str] | None:
+    """The main part of a page, as HTML and as words; None where there is none."""
+    import logging
+
+    from lxml import etree
+    from lxml.html import fromstring
+    from readability import Document
+
+    logging.disable()
+    try:
+        html = Document(etree.tostring(root, encoding="unicode", method="html")).summary(html_partial=True)
+        return html, " ".join(fromstring(html).text_content().split())
+    except Exception:  # noqa: BLE001 - a guess at the best part; without one the page is shown whole
+        return None
+
+
+def to_markdown(html: str, words: str) -> str:
+    """Plain words where the page is nested too deeply."""
+    from markdownify import markdownify
+
+    try:
+        text = markdownify(html, heading_style="ATX", bullets="-", bs4_options="lxml")
+    except RecursionError:
+        text = words
+    return re.sub(r"[ \t]+\n", "\n", re.sub(r"\n{3,}", "\n\n", str(text))).strip()
+
+
+if __name__ == "__main__":
+    main()
