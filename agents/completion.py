@@ -14,7 +14,7 @@ import structlog
 
 from agents.compaction import Compactor, opening
 from agents.config import AgentConfig
-from agents.context import Budget, Conversation, Fit, budget, past
+from agents.context import Budget, Conversation, Fit, PastTurn, budget, past
 from agents.messages import AssistantMessage, ErrorKind, Message, ModelError, UserMessage
 from agents.model import Model, Models
 from agents.providers import retry
@@ -146,7 +146,7 @@ class ModelCalls:
         self._past = self._behind_summary(self._past.turns[compacted.turns :])
         return True
 
-    def _behind_summary(self, turns: Sequence[Sequence[Message]]) -> Conversation:
+    def _behind_summary(self, turns: Sequence[PastTurn]) -> Conversation:
         return Conversation(turns=turns, result_chars=self.result_chars, lead=opening(self.summary))
 
     def _adapted(self, answer: AssistantMessage, number: int, fit: Fit, messages: Sequence[Message]) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from agents.turn import settings_json
-from gateway.journal import last_active
+from gateway.history import last_active
 from gateway.queue import Inbound, Queue, inbound_of
 from gateway.routing import is_control
 from gateway.runtime import Setup

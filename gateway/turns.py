@@ -20,7 +20,7 @@ from gateway.batch import Batch, batch_of, queue_of, stopped_of
 from gateway.budgets import Account, account_of
 from gateway.commands.catalog import run
 from gateway.commands.settings import above
-from gateway.journal import Ending, TurnJournal, ending_of, entry, numbered_turns, stopped
+from gateway.journal import Ending, TurnJournal, ending_of, entry, stopped
 from gateway.memory import StoredMemory
 from gateway.outbox import reply_parts
 from gateway.queue import Inbound, inbound_of
@@ -167,7 +167,6 @@ class Turns:
         work = batch.work
         if not work.so_far and batch.is_over():
             work = await self._begin_anew(batch)
-        history = numbered_turns(work.history)
         journal = TurnJournal(
             runtime=self._runtime,
             lease=batch.lease,
@@ -175,7 +174,7 @@ class Turns:
             mode=batch.queue.mode,
             enrich=channel.enrich,
             user_message=user_message,
-            numbers=[number for number, _ in history],
+            numbers=[number for number, _ in work.finished],
             account=account,
         )
         journaled = [message_json.validate_json(row.content) for row in work.so_far if row.kind != "drained"]
@@ -195,7 +194,7 @@ class Turns:
             session=batch.lease.sid,
             capabilities=channel.capabilities.names,
             directives=channel.capabilities.directives,
-            history=[messages for _, messages in history],
+            history=[messages for _, messages in work.finished],
             user=user,
             so_far=so_far,
             interrupted=bool(work.so_far) and work.so_far[-1].kind != "drained",

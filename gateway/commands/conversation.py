@@ -10,8 +10,8 @@ from agents.prompt.inbound import timestamp
 from channels.message import File
 from gateway.commands.command import CommandContext, Reply, dropped_lines, first_words
 from gateway.commands.report import plan_of
-from gateway.journal import numbered_turns, stopped_by, turns_of
-from gateway.lanes import HISTORY_TURNS_MAX
+from gateway.history import TURNS_MAX, numbered_turns, turns_of
+from gateway.journal import stopped_by
 from gateway.queue import Inbound, inbound_json, inbound_of
 from gateway.routing import control_session
 from gateway.store.records import Concerned, Delivery, Mark
@@ -142,7 +142,7 @@ async def use_skill(context: CommandContext) -> str | Reply:
 
 
 async def compact(context: CommandContext) -> str | Reply:
-    work = await context.conversation(HISTORY_TURNS_MAX)
+    work = await context.conversation(TURNS_MAX)
     turns = numbered_turns(work.history)
     history = [messages for _, messages in turns]
     compacted = None
