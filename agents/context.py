@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import chain
+from itertools import accumulate, chain
 from typing import NamedTuple
 
 from agents.messages import AssistantMessage, Message, Text, Thinking, ToolResultMessage, UserMessage, with_parts
@@ -23,6 +23,8 @@ ANSWER_SHARE = 0.25
 """Of the window, at most, is kept for the answer."""
 INPUT_SHARE = 0.95
 """Of what the answer leaves: estimates are estimates."""
+MESSAGE_BYTES = 1_000
+"""What one takes in memory besides its text."""
 RESULTS_SHARE = 0.5
 """Of the window, for all tool results together, but never less than `RESULTS_MIN` whole ones."""
 RESULTS_MIN = 4
@@ -64,14 +66,22 @@ class PastTurn(tuple[Message, ...]):
         return bound(self)
 
     @cached_property
+    def size(self) -> int:
+        """In memory, roughly."""
+        return self.bound + MESSAGE_BYTES * len(self)
+
+    @cached_property
     def sizes(self) -> list[int]:
         return [tokens(message) for message in self]
 
     @cached_property
-    def answers(self) -> int:
-        """How many there are; below zero where one carries the reach of its request."""
-        answers = [message for message in self if isinstance(message, AssistantMessage)]
-        return -1 if any(answer.reach is not None for answer in answers) else len(answers)
+    def units(self) -> int:
+        return 1 + sum(isinstance(message, AssistantMessage) for message in self)
+
+    @cached_property
+    def reaches(self) -> bool:
+        """Whether an answer carries the reach of its request."""
+        return any(isinstance(message, AssistantMessage) and message.reach is not None for message in self)
 
 
 def past(turns: Sequence[Sequence[Message]]) -> list[PastTurn]:
@@ -166,12 +176,11 @@ class Conversation:
     _kept: tuple[Reach, list[Message], int] | None = None
 
     def __post_init__(self) -> None:
-        self._ends, self._reach = [0], NOTHING_TAKEN
-        for turn in self.turns:
-            end = self._ends[-1] + turn.answers + 1
-            if turn.answers < 0:
-                end, self._reach = _reached(turn, self._ends[-1], self._reach)
-            self._ends.append(end)
+        self._reach = NOTHING_TAKEN
+        self._ends = list(accumulate([turn.units for turn in self.turns], initial=0))
+        if any(turn.reaches for turn in self.turns):
+            for turn, begin in zip(self.turns, self._ends, strict=False):
+                _, self._reach = _reached(turn, begin, self._reach)
 
     def size(self, messages: Sequence[Message]) -> int:
         """Their estimated tokens. Each message is estimated once."""

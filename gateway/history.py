@@ -8,7 +8,8 @@ and only what was written since is read: whether the rest still stands is judged
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import chain, groupby
+from operator import attrgetter
 
 import orjson
 import structlog
@@ -16,7 +17,7 @@ from pydantic import ValidationError
 
 from agents.context import IMAGE_TURNS, past
 from agents.messages import Message, message_json
-from gateway.store.records import Entry, Known, Lease, Numbered, View, Work
+from gateway.store.records import Entry, Known, Lease, View, Work
 from gateway.store.store import Store
 from tools.tool import Image
 
@@ -26,18 +27,18 @@ WAITING_MAX = 20
 """Messages of one chat that are loaded together."""
 KEPT_SIZE_MAX, SESSION_SIZE_MAX = 8_000_000, 2_000_000
 """Bytes, roughly, of the turns that are kept, of all chats and of one: what is more is read anew for each turn."""
-MESSAGE_SIZE = 1_000
-"""What a message takes besides its text."""
+_SIZE = attrgetter("size")
 
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Kept:
-    """`turns` up to the row of `known`; `newest` is the last row that one of them has."""
+    """The turns up to the row of `known`, and the last row that one of them has."""
 
     known: Known
-    turns: Sequence[Numbered]
+    numbers: Sequence[int]
+    turns: Sequence[Sequence[Message]]
     newest: Sequence[Entry]
     size: int
 
@@ -57,44 +58,52 @@ class Histories:
         view = await self._store.load(lease, history_turns=TURNS_MAX, waiting_max=WAITING_MAX, known=known)
         if (work := view.work) is None:
             return view
-        new, finished = work.history, numbered_turns(work.history)
+        numbered, rows = numbered_turns(work.history), work.history
+        numbers: Sequence[int] = [number for number, _ in numbered]
+        turns: Sequence[Sequence[Message]] = [turn for _, turn in numbered]
         if kept and work.continues:
-            work, finished = replace(work, history=[*kept.newest, *new]), [*kept.turns, *finished][-TURNS_MAX:]
-        work = replace(work, finished=finished)
-        self._keep(lease.sid, work, new)
+            work = replace(work, history=[*kept.newest, *rows])
+            numbers, turns = [*kept.numbers, *numbers][-TURNS_MAX:], [*kept.turns, *turns][-TURNS_MAX:]
+        work = replace(work, numbers=numbers, turns=turns)
+        self._forget(lease.sid)
+        is_whole = {row.turn for row in rows} == {row.turn for row in rows if row.kind == "final"}
+        if is_whole and not work.so_far and work.known:  # else one of them may go on
+            self._keep(lease.sid, work, work.known, new=len(numbered) if work.continues else len(turns))
         return replace(view, work=work)
 
-    def _keep(self, sid: str, work: Work, new: Sequence[Entry]) -> None:
-        """Nothing where a turn among the rows is not finished: it may go on."""
-        if gone := self._kept.pop(sid, None):
-            self._size -= gone.size
-        is_whole = {row.turn for row in new} == {row.turn for row in new if row.kind == "final"}
-        if work.known is None or work.so_far or not is_whole:
-            return
-        shown = past([messages for _, messages in work.finished])
-        turns = [(number, it if it.lasting else turn) for (number, turn), it in zip(work.finished, shown, strict=True)]
-        size = sum(turn.bound + MESSAGE_SIZE * len(turn) for turn in shown) + _picture_chars(turns[-IMAGE_TURNS:])
+    def _keep(self, sid: str, work: Work, known: Known, *, new: int) -> None:
+        """So many of its turns are `new`; those before them were kept."""
+        since = max(0, len(work.turns) - new - IMAGE_TURNS)
+        tail = work.turns[since:]
+        shown = past(tail)
+        size = sum(map(_SIZE, chain(work.turns[:since], shown))) + _picture_chars(tail[-IMAGE_TURNS:])
         if size > SESSION_SIZE_MAX:
             return
-        self._kept[sid] = _Kept(known=work.known, turns=turns, newest=work.history[-1:], size=size)
+        turns = [*work.turns[:since], *(it if it.lasting else turn for it, turn in zip(shown, tail, strict=True))]
+        newest = work.history[-1:]
+        self._kept[sid] = _Kept(known=known, numbers=work.numbers, turns=turns, newest=newest, size=size)
         self._size += size
         while self._size > KEPT_SIZE_MAX:
-            self._size -= self._kept.pop(next(iter(self._kept))).size
+            self._forget(next(iter(self._kept)))
+
+    def _forget(self, sid: str) -> None:
+        if gone := self._kept.pop(sid, None):
+            self._size -= gone.size
 
 
-def _picture_chars(turns: Sequence[Numbered]) -> int:
-    parts = (part for _, turn in turns for message in turn for part in message.content)
+def _picture_chars(turns: Sequence[Sequence[Message]]) -> int:
+    parts = (part for turn in turns for message in turn for part in message.content)
     return sum(len(part.data) for part in parts if isinstance(part, Image))
 
 
-def turns_of(entries: Sequence[Entry]) -> list[Sequence[Message]]:
+def turns_of(entries: Sequence[Entry]) -> list[list[Message]]:
     """The finished turns among `entries`, oldest first, each with its messages in order."""
     return [messages for _, messages in numbered_turns(entries)]
 
 
-def numbered_turns(entries: Sequence[Entry]) -> list[Numbered]:
+def numbered_turns(entries: Sequence[Entry]) -> list[tuple[int, list[Message]]]:
     """The same, each behind its number."""
-    turns: list[Numbered] = []
+    turns: list[tuple[int, list[Message]]] = []
     for number, rows in groupby(entries, key=lambda entry: entry.turn):
         try:
             messages = _turn(list(rows))

@@ -174,7 +174,7 @@ class Turns:
             mode=batch.queue.mode,
             enrich=channel.enrich,
             user_message=user_message,
-            numbers=[number for number, _ in work.finished],
+            numbers=work.numbers,
             account=account,
         )
         journaled = [message_json.validate_json(row.content) for row in work.so_far if row.kind != "drained"]
@@ -194,7 +194,7 @@ class Turns:
             session=batch.lease.sid,
             capabilities=channel.capabilities.names,
             directives=channel.capabilities.directives,
-            history=[messages for _, messages in work.finished],
+            history=work.turns,
             user=user,
             so_far=so_far,
             interrupted=bool(work.so_far) and work.so_far[-1].kind != "drained",

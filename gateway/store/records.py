@@ -9,8 +9,6 @@ from gateway.store.spending import Rate, Rated, Spent
 
 Kind: TypeAlias = Literal["user", "steered", "assistant", "toolResult", "drained", "final"]
 MarkKind: TypeAlias = Literal["new", "summary", "settings", "undone"]
-Numbered: TypeAlias = tuple[int, Sequence[Message]]
-"""A turn behind its number."""
 Reading: TypeAlias = Literal["whole", "continued"]
 """Of a row in front of a history: whether it has all turns, or only those behind what was known."""
 
@@ -158,8 +156,9 @@ class Work:
     """For the next time, where `history` was read with what was known."""
     continues: bool = False
     """`history` begins behind what was known, which still stands."""
-    finished: Sequence[Numbered] = ()
-    """The turns of the history, where they were read by `gateway.history`."""
+    numbers: Sequence[int] = ()
+    turns: Sequence[Sequence[Message]] = ()
+    """The turns of the history and their numbers, where `gateway.history` has read it."""
 
     @classmethod
     def of(cls, rows: Sequence[Mapping[str, Any]], entries: Sequence[Entry]) -> "Work":

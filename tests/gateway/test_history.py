@@ -67,7 +67,7 @@ class Chat:
         assert work.history[-1:] == [] or work.history[-1].kind == "final"
         return {
             number: [part.text for it in turn for part in it.content if isinstance(part, Text)]
-            for number, turn in work.finished
+            for number, turn in zip(work.numbers, work.turns, strict=True)
         }
 
     async def finish(self, lease: Lease) -> int:

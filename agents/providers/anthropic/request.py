@@ -105,12 +105,11 @@ def _mark_last(wire: list[Block]) -> int:
 def _blocks(message: Message) -> list[Block]:
     if isinstance(message, ToolResultMessage):
         return [_result_block(message)]
+    parts = message.sent_parts if isinstance(message, UserMessage) and message.metadata else message.content
+    if len(parts) == 1 and isinstance(part := parts[0], Text):  # most of a long chat
+        return [{"type": "text", "text": part.text}]
     if isinstance(message, UserMessage):
-        return (
-            [_part(part) for part in message.sent_parts] if message.metadata else [_part(it) for it in message.content]
-        )
-    if len(message.content) == 1 and isinstance(part := message.content[0], Text):  # most of a long chat
-        return [_part(part)]
+        return [_part(part) for part in message.sent_parts]
     return _assistant_blocks(message)
 
 
