@@ -12,7 +12,7 @@ from functools import cached_property
 
 import structlog
 
-from agents.compaction import Compactor, opening
+from agents.compaction import Compactor, Save, opening
 from agents.config import AgentConfig
 from agents.context import Budget, Conversation, Fit, PastTurn, budget, past
 from agents.messages import AssistantMessage, ErrorKind, Message, ModelError, UserMessage
@@ -50,6 +50,7 @@ class ModelCalls:
     summary: str
     compactor: Compactor
     summarised: Callable[[str, int], Awaitable[None]]
+    save: Save | None
     system: System
     tools: tuple[ToolSpec, ...]
     result_chars: int
@@ -137,6 +138,7 @@ class ModelCalls:
             summary=self.summary,
             keep_tokens=keep_tokens,
             deadline=self._deadline,
+            save=self.save,
         )
         if compacted is None:
             return False

@@ -203,7 +203,8 @@ class Turns:
             summary=work.summary,
             again=(str(batch.inbound.replays),) if batch.inbound.replays else (),
         )
-        result = await runner.run(turn, journal=journal, emit=emit, budget=account)
+        save = self._memory.saver(batch.lease.sid, context, turn=batch.turn, at=self._runtime.now())
+        result = await runner.run(turn, journal=journal, emit=emit, budget=account, save=save)
         ending = ending_of(result.outcome, context.text)
         if ending.media and ending.text is not None:
             files, note = await self._attachments.send(runner, channel, context, batch.lease.sid, ending.media)
