@@ -7,9 +7,9 @@ where none passes. Nothing is stored here: whoever has a summary marks it in the
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 import structlog
 from pydantic import BaseModel, Field, StringConstraints
@@ -28,13 +28,16 @@ from agents.messages import (
 )
 from agents.model import Model, Models
 from agents.prompt.fences import SUMMARY, harmless
-from agents.prompt.summary import instructions, request_text
+from agents.prompt.summary import NOTE_INSTRUCTIONS, instructions, request_text
 from agents.providers import retry
 from agents.providers.models import nearest
+from agents.providers.payload import well_formed
 from agents.providers.provider import Done, ModelRequest, System
+from agents.repair import repair
 from agents.tokens import estimate, tokens
 from agents.truncate import truncate_result
-from tools.tool import Image
+from tools.memory import NOTE_CHARS_MAX
+from tools.tool import Image, ToolSpec
 
 SUMMARY_TOKENS_MAX = 8_192
 SUMMARY_SHARE = 0.15
@@ -49,12 +52,27 @@ RESULT_CHARS = 2_000
 """Of a tool's result and of a call's arguments, in the source: what mattered of it stands in the answer behind it."""
 REQUESTS_MAX = 8
 """For one compaction, second tries and stages included."""
+NOTE_ROUNDS_MAX = 3
+NOTE_SECONDS_MAX = 30.0
 SECONDS_MAX = 120.0
 DEADLINE_SHARE = 0.5
 """Of what is left of the turn's time: the answer is still to come."""
 GROWTH = 1.25
 """A history that could not be summarised is not tried again before it has grown so much."""
 SESSIONS_MAX = 1_000
+
+Save: TypeAlias = Callable[[str], Awaitable[None]]
+SAVE_NOTE = ToolSpec(
+    name="save_note",
+    summary="Keep a note for the person.",
+    description=f"Keep a fact for all later chats with this person. All of them together: {NOTE_CHARS_MAX:,} characters.",
+    input_schema={
+        "type": "object",
+        "properties": {"text": {"type": "string"}},
+        "required": ["text"],
+        "additionalProperties": False,
+    },
+)
 
 log = structlog.get_logger()
 
@@ -68,6 +86,9 @@ class CompactionConfig(BaseModel, extra="forbid", strict=True, frozen=True, alia
     """So many of the newest turns stay as they are; fewer where they would fill the window by themselves."""
     model: Annotated[str, StringConstraints(pattern=r"^[^/\s]+/\S+$")] | None = None
     """The `provider/model` that writes the summaries; the agent's own where unset."""
+    save_notes: bool = False
+    """Whether the model may first write a note of what lasts, as the person could with `/remember`, unseen; in direct chats
+    only."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -115,9 +136,11 @@ class Compactor:
         keep_tokens: float,
         deadline: float,
         focus: str = "",
+        save: Save | None = None,
     ) -> Compacted | None:
         """None where there is nothing to summarise. The newest turns stay, those that take no more than `keep_tokens`.
-        `input_tokens`: what a request may take, by estimate, that asks the agent's own models."""
+        `input_tokens`: what a request may take, by estimate, that asks the agent's own models.
+        `save` keeps a note for the person."""
         sizes = [sum(map(tokens, turn)) for turn in history]
         kept = min(self.config.keep_turns, len(history))
         while kept and sum(sizes[-kept:]) > keep_tokens:
@@ -138,6 +161,8 @@ class Compactor:
             focus=focus,
             deadline=min(now + SECONDS_MAX, now + (deadline - now) * DEADLINE_SHARE),
         )
+        if save and self.config.save_notes and (note := await writer.note(history[:cut], summary)):
+            await save(note)
         content, turns = await writer.write(history[:cut], summary)
         before = sum(sizes[:turns]) + int(estimate(summary))
         after = sum(map(tokens, opening(content)))
@@ -198,6 +223,24 @@ class _Writer:
                 content, done = found, end
         return content, done
 
+    async def note(self, turns: Sequence[Sequence[Message]], earlier: str) -> str:
+        """What a model finds worth a note in them; nothing where it fails, and the summary is not kept from being made."""
+        room = max(1_000, int(self._source_tokens - estimate(earlier) - estimate(NOTE_INSTRUCTIONS)))
+        source = truncate_result("\n".join(map(quoted, turns)), room)
+        messages: list[Message] = [UserMessage(content=(Text(text=request_text(earlier, source, (), (), closing="")),))]
+        deadline, notes = min(self.deadline, time.monotonic() + NOTE_SECONDS_MAX), list[str]()
+        for _ in range(NOTE_ROUNDS_MAX):
+            answer = await self._complete(NOTE_INSTRUCTIONS, messages, deadline, tools=(SAVE_NOTE,))
+            if answer.error is not None or answer.stop_reason != "tool_use" or not answer.calls:
+                break
+            messages.append(answer)
+            for call in answer.calls:
+                text = (call.arguments or {}).get("text") if call.name == SAVE_NOTE.name else None
+                notes += [" ".join(well_formed(text).split())] if isinstance(text, str) and text.strip() else []
+                result = (Text(text="Noted." if isinstance(text, str) else "There is no such tool or argument."),)
+                messages.append(ToolResultMessage(call_id=call.id, tool=call.name, content=result, timestamp=0.0))
+        return "\n".join(notes)[:NOTE_CHARS_MAX]
+
     async def _audited(
         self, instructed: str, earlier: str, source: str, names: Sequence[str], room: float
     ) -> str | None:
@@ -217,23 +260,7 @@ class _Writer:
         return None
 
     async def _ask(self, instructed: str, text: str) -> str | None:
-        requests = {model.reference: self._request(model, instructed, text) for model in self.models}
-        (provider, request), *fallbacks = [(it.provider, requests[it.reference]) for it in self.models]
-
-        def count(event: retry.Notice) -> None:
-            if isinstance(event, Done):
-                answer = self.shared.priced(event.message, requests[event.message.reference])
-                self.answers += [answer] if answer.usage.is_reported else []
-
-        answer = await retry.complete(
-            provider,
-            request,
-            deadline=self.deadline,
-            config=self.shared.retry,
-            fallbacks=fallbacks,
-            health=self.shared.health,
-            emit=count,
-        )
+        answer = await self._complete(instructed, [UserMessage(content=(Text(text=text),))], self.deadline)
         self.requests += 1
         error = answer.error
         self._asks_on = self.requests < REQUESTS_MAX and (error is None or error.kind == "too_large")
@@ -242,13 +269,37 @@ class _Writer:
         self.failure = error.kind if error else answer.stop_reason
         return None
 
-    def _request(self, model: Model, instructed: str, text: str) -> ModelRequest:
+    async def _complete(
+        self, instructed: str, messages: Sequence[Message], deadline: float, *, tools: tuple[ToolSpec, ...] = ()
+    ) -> AssistantMessage:
+        requests = {model.reference: self._request(model, instructed, messages, tools) for model in self.models}
+        (provider, request), *fallbacks = [(it.provider, requests[it.reference]) for it in self.models]
+
+        def count(event: retry.Notice) -> None:
+            if isinstance(event, Done):
+                answer = self.shared.priced(event.message, requests[event.message.reference])
+                self.answers += [answer] if answer.usage.is_reported else []
+
+        return await retry.complete(
+            provider,
+            request,
+            deadline=deadline,
+            config=self.shared.retry,
+            fallbacks=fallbacks,
+            health=self.shared.health,
+            emit=count,
+        )
+
+    def _request(
+        self, model: Model, instructed: str, messages: Sequence[Message], tools: tuple[ToolSpec, ...]
+    ) -> ModelRequest:
         facts = model.facts
         return ModelRequest(
             model=model.name,
             facts=facts,
             system=System(stable=instructed, volatile=""),
-            messages=(UserMessage(content=(Text(text=text),)),),
+            messages=tuple(repair(messages, api=model.provider.api, family=model.family)),
+            tools=tools,
             thinking=nearest("off", facts.thinking) if facts.thinking else None,
             max_tokens=min(self._summary_tokens, facts.max_output),
             conversation=self.conversation,

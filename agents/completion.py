@@ -12,9 +12,9 @@ from functools import cached_property
 
 import structlog
 
-from agents.compaction import Compactor, opening
+from agents.compaction import Compactor, Save, opening
 from agents.config import AgentConfig
-from agents.context import Budget, Conversation, Fit, budget, past
+from agents.context import Budget, Conversation, Fit, PastTurn, budget, past
 from agents.messages import AssistantMessage, ErrorKind, Message, ModelError, UserMessage
 from agents.model import Model, Models
 from agents.providers import retry
@@ -23,7 +23,7 @@ from agents.providers.models import ModelFacts, nearest
 from agents.providers.provider import Done, ModelRequest, OneTool, System, ToolChoice
 from agents.providers.textcalls.answer import DONE_WELL
 from agents.repair import IMAGES_MAX, repair
-from agents.tokens import below, bound, bound_of, request_tokens
+from agents.tokens import below, bound_of, request_tokens
 from agents.turn import Compaction, Emit, ModelCalled, ModelRetried, ModelStreamed
 from tools.tool import ToolSpec
 
@@ -50,6 +50,7 @@ class ModelCalls:
     summary: str
     compactor: Compactor
     summarised: Callable[[str, int], Awaitable[None]]
+    save: Save | None
     system: System
     tools: tuple[ToolSpec, ...]
     result_chars: int
@@ -85,12 +86,16 @@ class ModelCalls:
             (provider, request), *fallbacks = [(it.provider, requests[it.reference]) for it in models or self.models]
             self.emit(ModelCalled(round=number, provider=provider.name, request=request))
 
-            def watch(event: retry.Notice, requests: Mapping[str, ModelRequest] = requests) -> None:
+            def watch(
+                event: retry.Notice,
+                requests: Mapping[str, ModelRequest] = requests,
+                fits: Mapping[str, Fit] = fits,
+            ) -> None:
                 if isinstance(event, retry.Retrying):
                     self.emit(ModelRetried(round=number, error=event.error))
                     return
                 if isinstance(event, Done):
-                    self._count(event.message, requests)
+                    self._count(event.message, requests[event.message.reference], fits[event.message.reference])
                 self.emit(ModelStreamed(round=number, event=event))
 
             answer = await retry.complete(
@@ -133,6 +138,7 @@ class ModelCalls:
             summary=self.summary,
             keep_tokens=keep_tokens,
             deadline=self._deadline,
+            save=self.save,
         )
         if compacted is None:
             return False
@@ -146,7 +152,7 @@ class ModelCalls:
         self._past = self._behind_summary(self._past.turns[compacted.turns :])
         return True
 
-    def _behind_summary(self, turns: Sequence[Sequence[Message]]) -> Conversation:
+    def _behind_summary(self, turns: Sequence[PastTurn]) -> Conversation:
         return Conversation(turns=turns, result_chars=self.result_chars, lead=opening(self.summary))
 
     def _adapted(self, answer: AssistantMessage, number: int, fit: Fit, messages: Sequence[Message]) -> bool:
@@ -270,13 +276,12 @@ class ModelCalls:
             return "auto"
         return "required" if choice == "required" else OneTool(name=choice)
 
-    def _count(self, answer: AssistantMessage, requests: Mapping[str, ModelRequest]) -> None:
+    def _count(self, answer: AssistantMessage, request: ModelRequest, fit: Fit) -> None:
         """Record what one attempt cost, and let the estimates learn from it."""
-        answer = self.shared.priced(answer, requests[answer.reference])
-        request = requests[answer.reference]
+        answer = self.shared.priced(answer, request)
         if answer.error is None and (refused := self._refused.get(answer.reference)):
             self.shared.calibration.overflowed(answer.model, refused)
-        if answer.error is None and bound(request.messages) > self._window(request.facts) * LEARNING_SHARE:
+        if answer.error is None and fit.most > self._window(request.facts) * LEARNING_SHARE:
             self.shared.calibration.learn(answer.model, self._estimated(request.messages), answer.usage)
         if answer.usage.is_reported:
             self.answers.append(answer)

@@ -8,6 +8,8 @@ request, so that the next turn and a process that resumes after a crash build th
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import accumulate, chain
 from typing import NamedTuple
 
 from agents.messages import AssistantMessage, Message, Text, Thinking, ToolResultMessage, UserMessage, with_parts
@@ -21,6 +23,8 @@ ANSWER_SHARE = 0.25
 """Of the window, at most, is kept for the answer."""
 INPUT_SHARE = 0.95
 """Of what the answer leaves: estimates are estimates."""
+MESSAGE_BYTES = 1_000
+"""What one takes in memory besides its text."""
 RESULTS_SHARE = 0.5
 """Of the window, for all tool results together, but never less than `RESULTS_MIN` whole ones."""
 RESULTS_MIN = 4
@@ -51,10 +55,45 @@ def budget(facts: ModelFacts, *, window: int, answer_tokens: int | None, result_
     return Budget(answer, int((window - answer) * INPUT_SHARE), results)
 
 
-def past(turns: Sequence[Sequence[Message]]) -> list[list[Message]]:
+class PastTurn(tuple[Message, ...]):
+    """A finished turn as later requests hold it. What was reckoned of it stays with it: whoever keeps the turns of a chat
+    that are `lasting` (all later requests hold them so) reckons each of them once."""
+
+    lasting = False
+
+    @cached_property
+    def bound(self) -> int:
+        return bound(self)
+
+    @cached_property
+    def size(self) -> int:
+        """In memory, roughly."""
+        return self.bound + MESSAGE_BYTES * len(self)
+
+    @cached_property
+    def sizes(self) -> list[int]:
+        return [tokens(message) for message in self]
+
+    @cached_property
+    def units(self) -> int:
+        return 1 + sum(isinstance(message, AssistantMessage) for message in self)
+
+    @cached_property
+    def reaches(self) -> bool:
+        """Whether an answer carries the reach of its request."""
+        return any(isinstance(message, AssistantMessage) and message.reach is not None for message in self)
+
+
+def past(turns: Sequence[Sequence[Message]]) -> list[PastTurn]:
     """Finished turns as later requests hold them: without metadata, and after some turns without pictures."""
     old = len(turns) + 1 - IMAGE_TURNS
-    return [[_past(message, pictures=number >= old) for message in turn] for number, turn in enumerate(turns)]
+    return [it if isinstance(it, PastTurn) else _past_turn(it, lasting=at < old) for at, it in enumerate(turns)]
+
+
+def _past_turn(turn: Sequence[Message], *, lasting: bool) -> PastTurn:
+    shown = PastTurn(_past(message, pictures=not lasting) for message in turn)
+    shown.lasting = lasting
+    return shown
 
 
 def _past(message: Message, *, pictures: bool) -> Message:
@@ -129,7 +168,7 @@ class Conversation:
     """What stood before the running turn: `turns` are those of `past`, `lead` comes before them and always stays.
     `result_chars` is what one result may take."""
 
-    turns: Sequence[Sequence[Message]]
+    turns: Sequence[PastTurn]
     result_chars: int
     lead: Sequence[Message] = ()
     _sizes: dict[int, tuple[Message, int]] = field(default_factory=dict)
@@ -137,14 +176,18 @@ class Conversation:
     _kept: tuple[Reach, list[Message], int] | None = None
 
     def __post_init__(self) -> None:
-        self._ends, self._reach = [0], NOTHING_TAKEN
-        for turn in self.turns:
-            end, self._reach = _reached(turn, self._ends[-1], self._reach)
-            self._ends.append(end)
+        self._reach = NOTHING_TAKEN
+        self._ends = list(accumulate([turn.units for turn in self.turns], initial=0))
+        if any(turn.reaches for turn in self.turns):
+            for turn, begin in zip(self.turns, self._ends, strict=False):
+                _, self._reach = _reached(turn, begin, self._reach)
 
     def size(self, messages: Sequence[Message]) -> int:
         """Their estimated tokens. Each message is estimated once."""
         total = 0
+        if not self._sizes:
+            for turn in self.turns:
+                self._sizes.update((id(it), (it, size)) for it, size in zip(turn, turn.sizes, strict=True))
         for message in messages:
             known = self._sizes.get(id(message))
             if known is None:
@@ -202,7 +245,10 @@ class Conversation:
 
     def _history(self, reach: Reach) -> tuple[list[Message], int]:
         """What is shown of the past, and what it takes at most."""
-        if self._kept is None or self._kept[0] != reach:
+        if self._kept is None and reach == NOTHING_TAKEN:
+            most = bound(self.lead) + sum(turn.bound for turn in self.turns)
+            self._kept = reach, [*self.lead, *chain.from_iterable(self.turns)], most
+        elif self._kept is None or self._kept[0] != reach:
             shown = list(self.lead)
             for turn, begin, end in zip(self.turns, self._ends, self._ends[1:], strict=False):
                 if end > reach.gone:

@@ -14,7 +14,7 @@ from itertools import chain
 from pathlib import Path
 
 from agents.attachments import Missing, Received, attachment, receive
-from agents.compaction import INPUT_SHARE, Compacted, Compactor
+from agents.compaction import INPUT_SHARE, Compacted, Compactor, Save
 from agents.completion import ModelCalls, conversation_of
 from agents.config import AgentConfig
 from agents.loop import Journal, ToolLoop
@@ -129,8 +129,11 @@ class AgentRunner:
             raise ToolError("NOT_ALLOWED", "this agent has no tool that reads files")
         return attachment(self._serving(self._workspaces.of(context), session), path, bytes_max=bytes_max)
 
-    async def run(self, turn: Turn, *, journal: Journal, emit: Emit, budget: Budget | None = None) -> TurnResult:
-        """Answer the message, or say which way it failed. Raises only what the journal and the budget raise."""
+    async def run(
+        self, turn: Turn, *, journal: Journal, emit: Emit, budget: Budget | None = None, save: Save | None = None
+    ) -> TurnResult:
+        """Answer the message, or say which way it failed. Raises only what the journal and the budget raise. `save` keeps a
+        note for the person."""
         config, models = self._chosen(turn.settings)
         toolbox, facts = self._prepare(turn, config)
         config = facts.agent
@@ -145,6 +148,7 @@ class AgentRunner:
             summary=turn.summary,
             compactor=self._compactor,
             summarised=journal.summarised,
+            save=save,
             system=system,
             tools=toolbox.specs,
             result_chars=self._result_chars,
@@ -176,7 +180,7 @@ class AgentRunner:
         return TurnResult(outcome=outcome, answers=answers, compaction=model_calls.compaction)
 
     async def compact(
-        self, history: Sequence[Sequence[Message]], *, session: str, summary: str, focus: str
+        self, history: Sequence[Sequence[Message]], *, session: str, summary: str, focus: str, save: Save | None
     ) -> Compacted | None:
         """A summary because somebody wishes for it, who marks it. None where nothing is old enough, and
         one of no turns where no summary was good enough."""
@@ -192,6 +196,7 @@ class AgentRunner:
             keep_tokens=input_tokens / 4,
             deadline=time.monotonic() + self.limits.turn_seconds,
             focus=focus,
+            save=save,
         )
 
     def plan(self, turn: Turn) -> Plan:

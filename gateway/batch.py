@@ -7,7 +7,7 @@ from itertools import takewhile
 
 from agents.turn import settings_json
 from channels.tools import ToolLists
-from gateway.journal import last_active
+from gateway.history import last_active
 from gateway.queue import Inbound, Queue, inbound_of
 from gateway.routing import is_control
 from gateway.runtime import Setup

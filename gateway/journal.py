@@ -1,21 +1,16 @@
 """`agents.loop.Journal` on the store: a step is durable, and then it is seen whether the turn may go on.
 
 Every write returns the state of the session, so a stop, a drain and messages to steer by cost no query of their own.
-`turns_of` reads it back as history: without turns that the model's safety system refused, which would have everything
-after them refused too, and without turns that have an unreadable row, so that one bad row cannot break a chat.
+`gateway.history` reads it back.
 """
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import lru_cache
-from itertools import groupby, takewhile
+from itertools import takewhile
 from typing import Any, assert_never
 
-import orjson
 import structlog
-from pydantic import ValidationError
 
 from agents import sentences
 from agents.messages import AssistantMessage, Message, ToolResultMessage, UserMessage, message_json
@@ -32,7 +27,6 @@ from gateway.store.spending import Spent
 STEERED_MAX = 20
 """Waiting messages that one step of a turn takes in."""
 
-REMEMBERED_CHARS = 4_096
 log = structlog.get_logger()
 
 
@@ -97,47 +91,6 @@ class TurnJournal:
 def entry(turn: int, message: Message, *, kind: Kind | None = None, spent: Spent | None = None) -> Entry:
     content = message_json.dump_json(message).decode()
     return Entry(turn=turn, kind=kind or message.role, content=content, spent=spent)
-
-
-def turns_of(entries: Sequence[Entry]) -> list[list[Message]]:
-    """The finished turns among `entries`, oldest first, each with its messages in order."""
-    return [messages for _, messages in numbered_turns(entries)]
-
-
-def numbered_turns(entries: Sequence[Entry]) -> list[tuple[int, list[Message]]]:
-    """The same, each behind its number."""
-    turns = []
-    for number, rows in groupby(entries, key=lambda entry: entry.turn):
-        try:
-            messages = _turn(list(rows))
-        except (ValidationError, orjson.JSONDecodeError, KeyError, TypeError) as error:
-            log.error("turn_unreadable", unreadable_turn=number, error=type(error).__name__)
-            continue
-        if messages:
-            turns.append((number, messages))
-    return turns
-
-
-def last_active(entries: Sequence[Entry]) -> float | None:
-    """When something last happened in them; None where nothing says."""
-    for row in reversed(entries):
-        with suppress(orjson.JSONDecodeError, KeyError, TypeError):
-            return float(orjson.loads(row.content)["at" if row.kind == "final" else "timestamp"])
-    return None
-
-
-def _turn(rows: Sequence[Entry]) -> list[Message]:
-    ended = next((row for row in rows if row.kind == "final"), None)
-    if ended is not None and '"declined"' in ended.content and orjson.loads(ended.content)["outcome"] == "declined":
-        return []
-    contents = [row.content for row in rows if row.kind not in ("drained", "final")]
-    return [_small_message(it) if len(it) <= REMEMBERED_CHARS else message_json.validate_json(it) for it in contents]
-
-
-@lru_cache(maxsize=4_096)
-def _small_message(content: str) -> Message:
-    """A chat's past is read for each of its turns, and messages are frozen: the small ones are parsed once."""
-    return message_json.validate_json(content)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -13,16 +13,13 @@ from typing import Protocol
 
 import structlog
 
+from gateway.history import Histories
 from gateway.outbox import Outbox
 from gateway.runtime import Drained, Lane, Runtime, Stopped
 from gateway.store.records import Acceptance, Delivery, Lease, Part, Work
 from gateway.store.store import Fenced, StoreUnavailable
 
 BACKOFF_SECONDS_MAX = 30.0
-WAITING_MAX = 20
-"""Messages of one session that are loaded together."""
-HISTORY_TURNS_MAX = 1_000
-"""Turns of one session that are loaded; a summary stands for most of a long conversation before there are so many."""
 OVERDUE_SECONDS = 30.0
 """How long a turn may take to end after it was cancelled."""
 
@@ -50,6 +47,7 @@ class Lanes:
         limits = runtime.setup.limits
         self._runtime = runtime
         self._store = runtime.store
+        self._histories = Histories(runtime.store)
         self._control = runtime.control
         self._turns = turns
         self._outbox = outbox
@@ -180,7 +178,7 @@ class Lanes:
 
     async def _serve(self, lane: Lane, crashes: int) -> bool:
         """Send what is queued, then run one turn and send its reply; True where the session was released."""
-        view = await self._store.load(lane.lease, history_turns=HISTORY_TURNS_MAX, waiting_max=WAITING_MAX)
+        view = await self._histories.load(lane.lease)
         if view.parts:
             self._settle(lane)
         for part in view.parts:

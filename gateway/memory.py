@@ -5,18 +5,20 @@ agents never share one. Nothing here is asked for where nothing was ever noted o
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import groupby
 
 import orjson
 from pydantic import ValidationError
 
+from agents.compaction import Save
 from agents.messages import AssistantMessage, Message, Text, ToolResultMessage, UserMessage, message_json
 from agents.prompt.inbound import spoken, timestamp
 from channels.message import MessageContext
 from gateway.routing import agent_of
 from gateway.store.records import Entry
-from gateway.store.store import Store
+from gateway.store.store import Store, StoreUnavailable
 from tools.memory import Note, Passage
 from tools.tool import Call
 
@@ -38,6 +40,15 @@ class StoredMemory:
         if message.chat.kind != "direct":
             return ()
         return await self._store.memory.notes(person(message), agent_of(session))
+
+    def saver(self, session: str, message: MessageContext, *, turn: int, at: float) -> Save | None:
+        """Keeps a note before a compaction of the turn, one however often that runs; nobody does where others read along."""
+
+        async def save(words: str) -> None:
+            with suppress(StoreUnavailable):  # the turn does not hang on it
+                await self._store.memory.take_note(person(message), agent_of(session), words, turn=turn, at=at)
+
+        return save if message.chat.kind == "direct" else None
 
     async def passages(self, wanted: Sequence[str], limit: int, call: Call) -> Sequence[Passage]:
         notes = [Passage(path=f"notes/{it.number}", at=it.at, text=it.text) for it in await self._call_notes(call)]

@@ -22,7 +22,7 @@ from gateway.budgets import Account, account_of
 from gateway.commands.catalog import run
 from gateway.commands.settings import above
 from gateway.drafts import Draft
-from gateway.journal import Ending, TurnJournal, ending_of, entry, numbered_turns, stopped
+from gateway.journal import Ending, TurnJournal, ending_of, entry, stopped
 from gateway.memory import StoredMemory
 from gateway.outbox import arranged, reply_parts
 from gateway.pairing import REQUESTED
@@ -201,7 +201,6 @@ class Turns:
         work = batch.work
         if not work.so_far and batch.is_over():
             work = await self._begin_anew(batch)
-        history = numbered_turns(work.history)
         journal = TurnJournal(
             runtime=self._runtime,
             lease=batch.lease,
@@ -210,7 +209,7 @@ class Turns:
             enrich=channel.enrich,
             user_message=user_message,
             takes=batch.takes,
-            numbers=[number for number, _ in history],
+            numbers=work.numbers,
             account=account,
         )
         journaled = [message_json.validate_json(row.content) for row in work.so_far if row.kind != "drained"]
@@ -230,7 +229,7 @@ class Turns:
             session=batch.lease.sid,
             capabilities=channel.capabilities.names,
             directives=channel.capabilities.directives,
-            history=[messages for _, messages in history],
+            history=work.turns,
             user=user,
             so_far=so_far,
             interrupted=bool(work.so_far) and work.so_far[-1].kind != "drained",
@@ -240,7 +239,8 @@ class Turns:
             summary=work.summary,
             again=(str(batch.inbound.replays),) if batch.inbound.replays else (),
         )
-        result = await runner.run(turn, journal=journal, emit=emit, budget=account)
+        save = self._memory.saver(batch.lease.sid, context, turn=batch.turn, at=self._runtime.now())
+        result = await runner.run(turn, journal=journal, emit=emit, budget=account, save=save)
         ending = ending_of(result.outcome, context.text)
         if ending.media and ending.text is not None:
             files, note = await self._attachments.send(runner, channel, turn, ending.media)

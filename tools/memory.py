@@ -31,6 +31,7 @@ FILES_MAX = 100
 """Memory files that are searched, those with the last names first: they are dates, if anything."""
 FILE_BYTES_MAX = 262_144
 LINES_OF_A_FILE = 3
+NOTE_CHARS_MAX = 2_000
 TEXT_CHARS_MAX = 100_000
 """Of one text that is indexed."""
 TERM_CHARS_MAX = 40

@@ -10,8 +10,9 @@ from agents.prompt.inbound import timestamp
 from channels.message import File
 from gateway.commands.command import CommandContext, Reply, dropped_lines, first_words
 from gateway.commands.report import plan_of
-from gateway.journal import numbered_turns, stopped_by, turns_of
-from gateway.lanes import HISTORY_TURNS_MAX
+from gateway.history import TURNS_MAX, numbered_turns, turns_of
+from gateway.journal import stopped_by
+from gateway.memory import StoredMemory
 from gateway.queue import Inbound, inbound_json, inbound_of
 from gateway.routing import control_session
 from gateway.store.records import Concerned, Delivery, Mark
@@ -142,13 +143,18 @@ async def use_skill(context: CommandContext) -> str | Reply:
 
 
 async def compact(context: CommandContext) -> str | Reply:
-    work = await context.conversation(HISTORY_TURNS_MAX)
+    work = await context.conversation(TURNS_MAX)
     turns = numbered_turns(work.history)
     history = [messages for _, messages in turns]
     compacted = None
     if context.runner is not None:
+        memory = StoredMemory(context.runtime.store)
         compacted = await context.runner.compact(
-            history, session=context.session, summary=work.summary, focus=context.arguments
+            history,
+            session=context.session,
+            summary=work.summary,
+            focus=context.arguments,
+            save=memory.saver(context.session, context.message, turn=context.turn, at=context.runtime.now()),
         )
     if compacted is None:
         return context.say("There is nothing to summarise yet.", "目前没有需要压缩的内容。")

@@ -12,8 +12,8 @@ from gateway.commands.command import CommandContext
 from gateway.memory import person
 from gateway.routing import agent_of
 from gateway.store.memory import NOTES_MAX
+from tools.memory import NOTE_CHARS_MAX
 
-NOTE_CHARS_MAX = 2_000
 _FORGET = re.compile(r"(?:forget|忘记|忘掉|删除)\s*#?\s*([0-9]{1,9})", re.IGNORECASE)
 
 _SENTENCES = {

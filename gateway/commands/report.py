@@ -16,8 +16,7 @@ from agents.turn import Turn, settings_json
 from gateway.budgets import Used, used
 from gateway.commands.command import CommandContext
 from gateway.config.report import VERSION
-from gateway.journal import turns_of
-from gateway.lanes import HISTORY_TURNS_MAX
+from gateway.history import TURNS_MAX, turns_of
 from gateway.store.records import Bill, Work
 
 
@@ -41,7 +40,7 @@ def plan_of(context: CommandContext, work: Work) -> Plan | None:
 
 
 async def status(context: CommandContext) -> str:
-    work = await context.conversation(HISTORY_TURNS_MAX)
+    work = await context.conversation(TURNS_MAX)
     plan = plan_of(context, work)
     if plan is None:
         return _nobody(context)
@@ -66,7 +65,7 @@ async def status(context: CommandContext) -> str:
 
 
 async def context(context: CommandContext) -> str:
-    work = await context.conversation(HISTORY_TURNS_MAX)
+    work = await context.conversation(TURNS_MAX)
     plan = plan_of(context, work)
     if plan is None:
         return _nobody(context)

@@ -29,7 +29,7 @@ from gateway.store.contacts import DatabaseContacts
 from gateway.store.memory import DatabaseMemory
 from gateway.store.migrate import DatabaseUnusable, migrate
 from gateway.store.presence import KEEPALIVE, Presence, Transactions
-from gateway.store.records import Acceptance, Delivery, Entry, Lease, NewPart, Part, SessionState, View
+from gateway.store.records import Acceptance, Delivery, Entry, Known, Lease, NewPart, Part, SessionState, View
 from gateway.store.spending import limits_of
 from gateway.store.statements import InboxStatus, OutboxStatus
 from gateway.store.store import Fenced, StoreUnavailable
@@ -131,8 +131,8 @@ class PostgresStore(shared.InCommon):
             await self._rows(sql.BURY, {})
         return [Lease(**row) for row in await self._rows(sql.CLAIM, {"owner": self._worker, "limit": limit})]
 
-    async def load(self, lease: Lease, *, history_turns: int, waiting_max: int) -> View:
-        names = lease.row | {"skip": history_turns - 1, "waiting_max": waiting_max}
+    async def load(self, lease: Lease, *, history_turns: int, waiting_max: int, known: Known | None = None) -> View:
+        names = lease.row | {"skip": history_turns - 1, "waiting_max": waiting_max} | shared.names_of(known)
         async with self._connection() as connection, connection.pipeline():
             queued = await connection.execute(_psycopg(shared.QUEUED), names)
             waiting = await connection.execute(_psycopg(shared.WAITING), names)

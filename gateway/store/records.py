@@ -4,10 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
+from agents.messages import Message
 from gateway.store.spending import Rate, Rated, Spent
 
 Kind: TypeAlias = Literal["user", "steered", "assistant", "toolResult", "drained", "final"]
 MarkKind: TypeAlias = Literal["new", "summary", "settings", "undone", "draft"]
+Reading: TypeAlias = Literal["whole", "continued"]
+"""Of a row in front of a history: whether it has all turns, or only those behind what was known."""
 Standing: TypeAlias = Literal["paired", "waiting", "crowded", "new"]
 """Of a person at a channel account: he may write, he has a code or had one lately, too many others wait, none of these."""
 
@@ -72,10 +75,11 @@ class Acceptance:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Entry:
-    """One row of a transcript; as loaded also a mark. What it `spent` is counted in the commit that writes it."""
+    """One row of a transcript; as loaded also a mark, or how it was read. What it `spent` is counted in the commit that
+    writes it."""
 
     turn: int
-    kind: Kind | MarkKind
+    kind: Kind | MarkKind | Reading
     content: str
     spent: Spent | None = None
 
@@ -126,6 +130,15 @@ class Bill:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Known:
+    """That a reader has the finished turns of a conversation up to the row `seq`. While `standing` is what the database says
+    of them, none was taken out and they begin where they did."""
+
+    seq: int
+    standing: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Work:
     """What a chat has to do: its oldest waiting messages, with what is journaled of the first one's turn so far and the
     finished turns before it. Turns below `stopped` are not to be run on; `superseded`: it was a message of this chat that
@@ -141,6 +154,13 @@ class Work:
     summary: str = ""
     has_notes: bool = False
     """Whether the sender of the first message has had notes taken."""
+    known: Known | None = None
+    """For the next time, where `history` was read with what was known."""
+    continues: bool = False
+    """`history` begins behind what was known, which still stands."""
+    numbers: Sequence[int] = ()
+    turns: Sequence[Sequence[Message]] = ()
+    """The turns of the history and their numbers, where `gateway.history` has read it."""
 
     @classmethod
     def of(cls, rows: Sequence[Mapping[str, Any]], entries: Sequence[Entry]) -> "Work":
@@ -149,13 +169,16 @@ class Work:
         marks = {entry.kind: entry for entry in entries if entry.kind in ("new", "summary", "settings")}
         begin = marks["new"].turn if "new" in marks else 0
         held = {kind: mark.content for kind, mark in marks.items() if mark.turn > begin}
-        steps = [entry for entry in entries if entry.kind not in marks]
+        read = next((entry for entry in entries if entry.kind in ("whole", "continued")), None)
+        steps = [entry for entry in entries if entry.kind not in marks and entry is not read]
         return cls(
             waiting=[Waiting(**{name: row[name] for name in ("turn", "body", "at", "attempts")}) for row in rows],
             history=[entry for entry in steps if entry.turn != first],
             so_far=[entry for entry in steps if entry.turn == first],
             settings=held.get("settings", "{}"),
             summary=held.get("summary", ""),
+            known=Known(seq=read.turn, standing=read.content) if read else None,
+            continues=read is not None and read.kind == "continued",
         )
 
 

@@ -25,7 +25,7 @@ from gateway.store.archive import DatabaseArchive, DatabaseSessions
 from gateway.store.contacts import DatabaseContacts
 from gateway.store.memory import DatabaseMemory
 from gateway.store.migrate import DatabaseUnusable, migrate
-from gateway.store.records import Acceptance, Delivery, Entry, Lease, NewPart, Part, SessionState, View
+from gateway.store.records import Acceptance, Delivery, Entry, Known, Lease, NewPart, Part, SessionState, View
 from gateway.store.spending import limits_of
 from gateway.store.statements import InboxStatus, OutboxStatus
 from gateway.store.store import CONTROL, Fenced
@@ -118,10 +118,19 @@ class SqliteStore(Database, shared.InCommon):
         return leases
 
     @reads
-    def load(self, connection: Connection, lease: Lease, *, history_turns: int, waiting_max: int) -> View:
+    def load(
+        self,
+        connection: Connection,
+        lease: Lease,
+        *,
+        history_turns: int,
+        waiting_max: int,
+        known: Known | None = None,
+    ) -> View:
         parts = [Part(**row) for row in _rows(connection, shared.QUEUED, **lease.row)]
         rows = _rows(connection, shared.WAITING, **lease.row, waiting_max=waiting_max)
-        entries = _rows(connection, shared.HISTORY, sid=lease.sid, skip=history_turns - 1) if rows else ()
+        names = {"sid": lease.sid, "skip": history_turns - 1} | shared.names_of(known)
+        entries = _rows(connection, shared.HISTORY, **names) if rows else ()
         return View.of(parts, [dict(row) for row in rows], [Entry(**row) for row in entries])
 
     @writes

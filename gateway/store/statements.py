@@ -10,7 +10,19 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import Any
 
-from gateway.store.records import Bill, Concerned, Entry, Lease, Mark, Part, SentPart, SessionState, Standing, Work
+from gateway.store.records import (
+    Bill,
+    Concerned,
+    Entry,
+    Known,
+    Lease,
+    Mark,
+    Part,
+    SentPart,
+    SessionState,
+    Standing,
+    Work,
+)
 from gateway.store.spending import DayUsage, Rated
 from gateway.store.store import CHOICE, CONTROL, Fenced
 
@@ -71,18 +83,34 @@ _LAST = """COALESCE((
 ), 0)"""
 _NOT_UNDONE = "NOT EXISTS (SELECT 1 FROM mark m WHERE m.sid = t.sid AND m.kind = 'undone' AND m.turn = t.turn)"
 _BEGIN_TURN = "COALESCE((SELECT max(turn) FROM mark WHERE sid = :sid AND kind IN ('new', 'summary')), 0)"
+_BEGIN_SEQ = _LAST.format("<= " + _BEGIN_TURN, "")
+_ENDED = "COALESCE((SELECT seq FROM transcript WHERE sid = :sid AND kind = 'final' ORDER BY seq DESC LIMIT 1), 0)"
+_STANDING = f"""{_BEGIN_TURN}
+|| ' ' || (SELECT count(*) FROM mark WHERE sid = :sid AND kind = 'undone')
+|| ' ' || (SELECT count(*) FROM transcript
+    WHERE sid = :sid AND kind = 'user' AND seq > {_BEGIN_SEQ} AND seq <= {{seq}})
+|| ' ' || COALESCE((SELECT turn FROM transcript WHERE sid = :sid AND seq = {{seq}}), 0)"""
+"""Of the turns up to the row `seq`, all that can change in them: rows are only added behind the last, a turn is erased with
+all its rows, and the numbers of turns never come again."""
 _HISTORY = f"""
 SELECT turn, kind, content FROM (
     SELECT turn, kind, content, seq FROM transcript t
-    WHERE t.sid = :sid AND t.turn > {_BEGIN_TURN} AND t.seq > {_LAST.format("<= " + _BEGIN_TURN, "")}
+    WHERE t.sid = :sid AND t.turn > {_BEGIN_TURN} AND t.seq > {_BEGIN_SEQ}
     AND t.seq >= {_LAST.format("< {before}", " OFFSET :skip")}
-    AND {_NOT_UNDONE}
-    UNION ALL {_NEWEST_MARKS}
+    AND {_NOT_UNDONE}{{and_new}}
+    UNION ALL {_NEWEST_MARKS}{{and_read}}
 ) AS rows ORDER BY seq
 """
 """The transcript from where the conversation, or what its summary leaves, begins; before it the newest marks."""
-HISTORY = _HISTORY.format(before="(SELECT min(id) FROM inbox WHERE sid = :sid AND status = 0)")
-HISTORY_BEFORE = _HISTORY.format(before=":before")
+_STANDS = f"({_STANDING.format(seq=':known_seq')}) = :known"
+HISTORY = _HISTORY.format(
+    before="(SELECT min(id) FROM inbox WHERE sid = :sid AND status = 0)",
+    and_new=f" AND t.seq > CASE WHEN {_STANDS} THEN :known_seq ELSE 0 END",
+    and_read=f"""
+    UNION ALL SELECT {_ENDED}, CASE WHEN {_STANDS} THEN 'continued' ELSE 'whole' END, {_STANDING.format(seq=_ENDED)}, -2""",
+)
+"""Only what is behind the known row where all before it still stands; in front of it how it was read."""
+HISTORY_BEFORE = _HISTORY.format(before=":before", and_new="", and_read="")
 _NEW_TURN = "COALESCE((SELECT max(turn) FROM mark WHERE sid = :sid AND kind = 'new'), 0)"
 _NEWEST_WORDS = """
 SELECT content FROM transcript WHERE sid = :sid AND kind = 'user' AND turn < :before ORDER BY seq DESC LIMIT 1
@@ -181,6 +209,10 @@ SELECT (SELECT approved_by IS NOT NULL {_CONTACT} AND person = :person AND (appr
     AS may_write,
     (SELECT count(*) {_CONTACT} AND approved_by IS NULL AND code IS NOT NULL AND asked > :since) AS waiting
 """
+
+
+def names_of(known: Known | None) -> dict[str, Any]:
+    return {"known_seq": known.seq, "known": known.standing} if known else {"known_seq": 0, "known": ""}
 
 
 class InCommon:

@@ -15,6 +15,7 @@ from gateway.store.records import (
     Concerned,
     Delivery,
     Entry,
+    Known,
     Lease,
     Mark,
     NewPart,
@@ -80,8 +81,9 @@ class Store(Protocol):
     async def leased(self) -> Sequence[Lease]:
         """The chats that this worker owns, as the database has it."""
 
-    async def load(self, lease: Lease, *, history_turns: int, waiting_max: int) -> View:
-        """What there is to do for the chat, with at most `history_turns` (at least 1) turns before it."""
+    async def load(self, lease: Lease, *, history_turns: int, waiting_max: int, known: Known | None = None) -> View:
+        """What there is to do for the chat, with at most `history_turns` (at least 1) turns before it: only those behind
+        what is `known`, where that still stands."""
 
     async def append(self, lease: Lease, entries: Sequence[Entry], joined: Sequence[int] = ()) -> SessionState:
         """Journal a step, and let the messages `joined` be answered by its turn. Raises Fenced."""

@@ -396,7 +396,9 @@ async def test_a_summary_stands_for_the_turns_it_names(tmp_path: Path, monkeypat
         turns: int
         answers: tuple[AssistantMessage, ...] = ()
 
-    async def compact(self: AgentRunner, history: list[object], *, session: str, summary: str, focus: str) -> Summary:
+    async def compact(
+        self: AgentRunner, history: list[object], *, session: str, summary: str, focus: str, save: object
+    ) -> Summary:
         return Summary(content=f"{summary}{focus} of {len(history)}", turns=2)
 
     monkeypatch.setattr(AgentRunner, "compact", compact, raising=False)

@@ -11,7 +11,7 @@ import pytest
 from agents.messages import message_json
 from tests.agents.test_repair import REPAIRED
 from tests.emulators.models.dialogue import summary_names
-from tests.emulators.models.script import Fault, says
+from tests.emulators.models.script import Fault, calls, says
 from tests.emulators.models.server import Reply, Script
 from tests.long_chat import APIS, LongModel, play
 from tests.running import AGENTS, Running, running
@@ -213,3 +213,28 @@ async def test_a_session_poisoned_with_every_defect_answers_its_next_message_and
         await until_summed(house)
         assert (await talk(house, "Still there?"))[-1].startswith("All right.")
         assert [it.refusal for it in house.anthropic.requests if it.refusal] == []
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_before_a_summary_the_model_may_save_a_note_unseen(tmp_path: Path, *, fails: bool) -> None:
+    def noting(body: dict[str, Any]) -> Reply:
+        if any(tool["name"] == "save_note" for tool in body.get("tools", ())):
+            if fails:
+                return Fault(status=400, message="no")
+            return says("done") if len(body["messages"]) > 1 else calls(("save_note", {"text": "Alice is a vet\x00."}))
+        return says(GOOD) if summed(body) else says("All right.")
+
+    agents = SMALL.replace("keepTurns: 2", "keepTurns: 2, saveNotes: true")
+    budget = "budgets: { chat: { tokensPerDay: 1000000 } }"
+    async with running(tmp_path, script=noting, agents=agents, more=budget) as house:
+        replies = await until_summed(house)
+        assert replies[-1] == f"All right.\n\n{NOTICED}"
+        asked = [it.body for it in house.anthropic.requests if it.body.get("tools")]
+        assert [it.refusal for it in house.anthropic.requests if it.refusal] == []
+        assert len(asked) == (1 if fails else 2)
+        assert "\n| [user] Alice: turn 0" in asked[0]["messages"][0]["content"][0]["text"]
+        with sqlite3.connect(house.folder / "data" / "clawgate.db") as database:
+            notes = database.execute("SELECT text FROM note").fetchall()
+        assert notes == ([] if fails else [("Alice is a vet\ufffd.",)])
+        await talk(house, "And now?")
+        assert ("Alice is a vet" in json.dumps(conversations(house)[-1])) is not fails

@@ -26,16 +26,17 @@ Block: TypeAlias = dict[str, Any]
 
 def wire_request(request: ModelRequest) -> dict[str, Any]:
     """The body of `POST /v1/messages`, without `stream`."""
+    messages, marks = _messages(request.messages)
     body: dict[str, Any] = {
         "model": request.model,
         "max_tokens": shared.output_tokens(request),
-        "messages": _messages(request.messages),
+        "messages": messages,
     }
     if system := _system(request.system):
         body["system"] = system
     if request.tools:
         body["tools"] = _tools(request.tools)
-        if _marks(body["messages"]) <= 2:  # with the system prompt's and this one, four
+        if marks <= 2:  # with the system prompt's and this one, four
             body["tools"][-1]["cache_control"] = MARK
         if choice := _tool_choice(request):
             body["tool_choice"] = choice
@@ -73,42 +74,43 @@ def _tool_choice(request: ModelRequest) -> Block | None:
     return {"none": {"type": "none"}, "required": {"type": "any"}}.get(choice)
 
 
-def _messages(messages: Sequence[Message]) -> list[Block]:
+def _messages(messages: Sequence[Message]) -> tuple[list[Block], int]:
+    """How many cache marks there are in them as well."""
     *_, last, running = 0, 0, *(n for n, message in enumerate(messages) if isinstance(message, UserMessage))
     long = sum(len(message.content) for message in messages[last:running]) > LOOK_BACK_BLOCKS
     wire: list[Block] = []
+    marks, before = 0, ""
     for number, message in enumerate(messages):
         if number == running or (number == last and long):
-            _mark_last(wire)
-        match message:
-            case UserMessage():
-                _append(wire, "user", [_part(part) for part in message.sent_parts])
-            case AssistantMessage():
-                _append(wire, "assistant", _assistant_blocks(message))
-            case ToolResultMessage():
-                _append(wire, "user", [_result_block(message)])
-    _mark_last(wire)
-    return wire
+            marks += _mark_last(wire)
+        role = "assistant" if isinstance(message, AssistantMessage) else "user"
+        blocks = _blocks(message)
+        if role == before:  # the server joins them anyway, strict ones insist
+            wire[-1]["content"].extend(blocks)
+        elif blocks:
+            wire.append({"role": role, "content": blocks})
+            before = role
+    return wire, marks + _mark_last(wire)
 
 
-def _marks(wire: Sequence[Block]) -> int:
-    return sum("cache_control" in block for message in wire for block in message["content"])
+def _mark_last(wire: list[Block]) -> int:
+    """Let the cache reach to the last block of the last message that may carry a mark; how many marks that adds."""
+    block = next((it for it in reversed(wire[-1]["content"] if wire else ()) if it["type"] in _MARKABLE), None)
+    if block is None or "cache_control" in block:
+        return 0
+    block["cache_control"] = MARK
+    return 1
 
 
-def _append(wire: list[Block], role: str, blocks: list[Block]) -> None:
-    """Messages of one role that follow each other are one: the server joins them anyway, strict ones insist."""
-    if wire and wire[-1]["role"] == role:
-        wire[-1]["content"].extend(blocks)
-    elif blocks:
-        wire.append({"role": role, "content": blocks})
-
-
-def _mark_last(wire: list[Block]) -> None:
-    """Let the cache reach to the last block of the last message that may carry a mark."""
-    for block in reversed(wire[-1]["content"] if wire else ()):
-        if block["type"] in _MARKABLE:
-            block["cache_control"] = MARK
-            return
+def _blocks(message: Message) -> list[Block]:
+    if isinstance(message, ToolResultMessage):
+        return [_result_block(message)]
+    parts = message.sent_parts if isinstance(message, UserMessage) and message.metadata else message.content
+    if len(parts) == 1 and isinstance(part := parts[0], Text):  # most of a long chat
+        return [{"type": "text", "text": part.text}]
+    if isinstance(message, UserMessage):
+        return [_part(part) for part in message.sent_parts]
+    return _assistant_blocks(message)
 
 
 def _part(part: Text | Image) -> Block:

@@ -1,0 +1,132 @@
+"""What a chat costs does not grow with its length: a turn reads and reckons what is new, and nothing that is gone."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from agents import context, tokens
+from agents.context import PastTurn
+from agents.messages import AssistantMessage, Message, Text, UserMessage, message_json
+from gateway.config.root import DatabaseConfig
+from gateway.history import Histories
+from gateway.store import erasure
+from gateway.store.opening import connected
+from gateway.store.records import Entry, Known, Lease, Mark, View
+from gateway.store.store import Store
+from tests.gateway.store.chats import message, opened
+
+SID = "agent:helper:telegram:default:7"
+
+
+def rows(turn: int) -> list[Entry]:
+    messages: list[Message] = [
+        UserMessage(content=(Text(text=f"question {turn}"),), metadata=f"## About {turn}"),
+        AssistantMessage(
+            content=(Text(text=f"answer {turn}"),), stop_reason="end_turn", api="a", provider="p", model="m"
+        ),
+    ]
+    kinds = ("user", "assistant")
+    entries = [
+        Entry(turn=turn, kind=kind, content=message_json.dump_json(it).decode())  # type: ignore[arg-type]
+        for kind, it in zip(kinds, messages, strict=True)
+    ]
+    return [*entries, Entry(turn=turn, kind="final", content='{"outcome": "replied", "at": 1.0}')]
+
+
+class Chat:
+    """One chat of a worker that keeps its turns."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.histories = Histories(store)
+        self.read = 0
+        """Rows of its transcript that the last load has read."""
+        self._number = 0
+        self._load = store.load
+
+        async def load(lease: Lease, *, history_turns: int, waiting_max: int, known: Known | None = None) -> View:
+            view = await self._load(lease, history_turns=history_turns, waiting_max=waiting_max, known=known)
+            self.read = len(view.work.history) if view.work else 0
+            return view
+
+        store.load = load  # type: ignore[method-assign]
+
+    async def write(self) -> Lease:
+        self._number += 1
+        delivery = replace(message(self._number, sid=SID), body='{"context": {"message_id": "m", "reply_to": null}}')
+        lease = (await self.store.accept(delivery, pending_max=50, sender_max=50, claim=True)).lease
+        assert lease is not None
+        return lease
+
+    async def turns(self, lease: Lease, histories: Histories | None = None) -> dict[int, list[str]]:
+        """Their texts by number, as a turn would begin with them."""
+        work = (await (histories or self.histories).load(lease)).work
+        assert work is not None
+        assert work.history[-1:] == [] or work.history[-1].kind == "final"
+        return {
+            number: [part.text for it in turn for part in it.content if isinstance(part, Text)]
+            for number, turn in zip(work.numbers, work.turns, strict=True)
+        }
+
+    async def finish(self, lease: Lease) -> int:
+        work = (await self.histories.load(lease)).work
+        assert work is not None
+        turn = work.waiting[0].turn
+        await self.store.finish(lease, rows(turn), [], at=1.0)
+        return turn
+
+
+async def test_turn_500_reads_no_more_than_turn_10(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    reckoned: list[Message] = []
+    measured = tokens._measured
+
+    def count(it: Message, measure: object) -> float:
+        reckoned.append(it)
+        return measured(it, measure)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(tokens, "_measured", count)
+    shown: list[Sequence[Message]] = []
+    whole = context._past_turn
+
+    def show(turn: Sequence[Message], *, lasting: bool) -> PastTurn:
+        shown.append(turn)
+        return whole(turn, lasting=lasting)
+
+    monkeypatch.setattr(context, "_past_turn", show)
+    async with opened(database_url) as store:
+        chat, costs = Chat(store), {}
+        for number in range(1, 501):
+            lease = await chat.write()
+            reckoned.clear()
+            shown.clear()
+            await chat.finish(lease)
+            costs[number] = chat.read, len(reckoned), len(shown)
+        assert len(await chat.turns(await chat.write())) == 500
+    assert costs[500] == costs[10] == (3, 6, 3)
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_what_is_kept_is_what_the_database_has(database_url: str, seed: int) -> None:
+    """Whatever is undone, summed up, ended or erased in between, also by another process, and whatever is written then."""
+    chance = random.Random(seed)
+    async with opened(database_url) as store:
+        chat, numbers = Chat(store), list[int]()
+        for _ in range(60):
+            lease = await chat.write()
+            numbers.append(await chat.finish(lease))
+            change = chance.choice(["nothing"] * 6 + ["undone", "summary", "new", "erase", "erase tail", "erase all"])
+            if change in ("undone", "summary", "new"):
+                await store.mark(SID, Mark(turn=chance.choice(numbers[-5:]), kind=change, at=1.0))  # type: ignore[arg-type]
+            elif change != "nothing":
+                first = -1 if change == "erase all" else chance.choice(numbers[-9:]) - 1
+                last = None if change != "erase" else first + chance.randint(1, 3)
+                with connected(DatabaseConfig(url=database_url)) as connection:
+                    erasure.erase(connection, [erasure.span_of(connection, SID, first, last)], None)
+            for _ in range(chance.randint(0, 2)):
+                lease = await chat.write()
+                await chat.finish(lease)
+            lease = await chat.write()
+            assert await chat.turns(lease) == await chat.turns(lease, Histories(store)), change
+            await chat.finish(lease)
