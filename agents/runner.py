@@ -29,8 +29,9 @@ from agents.turn import Budget, Emit, LimitReached, Settings, Turn, TurnLimits, 
 from agents.workspaces import Workspaces, is_template
 from channels.message import File, MessageContext
 from skills.catalog import SkillCatalog, visible
+from tools.approval import Gate
 from tools.catalog import Catalog, Toolbox, ToolSource
-from tools.config import ExecConfig, FilesConfig
+from tools.config import EXTERNAL_TOOLS, ExecConfig, FilesConfig, Names
 from tools.memory import Memory, Note
 from tools.paths import MEMORY
 from tools.tool import Messenger, ToolError
@@ -65,6 +66,8 @@ class AgentRunner:
     limits: TurnLimits
     now: Callable[[], float]
     choosable: Sequence[str] = ()
+    approval: tuple[Names, Names] = ((), ())
+    """The tools of which every call needs an approval, and those that need one after text of strangers."""
 
     def __post_init__(
         self, files_config: FilesConfig, messenger: Messenger, memory: Memory, language: Language
@@ -112,10 +115,12 @@ class AgentRunner:
             raise ToolError("NOT_ALLOWED", "this agent has no tool that reads files")
         return attachment(self._serving(self._workspaces.of(context), session), path, bytes_max=bytes_max)
 
-    async def run(self, turn: Turn, *, journal: Journal, emit: Emit, budget: Budget | None = None) -> TurnResult:
+    async def run(
+        self, turn: Turn, *, journal: Journal, emit: Emit, budget: Budget | None = None, gate: Gate | None = None
+    ) -> TurnResult:
         """Answer the message, or say which way it failed. Raises only what the journal and the budget raise."""
         config, models = self._chosen(turn.settings)
-        toolbox, facts = self._prepare(turn, config)
+        toolbox, facts = self._prepare(turn, config, gate)
         system = build_system(facts)
         emit(TurnStarted(agent=self.config.id, turn=turn, system=system))
         model_calls = ModelCalls(
@@ -139,6 +144,7 @@ class AgentRunner:
             turn=":".join((context.channel, context.account, context.chat.id, context.message_id, *turn.again)),
             context=context,
             session=turn.session,
+            tainted=turn.tainted,
             complete=model_calls.complete,
             toolbox=toolbox,
             journal=journal,
@@ -153,7 +159,7 @@ class AgentRunner:
                 outcome = await loop.run([turn.user, *turn.so_far], interrupted=turn.interrupted)
         except TimeoutError:
             outcome = LimitReached(limit="turn-time")
-        earlier = (message for message in turn.so_far if isinstance(message, AssistantMessage))
+        earlier = (it for it in turn.so_far if isinstance(it, AssistantMessage) and it.provider)
         answers = (*earlier, *model_calls.answers)
         return TurnResult(outcome=outcome, answers=answers, compaction=model_calls.compaction)
 
@@ -196,7 +202,7 @@ class AgentRunner:
     def _window(self, model: Model) -> int:
         return self.config.context_window or model.facts.window
 
-    def _prepare(self, turn: Turn, config: AgentConfig) -> tuple[Toolbox, PromptFacts]:
+    def _prepare(self, turn: Turn, config: AgentConfig, gate: Gate | None = None) -> tuple[Toolbox, PromptFacts]:
         """The turn's tools and what its system prompt is made of, as the folders are now: some milliseconds of small reads,
         which a thread would make twice as long."""
         whole = self._workspaces.of(turn.context)
@@ -208,7 +214,8 @@ class AgentRunner:
         memory = (MEMORY,) if turn.with_owner or self._memory_is_own else ()
         workspace = self._serving(whole, turn.session, mounts, writable=memory)
         tools = chain.from_iterable(source.tools(workspace) for source in self._sources)
-        toolbox = Toolbox(tools, argument_bytes_max=self.limits.tool_argument_bytes)
+        toolbox = Toolbox(tools, argument_bytes_max=self.limits.tool_argument_bytes, gate=gate)
+        always, tainted = self.approval
         facts = PromptFacts(
             agent=config,
             tools=toolbox.specs,
@@ -222,6 +229,7 @@ class AgentRunner:
             chat_kind=turn.context.chat.kind,
             session=turn.session,
             exec_mode=self.exec_config.mode,
+            approval=always + (tainted if any(it.name in EXTERNAL_TOOLS for it in toolbox.specs) else ()),
         )
         return toolbox, facts
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from agents.turn import settings_json
 from gateway.journal import last_active
@@ -44,6 +45,9 @@ def batch_of(setup: Setup, lease: Lease, work: Work) -> Batch:
     queue = queue_of(setup, work, first)
     if is_control(lease.sid):
         return Batch(setup=setup, lease=lease, work=work, queue=queue, messages=work.waiting[:1])
+    words = list(takewhile(lambda message: not inbound_of(message.body).approval, work.waiting))
+    if len(words) < len(work.waiting):  # the gateway's own message is a turn by itself
+        work = replace(work, waiting=words or work.waiting[:1])
     messages = queue.batch(work.waiting, begun=bool(work.so_far))
     while len(messages) < len(work.waiting) and not work.so_far and inbound_of(messages[-1].body).context.more:
         messages = work.waiting[: len(messages) + 1]

@@ -7,6 +7,7 @@ import structlog
 from channels.access import refusal
 from channels.channel import AnsweredAtOnce, Channel, Ignored, Receipt, StoresInbound
 from channels.message import MessageContext
+from gateway.approvals.approvals import PRESSED
 from gateway.commands.catalog import command_of
 from gateway.lanes import Lanes
 from gateway.queue import Inbound, inbound_json
@@ -54,7 +55,7 @@ class Intake:
         """A message for an agent, whoever brings it: nothing is asked of a channel. `dedupe` are names of the message within
         its channel account. Raises StoreUnavailable."""
         sid = self._session(agent, context)
-        command, arguments = command_of(context) or (None, "")
+        command, arguments = (PRESSED, "") if context.press else command_of(context) or (None, "")
         scope = f"{context.channel}:{context.account}:"
         delivery = Delivery(
             sid=control_session(sid) if command else sid,

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import groupby
+from itertools import groupby, takewhile
 from typing import Any, assert_never
 
 import orjson
@@ -21,7 +21,7 @@ from agents import sentences
 from agents.messages import AssistantMessage, Message, ToolResultMessage, UserMessage, message_json
 from agents.prompt.reply import media, visible
 from agents.turn import Answered, Declined, LimitReached, ModelFailed, Outcome, OverBudget
-from channels.message import MessageContext, StoredFile
+from channels.message import Button, MessageContext, StoredFile
 from channels.queue import QueueMode
 from gateway.budgets import Account
 from gateway.queue import inbound_of
@@ -53,9 +53,10 @@ class TurnJournal:
     account: Account | None = None
     _pending: int = 0
 
-    async def begin(self, message: Message, *, joined: Sequence[int]) -> None:
-        """The turn's first row, and the earlier messages that it answers as well. Raises Fenced or Stopped."""
-        self._judge(await self.runtime.store.append(self.lease, [entry(self.turn, message)], joined))
+    async def begin(self, *messages: Message, joined: Sequence[int]) -> None:
+        """The turn's first rows, and the earlier messages that it answers as well. Raises Fenced or Stopped."""
+        entries = [entry(self.turn, message) for message in messages]
+        self._judge(await self.runtime.store.append(self.lease, entries, joined))
 
     async def append(self, message: AssistantMessage | ToolResultMessage) -> None:
         """Raises Fenced, Stopped or Drained."""
@@ -71,7 +72,8 @@ class TurnJournal:
         if self.mode != "steer" or self._pending <= 1:
             return ()
         work = (await self.runtime.store.load(self.lease, history_turns=1, waiting_max=STEERED_MAX)).work
-        waiting = [message for message in work.waiting if message.turn != self.turn] if work else []
+        others = (message for message in work.waiting if message.turn != self.turn) if work else ()
+        waiting = list(takewhile(lambda message: not inbound_of(message.body).approval, others))
         if not waiting:
             return ()
         contexts = [await self.enrich(inbound_of(message.body).context) for message in waiting]
@@ -152,6 +154,9 @@ class Ending:
     """The same, kept for the reply."""
     answers: tuple[AssistantMessage, ...] = ()
     """Of models, as far as they took tokens."""
+    buttons: tuple[Button, ...] = ()
+    replaces: str | None = None
+    """The platform's id of the message that this one takes the place of."""
     notes: tuple[str, ...] = ()
     """The gateway's own lines beneath the text."""
     dropped: bool = False

@@ -18,7 +18,7 @@ import structlog
 from pydantic import TypeAdapter
 
 from channels.channel import Channel, DeliveryError, Gone, RateLimited, Refused, Unreachable
-from channels.message import MessageContext, Outbound, StoredFile, Target
+from channels.message import Button, MessageContext, Outbound, StoredFile, Target
 from gateway.runtime import Runtime
 from gateway.store.records import Lease, NewPart, Part
 from gateway.store.store import Fenced, StoreUnavailable
@@ -212,16 +212,26 @@ def reply_parts(
     purpose: str = "reply",
     quotes_once: bool = False,
     dropped: bool = False,
+    buttons: tuple[Button, ...] = (),
+    replaces: str | None = None,
 ) -> list[NewPart]:
-    """The parts of a reply to `context`, in order; the last one brings the files. `purpose` keeps the keys of a note and
-    of a reply apart; with `quotes_once` only the first one shows what it answers; with `dropped` there is no answer."""
-    target = Target(chat=context.chat.id, thread=context.chat.thread, reply_to=context.message_id)
+    """The parts of a reply to `context`, in order; the last one brings the files and the buttons, the first `replaces`.
+    `purpose` keeps the keys of a note and of a reply apart; with `quotes_once` only the first one shows what it answers;
+    with `dropped` there is no answer."""
+    target = Target(chat=context.chat.id, thread=context.chat.thread, reply_to=context.message_id or None)
     parts = []
     for number, text in enumerate(texts):
         if number and quotes_once:
             target = replace(target, reply_to=None)
-        of_last = files if number == len(texts) - 1 else ()
-        part = Outbound(target=target, text=text, files=of_last, dropped=dropped)
+        is_last = number == len(texts) - 1
+        part = Outbound(
+            target=target,
+            text=text,
+            files=files if is_last else (),
+            dropped=dropped,
+            buttons=buttons if is_last else (),
+            replaces=None if number else replaces,
+        )
         payload = OutboxPayload(channel=context.channel, account=context.account, part=part)
         names = (context.channel, context.account, context.chat.id, context.message_id)
         key = idempotency_key(purpose, *names, str(number))

@@ -27,7 +27,7 @@ from gateway.queue import Queues
 from gateway.redaction import secrets_in
 from gateway.runtime import Setup
 from gateway.store.store import Store
-from tools.config import effective_exec, effective_files
+from tools.config import effective_approval, effective_exec, effective_files
 
 FIXED = ("database", "server.host", "server.port")
 """What a running gateway cannot change; by key."""
@@ -69,6 +69,7 @@ def build_setup(
             agent,
             exec_config=effective_exec(config.tools.exec, agent.tools),
             files_config=effective_files(config.tools.files, agent.tools),
+            approval=effective_approval(config.tools, agent.tools),
         )
         for agent in config.agents.list
     }

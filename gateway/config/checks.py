@@ -58,9 +58,24 @@ def _people(config: Config, findings: Findings) -> None:
         if name not in COMMANDS:
             findings.add(("commands", name), _unknown("command", name, COMMANDS), on="key")
     channels = account_names(config.channels)
-    for index, owner in enumerate(config.owners):
-        if (channel := owner.partition(":")[0]) not in channels:
-            findings.add(("owners", index), _unknown("channel", channel, channels))
+    people: list[tuple[Key, Iterable[str]]] = [
+        (("owners",), config.owners),
+        (("approvals", "approvers"), config.approvals.approvers or ()),
+        (("approvals", "surfaces"), config.approvals.surfaces),
+    ]
+    for number, agent in enumerate(config.agents.list):
+        people.append((("agents", "list", number, "approvals", "approvers"), agent.approvals.approvers or ()))
+    for key, listed in people:
+        for index, person in enumerate(listed):
+            if (channel := person.partition(":")[0]) not in channels and person != "dm":
+                findings.add((*key, index), _unknown("channel", channel, channels))
+    gated: list[tuple[Key, Iterable[str]]] = [(("tools", "approval"), config.tools.approval)]
+    for number, agent in enumerate(config.agents.list):
+        gated.append((("agents", "list", number, "tools", "approval"), agent.tools.approval))
+    for key, names in gated:  # a typing error here would leave a tool without its guard
+        for index, name in enumerate(names):
+            if name not in NAMES:
+                findings.add((*key, index), _unknown("tool", name, NAMES))
 
 
 def _unknown(what: str, name: str, known: Iterable[str]) -> str:

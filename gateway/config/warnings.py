@@ -11,7 +11,7 @@ from agents.providers.catalog import needs_key
 from agents.providers.config import known_models, serves_own_models
 from agents.providers.models import facts_of
 from channels.web.admission import is_loopback
-from gateway.config.channels import configured, exec_mode
+from gateway.config.channels import configured, exec_mode, way_in
 from gateway.config.keys import DEMO, Auto, Settled
 from gateway.config.problems import Key, quoted, shown, suggestion
 from gateway.config.root import Config
@@ -110,10 +110,18 @@ def _exec(config: Config, agent: AgentConfig) -> Iterator[str]:
     if mode == "allow":
         yield f"agent {agent.id}: exec runs every command the model gives, without asking (tools.exec.mode: allow)"
     elif mode == "ask":
-        yield (
-            f"agent {agent.id}: exec refuses every command, since approvals are not in this release — "
-            "set tools.exec.mode: allow to run them, or leave exec out of tools.allow"
-        )
+        named = agent.approvals.approvers if agent.approvals.approvers is not None else config.approvals.approvers
+        named = config.owners or None if named is None else named
+        if named == () or (named is None and config.channels.web is None):
+            yield (
+                f"agent {agent.id}: nobody can approve its commands, so exec refuses them all — name people in "
+                "approvals.approvers, or in owners"
+            )
+        elif way_in(config) == "open" and (named is None or "web:local" in named):
+            yield (
+                f"agent {agent.id}: whoever is at this machine can approve its commands in the web chat — name owners, or "
+                "set server.adminToken"
+            )
 
 
 def _skills(config: Config) -> Iterator[str]:

@@ -24,6 +24,7 @@ from channels.web.admission import Sessions
 from channels.web.archive import ChatHistory
 from gateway.store import postgres_statements as sql
 from gateway.store import statements as shared
+from gateway.store.approvals import DatabaseApprovals
 from gateway.store.archive import DatabaseArchive, DatabaseSessions
 from gateway.store.memory import DatabaseMemory
 from gateway.store.migrate import DatabaseUnusable, migrate
@@ -58,6 +59,7 @@ class PostgresStore(shared.InCommon):
         self.archive: ChatHistory = DatabaseArchive(read=calls, write=calls)
         self.sessions: Sessions = DatabaseSessions(read=calls, write=calls)
         self.memory = DatabaseMemory(read=calls, write=calls)
+        self.approvals = DatabaseApprovals(read=calls, write=calls)
         engine = create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(conninfo, **KEEPALIVE))
         try:
             with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:

@@ -26,6 +26,7 @@ from gateway.store.records import (
 from gateway.store.spending import DayUsage, Rated
 
 if TYPE_CHECKING:
+    from gateway.store.approvals import DatabaseApprovals
     from gateway.store.memory import DatabaseMemory
 
 NOTIFY_CHANNEL = "clawgate"
@@ -55,6 +56,8 @@ class Store(Protocol):
     """Who is signed in to the web chat, in the same database."""
     memory: "DatabaseMemory"
     """People's notes, and the index of past turns, in the same database."""
+    approvals: "DatabaseApprovals"
+    """What waits for a person's decision, and what was approved for good, in the same database."""
 
     async def start(self, on_notify: Callable[[str | None], None]) -> None:
         """Announce this worker. `on_notify` is called on this loop with the session to load, or None for any."""
