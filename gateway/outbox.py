@@ -218,7 +218,8 @@ def reply_parts(
     """The parts of a reply to `context`, in order; the last one brings the files and the buttons, the first `replaces`.
     `purpose` keeps the keys of a note and of a reply apart; with `quotes_once` only the first one shows what it answers;
     with `dropped` there is no answer."""
-    target = Target(chat=context.chat.id, thread=context.chat.thread, reply_to=context.message_id or None)
+    answered = None if context.press else context.message_id or None
+    target = Target(chat=context.chat.id, thread=context.chat.thread, reply_to=answered)
     parts = []
     for number, text in enumerate(texts):
         if number and quotes_once:

@@ -11,7 +11,7 @@ from agents.providers.catalog import needs_key
 from agents.providers.config import known_models, serves_own_models
 from agents.providers.models import facts_of
 from channels.web.admission import is_loopback
-from gateway.config.channels import configured, exec_mode, way_in
+from gateway.config.channels import configured, exec_mode
 from gateway.config.keys import DEMO, Auto, Settled
 from gateway.config.problems import Key, quoted, shown, suggestion
 from gateway.config.root import Config
@@ -116,11 +116,6 @@ def _exec(config: Config, agent: AgentConfig) -> Iterator[str]:
             yield (
                 f"agent {agent.id}: nobody can approve its commands, so exec refuses them all — name people in "
                 "approvals.approvers, or in owners"
-            )
-        elif way_in(config) == "open" and (named is None or "web:local" in named):
-            yield (
-                f"agent {agent.id}: whoever is at this machine can approve its commands in the web chat — name owners, or "
-                "set server.adminToken"
             )
 
 

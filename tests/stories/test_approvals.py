@@ -1,16 +1,27 @@
 """A call that a person must approve, through the door: asked, allowed, denied, too late, by the wrong person, changed since,
 over a restart, and taken over by another replica."""
 
+import asyncio
 import json
 import re
+from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from channels.channel import Arrived
+from channels.message import Chat, Press, Sender
+from gateway.config.load import load
+from tests.channels.contexts import context as made
 from tests.emulators.models.script import calls, says
-from tests.running import ALICE, ALICE_CHAT, BOB, BOB_CHAT, GROUP, Running, running
+from tests.running import ALICE, ALICE_CHAT, BOB, BOB_CHAT, GROUP, SECRETS, Running, running
 from tests.stories.at_work import results
+from tests.stories.test_replicas import two
+from tests.web_page import WEB, new_id, opened
+
+PRESSES = count()
 
 ASKS = f'approvals: {{ approvers: ["feishu:{ALICE}"] }}'
 RUN = ("exec", {"command": "echo ran >> ran.txt; echo done so"})
@@ -210,11 +221,109 @@ async def test_too_late_is_too_late_and_the_model_is_told(tmp_path: Path) -> Non
         assert ran(house) == 0
 
 
-async def test_a_restart_between_request_and_decision_loses_nothing(tmp_path: Path) -> None:
-    async with running(tmp_path, script=[calls(RUN), says("it waits")], more=ASKS) as house:
+async def test_a_restart_between_request_and_decision_loses_nothing(tmp_path: Path, database_url: str) -> None:
+    more = f'database: {{ url: "{database_url}" }}\n{ASKS}'
+    async with running(tmp_path, script=[calls(RUN), says("it waits")], more=more) as house:
         id_ = await asked(house)
-    async with running(tmp_path, script=[says("it ran")], more=ASKS, emulator=house.feishu) as again:
+    async with running(tmp_path, script=[says("it ran")], more=more, emulator=house.feishu) as again:
         await again.say(f"/approve {id_} allow-once")
         await again.replies(4)
         await again.idle()
         assert (ran(again), await state(again, id_)) == (1, "finished")
+
+
+async def test_any_replica_takes_the_decision_and_only_one_of_two_runs_it(tmp_path: Path, postgres_url: str) -> None:
+    async with two(tmp_path, postgres_url, [calls(RUN), says("it waits"), says("it ran")], ASKS) as houses:
+        one, other = houses
+        id_ = await asked(one)
+        lines = [f"/approve {id_} allow-once", f"/approve {id_} allow-once"]
+        await asyncio.gather(*(house.say(line) for house, line in zip(houses, lines, strict=True)))
+        texts = await other.replies(5)
+        for house in houses:
+            await house.idle()
+        assert "it ran" in texts
+        assert len([it for it in texts if it.startswith(id_)]) == 1
+        assert len([it for it in texts if it.startswith("Decided already.")]) == 1
+        assert (ran(one), await state(one, id_)) == (1, "finished")
+
+
+async def test_a_press_is_bound_to_its_approver_and_counts_once(tmp_path: Path) -> None:
+    async with running(tmp_path, script=[calls(RUN), says("it waits"), says("it ran")], more=ASKS) as house:
+        id_ = await asked(house)
+        approvals = house.gateway.runtime.approvals
+        approval = await approvals.get(id_)
+        assert approval is not None
+        once, deny = await approvals.buttons(approval, 0, zh=False)
+        assert len({once.token, deny.token}) == 2
+        await press(house, once.token, sender=BOB, chat=BOB_CHAT)
+        assert (await house.replies(3))[2] == "There is no request with this id that you could decide."
+        await press(house, "", sender=ALICE, chat=ALICE_CHAT)
+        assert (await house.replies(4))[3] == "There is no request with this id that you could decide."
+        await press(house, once.token, sender=ALICE, chat=ALICE_CHAT)
+        await house.replies(6)
+        await house.idle()
+        await press(house, deny.token, sender=ALICE, chat=ALICE_CHAT)
+        assert "Decided already" in (await house.replies(7))[6]
+        assert (ran(house), await state(house, id_)) == (1, "finished")
+
+
+async def press(house: Running, token: str, *, sender: str, chat: str) -> None:
+    """Somebody presses a button, as a channel would say it."""
+    channel = house.gateway.runtime.setup.channels["feishu", "default"]
+    number = next(PRESSES)
+    context = made("feishu", Chat(id=chat, kind="direct"), text="")
+    context = replace(context, account="default", message_id=f"press{number}", sender=Sender(id=sender))
+    context = replace(context, press=Press(token=token, message_id="om_1"))
+    await house.gateway._intake.take(channel, Arrived(context=context, dedupe=(f"press{number}",)))
+
+
+async def test_the_page_asks_and_decides_where_nobody_is_named(tmp_path: Path) -> None:
+    async with (
+        running(tmp_path, script=[calls(RUN), says("it waits"), says("it ran")], feishu=WEB) as house,
+        opened(house.url) as page,
+    ):
+        chat = new_id()
+        await page.say("run it", chat=chat)
+        await house.requested(2)
+        await house.idle()
+        (id_,) = await waiting(house)
+        await page.say(f"/approve {id_} allow-once", chat=chat)
+        await house.requested(3)
+        await house.idle()
+        assert (ran(house), await state(house, id_)) == (1, "finished")
+
+
+async def test_what_the_config_forbids_meanwhile_is_cancelled(tmp_path: Path) -> None:
+    async with running(tmp_path, script=[calls(RUN), says("it waits"), says("I see")], more=ASKS) as house:
+        id_ = await asked(house)
+        file = tmp_path / "config.yaml"
+        file.write_text(file.read_text() + "\ntools: { exec: { mode: deny } }\n")
+        config = load(file, SECRETS)
+        await house.gateway.apply(config.config, config.environment, house.gateway.runtime.config_state)
+        texts = await house.replies(4)
+        assert "I see" in texts
+        assert any("was cancelled" in it for it in texts)
+        assert errors(house)[-1] == "EXEC_DENIED"
+        assert (ran(house), await state(house, id_)) == (0, "cancelled")
+
+
+async def test_a_tool_that_the_config_names_waits_too_and_a_queue_that_interrupts_stops_no_decision(
+    tmp_path: Path,
+) -> None:
+    more = f"{ASKS}\ntools: {{ approval: [write] }}\nqueue: {{ mode: steer }}"
+    write = ("write", {"file_path": "ran.txt", "content": "ran\n"})
+    async with running(tmp_path, script=[calls(write), says("it waits"), says("it is written")], more=more) as house:
+        id_ = await asked(house)
+        assert '"content": "ran\\n"' in "".join(it.text for it in house.feishu.messages)
+        await house.say(f"/approve {id_} allow-always")
+        await house.replies(4)
+        await house.idle()
+        assert (ran(house), await state(house, id_)) == (1, "finished")
+        house.anthropic.script = [calls(write), says("again")]
+        await house.say("again")
+        await house.replies(5)
+        assert results(house.anthropic.requests[-1].body)[-1].startswith("Wrote")
+
+
+async def waiting(house: Running) -> list[str]:
+    return [it.id for it in (await house.gateway.runtime.store.approvals.listed(0.0))[0]]

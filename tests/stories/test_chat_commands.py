@@ -98,6 +98,8 @@ ANSWERED = {
     "remember": r"There are no notes of yours|Others read along here",
     "undo": r"There is nothing to undo|Forgotten: “",
     "export": r"",
+    "approve": r"Nothing was decided\.",
+    "approvals": r"Nothing waits for you",
 }
 
 

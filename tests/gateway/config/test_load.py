@@ -129,9 +129,6 @@ agents: { list: [ { id: a, model: OPUS } ] }
 > providers.anthropic.apiKey: is empty, so a cannot answer with anthropic — set providers.anthropic.apiKey
 agents: { list: [ { id: a, tools: { allow: [exec] } }, { id: b, tools: { allow: [exec], exec: { mode: deny } } } ] }
 > agent a: nobody can approve its commands, so exec refuses them all — name people in approvals.approvers, or in owners
-channels: { web: {} }
-agents: { list: [ { id: a, tools: { allow: [exec] } } ] }
-> agent a: whoever is at this machine can approve its commands in the web chat — name owners, or set server.adminToken
 tools: { exec: { mode: allow } }
 agents: { list: [ { id: a, tools: { allow: ['*'] } } ] }
 > agent a: exec runs every command the model gives, without asking (tools.exec.mode: allow)
