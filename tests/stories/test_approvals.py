@@ -250,20 +250,22 @@ async def test_any_replica_takes_the_decision_and_only_one_of_two_runs_it(tmp_pa
 async def test_a_press_is_bound_to_its_approver_and_counts_once(tmp_path: Path) -> None:
     async with running(tmp_path, script=[calls(RUN), says("it waits"), says("it ran")], more=ASKS) as house:
         id_ = await asked(house)
+        await house.say("/whoami", sender=BOB, chat=BOB_CHAT)
+        await house.replies(3)
         approvals = house.gateway.runtime.approvals
         approval = await approvals.get(id_)
         assert approval is not None
         once, deny = await approvals.buttons(approval, 0, zh=False)
         assert len({once.token, deny.token}) == 2
         await press(house, once.token, sender=BOB, chat=BOB_CHAT)
-        assert (await house.replies(3))[2] == "There is no request with this id that you could decide."
-        await press(house, "", sender=ALICE, chat=ALICE_CHAT)
         assert (await house.replies(4))[3] == "There is no request with this id that you could decide."
+        await press(house, "", sender=ALICE, chat=ALICE_CHAT)
+        assert (await house.replies(5))[4] == "There is no request with this id that you could decide."
         await press(house, once.token, sender=ALICE, chat=ALICE_CHAT)
-        await house.replies(6)
+        await house.replies(7)
         await house.idle()
         await press(house, deny.token, sender=ALICE, chat=ALICE_CHAT)
-        assert "Decided already" in (await house.replies(7))[6]
+        assert "Decided already" in (await house.replies(8))[7]
         assert (ran(house), await state(house, id_)) == (1, "finished")
 
 
