@@ -5,7 +5,7 @@ from datetime import datetime, time, timedelta
 from typing import Annotated, Literal, TypeAlias
 from zoneinfo import ZoneInfo
 
-from pydantic import BaseModel, Field, StringConstraints, field_validator
+from pydantic import BaseModel, BeforeValidator, Field, StringConstraints, field_validator
 from pydantic.alias_generators import to_camel
 
 from agents.compaction import CompactionConfig
@@ -19,6 +19,16 @@ ModelName = Annotated[str, StringConstraints(pattern=r"^(?:auto|[^/\s]+/\S+)$")]
 AUTO = "auto"
 """In the file only: a config that is loaded has the model that was chosen."""
 SessionScope: TypeAlias = Literal["chat", "sender"]
+PersonId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_-]+:\S+$")]
+_Listed = BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)
+PersonIds = Annotated[tuple[PersonId, ...], _Listed]
+
+
+class AgentApprovalsConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+    """Who approves what this agent wants to do."""
+
+    approvers: PersonIds | None = None
+    """Instead of `approvals.approvers`."""
 
 
 class SessionConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
@@ -85,6 +95,7 @@ class AgentDefaults(BaseModel, extra="forbid", strict=True, frozen=True, alias_g
     session: SessionConfig = SessionConfig()
     queue: QueueConfig = QueueConfig()
     tools: AgentToolsConfig = AgentToolsConfig()
+    approvals: AgentApprovalsConfig = AgentApprovalsConfig()
     skills: AgentSkillsConfig = AgentSkillsConfig()
 
     @property

@@ -47,6 +47,8 @@ from tools.tool import Call, Image, ToolError, ToolResult, failed
 log = structlog.get_logger()
 
 PAUSES_MAX = 5
+EXTERNAL = "external"
+"""The member of a result's details that says that it holds text of strangers."""
 NUDGE = "You ended without an answer. Tell the user, in a few words, what you found or did."
 CONTINUE = "Your answer was cut off at its length limit. Go on exactly where it stopped, without repeating anything."
 
@@ -80,6 +82,8 @@ class ToolLoop:
     now: Callable[[], float]
     budget: Budget | None = None
     session: str = ""
+    tainted: bool = False
+    """A result of this turn holds text of strangers; the journal says so after a restart."""
     _messages: list[Message] = field(default_factory=list)
     _failures: Counter[tuple[str, str]] = field(default_factory=Counter)
     _calls_made: int = 0
@@ -192,6 +196,7 @@ class ToolLoop:
                     self._cut_texts.append(message.text)
             elif isinstance(message, ToolResultMessage):
                 self._calls_made += 1
+                self.tainted = self.tainted or bool((message.details or {}).get(EXTERNAL))
                 if call := calls.get(message.call_id):
                     self._count(call, message)
 
@@ -233,7 +238,12 @@ class ToolLoop:
             return failed(ToolError("TOOL_CALLS_EXHAUSTED", message))
         self.emit(ToolStarted(call=call))
         circumstances = Call(
-            id=call.id, key=self._key(call), message=self.context, session=self.session, begun_at=begun_at
+            id=call.id,
+            key=self._key(call),
+            message=self.context,
+            session=self.session,
+            begun_at=begun_at,
+            tainted=self.tainted,
         )
         return await self.toolbox.call(call.name, call.arguments, call.arguments_raw, circumstances)
 
@@ -248,9 +258,10 @@ class ToolLoop:
             tool=call.name,
             content=self._fitting(result),
             is_error=result.is_error,
-            details=dict(result.details) or None,
+            details={**result.details, **({EXTERNAL: True} if result.external else {})} or None,
             timestamp=self.now(),
         )
+        self.tainted = self.tainted or result.external
         await self._keep(message)
         self.emit(ToolFinished(result=message))
         self._count(call, message)

@@ -28,10 +28,11 @@ from agents.truncate import result_limit_chars
 from agents.turn import Budget, Emit, LimitReached, Settings, Turn, TurnLimits, TurnResult, TurnStarted
 from agents.workspaces import Workspaces, is_template
 from channels.message import File, MessageContext
-from channels.tools import ToolLists
+from channels.tools import Names, ToolLists
 from skills.catalog import SkillCatalog, visible
+from tools.approval import Gate
 from tools.catalog import Catalog, Toolbox, ToolSource, offered
-from tools.config import ToolsConfig, effective_exec, effective_files
+from tools.config import EXTERNAL_TOOLS, ToolsConfig, effective_approval, effective_exec, effective_files
 from tools.memory import Memory, Note
 from tools.paths import MEMORY
 from tools.policy import layers_of, permitted
@@ -74,6 +75,8 @@ class AgentRunner:
     ) -> None:
         config = self.config
         self.exec_config = effective_exec(tools_config.exec, config.tools)
+        self.approval: tuple[Names, Names] = effective_approval(tools_config, config.tools)
+        """The tools of which every call needs an approval, and those that need one after text of strangers."""
         files_config = effective_files(tools_config.files, config.tools)
         self._workspaces = Workspaces(config.workspace_dir, writable=files_config.writable, language=language)
         self._memory_is_own = is_template(config.workspace_dir)
@@ -130,12 +133,19 @@ class AgentRunner:
         return attachment(self._serving(self._workspaces.of(context), session), path, bytes_max=bytes_max)
 
     async def run(
-        self, turn: Turn, *, journal: Journal, emit: Emit, budget: Budget | None = None, save: Save | None = None
+        self,
+        turn: Turn,
+        *,
+        journal: Journal,
+        emit: Emit,
+        budget: Budget | None = None,
+        save: Save | None = None,
+        gate: Gate | None = None,
     ) -> TurnResult:
         """Answer the message, or say which way it failed. Raises only what the journal and the budget raise. `save` keeps a
         note for the person."""
         config, models = self._chosen(turn.settings)
-        toolbox, facts = self._prepare(turn, config)
+        toolbox, facts = self._prepare(turn, config, gate)
         config = facts.agent
         system = build_system(facts)
         emit(TurnStarted(agent=self.config.id, turn=turn, system=system))
@@ -161,6 +171,7 @@ class AgentRunner:
             turn=":".join((context.channel, context.account, context.chat.id, context.message_id, *turn.again)),
             context=context,
             session=turn.session,
+            tainted=turn.tainted,
             complete=model_calls.complete,
             toolbox=toolbox,
             journal=journal,
@@ -175,7 +186,7 @@ class AgentRunner:
                 outcome = await loop.run([turn.user, *turn.so_far], interrupted=turn.interrupted)
         except TimeoutError:
             outcome = LimitReached(limit="turn-time")
-        earlier = (message for message in turn.so_far if isinstance(message, AssistantMessage))
+        earlier = (it for it in turn.so_far if isinstance(it, AssistantMessage) and it.provider)
         answers = (*earlier, *model_calls.answers)
         return TurnResult(outcome=outcome, answers=answers, compaction=model_calls.compaction)
 
@@ -219,7 +230,7 @@ class AgentRunner:
     def _window(self, model: Model) -> int:
         return self.config.context_window or model.facts.window
 
-    def _prepare(self, turn: Turn, config: AgentConfig) -> tuple[Toolbox, PromptFacts]:
+    def _prepare(self, turn: Turn, config: AgentConfig, gate: Gate | None = None) -> tuple[Toolbox, PromptFacts]:
         """The turn's tools and what its system prompt is made of, as the folders are now: some milliseconds of small reads,
         which a thread would make twice as long."""
         whole = self._workspaces.of(turn.context)
@@ -233,9 +244,11 @@ class AgentRunner:
         workspace = self._serving(whole, turn.session, mounts, writable=memory)
         tools = chain.from_iterable(source.tools(workspace) for source in self._sources)
         layers = (*self._layers, *turn.layers)
-        toolbox = Toolbox(tools, layers=layers, argument_bytes_max=self.limits.tool_argument_bytes, scrub=self.scrub)
+        limit = self.limits.tool_argument_bytes
+        toolbox = Toolbox(tools, layers=layers, argument_bytes_max=limit, scrub=self.scrub, gate=gate)
         if config.tool_choice not in ("auto", "none", "required", *(it.name for it in toolbox.specs)):
             config = config.model_copy(update={"tool_choice": "auto"})  # the policy took that tool away
+        always, tainted = self.approval
         facts = PromptFacts(
             agent=config,
             tools=toolbox.specs,
@@ -249,6 +262,7 @@ class AgentRunner:
             chat_kind=turn.context.chat.kind,
             session=turn.session,
             exec_mode=self.exec_config.mode,
+            approval=always + (tainted if any(it.name in EXTERNAL_TOOLS for it in toolbox.specs) else ()),
         )
         return toolbox, facts
 

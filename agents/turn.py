@@ -78,6 +78,8 @@ class Turn:
     summary: str = ""
     again: tuple[str, ...] = ()
     """What tells it from an earlier turn about the same message; nothing the first time."""
+    tainted: bool = False
+    """It goes on with a turn that had read text of strangers."""
 
 
 Limit: TypeAlias = Literal["rounds", "turn-time", "repeating", "pauses", "empty", "cut"]

@@ -39,8 +39,10 @@ class Batch:
 
     def takes(self, message: Waiting) -> bool:
         """Whether a later message may join: not where its sender has less than the turn, which would do for him what he
-        may not have done."""
-        return set(tools_of(self.setup, self.messages[-1])) <= set(tools_of(self.setup, message))
+        may not have done. The gateway's own message is a turn by itself."""
+        return not inbound_of(message.body).approval and set(tools_of(self.setup, self.messages[-1])) <= set(
+            tools_of(self.setup, message)
+        )
 
     def is_over(self) -> bool:
         """Whether the session ended by itself before the first message of the batch was accepted."""
@@ -58,6 +60,9 @@ def batch_of(setup: Setup, lease: Lease, work: Work) -> Batch:
     queue = queue_of(setup, work, first)
     if is_control(lease.sid):
         return Batch(setup=setup, lease=lease, work=work, queue=queue, messages=work.waiting[:1])
+    words = list(takewhile(lambda message: not inbound_of(message.body).approval, work.waiting))
+    if len(words) < len(work.waiting):  # the gateway's own message is a turn by itself
+        work = replace(work, waiting=words or work.waiting[:1])
     messages = queue.batch(work.waiting, begun=bool(work.so_far))
     while len(messages) < len(work.waiting) and not work.so_far and inbound_of(messages[-1].body).context.more:
         messages = work.waiting[: len(messages) + 1]

@@ -36,6 +36,11 @@ pairing_app = typer.Typer(
     help="Who may write to the bot where dmPolicy is pairing: to be listed, approved and revoked, also while it serves.",
 )
 app.add_typer(pairing_app, name="pairing")
+approvals_app = typer.Typer(
+    no_args_is_help=True,
+    help="Calls that wait for a person's approval, and what was allowed for good; also while the gateway serves.",
+)
+app.add_typer(approvals_app, name="approvals")
 
 
 class ExportForm(StrEnum):
@@ -298,6 +303,62 @@ def _contacts(work: Callable[["Config"], Iterable[str]], config: Path) -> None:
             typer.echo(line)
     except (DatabaseUnusable, UnknownContact) as error:
         _fail(str(error))
+
+
+@approvals_app.command("list")
+def list_approvals(
+    as_json: Annotated[bool, typer.Option("--json", help="As a list for programs.")] = False,
+    config: ConfigOption = Path("config.yaml"),
+) -> None:
+    """List what waits for a decision, and what was allowed for good, oldest first."""
+    import json
+    import time
+
+    from gateway.approvals.report import facts, line
+    from gateway.store.approvals import listed
+    from gateway.store.migrate import DatabaseUnusable
+    from gateway.store.opening import connected
+
+    loaded = _load(config).config
+    try:
+        with connected(loaded.database) as connection:
+            waiting, grants = listed(connection, time.time())
+    except DatabaseUnusable as error:
+        _fail(str(error))
+    found = [facts(it, loaded.server.zone) for it in waiting] + [facts(it, loaded.server.zone) for it in grants]
+    if as_json:
+        typer.echo(json.dumps(found, indent=2))
+        return
+    for it in found:
+        typer.echo(line(it))
+    typer.echo(f"{len(waiting)} waiting, {len(grants)} allowed for good", err=True)
+
+
+@approvals_app.command("revoke")
+def revoke_approvals(
+    name: Annotated[str | None, typer.Argument(metavar="ID", help="A grant or a request, as `list` names it.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All that was allowed for good.")] = False,
+    config: ConfigOption = Path("config.yaml"),
+) -> None:
+    """End what was allowed for good, or cancel a request that waits; a running gateway heeds it at once."""
+    import time
+
+    from gateway.approvals.report import id_of
+    from gateway.store.approvals import revoke
+    from gateway.store.migrate import DatabaseUnusable
+    from gateway.store.opening import connected
+
+    if (name is None) != everything:
+        _fail("name what to revoke, such as K7QF-2M9X-D3TA (see `approvals list`), or say --all")
+    try:
+        with connected(_load(config).config.database) as connection:
+            revoked = revoke(connection, None if name is None else id_of(name), by="command line", at=time.time())
+    except DatabaseUnusable as error:
+        _fail(str(error))
+    for it in revoked:
+        typer.echo(f"{it}: revoked")
+    if name is not None and not revoked:
+        _fail(f"nothing to revoke: {name} — `approvals list` shows what there is")
 
 
 def _load(path: Path) -> "Loaded":

@@ -121,6 +121,7 @@ class Gateway:
         self.warming = self.spawn(self._warm_up())
         self.spawn(self._prune())
         self.spawn(self.sweep.run())
+        self.spawn(self.runtime.approvals.run())
 
     def _attend(self, channel: Channel) -> None:
         tasks = self._attending[channel] = [self.spawn(self._learn_identity(channel))]
@@ -154,6 +155,13 @@ class Gateway:
                 self._attend(channel)
         self.warming = self.spawn(self._warm_up())
         self.spawn(self._retire(before, gone))
+        self.spawn(self._reconcile())
+
+    async def _reconcile(self) -> None:
+        try:
+            await self.runtime.approvals.reconcile()
+        except StoreUnavailable as error:
+            log.error("approvals_not_reconciled", error=repr(error))
 
     def report(self, state: ConfigState) -> None:
         """What became of the newest config, where an operator looks."""

@@ -16,7 +16,7 @@ from agents import sentences
 from agents.messages import AssistantMessage, Message, ToolResultMessage, UserMessage, message_json
 from agents.prompt.reply import is_voice, media, visible
 from agents.turn import Answered, Declined, LimitReached, ModelFailed, Outcome, OverBudget
-from channels.message import MessageContext, StoredFile
+from channels.message import Button, MessageContext, StoredFile
 from channels.queue import QueueMode
 from gateway.budgets import Account
 from gateway.queue import inbound_of
@@ -49,9 +49,10 @@ class TurnJournal:
     account: Account | None = None
     _pending: int = 0
 
-    async def begin(self, message: Message, *, joined: Sequence[int]) -> None:
-        """The turn's first row, and the earlier messages that it answers as well. Raises Fenced or Stopped."""
-        self._judge(await self.runtime.store.append(self.lease, [entry(self.turn, message)], joined))
+    async def begin(self, *messages: Message, joined: Sequence[int]) -> None:
+        """The turn's first rows, and the earlier messages that it answers as well. Raises Fenced or Stopped."""
+        entries = [entry(self.turn, message) for message in messages]
+        self._judge(await self.runtime.store.append(self.lease, entries, joined))
 
     async def append(self, message: AssistantMessage | ToolResultMessage) -> None:
         """Raises Fenced, Stopped or Drained."""
@@ -109,6 +110,9 @@ class Ending:
     voice: bool = False
     answers: tuple[AssistantMessage, ...] = ()
     """Of models, as far as they took tokens."""
+    buttons: tuple[Button, ...] = ()
+    replaces: str | None = None
+    """The platform's id of the message that this one takes the place of."""
     notes: tuple[str, ...] = ()
     """The gateway's own lines beneath the text."""
     dropped: bool = False

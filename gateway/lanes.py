@@ -20,6 +20,7 @@ from gateway.store.records import Acceptance, Delivery, Lease, Part, Work
 from gateway.store.store import Fenced, StoreUnavailable
 
 BACKOFF_SECONDS_MAX = 30.0
+PENDING_INTERNAL_MAX = 2**31 - 1
 OVERDUE_SECONDS = 30.0
 """How long a turn may take to end after it was cancelled."""
 
@@ -94,8 +95,9 @@ class Lanes:
         shared, draining = self._store.shared, self._control.draining
         claim = not draining and (not shared or (self.free_slots > 0 and self._store.lease_valid()))
         limits = self._runtime.setup.limits
+        pending_max = PENDING_INTERNAL_MAX if delivery.internal else limits.pending_per_session
         acceptance = await self._store.accept(
-            delivery, pending_max=limits.pending_per_session, sender_max=limits.pending_per_sender, claim=claim
+            delivery, pending_max=pending_max, sender_max=limits.pending_per_sender, claim=claim
         )
         if acceptance.lease is not None:
             self.open(acceptance.lease)

@@ -19,7 +19,7 @@ import structlog
 from pydantic import TypeAdapter
 
 from channels.channel import Channel, DeliveryError, Gone, RateLimited, Refused, Unreachable
-from channels.message import PICTURES, MessageContext, Outbound, StoredFile, Target
+from channels.message import PICTURES, Button, MessageContext, Outbound, StoredFile, Target
 from gateway.pairing import with_code
 from gateway.runtime import Runtime
 from gateway.scrubber import Scrubber
@@ -223,11 +223,12 @@ def reply_parts(
     dropped: bool = False,
     replaces: str | None = None,
     seed: str = "",
+    buttons: tuple[Button, ...] = (),
 ) -> list[NewPart]:
-    """The parts of a reply to `context`, in order, each a text with its files. `purpose` keeps the keys of a note and
-    of a reply apart; with `quotes_once` only the first one shows what it answers; with `dropped` there is no answer. What
-    answers a press stands under the message with the button."""
-    answered = context.press.message_id if context.press else context.message_id
+    """The parts of a reply to `context`, in order, each a text with its files; the last one has the buttons, the first one
+    `replaces`. `purpose` keeps the keys of a note and of a reply apart; with `quotes_once` only the first one shows what it
+    answers; with `dropped` there is no answer. What answers a press stands under the message with the button."""
+    answered = context.press.message_id if context.press else context.message_id or None
     target = Target(chat=context.chat.id, thread=context.chat.thread, reply_to=answered)
     parts = []
     if replaces is not None and (not messages or messages[0][1]):
@@ -237,6 +238,7 @@ def reply_parts(
             target = replace(target, reply_to=None)
         part = Outbound(target=target, text=text, files=files, voice=voice and bool(files), dropped=dropped)
         part = part if number else replace(part, replaces=replaces)
+        part = replace(part, buttons=buttons) if number == len(messages) - 1 else part
         payload = OutboxPayload(channel=context.channel, account=context.account, part=part, seed=seed)
         names = (context.channel, context.account, context.chat.id, context.message_id)
         key = idempotency_key(purpose, *names, str(number))

@@ -18,7 +18,8 @@ from gateway.store.records import Waiting
 class Inbound:
     """`command` is the name of the gateway's command that the message is, None for what an agent answers; `arguments` what
     stands behind it. `replays` is another number each time that the message gets another chance: its reply then is another
-    reply, with keys of its own. `together` are all messages that a `/retry` answers anew, in order; empty for this one."""
+    reply, with keys of its own. `together` are all messages that a `/retry` answers anew, in order; empty for this one.
+    `approval` is the id of what was decided, where the gateway itself takes the conversation up again."""
 
     agent: str
     context: MessageContext
@@ -26,6 +27,7 @@ class Inbound:
     arguments: str = ""
     replays: int = 0
     together: tuple[MessageContext, ...] = ()
+    approval: str = ""
 
     @property
     def contexts(self) -> tuple[MessageContext, ...]:

@@ -16,6 +16,7 @@ from agents.providers.provider import Provider
 from agents.runner import AgentRunner
 from agents.turn import Emit
 from channels.channel import Channel
+from gateway.approvals.approvals import Approvals
 from gateway.choices import Choices
 from gateway.config.root import Config, LimitsConfig
 from gateway.layers import ToolLayers
@@ -136,10 +137,12 @@ class Runtime:
     now: Callable[[], float]
     scrubber: Scrubber
     choices: Choices = field(init=False)
+    approvals: Approvals = field(init=False)
     accept: Callable[[Delivery], Awaitable[Acceptance]] = field(init=False)
 
     def __post_init__(self) -> None:
         self.choices = Choices(self.store)
+        self.approvals = Approvals(self)
 
     @contextmanager
     def using(self, setup: Setup) -> Iterator[None]:

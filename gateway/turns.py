@@ -10,15 +10,17 @@ from dataclasses import replace
 import structlog
 
 from agents import sentences
-from agents.messages import UserMessage, message_json
+from agents.messages import Message, UserMessage, message_json
 from agents.runner import AgentRunner
 from agents.turn import Emit, OverBudget, Turn, settings_json
 from channels.channel import Channel, Progress, ShowsDrafts, ShowsProgress
 from channels.message import MessageContext
 from gateway import pairing
+from gateway.approvals.gate import TurnGate, opening
 from gateway.attachments import Attachments
 from gateway.batch import Batch, batch_of, queue_of, stopped_of
 from gateway.budgets import Account, account_of
+from gateway.commands.approve import NOTICES
 from gateway.commands.catalog import run
 from gateway.commands.settings import above
 from gateway.drafts import Draft
@@ -29,6 +31,7 @@ from gateway.pairing import REQUESTED
 from gateway.queue import Inbound, inbound_of
 from gateway.routing import conversation, is_control, is_with_owner
 from gateway.runtime import Drained, Gate, Runtime, Stopped
+from gateway.store.approvals import Approval
 from gateway.store.contacts import APPROVED
 from gateway.store.records import Entry, Lease, Mark, Part, Waiting, Work
 from gateway.store.store import Fenced, StoreUnavailable
@@ -213,7 +216,12 @@ class Turns:
             account=account,
         )
         journaled = [message_json.validate_json(row.content) for row in work.so_far if row.kind != "drained"]
-        if not journaled:
+        approvals = self._runtime.approvals
+        decided = await approvals.get(batch.inbound.approval) if batch.inbound.approval else None
+        if not journaled and decided is not None:
+            journaled = [*opening(decided, context, self._runtime.now())]
+            await journal.begin(*journaled, joined=())
+        elif not journaled:
             written = (context for message in batch.messages for context in inbound_of(message.body).contexts)
             contexts = [await channel.enrich(it) for it in written]
             context = contexts[-1]
@@ -232,15 +240,19 @@ class Turns:
             history=work.turns,
             user=user,
             so_far=so_far,
-            interrupted=bool(work.so_far) and work.so_far[-1].kind != "drained",
+            interrupted=bool(work.so_far) and work.so_far[-1].kind != "drained" and not _is_unspawned(decided, so_far),
             with_owner=is_with_owner(batch.setup.config.owners, context),
             layers=batch.layers,
             settings=settings_json.validate_json(work.settings),
             summary=work.summary,
-            again=(str(batch.inbound.replays),) if batch.inbound.replays else (),
+            again=tuple(filter(None, (str(batch.inbound.replays or ""), batch.inbound.approval))),
+            tainted=decided is not None and bool(decided.tainted),
         )
         save = self._memory.saver(batch.lease.sid, context, turn=batch.turn, at=self._runtime.now())
-        result = await runner.run(turn, journal=journal, emit=emit, budget=account, save=save)
+        gate = TurnGate(approvals=approvals, runner=runner, session=batch.lease.sid, turn=batch.turn, decided=decided)
+        result = await runner.run(turn, journal=journal, emit=emit, budget=account, save=save, gate=gate)
+        if decided is not None:
+            await approvals.interrupted(decided.id)  # unless the call came to its end
         ending = ending_of(result.outcome, context.text)
         if ending.media and ending.text is not None:
             files, note = await self._attachments.send(runner, channel, turn, ending.media)
@@ -304,6 +316,8 @@ class Turns:
         final = Entry(turn=turn, kind="final", content=record, spent=ending.spent)
         entries = [entry(turn, ending.message), final] if ending.message else [final]
         purpose = "aside" if is_control(lease.sid) else "dropped" if marked else "reply"
+        if inbound.command in NOTICES or inbound.approval:
+            purpose = f"{inbound.command or 'approval'} {inbound.arguments or inbound.approval or turn}"
         if inbound.replays:
             purpose = f"{purpose} {inbound.replays}"
         once = channel is not None and channel.capabilities.quotes_once
@@ -314,8 +328,9 @@ class Turns:
             purpose=purpose,
             quotes_once=once,
             dropped=marked,
-            replaces=replaces,
+            replaces=replaces or ending.replaces,
             seed=ending.seed,
+            buttons=ending.buttons,
         )
         queued = await self._store.finish(lease, entries, parts, at=self._runtime.now(), dead=ending.dead)
         seconds = self._runtime.now() - began
@@ -341,3 +356,8 @@ class Turns:
             return []
         texts, parts_max = channel.split(self._runtime.scrubber.scrub(text)), self._runtime.setup.limits.reply_parts
         return texts if len(texts) <= parts_max else [*texts[: parts_max - 1], sentences.cut_short(request)]
+
+
+def _is_unspawned(decided: Approval | None, so_far: Sequence[Message]) -> bool:
+    """Whether the turn has come as far as to the call that was decided, and that was not begun."""
+    return decided is not None and decided.state != "spawned" and len(so_far) == 1

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import structlog
 
 from channels.tools import ToolLists
+from tools.approval import Gate, Permit, Request, plain_subject
 from tools.config import AgentToolsConfig, ExecConfig, ToolsConfig
 from tools.edit import Edit
 from tools.exec import Exec
@@ -19,7 +20,7 @@ from tools.memory import Memory, MemoryGet, MemorySearch
 from tools.message import Message
 from tools.policy import layers_of, permitted
 from tools.read import Read
-from tools.tool import Call, Effect, Messenger, Tool, ToolError, ToolResult, failed
+from tools.tool import Call, Effect, Messenger, NeedsApproval, Tool, ToolError, ToolResult, failed
 from tools.web.config import WebToolsConfig
 from tools.web.fetch import Fetcher, WebFetch
 from tools.web.search import WebSearch
@@ -83,7 +84,7 @@ class ToolSource(Protocol):
 class Toolbox:
     """Tools by name, in the order given, and the one way to call them: what a model or a tool did wrong is answered with
     a structured error that the model can act on. Only what every layer of the policy permits is in it, whatever source it
-    is from. Of two tools with one name the earlier wins."""
+    is from. Of two tools with one name the earlier wins. Without a `gate`, nothing runs that needs an approval."""
 
     def __init__(
         self,
@@ -92,6 +93,7 @@ class Toolbox:
         layers: tuple[ToolLists, ...],
         argument_bytes_max: int,
         scrub: Callable[[str], str] = str,
+        gate: Gate | None = None,
     ) -> None:
         there: dict[str, Tool] = {}
         for tool in tools:
@@ -99,6 +101,7 @@ class Toolbox:
         self._tools = {name: there[name] for name in permitted(layers, tuple(there))}
         self._argument_bytes_max = argument_bytes_max
         self._scrub = scrub
+        self._gate = gate
         self.specs = tuple(tool.spec for tool in self._tools.values())
 
     def effect(self, name: str) -> Effect:
@@ -124,7 +127,9 @@ class Toolbox:
                 raise ToolError("INVALID_ARGUMENT", too_large)
             if arguments is None:
                 raise ToolError("INVALID_ARGUMENT", "the arguments must be one JSON object")
-            return await tool.run(tool.parse(arguments), call)
+            parsed = tool.parse(arguments)
+            permit = await self._permit(tool, arguments, parsed, call)
+            return await (tool.run(parsed, call) if permit is None else _permitted(tool, parsed, call, permit))
         except ToolError as error:
             return failed(error)
         except Exception as error:  # a tool's bug is a result too: the turn goes on, the log has the place
@@ -132,3 +137,27 @@ class Toolbox:
             return failed(
                 ToolError("TOOL_FAILED", "the tool broke down, perhaps in mid-work; check, and try another way")
             )
+
+    async def _permit(self, tool: Tool, arguments: Mapping[str, Any], parsed: Any, call: Call) -> Permit | None:
+        """None where the call needs nobody. What would run is looked at as late as here, right before it does."""
+        name, gate = tool.spec.name, self._gate
+        gated = gate is not None and gate.demands(name, call)
+        subject = None
+        if hasattr(tool, "subject") and isinstance(tool, NeedsApproval):
+            subject = await asyncio.to_thread(tool.subject, parsed, replace(call, gated=gated))
+        if subject is None and gated:
+            subject = plain_subject(arguments)
+        if subject is None:
+            return None
+        if gate is None:
+            raise ToolError("NO_APPROVER", "this call needs an approval, and nobody can be asked for one here")
+        return await gate.admit(Request(tool=name, arguments=arguments, subject=subject), call)
+
+
+async def _permitted(tool: Tool, parsed: Any, call: Call, permit: Permit) -> ToolResult:
+    try:
+        result = await tool.run(parsed, call)
+    except ToolError as error:
+        result = failed(error)
+    await permit.finished(result)
+    return result

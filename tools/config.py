@@ -12,13 +12,15 @@ ExecMode: TypeAlias = Literal["deny", "ask", "allow"]
 PersonId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_-]+:\S+$")]
 InstructionFile: TypeAlias = Literal["AGENTS.md", "SOUL.md", "IDENTITY.md", "USER.md", "TOOLS.md"]
 EXEC_SECONDS_MAX = 600
+EXTERNAL_TOOLS = frozenset({"web_fetch", "web_search"})
+"""Those whose results hold text of strangers."""
 
 
 class ExecConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
     """How `exec` runs commands, for every agent that does not say otherwise."""
 
     mode: ExecMode = "ask"
-    """`deny` runs nothing; `ask` waits for an approval, and refuses while there is nobody to approve; `allow` runs."""
+    """`deny` runs nothing; `ask` runs what a person has approved (docs/approvals.md); `allow` runs."""
     timeout_seconds: Annotated[float, Field(gt=0, le=EXEC_SECONDS_MAX)] = 60
     """How long one command may run; the model can ask for less, and for more up to 600."""
     output_bytes: Annotated[int, Field(ge=1024)] = 1_048_576
@@ -88,6 +90,11 @@ class ToolsConfig(ToolLists):
     exec: ExecConfig = ExecConfig()
     files: FilesConfig = FilesConfig()
     web: WebToolsConfig = WebToolsConfig()
+    approval: Names = ()
+    """Tools of which every call needs an approval, whatever else is configured."""
+    taint: Names = ("exec", "process", "message")
+    """Tools whose calls need one as well once the turn has read text of strangers, such as a web page: what it does from
+    there on may be their doing. `[]` for none."""
 
 
 class AgentToolsConfig(ToolLists):
@@ -97,6 +104,10 @@ class AgentToolsConfig(ToolLists):
     exec: AgentExecConfig = AgentExecConfig()
     files: AgentFilesConfig = AgentFilesConfig()
     message: MessageConfig = MessageConfig()
+    approval: Names = ()
+    """Besides those in `tools.approval`."""
+    taint: Names | None = None
+    """As `tools.taint`, for this agent."""
 
 
 def effective_exec(everybody: ExecConfig, agent: AgentToolsConfig) -> ExecConfig:
@@ -106,3 +117,9 @@ def effective_exec(everybody: ExecConfig, agent: AgentToolsConfig) -> ExecConfig
 
 def effective_files(everybody: FilesConfig, agent: AgentToolsConfig) -> FilesConfig:
     return everybody.model_copy(update=agent.files.model_dump(exclude_none=True))
+
+
+def effective_approval(everybody: ToolsConfig, agent: AgentToolsConfig) -> tuple[Names, Names]:
+    """Which tools always need an approval, and which after text of strangers: an agent can add to the former."""
+    taint = everybody.taint if agent.taint is None else agent.taint
+    return tuple(dict.fromkeys((*everybody.approval, *agent.approval))), taint

@@ -1,6 +1,6 @@
 """`exec`: a shell command in the workspace, where the config says so.
 
-The mode decides what a call gets: `deny` refuses, `ask` refuses while nobody can approve, `allow` runs. The command
+The mode decides what a call gets: `deny` refuses, `ask` runs what a person has approved, `allow` runs. The command
 has a clean environment of a few names, a temporary folder of its own, and limits on its time, its output and what it
 writes; nothing of it outlives the call. Where the gateway runs as root the command runs as the workspace's owner, who is
 never root.
@@ -14,11 +14,13 @@ from typing import assert_never
 
 from pydantic import Field
 
+from tools.binding import binding_of
 from tools.config import EXEC_SECONDS_MAX, ExecConfig
 from tools.process import OUTPUT_BYTES_MAX, Finished, run
-from tools.tool import Arguments, Call, ToolError, ToolResult
+from tools.tool import Arguments, Call, Subject, ToolError, ToolResult
 from tools.workspace import NOBODY, Workspace
 
+SHELL = "/bin/sh"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -47,27 +49,36 @@ class Exec:
     """The agent's, over all its turns."""
     result_chars: int
 
-    async def run(self, arguments: ExecArguments, call: Call) -> ToolResult:
-        match self.config.mode:
-            case "deny":
-                raise ToolError("EXEC_DENIED", "commands are switched off for this agent (tools.exec.mode: deny)")
-            case "ask":
-                message = (
-                    "this command needs an approval and nobody can give one; "
-                    "tell the user that the operator can set tools.exec.mode: allow"
-                )
-                raise ToolError("NO_APPROVER", message)
-            case "allow":
-                return await self._allowed(arguments)
-            case _:
-                assert_never(self.config.mode)
+    def subject(self, arguments: ExecArguments, call: Call) -> Subject | None:
+        if self.config.mode == "deny":
+            raise ToolError("EXEC_DENIED", "commands are switched off for this agent (tools.exec.mode: deny)")
+        if self.config.mode == "allow" and not call.gated:
+            return None
+        bound = binding_of(arguments.command, folder=self.workspace.fd, path=PATH)
+        fixed = (item for item in self._environment().items() if item[0] != "UPLOADS")  # each session's own
+        environment = {f"env {name}": value for name, value in fixed}
+        return Subject(
+            text=arguments.command,
+            facts={"folder": str(self.workspace.root), "timeout": f"{self._timeout(arguments):g} s"}
+            | self._surroundings(),
+            identity={**bound.identity, **environment, "shell": SHELL},
+            always=bound.always,
+        )
 
-    async def _allowed(self, arguments: ExecArguments) -> ToolResult:
+    def _surroundings(self) -> dict[str, str]:
+        """What a person is to know of where it runs."""
+        return {"sandbox": "none", "network": "yes"}
+
+    def _timeout(self, arguments: ExecArguments) -> float:
+        return min(arguments.timeout_seconds or self.config.timeout_seconds, EXEC_SECONDS_MAX)
+
+    async def run(self, arguments: ExecArguments, call: Call) -> ToolResult:
+        """Whether it may is settled: `Toolbox` has asked for `subject`."""
         if "\0" in arguments.command:
             raise ToolError("INVALID_ARGUMENT", "'command' holds a NUL character")
         if self.slots.locked():
             raise ToolError("EXEC_BUSY", "too many commands are running; try again in a moment", retryable=True)
-        timeout = min(arguments.timeout_seconds or self.config.timeout_seconds, EXEC_SECONDS_MAX)
+        timeout = self._timeout(arguments)
         kept_bytes = min(self.config.output_bytes, 8 * self.result_chars)
         async with self.slots:
             try:

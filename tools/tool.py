@@ -2,7 +2,7 @@
 
 A tool is one object per turn. Its `spec` says what it is called, what it takes and what a crash in the middle of it would
 mean; `parse` checks a call's arguments, by a pydantic model or by a foreign schema. `Toolbox` runs it and turns every
-mistake into a result the model can act on. Approval and policy are not here.
+mistake into a result the model can act on. Who approves a call is the business of `tools.approval`.
 """
 
 import json
@@ -92,6 +92,10 @@ class Call:
     """The conversation it is in; what an agent remembers is found by it."""
     begun_at: float | None = None
     """When an earlier run of this call began, which a restart cut short; None where this is the first."""
+    tainted: bool = False
+    """A result of this turn was `external`."""
+    gated: bool = False
+    """It needs an approval even where its tool would ask nobody."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -140,7 +144,8 @@ class NeedsApproval(Tool, Protocol):
     """A tool of which some calls run only with a person's approval."""
 
     def subject(self, arguments: Any, call: Call) -> Subject | None:
-        """What is to be approved; None where this call needs nobody. Blocking. Raises ToolError."""
+        """What is to be approved; None where this call needs nobody, and never where it is `gated`. Blocking. Raises
+        ToolError."""
 
 
 MISTAKES_MAX = 20

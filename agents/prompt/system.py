@@ -41,6 +41,8 @@ class PromptFacts:
     """Whether a tool is allowed that looks at or changes the gateway itself."""
     exec_mode: ExecMode = "ask"
     """What the operator's policy does with a call of `exec`."""
+    approval: tuple[str, ...] = ()
+    """Other tools whose calls may need an approval."""
 
     def has(self, *names: str) -> bool:
         return any(tool.name in names for tool in self.tools)
@@ -132,12 +134,13 @@ def tool_call_style(facts: PromptFacts) -> Sequence[str]:
         "or when the user asks for it.",
         "- Where a tool does the job, use it; do not tell the user to run a command instead.",
     ]
-    if facts.has("exec") and facts.exec_mode == "ask":
+    if (facts.has("exec") and facts.exec_mode == "ask") or facts.has(*facts.approval):
         lines += [
-            "- When a call needs approval, show the whole command unchanged and send the user the exact `/approve …` line "
-            "that the tool result gives; where it gives none, nobody can approve here: say so. "
-            "Never run `/approve` through a tool: the decision is theirs.",
-            "- An allow-once approval covers that one command. A changed or repeated command needs a new one.",
+            "- When a call needs approval, its result says so: the gateway has asked the people who decide, and runs the "
+            "call itself once one of them allows it. Until then do not call it again. Say in a sentence what waits, show "
+            "the whole command unchanged and the exact `/approve …` line that the result gives; where it gives none, "
+            "nobody can approve here: say so. Never run `/approve` through a tool: the decision is theirs.",
+            "- An allow-once approval covers that one call. A changed or repeated one needs a new approval.",
         ]
     if facts.has("web_fetch", "web_search"):
         lines.append(

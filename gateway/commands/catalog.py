@@ -10,7 +10,9 @@ from agents.prompt.inbound import written
 from agents.sentences import Language, language_of
 from channels.channel import MenuEntry
 from channels.message import MessageContext
+from gateway.approvals.approvals import PRESSED
 from gateway.commands import conversation, report, settings
+from gateway.commands.approve import NOTICES, approvals, approve, run_notice
 from gateway.commands.command import Command, CommandContext, Reply
 from gateway.commands.pair import pair
 from gateway.commands.remember import remember
@@ -19,7 +21,6 @@ from gateway.journal import Ending
 from gateway.queue import Inbound
 from gateway.runtime import Runtime
 
-PRESS = "press"
 _COMMAND = re.compile(r"[/／]([a-z]+)(@\S+)?(?:\s+(.*))?", re.IGNORECASE | re.DOTALL)
 
 
@@ -28,7 +29,7 @@ def command_of(context: MessageContext) -> tuple[str, str] | None:
     is a bot's, and this one's where the message is addressed to it. A press is a command of its own, with its token: no
     words name it."""
     if context.press is not None:
-        return PRESS, context.press.token
+        return PRESSED, context.press.token
     found = _COMMAND.fullmatch(context.text.strip())
     if found is None:
         return None
@@ -42,8 +43,9 @@ def command_of(context: MessageContext) -> tuple[str, str] | None:
 
 async def run(runtime: Runtime, session: str, turn: int, inbound: Inbound) -> Ending:
     """The command that message `turn` is, beside the conversation `session`."""
-    command = COMMANDS.get(inbound.command or "")
-    if command is None:  # accepted by a version that had it
+    name = inbound.command or ""
+    command = COMMANDS.get(name)
+    if command is None and name not in NOTICES:  # accepted by a version that had it
         return Ending(outcome="unknown-command", text=None)
     context = CommandContext(
         runtime=runtime,
@@ -55,18 +57,20 @@ async def run(runtime: Runtime, session: str, turn: int, inbound: Inbound) -> En
         arguments=inbound.arguments,
         language=await _language(runtime, session, turn, inbound, command),
     )
+    if command is None:
+        return await run_notice(context, name)
     if not context.may(command):
         return Ending(outcome=command.name, reason="not allowed", text=_refusal(context, command))
     reply = await command.run(context)
-    if isinstance(reply, str):
+    if not isinstance(reply, Reply):
         reply = Reply(text=reply)
     return Ending(outcome=command.name, text=reply.text, files=reply.files, answers=reply.answers)
 
 
-async def _language(runtime: Runtime, session: str, turn: int, inbound: Inbound, command: Command) -> Language:
+async def _language(runtime: Runtime, session: str, turn: int, inbound: Inbound, command: Command | None) -> Language:
     """That of the arguments, else of what a person said last here, else the platform's, else the config's. A name, such as
     a model's, is of no language."""
-    if language_of(inbound.arguments) == "zh" or (command.takes == "words" and inbound.arguments):
+    if language_of(inbound.arguments) == "zh" or (command and command.takes == "words" and inbound.arguments):
         return language_of(inbound.arguments)
     if journaled := await runtime.store.newest_words(session, before=turn):
         message = message_json.validate_json(journaled)
@@ -137,6 +141,22 @@ COMMANDS = {
             hint="[NAME TEXT]",
             takes="words",
             run=conversation.use_skill,
+        ),
+        Command(
+            name="approve",
+            en="Decide about a call that waits for approval",
+            zh="审批等待执行的调用",
+            hint="ID allow-once | allow-always | deny",
+            takes="words",
+            run=approve,
+        ),
+        Command(
+            name="approvals",
+            en="Show what waits for your approval, and what you allowed for good",
+            zh="查看待审批的请求和长期许可",
+            hint="[revoke ID | all]",
+            takes="words",
+            run=approvals,
         ),
         Command(name="export", en="Get the conversation as Markdown", zh="导出对话(Markdown)", run=conversation.export),
         Command(name="status", en="Show what runs here", zh="显示当前状态", run=report.status),

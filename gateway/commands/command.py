@@ -90,7 +90,7 @@ class Command:
     name: str
     en: str
     zh: str
-    run: Callable[[CommandContext], Awaitable[str | Reply]]
+    run: Callable[[CommandContext], Awaitable[str | Reply | None]]
     hint: str = ""
     takes: Takes = "nothing"
     owner_in_groups: bool = False

@@ -52,6 +52,7 @@ async def _stop(context: CommandContext) -> tuple[bool, Sequence[Concerned]]:
     """Whether a turn was running, and the messages that will get none."""
     by, runtime = stopped_by(context.turn), context.runtime
     concerned = await runtime.store.concerned(context.session, before=context.turn, by=by)
+    await runtime.approvals.cancel(context.session, context.turn)
     await runtime.control.stop(context.session, context.turn)
     return any(it.begun for it in concerned), [it for it in concerned if not it.begun]
 

@@ -67,14 +67,31 @@ def _people(config: Config, findings: Findings) -> None:
         elif COMMANDS[name].owner_only and audience == "everyone":
             findings.add(("commands", name), "is never for everyone — expected owner or off")
     channels = account_names(config.channels)
-    named: list[tuple[Key, str]] = [(("owners", index), owner) for index, owner in enumerate(config.owners)]
-    named += [(("tools", "senders", sender), sender) for sender in config.tools.senders]
-    for key, name in named:
-        channel, _, person = name.partition(":")
-        if channel not in channels:
-            findings.add(key, _unknown("channel", channel, channels), on="key" if key[0] == "tools" else "value")
-        elif person == ANYBODY and key[0] == "owners":
-            findings.add(key, "owners are named one by one, as channel:id")
+    named: list[tuple[Key, Iterable[str]]] = [
+        (("owners",), config.owners),
+        (("approvals", "approvers"), config.approvals.approvers or ()),
+        (("approvals", "surfaces"), config.approvals.surfaces),
+    ]
+    for number, agent in enumerate(config.agents.list):
+        named.append((("agents", "list", number, "approvals", "approvers"), agent.approvals.approvers or ()))
+    for place, listed in named:
+        for index, name in enumerate(listed):
+            channel, _, person = name.partition(":")
+            if channel not in channels and name != "dm":
+                findings.add((*place, index), _unknown("channel", channel, channels))
+            elif person == ANYBODY:
+                findings.add((*place, index), f"{place[-1]} are named one by one, as channel:id")
+    for sender in config.tools.senders:
+        if (channel := sender.partition(":")[0]) not in channels:
+            findings.add(("tools", "senders", sender), _unknown("channel", channel, channels), on="key")
+    gated: list[tuple[Key, Iterable[str]]] = [(("tools", "approval"), config.tools.approval)]
+    gated.append((("tools", "taint"), config.tools.taint))
+    for number, agent in enumerate(config.agents.list):
+        gated.append((("agents", "list", number, "tools", "approval"), agent.tools.approval))
+    for place, names in gated:  # a typing error here would leave a tool without its guard
+        for index, name in enumerate(names):
+            if name not in NAMES:
+                findings.add((*place, index), _unknown("tool", name, NAMES))
 
 
 def _unknown(what: str, name: str, known: Iterable[str]) -> str:

@@ -8,10 +8,10 @@ from functools import cached_property
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, Field, StringConstraints, field_validator
+from pydantic import BaseModel, BeforeValidator, Field, StringConstraints, field_validator
 from pydantic.alias_generators import to_camel
 
-from agents.config import AgentConfig, AgentDefaults
+from agents.config import AgentConfig, AgentDefaults, PersonIds
 from agents.providers.config import IMPLIED, ModelConfig, ProviderConfig
 from agents.providers.retry import RetryConfig
 from agents.turn import Count, Seconds, TurnLimits
@@ -50,6 +50,9 @@ class LimitsConfig(TurnLimits):
 
 
 Name = Annotated[str, StringConstraints(min_length=1)]
+Surface = Annotated[str, StringConstraints(pattern=r"^(?:dm|[a-z0-9_-]+:\S+)$")]
+Audience = Literal["everyone", "owner", "off"]
+_Listed = BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)
 
 
 class DatabaseConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
@@ -141,7 +144,18 @@ class BindingConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_g
     """Which messages: sender counts more than thread, then chat, chatType, account, channel."""
 
 
-Audience = Literal["everyone", "owner", "off"]
+class ApprovalsConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+    """Who approves the calls that need it, such as a command of `exec`, and how long he may take (docs/approvals.md)."""
+
+    approvers: PersonIds | None = None
+    """People as `channel:id`: `/whoami` prints it. The `owners` where unset; nobody where it is `[]`."""
+    surfaces: Annotated[tuple[Surface, ...], _Listed] = ("dm",)
+    """Where people are asked: in the direct chat that the request comes from, if it is one with an approver; in a group that
+    stands here as `channel:chat`; else, with `dm`, in the direct chat with each approver."""
+    expiry_seconds: Annotated[float, Field(ge=30, le=3600)] = 600
+    """How long a request waits for its decision."""
+    grant_days: Annotated[float, Field(gt=0, le=365)] = 30
+    """How long `allow-always` holds."""
 
 
 class Config(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
@@ -171,6 +185,8 @@ class Config(BaseModel, extra="forbid", strict=True, frozen=True, alias_generato
     """The language of the gateway's own sentences where nothing says which one a person writes."""
     bindings: tuple[BindingConfig, ...] = ()
     """Which agent answers which chats; without any, the first agent answers everything."""
+    approvals: ApprovalsConfig = ApprovalsConfig()
+    """Who approves the calls that need it."""
     tools: ToolsConfig = ToolsConfig()
     """What holds for the tools of every agent."""
     skills: SkillsConfig = SkillsConfig()

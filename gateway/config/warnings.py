@@ -113,10 +113,13 @@ def _exec(config: Config, agent: AgentConfig) -> Iterator[str]:
     if mode == "allow":
         yield f"agent {agent.id}: exec runs every command the model gives, without asking (tools.exec.mode: allow)"
     elif mode == "ask":
-        yield (
-            f"agent {agent.id}: exec refuses every command, since approvals are not in this release — "
-            "set tools.exec.mode: allow to run them, or leave exec out of tools.allow"
-        )
+        named = agent.approvals.approvers if agent.approvals.approvers is not None else config.approvals.approvers
+        named = config.owners or None if named is None else named
+        if named == () or (named is None and config.channels.web is None):
+            yield (
+                f"agent {agent.id}: nobody can approve its commands, so exec refuses them all — name people in "
+                "approvals.approvers, or in owners"
+            )
 
 
 def _skills(config: Config) -> Iterator[str]:

@@ -19,6 +19,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from gateway.config.root import DatabaseConfig
 from gateway.routing import control_session, conversation, place_of
 from gateway.store import contacts, memory
+from gateway.store.approvals import forget_approvals
 from gateway.store.migrate import DatabaseUnusable
 from gateway.store.statements import InboxStatus
 from gateway.store.store import CHOICE, NOTIFY_CHANNEL
@@ -139,6 +140,7 @@ def erase(connection: Connection, portions: Iterable[Portion], person: tuple[str
             kept = "SELECT count(*) FROM inbox WHERE body <> '' AND id IN :numbers"
             removed["inbox"] += run(connection, kept, numbers=numbers).scalar() or 0
             run(connection, _FORGET, numbers=numbers)
+            removed.update(forget_approvals(connection, numbers))
             for table in ("transcript", "outbox"):
                 removed[table] += run(
                     connection, f"DELETE FROM {table} WHERE turn IN :numbers", numbers=numbers

@@ -24,6 +24,7 @@ from channels.web.admission import Sessions
 from channels.web.archive import ChatHistory
 from gateway.store import postgres_statements as sql
 from gateway.store import statements as shared
+from gateway.store.approvals import DatabaseApprovals
 from gateway.store.archive import DatabaseArchive, DatabaseSessions
 from gateway.store.contacts import DatabaseContacts
 from gateway.store.memory import DatabaseMemory
@@ -60,6 +61,7 @@ class PostgresStore(shared.InCommon):
         self.sessions: Sessions = DatabaseSessions(read=calls, write=calls)
         self.memory = DatabaseMemory(read=calls, write=calls)
         self.contacts = DatabaseContacts(read=calls, write=calls)
+        self.approvals = DatabaseApprovals(read=calls, write=calls)
         engine = create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(conninfo, **KEEPALIVE))
         try:
             with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:

@@ -41,6 +41,8 @@ class Delivery:
     interrupts: bool = False
     chat: str = ""
     rates: Mapping[Rated, Rate] = field(default_factory=dict)
+    internal: bool = False
+    """It is the gateway's own, and no limit of messages that wait keeps it out."""
 
     @property
     def row(self) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from channels.web.admission import Sessions
 from channels.web.archive import ChatHistory
 from gateway.store import sqlite_statements as sql
 from gateway.store import statements as shared
+from gateway.store.approvals import DatabaseApprovals
 from gateway.store.archive import DatabaseArchive, DatabaseSessions
 from gateway.store.contacts import DatabaseContacts
 from gateway.store.memory import DatabaseMemory
@@ -72,6 +73,7 @@ class SqliteStore(Database, shared.InCommon):
         self.sessions: Sessions = DatabaseSessions(read=self.read, write=self.write)
         self.memory = DatabaseMemory(read=self.read, write=self.write)
         self.contacts = DatabaseContacts(read=self.read, write=self.write)
+        self.approvals = DatabaseApprovals(read=self.read, write=self.write)
 
     async def start(self, on_notify: Callable[[str | None], None]) -> None:
         """Nobody else is on this file: there is nobody to announce to, and nobody who notifies."""

@@ -29,6 +29,7 @@ from gateway.store.records import (
 from gateway.store.spending import DayUsage, Rated
 
 if TYPE_CHECKING:
+    from gateway.store.approvals import DatabaseApprovals
     from gateway.store.contacts import DatabaseContacts
     from gateway.store.memory import DatabaseMemory
 
@@ -61,6 +62,8 @@ class Store(Protocol):
     """People's notes, and the index of past turns, in the same database."""
     contacts: "DatabaseContacts"
     """Who waits for pairing and whom it has let in, in the same database."""
+    approvals: "DatabaseApprovals"
+    """What waits for a person's decision, and what was approved for good, in the same database."""
 
     async def start(self, on_notify: Callable[[str | None], None]) -> None:
         """Announce this worker. `on_notify` is called on this loop with the session to load, or None for any."""

@@ -111,6 +111,18 @@ def hook_store(store: Store, kill: Kill) -> None:
     for name in ("accept", "load", "append", "mark", "finish", "sent"):
         hook(name, getattr(store, name))
 
+    def hook_approvals(name: str, point: str, method: Callable[..., Awaitable[Any]]) -> None:
+        async def around(*positional: Any, **named: Any) -> Any:
+            kill.reach(point)
+            result = await method(*positional, **named)
+            kill.reach(point)
+            return result
+
+        setattr(store.approvals, name, around)
+
+    for name, point in (("request", "K17"), ("announced", "K17"), ("decide", "K18"), ("move", "K18")):
+        hook_approvals(name, point, getattr(store.approvals, name))
+
 
 def hook_door(app: ASGIApp, kill: Kill) -> ASGIApp:
     """K3 is a moment after the 200 for a delivery."""

@@ -99,6 +99,8 @@ ANSWERED = {
     "undo": r"There is nothing to undo|Forgotten: “",
     "export": r"",
     "pair": r"Only an owner of this bot may use /pair|/pair CODE",
+    "approve": r"Nothing was decided\.",
+    "approvals": r"Nothing waits for you",
 }
 
 

@@ -128,8 +128,7 @@ providers: { anthropic: { apiKey: '' } }
 agents: { list: [ { id: a, model: OPUS } ] }
 > providers.anthropic.apiKey: is empty, so a cannot answer with anthropic — set providers.anthropic.apiKey
 agents: { list: [ { id: a, tools: { allow: [exec] } }, { id: b, tools: { allow: [exec], exec: { mode: deny } } } ] }
-> agent a: exec refuses every command, since approvals are not in this release — set tools.exec.mode: allow
-> to run them, or leave exec out of tools.allow
+> agent a: nobody can approve its commands, so exec refuses them all — name people in approvals.approvers, or in owners
 tools: { exec: { mode: allow } }
 agents: { list: [ { id: a, tools: { allow: ['*'] } } ] }
 > agent a: exec runs every command the model gives, without asking (tools.exec.mode: allow)

@@ -1,0 +1,388 @@
+"""The requests of one gateway: asked, decided, expired or cancelled, and brought back into their conversation.
+
+Each is a row, and whatever follows from its state is an internal message to a session, named by the approval: so it is
+stored once however often it is accepted, on any replica, and a round of `run` makes good what a crash left out.
+"""
+
+import asyncio
+import hashlib
+import json
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import structlog
+from pydantic import TypeAdapter
+
+from channels.message import Button, Chat, MessageContext, Sender
+from gateway.approvals.display import ANSWERS, SHOWN_CHARS_MAX, visible
+from gateway.queue import Inbound, inbound_json, inbound_of
+from gateway.routing import LOCAL_CHANNEL, control_session, session_key
+from gateway.store.approvals import Admission, Approval, Decider, Grant, Token
+from gateway.store.records import Delivery
+from gateway.store.store import StoreUnavailable
+from tools.approval import Request, canonical, digest_of
+from tools.tool import ToolError
+
+if TYPE_CHECKING:
+    from gateway.runtime import Runtime
+
+ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+WATCH_SECONDS = 1.0
+IDLE_SECONDS = 5.0
+JUMP_SECONDS = 60.0
+NEWEST_MAX = 50
+"""Messages of a person in which his direct chat is looked for."""
+DAY_SECONDS = 86_400.0
+ASK, SETTLED, PRESSED = "approval:ask", "approval:settled", "approval:press"
+"""Internal commands; no person's text is one."""
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Surface:
+    """A chat in which a request stands; `approver` is `channel:id` where it is that person's alone."""
+
+    context: MessageContext
+    approver: str = ""
+
+
+surfaces_json: TypeAdapter[tuple[Surface, ...]] = TypeAdapter(tuple[Surface, ...])
+message_json: TypeAdapter[MessageContext] = TypeAdapter(MessageContext)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StoredRequest:
+    """What runs, as its row has it. `raw` is the arguments' JSON."""
+
+    arguments: Mapping[str, Any]
+    raw: str
+
+
+def request_of(approval: Approval) -> StoredRequest:
+    arguments = json.loads(approval.request)["arguments"]
+    return StoredRequest(arguments=arguments, raw=canonical(arguments))
+
+
+def message_of(approval: Approval) -> MessageContext:
+    """The message whose turn asked."""
+    return message_json.validate_json(approval.origin)
+
+
+def new_id() -> str:
+    """60 random bits: `K7QF-2M9X-D3TA`."""
+    letters = "".join(secrets.choice(ALPHABET) for _ in range(12))
+    return "-".join((letters[:4], letters[4:8], letters[8:]))
+
+
+class Clock:
+    """Which requests are over. Within one boot of the machine the monotonic clock decides as well, and alone once the wall
+    clock has jumped ahead; a wall clock that is set back revives nothing."""
+
+    def __init__(self, now: Callable[[], float], monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._now, self._monotonic = now, monotonic
+        self._last, self._jumped = (now(), monotonic()), False
+        self.boot = uuid4().hex
+        with suppress(OSError):
+            self.boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+
+    def deadline(self, seconds: float) -> float:
+        return self._monotonic() + seconds
+
+    def is_over(self, approval: Approval) -> bool:
+        wall, monotonic = self._now(), self._monotonic()
+        ahead = (wall - self._last[0]) - (monotonic - self._last[1])
+        self._last = wall, monotonic
+        if ahead > JUMP_SECONDS and not self._jumped:
+            log.warning("clock_jumped", seconds=round(ahead))
+            self._jumped = True
+        if approval.boot != self.boot:
+            return wall >= approval.expires
+        return monotonic >= approval.deadline or (not self._jumped and wall >= approval.expires)
+
+
+class Approvals:
+    def __init__(self, runtime: "Runtime", *, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._runtime = runtime
+        self._store = runtime.store
+        self.clock = Clock(runtime.now, monotonic)
+        self._asked = asyncio.Event()
+        self._repeated: set[str] = set()
+        """Requests that this process has made sure of."""
+
+    def approvers(self, agent: str) -> Sequence[str]:
+        """Who may decide about an agent's calls, as the config says now: nobody is one by being in a chat."""
+        config = self._runtime.setup.config
+        own = next((it.approvals.approvers for it in config.agents.list if it.id == agent), None)
+        named = config.approvals.approvers if own is None else own
+        if named is None:
+            named = config.owners or (f"{LOCAL_CHANNEL}:local",)
+        return named
+
+    def may_decide(self, agent: str, message: MessageContext) -> bool:
+        return not message.sender.is_bot and person_of(message) in self.approvers(agent)
+
+    async def get(self, id_: str) -> Approval | None:
+        return await self._store.approvals.get(id_)
+
+    async def request(
+        self,
+        request: Request,
+        bound: str,
+        *,
+        agent: str,
+        session: str,
+        turn: int,
+        origin: MessageContext,
+        tainted: bool,
+    ) -> tuple[Admission, Approval | None]:
+        """Ask whoever may decide. Raises ToolError."""
+        now, config = self._runtime.now(), self._runtime.setup.config.approvals
+        if len(visible(request.subject.text)[0]) > SHOWN_CHARS_MAX:
+            message = "it is too long to be shown whole to whoever approves it; put it into a file, and call that"
+            raise ToolError("EXEC_DENIED", message)
+        surfaces = await self._surfaces(agent, origin)
+        new = Approval(
+            id=new_id(),
+            tool=request.tool,
+            agent=agent,
+            sid=session,
+            turn=turn,
+            requester=person_of(origin),
+            origin=message_json.dump_json(origin).decode(),
+            request=bound,
+            digest=digest_of(bound),
+            always=int(request.subject.always),
+            tainted=int(tainted),
+            surfaces=surfaces_json.dump_json(surfaces).decode(),
+            created=now,
+            expires=now + config.expiry_seconds,
+            boot=self.clock.boot,
+            deadline=self.clock.deadline(config.expiry_seconds),
+        )
+        admission, approval = await self._store.approvals.request(
+            new, approvers=self.approvers(agent), reachable=bool(surfaces), at=now
+        )
+        if approval is not None and admission == "pending":
+            await self._ask(approval)
+        return admission, approval
+
+    async def _ask(self, approval: Approval) -> None:
+        self._repeated.add(approval.id)
+        for number, surface in enumerate(surfaces_json.validate_json(approval.surfaces)):
+            await self._accept(approval, surface.context, f"ask:{number}", command=ASK, number=number)
+        self._asked.set()
+
+    async def _surfaces(self, agent: str, origin: MessageContext) -> tuple[Surface, ...]:
+        """Where the request is put: here, if it is a direct chat with an approver or a chat that the config lists; else in
+        the direct chat with each of them."""
+        listed = self._runtime.setup.config.approvals.surfaces
+        here = replace(origin, message_id="", attachments=(), reply_to=None, press=None, more=False)
+        if origin.chat.kind == "direct" and self.may_decide(agent, origin):
+            return (Surface(context=here, approver=person_of(origin)),)
+        if f"{origin.channel}:{origin.chat.id}" in listed:
+            return (Surface(context=here),)
+        if "dm" not in listed:
+            return ()
+        found = [(person, await self._direct(person, origin)) for person in self.approvers(agent)]
+        return tuple(Surface(context=it, approver=person) for person, it in found if it is not None)
+
+    async def _direct(self, person: str, origin: MessageContext) -> MessageContext | None:
+        """The direct chat with somebody, as far as there is one: where he wrote last, or where his platform says."""
+        name, _, id_ = person.partition(":")
+        channels = self._runtime.setup.channels
+        accounts = sorted((it for channel, it in channels if channel == name), key=lambda it: it != origin.account)
+        for account in accounts:
+            for body in await self._store.approvals.newest_from(f"{name}:{account}:{id_}", NEWEST_MAX):
+                written = inbound_of(body).context
+                if written.chat.kind == "direct" and written.press is None:
+                    return replace(written, message_id="", attachments=(), reply_to=None, more=False)
+        platform_knows = name == "telegram" or (name == "feishu" and id_.startswith("ou_"))
+        if not accounts or not platform_knows:
+            return None
+        return MessageContext(
+            channel=name,
+            account=accounts[0],
+            chat=Chat(id=id_, kind="direct"),
+            message_id="",
+            sender=Sender(id=id_),
+            text=origin.text,
+            sent_at=origin.sent_at,
+        )
+
+    async def _accept(
+        self, approval: Approval, context: MessageContext, purpose: str, *, command: str | None, number: int = 0
+    ) -> None:
+        """An internal message, once. Raises StoreUnavailable."""
+        now = self._runtime.now()
+        context = replace(context, sent_at=datetime.fromtimestamp(now, tz=UTC))
+        sid = approval.sid
+        if command is not None:
+            sid = session_key(approval.agent, context, self._runtime.setup.session_rules(approval.agent).scope)
+        inbound = Inbound(
+            agent=approval.agent,
+            context=context,
+            command=command,
+            arguments=f"{approval.id} {number}" if command else "",
+            approval="" if command else approval.id,
+        )
+        delivery = Delivery(
+            sid=control_session(sid) if command else sid,
+            control=control_session(sid),
+            dedupe=(dedupe(approval.id, purpose),),
+            body=inbound_json.dump_json(inbound).decode(),
+            at=now,
+            internal=True,
+        )
+        await self._runtime.accept(delivery)
+
+    async def buttons(self, approval: Approval, number: int, *, zh: bool) -> tuple[Button, ...]:
+        """For one surface, with new tokens of which only the hashes are kept."""
+        surface = surfaces_json.validate_json(approval.surfaces)[number]
+        labels = {
+            "allow-once": ("允许一次", "Allow once"),
+            "allow-always": ("始终允许", "Allow always"),
+            "deny": ("拒绝", "Deny"),
+        }
+        buttons, tokens = [], []
+        for answer in ANSWERS:
+            if answer == "allow-always" and not approval.always:
+                continue
+            token = secrets.token_urlsafe(24)
+            tokens.append(
+                Token(
+                    hash=token_hash(token),
+                    approval=approval.id,
+                    decision=answer,
+                    approver=surface.approver,
+                    surface=number,
+                )
+            )
+            style: Any = {"allow-once": "primary", "deny": "danger"}.get(answer, "default")
+            buttons.append(Button(label=labels[answer][not zh], token=token, style=style))
+        await self._store.approvals.set_tokens(tokens)
+        return tuple(buttons)
+
+    async def decide(self, approval: Approval, decision: str, by: Decider) -> tuple[bool, Approval]:
+        """Whether this decision holds; and the approval as it is then. The person has been found to be an approver."""
+        now = self._runtime.now()
+        if approval.state == "pending" and self.clock.is_over(approval):
+            await self._store.approvals.move(approval.id, "pending", "expired", at=now)
+        grant = None
+        if decision == "allow-always":
+            seconds = self._runtime.setup.config.approvals.grant_days * DAY_SECONDS
+            grant = Grant(
+                id=new_id(),
+                agent=approval.agent,
+                digest=approval.digest,
+                request=approval.request,
+                granted_by=by.person,
+                granted_at=now,
+                expires=now + seconds,
+                source=approval.id,
+            )
+        won, found = await self._store.approvals.decide(approval.id, decision, by, at=now, grant=grant)
+        approval = found or approval
+        if won or not approval.announced:
+            await self.announce(approval)
+        return won, approval
+
+    async def is_lost(self, approval: Approval) -> bool:
+        """Whether no chat could be sent the whole request."""
+        count = len(surfaces_json.validate_json(approval.surfaces))
+        asked = [dedupe(approval.id, f"ask:{number}") for number in range(count)]
+        return await self._store.approvals.given_up(asked) >= count
+
+    async def announce(self, approval: Approval) -> None:
+        """Go on with the conversation, and let everybody who was asked know. May be repeated. Raises StoreUnavailable."""
+        if approval.state == "pending":
+            return
+        silent = approval.state == "cancelled" and (approval.decision or "").startswith("message ")
+        if not silent:
+            origin = replace(message_of(approval), attachments=(), reply_to=None, press=None, more=False)
+            await self._accept(approval, origin, "decided", command=None)
+        for number, surface in enumerate(surfaces_json.validate_json(approval.surfaces)):
+            await self._accept(approval, surface.context, f"settled:{number}", command=SETTLED, number=number)
+        await self._store.approvals.announced(approval.id)
+
+    async def cancel(self, session: str, turn: int) -> None:
+        """Whatever waits in a conversation, because the message `turn` there stops it or begins anew."""
+        for approval in await self._store.approvals.cancel(session, by=f"message {turn}", at=self._runtime.now()):
+            await self.announce(approval)
+
+    async def spawn(self, id_: str) -> bool:
+        now = self._runtime.now()
+        return await self._store.approvals.move(id_, "approved", "spawned", at=now, facts={"spawned_at": now})
+
+    async def finished(self, id_: str, exit_code: int | None) -> None:
+        now = self._runtime.now()
+        await self._store.approvals.move(id_, "spawned", "finished", at=now, facts={"exit_code": exit_code})
+
+    async def interrupted(self, id_: str) -> None:
+        await self._store.approvals.move(id_, "spawned", "interrupted", at=self._runtime.now())
+
+    async def discard(self, id_: str) -> None:
+        """What was approved is not what would run any more."""
+        changed = {"decision": "changed"}
+        await self._store.approvals.move(id_, "approved", "cancelled", at=self._runtime.now(), facts=changed)
+
+    async def reconcile(self) -> None:
+        """After a new config: what its agent may not do any more is cancelled."""
+        runners = self._runtime.setup.runners
+        for approval in await self._store.approvals.unsettled():
+            runner = runners.get(approval.agent)
+            off = runner is None or (approval.tool == "exec" and runner.exec_config.mode == "deny")
+            if approval.state == "pending" and off:
+                why = {"decision": "config"}
+                await self._store.approvals.move(approval.id, "pending", "cancelled", at=self._runtime.now(), facts=why)
+
+    async def run(self) -> None:
+        """Runs as long as the gateway does: ends what nobody decided, and makes good what a crash left out."""
+        while True:
+            waits = False
+            with suppress(StoreUnavailable):
+                waits = await self._round()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(WATCH_SECONDS if waits else IDLE_SECONDS):
+                    await self._asked.wait()
+            self._asked.clear()
+
+    async def _round(self) -> bool:
+        """Whether something waits."""
+        unsettled = await self._store.approvals.unsettled()
+        for approval in unsettled:
+            if approval.state == "pending" and self.clock.is_over(approval):
+                await self._store.approvals.move(approval.id, "pending", "expired", at=self._runtime.now())
+            if (current := await self._store.approvals.get(approval.id)) is not None and current.state != "pending":
+                await self.announce(current)
+            elif approval.state == "pending":
+                await self._ask_again(approval)
+        if unsettled:
+            await self._store.approvals.close_lost(at=self._runtime.now())
+        self._repeated &= {it.id for it in unsettled}
+        return bool(unsettled)
+
+    async def _ask_again(self, approval: Approval) -> None:
+        """A process that died between the request and its messages left some of them out."""
+        if approval.id not in self._repeated:
+            await self._ask(approval)
+
+
+def person_of(message: MessageContext) -> str:
+    return f"{message.channel}:{message.sender.id}"
+
+
+def dedupe(id_: str, purpose: str) -> str:
+    """The name of an internal message; no channel's begins so."""
+    return f"gateway:approval:{id_}:{purpose}"
+
+
+def token_hash(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()

@@ -1,0 +1,123 @@
+"""What a person reads before he decides: the whole call, exactly, with nothing hidden in it and nothing that could pose as
+the gateway's own words."""
+
+import hashlib
+import json
+import re
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+from agents.prompt.fences import unseen
+from agents.sentences import Language, language_of
+from channels.message import MessageContext
+from gateway.store.approvals import Approval
+
+SHOWN_CHARS_MAX = 24_000
+"""Of a call: more than that is not put before anybody."""
+ONE_PART_CHARS = 3_500
+VALUE_CHARS = 200
+ANSWERS = ("allow-once", "allow-always", "deny")
+_HINTS = {
+    r"\|\s*(?:sudo\s+)?(?:ba|z|da|k)?sh\b|\|\s*(?:python|perl|ruby|node)": (
+        "pipes into a shell",
+        "通过管道交给 shell 执行",
+    ),
+    r"\b(?:curl|wget|nc|ncat|ssh|scp|rsync|ftp|telnet)\b|https?://": ("uses the network", "访问网络"),
+    r"\b(?:sudo|doas|su)\b": ("wants more rights", "提升权限"),
+    r"\brm\s+(?:-\w*[rf]|--recursive|--force)|\b(?:shred|mkfs|dd)\b": ("deletes", "删除数据"),
+    r">\s*/(?!dev/null\b)|\btee\s+/": ("writes outside its folder", "写入工作目录之外"),
+}
+_LABELS = {
+    "folder": ("Folder", "目录"),
+    "sandbox": ("Sandbox", "沙箱"),
+    "network": ("Network", "网络"),
+    "timeout": ("Time limit", "时限"),
+}
+_WORDS = {
+    "en": ("Approval needed:", "Agent", "Requested by", "Chat", "Size", "Expires", "Answer with one of these lines:"),
+    "zh": ("需要审批:", "助手", "请求人", "会话", "大小", "有效至", "请用以下任一行回复:"),
+}
+
+
+def language(approval: Approval, origin: MessageContext) -> Language:
+    return language_of(origin.text)
+
+
+def visible(text: str) -> tuple[str, bool]:
+    r"""The text with each character that shows nothing, or not itself, as an escape such as `\u202e`; and whether there was
+    one."""
+    shown = "".join(_escape(char) if _is_hidden(char) else char for char in text)
+    return shown, shown != text
+
+
+def _is_hidden(char: str) -> bool:
+    if char in "\n ":
+        return False
+    point = ord(char)
+    return unseen(char) or char.isspace() or 0xFE00 <= point <= 0xFE0F or 0xE0100 <= point <= 0xE01EF
+
+
+def _escape(char: str) -> str:
+    return f"\\u{ord(char):04x}" if ord(char) < 0x10000 else f"\\U{ord(char):08x}"
+
+
+def fenced(text: str) -> str:
+    """In a code block that nothing in it can end."""
+    longest = max((len(run) for run in re.findall("`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}\n{text}\n{fence}"
+
+
+def value(text: str) -> str:
+    """On one line, as code, whatever is in it."""
+    shown = visible(text)[0].replace("\n", "\\n").replace("`", "'")
+    return f"`{shown if len(shown) <= VALUE_CHARS else shown[: VALUE_CHARS - 1] + '…'}`"
+
+
+def reply_lines(approval: Approval) -> list[str]:
+    return [f"/approve {approval.id} {it}" for it in ANSWERS if it != "allow-always" or approval.always]
+
+
+def request_text(approval: Approval, origin: MessageContext, zone: ZoneInfo) -> str:
+    """Markdown."""
+    request = json.loads(approval.request)
+    lang = language(approval, origin)
+    zh = lang == "zh"
+    head, agent, requester, chat, size, expires, answer = _WORDS[lang]
+    data = request["text"].encode(errors="surrogatepass")
+    shown, hidden = visible(request["text"])
+    who = f"{value(approval.requester)}{f' ({value(origin.sender.name)})' if origin.sender.name else ''}"
+    until = datetime.fromtimestamp(approval.expires, tz=zone)
+    facts = {agent: value(approval.agent), requester: who, chat: value(f"{origin.channel}:{origin.chat.id}")}
+    facts |= {_LABELS.get(name, (name, name))[zh]: value(str(it)) for name, it in request["facts"].items()}
+    facts[size] = f"{len(data)} bytes, SHA-256 `{hashlib.sha256(data).hexdigest()[:12]}`"
+    facts[expires] = f"{until:%H:%M:%S} ({until:%Z})"
+    lines = [f"**{head}** {value(approval.tool)}", *(f"- {name}: {text}" for name, text in facts.items())]
+    lines += ["", fenced(shown), ""]
+    if hidden:
+        escapes = "The call contains invisible characters; they are shown as `\\u…`."
+        lines += ["其中含有不可见字符,已显示为 `\\u…`。" if zh else escapes, ""]
+    hints = [words[zh] for pattern, words in _HINTS.items() if re.search(pattern, request["text"])]
+    if hints:
+        lines += [("提示(仅供参考):" if zh else "Hints, and no more than that: ") + "; ".join(hints), ""]
+    lines += [answer, *(f"- `{line}`" for line in reply_lines(approval))]
+    return "\n".join(lines)
+
+
+def outcome_text(approval: Approval, lang: Language) -> str:
+    """What became of a request, in a line."""
+    zh, by = lang == "zh", value(approval.decided_by or "")
+    tool, id_ = value(approval.tool), approval.id
+    match approval.state:
+        case "denied":
+            en, cn = f"{id_}: {tool} was denied by {by}.", f"{id_}: {tool} 已被 {by} 拒绝。"
+        case "expired":
+            en, cn = f"{id_}: {tool} expired; nobody decided in time.", f"{id_}: {tool} 已过期,无人在时限内审批。"
+        case "cancelled" | "undeliverable":
+            en, cn = f"{id_}: {tool} was cancelled; nothing ran.", f"{id_}: {tool} 已取消,没有执行。"
+        case "pending":
+            en, cn = f"{id_}: {tool} still waits for a decision.", f"{id_}: {tool} 仍在等待审批。"
+        case _:
+            decision = approval.decision or ""
+            en, cn = f"{id_}: {tool} was approved by {by} ({decision}).", f"{id_}: {tool} 已由 {by} 批准({decision})。"
+    return cn if zh else en

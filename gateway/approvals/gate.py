@@ -1,0 +1,140 @@
+"""The gate before the calls of one turn: `tools.approval.Gate` over the store.
+
+A call that nobody has allowed becomes a request, and its result says so; the turn ends like any other. The decision begins
+a turn of its own in the same conversation, whose first call is the approved one, taken from the stored request. It passes
+here again: what would run now must be, digest for digest, what was approved, and it is marked as spawned before it runs.
+So no history is ever unpaired, nothing waits in a lane, and a crash leaves what every crash of a call leaves.
+"""
+
+from dataclasses import dataclass
+
+from agents.messages import AssistantMessage, Text, ToolCall, UserMessage
+from agents.prompt.inbound import metadata_blocks
+from agents.runner import AgentRunner
+from channels.message import MessageContext
+from gateway.approvals.approvals import Approvals, request_of
+from gateway.approvals.display import reply_lines
+from gateway.store.approvals import Approval
+from tools.approval import Request, digest_of
+from tools.tool import Call, ToolError, ToolResult
+
+_NOTES = {
+    "approved": "has been approved by {by} and runs now",
+    "denied": "has been denied by {by}",
+    "expired": "was not decided in time",
+    "cancelled": "is cancelled",
+}
+
+
+def opening(approval: Approval, context: MessageContext, at: float) -> tuple[UserMessage, AssistantMessage]:
+    """How the turn begins that goes on with what was decided: a note, and the very call, taken from the stored request."""
+    what = _NOTES.get(approval.state, "has been decided").format(by=approval.decided_by or "nobody")
+    note = (
+        f"(A note of the gateway, and of no person. The call of {approval.tool} that waited as {approval.id} {what}.)"
+    )
+    text = f"[message_id: approval-{approval.id}]\n{note}"
+    request = request_of(approval)
+    call = ToolCall(
+        id=call_id(approval), name=approval.tool, arguments=dict(request.arguments), arguments_raw=request.raw
+    )
+    return (
+        UserMessage(content=(Text(text=text),), metadata=metadata_blocks(context), timestamp=at),
+        AssistantMessage(content=(call,), provider="", model="", api="", stop_reason="tool_use", timestamp=at),
+    )
+
+
+def call_id(approval: Approval) -> str:
+    return "call" + approval.id.replace("-", "")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SpawnedCall:
+    """`Permit` of a call that has been marked as spawned."""
+
+    approvals: Approvals
+    id: str
+
+    async def finished(self, result: ToolResult) -> None:
+        code = result.details.get("exitCode")
+        await self.approvals.finished(self.id, code if isinstance(code, int) else None)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TurnGate:
+    """`decided` is what the turn goes on with, if it does."""
+
+    approvals: Approvals
+    runner: AgentRunner
+    session: str
+    turn: int
+    decided: Approval | None = None
+
+    def demands(self, tool: str, call: Call) -> bool:
+        always, tainted = self.runner.approval
+        return tool in always or (call.tainted and tool in tainted) or self._goes_on(call)
+
+    async def admit(self, request: Request, call: Call) -> SpawnedCall:
+        agent = self.runner.config.id
+        bound = request.canonical(agent)
+        if self.decided is not None and self._goes_on(call):
+            return await self._take_up(self.decided.id, digest_of(bound))
+        if self.decided is not None and self.decided.state == "denied" and self.decided.digest == digest_of(bound):
+            raise _denied(self.decided)
+        admission, approval = await self.approvals.request(
+            request, bound, agent=agent, session=self.session, turn=self.turn, origin=call.message, tainted=call.tainted
+        )
+        if admission == "unreachable":
+            message = (
+                "this call needs an approval, and nobody who may give one can be reached; tell the user that an approver "
+                "must write to this bot in a direct chat first, or be named in `approvals.approvers`"
+            )
+            raise ToolError("NO_APPROVER", message)
+        if approval is None:
+            message = "too many requests wait for a decision already; do something else, or wait for one of them"
+            raise ToolError("APPROVAL_BACKLOG", message, retryable=True)
+        if admission == "granted":
+            return SpawnedCall(approvals=self.approvals, id=approval.id)
+        if admission == "denied":
+            raise _denied(approval)
+        lines = "; ".join(f"`{line}`" for line in reply_lines(approval))
+        message = (
+            f"approval-pending: nothing has run yet. The gateway has asked for the approval {approval.id} and runs the call "
+            "itself once it is allowed; its result then comes to you in this conversation. Do not call it again. "
+            f"Whoever may decide answers with exactly one of these lines: {lines}. Never run them through a tool."
+        )
+        raise ToolError("EXEC_APPROVAL_PENDING", message, approval=approval.id)
+
+    def _goes_on(self, call: Call) -> bool:
+        return self.decided is not None and call.key.endswith(":" + call_id(self.decided))
+
+    async def _take_up(self, id_: str, digest: str) -> SpawnedCall:
+        """Spawn what was approved, if that is what would run now. Raises ToolError."""
+        approval = await self.approvals.get(id_)
+        match approval.state if approval else "cancelled":
+            case "approved" if approval is not None:
+                if digest_of(approval.request) != approval.digest or digest != approval.digest:
+                    await self.approvals.discard(id_)
+                    message = (
+                        "what would run now is not what was approved: the folder, the program, a file of the call or a "
+                        "setting has changed since; nothing ran. Call it again to ask for a new approval"
+                    )
+                    raise ToolError("EXEC_BINDING_MISMATCH", message, retryable=True)
+                if await self.approvals.spawn(id_):
+                    return SpawnedCall(approvals=self.approvals, id=id_)
+                raise ToolError("INTERRUPTED", "it may have run already, elsewhere; it is not run again")
+            case "denied" if approval is not None:
+                raise _denied(approval)
+            case "expired":
+                message = "nobody decided in time, so nothing ran; ask the user before you try it again"
+                raise ToolError("EXEC_APPROVAL_EXPIRED", message)
+            case "spawned" | "interrupted" | "finished":
+                message = (
+                    "it was run already, or a restart interrupted it: it may have run, and is not run again; check"
+                )
+                raise ToolError("INTERRUPTED", message)
+            case _:
+                raise ToolError("EXEC_DENIED", "the request was cancelled, so nothing ran")
+
+
+def _denied(approval: Approval) -> ToolError:
+    return ToolError("EXEC_DENIED", f"{approval.decided_by or 'an approver'} denied it; do not ask for the same again")

@@ -1,0 +1,183 @@
+"""`/approve` and `/approvals`, the buttons that do the same, and the gateway's own messages of requests: one that asks, and
+one in its place once it is settled.
+
+A decision is one strict line, or the press of a button that was made for it. Whoever may not decide learns nothing: an id
+that he guessed, one that is another's and one that is over get the same answer.
+"""
+
+import json
+import re
+from dataclasses import dataclass
+
+from channels.message import Button
+from gateway.approvals.approvals import (
+    ASK,
+    PRESSED,
+    SETTLED,
+    dedupe,
+    message_of,
+    person_of,
+    surfaces_json,
+    token_hash,
+)
+from gateway.approvals.display import ONE_PART_CHARS, language, outcome_text, request_text, value
+from gateway.commands.command import CommandContext
+from gateway.journal import Ending
+from gateway.store.approvals import Approval, Decider
+
+_DECISION = re.compile(r"/approve ([0-9A-HJKMNP-TV-Z-]{12,14}) (allow-once|allow-always|deny)")
+_ID = re.compile(r"[0-9A-HJKMNP-TV-Z]{12}")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Notice:
+    """What the gateway's own message says. `replaces` is the platform's id of the earlier one that it takes the place of."""
+
+    text: str | None
+    buttons: tuple[Button, ...] = ()
+    replaces: str | None = None
+
+
+async def approve(context: CommandContext) -> str | None:
+    message = context.message
+    found = _DECISION.fullmatch(_without_mention(message.text).strip(" "))
+    if found is None or message.attachments or message.press:
+        return context.say(
+            "Nothing was decided. The whole message must be one line: `/approve XXXX-XXXX-XXXX allow-once`, "
+            "with `allow-always` or `deny` in the place of `allow-once`.",
+            "未作任何决定。整条消息必须只有一行:`/approve XXXX-XXXX-XXXX allow-once`,"
+            "其中 `allow-once` 可换成 `allow-always` 或 `deny`。",
+        )
+    by = _decider(context)
+    if await context.runtime.store.approvals.is_muted(by.person, at=context.runtime.now()):
+        await context.runtime.store.approvals.count_wrong(by, at=context.runtime.now())
+        return None
+    letters = found[1].replace("-", "")
+    id_ = "-".join((letters[:4], letters[4:8], letters[8:])) if _ID.fullmatch(letters) else ""
+    approval = await context.runtime.approvals.get(id_) if id_ else None
+    if approval is None or not context.runtime.approvals.may_decide(approval.agent, message):
+        return await _unknown(context, by)
+    return await _decide(context, approval, found[2], by)
+
+
+def _without_mention(text: str) -> str:
+    """`/approve@bot` is `/approve`: `command_of` has seen that the bot is this one."""
+    return re.sub(r"^( *)/approve@\S+", r"\1/approve", text)
+
+
+async def _unknown(context: CommandContext, by: Decider) -> str | None:
+    if await context.runtime.store.approvals.count_wrong(by, at=context.runtime.now()):
+        return None
+    return context.say("There is no request with this id that you could decide.", "没有可由你审批的、编号如此的请求。")
+
+
+async def _decide(context: CommandContext, approval: Approval, decision: str, by: Decider) -> str:
+    if decision != "deny" and await context.runtime.approvals.is_lost(approval):
+        return context.say(
+            f"{approval.id} could not be shown to you whole, so it can only be denied.",
+            f"{approval.id} 未能完整显示,只能拒绝。",
+        )
+    if decision == "allow-always" and not approval.always:
+        return context.say(
+            f"{approval.id} can only be allowed once: not all that it runs can be pinned down. Nothing was decided.",
+            f"{approval.id} 只能单次允许(无法确定其执行的全部内容)。未作任何决定。",
+        )
+    won, approval = await context.runtime.approvals.decide(approval, decision, by)
+    text = outcome_text(approval, context.language)
+    return text if won else context.say(f"Decided already. {text}", f"已有结果。{text}")
+
+
+async def approvals(context: CommandContext) -> str:
+    """What waits and what is granted, of the agents whose requests the person may decide; or the end of one of these."""
+    service, store = context.runtime.approvals, context.runtime.store.approvals
+    waiting, grants = await store.listed(context.runtime.now())
+    waiting = [it for it in waiting if service.may_decide(it.agent, context.message)]
+    grants = [it for it in grants if service.may_decide(it.agent, context.message)]
+    word, _, wanted = context.arguments.partition(" ")
+    if word == "revoke":
+        ids = [it.id for it in grants if wanted.strip().upper() in ("ALL", it.id)]
+        for id_ in ids:
+            await store.revoke(id_, by=person_of(context.message), at=context.runtime.now())
+        return context.say(f"Revoked: {', '.join(ids) or 'nothing'}.", f"已撤销:{', '.join(ids) or '无'}。")
+    if not waiting and not grants:
+        return context.say(
+            "Nothing waits for you, and nothing is allowed for good.", "没有待审批的请求,也没有长期许可。"
+        )
+    lines = [context.say("Waiting for a decision:", "待审批:")] if waiting else []
+    lines += [f"- `{it.id}` {it.agent} {it.tool} {value(_text(it.request))}" for it in waiting]
+    lines += (
+        [context.say("Allowed for good (`/approvals revoke ID`):", "长期许可(`/approvals revoke ID` 撤销):")]
+        if grants
+        else []
+    )
+    lines += [f"- `{it.id}` {it.agent} {value(_text(it.request))} × {it.uses}" for it in grants]
+    return "\n".join(lines)
+
+
+def _text(request: str) -> str:
+    text: str = json.loads(request)["text"]
+    return text
+
+
+def _decider(context: CommandContext) -> Decider:
+    message = context.message
+    surface = f"{message.channel}:{message.account}:{message.chat.id}"
+    return Decider(person=person_of(message), surface=surface, turn=context.turn)
+
+
+async def ask(context: CommandContext) -> Notice:
+    """Silent where it was decided meanwhile."""
+    id_, _, number = context.arguments.partition(" ")
+    approval = await context.runtime.approvals.get(id_)
+    if approval is None or approval.state != "pending":
+        return Notice(text=None)
+    origin = message_of(approval)
+    text = request_text(approval, origin, context.setup.config.server.zone)
+    if not _has_buttons(context) or len(text) > ONE_PART_CHARS:
+        return Notice(text=text)
+    zh = language(approval, origin) == "zh"
+    return Notice(text=text, buttons=await context.runtime.approvals.buttons(approval, int(number), zh=zh))
+
+
+async def settled(context: CommandContext) -> Notice:
+    """In the place of the request, where the channel can; else a line, unless the decision was answered in that chat."""
+    id_, _, number = context.arguments.partition(" ")
+    approval = await context.runtime.approvals.get(id_)
+    if approval is None:
+        return Notice(text=None)
+    sent = await context.runtime.store.approvals.sent(dedupe(id_, f"ask:{number}"))
+    if not sent:
+        return Notice(text=None)
+    text = outcome_text(approval, language(approval, message_of(approval)))
+    if _has_buttons(context) and len(sent) == 1:
+        return Notice(text=text, replaces=sent[0])
+    surface = surfaces_json.validate_json(approval.surfaces)[int(number)].context
+    here = approval.decided_in == f"{surface.channel}:{surface.account}:{surface.chat.id}"
+    return Notice(text=None if here else text)
+
+
+async def press(context: CommandContext) -> Notice:
+    """A button carries nothing but a token: who pressed it is in the platform's event."""
+    store, by, message = context.runtime.store.approvals, _decider(context), context.message
+    token = await store.token(token_hash(message.press.token)) if message.press and message.press.token else None
+    approval = await context.runtime.approvals.get(token.approval) if token else None
+    theirs = token is not None and token.approver in ("", by.person)
+    if token is None or approval is None or not theirs:
+        muted = await store.is_muted(by.person, at=context.runtime.now())
+        return Notice(text=None if muted else await _unknown(context, by))
+    if not context.runtime.approvals.may_decide(approval.agent, message):
+        return Notice(text=await _unknown(context, by))
+    return Notice(text=await _decide(context, approval, token.decision, by))
+
+
+def _has_buttons(context: CommandContext) -> bool:
+    channel = context.setup.channels.get((context.message.channel, context.message.account))
+    return channel is not None and channel.capabilities.buttons
+
+
+NOTICES = {ASK: ask, SETTLED: settled, PRESSED: press}
+
+
+async def run_notice(context: CommandContext, name: str) -> Ending:
+    notice = await NOTICES[name](context)
+    return Ending(outcome=name, text=notice.text, buttons=notice.buttons, replaces=notice.replaces)

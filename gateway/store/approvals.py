@@ -1,0 +1,362 @@
+"""Approvals, grants and their audit, on SQLite and PostgreSQL.
+
+Every arrow of an approval is one compare-and-set with its audit row in the same transaction: whoever comes second changes
+nothing. Transactions of the kind run one after the other, so that the audit has no gap and no cap is overrun.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from types import MappingProxyType
+from typing import Literal, TypeAlias
+
+from sqlalchemy import Connection
+
+from gateway.store.writer import Database, is_shared, reads, run, writes
+
+State: TypeAlias = Literal[
+    "pending", "approved", "spawned", "finished", "interrupted", "denied", "expired", "cancelled", "undeliverable"
+]
+Admission: TypeAlias = Literal["pending", "denied", "granted", "backlog", "unreachable"]
+"""What becomes of a request: somebody is asked, or was before; it was denied in this turn; a grant covers it; too many
+wait; nobody can be asked."""
+PENDING_PER_SESSION = 5
+PENDING_PER_AGENT = 20
+WRONG_IDS_MAX = 10
+WRONG_IDS_SECONDS = 3600.0
+LOST_SECONDS = 3600.0
+"""What was spawned so long ago has ended, or nobody will say how: no call lasts as long."""
+_LOCK_KEY = 7_305_843_001_231
+_ARROWS: Mapping[State, Collection[State]] = {
+    "pending": ("approved", "denied", "expired", "cancelled", "undeliverable"),
+    "approved": ("spawned", "cancelled"),
+    "spawned": ("finished", "interrupted"),
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Approval:
+    """One row; `migrations/versions/0010_approvals.py` says what a column is for."""
+
+    id: str
+    tool: str
+    agent: str
+    sid: str
+    turn: int
+    requester: str
+    origin: str
+    request: str
+    digest: str
+    always: int
+    tainted: int
+    surfaces: str
+    state: State = "pending"
+    version: int = 0
+    created: float
+    expires: float
+    boot: str
+    deadline: float
+    decision: str | None = None
+    decided_by: str | None = None
+    decided_in: str | None = None
+    decided_turn: int | None = None
+    decided_at: float | None = None
+    spawned_at: float | None = None
+    exit_code: int | None = None
+    announced: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Grant:
+    """What was approved for good. `uses` counts the runs that it allowed."""
+
+    id: str
+    agent: str
+    digest: str
+    request: str
+    granted_by: str
+    granted_at: float
+    expires: float | None
+    revoked_at: float | None = None
+    uses: int = 0
+    last_used_at: float | None = None
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Decider:
+    """Who decides, in which chat, with which message."""
+
+    person: str
+    surface: str = ""
+    turn: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Token:
+    """What a button's token stands for, by the token's hash."""
+
+    hash: str
+    approval: str
+    decision: str
+    approver: str
+    surface: int
+
+
+_COLUMNS = ", ".join(Approval.__dataclass_fields__)
+_INSERT = f"INSERT INTO approval ({_COLUMNS}) VALUES ({', '.join(f':{it}' for it in Approval.__dataclass_fields__)})"
+_INSERT_GRANT = f"""
+INSERT INTO approval_grant ({", ".join(Grant.__dataclass_fields__)})
+VALUES ({", ".join(f":{it}" for it in Grant.__dataclass_fields__)})
+"""
+_GRANTED = """
+UPDATE approval_grant SET uses = uses + 1, last_used_at = :at WHERE id = (
+    SELECT id FROM approval_grant WHERE agent = :agent AND digest = :digest AND revoked_at IS NULL
+    AND (expires IS NULL OR expires > :at) AND granted_by IN :approvers ORDER BY granted_at LIMIT 1
+) RETURNING id, granted_by
+"""
+_WAITING = "SELECT count(*) FROM approval WHERE state = 'pending' AND {} = :it"
+_SENT = """
+SELECT o.ext_id FROM outbox o JOIN inbox i ON i.id = o.turn WHERE i.dedupe = :dedupe AND o.status = 2 ORDER BY o.part
+"""
+_GIVEN_UP = """
+SELECT count(*) FROM inbox i WHERE i.dedupe IN :dedupes
+AND EXISTS (SELECT 1 FROM outbox o WHERE o.turn = i.id AND o.status = 3)
+"""
+
+
+class DatabaseApprovals(Database):
+    """`at` is the wall clock's time."""
+
+    @writes
+    def request(
+        self, connection: Connection, new: Approval, *, approvers: Collection[str], reachable: bool, at: float
+    ) -> tuple[Admission, Approval | None]:
+        """Ask, unless the same is asked already, was denied in this turn, or is granted: then it is spawned at once."""
+        _serialise(connection)
+        same = "SELECT * FROM approval WHERE sid = :sid AND digest = :digest AND state = '{}' AND {} LIMIT 1"
+        if found := _one(connection, same.format("pending", "1 = 1"), sid=new.sid, digest=new.digest):
+            return "pending", found
+        denied = same.format("denied", "turn = :turn")
+        if found := _one(connection, denied, sid=new.sid, digest=new.digest, turn=new.turn):
+            return "denied", found
+        names = {"agent": new.agent, "digest": new.digest, "at": at, "approvers": list(approvers)}
+        if (grant := run(connection, _GRANTED, **names).first()) is not None:
+            times = {"decision": "grant", "decided_by": grant.granted_by, "decided_at": at, "spawned_at": at}
+            spawned = asdict(new) | times | {"state": "spawned", "announced": 1}
+            run(connection, _INSERT, **spawned)
+            _audit(connection, at, grant.granted_by, "grant-used", grant.id, "", new.id)
+            _audit(connection, at, "gateway", "spawned", new.id, "", "spawned")
+            return "granted", Approval(**spawned)
+        if not reachable:
+            return "unreachable", None
+        for column, value, most in (
+            ("sid", new.sid, PENDING_PER_SESSION),
+            ("agent", new.agent, PENDING_PER_AGENT),
+        ):
+            if int(run(connection, _WAITING.format(column), it=value).scalar() or 0) >= most:
+                return "backlog", None
+        run(connection, _INSERT, **asdict(new))
+        _audit(connection, at, new.requester, "requested", new.id, "", "pending")
+        return "pending", new
+
+    @reads
+    def get(self, connection: Connection, id_: str) -> Approval | None:
+        return _one(connection, "SELECT * FROM approval WHERE id = :id", id=id_)
+
+    @writes
+    def decide(
+        self, connection: Connection, id_: str, decision: str, by: Decider, *, at: float, grant: Grant | None
+    ) -> tuple[bool, Approval | None]:
+        """Whether this decision is the one that holds, also where it is repeated; and the approval as it is then."""
+        _serialise(connection)
+        to: State = "denied" if decision == "deny" else "approved"
+        facts = {"decision": decision, "decided_by": by.person, "decided_in": by.surface, "decided_turn": by.turn}
+        won = _move(connection, id_, "pending", to, by.person, at, facts | {"decided_at": at}, by.surface)
+        if won and grant is not None:
+            run(connection, _INSERT_GRANT, **asdict(grant))
+            _audit(connection, at, by.person, "granted", grant.id, "", id_, by.surface)
+        found = _one(connection, "SELECT * FROM approval WHERE id = :id", id=id_)
+        repeated = found is not None and by.turn is not None and found.decided_turn == by.turn
+        return won or repeated, found
+
+    @writes
+    def move(
+        self,
+        connection: Connection,
+        id_: str,
+        before: State,
+        after: State,
+        *,
+        at: float,
+        facts: Mapping[str, object] = MappingProxyType({}),
+    ) -> bool:
+        """One arrow that is nobody's decision; False where the approval is elsewhere by now."""
+        _serialise(connection)
+        return _move(connection, id_, before, after, "gateway", at, facts)
+
+    @writes
+    def cancel(self, connection: Connection, sid: str, *, by: str, at: float) -> Sequence[Approval]:
+        """Of a conversation, all that is not run: nobody decides it any more. What was cancelled, now or earlier by the
+        same."""
+        _serialise(connection)
+        open_ones = "SELECT id, state FROM approval WHERE sid = :sid AND state IN ('pending', 'approved')"
+        for row in run(connection, open_ones, sid=sid).all():
+            _move(connection, row.id, row.state, "cancelled", by, at, {"decision": by})
+        cancelled = (
+            "SELECT * FROM approval WHERE sid = :sid AND state = 'cancelled' AND decision = :by AND announced = 0"
+        )
+        return [Approval(**row) for row in run(connection, cancelled, sid=sid, by=by).mappings()]
+
+    @reads
+    def unsettled(self, connection: Connection) -> Sequence[Approval]:
+        """What waits for somebody, and what nobody concerned has been sent yet."""
+        found = run(connection, "SELECT * FROM approval WHERE announced = 0 ORDER BY created").mappings()
+        return [Approval(**row) for row in found]
+
+    @writes
+    def announced(self, connection: Connection, id_: str) -> None:
+        run(connection, "UPDATE approval SET announced = 1 WHERE id = :id AND state <> 'pending'", id=id_)
+
+    @writes
+    def close_lost(self, connection: Connection, *, at: float) -> None:
+        """Whatever was spawned and never ended."""
+        _serialise(connection)
+        lost = "SELECT id FROM approval WHERE state = 'spawned' AND spawned_at < :before"
+        for id_ in run(connection, lost, before=at - LOST_SECONDS).scalars().all():
+            _move(connection, id_, "spawned", "interrupted", "gateway", at)
+
+    @writes
+    def set_tokens(self, connection: Connection, tokens: Sequence[Token]) -> None:
+        """The tokens of one message, in the place of those that it had before."""
+        first = tokens[0]
+        former = "DELETE FROM approval_token WHERE approval = :approval AND surface = :surface"
+        run(connection, former, approval=first.approval, surface=first.surface)
+        for token in tokens:
+            names = ", ".join(f":{it}" for it in Token.__dataclass_fields__)
+            columns = ", ".join(Token.__dataclass_fields__)
+            run(connection, f"INSERT INTO approval_token ({columns}) VALUES ({names})", **asdict(token))
+
+    @reads
+    def token(self, connection: Connection, hash_: str) -> Token | None:
+        row = run(connection, "SELECT * FROM approval_token WHERE hash = :hash", hash=hash_).mappings().first()
+        return Token(**row) if row else None
+
+    @writes
+    def count_wrong(self, connection: Connection, by: Decider, *, at: float) -> bool:
+        """Count an id that this person may not decide, once a message; True where there were too many in an hour."""
+        _serialise(connection)
+        wrong = "SELECT count(*) FROM approval_audit WHERE actor = :actor AND action = 'wrong-id' AND at > :since"
+        names = {"actor": by.person, "since": at - WRONG_IDS_SECONDS}
+        mine = f"{wrong} AND object = :turn"
+        again = bool(run(connection, mine, **names, turn=f"message {by.turn}").scalar())
+        earlier = int(run(connection, wrong, **names).scalar() or 0) - again
+        if earlier >= WRONG_IDS_MAX:
+            if earlier == WRONG_IDS_MAX and not again:
+                _audit(connection, at, by.person, "wrong-id", f"message {by.turn}", "", "muted", by.surface)
+            return True
+        if not again:
+            _audit(connection, at, by.person, "wrong-id", f"message {by.turn}", "", "", by.surface)
+        return False
+
+    @reads
+    def is_muted(self, connection: Connection, person: str, *, at: float) -> bool:
+        wrong = "SELECT count(*) FROM approval_audit WHERE actor = :actor AND action = 'wrong-id' AND at > :since"
+        return int(run(connection, wrong, actor=person, since=at - WRONG_IDS_SECONDS).scalar() or 0) >= WRONG_IDS_MAX
+
+    @reads
+    def sent(self, connection: Connection, dedupe: str) -> Sequence[str]:
+        """The platform's ids of the parts that answered an internal message."""
+        return list(run(connection, _SENT, dedupe=dedupe).scalars())
+
+    @reads
+    def given_up(self, connection: Connection, dedupes: Sequence[str]) -> int:
+        """Of how many internal messages the answer could not be sent whole."""
+        return int(run(connection, _GIVEN_UP, dedupes=list(dedupes)).scalar() or 0)
+
+    @reads
+    def newest_from(self, connection: Connection, sender: str, limit: int) -> Sequence[str]:
+        """The newest messages of `channel:account:id`."""
+        bodies = "SELECT body FROM inbox WHERE sender = :sender AND body <> '' ORDER BY id DESC LIMIT :limit"
+        return list(run(connection, bodies, sender=sender, limit=limit).scalars())
+
+    @reads
+    def listed(self, connection: Connection, at: float) -> tuple[Sequence[Approval], Sequence[Grant]]:
+        return listed(connection, at)
+
+    @writes
+    def revoke(self, connection: Connection, id_: str | None, *, by: str, at: float) -> Sequence[str]:
+        return revoke(connection, id_, by=by, at=at)
+
+
+def listed(connection: Connection, at: float) -> tuple[Sequence[Approval], Sequence[Grant]]:
+    """What waits for a decision, and what is granted, oldest first."""
+    waiting = run(connection, "SELECT * FROM approval WHERE state = 'pending' ORDER BY created").mappings()
+    live = "SELECT * FROM approval_grant WHERE revoked_at IS NULL AND (expires IS NULL OR expires > :at) ORDER BY granted_at"
+    return [Approval(**it) for it in waiting], [Grant(**it) for it in run(connection, live, at=at).mappings()]
+
+
+def revoke(connection: Connection, id_: str | None, *, by: str, at: float) -> Sequence[str]:
+    """End a grant, or a request that waits; with None all grants. The ids of what has ended."""
+    _serialise(connection)
+    wanted = "" if id_ is None else " AND id = :id"
+    names = {} if id_ is None else {"id": id_}
+    ended = f"UPDATE approval_grant SET revoked_at = :at WHERE revoked_at IS NULL{wanted} RETURNING id"
+    revoked = list(run(connection, ended, at=at, **names).scalars())
+    for it in revoked:
+        _audit(connection, at, by, "revoked", it, "", "")
+    if id_ is not None and _move(connection, id_, "pending", "cancelled", by, at, {"decision": "revoked"}):
+        revoked.append(id_)
+    return revoked
+
+
+def forget_approvals(connection: Connection, turns: Sequence[int]) -> Mapping[str, int]:
+    """Of these turns nothing is left but the audit, which holds no words, and what was sent to whoever was asked goes too;
+    how many rows that were, by table."""
+    ids = list(run(connection, "SELECT id FROM approval WHERE turn IN :turns", turns=list(turns)).scalars())
+    for id_ in ids:
+        notices = "SELECT id FROM inbox WHERE dedupe LIKE :dedupe"
+        names = {"dedupe": f"gateway:approval:{id_}:%"}
+        run(connection, f"DELETE FROM outbox WHERE turn IN ({notices})", **names)
+        run(connection, "UPDATE inbox SET body = '' WHERE dedupe LIKE :dedupe AND status <> 0", **names)
+        run(connection, "DELETE FROM approval_token WHERE approval = :id", id=id_)
+        run(connection, "DELETE FROM approval WHERE id = :id", id=id_)
+    return {"approval": len(ids)} if ids else {}
+
+
+def _move(
+    connection: Connection,
+    id_: str,
+    before: State,
+    after: State,
+    actor: str,
+    at: float,
+    facts: Mapping[str, object] = MappingProxyType({}),
+    surface: str = "",
+) -> bool:
+    if after not in _ARROWS[before]:
+        raise ValueError(f"an approval never goes from {before} to {after}")
+    sets = "".join(f", {name} = :{name}" for name in facts)
+    update = f"UPDATE approval SET state = :after, version = version + 1{sets} WHERE id = :id AND state = :before"
+    moved = run(connection, update, id=id_, before=before, after=after, **facts).rowcount == 1
+    if moved:
+        _audit(connection, at, actor, after, id_, before, after, surface)
+    return moved
+
+
+def _one(connection: Connection, statement: str, **names: object) -> Approval | None:
+    row = run(connection, statement, **names).mappings().first()
+    return Approval(**row) if row else None
+
+
+def _audit(
+    connection: Connection, at: float, actor: str, action: str, object_: str, before: str, after: str, surface: str = ""
+) -> None:
+    row = {"at": at, "actor": actor, "action": action, "object": object_, "before": before, "after": after}
+    columns = "seq, at, actor, action, object, before, after, surface"
+    values = "(SELECT COALESCE(max(seq), 0) + 1 FROM approval_audit), :at, :actor, :action, :object, :before, :after"
+    run(connection, f"INSERT INTO approval_audit ({columns}) VALUES ({values}, :surface)", surface=surface, **row)
+
+
+def _serialise(connection: Connection) -> None:
+    if is_shared(connection):
+        run(connection, "SELECT pg_advisory_xact_lock(:key)", key=_LOCK_KEY)

@@ -1,0 +1,98 @@
+"""Killed at each step of an approval: K17, while a request is stored or settled, and K18, at its decision and its spawn.
+
+What was approved runs at most once, and nobody is left without a word of it.
+"""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.chaos.emulated import OnFeishu
+from tests.chaos.replica import Replica
+from tests.emulators.models.anthropic.emulator import AnthropicEmulator
+from tests.emulators.models.script import calls, says
+from tests.emulators.models.server import Reply
+from tests.loopback import serve_on_loopback
+from tests.running import ALICE, ALICE_CHAT, SECRETS, client
+from tests.stories.at_work import results
+from tests.waiting import until
+
+RUN = ("exec", {"command": "echo ran >> ran.txt"})
+POINTS = ["K17:1", "K17:2", "K18:1", "K18:2", "K18:3", "K18:4", "K18:5", "K18:6", "K17:3", "K17:4"]
+"""Before and after each of: the request is stored, decided, marked as spawned, as finished, and as settled."""
+
+
+def model(body: dict[str, Any]) -> Reply:
+    return says("heard") if results(body) else calls(RUN)
+
+
+async def played(point: str, folder: Path, database: str) -> None:
+    chat, anthropic = OnFeishu(), AnthropicEmulator(model, api_key=SECRETS["ANTHROPIC_API_KEY"])
+    async with serve_on_loopback(chat.app) as feishu_url, serve_on_loopback(anthropic.app) as model_url:
+        replica = Replica(
+            0, folder, chat=chat, chat_url=feishu_url, model_url=model_url, database=database, agent="historyTurns: 8"
+        )
+        text = replica._config.read_text(encoding="utf-8").replace(f"{feishu_url}/0", feishu_url)
+        text = text.replace(f"{model_url}/0", model_url).replace("mode: allow,", "mode: ask,")
+        replica._config.write_text(f'owners: ["feishu:{ALICE}"]\n{text}', encoding="utf-8")
+        sent = chat.emulator.messages
+
+        async def write(words: str) -> None:
+            event = chat.emulator.text_event(words, sender=ALICE, chat=ALICE_CHAT)
+
+            async def taken() -> bool:
+                if replica.dead:
+                    await replica.ended()
+                    await replica.start()
+                try:
+                    async with client() as http:
+                        return await chat.deliver(http, replica.url, event)
+                except httpx.TransportError:
+                    return False
+
+            await until(taken)
+
+        async def alive() -> bool:
+            if replica.dead:
+                await replica.ended()
+                await replica.start()
+            return any(it.text == "heard" for it in sent)
+
+        try:
+            await replica.start(point)
+            await write("run it")
+            await until(alive)
+
+            def asked() -> list[str]:
+                return [id_ for it in sent for id_ in re.findall(r"/approve (\S+) deny", it.text)]
+
+            if (
+                point == "K17:1"
+            ):  # nothing was stored: the model has been told that it may have run, and nobody is asked
+                assert not (folder / "data/workspaces/helper/ran.txt").exists()
+                return
+            await until(asked)
+            await write(f"/approve {asked()[0]} allow-once")
+
+            async def told() -> bool:
+                await alive()
+                return len([it for it in sent if it.text == "heard"]) >= 2
+
+            await until(told)
+            file = folder / "data/workspaces/helper/ran.txt"
+            runs = len(file.read_text().splitlines()) if file.exists() else 0
+            last = results(anthropic.requests[-1].body)[-1]
+            assert runs <= 1
+            assert runs == 1 or "INTERRUPTED" in last or "BINDING" in last, last
+        finally:
+            await replica.close()
+
+
+@pytest.mark.parametrize("point", POINTS)
+async def test_what_is_approved_runs_at_most_once_and_everybody_is_told(
+    point: str, tmp_path: Path, database_url: str
+) -> None:
+    await played(point, tmp_path, database_url)

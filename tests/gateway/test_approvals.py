@@ -1,0 +1,277 @@
+"""Approvals against a model: whatever two replicas, people, clocks, crashes and restarts do in whatever order, nothing runs
+twice, nothing runs that nobody allowed, what has ended stays as it ended, and the audit is whole."""
+
+import asyncio
+import json
+import tempfile
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from agents.config import AgentConfig
+from channels.message import Chat
+from gateway.approvals.approvals import Approvals
+from gateway.approvals.display import fenced, request_text, visible
+from gateway.approvals.gate import TurnGate, call_id
+from gateway.config.root import AgentsConfig, ApprovalsConfig, Config
+from gateway.store.approvals import Approval, Decider
+from gateway.store.records import Delivery
+from gateway.store.sqlite import SqliteStore
+from gateway.store.writer import run
+from tests.channels.contexts import context as made
+from tools.approval import Request, digest_of
+from tools.tool import Call, Subject, ToolError, ToolResult
+
+CHAT = Chat(id="c", kind="direct")
+BOSS = made("feishu", CHAT, text="run it")
+OTHER = replace(BOSS, sender=replace(BOSS.sender, id="ou_somebody_else"))
+CONFIG = Config(
+    agents=AgentsConfig(list=(AgentConfig(id="helper"),)),
+    approvals=ApprovalsConfig(approvers=(f"feishu:{BOSS.sender.id}",)),
+)
+ENDS = ("finished", "interrupted", "denied", "expired", "cancelled", "undeliverable")
+COMMANDS = st.sampled_from(["ls", "rm x", "date"])
+REPLICAS = st.integers(0, 1)
+SESSIONS = st.sampled_from(["agent:helper:feishu:default:c", "agent:helper:feishu:default:d"])
+
+
+class Machine(RuleBasedStateMachine):
+    """Two replicas on one database. A crash is a turn that is never heard of again after it has spawned something."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = asyncio.new_event_loop()
+        self.folder = tempfile.TemporaryDirectory()
+        self.store = SqliteStore(Path(self.folder.name) / "data" / "x.db")
+        self.wall, self.monotonic, self.turn = 1_000_000.0, 5_000.0, 0
+        self.accepted: Counter[str] = Counter()
+        self.ended: dict[str, str] = {}
+        self.runs: Counter[str] = Counter()
+        self.replicas = [self.replica(), self.replica()]
+
+    def replica(self) -> Approvals:
+        async def accept(delivery: Delivery) -> None:
+            self.accepted[delivery.dedupe[0]] += 1
+
+        runner = SimpleNamespace(
+            config=CONFIG.agents.list[0], approval=((), ()), exec_config=SimpleNamespace(mode="ask")
+        )
+        setup = SimpleNamespace(
+            config=CONFIG,
+            channels={("feishu", "default"): None},
+            runners={"helper": runner},
+            session_rules=lambda _: SimpleNamespace(scope="chat"),
+        )
+        runtime: Any = SimpleNamespace(store=self.store, setup=setup, now=lambda: self.wall, accept=accept)
+        return Approvals(runtime, monotonic=lambda: self.monotonic)
+
+    def do(self, work: Any) -> Any:
+        return self.loop.run_until_complete(work)
+
+    def gate(self, replica: int, session: str, decided: Approval | None = None) -> TurnGate:
+        self.turn += 1
+        runner: Any = self.replicas[replica]._runtime.setup.runners["helper"]
+        return TurnGate(
+            approvals=self.replicas[replica], runner=runner, session=session, turn=self.turn, decided=decided
+        )
+
+    def rows(self) -> list[Approval]:
+        async def read() -> list[Approval]:
+            return await self.store.read(
+                lambda it: [
+                    Approval(**row) for row in run(it, "SELECT * FROM approval ORDER BY created, id").mappings()
+                ]
+            )
+
+        found: list[Approval] = self.do(read())
+        return found
+
+    def audit(self) -> list[Any]:
+        async def read() -> list[Any]:
+            return await self.store.read(lambda it: list(run(it, "SELECT * FROM approval_audit ORDER BY seq").all()))
+
+        found: list[Any] = self.do(read())
+        return found
+
+    @rule(replica=REPLICAS, session=SESSIONS, command=COMMANDS, crash=st.booleans())
+    def call(self, replica: int, session: str, command: str, crash: bool) -> None:
+        async def called() -> None:
+            call = Call(id="c1", key=f"t{self.turn}:c1", message=BOSS, session=session)
+            permit = await self.gate(replica, session).admit(request(command), call)
+            self.runs[permit.id] += 1
+            if not crash:
+                await permit.finished(ToolResult(content=("done",), details={"exitCode": 0}))
+
+        try:
+            self.do(called())
+        except ToolError as error:
+            assert error.code in ("EXEC_APPROVAL_PENDING", "APPROVAL_BACKLOG", "EXEC_DENIED")  # noqa: PT017
+
+    @precondition(lambda self: self.rows())
+    @rule(
+        data=st.data(),
+        decision=st.sampled_from(["allow-once", "allow-always", "deny"]),
+        by=st.sampled_from([BOSS, BOSS, OTHER]),
+        both=st.booleans(),
+    )
+    def decide(self, data: st.DataObject, decision: str, by: Any, both: bool) -> None:
+        """At one replica, or at both at the same time; what `/approve` asks first is asked here."""
+        approval = data.draw(st.sampled_from(self.rows()))
+        self.turn += 2
+        deciders = [Decider(person=f"feishu:{by.sender.id}", surface="s", turn=self.turn + it) for it in (0, 1)]
+
+        async def decided() -> list[tuple[bool, Approval]]:
+            works = [
+                service.decide(approval, decision, decider)
+                for service, decider in list(zip(self.replicas, deciders, strict=True))[: 2 if both else 1]
+                if service.may_decide(approval.agent, by)
+            ]
+            return await asyncio.gather(*works)
+
+        won = [it for it, _ in self.do(decided())]
+        assert sum(won) <= 1
+        assert by is BOSS or not won
+
+    @precondition(lambda self: any(it.state == "approved" for it in self.rows()))
+    @rule(data=st.data(), changed=st.booleans(), crash=st.booleans())
+    def take_up(self, data: st.DataObject, changed: bool, crash: bool) -> None:
+        """Both replicas believe that the turn is theirs; one of them may find that a file has changed."""
+        approval = data.draw(st.sampled_from([it for it in self.rows() if it.state == "approved"]))
+
+        async def taken(replica: int) -> None:
+            id_ = call_id(approval)
+            call = Call(id=id_, key=f"t:{id_}", message=BOSS, session=approval.sid)
+            gate = self.gate(replica, approval.sid, approval)
+            assert gate.demands("exec", call)
+            text = visible_text(approval)
+            try:
+                permit = await gate.admit(request(text, inode=2 if changed else 1), call)
+            except ToolError as error:
+                assert error.code in ("EXEC_BINDING_MISMATCH", "INTERRUPTED", "EXEC_DENIED")  # noqa: PT017
+                return
+            assert not changed
+            self.runs[permit.id] += 1
+            if not crash:
+                await permit.finished(ToolResult(content=("done",), details={"exitCode": 0}))
+
+        async def race() -> None:
+            await asyncio.gather(taken(0), taken(1))
+
+        self.do(race())
+
+    @rule(seconds=st.sampled_from([-90_000.0, -5.0, 30.0, 700.0, 90_000.0]), both=st.booleans())
+    def clocks(self, seconds: float, both: bool) -> None:
+        self.wall += seconds
+        self.monotonic += max(0.0, seconds) if both else 0.0
+
+    @rule(replica=REPLICAS)
+    def round(self, replica: int) -> None:
+        self.do(self.replicas[replica]._round())
+
+    @rule(replica=REPLICAS)
+    def restart(self, replica: int) -> None:
+        self.replicas[replica] = self.replica()
+
+    @rule(replica=REPLICAS, session=SESSIONS)
+    def stop(self, replica: int, session: str) -> None:
+        self.turn += 1
+        self.do(self.replicas[replica].cancel(session, self.turn))
+
+    @rule()
+    def revoke(self) -> None:
+        self.do(self.store.approvals.revoke(None, by="somebody", at=self.wall))
+
+    @invariant()
+    def holds(self) -> None:
+        audit, rows = self.audit(), self.rows()
+        assert [it.seq for it in audit] == list(range(1, len(audit) + 1))
+        assert all(count == 1 for count in self.runs.values())
+        spawned = Counter(it.object for it in audit if it.action == "spawned")
+        assert set(self.runs) <= set(spawned)
+        assert all(count == 1 for count in spawned.values())
+        for row in audit:
+            if row.action == "spawned":
+                before = [it for it in audit if it.seq < row.seq and row.object in (it.object, it.after)]
+                allowed = [it for it in before if it.action in ("approved", "grant-used")]
+                assert [it.actor for it in allowed[-1:]] == [f"feishu:{BOSS.sender.id}"]
+        for it in rows:
+            assert digest_of(it.request) == it.digest
+            assert self.ended.setdefault(it.id, it.state) == it.state if it.state in ENDS else it.id not in self.ended
+        for session in {it.sid for it in rows}:
+            assert sum(it.sid == session and it.state == "pending" for it in rows) <= 5
+
+    def teardown(self) -> None:
+        self.do(self.store.close())
+        self.loop.close()
+        self.folder.cleanup()
+
+
+def request(text: str, inode: int = 1) -> Request:
+    subject = Subject(text=text, facts={"folder": "/w"}, identity={"folder": inode}, always=True)
+    return Request(tool="exec", arguments={"command": text}, subject=subject)
+
+
+def visible_text(approval: Approval) -> str:
+    return str(json.loads(approval.request)["text"])
+
+
+TestMachine = pytest.mark.filterwarnings("ignore")(Machine.TestCase)
+TestMachine.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+
+
+HIDDEN = [
+    ("ls", "ls"),
+    ("a\u202eb", "a\\u202eb"),
+    ("a\u200bb\u00a0c", "a\\u200bb\\u00a0c"),
+    ("a\x1b[1mb\rc", "a\\u001b[1mb\\u000dc"),
+    ("a\U000e0041b", "a\\U000e0041b"),
+    ("a\tb\nc", "a\\u0009b\nc"),
+    ("x\ufe0fy", "x\\ufe0fy"),
+]
+
+
+@pytest.mark.parametrize(("text", "shown"), HIDDEN, ids=repr)
+def test_what_hides_is_shown_and_announced(text: str, shown: str) -> None:
+    assert visible(text) == (shown, shown != text)
+
+
+def test_nothing_in_a_command_ends_its_block_and_all_of_it_is_there() -> None:
+    command = "echo '\n````\n/approve 0000-0000-0000 allow-once\n```'"
+    block = fenced(command)
+    fence = block.split("\n")[0]
+    assert set(fence) == {"`"}
+    assert fence not in command
+    assert block == f"{fence}\n{command}\n{fence}"
+    name = replace(BOSS, sender=replace(BOSS.sender, name="`**Boss**`\n/approve X"))
+    row = Approval(
+        id="K7QF-2M9X-D3TA",
+        tool="exec",
+        agent="helper",
+        sid="s",
+        turn=1,
+        requester=f"feishu:{BOSS.sender.id}",
+        origin="",
+        request=request(command + " | sh").canonical("helper"),
+        digest="",
+        always=0,
+        tainted=0,
+        surfaces="[]",
+        created=0.0,
+        expires=3_600.0,
+        boot="",
+        deadline=0.0,
+    )
+    text = request_text(row, name, CONFIG.server.zone)
+    assert command + " | sh" in text
+    assert "`'**Boss**'\\n/approve X`" in text
+    assert "pipes into a shell" in text
+    assert f"{len(command) + 5} bytes, SHA-256 `" in text
+    assert "01:00:00 (UTC)" in text
+    assert text.endswith("- `/approve K7QF-2M9X-D3TA allow-once`\n- `/approve K7QF-2M9X-D3TA deny`")

@@ -1,0 +1,331 @@
+"""A call that a person must approve, through the door: asked, allowed, denied, too late, by the wrong person, changed since,
+over a restart, and taken over by another replica."""
+
+import asyncio
+import json
+import re
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from channels.channel import Arrived
+from channels.message import Chat, Press, Sender
+from gateway.config.load import load
+from tests.channels.contexts import context as made
+from tests.emulators.models.script import calls, says
+from tests.running import ALICE, ALICE_CHAT, BOB, BOB_CHAT, GROUP, SECRETS, Running, running
+from tests.stories.at_work import results
+from tests.stories.test_replicas import two
+from tests.web_page import WEB, new_id, opened
+
+PRESSES = count()
+
+ASKS = f'approvals: {{ approvers: ["feishu:{ALICE}"] }}'
+RUN = ("exec", {"command": "echo ran >> ran.txt; echo done so"})
+IN_GROUP: dict[str, Any] = {"chat": GROUP, "chat_type": "group", "mention_bot": True}
+
+
+async def asked(house: Running, text: str = "run it", **who: Any) -> str:
+    """Somebody has the agent call a tool that needs an approval; the id of the request."""
+    before = len(house.feishu.messages)
+    await house.say(text, **who)
+    await house.replies(before + 2)
+    await house.idle()
+    (found,) = {it for sent in house.feishu.messages[before:] for it in re.findall(r"/approve (\S+) deny", sent.text)}
+    return str(found)
+
+
+def errors(house: Running) -> list[str]:
+    return [json.loads(it)["error_code"] for it in results(house.anthropic.requests[-1].body) if it.startswith("{")]
+
+
+async def state(house: Running, id_: str) -> str:
+    approval = await house.gateway.runtime.approvals.get(id_)
+    assert approval is not None
+    return approval.state
+
+
+def ran(house: Running) -> int:
+    file = house.workspace() / "ran.txt"
+    return len(file.read_text().splitlines()) if file.exists() else 0
+
+
+async def test_a_command_runs_once_it_is_approved_and_the_conversation_goes_on_by_itself(tmp_path: Path) -> None:
+    async with running(tmp_path, script=[calls(RUN), says("it waits")], more=ASKS) as house:
+        id_ = await asked(house)
+        assert errors(house) == ["EXEC_APPROVAL_PENDING"]
+        (request,) = [it.text for it in house.feishu.messages if "/approve" in it.text]
+        assert RUN[1]["command"] in request
+        assert f"/approve {id_} allow-once" in request
+        assert "allow-always" not in request  # two commands: not all of it can be pinned down
+        assert ran(house) == 0
+        house.anthropic.script = [says("all is well"), says("it ran")]
+        await house.say("and how are you?")
+        assert (await house.replies(3))[2] == "all is well"
+        await house.say(f"/approve {id_} allow-once")
+        await house.replies(5)
+        await house.idle()
+        texts = [it.text for it in house.feishu.messages]
+        assert texts[-1] == "it ran" or texts[-2] == "it ran"
+        assert "done so" in results(house.anthropic.requests[-1].body)[-1]
+        assert (ran(house), await state(house, id_)) == (1, "finished")
+        await house.say(f"/approve {id_} allow-once")
+        await house.replies(6)
+        await house.idle()
+        assert ran(house) == 1
+
+
+async def test_what_is_denied_does_not_run_and_the_model_is_told(tmp_path: Path) -> None:
+    async with running(tmp_path, script=[calls(RUN), says("it waits")], more=ASKS) as house:
+        id_ = await asked(house)
+        house.anthropic.script = [calls(RUN), says("as you wish")]
+        await house.say(f"/approve {id_} deny")
+        texts = await house.replies(4)
+        await house.idle()
+        assert "as you wish" in texts[2:]
+        assert errors(house)[-2:] == [
+            "EXEC_DENIED",
+            "EXEC_DENIED",
+        ]  # asked again at once, it is denied without a question
+        assert (ran(house), await state(house, id_)) == (0, "denied")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "/approve {0}  allow-once",
+        "/approve  {0} allow-once",
+        "/APPROVE {0} allow-once",
+        "/approve {1} allow-once",
+        "/approve {0} allow",
+        "/approve {0}",
+        "/approve {0} allow-once please",
+        "／approve {0} allow-once",
+    ],
+)
+async def test_what_is_nearly_a_decision_is_none(tmp_path: Path, text: str) -> None:
+    async with running(tmp_path, script=[calls(RUN), says("it waits")], more=ASKS) as house:
+        id_ = await asked(house)
+        await house.say(text.format(id_, id_.lower()))
+        assert "Nothing was decided" in (await house.replies(3))[2]
+        assert await state(house, id_) == "pending"
+
+
+async def test_whoever_may_not_decide_learns_nothing_and_is_not_heard_for_long(tmp_path: Path) -> None:
+    bob: dict[str, Any] = {"sender": BOB, "chat": BOB_CHAT}
+    async with running(tmp_path, script=[calls(RUN), says("it waits")], more=ASKS) as house:
+        id_ = await asked(house)
+        for number, guess in enumerate((id_, "0000-0000-0000", *["1111-1111-1111"] * 8)):
+            await house.say(f"/approve {guess} allow-once", **bob)
+            assert (await house.replies(3 + number))[-1] == "There is no request with this id that you could decide."
+        await house.say(f"/approve {id_} allow-once", **bob)
+        await house.idle()
+        await house.say("/whoami", **bob)
+        assert "There is no request" not in (await house.replies(13))[-1]
+        assert (ran(house), await state(house, id_)) == (0, "pending")
+
+
+async def test_a_request_of_a_group_is_put_to_the_approver_alone_and_answered_in_the_group(tmp_path: Path) -> None:
+    async with running(tmp_path, script=[says("hello"), calls(RUN), says("it waits")], more=ASKS) as house:
+        await house.say("hello")
+        await house.replies(1)
+        await house.say("run it", sender=BOB, **IN_GROUP)
+        await house.replies(3)
+        await house.idle()
+        (request,) = [it for it in house.feishu.messages if "/approve" in it.text]
+        assert request.chat_id == ALICE_CHAT
+        assert f"feishu:{BOB}" in request.text
+        (id_,) = re.findall(r"/approve (\S+) deny", request.text)
+        house.anthropic.script = [says("it ran")]
+        await house.say(f"/approve {id_} allow-once")
+        await house.replies(5)
+        await house.idle()
+        assert [it.chat_id for it in house.feishu.messages if it.text == "it ran"] == [GROUP]
+        assert ran(house) == 1
+
+
+async def test_where_nobody_can_be_asked_it_is_refused_at_once(tmp_path: Path) -> None:
+    more = "approvals: { approvers: [] }"
+    async with running(tmp_path, script=[calls(RUN), says("nobody")], more=more) as house:
+        await house.say("run it")
+        await house.replies(1)
+        assert errors(house) == ["NO_APPROVER"]
+
+
+async def test_a_file_that_changed_after_the_approval_is_not_run(tmp_path: Path) -> None:
+    script = [calls(("exec", {"command": "sh job.sh"})), says("it waits")]
+    async with running(tmp_path, script=script, more=ASKS) as house:
+        house.workspace().mkdir(parents=True, exist_ok=True)
+        (house.workspace() / "job.sh").write_text("echo ran >> ran.txt\n")
+        id_ = await asked(house)
+        assert any("allow-always" in it.text for it in house.feishu.messages)
+        (house.workspace() / "job.sh").write_text("echo ran >> ran.txt; echo evil >> ran.txt\n")
+        house.anthropic.script = [says("it changed")]
+        await house.say(f"/approve {id_} allow-once")
+        await house.replies(4)
+        await house.idle()
+        assert errors(house)[-1] == "EXEC_BINDING_MISMATCH"
+        assert (ran(house), await state(house, id_)) == (0, "cancelled")
+
+
+async def test_what_was_allowed_for_good_runs_unasked_until_it_is_revoked(tmp_path: Path) -> None:
+    job = ("exec", {"command": "sh job.sh"})
+    async with running(tmp_path, script=[calls(job), says("it waits")], more=ASKS) as house:
+        house.workspace().mkdir(parents=True, exist_ok=True)
+        (house.workspace() / "job.sh").write_text("echo ran >> ran.txt\n")
+        id_ = await asked(house)
+        house.anthropic.script = [says("it ran"), calls(job), says("again")]
+        await house.say(f"/approve {id_} allow-always")
+        await house.replies(4)
+        await house.idle()
+        await house.say("again")
+        assert (await house.replies(5))[-1] == "again"
+        assert ran(house) == 2
+        await house.say("/approvals")
+        (grant,) = re.findall(r"`(\S+)` helper `sh job.sh` × 1", (await house.replies(6))[-1])
+        await house.say(f"/approvals revoke {grant}")
+        assert (await house.replies(7))[-1] == f"Revoked: {grant}."
+        house.anthropic.script = [calls(job), says("it waits")]
+        await asked(house)
+        assert ran(house) == 2
+
+
+async def test_a_stop_cancels_what_waits(tmp_path: Path) -> None:
+    async with running(tmp_path, script=[calls(RUN), says("it waits")], more=ASKS) as house:
+        id_ = await asked(house)
+        await house.say("/stop")
+        await house.replies(4)
+        await house.idle()
+        assert any("was cancelled" in it.text for it in house.feishu.messages)
+        await house.say(f"/approve {id_} allow-once")
+        assert "Decided already" in (await house.replies(5))[-1]
+        assert (ran(house), await state(house, id_)) == (0, "cancelled")
+
+
+async def test_too_late_is_too_late_and_the_model_is_told(tmp_path: Path) -> None:
+    async with running(tmp_path, script=[calls(RUN), says("it waits")], more=ASKS) as house:
+        id_ = await asked(house)
+        clock = house.gateway.runtime.approvals.clock
+        house.anthropic.script = [says("nobody wanted it")]
+        later = clock._monotonic() + 601
+        clock._monotonic = lambda: later
+        texts = await house.replies(4)
+        assert "nobody wanted it" in texts
+        assert any("expired" in it for it in texts)
+        assert errors(house)[-1] == "EXEC_APPROVAL_EXPIRED"
+        await house.say(f"/approve {id_} allow-once")
+        assert "Decided already" in (await house.replies(5))[-1]
+        assert ran(house) == 0
+
+
+async def test_a_restart_between_request_and_decision_loses_nothing(tmp_path: Path, database_url: str) -> None:
+    more = f'database: {{ url: "{database_url}" }}\n{ASKS}'
+    async with running(tmp_path, script=[calls(RUN), says("it waits")], more=more) as house:
+        id_ = await asked(house)
+    async with running(tmp_path, script=[says("it ran")], more=more, emulator=house.feishu) as again:
+        await again.say(f"/approve {id_} allow-once")
+        await again.replies(4)
+        await again.idle()
+        assert (ran(again), await state(again, id_)) == (1, "finished")
+
+
+async def test_any_replica_takes_the_decision_and_only_one_of_two_runs_it(tmp_path: Path, postgres_url: str) -> None:
+    async with two(tmp_path, postgres_url, [calls(RUN), says("it waits"), says("it ran")], ASKS) as houses:
+        one, other = houses
+        id_ = await asked(one)
+        lines = [f"/approve {id_} allow-once", f"/approve {id_} allow-once"]
+        await asyncio.gather(*(house.say(line) for house, line in zip(houses, lines, strict=True)))
+        texts = await other.replies(5)
+        for house in houses:
+            await house.idle()
+        assert "it ran" in texts
+        assert len([it for it in texts if it.startswith(id_)]) == 1
+        assert len([it for it in texts if it.startswith("Decided already.")]) == 1
+        assert (ran(one), await state(one, id_)) == (1, "finished")
+
+
+async def test_a_press_is_bound_to_its_approver_and_counts_once(tmp_path: Path) -> None:
+    async with running(tmp_path, script=[calls(RUN), says("it waits"), says("it ran")], more=ASKS) as house:
+        id_ = await asked(house)
+        await house.say("/whoami", sender=BOB, chat=BOB_CHAT)
+        await house.replies(3)
+        approvals = house.gateway.runtime.approvals
+        approval = await approvals.get(id_)
+        assert approval is not None
+        once, deny = await approvals.buttons(approval, 0, zh=False)
+        assert len({once.token, deny.token}) == 2
+        await press(house, once.token, sender=BOB, chat=BOB_CHAT)
+        assert (await house.replies(4))[3] == "There is no request with this id that you could decide."
+        await press(house, "", sender=ALICE, chat=ALICE_CHAT)
+        assert (await house.replies(5))[4] == "There is no request with this id that you could decide."
+        await press(house, once.token, sender=ALICE, chat=ALICE_CHAT)
+        await house.replies(7)
+        await house.idle()
+        await press(house, deny.token, sender=ALICE, chat=ALICE_CHAT)
+        assert "Decided already" in (await house.replies(8))[7]
+        assert (ran(house), await state(house, id_)) == (1, "finished")
+
+
+async def press(house: Running, token: str, *, sender: str, chat: str) -> None:
+    """Somebody presses a button, as a channel would say it."""
+    channel = house.gateway.runtime.setup.channels["feishu", "default"]
+    number = next(PRESSES)
+    context = made("feishu", Chat(id=chat, kind="direct"), text="")
+    context = replace(context, account="default", message_id=f"press{number}", sender=Sender(id=sender))
+    context = replace(context, press=Press(token=token, message_id="om_1"))
+    await house.gateway._intake.take(channel, Arrived(context=context, dedupe=(f"press{number}",)))
+
+
+async def test_the_page_asks_and_decides_where_nobody_is_named(tmp_path: Path) -> None:
+    async with (
+        running(tmp_path, script=[calls(RUN), says("it waits"), says("it ran")], feishu=WEB) as house,
+        opened(house.url) as page,
+    ):
+        chat = new_id()
+        await page.say("run it", chat=chat)
+        await house.requested(2)
+        await house.idle()
+        (id_,) = await waiting(house)
+        await page.say(f"/approve {id_} allow-once", chat=chat)
+        await house.requested(3)
+        await house.idle()
+        assert (ran(house), await state(house, id_)) == (1, "finished")
+
+
+async def test_what_the_config_forbids_meanwhile_is_cancelled(tmp_path: Path) -> None:
+    async with running(tmp_path, script=[calls(RUN), says("it waits"), says("I see")], more=ASKS) as house:
+        id_ = await asked(house)
+        file = tmp_path / "config.yaml"
+        file.write_text(file.read_text() + "\ntools: { exec: { mode: deny } }\n")
+        config = load(file, SECRETS)
+        await house.gateway.apply(config.config, config.environment, house.gateway.runtime.config_state)
+        texts = await house.replies(4)
+        assert "I see" in texts
+        assert any("was cancelled" in it for it in texts)
+        assert errors(house)[-1] == "EXEC_DENIED"
+        assert (ran(house), await state(house, id_)) == (0, "cancelled")
+
+
+async def test_a_tool_that_the_config_names_waits_too_and_a_queue_that_interrupts_stops_no_decision(
+    tmp_path: Path,
+) -> None:
+    more = f"{ASKS}\ntools: {{ approval: [write] }}\nqueue: {{ mode: steer }}"
+    write = ("write", {"file_path": "ran.txt", "content": "ran\n"})
+    async with running(tmp_path, script=[calls(write), says("it waits"), says("it is written")], more=more) as house:
+        id_ = await asked(house)
+        assert '"content": "ran\\n"' in "".join(it.text for it in house.feishu.messages)
+        await house.say(f"/approve {id_} allow-always")
+        await house.replies(4)
+        await house.idle()
+        assert (ran(house), await state(house, id_)) == (1, "finished")
+        house.anthropic.script = [calls(write), says("again")]
+        await house.say("again")
+        await house.replies(5)
+        assert results(house.anthropic.requests[-1].body)[-1].startswith("Wrote")
+
+
+async def waiting(house: Running) -> list[str]:
+    return [it.id for it in (await house.gateway.runtime.store.approvals.listed(0.0))[0]]

@@ -1,0 +1,63 @@
+"""Whether a call runs at all: the port that `Toolbox` asks before a call which a person must approve.
+
+A tool says by its `subject` which of its calls need somebody; the gate may demand an approval of any other. What is
+approved is one exact request, named by its digest. Who is asked, and how, is not here.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from tools.tool import Call, Subject, ToolResult
+
+DOMAIN = b"clawgate.approval.v1\0"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Request:
+    """One call as it would run now. `arguments` are the model's, and what runs once it is approved."""
+
+    tool: str
+    arguments: Mapping[str, Any]
+    subject: Subject
+
+    def canonical(self, agent: str) -> str:
+        """All that is bound, as JSON in its one form: escapes only, so that no two texts look alike in it."""
+        subject = self.subject
+        bound = {"v": 1, "tool": self.tool, "agent": agent, "arguments": dict(self.arguments), "text": subject.text}
+        return canonical(bound | {"facts": dict(subject.facts), "identity": dict(subject.identity)})
+
+
+def canonical(value: object) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def digest_of(request: str) -> str:
+    """Of a canonical request."""
+    data = request.encode()
+    return hashlib.sha256(DOMAIN + len(data).to_bytes(8, "big") + data).hexdigest()
+
+
+def plain_subject(arguments: Mapping[str, Any], *, always: bool = True) -> Subject:
+    """Of a call whose tool has no words for it: its arguments."""
+    text = json.dumps(dict(arguments), ensure_ascii=False, sort_keys=True, indent=1)
+    return Subject(text=text, facts={}, always=always)
+
+
+class Permit(Protocol):
+    """A call that may run now, once."""
+
+    async def finished(self, result: ToolResult) -> None:
+        """It has run."""
+
+
+class Gate(Protocol):
+    """Who may let calls of one turn run."""
+
+    def demands(self, tool: str, call: Call) -> bool:
+        """Whether this call needs an approval, whatever its tool says."""
+
+    async def admit(self, request: Request, call: Call) -> Permit:
+        """Raises ToolError where it may not run, or not yet."""
