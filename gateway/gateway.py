@@ -5,6 +5,7 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 
 import structlog
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -14,6 +15,7 @@ from channels.channel import Channel, DeliveryError, Listens, Receipt
 from channels.web.channel import WebChannel
 from gateway.choices import CHOICES_NOTICE
 from gateway.commands.catalog import menu
+from gateway.config.channels import sandboxed
 from gateway.config.root import Config
 from gateway.connections import Connections
 from gateway.door import Door, build_app
@@ -29,6 +31,7 @@ from gateway.store.store import Store, StoreUnavailable
 from gateway.sweep import Sweep
 from gateway.turns import Turns
 from gateway.web import WebDoor
+from tools.sandbox.sandbox import Sandbox
 
 DEDUPE_SECONDS = 7 * 24 * 3600
 PRUNE_EVERY_SECONDS = 3600
@@ -60,8 +63,11 @@ class Gateway:
         """What is done for a channel as long as it is there."""
         self._loading: set[asyncio.Task[None]] = set()
         """Short reads of the database, which are waited for: one that is cancelled in the middle can hang in its driver."""
+        file = config.database.path
+        sandbox = Sandbox([Path(file)] if file else [])
         self.runtime = Runtime(
-            setup=build_setup(config, environment, store, now),
+            setup=build_setup(config, environment, store, now, sandbox),
+            sandbox=sandbox,
             config_state=ConfigState(version=version_of(config)),
             store=store,
             control=Control(store),
@@ -116,6 +122,7 @@ class Gateway:
             self._attend(channel)
         self.warming = self.spawn(self._warm_up())
         self.spawn(self._prune())
+        self.spawn(self._try_sandbox())
         self.spawn(self.sweep.run())
 
     def _attend(self, channel: Channel) -> None:
@@ -128,7 +135,7 @@ class Gateway:
         it is closed when the last turn that began with it is over. Raises OSError where a workspace cannot be opened;
         then the old one holds."""
         before, runtime = self.runtime.setup, self.runtime
-        setup = build_setup(config, environment, runtime.store, runtime.now, before=before)
+        setup = build_setup(config, environment, runtime.store, runtime.now, runtime.sandbox, before=before)
         gone = [channel for channel in before.channels.values() if channel not in setup.channels.values()]
         leaving = [task for channel in gone for task in self._attending.pop(channel, ())]
         for task in leaving:
@@ -149,6 +156,7 @@ class Gateway:
             if channel not in self._attending:
                 self._attend(channel)
         self.warming = self.spawn(self._warm_up())
+        self.spawn(self._try_sandbox())
         self.spawn(self._retire(before, gone))
 
     def report(self, state: ConfigState) -> None:
@@ -166,6 +174,17 @@ class Gateway:
             runner.close()
         for channel in channels:
             await channel.close()
+
+    async def _try_sandbox(self) -> None:
+        """Where some agent's commands need one: whoever starts the gateway reads whether they will run."""
+        agents = sandboxed(self.config)
+        if agents and self.runtime.sandbox.report is None:
+            report = await self.runtime.sandbox.probe()
+            if report.wall:
+                log.info("sandbox_ready", sandbox=str(report), agents=agents)
+            else:
+                hint = "exec refuses every command (EXEC_SANDBOX_UNAVAILABLE): see docs/sandbox.md"
+                log.error("no_sandbox", reason=str(report), agents=agents, hint=hint)
 
     async def _warm_up(self) -> None:
         """Each model's client and its SDK, beside the serving: the first reply should not wait for them. A provider that

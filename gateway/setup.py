@@ -28,6 +28,7 @@ from gateway.redaction import secrets_in
 from gateway.runtime import Setup
 from gateway.store.store import Store
 from tools.config import effective_exec, effective_files
+from tools.sandbox.sandbox import Sandbox
 
 FIXED = ("database", "server.host", "server.port")
 """What a running gateway cannot change; by key."""
@@ -38,6 +39,7 @@ def build_setup(
     environment: Mapping[str, str],
     store: Store,
     now: Callable[[], float],
+    sandbox: Sandbox,
     *,
     before: Setup | None = None,
 ) -> Setup:
@@ -59,6 +61,7 @@ def build_setup(
         catalog=skill_catalog(config, environment),
         messenger=ChannelMessenger(channels, now=now),
         memory=StoredMemory(store),
+        sandbox=sandbox,
         language=config.language,
         limits=config.limits,
         now=now,

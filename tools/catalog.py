@@ -17,6 +17,7 @@ from tools.ls import Ls
 from tools.memory import Memory, MemoryGet, MemorySearch
 from tools.message import Message
 from tools.read import Read
+from tools.sandbox.sandbox import Sandbox
 from tools.tool import Call, Effect, Messenger, Tool, ToolError, ToolResult, failed
 from tools.workspace import Workspace
 from tools.write import Write
@@ -36,6 +37,7 @@ class Catalog:
     messenger: Messenger
     memory: Memory
     result_chars: int
+    sandbox: Sandbox
 
     def __post_init__(self) -> None:
         self.names = allowed(self.config, NAMES)
@@ -51,7 +53,9 @@ _BUILDERS: dict[str, Callable[[Catalog, Workspace], Tool]] = {
     "write": lambda _, workspace: Write(workspace),
     "edit": lambda _, workspace: Edit(workspace),
     "ls": lambda _, workspace: Ls(workspace),
-    "exec": lambda catalog, workspace: Exec(workspace, catalog.exec_config, catalog.exec_slots, catalog.result_chars),
+    "exec": lambda catalog, workspace: Exec(
+        workspace, catalog.exec_config, catalog.exec_slots, catalog.sandbox, catalog.result_chars
+    ),
     "message": lambda catalog, _: Message(catalog.messenger, catalog.config.message),
     "memory_search": lambda catalog, workspace: MemorySearch(workspace, catalog.memory),
     "memory_get": lambda catalog, workspace: MemoryGet(workspace, catalog.memory, catalog.result_chars),

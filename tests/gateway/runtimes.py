@@ -10,6 +10,7 @@ from gateway.metrics import Metrics
 from gateway.queue import Queues
 from gateway.runtime import ConfigState, Control, Runtime, Setup
 from gateway.store.store import Store
+from tools.sandbox.sandbox import Sandbox
 
 
 def runtime(
@@ -21,6 +22,7 @@ def runtime(
         setup=Setup(config=config, channels=channels, providers={}, runners={}, queues=queues),
         config_state=ConfigState(version=""),
         store=store,
+        sandbox=Sandbox(),
         control=Control(store),
         metrics=Metrics(),
         emit=silent,

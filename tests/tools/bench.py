@@ -11,6 +11,7 @@ from channels.message import Chat, MessageContext, Sender
 from tools.catalog import Catalog, Toolbox
 from tools.config import AgentToolsConfig, ExecConfig
 from tools.memory import Passage
+from tools.sandbox.sandbox import Sandbox
 from tools.tool import Call, Image, ToolError, ToolResult
 from tools.workspace import Workspace
 
@@ -103,11 +104,19 @@ def bench(
     exec_: Mapping[str, Any] | None = None,
     targets: list[str] | None = None,
     result_chars: int = 64_000,
+    sandbox: Sandbox | None = None,
 ) -> Bench:
     outbox = Outbox()
     workspace = Workspace(root=folder / "workspace")
     exec_config = ExecConfig.model_validate({"mode": mode, **(exec_ or {})})
     config = AgentToolsConfig.model_validate({"allow": allow or ["*"], "message": {"targets": targets or []}})
-    catalog = Catalog(config, exec_config=exec_config, messenger=outbox, memory=Nothing(), result_chars=result_chars)
+    catalog = Catalog(
+        config,
+        exec_config=exec_config,
+        messenger=outbox,
+        memory=Nothing(),
+        result_chars=result_chars,
+        sandbox=sandbox or Sandbox(),
+    )
     toolbox = Toolbox(catalog.tools(workspace.serving(mounts=mounts)), argument_bytes_max=65_536)
     return Bench(folder / "workspace", toolbox, outbox, workspace)
