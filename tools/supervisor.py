@@ -86,12 +86,13 @@ def main(arguments: list[str]) -> None:
     shell = os.fork()
     if shell == 0:
         prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-        is_counted = uid >= 0 and not plan.counted
+        # The limit counts every process of the uid: where that is a person's, those that are there come on top.
+        processes = PROCESSES_MAX if uid >= 0 else PROCESSES_MAX + threads_of(os.getuid()) if plan.landlock else 0
         become(
             argv,
             uid,
             gid,
-            limits(seconds, 0 if is_full else FILE_BYTES_MAX, counted=is_counted),
+            limits(seconds, 0 if is_full else FILE_BYTES_MAX, processes=0 if plan.counted else processes),
             status,
             plan,
             temporary,
@@ -287,7 +288,7 @@ def keep_to_itself() -> None:
         os.close(fd)
 
 
-def limits(seconds: int, file_bytes: int, *, counted: bool) -> list[tuple[int, int]]:
+def limits(seconds: int, file_bytes: int, *, processes: int) -> list[tuple[int, int]]:
     kept = [
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_NOFILE, FILES_MAX),
@@ -295,8 +296,16 @@ def limits(seconds: int, file_bytes: int, *, counted: bool) -> list[tuple[int, i
         (resource.RLIMIT_CPU, seconds + CPU_SECONDS_EXTRA),
         (resource.RLIMIT_DATA, MEMORY_BYTES_MAX),
     ]
-    # It counts every process of the uid, so not where the uid is a person's.
-    return [*kept, (resource.RLIMIT_NPROC, PROCESSES_MAX)] if counted else kept
+    return [*kept, (resource.RLIMIT_NPROC, processes)] if processes else kept
+
+
+def threads_of(uid: int) -> int:
+    total = 0
+    for pid in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208 - as above
+        with contextlib.suppress(OSError):
+            if os.stat(f"/proc/{pid}").st_uid == uid:  # noqa: PTH116 - as above
+                total += len(os.listdir(f"/proc/{pid}/task"))  # noqa: PTH208 - as above
+    return total
 
 
 class Written:

@@ -71,8 +71,10 @@ async def test_where_the_disk_is_almost_full_a_command_can_only_make_room(tmp_pa
 @pytest.mark.parametrize("sandbox", ["auto", "off"])
 async def test_a_commands_temporary_files_end_with_it(tmp_path: Path, sandbox: str) -> None:
     mark = f"of-{tmp_path.name}-{sandbox}"
-    command = f'f=$(mktemp); echo x > "$f"; mkdir -p "$TMPDIR/{mark}/b"; chmod 500 "$TMPDIR/{mark}"; cat "$f"; ls "$TMPDIR"'
+    command = (
+        f'f=$(mktemp); echo x > "$f"; mkdir -p "$TMPDIR/{mark}/b"; chmod 500 "$TMPDIR/{mark}"; cat "$f"; ls "$TMPDIR"'
+    )
     (shown,), _ = await run(tmp_path, command, more=f"tools: {{ exec: {{ mode: allow, sandbox: {sandbox} }} }}")
     assert shown.startswith("x\n")
     assert mark in shown
-    assert not [*Path("/tmp").glob(f"**/{mark}")]
+    assert not [*Path("/tmp").glob(f"clawgate-*/{mark}")]
