@@ -219,6 +219,6 @@ async def _pierced(wall: Wall, private: Sequence[Path]) -> str | None:
             return _PIERCED.get(finished.code, f"its test ended with {finished.code}: {finished.output.shown(200)}")
         for listening in (tcp, udp):
             with suppress(BlockingIOError):
-                listening.accept() if listening is tcp else listening.recv(1)
+                listening.accept()[0].close() if listening is tcp else listening.recv(1)
                 return "it reaches this machine's ports"
         return "it reaches other processes" if victim.poll() is not None else None
