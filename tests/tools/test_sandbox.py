@@ -19,6 +19,7 @@ from tests.processes import processes_of
 from tests.running import client, running
 from tests.tools.bench import bench, text_of
 from tests.tools.confined import SYSTEM_PYTHON
+from tools.sandbox import bubblewrap
 from tools.sandbox import sandbox as sandboxes
 from tools.sandbox.confine import seccomp
 from tools.sandbox.launch import SCRATCH
@@ -98,7 +99,7 @@ class Outside:
         probed, *results = json.loads(run.stdout.splitlines()[-1])
         if probed != kind:
             pytest.skip(f"this machine: {probed}")
-        return results
+        return list(map(str, results))
 
     @property
     def numbers(self) -> str:
@@ -229,7 +230,7 @@ async def test_a_wall_with_a_hole_is_none(monkeypatch: pytest.MonkeyPatch, hole:
     """The probe itself is what is tested: a command line that opens what it should close must not pass."""
     if not sandboxes._walls("bubblewrap"):
         pytest.skip("no bubblewrap")
-    fenced = sandboxes.fenced
+    fenced = bubblewrap.fenced
 
     def opened(*arguments: Any, **named: Any) -> tuple[list[str], list[int]]:
         argv, fds = fenced(*arguments, **named)
