@@ -36,6 +36,7 @@ from tools.config import EXTERNAL_TOOLS, ToolsConfig, effective_approval, effect
 from tools.memory import Memory, Note
 from tools.paths import MEMORY
 from tools.policy import layers_of, permitted
+from tools.sandbox.sandbox import Sandbox
 from tools.tool import Messenger, ToolError
 from tools.workspace import Workspace, folder_of
 
@@ -64,6 +65,7 @@ class AgentRunner:
     tools_config: InitVar[ToolsConfig]
     messenger: InitVar[Messenger]
     memory: InitVar[Memory]
+    sandbox: InitVar[Sandbox]
     language: InitVar[Language]
     limits: TurnLimits
     now: Callable[[], float]
@@ -71,7 +73,7 @@ class AgentRunner:
     scrub: Callable[[str], str] = str
 
     def __post_init__(
-        self, tools_config: ToolsConfig, messenger: Messenger, memory: Memory, language: Language
+        self, tools_config: ToolsConfig, messenger: Messenger, memory: Memory, sandbox: Sandbox, language: Language
     ) -> None:
         config = self.config
         self.exec_config = effective_exec(tools_config.exec, config.tools)
@@ -93,6 +95,7 @@ class AgentRunner:
             web=tools_config.web,
             messenger=messenger,
             memory=memory,
+            sandbox=sandbox,
             result_chars=self._result_chars,
         )
         self._sources: Sequence[ToolSource] = (built_in,)

@@ -27,6 +27,7 @@ from channels.channel import (
     Rejected,
     WebhookRequest,
 )
+from gateway.config.channels import sandboxed
 from gateway.config.server import ServerConfig
 from gateway.edge import Edge
 from gateway.intake import Intake
@@ -104,10 +105,11 @@ class Door:
     async def readyz(self) -> Response:
         """Can take work; 503 with the failing checks otherwise."""
         failing = await self._ready()
-        content = orjson.dumps(
-            {"ready": not failing, "amiss": dict(failing), "config": asdict(self._runtime.config_state)}
-        )
-        return Response(content, status_code=503 if failing else 200, media_type="application/json")
+        content: dict[str, object] = {"ready": not failing, "amiss": dict(failing)}
+        content["config"] = asdict(self._runtime.config_state)
+        if sandboxed(self._runtime.setup.config):
+            content["sandbox"] = self._runtime.sandbox.standing
+        return Response(orjson.dumps(content), status_code=503 if failing else 200, media_type="application/json")
 
     async def metrics(self, request: Request) -> Response:
         """Prometheus, behind the admin token; not there at all where none is set."""

@@ -5,6 +5,7 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 
 import structlog
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -14,6 +15,7 @@ from channels.channel import Channel, DeliveryError, Listens, Receipt
 from channels.web.channel import WebChannel
 from gateway.choices import CHOICES_NOTICE
 from gateway.commands.catalog import menu
+from gateway.config.channels import sandboxed
 from gateway.config.root import Config
 from gateway.connections import Connections
 from gateway.door import Door, build_app
@@ -30,6 +32,7 @@ from gateway.store.store import Store, StoreUnavailable
 from gateway.sweep import Sweep
 from gateway.turns import Turns
 from gateway.web import WebDoor
+from tools.sandbox.sandbox import Sandbox
 
 DEDUPE_SECONDS = 7 * 24 * 3600
 PRUNE_EVERY_SECONDS = 3600
@@ -63,9 +66,12 @@ class Gateway:
         self._loading: set[asyncio.Task[None]] = set()
         """Short reads of the database, which are waited for: one that is cancelled in the middle can hang in its driver."""
         scrubber = scrubber or Scrubber()
+        file = config.database.path
+        sandbox = Sandbox([Path(file)] if file else [])
         self.runtime = Runtime(
-            setup=build_setup(config, environment, store, scrubber, now),
+            setup=build_setup(config, environment, store, scrubber, now, sandbox),
             scrubber=scrubber,
+            sandbox=sandbox,
             config_state=ConfigState(version=version_of(config)),
             store=store,
             control=Control(store),
@@ -120,6 +126,7 @@ class Gateway:
             self._attend(channel)
         self.warming = self.spawn(self._warm_up())
         self.spawn(self._prune())
+        self.spawn(self._try_sandbox())
         self.spawn(self.sweep.run())
         self.spawn(self.runtime.approvals.run())
 
@@ -133,7 +140,9 @@ class Gateway:
         it is closed when the last turn that began with it is over. Raises OSError where a workspace cannot be opened;
         then the old one holds."""
         before, runtime = self.runtime.setup, self.runtime
-        setup = build_setup(config, environment, runtime.store, runtime.scrubber, runtime.now, before=before)
+        setup = build_setup(
+            config, environment, runtime.store, runtime.scrubber, runtime.now, runtime.sandbox, before=before
+        )
         gone = [channel for channel in before.channels.values() if channel not in setup.channels.values()]
         leaving = [task for channel in gone for task in self._attending.pop(channel, ())]
         for task in leaving:
@@ -154,6 +163,7 @@ class Gateway:
             if channel not in self._attending:
                 self._attend(channel)
         self.warming = self.spawn(self._warm_up())
+        self.spawn(self._try_sandbox())
         self.spawn(self._retire(before, gone))
         self.spawn(self._reconcile())
 
@@ -178,6 +188,17 @@ class Gateway:
             runner.close()
         for channel in channels:
             await channel.close()
+
+    async def _try_sandbox(self) -> None:
+        """Where some agent's commands need one: whoever starts the gateway reads whether they will run."""
+        agents = sandboxed(self.config)
+        if agents and self.runtime.sandbox.report is None:
+            report = await self.runtime.sandbox.probe()
+            if report.wall:
+                log.info("sandbox_ready", sandbox=str(report), agents=agents)
+            else:
+                hint = "exec refuses every command (EXEC_SANDBOX_UNAVAILABLE): see docs/sandbox.md"
+                log.error("no_sandbox", reason=str(report), agents=agents, hint=hint)
 
     async def _warm_up(self) -> None:
         """Each model's client and its SDK, beside the serving: the first reply should not wait for them. A provider that

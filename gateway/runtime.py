@@ -25,6 +25,7 @@ from gateway.queue import Queues
 from gateway.scrubber import Scrubber
 from gateway.store.records import Acceptance, Delivery, Lease, Part
 from gateway.store.store import Fenced, Store, StoreUnavailable
+from tools.sandbox.sandbox import Sandbox
 
 
 class Drained(Exception):
@@ -131,6 +132,7 @@ class Runtime:
     config_state: ConfigState
     turns: Counter[Setup] = field(default_factory=Counter)
     store: Store
+    sandbox: Sandbox
     control: Control
     metrics: Metrics
     emit: Emit

@@ -29,6 +29,7 @@ from gateway.redaction import secrets_in
 from gateway.runtime import Setup
 from gateway.scrubber import Scrubber, secrets_of
 from gateway.store.store import Store
+from tools.sandbox.sandbox import Sandbox
 
 FIXED = ("database", "server.host", "server.port")
 """What a running gateway cannot change; by key."""
@@ -40,6 +41,7 @@ def build_setup(
     store: Store,
     scrubber: Scrubber,
     now: Callable[[], float],
+    sandbox: Sandbox,
     *,
     before: Setup | None = None,
 ) -> Setup:
@@ -63,6 +65,7 @@ def build_setup(
         tools_config=config.tools,
         messenger=ChannelMessenger(channels, scrubber, now=now),
         memory=StoredMemory(store),
+        sandbox=sandbox,
         language=config.language,
         limits=config.limits,
         scrub=scrubber.scrub,

@@ -20,6 +20,7 @@ from tools.memory import Memory, MemoryGet, MemorySearch
 from tools.message import Message
 from tools.policy import layers_of, permitted
 from tools.read import Read
+from tools.sandbox.sandbox import Sandbox
 from tools.tool import Call, Effect, Messenger, NeedsApproval, Tool, ToolError, ToolResult, failed
 from tools.web.config import WebToolsConfig
 from tools.web.fetch import Fetcher, WebFetch
@@ -44,6 +45,7 @@ class Catalog:
     messenger: Messenger
     memory: Memory
     result_chars: int
+    sandbox: Sandbox
 
     def __post_init__(self) -> None:
         self.exec_slots = asyncio.Semaphore(self.exec_config.parallel)
@@ -59,7 +61,9 @@ _BUILDERS: dict[str, Callable[[Catalog, Workspace], Tool]] = {
     "write": lambda _, workspace: Write(workspace),
     "edit": lambda _, workspace: Edit(workspace),
     "ls": lambda _, workspace: Ls(workspace),
-    "exec": lambda catalog, workspace: Exec(workspace, catalog.exec_config, catalog.exec_slots, catalog.result_chars),
+    "exec": lambda catalog, workspace: Exec(
+        workspace, catalog.exec_config, catalog.exec_slots, catalog.sandbox, catalog.result_chars
+    ),
     "message": lambda catalog, _: Message(catalog.messenger, catalog.config.message),
     "memory_search": lambda catalog, workspace: MemorySearch(workspace, catalog.memory),
     "memory_get": lambda catalog, workspace: MemoryGet(workspace, catalog.memory, catalog.result_chars),

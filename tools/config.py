@@ -21,6 +21,12 @@ class ExecConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_gene
 
     mode: ExecMode = "ask"
     """`deny` runs nothing; `ask` runs what a person has approved (docs/approvals.md); `allow` runs."""
+    sandbox: Literal["auto", "off"] = "auto"
+    """`auto` confines every command to its workspace, without network, and runs none where this machine offers no way to
+    do so; `off` runs commands as the gateway's user, or, where that is root, as the workspace's owner, without a wall."""
+    network: bool = False
+    """Whether commands reach the network. Only without a sandbox so far: no sandbox here can open the network and keep this
+    machine's own services closed, so with one a command is refused."""
     timeout_seconds: Annotated[float, Field(gt=0, le=EXEC_SECONDS_MAX)] = 60
     """How long one command may run; the model can ask for less, and for more up to 600."""
     output_bytes: Annotated[int, Field(ge=1024)] = 1_048_576
@@ -41,6 +47,10 @@ class AgentExecConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias
 
     mode: ExecMode | None = None
     """As `tools.exec.mode`, for this agent."""
+    sandbox: Literal["auto", "off"] | None = None
+    """As `tools.exec.sandbox`, for this agent."""
+    network: bool | None = None
+    """As `tools.exec.network`, for this agent."""
     timeout_seconds: Annotated[float, Field(gt=0, le=EXEC_SECONDS_MAX)] | None = None
     """As `tools.exec.timeoutSeconds`, for this agent."""
     output_bytes: Annotated[int, Field(ge=1024)] | None = None

@@ -7,18 +7,22 @@ never root.
 """
 
 import asyncio
-import os
 import signal
 from dataclasses import dataclass
 from typing import assert_never
 
+import structlog
 from pydantic import Field
 
 from tools.binding import binding_of
 from tools.config import EXEC_SECONDS_MAX, ExecConfig
 from tools.process import OUTPUT_BYTES_MAX, Finished, run
+from tools.sandbox.sandbox import Sandbox
+from tools.supervisor import MEMORY_BYTES_MAX, PROCESSES_MAX
 from tools.tool import Arguments, Call, Subject, ToolError, ToolResult
-from tools.workspace import NOBODY, Workspace
+from tools.workspace import Workspace
+
+log = structlog.get_logger()
 
 SHELL = "/bin/sh"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -47,6 +51,7 @@ class Exec:
     config: ExecConfig
     slots: asyncio.Semaphore
     """The agent's, over all its turns."""
+    sandbox: Sandbox
     result_chars: int
 
     def subject(self, arguments: ExecArguments, call: Call) -> Subject | None:
@@ -67,7 +72,8 @@ class Exec:
 
     def _surroundings(self) -> dict[str, str]:
         """What a person is to know of where it runs."""
-        return {"sandbox": "none", "network": "yes"}
+        confined = self.config.sandbox == "auto"
+        return {"sandbox": "required" if confined else "none", "network": "no" if confined else "yes"}
 
     def _timeout(self, arguments: ExecArguments) -> float:
         return min(arguments.timeout_seconds or self.config.timeout_seconds, EXEC_SECONDS_MAX)
@@ -76,20 +82,23 @@ class Exec:
         """Whether it may is settled: `Toolbox` has asked for `subject`."""
         if "\0" in arguments.command:
             raise ToolError("INVALID_ARGUMENT", "'command' holds a NUL character")
-        if self.slots.locked():
+        if self.slots.locked() or self.sandbox.slots.locked():
             raise ToolError("EXEC_BUSY", "too many commands are running; try again in a moment", retryable=True)
         timeout = self._timeout(arguments)
         kept_bytes = min(self.config.output_bytes, 8 * self.result_chars)
-        async with self.slots:
+        bounds = self.config.model_copy(update={"timeout_seconds": timeout, "output_bytes": kept_bytes})
+        async with self.slots, self.sandbox.slots:
             try:
-                finished = await run(
-                    arguments.command,
-                    folder=self.workspace.fd,
-                    owner=self._owner(),
-                    environment=self._environment(),
-                    bounds=self.config.model_copy(update={"timeout_seconds": timeout, "output_bytes": kept_bytes}),
+                launch = await self.sandbox.launch(
+                    arguments.command, workspace=self.workspace, environment=self._environment(), config=self.config
                 )
+                finished = await run(launch, folder=self.workspace.fd, bounds=bounds)
             except (OSError, ValueError) as error:
+                log.error("command_not_started", error=str(error)[:500])
+                if self.config.sandbox == "auto":
+                    self.sandbox.doubt()
+                    message = "the sandbox could not be built for this command; it did not run. Try it again once"
+                    raise ToolError("EXEC_SANDBOX_UNAVAILABLE", message, retryable=True) from error
                 raise ToolError("EXEC_FAILED", f"the command could not be started ({type(error).__name__})") from error
         return await asyncio.to_thread(self._result, finished, timeout)
 
@@ -105,13 +114,6 @@ class Exec:
             "TMPDIR": "/tmp",
             "TZ": "UTC",
         }
-
-    def _owner(self) -> tuple[int, int] | None:
-        """Whom the command runs as; None where that is the gateway's own user."""
-        if os.geteuid() != 0:
-            return None
-        status = os.fstat(self.workspace.fd)
-        return status.st_uid or NOBODY, status.st_gid or NOBODY  # neither is ever root
 
     def _result(self, finished: Finished, seconds: float) -> ToolResult:
         code = finished.code if finished.code >= 0 else 128 - finished.code
@@ -134,11 +136,16 @@ class Exec:
                 stopped = f"EXEC_DISK_LIMIT: stopped: it put more than {written} into the workspace and $TMPDIR; "
             case "free":
                 stopped = f"EXEC_DISK_LIMIT: stopped: {free}; "
+            case "memory":
+                stopped = f"EXEC_MEMORY_LIMIT: stopped: it held more than {MEMORY_BYTES_MAX:,} bytes of memory; "
+            case "processes":
+                stopped = f"EXEC_PROCESS_LIMIT: stopped: it had more than {PROCESSES_MAX} processes; "
             case _:
                 assert_never(finished.limit)
         ended = f": ended by {_signal(-finished.code)}" if finished.code < 0 else ""
         read_only = f"; it could write nothing to files: {free}" if finished.read_only else ""
-        return f"[{stopped}exit code {code}{ended}{read_only}]"
+        refused = "; files of protected names that it made are now called refused-…" if finished.refused else ""
+        return f"[{stopped}exit code {code}{ended}{read_only}{refused}]"
 
 
 def _signal(number: int) -> str:

@@ -13,7 +13,6 @@ import ctypes
 import errno
 import fcntl
 import os
-import re
 import secrets
 import unicodedata
 from collections.abc import Collection, Sequence
@@ -30,9 +29,16 @@ INSTRUCTION_FILES: tuple[str, ...] = get_args(InstructionFile)
 MEMORY = "MEMORY.md"
 MEMORY_FOLDER = "memory"
 """With the file the agent's memory: a file for a day or a subject, ending in `.md`."""
-_SHELL_FILES = re.compile(
-    r"\.(bashrc|bash_(profile|login|logout|aliases)|profile|zsh(rc|env)|zprofile|zlog(in|out)|m?kshrc|t?cshrc|log(in|out)|inputrc)"
-)
+_SHELL_FILES = [
+    *(f".{shell}rc" for shell in ("bash", "zsh", "ksh", "mksh", "csh", "tcsh", "input")),
+    *(
+        f".{name}"
+        for name in ("bash_profile", "bash_login", "bash_logout", "bash_aliases", "profile", "login", "logout")
+    ),
+    *(f".z{name}" for name in ("shenv", "profile", "login", "logout")),
+]
+NOT_MADE = (*INSTRUCTION_FILES, ".gitmodules", ".ssh", *_SHELL_FILES)
+"""What a command does not make at the top of a workspace, besides `.env*`. A `.git` it may, without hooks and config."""
 
 
 def relative(path: str, root: str) -> str:
@@ -98,7 +104,7 @@ def _plain(part: str) -> str:
 
 
 def _is_run_by_others(part: str) -> bool:
-    return part in (".git", ".gitmodules", ".ssh") or part.startswith(".env") or bool(_SHELL_FILES.fullmatch(part))
+    return part in (".git", ".gitmodules", ".ssh") or part.startswith(".env") or part in _SHELL_FILES
 
 
 def not_found(path: str) -> ToolError:

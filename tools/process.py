@@ -2,7 +2,7 @@
 
 A supervisor (`tools.supervisor`) stands between the gateway and the command: it sets the limits and is the reaper of
 all that the command starts, so that what detaches itself is found and killed, and nobody else is. Here is the clock and
-the pipe. This is a seat belt, not a wall: there is no sandbox here. Where gateway and command share a uid, the gateway
+the pipe; the wall around the command is the launch's (`tools.sandbox`). Where gateway and command share a uid, the gateway
 at least hides its own environment and memory from it.
 """
 
@@ -15,13 +15,13 @@ import signal
 import subprocess
 import sys
 from bisect import bisect_right
-from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 from tools.config import ExecConfig
+from tools.sandbox.launch import Launch
 
 KILL_AFTER_SECONDS = 2.0
 DRAIN_SECONDS = 0.5
@@ -31,8 +31,8 @@ _SUPERVISOR = Path(__file__).with_name("supervisor.py")
 _PR_SET_DUMPABLE = 4
 _CODE = re.compile(rb"-?\d+|!")
 
-Limit: TypeAlias = Literal["time", "output", "written", "free"]
-_LIMITS: dict[str, Limit] = {"W": "written", "F": "free"}
+Limit: TypeAlias = Literal["time", "output", "written", "free", "memory", "processes"]
+_LIMITS: dict[str, Limit] = {"W": "written", "F": "free", "M": "memory", "N": "processes"}
 
 OUTPUT_BYTES_MAX = 16 * 1024 * 1024
 TAIL_SHARE = 0.3
@@ -53,19 +53,18 @@ _SHOWN = {
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finished:
     """`code` is that of the shell, or minus the signal that ended it; `limit` is what it was stopped for. `read_only`: the
-    disk was too full to let it write at all."""
+    disk was too full to let it write at all. `refused`: it made files of protected names, which were renamed."""
 
     code: int
     output: "Output"
     limit: Limit | None
     read_only: bool
+    refused: bool
 
 
-async def run(
-    command: str, *, folder: int, owner: tuple[int, int] | None, environment: Mapping[str, str], bounds: ExecConfig
-) -> Finished:
-    """Run `command` in the folder of that descriptor, as `owner` (uid, gid) where that is not None. Raises OSError."""
-    supervised = _Supervised(command, folder, owner, environment, bounds)
+async def run(launch: Launch, *, folder: int, bounds: ExecConfig) -> Finished:
+    """Run it in the folder of that descriptor. Raises OSError."""
+    supervised = _Supervised(launch, folder, bounds)
     try:
         return await supervised.attend(Output(bounds.output_bytes), bounds.timeout_seconds)
     finally:
@@ -77,32 +76,26 @@ async def run(
 class _Supervised:
     """The supervisor's process, with the three pipes to it."""
 
-    def __init__(
-        self,
-        command: str,
-        folder: int,
-        owner: tuple[int, int] | None,
-        environment: Mapping[str, str],
-        bounds: ExecConfig,
-    ) -> None:
+    def __init__(self, launch: Launch, folder: int, bounds: ExecConfig) -> None:
         # A command of our own uid could read our secrets in /proc; not from a process that may not be dumped.
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
         self._control: int | None
         with contextlib.ExitStack() as theirs:
+            theirs.callback(launch.close)
             control, self._control = os.pipe2(os.O_CLOEXEC)
             theirs.callback(os.close, control)
             self._status, status = os.pipe2(os.O_CLOEXEC)
             theirs.callback(os.close, status)
             limits = (int(bounds.timeout_seconds), bounds.written_bytes, bounds.free_bytes)
-            numbers = (control, status, folder, *(owner or (-1, -1)), *limits)
+            numbers = (control, status, folder, *(launch.owner or (-1, -1)), *limits)
             try:
                 self._process = subprocess.Popen(
-                    [sys.executable, "-I", "-S", str(_SUPERVISOR), *map(str, numbers), command],
+                    [sys.executable, "-I", "-S", str(_SUPERVISOR), *map(str, numbers), *launch.arguments],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,
-                    env=dict(environment),
-                    pass_fds=(control, status, folder),
+                    env=dict(launch.env),
+                    pass_fds=(control, status, folder, *launch.pass_fds),
                     start_new_session=True,
                 )
             except (OSError, ValueError):
@@ -161,10 +154,12 @@ class _Supervised:
             loop.remove_reader(status)
             loop.remove_reader(pipe)
         if b"!" in report:
-            raise OSError("the command could not become the workspace's owner, or there is no /bin/sh")
+            raise OSError(
+                output.shown(500).strip() or "it could not become the workspace's owner, or there is no shell"
+            )
         reported = _CODE.search(report)
         code = int(reported[0]) if reported else -signal.SIGKILL
-        return Finished(code=code, output=output, limit=limit, read_only=b"L" in report)
+        return Finished(code=code, output=output, limit=limit, read_only=b"L" in report, refused=b"P" in report)
 
     def end(self) -> None:
         """Wait until nothing of it is left. Blocking, mostly for milliseconds."""

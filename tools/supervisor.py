@@ -5,28 +5,44 @@ command; the gateway need adopt nobody's orphans and guess at none. It sets the 
 command cannot yet undo them. Run as a script by an isolated interpreter (`-I -S`), it imports nothing of ours and holds
 nothing of the gateway's environment. It decides nothing: the gateway keeps the time and reads the output.
 
-    supervisor.py CONTROL STATUS FOLDER UID GID SECONDS WRITTEN FREE COMMAND
+    supervisor.py CONTROL STATUS FOLDER UID GID SECONDS WRITTEN FREE PLAN ARGV...
 
 CONTROL, STATUS and FOLDER are descriptors, UID and GID are -1 for our own; WRITTEN is how many bytes the command may add
 to FOLDER and its temporary folder, FREE how many it must leave on the disk. A byte on CONTROL asks the command to end;
 its end of file, which the gateway's death brings as well, ends everything. STATUS gets the exit code as text, or `!`
-where the command could not be started; besides, `W` or `F` where it went beyond WRITTEN or FREE, and `L` where the disk
-was too full from the start. Its end of file says that nobody is left.
+where the command could not be started; besides, `W` or `F` where it went beyond WRITTEN or FREE, `M` where it held too
+much memory, `N` where it started too many processes, `L` where the disk was too full from the start, and `P` where it had
+made files of protected names, which are renamed. Its end of file says that nobody is left. PLAN is what the sandbox wants
+done around ARGV, each member absent where it is not wanted:
+
+    landlock  what `confine.prepare` takes: the command is confined by the kernel, in its own process
+    stage     descriptors that root mounts for bubblewrap
+    wrappers  so many processes stand between us and the command; they are not asked to end
+    started   ARGV writes to descriptor 9 as soon as the command's own process runs: what ends before was never started
+    counted   the limit of processes is set by ARGV
+    links     of the temporary folder's `skills`, to where
+    protected names at the workspace's top that a command may not make
 """
 
 import _thread
 import contextlib
 import ctypes
+import fcntl
+import marshal
 import os
 import resource
 import select
 import signal
 import sys
 import time
+import types
+from collections.abc import Iterator
 
 FILE_BYTES_MAX = 64 * 1024 * 1024
 FILES_MAX = 256
 PROCESSES_MAX = 128
+WRAPPERS_MAX = 8
+"""More than that is nobody's sandbox."""
 MEMORY_BYTES_MAX = 2 * 1024**3
 """Of what a process writes to, not of its address space: runtimes reserve far more of that than they use."""
 CPU_SECONDS_EXTRA = 10
@@ -39,6 +55,8 @@ QUICK_ENTRIES_MAX = 10_000
 """So many files and folders are looked through before a command begins: 40 ms."""
 ENTRY_BYTES = 4096
 """What a file counts on top of its content, so that empty ones have an end, too."""
+SIGNALLED = 128
+"""What shells add to a signal's number."""
 _PR_SET_NO_NEW_PRIVS = 38
 _PR_SET_CHILD_SUBREAPER = 36
 _SYS_LANDLOCK_CREATE_RULESET = 444
@@ -47,10 +65,9 @@ _LANDLOCK_SCOPE_SIGNAL = 2
 
 
 def main(arguments: list[str]) -> None:
-    *numbers, command = arguments
-    control, status, folder, uid, gid, seconds, written_max, free_min = map(int, numbers)
-    for fd in (control, status, folder):  # ours, not the command's
-        os.set_inheritable(fd, False)
+    control, status, folder, uid, gid, seconds, written_max, free_min = map(int, arguments[:8])
+    plan, argv = Plan(arguments[8]), arguments[9:]
+    control, status, folder = map(above, (control, status, folder))  # ours, not the command's
     prctl = ctypes.CDLL(None, use_errno=True).prctl
     prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -61,14 +78,28 @@ def main(arguments: list[str]) -> None:
     except OSError:
         os.write(status, b"!")
         return
-    temporary = make_temporary(uid, gid)
+    temporary = make_temporary(uid, gid, plan.links)
     written = Written((".", temporary), written_max)
     is_full = free_bytes() < free_min
+    refused = Refused(plan.protected, uid)
+    argv = [temporary if it == "@TMPDIR@" else it for it in argv]
     shell = os.fork()
     if shell == 0:
         prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-        become(command, uid, gid, limits(seconds, 0 if is_full else FILE_BYTES_MAX, own_user=uid < 0), status)
+        # The limit counts every process of the uid: where that is a person's, those that are there come on top.
+        processes = PROCESSES_MAX if uid >= 0 else PROCESSES_MAX + threads_of(os.getuid()) if plan.landlock else 0
+        become(
+            argv,
+            uid,
+            gid,
+            limits(seconds, 0 if is_full else FILE_BYTES_MAX, processes=0 if plan.counted else processes),
+            status,
+            plan,
+            temporary,
+        )
+    plan.forked()
     _thread.start_new_thread(written.watch, (status,))
+    _thread.start_new_thread(watch_numbers, (status,))
     if is_full:
         os.write(status, b"L")
     else:
@@ -76,16 +107,131 @@ def main(arguments: list[str]) -> None:
     nowhere = os.open(os.devnull, os.O_RDWR)
     for output in (1, 2):  # else the pipe would not end before we do
         os.dup2(nowhere, output)
-    supervise(shell, control, status, woken, written)
+    supervise(shell, control, status, woken, written, plan)
     kill_everybody()
+    if refused.rename():
+        os.write(status, b"P")
     remove(temporary)
 
 
-def make_temporary(uid: int, gid: int) -> str:
+class Plan:
+    """What the sandbox wants."""
+
+    def __init__(self, text: str) -> None:
+        plan = marshal.loads(bytes.fromhex(text))
+        self.landlock: dict[str, list[str | int]] | None = plan.get("landlock")
+        self.stage: list[int] = plan.get("stage", [])
+        self.wrappers: int = plan.get("wrappers", 0)
+        self.counted: bool = plan.get("counted", False)
+        self.links: dict[str, str] = plan.get("links", {})
+        self.protected: list[str] = plan.get("protected", [])
+        self._started = tuple(map(above, os.pipe())) if plan.get("started") else None
+        gateway = os.getppid()
+        self._gateway = (gateway, -os.getpgid(gateway))
+        self._confine: types.ModuleType | None = None
+        if self.landlock is not None or self.stage:
+            sys.path.append(f"{os.path.dirname(__file__)}/sandbox")  # noqa: PTH120 - as above
+            self._confine = __import__("confine")
+
+    def prepare(self, temporary: str) -> None:
+        """In the command's process, as long as it has our rights."""
+        if self._started is not None:
+            os.dup2(self._started[1], 9)
+        if self._confine is not None and self.stage:
+            self._confine.stage(self.stage)
+        if self._confine is not None and self.landlock is not None:
+            self.landlock["write"].append(temporary)
+            self._ruleset = self._confine.prepare(self.landlock)
+
+    def confine(self) -> None:
+        """The last step before it is the command."""
+        if self._confine is not None and self.landlock is not None:
+            us = os.getppid()
+            self._confine.restrict(self._ruleset, (us, -us, -1, *self._gateway))
+        elif not self.wrappers:
+            keep_to_itself()
+
+    def forked(self) -> None:
+        if self._started is not None:
+            os.close(self._started[1])
+            os.set_blocking(self._started[0], False)
+
+    def has_started(self) -> bool:
+        """Once the command's process has ended."""
+        with contextlib.suppress(BlockingIOError):
+            return self._started is None or bool(os.read(self._started[0], 1))
+        return False
+
+    def asked_to_end(self, shell: int) -> list[int]:
+        """Whom a wish to end reaches, as `kill` names them: the command's group, or what is inside of the wrappers."""
+        inside = [shell]
+        for _ in range(self.wrappers):
+            inside = [child for pid in inside for child in children(pid)]
+        return [pid for it in inside for pid in (it, *descendants(it))] if self.wrappers else [-shell]
+
+
+class Refused:
+    """Names that a command may not make, in the workspace, its `.git` and its `skills`. What is new of them is renamed when
+    nothing of the command is left: nothing is lost, and nobody reads or runs it by that name."""
+
+    def __init__(self, names: list[str], uid: int) -> None:
+        self._names, self._uid = names, uid
+        self._before = self._found()
+
+    def rename(self) -> bool:
+        made = self._found() - self._before
+        for folder, name in made:
+            with contextlib.suppress(OSError), opened(".") as top, opened(folder) as parent:
+                os.rename(name, f"refused-{os.urandom(4).hex()}-{name.lstrip('.')}", src_dir_fd=parent, dst_dir_fd=top)
+        return bool(made)
+
+    def _found(self) -> set[tuple[str, str]]:
+        found = set()
+        for folder in (".", ".git", "skills") if self._names else ():
+            with contextlib.suppress(OSError), opened(folder) as parent, os.scandir(parent) as entries:
+                for entry in entries:
+                    is_ours = self._uid in (-1, entry.stat(follow_symlinks=False).st_uid)
+                    if is_ours and self._is_refused(folder, entry):
+                        found.add((folder, entry.name))
+        return found
+
+    def _is_refused(self, folder: str, entry: "os.DirEntry[str]") -> bool:
+        name = entry.name.casefold()
+        if folder == ".git":
+            return name in ("hooks", "config")
+        if folder == "." and name in (".git", "skills"):
+            return not entry.is_dir(follow_symlinks=False)
+        return folder == "skills" or name in self._names or name.startswith(".env")
+
+
+def above(fd: int) -> int:
+    """The same descriptor, out of the shell's way, and not for the command."""
+    try:
+        return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 10)
+    finally:
+        os.close(fd)
+
+
+@contextlib.contextmanager
+def opened(folder: str) -> Iterator[int]:
+    """No link is followed: it could lead to what is not the command's."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def make_temporary(uid: int, gid: int, links: dict[str, str]) -> str:
     """A folder for what this command alone puts into TMPDIR; where none can be made, what the environment says stays."""
     folder = f"{os.environ.get('TMPDIR', '/tmp')}/clawgate-{os.urandom(8).hex()}"
     with contextlib.suppress(OSError):
         os.mkdir(folder, 0o700)  # noqa: PTH102 - pathlib would double the start-up time
+        if links:
+            os.mkdir(f"{folder}/skills")  # noqa: PTH102 - as above
+            os.environ["SKILLS"] = f"{folder}/skills"
+        for name, target in links.items():
+            os.symlink(target, f"{folder}/skills/{name}")  # noqa: PTH211 - as above
         if uid >= 0:
             os.chown(folder, uid, gid)
         os.environ["TMPDIR"] = folder
@@ -102,9 +248,12 @@ def remove(folder: str) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def become(command: str, uid: int, gid: int, limits: list[tuple[int, int]], status: int) -> None:
+def become(
+    argv: list[str], uid: int, gid: int, limits: list[tuple[int, int]], status: int, plan: Plan, temporary: str
+) -> None:
     """The command, from here on. Never returns."""
     try:
+        plan.prepare(temporary)
         os.setsid()
         os.umask(0o022)
         for limit, value in limits:
@@ -116,10 +265,10 @@ def become(command: str, uid: int, gid: int, limits: list[tuple[int, int]], stat
             os.setresgid(gid, gid, gid)
             os.setresuid(uid, uid, uid)
         signal.set_wakeup_fd(-1)
-        keep_to_itself()
+        plan.confine()
         for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD, signal.SIGINT):
             signal.signal(number, signal.SIG_DFL)
-        os.execv("/bin/sh", ["/bin/sh", "-c", "--", command])
+        os.execv(argv[0], argv)
     finally:
         os.write(status, b"!")
         os._exit(1)
@@ -139,7 +288,7 @@ def keep_to_itself() -> None:
         os.close(fd)
 
 
-def limits(seconds: int, file_bytes: int, *, own_user: bool) -> list[tuple[int, int]]:
+def limits(seconds: int, file_bytes: int, *, processes: int) -> list[tuple[int, int]]:
     kept = [
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_NOFILE, FILES_MAX),
@@ -147,8 +296,16 @@ def limits(seconds: int, file_bytes: int, *, own_user: bool) -> list[tuple[int, 
         (resource.RLIMIT_CPU, seconds + CPU_SECONDS_EXTRA),
         (resource.RLIMIT_DATA, MEMORY_BYTES_MAX),
     ]
-    # It counts every process of the uid, so not where the uid is a person's.
-    return kept if own_user else [*kept, (resource.RLIMIT_NPROC, PROCESSES_MAX)]
+    return [*kept, (resource.RLIMIT_NPROC, processes)] if processes else kept
+
+
+def threads_of(uid: int) -> int:
+    total = 0
+    for pid in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208 - as above
+        with contextlib.suppress(OSError):
+            if os.stat(f"/proc/{pid}").st_uid == uid:  # noqa: PTH116 - as above
+                total += len(os.listdir(f"/proc/{pid}/task"))  # noqa: PTH208 - as above
+    return total
 
 
 class Written:
@@ -201,6 +358,29 @@ def stored_bytes(folders: tuple[str, ...], *, entries_max: int) -> int | None:
     return total
 
 
+def watch_numbers(status: int) -> None:
+    """Until there are too many of them, or all together hold too much: the kernel's limits are of one process, or of all
+    that a user runs."""
+    while len(below := descendants(os.getpid())) <= PROCESSES_MAX + WRAPPERS_MAX:
+        # By `statm` it is too much, since what is shared counts for each; by `smaps_rollup` it is exact, and slow.
+        if held_bytes(below, "statm") > MEMORY_BYTES_MAX and held_bytes(below, "smaps_rollup") > MEMORY_BYTES_MAX:
+            os.write(status, b"M")
+            return
+        time.sleep(LOOK_SECONDS)
+    os.write(status, b"N")
+
+
+def held_bytes(pids: list[int], file: str) -> int:
+    total = 0
+    for pid in pids:
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/{file}", encoding="ascii") as lines:  # noqa: PTH123
+            if file == "statm":
+                total += int(lines.read().split()[1]) * resource.getpagesize()
+            else:
+                total += sum(int(it.split()[1]) * 1024 for it in lines if it.startswith("Pss:"))
+    return total
+
+
 def watch_free(bytes_min: int, status: int) -> None:
     """Until less than that is free on the workspace's disk."""
     while free_bytes() >= bytes_min:
@@ -213,7 +393,7 @@ def free_bytes() -> int:
     return disk.f_bavail * disk.f_frsize
 
 
-def supervise(shell: int, control: int, status: int, woken: int, written: Written) -> None:
+def supervise(shell: int, control: int, status: int, woken: int, written: Written, plan: Plan) -> None:
     """Until the gateway lets go: pass on its wish to end, say how the shell ended, bury the dead."""
     while True:
         readable, _, _ = select.select([control, woken], [], [])
@@ -223,13 +403,15 @@ def supervise(shell: int, control: int, status: int, woken: int, written: Writte
                 if pid == shell:
                     shell = 0
                     written.look_again(status)
-                    os.write(status, str(code).encode())
+                    if plan.wrappers and SIGNALLED < code <= SIGNALLED + signal.NSIG:
+                        code = SIGNALLED - code
+                    os.write(status, str(code).encode() if plan.has_started() else b"!")
         if control in readable:
             if not os.read(control, 1):
                 return
-            if shell:
+            for pid in plan.asked_to_end(shell) if shell else ():
                 with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.killpg(shell, signal.SIGTERM)
+                    os.kill(pid, signal.SIGTERM)
 
 
 def buried() -> list[tuple[int, int]]:

@@ -210,6 +210,12 @@ def commanding(config: "Config") -> list[str]:
     return [agent.id for agent in config.agents.list if exec_mode(config, agent) == "allow"]
 
 
+def sandboxed(config: "Config") -> list[str]:
+    """The agents whose commands run in a sandbox, or not at all."""
+    agents = [agent for agent in config.agents.list if exec_mode(config, agent) in ("ask", "allow")]
+    return [it.id for it in agents if effective_exec(config.tools.exec, it.tools).sandbox == "auto"]
+
+
 def exec_mode(config: "Config", agent: AgentConfig) -> ExecMode | None:
     """None where it has no `exec`."""
     return effective_exec(config.tools.exec, agent.tools).mode if "exec" in offered(config.tools, agent.tools) else None

@@ -12,6 +12,7 @@ from gateway.queue import Queues
 from gateway.runtime import ConfigState, Control, Runtime, Setup
 from gateway.scrubber import Scrubber
 from gateway.store.store import Store
+from tools.sandbox.sandbox import Sandbox
 
 
 def runtime(
@@ -25,6 +26,7 @@ def runtime(
         ),
         config_state=ConfigState(version=""),
         store=store,
+        sandbox=Sandbox(),
         control=Control(store),
         metrics=Metrics(),
         emit=silent,

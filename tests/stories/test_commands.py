@@ -1,6 +1,5 @@
 """Commands through the whole gateway: what a model reads of them, and what they can take of the machine."""
 
-import json
 import re
 from pathlib import Path
 
@@ -69,10 +68,13 @@ async def test_where_the_disk_is_almost_full_a_command_can_only_make_room(tmp_pa
     assert [path.stat().st_size for path in house.workspace().iterdir() if path.is_file()] == [0]
 
 
-async def test_a_commands_temporary_files_end_with_it(tmp_path: Path) -> None:
-    command = 'f=$(mktemp); echo x > "$f"; mkdir -p "$TMPDIR/a/b"; chmod 500 "$TMPDIR/a"; echo $TMPDIR; cat "$f"'
-    (shown,), _ = await run(tmp_path, command)
-    folder, *rest = shown.splitlines()
-    assert rest == ["x", "[exit code 0]"]
-    assert not Path(folder).exists()
-    assert json.dumps(folder).startswith('"/tmp/clawgate-')
+@pytest.mark.parametrize("sandbox", ["auto", "off"])
+async def test_a_commands_temporary_files_end_with_it(tmp_path: Path, sandbox: str) -> None:
+    mark = f"of-{tmp_path.name}-{sandbox}"
+    command = (
+        f'f=$(mktemp); echo x > "$f"; mkdir -p "$TMPDIR/{mark}/b"; chmod 500 "$TMPDIR/{mark}"; cat "$f"; ls "$TMPDIR"'
+    )
+    (shown,), _ = await run(tmp_path, command, more=f"tools: {{ exec: {{ mode: allow, sandbox: {sandbox} }} }}")
+    assert shown.startswith("x\n")
+    assert mark in shown
+    assert not [*Path("/tmp").glob(f"clawgate-*/{mark}")]

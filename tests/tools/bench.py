@@ -12,6 +12,7 @@ from tools.catalog import NAMES, Catalog, Toolbox
 from tools.config import AgentToolsConfig, ExecConfig, ToolsConfig
 from tools.memory import Passage
 from tools.policy import layers_of
+from tools.sandbox.sandbox import Sandbox
 from tools.tool import Call, Image, ToolError, ToolResult
 from tools.web.config import WebToolsConfig
 from tools.workspace import Workspace
@@ -105,6 +106,7 @@ def bench(
     exec_: Mapping[str, Any] | None = None,
     targets: list[str] | None = None,
     result_chars: int = 64_000,
+    sandbox: Sandbox | None = None,
 ) -> Bench:
     outbox = Outbox()
     workspace = Workspace(root=folder / "workspace")
@@ -118,6 +120,7 @@ def bench(
         messenger=outbox,
         memory=Nothing(),
         result_chars=result_chars,
+        sandbox=sandbox or Sandbox(),
     )
     layers = layers_of(ToolsConfig(), config)
     toolbox = Toolbox(catalog.tools(workspace.serving(mounts=mounts)), layers=layers, argument_bytes_max=65_536)

@@ -120,7 +120,8 @@ SIGNAL_SCOPE_SINCE = 6
 
 
 @pytest.mark.skipif(ctypes.CDLL(None).syscall(444, None, 0, 1) < SIGNAL_SCOPE_SINCE, reason="needs Linux 6.12")
-async def test_a_command_cannot_signal_another_one_of_the_same_user(at: Bench) -> None:
+async def test_a_command_cannot_signal_another_one_of_the_same_user(tmp_path: Path) -> None:
+    at = bench(tmp_path, exec_={"sandbox": "off"})
     first = asyncio.create_task(at.output(f"echo $$ > shell; {WAIT_FOR_GO}; echo alive"))
     await until((at.root / "ready").exists)
     output = await at.output("kill -9 $(cat shell) 2>&1; sleep 30 & kill $! && echo own")
@@ -128,6 +129,7 @@ async def test_a_command_cannot_signal_another_one_of_the_same_user(at: Bench) -
     assert "not permitted" in output
     assert output.splitlines()[-1].startswith("own")
     assert await first == "alive"
+    at.workspace.close()
 
 
 async def test_the_gateways_other_children_are_nobodys_business(at: Bench) -> None:

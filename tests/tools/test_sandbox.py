@@ -1,0 +1,263 @@
+"""What a command in a sandbox must not be able to do, in each kind that this machine has, as root and as a user."""
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import which
+from typing import Any
+
+import pytest
+
+from tests.processes import processes_of
+from tests.running import client, running
+from tests.tools.bench import bench, text_of
+from tests.tools.confined import SYSTEM_PYTHON
+from tools.sandbox import bubblewrap
+from tools.sandbox import sandbox as sandboxes
+from tools.sandbox.confine import seccomp
+from tools.sandbox.launch import SCRATCH
+from tools.sandbox.sandbox import KINDS, Kind, Report, Sandbox, Wall
+
+NAP = f"sleep {8_000_000 + os.getpid()}"
+SECRET = "CANARY-5471"
+UIDS = (0, 65534) if os.geteuid() == 0 else (os.geteuid(),)
+
+_ATTACKS = """
+import ctypes, mmap, os, socket, sys
+victim, tcp, udp, folder, name = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5]
+libc = ctypes.CDLL(None, use_errno=True)
+def attack(what, do):
+    try:
+        if do() not in (-1, None):
+            print("OPEN", what)
+    except OSError:
+        pass
+def reach(family, kind, address):
+    s = socket.socket(family, kind)
+    s.settimeout(1)
+    s.connect(address)
+    s.send(b"x")
+    return 1
+attack("tcp", lambda: reach(2, 1, ("127.0.0.1", tcp)))
+attack("udp", lambda: reach(2, 2, ("127.0.0.1", udp)) and None)
+attack("outside", lambda: reach(2, 2, ("192.0.2.1", 53)))
+attack("abstract", lambda: reach(1, 1, "\\0" + name))
+attack("unix", lambda: reach(1, 1, folder + "/socket"))
+attack("vsock", lambda: socket.socket(40, 1).fileno())
+attack("raw packets", lambda: socket.socket(17, 3).fileno())
+attack("kill", lambda: os.kill(victim, 9) or 1)
+attack("ptrace", lambda: libc.ptrace(16, victim, 0, 0))
+attack("unshare", lambda: libc.unshare(0x10000000))
+attack("mount", lambda: libc.mount(b"none", b"/tmp", b"tmpfs", 0, None))
+for what, number in dict(bpf=321, userfaultfd=323, keyctl=250, io_uring=425, memfd=319, setns=308, shmget=29).items():
+    if os.uname().machine == "x86_64":
+        attack(what, lambda: libc.syscall(number, 0, 4096, 0o1600, 0, 0))
+attack("typing", lambda: __import__("fcntl").ioctl(0, 0x5412, b"x") and 1)
+"""
+_HOG = "import mmap\nm = mmap.mmap(-1, 3 << 30)\nfor at in range(0, 3 << 30, 4096): m[at] = 1\nprint('HELD')"
+
+
+@dataclass
+class Outside:
+    """What a command could be after."""
+
+    folder: Path
+    victim: "subprocess.Popen[bytes]"
+    tcp: socket.socket
+    udp: socket.socket
+    name: str
+
+    def asked(self, kind: Kind, uid: int, *commands: str) -> list[str]:
+        script = (self.folder.parent / "attacks.py").read_text()
+        attacks = f"cat > a.py <<'EOF'\n{script}\nEOF\n{SYSTEM_PYTHON} a.py {self.numbers}"
+        names = {"OUT": str(self.folder), "ATTACKS": attacks}
+        written = [re.sub("OUT|ATTACKS", lambda it: names[it[0]], command) for command in commands]
+        work = self.folder.parent / "work"
+        (work / "workspace/.git").mkdir(parents=True)
+        for name in (".env", "AGENTS.md", ".git/config"):
+            (work / "workspace" / name).write_text("kept")
+        for path in (work, *work.rglob("*")):
+            os.chown(path, uid or 65534, uid or 65534)
+        arguments = [kind, str(uid), str(work), str(self.folder.parent / "greet"), json.dumps(written)]
+        run = subprocess.run(
+            [sys.executable, "-m", "tests.tools.confined", *arguments],
+            cwd=Path(__file__).parents[2],
+            env={**os.environ, "TOKEN": SECRET},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert run.returncode == 0, run.stderr
+        probed, *results = json.loads(run.stdout.splitlines()[-1])
+        if probed != kind:
+            pytest.skip(f"this machine: {probed}")
+        return list(map(str, results))
+
+    @property
+    def numbers(self) -> str:
+        ports = f"{self.tcp.getsockname()[1]} {self.udp.getsockname()[1]}"
+        return f"{self.victim.pid} {ports} {self.folder} {self.name}"
+
+
+@pytest.fixture(params=UIDS, ids=lambda uid: f"uid {uid}")
+def uid(request: pytest.FixtureRequest) -> int:
+    return int(request.param)
+
+
+@pytest.fixture
+def outside(uid: int) -> Iterator[Outside]:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:  # pytest's own are root's alone
+        Path(folder).chmod(0o711)
+        yield from _outside(Path(folder), uid)
+
+
+def _outside(tmp_path: Path, uid: int) -> Iterator[Outside]:
+    (tmp_path / "attacks.py").write_text(_ATTACKS)
+    (tmp_path / "greet").mkdir()
+    (tmp_path / "greet/run.sh").write_text("echo a shared skill")
+    folder = tmp_path / "outside"
+    folder.mkdir()
+    folder.chmod(0o777)
+    (folder / "secret").write_text(SECRET)
+    os.chown(folder / "secret", uid or 65534, uid or 65534)
+    name = f"clawgate-test-{os.getpid()}"
+    with (
+        socket.create_server(("127.0.0.1", 0)) as tcp,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp,
+        socket.socket(socket.AF_UNIX) as abstract,
+        socket.socket(socket.AF_UNIX) as unix,
+        subprocess.Popen(["sleep", "300"], user=uid or 65534, env={"TOKEN": SECRET}) as victim,
+    ):
+        udp.bind(("127.0.0.1", 0))
+        abstract.bind(f"\0{name}")
+        unix.bind(str(folder / "socket"))
+        (folder / "socket").chmod(0o777)
+        abstract.listen()
+        unix.listen()
+        yield Outside(folder, victim, tcp, udp, name)
+        assert victim.poll() is None
+        victim.kill()
+
+
+FILES = (
+    "cat OUT/secret ../../outside/secret; ln -s OUT/secret l; cat l; ln OUT/secret h && cat h; cat /etc/passwd /etc/shadow; "
+    "cat /proc/*/environ /proc/*/root/OUT/secret; env; ls OUT; echo x > OUT/new; touch /x /dev/x /etc/x; true"
+)
+PROTECTED = (
+    "echo bad > .env; rm -f .env; echo bad > .git/config; echo bad > .bashrc; mkdir -p .ssh .git/hooks skills/evil; "
+    "echo bad > .git/hooks/pre-commit; echo bad > skills/evil/SKILL.md; ln -s OUT .gitmodules; true"
+)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.skipif(not which(SYSTEM_PYTHON), reason="needs a system Python for the attacks")
+def test_a_command_in_a_sandbox_reaches_nothing_of_ours(outside: Outside, kind: Kind, uid: int) -> None:
+    files, attacks, own, skill, protected, left, bomb, shared, memory = outside.asked(
+        kind, uid, FILES, "ATTACKS",
+        "echo hi > f; mkdir d; mv f d; cat d/f; id -u; echo $HOME; pwd; echo t > $TMPDIR/t; cat $TMPDIR/t",
+        "sh $SKILLS/greet/run.sh; echo x > $SKILLS/greet/run.sh",
+        PROTECTED,
+        f"(setsid sh -c '{NAP} & {NAP}' &); echo left",
+        f"for i in $(seq 300); do {NAP} & done",
+        "for i in 1 2 3; do head -c 50000000 /dev/zero > /dev/shm/$i; done; du -sm /dev/shm | cut -f1",
+        f'{SYSTEM_PYTHON} -c "{_HOG}"',
+    )  # fmt: skip
+    workspace = outside.folder.parent / "work/workspace"
+    assert SECRET not in files
+    assert "root:" not in files
+    assert [it.name for it in outside.folder.iterdir() if it.name == "new"] == []
+    assert "OPEN" not in attacks
+    assert "exit code 0" in attacks
+    outside.udp.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        outside.udp.recv(1)
+    lines = own.splitlines()
+    assert lines == ["hi", str(uid or 65534), str(workspace), str(workspace), "t", "[exit code 0]"]
+    assert skill.startswith("a shared skill")
+    assert (outside.folder.parent / "greet/run.sh").read_text() == "echo a shared skill"
+    assert "refused-" in protected
+    made = {it.relative_to(workspace).as_posix() for it in workspace.rglob("*") if not it.name.startswith("refused-")}
+    assert not made & {".bashrc", ".ssh", ".git/hooks", ".gitmodules", "skills/evil"}
+    if kind.startswith("bubblewrap"):
+        assert [(workspace / it).read_text() for it in (".env", ".git/config")] == ["kept", "kept"]
+    assert left == "left\n[exit code 0]"
+    assert "fork" in bomb or "EXEC_PROCESS_LIMIT" in bomb
+    assert processes_of(NAP) == {}
+    assert int(re.findall(r"^(\d+)$", f"{shared}\n0", re.MULTILINE)[0]) <= 64
+    assert "HELD" not in memory
+    assert "EXEC_MEMORY_LIMIT" in memory
+
+
+async def test_where_no_sandbox_stands_nothing_runs_and_the_reason_is_given(tmp_path: Path) -> None:
+    at = bench(tmp_path, sandbox=Sandbox(kinds=()))
+    assert await at.code("exec", command="touch ran") == "EXEC_SANDBOX_UNAVAILABLE"
+    assert not (at.root / "ran").exists()
+    at.workspace.close()
+
+
+async def test_the_network_is_not_opened_where_loopback_would_be(tmp_path: Path) -> None:
+    at = bench(tmp_path, exec_={"network": True})
+    result = await at.call("exec", command="touch ran")
+    assert "EXEC_SANDBOX_UNAVAILABLE" in text_of(result)
+    assert "network" in text_of(result)
+    at.workspace.close()
+    free = bench(tmp_path, exec_={"network": True, "sandbox": "off"})
+    assert await free.output("echo runs") == "runs"
+    free.workspace.close()
+
+
+async def test_a_sandbox_that_vanishes_runs_nothing_and_is_looked_for_anew(tmp_path: Path) -> None:
+    sandbox = Sandbox()
+    await sandbox.probe()
+    sandbox.report = Report(wall=Wall(kind="bubblewrap", binary=str(tmp_path / "gone")), failures={})
+    at = bench(tmp_path, sandbox=sandbox)
+    assert await at.code("exec", command="touch ran") == "EXEC_SANDBOX_UNAVAILABLE"
+    assert not (at.root / "ran").exists()
+    assert await at.output("echo again") == "again"
+    at.workspace.close()
+
+
+@pytest.mark.parametrize("hole", ["network", "files"])
+async def test_a_wall_with_a_hole_is_none(monkeypatch: pytest.MonkeyPatch, hole: str) -> None:
+    """The probe itself is what is tested: a command line that opens what it should close must not pass."""
+    if not sandboxes._walls("bubblewrap"):
+        pytest.skip("no bubblewrap")
+    fenced = bubblewrap.fenced
+
+    def opened(*arguments: Any, **named: Any) -> tuple[list[str], list[int]]:
+        argv, fds = fenced(*arguments, **named)
+        at = argv.index(SCRATCH)
+        pierced = {
+            "network": ["--unshare-all", "--share-net"],
+            "files": ["--unshare-all", "--ro-bind", "/tmp", "/tmp"],
+        }[hole]
+        rest = argv[2:] if hole == "network" else [*argv[2 : at - 1], *argv[at + 2 :]]
+        return [argv[0], *pierced, *rest], fds
+
+    monkeypatch.setattr(sandboxes, "fenced", opened)
+    report = await Sandbox(kinds=["bubblewrap"]).probe()
+    assert report.wall is None
+    assert {"network": "ports", "files": "files of ours"}[hole] in str(report)
+
+
+async def test_whether_commands_can_run_is_shown_where_readiness_is(tmp_path: Path) -> None:
+    async with running(tmp_path, more="tools: { exec: { mode: allow } }") as house:
+        await house.gateway.runtime.sandbox.probe()
+        async with client(house.url) as http:
+            shown = (await http.get("/readyz")).json()["sandbox"]
+    assert shown in (*KINDS, "none")
+
+
+def test_the_filter_is_one_that_the_kernel_can_take() -> None:
+    for families in ((), (1, 2)):
+        program = seccomp(families, (1, -1), truncates=False)
+        assert len(program) % 8 == 0
+        assert len(program) // 8 <= 4096
