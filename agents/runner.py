@@ -33,6 +33,7 @@ from tools.catalog import Catalog, Toolbox, ToolSource
 from tools.config import ExecConfig, FilesConfig
 from tools.memory import Memory, Note
 from tools.paths import MEMORY
+from tools.processes import Processes
 from tools.tool import Messenger, ToolError
 from tools.workspace import Workspace, folder_of
 
@@ -61,13 +62,19 @@ class AgentRunner:
     files_config: InitVar[FilesConfig]
     messenger: InitVar[Messenger]
     memory: InitVar[Memory]
+    processes: InitVar[Processes]
     language: InitVar[Language]
     limits: TurnLimits
     now: Callable[[], float]
     choosable: Sequence[str] = ()
 
     def __post_init__(
-        self, files_config: FilesConfig, messenger: Messenger, memory: Memory, language: Language
+        self,
+        files_config: FilesConfig,
+        messenger: Messenger,
+        memory: Memory,
+        processes: Processes,
+        language: Language,
     ) -> None:
         config, exec_config = self.config, self.exec_config
         self._workspaces = Workspaces(config.workspace_dir, writable=files_config.writable, language=language)
@@ -81,10 +88,11 @@ class AgentRunner:
             exec_config=exec_config,
             messenger=messenger,
             memory=memory,
+            processes=processes,
             result_chars=self._result_chars,
         )
         self._sources: Sequence[ToolSource] = (built_in,)
-        self._reads_files = "read" in built_in.names or "exec" in built_in.names
+        self._reads_files = bool({"read", "exec", "process"} & {*built_in.names})
         self._shows_docs = "read" in built_in.names and DOCS_DIR.is_dir()
 
     def user_message(

@@ -22,6 +22,7 @@ from gateway.metrics import Metrics
 from gateway.queue import Queues
 from gateway.store.records import Acceptance, Delivery, Lease, Part
 from gateway.store.store import Fenced, Store, StoreUnavailable
+from tools.processes import Processes
 
 
 class Drained(Exception):
@@ -98,6 +99,8 @@ class Setup:
     providers: Mapping[str, Provider]
     runners: Mapping[str, AgentRunner]
     queues: Queues
+    processes: Processes
+    """The same one in every setup: it outlives them."""
 
     @property
     def limits(self) -> LimitsConfig:

@@ -28,6 +28,7 @@ from gateway.redaction import secrets_in
 from gateway.runtime import Setup
 from gateway.store.store import Store
 from tools.config import effective_exec, effective_files
+from tools.processes import Processes
 
 FIXED = ("database", "server.host", "server.port")
 """What a running gateway cannot change; by key."""
@@ -53,12 +54,14 @@ def build_setup(
     if before:
         learnt = next(iter(before.runners.values())).models
         shared.health, shared.calibration = learnt.health, learnt.calibration
+    processes = before.processes if before else Processes(config.tools.process, now)
     build_runner = partial(
         AgentRunner,
         models=shared,
         catalog=skill_catalog(config, environment),
         messenger=ChannelMessenger(channels, now=now),
         memory=StoredMemory(store),
+        processes=processes,
         language=config.language,
         limits=config.limits,
         now=now,
@@ -73,11 +76,14 @@ def build_setup(
         for agent in config.agents.list
     }
     queues = Queues(config.queue, channels, config.agents.list)
-    return Setup(config=config, channels=channels, providers=providers, runners=runners, queues=queues)
+    return Setup(
+        config=config, channels=channels, providers=providers, runners=runners, queues=queues, processes=processes
+    )
 
 
 def adopt(setup: Setup, before: Setup) -> None:
     """Let the providers that turns hold ask as the new config says; one that is gone from it has no key any more."""
+    setup.processes.config = setup.config.tools.process
     for name, provider in before.providers.items():
         if not isinstance(provider, NetworkProvider):
             continue

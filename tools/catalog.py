@@ -10,12 +10,14 @@ from typing import Any, Protocol
 
 import structlog
 
+from tools.background import Process
 from tools.config import AgentToolsConfig, ExecConfig, allowed
 from tools.edit import Edit
 from tools.exec import Exec
 from tools.ls import Ls
 from tools.memory import Memory, MemoryGet, MemorySearch
 from tools.message import Message
+from tools.processes import Processes
 from tools.read import Read
 from tools.tool import Call, Effect, Messenger, Tool, ToolError, ToolResult, failed
 from tools.workspace import Workspace
@@ -35,6 +37,7 @@ class Catalog:
     exec_config: ExecConfig
     messenger: Messenger
     memory: Memory
+    processes: Processes
     result_chars: int
 
     def __post_init__(self) -> None:
@@ -45,16 +48,20 @@ class Catalog:
     def tools(self, workspace: Workspace) -> list[Tool]:
         return [_BUILDERS[name](self, workspace) for name in self.names]
 
+    def shell(self, workspace: Workspace) -> Exec:
+        return Exec(workspace, self.exec_config, self.exec_slots, self.result_chars)
+
 
 _BUILDERS: dict[str, Callable[[Catalog, Workspace], Tool]] = {
     "read": lambda catalog, workspace: Read(workspace, catalog.result_chars),
     "write": lambda _, workspace: Write(workspace),
     "edit": lambda _, workspace: Edit(workspace),
     "ls": lambda _, workspace: Ls(workspace),
-    "exec": lambda catalog, workspace: Exec(workspace, catalog.exec_config, catalog.exec_slots, catalog.result_chars),
+    "exec": lambda catalog, workspace: catalog.shell(workspace),
     "message": lambda catalog, _: Message(catalog.messenger, catalog.config.message),
     "memory_search": lambda catalog, workspace: MemorySearch(workspace, catalog.memory),
     "memory_get": lambda catalog, workspace: MemoryGet(workspace, catalog.memory, catalog.result_chars),
+    "process": lambda catalog, workspace: Process(catalog.shell(workspace), catalog.processes),
 }
 NAMES: tuple[str, ...] = tuple(_BUILDERS)
 

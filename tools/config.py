@@ -50,6 +50,23 @@ class AgentExecConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias
     """As `tools.exec.parallel`, for this agent."""
 
 
+class ProcessConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+    """Background commands of the `process` tool; what `tools.exec` says of commands holds for them, too."""
+
+    parallel: Annotated[int, Field(ge=1)] = 4
+    """Background commands of one session that run at the same time."""
+    parallel_total: Annotated[int, Field(ge=1)] = 16
+    """The same of all sessions that one gateway process works for."""
+    timeout_seconds: Annotated[float, Field(gt=0, le=7 * 86_400)] = 3_600
+    """How long a background command may run; the model can ask for less."""
+    idle_seconds: Annotated[float, Field(gt=0)] = 1_800
+    """A background command that writes nothing and that the agent does not ask for, for so long, is stopped."""
+    terminal_rows: Annotated[int, Field(ge=1, le=1_000)] = 24
+    """The height of the terminal of a command that has one (`pty`)."""
+    terminal_columns: Annotated[int, Field(ge=1, le=1_000)] = 80
+    """Its width."""
+
+
 class MessageConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
     """Where the `message` tool may send, besides the chat it was asked in."""
 
@@ -68,18 +85,29 @@ class FilesConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_gen
     """Where the files that people send are kept, a folder for each session, outside of every workspace; agents see their
     session's as `./uploads`. Relative to the config file's folder."""
 
+    quota_bytes: Annotated[int, Field(ge=1_048_576)] = 1_073_741_824
+    """How much a workspace may hold before `write` and `edit` refuse; a file, even an empty one, counts 4 KiB more than its
+    content. Files that people send count apart, with the same quota for each session."""
+    quota_files: Annotated[int, Field(ge=100)] = 100_000
+    """How many files and folders it may hold, likewise."""
+
 
 class AgentFilesConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
     """The same inside an agent: what is set here wins."""
 
     writable: Annotated[tuple[InstructionFile, ...], _Listed] | None = None
     """As `tools.files.writable`, for this agent."""
+    quota_bytes: Annotated[int, Field(ge=1_048_576)] | None = None
+    """As `tools.files.quotaBytes`, for this agent."""
+    quota_files: Annotated[int, Field(ge=100)] | None = None
+    """As `tools.files.quotaFiles`, for this agent."""
 
 
 class ToolsConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
     """The top-level `tools:` section."""
 
     exec: ExecConfig = ExecConfig()
+    process: ProcessConfig = ProcessConfig()
     files: FilesConfig = FilesConfig()
 
 

@@ -48,6 +48,27 @@ class Exec:
     result_chars: int
 
     async def run(self, arguments: ExecArguments, call: Call) -> ToolResult:
+        self.check_mode()
+        check_command(arguments.command)
+        if self.slots.locked():
+            raise ToolError("EXEC_BUSY", "too many commands are running; try again in a moment", retryable=True)
+        timeout = min(arguments.timeout_seconds or self.config.timeout_seconds, EXEC_SECONDS_MAX)
+        kept_bytes = min(self.config.output_bytes, 8 * self.result_chars)
+        async with self.slots:
+            try:
+                finished = await run(
+                    arguments.command,
+                    folder=self.workspace.fd,
+                    owner=self.owner(),
+                    environment=self.environment(),
+                    bounds=self.config.model_copy(update={"timeout_seconds": timeout, "output_bytes": kept_bytes}),
+                )
+            except (OSError, ValueError) as error:
+                raise ToolError("EXEC_FAILED", f"the command could not be started ({type(error).__name__})") from error
+        return await asyncio.to_thread(self._result, finished, timeout)
+
+    def check_mode(self) -> None:
+        """Raises ToolError where the operator does not let commands run."""
         match self.config.mode:
             case "deny":
                 raise ToolError("EXEC_DENIED", "commands are switched off for this agent (tools.exec.mode: deny)")
@@ -58,31 +79,11 @@ class Exec:
                 )
                 raise ToolError("NO_APPROVER", message)
             case "allow":
-                return await self._allowed(arguments)
+                pass
             case _:
                 assert_never(self.config.mode)
 
-    async def _allowed(self, arguments: ExecArguments) -> ToolResult:
-        if "\0" in arguments.command:
-            raise ToolError("INVALID_ARGUMENT", "'command' holds a NUL character")
-        if self.slots.locked():
-            raise ToolError("EXEC_BUSY", "too many commands are running; try again in a moment", retryable=True)
-        timeout = min(arguments.timeout_seconds or self.config.timeout_seconds, EXEC_SECONDS_MAX)
-        kept_bytes = min(self.config.output_bytes, 8 * self.result_chars)
-        async with self.slots:
-            try:
-                finished = await run(
-                    arguments.command,
-                    folder=self.workspace.fd,
-                    owner=self._owner(),
-                    environment=self._environment(),
-                    bounds=self.config.model_copy(update={"timeout_seconds": timeout, "output_bytes": kept_bytes}),
-                )
-            except (OSError, ValueError) as error:
-                raise ToolError("EXEC_FAILED", f"the command could not be started ({type(error).__name__})") from error
-        return await asyncio.to_thread(self._result, finished, timeout)
-
-    def _environment(self) -> dict[str, str]:
+    def environment(self) -> dict[str, str]:
         """These names and nothing of the gateway's own environment."""
         uploads = self.workspace.uploads
         sent = {"UPLOADS": str(uploads)} if uploads is not None and uploads.is_dir() else {}
@@ -95,7 +96,7 @@ class Exec:
             "TZ": "UTC",
         }
 
-    def _owner(self) -> tuple[int, int] | None:
+    def owner(self) -> tuple[int, int] | None:
         """Whom the command runs as; None where that is the gateway's own user."""
         if os.geteuid() != 0:
             return None
@@ -103,13 +104,14 @@ class Exec:
         return status.st_uid or NOBODY, status.st_gid or NOBODY  # neither is ever root
 
     def _result(self, finished: Finished, seconds: float) -> ToolResult:
-        code = finished.code if finished.code >= 0 else 128 - finished.code
-        note, details = self._note(finished, code, seconds), {"exitCode": code, "timedOut": finished.limit == "time"}
+        code = exit_code(finished)
+        note, details = self.note(finished, seconds), {"exitCode": code, "timedOut": finished.limit == "time"}
         text = finished.output.shown(self.result_chars - len(note) - 1).rstrip("\n")
         is_error = finished.limit is not None or code != 0
         return ToolResult(content=(f"{text}\n{note}".lstrip("\n"),), details=details, is_error=is_error)
 
-    def _note(self, finished: Finished, code: int, seconds: float) -> str:
+    def note(self, finished: Finished, seconds: float) -> str:
+        """How it ended, for the model."""
         free = f"less than {self.config.free_bytes:,} bytes are left on the disk"
         match finished.limit:
             case None:
@@ -123,11 +125,26 @@ class Exec:
                 stopped = f"EXEC_DISK_LIMIT: stopped: it put more than {written} into the workspace and $TMPDIR; "
             case "free":
                 stopped = f"EXEC_DISK_LIMIT: stopped: {free}; "
+            case "idle":
+                stopped = "stopped: it wrote nothing and nobody asked for it; "
+            case "killed":
+                stopped = "killed; "
             case _:
                 assert_never(finished.limit)
         ended = f": ended by {_signal(-finished.code)}" if finished.code < 0 else ""
         read_only = f"; it could write nothing to files: {free}" if finished.read_only else ""
-        return f"[{stopped}exit code {code}{ended}{read_only}]"
+        return f"[{stopped}exit code {exit_code(finished)}{ended}{read_only}]"
+
+
+def check_command(command: str) -> None:
+    """Raises ToolError."""
+    if "\0" in command:
+        raise ToolError("INVALID_ARGUMENT", "'command' holds a NUL character")
+
+
+def exit_code(finished: Finished) -> int:
+    """As a shell would say it."""
+    return finished.code if finished.code >= 0 else 128 - finished.code
 
 
 def _signal(number: int) -> str:

@@ -258,6 +258,11 @@ def folder_of(base: Path, session: str) -> Path:
     return base / sha256(session.encode(errors="surrogatepass")).hexdigest()[:32]
 
 
+def processes_of(uploads: Path) -> Path:
+    """Where the records of a session's background processes are, beside its uploads: no tool sees them there."""
+    return uploads.with_name(f"{uploads.name}.processes")
+
+
 def make_folder(folder: Path) -> int:
     """A descriptor of a session's folder, made if missing, for its owner only. Raises OSError."""
     # Where the gateway is root its commands are somebody else: they may pass the folder above, and not list it.
@@ -268,6 +273,8 @@ def make_folder(folder: Path) -> int:
 
 
 def forget(base: Path, session: str) -> None:
-    """Delete what was sent to a session. Blocking. Raises OSError."""
-    with suppress(FileNotFoundError):
-        shutil.rmtree(folder_of(base, session))
+    """Delete what was sent to a session and what it ran. Blocking. Raises OSError."""
+    uploads = folder_of(base, session)
+    for folder in (uploads, processes_of(uploads)):
+        with suppress(FileNotFoundError):
+            shutil.rmtree(folder)

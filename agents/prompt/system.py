@@ -132,7 +132,7 @@ def tool_call_style(facts: PromptFacts) -> Sequence[str]:
         "or when the user asks for it.",
         "- Where a tool does the job, use it; do not tell the user to run a command instead.",
     ]
-    if facts.has("exec") and facts.exec_mode == "ask":
+    if facts.has("exec", "process") and facts.exec_mode == "ask":
         lines += [
             "- When a call needs approval, show the whole command unchanged and send the user the exact `/approve …` line "
             "that the tool result gives; where it gives none, nobody can approve here: say so. "
@@ -148,7 +148,7 @@ def tool_call_style(facts: PromptFacts) -> Sequence[str]:
         lines.append("- Begin with a tool call whenever you are asked something, before you say anything.")
     elif facts.agent.tool_choice not in ("auto", "none"):
         lines.append(f"- Begin with a call of `{facts.agent.tool_choice}` whenever you are asked something.")
-    if facts.has("exec") and facts.exec_mode == "deny":
+    if facts.has("exec", "process") and facts.exec_mode == "deny":
         lines.append("- The operator has switched commands off: every `exec` call is refused. Do the work another way.")
     return lines
 

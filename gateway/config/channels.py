@@ -209,5 +209,6 @@ def commanding(config: "Config") -> list[str]:
 
 
 def exec_mode(config: "Config", agent: AgentConfig) -> ExecMode | None:
-    """None where it has no `exec`."""
-    return effective_exec(config.tools.exec, agent.tools).mode if "exec" in allowed(agent.tools, NAMES) else None
+    """None where it runs no commands."""
+    runs = {"exec", "process"} & {*allowed(agent.tools, NAMES)}
+    return effective_exec(config.tools.exec, agent.tools).mode if runs else None

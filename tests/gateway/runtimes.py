@@ -1,5 +1,6 @@
 """A runtime for what runs below the gateway: on a given store, with a config of one agent and the given limits."""
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ from gateway.metrics import Metrics
 from gateway.queue import Queues
 from gateway.runtime import ConfigState, Control, Runtime, Setup
 from gateway.store.store import Store
+from tools.processes import Processes
 
 
 def runtime(
@@ -18,7 +20,14 @@ def runtime(
     config = Config(agents=AgentsConfig(list=(AgentConfig(id="helper"),)), limits=limits)
     queues = Queues(config.queue, channels, config.agents.list)
     return Runtime(
-        setup=Setup(config=config, channels=channels, providers={}, runners={}, queues=queues),
+        setup=Setup(
+            config=config,
+            channels=channels,
+            providers={},
+            runners={},
+            queues=queues,
+            processes=Processes(config.tools.process, time.time),
+        ),
         config_state=ConfigState(version=""),
         store=store,
         control=Control(store),

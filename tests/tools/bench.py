@@ -1,6 +1,7 @@
 """A toolbox on a real workspace, and short ways to call it."""
 
 import json
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -9,8 +10,9 @@ from typing import Any
 
 from channels.message import Chat, MessageContext, Sender
 from tools.catalog import Catalog, Toolbox
-from tools.config import AgentToolsConfig, ExecConfig
+from tools.config import AgentToolsConfig, ExecConfig, ProcessConfig
 from tools.memory import Passage
+from tools.processes import Processes
 from tools.tool import Call, Image, ToolError, ToolResult
 from tools.workspace import Workspace
 
@@ -48,6 +50,7 @@ class Bench:
     toolbox: Toolbox
     outbox: Outbox
     workspace: Workspace
+    processes: Processes
 
     async def call(self, tool: str, /, **arguments: Any) -> ToolResult:
         return await self.toolbox.call(tool, arguments, json.dumps(arguments), CALL)
@@ -103,11 +106,22 @@ def bench(
     exec_: Mapping[str, Any] | None = None,
     targets: list[str] | None = None,
     result_chars: int = 64_000,
+    uploads: Path | None = None,
+    processes: Processes | None = None,
 ) -> Bench:
     outbox = Outbox()
     workspace = Workspace(root=folder / "workspace")
     exec_config = ExecConfig.model_validate({"mode": mode, **(exec_ or {})})
     config = AgentToolsConfig.model_validate({"allow": allow or ["*"], "message": {"targets": targets or []}})
-    catalog = Catalog(config, exec_config=exec_config, messenger=outbox, memory=Nothing(), result_chars=result_chars)
-    toolbox = Toolbox(catalog.tools(workspace.serving(mounts=mounts)), argument_bytes_max=65_536)
-    return Bench(folder / "workspace", toolbox, outbox, workspace)
+    processes = processes or Processes(ProcessConfig(), time.time)
+    catalog = Catalog(
+        config,
+        exec_config=exec_config,
+        messenger=outbox,
+        memory=Nothing(),
+        processes=processes,
+        result_chars=result_chars,
+    )
+    serving = workspace.serving(mounts=mounts, uploads=uploads)
+    toolbox = Toolbox(catalog.tools(serving), argument_bytes_max=65_536)
+    return Bench(folder / "workspace", toolbox, outbox, workspace, processes)
