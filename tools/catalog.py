@@ -14,6 +14,8 @@ from tools.background import Process
 from tools.config import AgentToolsConfig, ExecConfig, allowed
 from tools.edit import Edit
 from tools.exec import Exec
+from tools.find import Find
+from tools.grep import Grep
 from tools.ls import Ls
 from tools.memory import Memory, MemoryGet, MemorySearch
 from tools.message import Message
@@ -61,6 +63,8 @@ _BUILDERS: dict[str, Callable[[Catalog, Workspace], Tool]] = {
     "message": lambda catalog, _: Message(catalog.messenger, catalog.config.message),
     "memory_search": lambda catalog, workspace: MemorySearch(workspace, catalog.memory),
     "memory_get": lambda catalog, workspace: MemoryGet(workspace, catalog.memory, catalog.result_chars),
+    "grep": lambda catalog, workspace: Grep(workspace, catalog.result_chars),
+    "find": lambda catalog, workspace: Find(workspace, catalog.result_chars),
     "process": lambda catalog, workspace: Process(catalog.shell(workspace), catalog.processes),
 }
 NAMES: tuple[str, ...] = tuple(_BUILDERS)

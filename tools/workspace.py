@@ -69,8 +69,14 @@ class Workspace:
     @contextmanager
     def reading(self, path: str) -> Iterator[int]:
         """A descriptor of a regular file. Raises ToolError."""
+        with self.found(self._name(path), path) as fd:
+            yield fd
+
+    @contextmanager
+    def found(self, name: str, path: str = "") -> Iterator[int]:
+        """The same by a name that `below` gave; `path` is what a model calls it. Raises ToolError."""
         try:
-            fd, device = self._open(self._name(path), _READ)
+            fd, device = self._open(name, _READ)
         except OSError as error:
             raise _explained(error, path) from None
         try:
@@ -81,7 +87,30 @@ class Workspace:
 
     def entries(self, path: str) -> dict[str, bool]:
         """What is in a folder, unsorted, and whether it is a folder itself. Raises ToolError."""
-        name = self._name(path)
+        return self._entries(self._name(path), path)
+
+    def below(self, path: str) -> Iterator[tuple[str, str, bool]]:
+        """All below a folder, or that file, in order: the name in the workspace, the name from there on, and whether it is a
+        folder. No link is followed, and nothing within `.git` shown, unless `path` is there. Raises ToolError."""
+        start = self._name(path)
+        try:
+            pending = self._inner(start, "", path)
+        except ToolError as error:
+            if error.code != "NOT_A_FOLDER":
+                raise
+            pending = [(start, start.rpartition("/")[2], False)]
+        while pending:
+            name, below, is_folder = pending.pop()
+            yield name, below, is_folder
+            if is_folder and not below.endswith(".git"):
+                with suppress(ToolError):  # gone, or not ours
+                    pending += self._inner(name, f"{below}/", name)
+
+    def _inner(self, name: str, below: str, path: str) -> list[tuple[str, str, bool]]:
+        found = sorted(self._entries(name, path).items(), reverse=True)
+        return [(it if name == "." else f"{name}/{it}", below + it, is_folder) for it, is_folder in found]
+
+    def _entries(self, name: str, path: str) -> dict[str, bool]:
         found = dict.fromkeys(self._elsewhere(name), True)
         try:
             fd, _ = self._open(name, _FOLDER)
