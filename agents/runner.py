@@ -77,7 +77,12 @@ class AgentRunner:
         language: Language,
     ) -> None:
         config, exec_config = self.config, self.exec_config
-        self._workspaces = Workspaces(config.workspace_dir, writable=files_config.writable, language=language)
+        self._workspaces = Workspaces(
+            config.workspace_dir,
+            writable=files_config.writable,
+            quota_bytes=files_config.quota_bytes,
+            language=language,
+        )
         self._memory_is_own = is_template(config.workspace_dir)
         self._uploads = Path(files_config.uploads_dir)
         self._models = [self.models.get(reference) for reference in config.model]

@@ -86,10 +86,8 @@ class FilesConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_gen
     session's as `./uploads`. Relative to the config file's folder."""
 
     quota_bytes: Annotated[int, Field(ge=1_048_576)] = 1_073_741_824
-    """How much a workspace may hold before `write` and `edit` refuse; a file, even an empty one, counts 4 KiB more than its
-    content. Files that people send count apart, with the same quota for each session."""
-    quota_files: Annotated[int, Field(ge=100)] = 100_000
-    """How many files and folders it may hold, likewise."""
+    """How much a workspace may hold before `write` and `edit` refuse; a file or folder, even an empty one, counts 4 KiB more
+    than its content, so that their number has an end, too. Files that people send count apart: so much for each session."""
 
 
 class AgentFilesConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
@@ -99,8 +97,6 @@ class AgentFilesConfig(BaseModel, extra="forbid", strict=True, frozen=True, alia
     """As `tools.files.writable`, for this agent."""
     quota_bytes: Annotated[int, Field(ge=1_048_576)] | None = None
     """As `tools.files.quotaBytes`, for this agent."""
-    quota_files: Annotated[int, Field(ge=100)] | None = None
-    """As `tools.files.quotaFiles`, for this agent."""
 
 
 class ToolsConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
@@ -117,7 +113,7 @@ class AgentToolsConfig(BaseModel, extra="forbid", strict=True, frozen=True, alia
     allow: Names = ("read", "ls", "message")
     """Names of tools; `*` means every one there is."""
     deny: Names = ()
-    """Names to leave out; wins over `allow`."""
+    """Names to leave out; wins over `allow`. Without `exec` there is no `process` either: both run commands."""
     exec: AgentExecConfig = AgentExecConfig()
     files: AgentFilesConfig = AgentFilesConfig()
     message: MessageConfig = MessageConfig()
@@ -135,4 +131,6 @@ def effective_files(everybody: FilesConfig, agent: AgentToolsConfig) -> FilesCon
 def allowed(config: AgentToolsConfig, names: Sequence[str]) -> tuple[str, ...]:
     """The names among `names` that the agent may use, in their order. `deny` wins over `allow`; no list, no tool."""
     allow, deny = set(config.allow), set(config.deny)
+    if "exec" in deny:
+        deny.add("process")
     return tuple(name for name in names if {"*", name} & allow and not {"*", name} & deny)

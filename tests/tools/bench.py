@@ -108,9 +108,10 @@ def bench(
     result_chars: int = 64_000,
     uploads: Path | None = None,
     processes: Processes | None = None,
+    quota_bytes: int = 1 << 30,
 ) -> Bench:
     outbox = Outbox()
-    workspace = Workspace(root=folder / "workspace")
+    workspace = Workspace(root=folder / "workspace", quota_bytes=quota_bytes)
     exec_config = ExecConfig.model_validate({"mode": mode, **(exec_ or {})})
     config = AgentToolsConfig.model_validate({"allow": allow or ["*"], "message": {"targets": targets or []}})
     processes = processes or Processes(ProcessConfig(), time.time)

@@ -12,7 +12,7 @@ from tools.catalog import NAMES, Toolbox
 from tools.config import AgentToolsConfig, ExecConfig, allowed, effective_exec
 from tools.tool import Call, ToolError, ToolResult, ToolSpec
 
-ALL = ("read", "write", "edit", "ls", "exec", "message", "memory_search", "memory_get")
+ALL = ("read", "write", "edit", "ls", "exec", "message", "memory_search", "memory_get", "grep", "find", "process")
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,9 @@ ALL = ("read", "write", "edit", "ls", "exec", "message", "memory_search", "memor
     [
         (["*"], [], ALL),
         (["message", "read"], [], ("read", "message")),
-        (["*"], ["exec", "write"], ("read", "edit", "ls", "message", "memory_search", "memory_get")),
+        (["*"], ["exec", "write"], tuple(it for it in ALL if it not in ("exec", "write", "process"))),
+        (["process"], [], ("process",)),
+        (["process"], ["exec"], ()),
         (["read"], ["read"], ()),
         ([], [], ()),
         (["Read", "nope"], [], ()),
