@@ -5,16 +5,15 @@ written to a command may be another command, so it needs what a command needs.
 """
 
 import asyncio
-import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from platform import node
 from typing import Literal
 
 from pydantic import Field
 
-from tools.exec import Exec, check_command
+from tools.exec import Exec, ExecArguments, not_started
 from tools.ls import shown
 from tools.output import Output
 from tools.process import Finished, Input, Supervised
@@ -100,19 +99,21 @@ class Process:
                 return await self._kill(await self._named(arguments))
 
     def subject(self, arguments: ProcessArguments, call: Call) -> Subject | None:
-        """What `start` runs, and what `write` sends to what runs: it may be a shell. Blocking."""
-        if self.shell.config.mode != "ask" or arguments.action not in ("start", "write"):
+        """What `start` runs, and what `write` sends to what runs: it may be a shell."""
+        if arguments.action not in ("start", "write"):
             return None
-        folder = os.fstat(self.shell.workspace.fd)
-        facts: dict[str, str | int | bool] = {"folder": str(self.shell.workspace.root), "background": True}
-        if arguments.action == "start":
-            text = _given(arguments.command, "command", "start")
-            facts |= {"seconds": int(self._seconds(arguments)), "terminal": bool(arguments.pty)}
-        else:
-            record = self._record(_given(arguments.id, "id", "write"))
-            text = _input(arguments, record)
-            facts |= {"process": record.id, "command": record.command, "terminal": record.terminal}
-        return Subject(text=text, facts=facts, identity={"device": folder.st_dev, "inode": folder.st_ino})
+        record = self._record(_given(arguments.id, "id", "write")) if arguments.action == "write" else None
+        command = record.command if record else _given(arguments.command, "command", "start")
+        subject = self.shell.subject(ExecArguments(command=command), call)
+        if subject is None:
+            return None
+        facts = dict(subject.facts)
+        if record is None:
+            facts |= {"timeout": f"{self._seconds(arguments):g} s", "background": True, "terminal": bool(arguments.pty)}
+            return replace(subject, facts=facts)
+        facts |= {"process": record.id, "command": command, "terminal": record.terminal}
+        identity = {"process": record.id, "started": str(record.started)}
+        return Subject(text=_input(arguments, record), facts=facts, identity=identity)
 
     @property
     def _uploads(self) -> Path:
@@ -138,32 +139,27 @@ class Process:
 
     async def _start(self, arguments: ProcessArguments) -> ToolResult:
         command = _given(arguments.command, "command", "start")
-        self.shell.check_mode()
-        check_command(command)
         shell, config, seconds = self.shell, self.processes.config, self._seconds(arguments)
-        bounds = shell.config.model_copy(update={"timeout_seconds": seconds})
         stdin: Input = (config.terminal_rows, config.terminal_columns) if arguments.pty else "pipe"
-        environment = shell.environment() | ({"TERM": "xterm"} if arguments.pty else {})
-
         record = Record(
             command=command,
             workspace=str(shell.workspace.root),
             where=node(),
             terminal=bool(arguments.pty),
             started=self.processes.now(),
-            output=Output(bounds.output_bytes),
+            output=Output(shell.config.output_bytes),
         )
 
-        def launch() -> Supervised:
-            return Supervised(command, shell.workspace.fd, shell.owner(), environment, bounds, stdin)
+        def begin() -> Awaitable[Supervised]:
+            return shell.begin(command, seconds, stdin)
 
         def note(finished: Finished) -> str:
             return shell.note(finished, seconds)
 
         try:
-            await self.processes.start(self._uploads, record, launch, seconds, note)
-        except (OSError, ValueError) as error:
-            raise ToolError("EXEC_FAILED", f"the command could not be started ({type(error).__name__})") from error
+            await self.processes.start(self._uploads, record, begin, seconds, note)
+        except OSError as error:
+            raise not_started(error) from error
         text = f"Started process {record.id}; it may run for {seconds:g} seconds. `poll` shows its output."
         return ToolResult(content=(text,), details={"id": record.id})
 

@@ -15,8 +15,9 @@ from typing import assert_never
 from pydantic import Field
 
 from tools.config import EXEC_SECONDS_MAX, ExecConfig
-from tools.process import OUTPUT_BYTES_MAX, Finished, run
-from tools.tool import Arguments, Call, ToolError, ToolResult
+from tools.output import Output
+from tools.process import OUTPUT_BYTES_MAX, Finished, Input, Supervised
+from tools.tool import Arguments, Call, Subject, ToolError, ToolResult
 from tools.workspace import NOBODY, Workspace
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -48,24 +49,44 @@ class Exec:
     result_chars: int
 
     async def run(self, arguments: ExecArguments, call: Call) -> ToolResult:
-        self.check_mode()
-        check_command(arguments.command)
         if self.slots.locked():
             raise ToolError("EXEC_BUSY", "too many commands are running; try again in a moment", retryable=True)
-        timeout = min(arguments.timeout_seconds or self.config.timeout_seconds, EXEC_SECONDS_MAX)
-        kept_bytes = min(self.config.output_bytes, 8 * self.result_chars)
+        timeout = self._timeout(arguments)
         async with self.slots:
+            supervised = await self.begin(arguments.command, timeout)
             try:
-                finished = await run(
-                    arguments.command,
-                    folder=self.workspace.fd,
-                    owner=self.owner(),
-                    environment=self.environment(),
-                    bounds=self.config.model_copy(update={"timeout_seconds": timeout, "output_bytes": kept_bytes}),
-                )
-            except (OSError, ValueError) as error:
-                raise ToolError("EXEC_FAILED", f"the command could not be started ({type(error).__name__})") from error
+                kept_bytes = min(self.config.output_bytes, 8 * self.result_chars)
+                finished = await supervised.attend(Output(kept_bytes), timeout)
+            except OSError as error:
+                raise not_started(error) from error
+            finally:
+                await supervised.leave()
         return await asyncio.to_thread(self._result, finished, timeout)
+
+    async def begin(self, command: str, seconds: float, stdin: Input = "none") -> Supervised:
+        """Start a command, whoever attends to it. Raises ToolError."""
+        self.check_mode()
+        if "\0" in command:
+            raise ToolError("INVALID_ARGUMENT", "'command' holds a NUL character")
+        environment = self._environment() | ({"TERM": "xterm"} if isinstance(stdin, tuple) else {})
+        bounds = self.config.model_copy(update={"timeout_seconds": seconds})
+        try:
+            return Supervised(command, self.workspace.fd, self._owner(), environment, bounds, stdin)
+        except (OSError, ValueError) as error:
+            raise not_started(error) from error
+
+    def subject(self, arguments: ExecArguments, call: Call) -> Subject | None:
+        if self.config.mode != "ask":
+            return None
+        folder = os.fstat(self.workspace.fd)
+        return Subject(
+            text=arguments.command,
+            facts={"folder": str(self.workspace.root), "timeout": f"{self._timeout(arguments):g} s"},
+            identity={"folder": f"{folder.st_dev}:{folder.st_ino}"},
+        )
+
+    def _timeout(self, arguments: ExecArguments) -> float:
+        return min(arguments.timeout_seconds or self.config.timeout_seconds, EXEC_SECONDS_MAX)
 
     def check_mode(self) -> None:
         """Raises ToolError where the operator does not let commands run."""
@@ -83,7 +104,7 @@ class Exec:
             case _:
                 assert_never(self.config.mode)
 
-    def environment(self) -> dict[str, str]:
+    def _environment(self) -> dict[str, str]:
         """These names and nothing of the gateway's own environment."""
         uploads = self.workspace.uploads
         sent = {"UPLOADS": str(uploads)} if uploads is not None and uploads.is_dir() else {}
@@ -96,7 +117,7 @@ class Exec:
             "TZ": "UTC",
         }
 
-    def owner(self) -> tuple[int, int] | None:
+    def _owner(self) -> tuple[int, int] | None:
         """Whom the command runs as; None where that is the gateway's own user."""
         if os.geteuid() != 0:
             return None
@@ -136,10 +157,8 @@ class Exec:
         return f"[{stopped}exit code {exit_code(finished)}{ended}{read_only}]"
 
 
-def check_command(command: str) -> None:
-    """Raises ToolError."""
-    if "\0" in command:
-        raise ToolError("INVALID_ARGUMENT", "'command' holds a NUL character")
+def not_started(error: Exception) -> ToolError:
+    return ToolError("EXEC_FAILED", f"the command could not be started ({type(error).__name__})")
 
 
 def exit_code(finished: Finished) -> int:

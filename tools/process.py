@@ -52,17 +52,6 @@ class Finished:
     read_only: bool
 
 
-async def run(
-    command: str, *, folder: int, owner: tuple[int, int] | None, environment: Mapping[str, str], bounds: ExecConfig
-) -> Finished:
-    """Run `command` in the folder of that descriptor, as `owner` (uid, gid) where that is not None. Raises OSError."""
-    supervised = Supervised(command, folder, owner, environment, bounds)
-    try:
-        return await supervised.attend(Output(bounds.output_bytes), bounds.timeout_seconds)
-    finally:
-        await supervised.leave()
-
-
 class Supervised:
     """The supervisor's process, with the pipes to it. Raises OSError where it cannot be started."""
 

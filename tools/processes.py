@@ -10,7 +10,7 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -90,19 +90,19 @@ class Processes:
         self,
         uploads: Path,
         record: Record,
-        launch: Callable[[], Supervised],
+        begin: Callable[[], Awaitable[Supervised]],
         seconds: float,
         note: Callable[[Finished], str],
     ) -> Record:
-        """Run it in the background; also where nobody waits for it any more. `note` says how it ended. Raises ToolError,
-        OSError and ValueError."""
-        return await asyncio.shield(self._start(processes_of(uploads), record, launch, seconds, note))
+        """Run it in the background; also where nobody waits for it any more. `note` says how it ended. Raises ToolError
+        and OSError."""
+        return await asyncio.shield(self._start(processes_of(uploads), record, begin, seconds, note))
 
     async def _start(
         self,
         folder: Path,
         record: Record,
-        launch: Callable[[], Supervised],
+        begin: Callable[[], Awaitable[Supervised]],
         seconds: float,
         note: Callable[[Finished], str],
     ) -> Record:
@@ -113,7 +113,7 @@ class Processes:
             # The record first: whatever ends us from here on, somebody knows of the process.
             file = await asyncio.to_thread(_begin, folder, record)
             try:
-                supervised = launch()
+                supervised = await begin()
             except BaseException:
                 _remove(folder, record.id)
                 os.close(file)
