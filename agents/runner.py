@@ -36,6 +36,7 @@ from tools.config import EXTERNAL_TOOLS, ToolsConfig, effective_approval, effect
 from tools.memory import Memory, Note
 from tools.paths import MEMORY
 from tools.policy import layers_of, permitted
+from tools.processes import Processes
 from tools.sandbox.sandbox import Sandbox
 from tools.tool import Messenger, ToolError
 from tools.workspace import Workspace, folder_of
@@ -65,6 +66,7 @@ class AgentRunner:
     tools_config: InitVar[ToolsConfig]
     messenger: InitVar[Messenger]
     memory: InitVar[Memory]
+    processes: InitVar[Processes]
     sandbox: InitVar[Sandbox]
     language: InitVar[Language]
     limits: TurnLimits
@@ -73,14 +75,25 @@ class AgentRunner:
     scrub: Callable[[str], str] = str
 
     def __post_init__(
-        self, tools_config: ToolsConfig, messenger: Messenger, memory: Memory, sandbox: Sandbox, language: Language
+        self,
+        tools_config: ToolsConfig,
+        messenger: Messenger,
+        memory: Memory,
+        processes: Processes,
+        sandbox: Sandbox,
+        language: Language,
     ) -> None:
         config = self.config
         self.exec_config = effective_exec(tools_config.exec, config.tools)
         self.approval: tuple[Names, Names] = effective_approval(tools_config, config.tools)
         """The tools of which every call needs an approval, and those that need one after text of strangers."""
         files_config = effective_files(tools_config.files, config.tools)
-        self._workspaces = Workspaces(config.workspace_dir, writable=files_config.writable, language=language)
+        self._workspaces = Workspaces(
+            config.workspace_dir,
+            writable=files_config.writable,
+            quota_bytes=files_config.quota_bytes,
+            language=language,
+        )
         self._memory_is_own = is_template(config.workspace_dir)
         self._uploads = Path(files_config.uploads_dir)
         self._models = [self.models.get(reference) for reference in config.model]
@@ -95,6 +108,7 @@ class AgentRunner:
             web=tools_config.web,
             messenger=messenger,
             memory=memory,
+            processes=processes,
             sandbox=sandbox,
             result_chars=self._result_chars,
         )
@@ -106,7 +120,7 @@ class AgentRunner:
         return permitted(layers, self._names)
 
     def _reads_files(self, layers: tuple[ToolLists, ...] = ()) -> bool:
-        return not {"read", "exec"}.isdisjoint(self.offered(layers))
+        return not {"read", "exec", "process"}.isdisjoint(self.offered(layers))
 
     def user_message(
         self, *contexts: MessageContext, received: Sequence[Received], notes: Sequence[Note] = ()

@@ -26,11 +26,12 @@ _ODD = re.compile(rb"[^a-z0-9_-]")
 class Workspaces:
     """Those of one agent. Blocking; safe to use from several threads."""
 
-    def __init__(self, template: str, *, writable: Collection[str], language: Language) -> None:
+    def __init__(self, template: str, *, writable: Collection[str], quota_bytes: int, language: Language) -> None:
         """A folder that is made begins with a few files in that language. The one workspace that all share is opened at
         once, as long as its folder is surely the one that was meant."""
         self._template = template
         self._writable = writable
+        self._quota_bytes = quota_bytes
         self._language: Language = language
         self._open: dict[str, Workspace] = {}
         self._lock = threading.Lock()
@@ -54,7 +55,7 @@ class Workspaces:
     def _opened(self, path: str) -> Workspace:
         root = Path(path)
         is_new = not os.path.lexists(root)
-        workspace = Workspace(root=root, writable=self._writable)
+        workspace = Workspace(root=root, writable=self._writable, quota_bytes=self._quota_bytes)
         if is_new:
             seed(workspace.fd, self._language)
         return workspace

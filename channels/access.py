@@ -82,7 +82,7 @@ class AccessConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_ge
 @cache
 def _compiled(pattern: str) -> Any:
     """A plain word matches as a whole word only."""
-    import re2  # type: ignore[import-untyped]  # loaded only where there is a pattern
+    import re2  # loaded only where there is a pattern
 
     options = re2.Options()
     options.case_sensitive = options.log_errors = False

@@ -223,6 +223,7 @@ class Gateway:
         for task in self._background:
             task.cancel()
         await asyncio.gather(*self._background, *self._loading, return_exceptions=True)
+        await self.runtime.setup.processes.close()
         for runner in self.runtime.setup.runners.values():
             runner.close()
         for provider in self.runtime.setup.providers.values():

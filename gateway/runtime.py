@@ -25,6 +25,7 @@ from gateway.queue import Queues
 from gateway.scrubber import Scrubber
 from gateway.store.records import Acceptance, Delivery, Lease, Part
 from gateway.store.store import Fenced, Store, StoreUnavailable
+from tools.processes import Processes
 from tools.sandbox.sandbox import Sandbox
 
 
@@ -103,6 +104,8 @@ class Setup:
     runners: Mapping[str, AgentRunner]
     queues: Queues
     layers: ToolLayers
+    processes: Processes
+    """The same one in every setup: it outlives them."""
 
     @property
     def limits(self) -> LimitsConfig:

@@ -29,7 +29,7 @@ from gateway.store import conversations, erasure
 from gateway.store.conversations import Session
 from gateway.store.erasure import Portion
 from gateway.store.opening import connected
-from tools.workspace import folder_of, forget
+from tools.workspace import folder_of, forget, processes_of
 
 WAIT_SECONDS = 30.0
 WAIT_POLL_SECONDS = 0.2
@@ -162,7 +162,7 @@ def _delete_files(
     removed["upload"] += sum(path.is_file() for folder in folders for path in folder.rglob("*"))
     if portion.whole:
         forget(base, portion.sid)
-    for folder in folders:
+    for folder in (*folders, processes_of(uploads)):  # what runs ends with its record
         with suppress(FileNotFoundError):
             shutil.rmtree(folder)
     for workspace in _workspaces(config, portion, person, own=True):

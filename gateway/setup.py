@@ -29,6 +29,7 @@ from gateway.redaction import secrets_in
 from gateway.runtime import Setup
 from gateway.scrubber import Scrubber, secrets_of
 from gateway.store.store import Store
+from tools.processes import Processes
 from tools.sandbox.sandbox import Sandbox
 
 FIXED = ("database", "server.host", "server.port")
@@ -58,6 +59,7 @@ def build_setup(
     if before:
         learnt = next(iter(before.runners.values())).models
         shared.health, shared.calibration = learnt.health, learnt.calibration
+    processes = before.processes if before else Processes(config.tools.process, now)
     build_runner = partial(
         AgentRunner,
         models=shared,
@@ -65,6 +67,7 @@ def build_setup(
         tools_config=config.tools,
         messenger=ChannelMessenger(channels, scrubber, now=now),
         memory=StoredMemory(store),
+        processes=processes,
         sandbox=sandbox,
         language=config.language,
         limits=config.limits,
@@ -75,12 +78,19 @@ def build_setup(
     runners = {agent.id: build_runner(agent) for agent in config.agents.list}
     queues = Queues(config.queue, channels, config.agents.list)
     return Setup(
-        config=config, channels=channels, providers=providers, runners=runners, queues=queues, layers=ToolLayers(config)
+        config=config,
+        channels=channels,
+        providers=providers,
+        runners=runners,
+        queues=queues,
+        layers=ToolLayers(config),
+        processes=processes,
     )
 
 
 def adopt(setup: Setup, before: Setup) -> None:
     """Let the providers that turns hold ask as the new config says; one that is gone from it has no key any more."""
+    setup.processes.config = setup.config.tools.process
     for name, provider in before.providers.items():
         if not isinstance(provider, NetworkProvider):
             continue

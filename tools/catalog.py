@@ -12,13 +12,17 @@ import structlog
 
 from channels.tools import ToolLists
 from tools.approval import Gate, Permit, Request, plain_subject
+from tools.background import Process
 from tools.config import AgentToolsConfig, ExecConfig, ToolsConfig
 from tools.edit import Edit
 from tools.exec import Exec
+from tools.find import Find
+from tools.grep import Grep
 from tools.ls import Ls
 from tools.memory import Memory, MemoryGet, MemorySearch
 from tools.message import Message
 from tools.policy import layers_of, permitted
+from tools.processes import Processes
 from tools.read import Read
 from tools.sandbox.sandbox import Sandbox
 from tools.tool import Call, Effect, Messenger, NeedsApproval, Tool, ToolError, ToolResult, failed
@@ -44,6 +48,7 @@ class Catalog:
     web: WebToolsConfig
     messenger: Messenger
     memory: Memory
+    processes: Processes
     result_chars: int
     sandbox: Sandbox
 
@@ -55,18 +60,22 @@ class Catalog:
     def tools(self, workspace: Workspace) -> list[Tool]:
         return [build(self, workspace) for name, build in _BUILDERS.items() if name in self.names]
 
+    def shell(self, workspace: Workspace) -> Exec:
+        return Exec(workspace, self.exec_config, self.exec_slots, self.sandbox, self.result_chars)
+
 
 _BUILDERS: dict[str, Callable[[Catalog, Workspace], Tool]] = {
     "read": lambda catalog, workspace: Read(workspace, catalog.result_chars),
     "write": lambda _, workspace: Write(workspace),
     "edit": lambda _, workspace: Edit(workspace),
     "ls": lambda _, workspace: Ls(workspace),
-    "exec": lambda catalog, workspace: Exec(
-        workspace, catalog.exec_config, catalog.exec_slots, catalog.sandbox, catalog.result_chars
-    ),
+    "exec": lambda catalog, workspace: catalog.shell(workspace),
     "message": lambda catalog, _: Message(catalog.messenger, catalog.config.message),
     "memory_search": lambda catalog, workspace: MemorySearch(workspace, catalog.memory),
     "memory_get": lambda catalog, workspace: MemoryGet(workspace, catalog.memory, catalog.result_chars),
+    "grep": lambda catalog, workspace: Grep(workspace, catalog.result_chars),
+    "find": lambda catalog, workspace: Find(workspace, catalog.result_chars),
+    "process": lambda catalog, workspace: Process(catalog.shell(workspace), catalog.processes),
     "web_fetch": lambda catalog, _: WebFetch(catalog.fetcher, catalog.result_chars),
     "web_search": lambda catalog, _: WebSearch(catalog.web.search),
 }

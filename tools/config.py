@@ -63,6 +63,23 @@ class AgentExecConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias
     """As `tools.exec.parallel`, for this agent."""
 
 
+class ProcessConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+    """Background commands of the `process` tool; what `tools.exec` says of commands holds for them, too."""
+
+    parallel: Annotated[int, Field(ge=1)] = 4
+    """Background commands of one session that run at the same time."""
+    parallel_total: Annotated[int, Field(ge=1)] = 16
+    """The same of all sessions that one gateway process works for."""
+    timeout_seconds: Annotated[float, Field(gt=0, le=7 * 86_400)] = 3_600
+    """How long a background command may run; the model can ask for less."""
+    idle_seconds: Annotated[float, Field(gt=0)] = 1_800
+    """A background command that writes nothing and that the agent does not ask for, for so long, is stopped."""
+    terminal_rows: Annotated[int, Field(ge=1, le=1_000)] = 24
+    """The height of the terminal of a command that has one (`pty`)."""
+    terminal_columns: Annotated[int, Field(ge=1, le=1_000)] = 80
+    """Its width."""
+
+
 class MessageConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
     """Where the `message` tool may send, besides the chat it was asked in."""
 
@@ -81,12 +98,18 @@ class FilesConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_gen
     """Where the files that people send are kept, a folder for each session, outside of every workspace; agents see their
     session's as `./uploads`. Relative to the config file's folder."""
 
+    quota_bytes: Annotated[int, Field(ge=1_048_576)] = 1_073_741_824
+    """How much a workspace may hold before `write` and `edit` refuse; a file or folder, even an empty one, counts 4 KiB more
+    than its content, so that their number has an end, too. Files that people send count apart: so much for each session."""
+
 
 class AgentFilesConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
     """The same inside an agent: what is set here wins."""
 
     writable: Annotated[tuple[InstructionFile, ...], Listed] | None = None
     """As `tools.files.writable`, for this agent."""
+    quota_bytes: Annotated[int, Field(ge=1_048_576)] | None = None
+    """As `tools.files.quotaBytes`, for this agent."""
 
 
 class ToolsConfig(ToolLists):
@@ -98,6 +121,7 @@ class ToolsConfig(ToolLists):
     senders: dict[PersonId, ToolLists] = Field(default={})
     """What is left for one person, by `channel:id` as in `owners`, wherever he writes."""
     exec: ExecConfig = ExecConfig()
+    process: ProcessConfig = ProcessConfig()
     files: FilesConfig = FilesConfig()
     web: WebToolsConfig = WebToolsConfig()
     approval: Names = ()

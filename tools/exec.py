@@ -16,7 +16,8 @@ from pydantic import Field
 
 from tools.binding import binding_of
 from tools.config import EXEC_SECONDS_MAX, ExecConfig
-from tools.process import OUTPUT_BYTES_MAX, Finished, run
+from tools.output import Output
+from tools.process import OUTPUT_BYTES_MAX, Finished, Input, Supervised
 from tools.sandbox.sandbox import Sandbox
 from tools.supervisor import MEMORY_BYTES_MAX, PROCESSES_MAX
 from tools.tool import Arguments, Call, Subject, ToolError, ToolResult
@@ -80,27 +81,41 @@ class Exec:
 
     async def run(self, arguments: ExecArguments, call: Call) -> ToolResult:
         """Whether it may is settled: `Toolbox` has asked for `subject`."""
-        if "\0" in arguments.command:
-            raise ToolError("INVALID_ARGUMENT", "'command' holds a NUL character")
         if self.slots.locked() or self.sandbox.slots.locked():
             raise ToolError("EXEC_BUSY", "too many commands are running; try again in a moment", retryable=True)
         timeout = self._timeout(arguments)
-        kept_bytes = min(self.config.output_bytes, 8 * self.result_chars)
-        bounds = self.config.model_copy(update={"timeout_seconds": timeout, "output_bytes": kept_bytes})
         async with self.slots, self.sandbox.slots:
+            supervised = await self.begin(arguments.command, timeout)
             try:
-                launch = await self.sandbox.launch(
-                    arguments.command, workspace=self.workspace, environment=self._environment(), config=self.config
-                )
-                finished = await run(launch, folder=self.workspace.fd, bounds=bounds)
-            except (OSError, ValueError) as error:
-                log.error("command_not_started", error=str(error)[:500])
-                if self.config.sandbox == "auto":
-                    self.sandbox.doubt()
-                    message = "the sandbox could not be built for this command; it did not run. Try it again once"
-                    raise ToolError("EXEC_SANDBOX_UNAVAILABLE", message, retryable=True) from error
-                raise ToolError("EXEC_FAILED", f"the command could not be started ({type(error).__name__})") from error
+                kept_bytes = min(self.config.output_bytes, 8 * self.result_chars)
+                finished = await supervised.attend(Output(kept_bytes), timeout)
+            except OSError as error:
+                raise self.not_started(error) from error
+            finally:
+                await supervised.leave()
         return await asyncio.to_thread(self._result, finished, timeout)
+
+    async def begin(self, command: str, seconds: float, stdin: Input = "none") -> Supervised:
+        """Start a command, whoever attends to it. Raises ToolError."""
+        if "\0" in command:
+            raise ToolError("INVALID_ARGUMENT", "'command' holds a NUL character")
+        environment = self._environment() | ({"TERM": "xterm"} if isinstance(stdin, tuple) else {})
+        bounds = self.config.model_copy(update={"timeout_seconds": seconds})
+        try:
+            launch = await self.sandbox.launch(
+                command, workspace=self.workspace, environment=environment, config=self.config
+            )
+            return Supervised(launch, self.workspace.fd, bounds, stdin)
+        except (OSError, ValueError) as error:
+            raise self.not_started(error) from error
+
+    def not_started(self, error: Exception) -> ToolError:
+        log.error("command_not_started", error=str(error)[:500])
+        if self.config.sandbox == "off":
+            return ToolError("EXEC_FAILED", f"the command could not be started ({type(error).__name__})")
+        self.sandbox.doubt()
+        message = "the sandbox could not be built for this command; it did not run. Try it again once"
+        return ToolError("EXEC_SANDBOX_UNAVAILABLE", message, retryable=True)
 
     def _environment(self) -> dict[str, str]:
         """These names and nothing of the gateway's own environment."""
@@ -116,13 +131,14 @@ class Exec:
         }
 
     def _result(self, finished: Finished, seconds: float) -> ToolResult:
-        code = finished.code if finished.code >= 0 else 128 - finished.code
-        note, details = self._note(finished, code, seconds), {"exitCode": code, "timedOut": finished.limit == "time"}
+        code = exit_code(finished)
+        note, details = self.note(finished, seconds), {"exitCode": code, "timedOut": finished.limit == "time"}
         text = finished.output.shown(self.result_chars - len(note) - 1).rstrip("\n")
         is_error = finished.limit is not None or code != 0
         return ToolResult(content=(f"{text}\n{note}".lstrip("\n"),), details=details, is_error=is_error)
 
-    def _note(self, finished: Finished, code: int, seconds: float) -> str:
+    def note(self, finished: Finished, seconds: float) -> str:
+        """How it ended, for the model."""
         free = f"less than {self.config.free_bytes:,} bytes are left on the disk"
         match finished.limit:
             case None:
@@ -140,12 +156,21 @@ class Exec:
                 stopped = f"EXEC_MEMORY_LIMIT: stopped: it held more than {MEMORY_BYTES_MAX:,} bytes of memory; "
             case "processes":
                 stopped = f"EXEC_PROCESS_LIMIT: stopped: it had more than {PROCESSES_MAX} processes; "
+            case "idle":
+                stopped = "stopped: it wrote nothing and nobody asked for it; "
+            case "killed":
+                stopped = "killed; "
             case _:
                 assert_never(finished.limit)
         ended = f": ended by {_signal(-finished.code)}" if finished.code < 0 else ""
         read_only = f"; it could write nothing to files: {free}" if finished.read_only else ""
         refused = "; files of protected names that it made are now called refused-…" if finished.refused else ""
-        return f"[{stopped}exit code {code}{ended}{read_only}{refused}]"
+        return f"[{stopped}exit code {exit_code(finished)}{ended}{read_only}{refused}]"
+
+
+def exit_code(finished: Finished) -> int:
+    """As a shell would say it."""
+    return finished.code if finished.code >= 0 else 128 - finished.code
 
 
 def _signal(number: int) -> str:

@@ -31,14 +31,14 @@ class Ls:
 
     async def run(self, arguments: LsArguments, call: Call) -> ToolResult:
         entries = await asyncio.to_thread(self._workspace.entries, arguments.path)
-        names = sorted(_shown(name) + ("/" if is_folder else "") for name, is_folder in entries.items())
+        names = sorted(shown(name) + ("/" if is_folder else "") for name, is_folder in entries.items())
         listing = "\n".join(names[:ENTRIES_MAX]) or "(empty folder)"
         if len(names) > ENTRIES_MAX:
             listing += f"\n[… {len(names) - ENTRIES_MAX} more; list a subfolder]"
         return ToolResult(content=(listing,), details={"entries": len(names)})
 
 
-def _shown(name: str) -> str:
+def shown(name: str) -> str:
     """A name keeps to its line; bytes that are no UTF-8 show as a replacement."""
     clean = name.encode("utf-8", errors="replace").decode()
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in clean)

@@ -198,6 +198,16 @@ def _locked(fd: int) -> bool:
     return True
 
 
+def is_locked(fd: int) -> bool:
+    """Whether somebody still writes it, on whichever replica."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    fcntl.flock(fd, fcntl.LOCK_UN)
+    return False
+
+
 def _is(name: str, folder: int, fd: int) -> bool:
     with suppress(FileNotFoundError):
         return os.stat(name, dir_fd=folder, follow_symlinks=False).st_ino == os.fstat(fd).st_ino

@@ -38,7 +38,8 @@ def permitted(layers: tuple[ToolLists, ...], names: tuple[str, ...]) -> tuple[st
 
 def _permits(layer: ToolLists, name: str) -> bool:
     lists = (layer.allow, PROFILES[layer.profile] if layer.profile else None)
-    return not _holds(layer.deny, name) and all(_holds(it, name) for it in lists if it is not None)
+    denied = _holds(layer.deny, name) or (name == "process" and _holds(layer.deny, "exec"))  # both run commands
+    return not denied and all(_holds(it, name) for it in lists if it is not None)
 
 
 def _holds(listed: Sequence[str], name: str) -> bool:

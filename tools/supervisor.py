@@ -9,11 +9,11 @@ nothing of the gateway's environment. It decides nothing: the gateway keeps the 
 
 CONTROL, STATUS and FOLDER are descriptors, UID and GID are -1 for our own; WRITTEN is how many bytes the command may add
 to FOLDER and its temporary folder, FREE how many it must leave on the disk. A byte on CONTROL asks the command to end;
-its end of file, which the gateway's death brings as well, ends everything. STATUS gets the exit code as text, or `!`
-where the command could not be started; besides, `W` or `F` where it went beyond WRITTEN or FREE, `M` where it held too
-much memory, `N` where it started too many processes, `L` where the disk was too full from the start, and `P` where it had
-made files of protected names, which are renamed. Its end of file says that nobody is left. PLAN is what the sandbox wants
-done around ARGV, each member absent where it is not wanted:
+its end of file, which the gateway's death brings as well, ends everything. A terminal as input becomes the command's own.
+STATUS gets the exit code as text, or `!` where the command could not be started; besides, `W` or `F` where it went beyond
+WRITTEN or FREE, `M` where it held too much memory, `N` where it started too many processes, `L` where the disk was too
+full from the start, and `P` where it had made files of protected names, which are renamed. Its end of file says that
+nobody is left. PLAN is what the sandbox wants done around ARGV, each member absent where it is not wanted:
 
     landlock  what `confine.prepare` takes: the command is confined by the kernel, in its own process
     stage     descriptors that root mounts for bubblewrap
@@ -105,8 +105,8 @@ def main(arguments: list[str]) -> None:
     else:
         _thread.start_new_thread(watch_free, (free_min, status))
     nowhere = os.open(os.devnull, os.O_RDWR)
-    for output in (1, 2):  # else the pipe would not end before we do
-        os.dup2(nowhere, output)
+    for theirs in (0, 1, 2):  # else a pipe would not end before we do
+        os.dup2(nowhere, theirs)
     supervise(shell, control, status, woken, written, plan)
     kill_everybody()
     if refused.rename():
@@ -255,6 +255,11 @@ def become(
     try:
         plan.prepare(temporary)
         os.setsid()
+        if os.isatty(0):
+            import fcntl  # only here, where there is one
+            import termios
+
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
         os.umask(0o022)
         for limit, value in limits:
             hard = resource.getrlimit(limit)[1]

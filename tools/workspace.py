@@ -3,13 +3,15 @@
 Two things lie elsewhere and seem to be in it: `uploads`, which is the folder of the running session and of no other, and
 read-only mounts such as shared skills. What is opened is looked at after it was opened: regular files only, with one
 name, on the file system of their folder. Writing is atomic: a temporary name in the same folder, then a rename, so that
-a crash leaves the old file or the new one. Blocking; the tools run it off the event loop.
+a crash leaves the old file or the new one, and within a quota. Blocking; the tools run it off the event loop.
 """
 
 import errno
 import os
 import shutil
 import stat
+import sys
+import time
 import weakref
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -18,6 +20,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from tools.paths import new_temporary, not_found, open_beneath, protection, relative, sweep
+from tools.supervisor import ENTRY_BYTES, stored_bytes
 from tools.tool import ToolError
 
 NOBODY = 65_534
@@ -25,6 +28,9 @@ NOBODY = 65_534
 
 _READ = os.O_RDONLY | os.O_NONBLOCK
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY
+COUNT_SECONDS = 60
+COUNT_PAUSES = 10
+"""After a count, nobody counts for so many times as long as it took."""
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -39,9 +45,12 @@ class Workspace:
     mounts: Mapping[str, Path] = field(default_factory=dict)
     uploads: Path | None = None
     writable: Collection[str] = ()
+    quota_bytes: int = sys.maxsize
     fd: int = field(default=-1, repr=False)
     _owner: "Workspace | None" = field(default=None, repr=False)
     """Whoever opened the descriptor: it stays open for as long as anybody uses it."""
+    _used: "Used" = field(default_factory=lambda: Used(), repr=False)
+    _sent: "Used" = field(default_factory=lambda: Used(), repr=False)
 
     def __post_init__(self) -> None:
         self.root = Path(os.path.abspath(self.root))  # noqa: PTH100 - it removes `..`, as `relative` does
@@ -58,7 +67,8 @@ class Workspace:
     ) -> "Workspace":
         """The same workspace, by the same descriptor, as one session sees it; `writable` is open to it besides."""
         opened = (*self.writable, *writable)
-        return replace(self, mounts=mounts or {}, uploads=uploads, writable=opened, _owner=self._owner or self)
+        owner = self._owner or self
+        return replace(self, mounts=mounts or {}, uploads=uploads, writable=opened, _owner=owner, _sent=Used())
 
     def close(self) -> None:
         """Once, by whoever made the workspace; else it is closed when the last one lets go of it."""
@@ -69,8 +79,14 @@ class Workspace:
     @contextmanager
     def reading(self, path: str) -> Iterator[int]:
         """A descriptor of a regular file. Raises ToolError."""
+        with self.found(self._name(path), path) as fd:
+            yield fd
+
+    @contextmanager
+    def found(self, name: str, path: str = "") -> Iterator[int]:
+        """The same by a name that `below` gave; `path` is what a model calls it. Raises ToolError."""
         try:
-            fd, device = self._open(self._name(path), _READ)
+            fd, device = self._open(name, _READ)
         except OSError as error:
             raise _explained(error, path) from None
         try:
@@ -81,10 +97,34 @@ class Workspace:
 
     def entries(self, path: str) -> dict[str, bool]:
         """What is in a folder, unsorted, and whether it is a folder itself. Raises ToolError."""
-        name = self._name(path)
+        return self._entries(self._name(path), path)
+
+    def below(self, path: str) -> Iterator[tuple[str, str, bool]]:
+        """All below a folder, or that file, in order: the name in the workspace, the name from there on, and whether it is a
+        folder. No link is followed, and nothing within `.git` shown, unless `path` is there. Raises ToolError."""
+        start = self._name(path)
+        try:
+            pending = self._inner(start, "", path)
+        except ToolError as error:
+            if error.code != "NOT_A_FOLDER":
+                raise
+            with self.found(start, path):
+                pending = [(start, start.rpartition("/")[2], False)]
+        while pending:
+            name, below, is_folder = pending.pop()
+            yield name, below, is_folder
+            if is_folder and not below.endswith(".git"):
+                with suppress(ToolError):  # gone, or not ours
+                    pending += self._inner(name, f"{below}/", name)
+
+    def _inner(self, name: str, below: str, path: str) -> list[tuple[str, str, bool]]:
+        found = sorted(self._entries(name, path).items(), reverse=True)
+        return [(it if name == "." else f"{name}/{it}", below + it, is_folder) for it, is_folder in found]
+
+    def _entries(self, name: str, path: str) -> dict[str, bool]:
         found = dict.fromkeys(self._elsewhere(name), True)
         try:
-            fd, _ = self._open(name, _FOLDER)
+            fd, device = self._open(name, _FOLDER)
         except NotADirectoryError:
             raise ToolError("NOT_A_FOLDER", f"{path!r} is not a folder; `read` reads files") from None
         except OSError as error:
@@ -92,6 +132,8 @@ class Workspace:
                 raise _explained(error, path) from None
             return found
         try:
+            if os.fstat(fd).st_dev != device:
+                raise not_found(path)
             with os.scandir(fd) as entries:
                 own = {it.name: it.is_dir(follow_symlinks=False) for it in entries}
         finally:
@@ -106,6 +148,7 @@ class Workspace:
         """
         name = self._writable(path)
         folder, _, leaf = name.rpartition("/")
+        self._take(name, len(data))
         try:
             parent = self._folder(folder)
             try:
@@ -115,6 +158,16 @@ class Workspace:
         except OSError as error:
             raise _explained(error, path) from None
         return name
+
+    def _take(self, name: str, size: int) -> None:
+        """Raises ToolError where the quota is used up."""
+        more = size + ENTRY_BYTES * (1 + name.count("/"))
+        with suppress(ToolError), self.found(name) as fd:
+            more = size - os.fstat(fd).st_blocks * 512
+        if self.uploads is not None and name.startswith(f"{UPLOADS}/"):
+            self._sent.take(str(self.uploads), more, self.quota_bytes)
+        else:
+            self._used.take(f"/proc/self/fd/{self.fd}", more, self.quota_bytes)
 
     def _name(self, path: str) -> str:
         """The path relative to the workspace, `uploads` spelt so. Raises ToolError."""
@@ -217,6 +270,29 @@ class Workspace:
         return stat.S_IMODE(status.st_mode) & 0o777  # set-uid was given to what the file was, not to what it becomes
 
 
+class Used:
+    """What a folder takes on the disk: counted now and then, since commands write there, too, and kept up to date by what
+    tools write in between."""
+
+    def __init__(self) -> None:
+        self._stored, self._counted, self._seconds = 0, float("-inf"), 0.0
+
+    def take(self, folder: str, more: int, most: int) -> None:
+        """Raises ToolError."""
+        age = time.monotonic() - self._counted
+        is_doubtful = self._stored + more > most or age > COUNT_SECONDS
+        if is_doubtful and age > self._seconds * COUNT_PAUSES:
+            began = time.monotonic()
+            stored = stored_bytes((folder,), entries_max=most // ENTRY_BYTES)
+            self._stored = sys.maxsize if stored is None else stored
+            self._counted = time.monotonic()
+            self._seconds = self._counted - began
+        if more > 0 and self._stored + more > most:
+            what = f"the files here may take {most:,} bytes in all (tools.files.quotaBytes)"
+            raise ToolError("QUOTA_EXCEEDED", f"{what}; delete what is not needed, or tell the user")
+        self._stored = max(0, self._stored + more)
+
+
 def _is_unchanged(parent: int, leaf: str, then: os.stat_result) -> bool:
     with suppress(OSError):
         now = os.stat(leaf, dir_fd=parent, follow_symlinks=False)
@@ -258,6 +334,11 @@ def folder_of(base: Path, session: str) -> Path:
     return base / sha256(session.encode(errors="surrogatepass")).hexdigest()[:32]
 
 
+def processes_of(uploads: Path) -> Path:
+    """Where the records of a session's background processes are, beside its uploads: no tool sees them there."""
+    return uploads.with_name(f"{uploads.name}.processes")
+
+
 def make_folder(folder: Path) -> int:
     """A descriptor of a session's folder, made if missing, for its owner only. Raises OSError."""
     # Where the gateway is root its commands are somebody else: they may pass the folder above, and not list it.
@@ -268,6 +349,8 @@ def make_folder(folder: Path) -> int:
 
 
 def forget(base: Path, session: str) -> None:
-    """Delete what was sent to a session. Blocking. Raises OSError."""
-    with suppress(FileNotFoundError):
-        shutil.rmtree(folder_of(base, session))
+    """Delete what was sent to a session and what it ran. Blocking. Raises OSError."""
+    uploads = folder_of(base, session)
+    for folder in (uploads, processes_of(uploads)):
+        with suppress(FileNotFoundError):
+            shutil.rmtree(folder)

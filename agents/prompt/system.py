@@ -134,7 +134,7 @@ def tool_call_style(facts: PromptFacts) -> Sequence[str]:
         "or when the user asks for it.",
         "- Where a tool does the job, use it; do not tell the user to run a command instead.",
     ]
-    if (facts.has("exec") and facts.exec_mode == "ask") or facts.has(*facts.approval):
+    if (facts.has("exec", "process") and facts.exec_mode == "ask") or facts.has(*facts.approval):
         lines += [
             "- When a call needs approval, its result says so: the gateway has asked the people who decide, and runs the "
             "call itself once one of them allows it. Until then do not call it again. Say in a sentence what waits, show "
@@ -156,7 +156,7 @@ def tool_call_style(facts: PromptFacts) -> Sequence[str]:
         lines.append("- Begin with a tool call whenever you are asked something, before you say anything.")
     elif facts.agent.tool_choice not in ("auto", "none"):
         lines.append(f"- Begin with a call of `{facts.agent.tool_choice}` whenever you are asked something.")
-    if facts.has("exec") and facts.exec_mode == "deny":
+    if facts.has("exec", "process") and facts.exec_mode == "deny":
         lines.append("- The operator has switched commands off: every `exec` call is refused. Do the work another way.")
     return lines
 

@@ -217,5 +217,6 @@ def sandboxed(config: "Config") -> list[str]:
 
 
 def exec_mode(config: "Config", agent: AgentConfig) -> ExecMode | None:
-    """None where it has no `exec`."""
-    return effective_exec(config.tools.exec, agent.tools).mode if "exec" in offered(config.tools, agent.tools) else None
+    """None where it runs no commands."""
+    runs = {"exec", "process"} & {*offered(config.tools, agent.tools)}
+    return effective_exec(config.tools.exec, agent.tools).mode if runs else None

@@ -210,9 +210,8 @@ def _shared_workspaces(config: Config) -> Iterator[str]:
     """A warning for each: one member can have the agent leave there what it reads for another."""
     for agent in config.agents.list:
         runs = exec_mode(config, agent) == "allow"
-        changing = [
-            it for it in offered(config.tools, agent.tools) if it in ("write", "edit") or (it == "exec" and runs)
-        ]
+        names = {"write", "edit"} | ({"exec", "process"} if runs else set())
+        changing = [it for it in offered(config.tools, agent.tools) if it in names]
         if changing and not is_template(agent.workspace_dir) and _serves_several(config, agent.id):
             yield (
                 f"agent {agent.id}: everybody it serves shares one workspace, and can have it read and change what others "

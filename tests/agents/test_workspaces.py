@@ -47,7 +47,7 @@ def test_a_workspace_that_is_no_longer_kept_open_goes_on_for_whoever_works_in_it
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agents.workspaces.OPEN_MAX", 1)
-    places = Workspaces(f"{tmp_path}/{{chat}}", writable=(), language="en")
+    places = Workspaces(f"{tmp_path}/{{chat}}", writable=(), quota_bytes=1 << 30, language="en")
     first = places.of(MESSAGE).serving(uploads=tmp_path / "sent")
     number = first.fd
     places.of(replace(MESSAGE, account="sales"))

@@ -1,5 +1,6 @@
 """A runtime for what runs below the gateway: on a given store, with a config of one agent and the given limits."""
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ from gateway.queue import Queues
 from gateway.runtime import ConfigState, Control, Runtime, Setup
 from gateway.scrubber import Scrubber
 from gateway.store.store import Store
+from tools.processes import Processes
 from tools.sandbox.sandbox import Sandbox
 
 
@@ -22,7 +24,13 @@ def runtime(
     queues = Queues(config.queue, channels, config.agents.list)
     return Runtime(
         setup=Setup(
-            config=config, channels=channels, providers={}, runners={}, queues=queues, layers=ToolLayers(config)
+            config=config,
+            channels=channels,
+            providers={},
+            runners={},
+            queues=queues,
+            layers=ToolLayers(config),
+            processes=Processes(config.tools.process, time.time),
         ),
         config_state=ConfigState(version=""),
         store=store,

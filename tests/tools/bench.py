@@ -1,6 +1,7 @@
 """A toolbox on a real workspace, and short ways to call it."""
 
 import json
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -9,9 +10,10 @@ from typing import Any
 
 from channels.message import Chat, MessageContext, Sender
 from tools.catalog import NAMES, Catalog, Toolbox
-from tools.config import AgentToolsConfig, ExecConfig, ToolsConfig
+from tools.config import AgentToolsConfig, ExecConfig, ProcessConfig, ToolsConfig
 from tools.memory import Passage
 from tools.policy import layers_of
+from tools.processes import Processes
 from tools.sandbox.sandbox import Sandbox
 from tools.tool import Call, Image, ToolError, ToolResult
 from tools.web.config import WebToolsConfig
@@ -51,6 +53,7 @@ class Bench:
     toolbox: Toolbox
     outbox: Outbox
     workspace: Workspace
+    processes: Processes
 
     async def call(self, tool: str, /, **arguments: Any) -> ToolResult:
         return await self.toolbox.call(tool, arguments, json.dumps(arguments), CALL)
@@ -107,11 +110,15 @@ def bench(
     targets: list[str] | None = None,
     result_chars: int = 64_000,
     sandbox: Sandbox | None = None,
+    uploads: Path | None = None,
+    processes: Processes | None = None,
+    quota_bytes: int = 1 << 30,
 ) -> Bench:
     outbox = Outbox()
-    workspace = Workspace(root=folder / "workspace")
+    workspace = Workspace(root=folder / "workspace", quota_bytes=quota_bytes)
     exec_config = ExecConfig.model_validate({"mode": mode, **(exec_ or {})})
     config = AgentToolsConfig.model_validate({"allow": allow or ["*"], "message": {"targets": targets or []}})
+    processes = processes or Processes(ProcessConfig(), time.time)
     catalog = Catalog(
         NAMES,
         config,
@@ -119,9 +126,11 @@ def bench(
         web=WebToolsConfig(),
         messenger=outbox,
         memory=Nothing(),
+        processes=processes,
         result_chars=result_chars,
         sandbox=sandbox or Sandbox(),
     )
     layers = layers_of(ToolsConfig(), config)
-    toolbox = Toolbox(catalog.tools(workspace.serving(mounts=mounts)), layers=layers, argument_bytes_max=65_536)
-    return Bench(folder / "workspace", toolbox, outbox, workspace)
+    serving = workspace.serving(mounts=mounts, uploads=uploads)
+    toolbox = Toolbox(catalog.tools(serving), layers=layers, argument_bytes_max=65_536)
+    return Bench(folder / "workspace", toolbox, outbox, workspace, processes)

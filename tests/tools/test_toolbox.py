@@ -13,7 +13,10 @@ from tools.config import AgentToolsConfig, ExecConfig, ToolsConfig, effective_ex
 from tools.policy import layers_of, permitted
 from tools.tool import Call, ToolError, ToolResult, ToolSpec
 
-ALL = ("read", "write", "edit", "ls", "exec", "message", "memory_search", "memory_get", "web_fetch", "web_search")
+ALL = (
+    *("read", "write", "edit", "ls", "exec", "message", "memory_search", "memory_get"),
+    *("grep", "find", "process", "web_fetch", "web_search"),
+)
 
 
 @pytest.mark.parametrize(
@@ -21,7 +24,9 @@ ALL = ("read", "write", "edit", "ls", "exec", "message", "memory_search", "memor
     [
         (["*"], [], ALL),
         (["message", "read"], [], ("read", "message")),
-        (["*"], ["exec", "write"], tuple(it for it in ALL if it not in ("exec", "write"))),
+        (["*"], ["exec", "write"], tuple(it for it in ALL if it not in ("exec", "write", "process"))),
+        (["process"], [], ("process",)),
+        (["process"], ["exec"], ()),
         (["read"], ["read"], ()),
         ([], [], ()),
         (["Read", "nope"], [], ()),

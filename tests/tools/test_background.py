@@ -1,0 +1,243 @@
+"""`process` with real processes: what it shows, what it ends, who sees it, and what is known when a gateway has died."""
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.processes import processes_of
+from tests.tools.bench import Bench, bench, text_of
+from tests.waiting import until
+from tools import processes as module
+from tools.config import ProcessConfig
+from tools.processes import Processes
+from tools.workspace import folder_of, forget
+
+NAP = f"sleep {9_000_000 + os.getpid()}"
+"""A command that no other run of this suite has."""
+
+
+@pytest.fixture
+async def sessions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Callable[..., Bench]]:
+    """A bench for each name of a session, and for each name of a gateway a registry of its own."""
+    monkeypatch.setattr(module, "KEEP_SECONDS", 0.05)
+    gateways: dict[str, Processes] = {}
+    benches: list[Bench] = []
+
+    def build(session: str = "a", gateway: str = "one", workspace: str = "", **more: Any) -> Bench:
+        config = ProcessConfig.model_validate(more.pop("process", {}))
+        processes = gateways.setdefault(gateway, Processes(config, time.time))
+        built = bench(tmp_path / workspace, uploads=tmp_path / "uploads" / session, processes=processes, **more)
+        benches.append(built)
+        return built
+
+    yield build
+    for processes in gateways.values():
+        await processes.close()
+    for built in benches:
+        built.workspace.close()
+    assert processes_of(NAP) == {}
+
+
+async def start(at: Bench, command: str, **more: Any) -> str:
+    return str((await at.call("process", action="start", command=command, **more)).details["id"])
+
+
+async def polled(at: Bench, id_: str, seconds: float = 20) -> str:
+    return await at.text("process", action="poll", id=id_, wait_seconds=seconds)
+
+
+async def ended(at: Bench, id_: str) -> str:
+    """All its output, and how it ended."""
+    output = ""
+    while True:
+        text, _, state = (await polled(at, id_)).rpartition("[")
+        output += text
+        if not state.startswith("running"):
+            return f"{output}[{state}"
+
+
+async def test_what_is_started_is_polled_piece_by_piece_and_its_log_keeps_all(sessions: Callable[..., Bench]) -> None:
+    at = sessions()
+    id_ = await start(at, "echo one; until [ -e go ]; do sleep 0.02; done; echo two; exit 3")
+    assert (await polled(at, id_)).startswith("one\n[running, ")
+    assert (await polled(at, id_, 0)).startswith("[running, ")
+    assert f"{id_} running, " in await at.text("process", action="list")
+    (at.root / "go").touch()
+    output = await ended(at, id_)
+    assert output.startswith("two\n[ended after ")
+    assert output.endswith("exit code 3]")
+    assert (await polled(at, id_)).startswith("[ended after ")
+    assert await at.text("process", action="log", id=id_) == "one\ntwo\n"
+    assert await at.text("process", action="log", id=id_, offset=-1) == "two\n"
+    assert f"{id_} ended after" in await at.text("process", action="list")
+
+
+async def test_what_is_written_is_read_until_its_end(sessions: Callable[..., Bench]) -> None:
+    at = sessions()
+    id_ = await start(at, "read first; echo got $first; cat")
+    assert "Wrote 4 bytes" in await at.text("process", action="write", id=id_, text="abc", key="enter")
+    assert (await polled(at, id_)).startswith("got abc\n")
+    await at.text("process", action="write", id=id_, text="def", key="ctrl-d")
+    assert (await ended(at, id_)).startswith("def\n[ended")
+    assert await at.code("process", action="write", id=id_, text="more") == "NOT_RUNNING"
+    assert await at.code("process", action="write", id=id_) == "INVALID_ARGUMENT"
+
+
+async def test_a_terminal_is_one_and_a_key_in_it_is_a_signal(sessions: Callable[..., Bench]) -> None:
+    at = sessions()
+    command = "stty size; test -t 0 && test -t 1 && echo tty >/dev/tty; trap 'echo caught; exit 7' INT; cat"
+    id_ = await start(at, command, pty=True)
+    output = ""
+    while "tty" not in output:
+        output += await polled(at, id_)
+    assert output.startswith("24 80\n")
+    await at.text("process", action="write", id=id_, text="hello", key="enter")
+    output = ""
+    while "hello" not in output:  # a terminal drops what it still holds when a signal comes
+        output += await polled(at, id_)
+    await at.text("process", action="write", id=id_, key="ctrl-c")
+    output = await ended(at, id_)
+    assert "caught" in output
+    assert output.endswith("exit code 7]")
+    assert "\x1b" not in output
+    assert await at.code("process", action="write", id=await start(at, "cat"), key="ctrl-c") == "INVALID_ARGUMENT"
+    long = await start(at, "cat", pty=True)
+    assert await at.code("process", action="write", id=long, text="x" * 5_000) == "INVALID_ARGUMENT"
+
+
+@pytest.mark.parametrize("pty", [False, True])
+async def test_it_is_killed_with_all_it_started(sessions: Callable[..., Bench], pty: bool) -> None:
+    at = sessions()
+    id_ = await start(at, f"(setsid sh -c '{NAP} & {NAP}' &); trap '' TERM HUP; {NAP} & while :; do :; done", pty=pty)
+    await until(lambda: processes_of(NAP))
+    assert "killed; exit code" in await at.text("process", action="kill", id=id_)
+    assert processes_of(NAP) == {}
+    assert "killed; exit code" in await at.text("process", action="kill", id=id_)
+
+
+async def test_time_and_idleness_end_it(sessions: Callable[..., Bench]) -> None:
+    at = sessions(process={"idleSeconds": 0.5, "timeoutSeconds": 30})
+    assert "EXEC_TIMEOUT" in await ended(at, await start(at, NAP, timeout_seconds=0.2))
+    idle = await start(at, NAP)
+    await until(lambda: not processes_of(NAP))
+    assert "nobody asked for it" in await ended(at, idle)
+
+
+async def test_another_session_and_another_workspace_see_and_reach_nothing_of_it(
+    sessions: Callable[..., Bench],
+) -> None:
+    own, other, elsewhere = sessions("a"), sessions("b"), sessions("a", workspace="sub")
+    id_ = await start(own, NAP)
+    for at in (other, elsewhere):
+        assert await at.text("process", action="list") == "(no processes)"
+        for action in ("poll", "log", "write", "kill"):
+            assert await at.code("process", action=action, id=id_, text="x") == "NOT_FOUND"
+    for bad in ("../b", "", "*", f"{id_}.kill", id_.upper() + "x"):
+        assert await own.code("process", action="poll", id=bad) in ("NOT_FOUND", "INVALID_ARGUMENT")
+
+
+async def test_one_more_than_may_run_is_refused(sessions: Callable[..., Bench]) -> None:
+    limits = {"parallel": 2, "parallelTotal": 3}
+    at, other = sessions("a", process=limits), sessions("b")
+    results = await asyncio.gather(*(at.call("process", action="start", command=NAP) for _ in range(3)))
+    assert ["PROCESS_BUSY" in text_of(it) for it in results] == [False, False, True]
+    await start(other, NAP)
+    assert await other.code("process", action="start", command=NAP) == "PROCESS_BUSY"
+
+
+@pytest.mark.parametrize(("mode", "code"), [("deny", "EXEC_DENIED"), ("ask", "NO_APPROVER")])
+async def test_where_commands_are_not_allowed_none_is_started_and_none_gets_input(
+    sessions: Callable[..., Bench], mode: str, code: str
+) -> None:
+    id_ = await start(sessions(), "cat")
+    at = sessions(mode=mode)
+    assert await at.code("process", action="start", command="touch ran") == code
+    assert await at.code("process", action="write", id=id_, text="x\n") == code
+    assert os.listdir(at.root) == []
+    assert "killed" in await at.text("process", action="kill", id=id_)
+
+
+async def test_another_replica_says_where_it_runs_and_can_end_it(sessions: Callable[..., Bench]) -> None:
+    at, replica = sessions(), sessions(gateway="two")
+    id_ = await start(at, f"echo here; {NAP}")
+    await until(lambda: processes_of(NAP))
+    assert (await polled(at, id_)).startswith("here\n")
+
+    async def snapshot() -> bool:
+        return "here\n" in text_of(await replica.call("process", action="log", id=id_))
+
+    await until(snapshot)
+    assert "[running at another replica (" in await polled(replica, id_, 0)
+    assert await replica.code("process", action="write", id=id_, text="x") == "NOT_RUNNING"
+    assert "killed" in await replica.text("process", action="kill", id=id_)
+    assert processes_of(NAP) == {}
+
+
+async def test_a_gateway_that_ends_takes_them_along_and_the_next_one_says_so(sessions: Callable[..., Bench]) -> None:
+    at = sessions()
+    id_ = await start(at, f"echo begun; {NAP}")
+    assert (await polled(at, id_)).startswith("begun")
+    await at.processes.close()
+    assert processes_of(NAP) == {}
+    after = sessions(gateway="two")
+    assert f"{id_} interrupted: the gateway restarted" in await after.text("process", action="list")
+    assert (await polled(after, id_)).startswith("[interrupted")
+    assert await after.text("process", action="log", id=id_) == "begun\n"
+
+
+KILLED = """
+import asyncio, os, signal, sys, time
+from pathlib import Path
+from tests.tools.bench import bench
+from tests.tools.test_background import polled, start
+from tools.config import ProcessConfig
+from tools.processes import Processes
+
+async def main():
+    folder = Path(sys.argv[1])
+    at = bench(folder, uploads=folder / "uploads" / "a", processes=Processes(ProcessConfig(), time.time))
+    for pty in (False, True):
+        await polled(at, await start(at, f"echo begun; {sys.argv[2]}", pty=pty))
+    os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(main())
+"""
+
+
+async def test_a_gateway_that_is_killed_leaves_none_behind_and_the_next_one_says_so(
+    tmp_path: Path, sessions: Callable[..., Bench]
+) -> None:
+    killed = await asyncio.create_subprocess_exec(sys.executable, "-c", KILLED, str(tmp_path), NAP)
+    assert await killed.wait() == -signal.SIGKILL
+    await until(lambda: not processes_of(NAP))
+    listed = await sessions().text("process", action="list")
+    assert listed.count("interrupted: the gateway restarted") == 2
+
+
+async def test_a_session_that_is_erased_ends_its_processes_and_leaves_no_record(
+    tmp_path: Path, sessions: Callable[..., Bench]
+) -> None:
+    base = tmp_path / "uploads"
+    at = sessions(folder_of(base, "session").name)
+    await start(at, NAP)
+    await until(lambda: processes_of(NAP))
+    forget(base, "session")
+    await until(lambda: not processes_of(NAP))
+    assert await at.text("process", action="list") == "(no processes)"
+    assert [*base.iterdir()] == []
+
+
+async def test_no_more_records_are_kept_than_a_list_shows(sessions: Callable[..., Bench]) -> None:
+    at = sessions()
+    for number in range(module.RECORDS_MAX + 3):
+        await ended(at, await start(at, f"echo {number}"))
+    listed = (await at.text("process", action="list")).splitlines()
+    assert len(listed) == module.RECORDS_MAX
+    assert listed[-1].endswith(f"echo {module.RECORDS_MAX + 2}")

@@ -1,0 +1,257 @@
+"""`process`: commands that run in the background, from one turn to the next.
+
+They are `exec`'s commands, by the same rules; `tools.processes` keeps them. A session sees its own only. What is
+written to a command may be another command, so it needs what a command needs.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from platform import node
+from typing import Literal
+
+from pydantic import Field
+
+from tools.exec import Exec, ExecArguments
+from tools.ls import shown
+from tools.output import Output
+from tools.process import Finished, Input, Supervised
+from tools.processes import Processes, Record, polled
+from tools.read import text_page
+from tools.tool import Arguments, Call, Subject, ToolError, ToolResult
+from tools.workspace import processes_of
+
+WAIT_SECONDS_MAX = 60
+LOOK_SECONDS = 0.05
+COMMAND_CHARS = 100
+LINE_BYTES_MAX = 4_095
+"""What a terminal takes as one line; it drops the rest."""
+KEYS: Mapping[str, str] = {
+    "enter": "\r",
+    "tab": "\t",
+    "escape": "\x1b",
+    "backspace": "\x7f",
+    "up": "\x1b[A",
+    "down": "\x1b[B",
+    "right": "\x1b[C",
+    "left": "\x1b[D",
+    "ctrl-c": "\x03",
+    "ctrl-d": "\x04",
+    "ctrl-z": "\x1a",
+}
+
+
+class ProcessArguments(Arguments):
+    action: Literal["start", "list", "poll", "log", "write", "kill"] = Field(description="What to do.")
+    id: str | None = Field(default=None, description="Which process: as `start` and `list` say. Not for these two.")
+    command: str | None = Field(default=None, min_length=1, description="For `start`: the command, as for `exec`.")
+    timeout_seconds: float | None = Field(default=None, gt=0, description="For `start`: stop it after so many seconds.")
+    pty: bool | None = Field(
+        default=None, description="For `start`: give it a terminal; only where a program needs one."
+    )
+    wait_seconds: float | None = Field(
+        default=None, ge=0, le=WAIT_SECONDS_MAX, description="For `poll`: wait so long for new output or its end."
+    )
+    offset: int | None = Field(default=None, description="For `log`: the first line, from 1; negative: from the end.")
+    limit: int | None = Field(default=None, ge=1, description="For `log`: how many lines.")
+    text: str | None = Field(default=None, description="For `write`: what it reads; end a line with a line break.")
+    key: (
+        Literal["enter", "tab", "escape", "backspace", "up", "down", "right", "left", "ctrl-c", "ctrl-d", "ctrl-z"]
+        | None
+    ) = Field(
+        default=None,
+        description="For `write`: a key to press, after the text. Without a terminal only enter, and ctrl-d: end of input.",
+    )
+
+
+@dataclass
+class Process:
+    spec = ProcessArguments.spec(
+        "process",
+        summary="run commands in the background: start, list, poll, log, write, kill",
+        description=(
+            "Run a shell command in the background, for what takes longer than `exec` allows or waits for input. `start` "
+            "gives an id; `poll` the output since the last poll and the state, `log` pages of all that is kept, `write` "
+            "sends input, `kill` ends it with all it started. You are not called when one ends: poll, or `list` later. "
+            "Everything ends when the gateway does; `list` says so."
+        ),
+        effect="once",
+    )
+    parse = staticmethod(ProcessArguments.parse)
+
+    shell: Exec
+    processes: Processes
+
+    async def run(self, arguments: ProcessArguments, call: Call) -> ToolResult:
+        match arguments.action:
+            case "start":
+                return await self._start(arguments)
+            case "list":
+                return await self._list()
+            case "poll":
+                return await self._poll(await self._named(arguments), arguments.wait_seconds or 0)
+            case "log":
+                return await self._log(await self._named(arguments), arguments)
+            case "write":
+                return await self._write(await self._named(arguments), arguments)
+            case "kill":
+                return await self._kill(await self._named(arguments))
+
+    def subject(self, arguments: ProcessArguments, call: Call) -> Subject | None:
+        """What `start` runs, and what `write` sends to what runs: it may be a shell."""
+        if arguments.action not in ("start", "write"):
+            return None
+        record = self._record(_given(arguments.id, "id", "write")) if arguments.action == "write" else None
+        command = record.command if record else _given(arguments.command, "command", "start")
+        subject = self.shell.subject(ExecArguments(command=command), call)
+        if subject is None:
+            return None
+        facts = dict(subject.facts)
+        if record is None:
+            facts |= {"timeout": f"{self._seconds(arguments):g} s", "background": True, "terminal": bool(arguments.pty)}
+            return replace(subject, facts=facts)
+        facts |= {"process": record.id, "command": command, "terminal": record.terminal}
+        identity = {"process": record.id, "started": str(record.started)}
+        return Subject(text=_input(arguments, record), facts=facts, identity=identity)
+
+    @property
+    def _uploads(self) -> Path:
+        if self.shell.workspace.uploads is None:
+            raise ToolError("PROCESS_UNAVAILABLE", "there is no session here that could keep a process")
+        return self.shell.workspace.uploads
+
+    def _seconds(self, arguments: ProcessArguments) -> float:
+        most = self.processes.config.timeout_seconds
+        return min(arguments.timeout_seconds or most, most)
+
+    async def _named(self, arguments: ProcessArguments) -> Record:
+        record = await asyncio.to_thread(self._record, _given(arguments.id, "id", arguments.action))
+        if running := self.processes.running(self._uploads, record.id):
+            self.processes.touch(running)
+        return record
+
+    def _record(self, id_: str) -> Record:
+        record = self.processes.record(self._uploads, str(self.shell.workspace.root), id_)
+        if record is None:
+            raise ToolError("NOT_FOUND", f"this session has no process {id_[:64]!r}; `list` shows those it has")
+        return record
+
+    async def _start(self, arguments: ProcessArguments) -> ToolResult:
+        command = _given(arguments.command, "command", "start")
+        shell, config, seconds = self.shell, self.processes.config, self._seconds(arguments)
+        stdin: Input = (config.terminal_rows, config.terminal_columns) if arguments.pty else "pipe"
+        record = Record(
+            command=command,
+            workspace=str(shell.workspace.root),
+            where=node(),
+            terminal=bool(arguments.pty),
+            started=self.processes.now(),
+            output=Output(shell.config.output_bytes),
+        )
+
+        def begin() -> Awaitable[Supervised]:
+            return shell.begin(command, seconds, stdin)
+
+        def note(finished: Finished) -> str:
+            return shell.note(finished, seconds)
+
+        try:
+            await self.processes.start(self._uploads, record, begin, seconds, note)
+        except OSError as error:
+            raise self.shell.not_started(error) from error
+        text = f"Started process {record.id}; it may run for {seconds:g} seconds. `poll` shows its output."
+        return ToolResult(content=(text,), details={"id": record.id})
+
+    async def _list(self) -> ToolResult:
+        records = await asyncio.to_thread(self.processes.records, self._uploads, str(self.shell.workspace.root))
+        lines = [f"{it.id} {self._state(it)}: {_short(it.command)}" for it in records]
+        states = {it.id: it.state for it in records}
+        return ToolResult(content=("\n".join(lines) or "(no processes)",), details={"processes": states})
+
+    async def _poll(self, record: Record, wait_seconds: float) -> ToolResult:
+        running = self.processes.running(self._uploads, record.id)
+        for _ in range(int(wait_seconds / LOOK_SECONDS)):
+            if running is None or running.task.done() or record.output.total > record.polled:
+                break
+            await asyncio.sleep(LOOK_SECONDS)
+        if running and record.ended is not None:
+            await asyncio.wait([running.task])  # its record is written
+        note, new = f"[{self._state(record)}]", record.output.since(record.polled)
+        text = await asyncio.to_thread(new.shown, self.shell.result_chars - len(note) - 1)
+        record.polled += new.total
+        if record.state in ("ended", "interrupted") and new.total:
+            await asyncio.to_thread(polled, processes_of(self._uploads), record)
+        return ToolResult(content=(f"{text.rstrip(chr(10))}\n{note}".lstrip("\n"),), details=_details(record))
+
+    async def _log(self, record: Record, arguments: ProcessArguments) -> ToolResult:
+        kept = record.output.since(0)
+
+        def page() -> ToolResult:
+            text = kept.shown(8 * self.shell.config.output_bytes)
+            return text_page(text, arguments.offset or 1, arguments.limit, self.shell.result_chars)
+
+        return await asyncio.to_thread(page)
+
+    async def _write(self, record: Record, arguments: ProcessArguments) -> ToolResult:
+        data = _input(arguments, record).encode(errors="replace")
+        running = self.processes.running(self._uploads, record.id)
+        if running is None:
+            raise ToolError("NOT_RUNNING", f"process {record.id} takes no input here: {self._state(record)}")
+        if record.terminal and any(len(line) > LINE_BYTES_MAX for line in data.splitlines()):
+            raise ToolError("INVALID_ARGUMENT", f"a terminal takes no line longer than {LINE_BYTES_MAX} bytes")
+        ends = not record.terminal and arguments.key == "ctrl-d"
+        try:
+            taken = running.supervised.write(data) if data else 0
+            if ends and taken == len(data):
+                running.supervised.end_input()
+        except OSError:
+            raise ToolError("NOT_RUNNING", f"process {record.id} reads no input any more") from None
+        if taken < len(data):
+            message = f"it took {taken} of {len(data)} bytes and reads no more now; write the rest when it does"
+            raise ToolError("PROCESS_BUSY", message, retryable=True)
+        return ToolResult(content=(f"Wrote {taken} bytes to process {record.id}",), details=_details(record))
+
+    async def _kill(self, record: Record) -> ToolResult:
+        if record.state in ("running", "elsewhere"):
+            await self.processes.kill(self._uploads, record)
+            record = await asyncio.to_thread(self._record, record.id)
+        return await self._poll(record, 0)
+
+    def _state(self, record: Record) -> str:
+        age = f"{max(0.0, (record.ended or self.processes.now()) - record.started):.0f} s"
+        match record.state:
+            case "running":
+                return f"running, {age}"
+            case "elsewhere":
+                return f"running at another replica ({shown(record.where)}), {age}; what it wrote is some seconds old"
+            case "ended":
+                return f"ended after {age}: {record.note[1:-1]}"
+            case "interrupted":
+                return "interrupted: the gateway restarted, which ended it; what it wrote last may be missing"
+
+
+def _given(value: str | None, name: str, action: str) -> str:
+    if not value:
+        raise ToolError("INVALID_ARGUMENT", f"{name!r} is required for {action}")
+    return value
+
+
+def _input(arguments: ProcessArguments, record: Record) -> str:
+    text, key = arguments.text or "", arguments.key
+    if not text and key is None:
+        raise ToolError("INVALID_ARGUMENT", "'text' or 'key' is required for write")
+    if record.terminal:
+        return text + (KEYS[key] if key else "")
+    if key not in (None, "enter", "ctrl-d"):
+        raise ToolError("INVALID_ARGUMENT", f"'key': {key} needs a terminal; start the command with pty: true")
+    return text + ("\n" if key == "enter" else "")
+
+
+def _details(record: Record) -> dict[str, str | int | None]:
+    return {"id": record.id, "state": record.state, "exitCode": record.code}
+
+
+def _short(command: str) -> str:
+    line = shown(command)
+    return line if len(line) <= COMMAND_CHARS else line[:COMMAND_CHARS] + "…"

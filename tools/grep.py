@@ -1,0 +1,103 @@
+"""`grep`: lines of the workspace's files that match an expression of RE2, in linear time; ripgrep is not needed."""
+
+import asyncio
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+
+import re2
+from pydantic import Field
+
+from tools.find import LIMIT, LIMIT_MAX, PATTERN_CHARS_MAX, Glob, Page, Search, expression
+from tools.ls import shown
+from tools.tool import Arguments, Call, ToolError, ToolResult
+from tools.workspace import Workspace
+
+FILE_BYTES_MAX = 16 * 1024 * 1024
+TOTAL_BYTES_MAX = 512 * 1024 * 1024
+HEAD_BYTES = 65_536
+LINE_CHARS = 300
+
+
+class GrepArguments(Arguments):
+    pattern: str = Field(
+        description="A regular expression as RE2 has it: no look-around, no back-references.",
+        min_length=1,
+        max_length=PATTERN_CHARS_MAX,
+    )
+    path: str = Field(default=".", description="A file or a folder, relative to the workspace; all of it if left out.")
+    glob: str | None = Field(default=None, min_length=1, description="Only files that it matches, such as *.py.")
+    ignore_case: bool = Field(default=False, description="Take capital and small letters for the same.")
+    limit: int = Field(default=LIMIT, ge=1, le=LIMIT_MAX, description="How many lines to show, at most 1000.")
+
+
+class Grep:
+    spec = GrepArguments.spec(
+        "grep",
+        summary="find lines in files by a regular expression",
+        description=(
+            "Search the text files below a folder of the workspace, line by line: `path:line: text`, in order of their "
+            "paths. Of a file its first 16 MiB are searched; binary files, what is in .git and links are left out."
+        ),
+        effect="safe",
+    )
+    parse = staticmethod(GrepArguments.parse)
+
+    def __init__(self, workspace: Workspace, result_chars: int) -> None:
+        self._workspace = workspace
+        self._result_chars = result_chars
+
+    async def run(self, arguments: GrepArguments, call: Call) -> ToolResult:
+        return await asyncio.to_thread(self._grep, arguments)
+
+    def _grep(self, arguments: GrepArguments) -> ToolResult:
+        pattern = expression(arguments.pattern, "pattern", ignore_case=arguments.ignore_case)
+        search, page = Search(self._workspace), Page(arguments.limit, self._result_chars)
+        total, cut = 0, 0
+        for name in self._files(arguments, search):
+            data, is_cut = self._text(name)
+            total, cut = total + len(data), cut + is_cut
+            for line, begin, end, match in _lines(pattern, data):
+                page.add(f"{shown(name)}:{line}: {_shown(data, begin, end, match)}")
+                if search.is_late():
+                    break
+            if total > TOTAL_BYTES_MAX:
+                search.stopped = f"{TOTAL_BYTES_MAX:,} bytes"
+        notes = [f"[of {cut} larger files only the first {FILE_BYTES_MAX:,} bytes]"] if cut else []
+        return page.result("matching line", search.stopped, *notes)
+
+    def _files(self, arguments: GrepArguments, search: Search) -> Iterator[str]:
+        matches = Glob(arguments.glob) if arguments.glob else None
+        for name, below, is_folder in search.below(arguments.path):
+            if not is_folder and (matches is None or matches(below)):
+                yield name
+
+    def _text(self, name: str) -> tuple[bytes, bool]:
+        """The beginning of a file, nothing of a binary one; whether there is more."""
+        with suppress(ToolError, OSError), self._workspace.found(name) as fd, open(fd, "rb", closefd=False) as file:
+            head = file.read(HEAD_BYTES)
+            if b"\0" not in head:
+                return head + file.read(FILE_BYTES_MAX - HEAD_BYTES), os.fstat(fd).st_size > FILE_BYTES_MAX
+        return b"", False
+
+
+def _lines(pattern: "re2._Regexp[bytes]", data: bytes) -> Iterator[tuple[int, int, int, int]]:
+    """The number, the beginning and the end of each line that matches, and where in it."""
+    line, start = 1, 0
+    while start < len(data) and (found := pattern.search(data, start)):
+        at = found.start()
+        if at == len(data) and data[-1:] == b"\n":  # no line begins there
+            return
+        line += data.count(b"\n", start, at)
+        begin, end = max(start, data.rfind(b"\n", start, at) + 1), data.find(b"\n", at)
+        end = len(data) if end < 0 else end
+        yield line, begin, end, at
+        line, start = line + 1, end + 1
+
+
+def _shown(data: bytes, begin: int, end: int, match: int) -> str:
+    """The line; of a long one what is around the match."""
+    left = begin if match - begin < LINE_CHARS // 2 else match - LINE_CHARS // 4
+    text = data[left : min(end, left + 4 * LINE_CHARS)].decode(errors="replace").replace("\0", "\ufffd").rstrip("\r")
+    cut = len(text) > LINE_CHARS or left + 4 * LINE_CHARS < end
+    return f"{'…' if left > begin else ''}{text[:LINE_CHARS]}{'…' if cut else ''}"

@@ -1,0 +1,285 @@
+"""Background commands: each belongs to one session's work in one workspace, and has a record outside of every workspace.
+
+They end with the gateway, whichever way it ends. A record is a file beside the session's uploads, which the process's own
+gateway keeps locked: a free lock on a record without an end says that the gateway is gone, and the process with it. So a
+restart and every replica know what became of it, and a session that is erased takes its processes along.
+"""
+
+import asyncio
+import json
+import os
+import re
+import secrets
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import structlog
+
+from tools.config import ProcessConfig
+from tools.output import Output
+from tools.paths import is_locked, new_temporary, sweep
+from tools.process import Finished, Supervised
+from tools.tool import ToolError
+from tools.workspace import make_folder, processes_of
+
+KEEP_SECONDS = 2.0
+"""How often a running process's record takes up what is new, and what others want of the process is noticed."""
+KILLS_LOOKED_FOR = 40
+RECORDS_MAX = 20
+"""Ended processes that a session's list still shows."""
+_ID = re.compile(r"[0-9a-f]{6}")
+_KILL = ".kill"
+
+State: TypeAlias = Literal["running", "elsewhere", "ended", "interrupted"]
+
+log = structlog.get_logger()
+
+
+@dataclass(kw_only=True)
+class Record:
+    """`where` is the host whose gateway runs it; `note` says how it ended and `polled` how many bytes of the output a poll
+    has shown. `state` is as it was found."""
+
+    id: str = field(default_factory=lambda: secrets.token_hex(3))
+    command: str
+    workspace: str
+    where: str
+    terminal: bool
+    started: float
+    ended: float | None = None
+    code: int | None = None
+    note: str = ""
+    polled: int = 0
+    output: Output
+    state: State = "running"
+
+    def dump(self) -> bytes:
+        return json.dumps({**vars(self), "output": self.output.dump()}).encode()
+
+    @classmethod
+    def load(cls, data: bytes) -> "Record":
+        members = json.loads(data)
+        return cls(**{**members, "output": Output.load(*members["output"])})
+
+
+@dataclass(eq=False)
+class Running:
+    """A process of this gateway. `file` is the descriptor that holds the lock on its record."""
+
+    folder: Path
+    record: Record
+    supervised: Supervised
+    file: int
+    touched: float
+    task: "asyncio.Task[None]" = field(init=False)
+
+
+@dataclass
+class Processes:
+    """Those of this gateway, for all agents and over every reload; `config` is the one in force."""
+
+    config: ProcessConfig
+    now: Callable[[], float]
+    _running: dict[str, Running] = field(default_factory=dict)
+    _starting: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def start(
+        self,
+        uploads: Path,
+        record: Record,
+        begin: Callable[[], Awaitable[Supervised]],
+        seconds: float,
+        note: Callable[[Finished], str],
+    ) -> Record:
+        """Run it in the background; also where nobody waits for it any more. `note` says how it ended. Raises ToolError
+        and OSError."""
+        return await asyncio.shield(self._start(processes_of(uploads), record, begin, seconds, note))
+
+    async def _start(
+        self,
+        folder: Path,
+        record: Record,
+        begin: Callable[[], Awaitable[Supervised]],
+        seconds: float,
+        note: Callable[[Finished], str],
+    ) -> Record:
+        async with self._starting:
+            own = sum(it.folder == folder for it in self._running.values())
+            if own >= self.config.parallel or len(self._running) >= self.config.parallel_total:
+                raise ToolError("PROCESS_BUSY", "too many background processes run already; kill one", retryable=True)
+            # The record first: whatever ends us from here on, somebody knows of the process.
+            file = await asyncio.to_thread(_begin, folder, record)
+            try:
+                supervised = await begin()
+            except BaseException:
+                _remove(folder, record.id)
+                os.close(file)
+                raise
+            running = self._running[record.id] = Running(folder, record, supervised, file, self.now())
+            running.task = asyncio.create_task(self._attend(running, seconds, note))
+        return record
+
+    def running(self, uploads: Path, id_: str) -> Running | None:
+        """One of this gateway's."""
+        found = self._running.get(id_)
+        return found if found is not None and found.folder == processes_of(uploads) else None
+
+    def touch(self, running: Running) -> None:
+        running.touched = self.now()
+
+    def records(self, uploads: Path, workspace: str) -> list[Record]:
+        """All of a session's in that workspace, oldest first. Blocking."""
+        folder = processes_of(uploads)
+        names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+        found = (self.record(uploads, workspace, name) for name in names)
+        return sorted((it for it in found if it is not None), key=lambda it: it.started)
+
+    def record(self, uploads: Path, workspace: str, id_: str) -> Record | None:
+        """As it is now: what runs here as it is in memory. Blocking."""
+        if running := self.running(uploads, id_):
+            record = running.record
+        elif not _ID.fullmatch(id_) or (found := _read(processes_of(uploads) / id_)) is None:
+            return None
+        else:
+            record = found
+        return record if record.workspace == workspace else None
+
+    async def kill(self, uploads: Path, record: Record) -> None:
+        """Ask for its end, wherever it runs, and return when it has ended or will not soon."""
+        if running := self.running(uploads, record.id):
+            running.supervised.stop("killed")
+            await asyncio.wait([running.task])
+            return
+        path = processes_of(uploads) / record.id
+        path.with_suffix(_KILL).touch()
+        for _ in range(KILLS_LOOKED_FOR):
+            found = await asyncio.to_thread(_read, path)
+            if found is None or found.state != "elsewhere":
+                return
+            await asyncio.sleep(KEEP_SECONDS / 4)
+
+    async def close(self) -> None:
+        """All end, and their records say that it was the gateway's end."""
+        tasks = [it.task for it in self._running.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _attend(self, it: Running, seconds: float, note: Callable[[Finished], str]) -> None:
+        keeping = asyncio.create_task(self._keep(it))
+        try:
+            finished = await it.supervised.attend(it.record.output, seconds)
+            it.record.code, it.record.note = finished.code, note(finished)
+            it.record.ended, it.record.state = self.now(), "ended"
+        except OSError as error:
+            it.record.note = f"[EXEC_FAILED: it could not be started ({type(error).__name__})]"
+            it.record.ended, it.record.state = self.now(), "ended"
+        finally:
+            keeping.cancel()
+            await asyncio.gather(keeping, return_exceptions=True)
+            await it.supervised.leave()
+            await asyncio.shield(asyncio.to_thread(_finish, it))
+            del self._running[it.record.id]
+
+    async def _keep(self, it: Running) -> None:
+        """The record up to date, and the process within its idle time and its session."""
+        saved = active = it.record.output.total
+        while True:
+            await asyncio.sleep(KEEP_SECONDS)
+            if active != (active := it.record.output.total):
+                self.touch(it)
+            if self.now() - it.touched > self.config.idle_seconds:
+                it.supervised.stop("idle")
+            if _is_unwanted(it):
+                it.supervised.stop("killed")
+            elif saved != it.record.output.total:
+                saved = it.record.output.total
+                snapshot = replace(it.record, output=it.record.output.since(0))
+                await asyncio.shield(asyncio.to_thread(_save, it, snapshot))
+
+
+def polled(folder: Path, record: Record) -> None:
+    """Note what was shown of a process that is no more. Blocking."""
+    with suppress(OSError):
+        file = os.open(folder / record.id, os.O_RDONLY | os.O_CLOEXEC)
+        os.close(_replaced(folder, record, file))
+
+
+def _begin(folder: Path, record: Record) -> int:
+    """A descriptor of the new record, locked. The oldest that have ended go. Raises OSError."""
+    os.close(make_folder(folder))
+    ended = [it for path in folder.iterdir() if (it := _read(path)) is not None and it.state != "elsewhere"]
+    for old in sorted(ended, key=lambda it: it.started)[: -RECORDS_MAX + 1]:
+        _remove(folder, old.id)
+    return _written(folder, record)
+
+
+def _written(folder: Path, record: Record) -> int:
+    parent = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        sweep(parent)
+        temporary, file = new_temporary(parent)
+        try:
+            with os.fdopen(os.dup(file), "wb") as written:
+                written.write(record.dump())
+                written.flush()
+                os.fsync(file)
+            os.rename(temporary, record.id, src_dir_fd=parent, dst_dir_fd=parent)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(temporary, dir_fd=parent)
+            os.close(file)
+            raise
+    finally:
+        os.close(parent)
+    return file
+
+
+def _replaced(folder: Path, record: Record, file: int) -> int:
+    """A descriptor of the record's new state instead of that of its old one. What was erased is not written again."""
+    if os.fstat(file).st_nlink:
+        with suppress(OSError):  # no space: the old state stays
+            new = _written(folder, record)
+            os.close(file)
+            return new
+    return file
+
+
+def _save(it: Running, record: Record) -> None:
+    it.file = _replaced(it.folder, record, it.file)
+
+
+def _finish(it: Running) -> None:
+    _save(it, it.record)
+    os.close(it.file)
+    it.folder.joinpath(it.record.id).with_suffix(_KILL).unlink(missing_ok=True)
+
+
+def _is_unwanted(it: Running) -> bool:
+    return not os.fstat(it.file).st_nlink or it.folder.joinpath(it.record.id).with_suffix(_KILL).exists()
+
+
+def _read(path: Path) -> Record | None:
+    """The record, and what is known of its process. None where it is none."""
+    if not _ID.fullmatch(path.name):
+        return None
+    try:
+        with path.open("rb") as file:
+            locked = is_locked(file.fileno())
+            record = Record.load(file.read())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        log.warning("process_record_unreadable", error=type(error).__name__)
+        return None
+    if record.state == "running":
+        record.state = "elsewhere" if locked else "interrupted"
+    return record
+
+
+def _remove(folder: Path, id_: str) -> None:
+    for path in (folder / id_, (folder / id_).with_suffix(_KILL)):
+        path.unlink(missing_ok=True)
