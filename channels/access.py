@@ -19,6 +19,7 @@ from channels.tools import ToolLists
 
 GroupPolicy: TypeAlias = Literal["open", "allowlist", "disabled"]
 Policy: TypeAlias = Literal["pairing", "open", "allowlist", "disabled"]
+Streaming: TypeAlias = Literal["off", "partial", "progress"]
 NOT_PAIRED = "dm-not-paired"
 ANYBODY = "*"
 PATTERN_CHARS_MAX = 200
@@ -48,6 +49,8 @@ class ChatConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_gene
     """The `id` of the agent that answers there: the same as a binding of this chat."""
     tools: ToolLists = ToolLists()
     """What is left of the agent's tools in this chat."""
+    streaming: Streaming | None = None
+    """As the account's `streaming`, in this chat."""
 
 
 class AccessConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
@@ -73,6 +76,13 @@ class AccessConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_ge
     """What is left of the agents' tools in all chats of this account."""
     chats: dict[str, ChatConfig] = {}
     """What holds in single chats, by chat id."""
+    streaming: Streaming = "partial"
+    """How an answer that takes longer than a second comes, where the channel can: `partial` shows it as it grows, `progress`
+    shows only what the agent does until it is whole, `off` only the whole answer."""
+
+    def streaming_in(self, chat: str) -> Streaming:
+        own = self.chats.get(chat)
+        return own.streaming if own and own.streaming else self.streaming
 
     def mentions(self, text: str) -> bool:
         """Whether one of the patterns is in it; in time that grows with its length and no faster."""

@@ -59,7 +59,6 @@ class Ignored:
 
 
 Receipt: TypeAlias = Arrived | AnsweredAtOnce | Ignored
-Streaming: TypeAlias = Literal["off", "partial", "progress"]
 Deliver: TypeAlias = Callable[[Receipt], Awaitable[None]]
 """Stores one receipt durably. Raises where it could not: the same update must then be delivered again."""
 

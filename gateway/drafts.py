@@ -62,6 +62,11 @@ class Draft:
             await asyncio.wait([self._task])
         return self.handle
 
+    def cancel(self) -> None:
+        """Ends it at once, where the turn was cut off."""
+        if self._task is not None:
+            self._task.cancel()
+
     def _state(self, progress: Progress) -> str:
         running = next((it for it in reversed(progress.tools) if it.state == "running"), None)
         status = progress.note or (f"⏳ {running.name} {running.about}".strip()[:STATUS_CHARS] if running else "")

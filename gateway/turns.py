@@ -4,6 +4,7 @@ Every step is journaled before the next one; what a crash leaves behind is enoug
 is finished with a reply, a recorded silence, or a sentence that says what went wrong: never with nothing.
 """
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -89,6 +90,10 @@ class Turns:
                 ending = await self._ending(batch, watch.tell, account)
                 if account and ending.outcome == "replied":
                     ending = replace(ending, notes=(*ending.notes, *await account.warnings(context.text)))
+            except asyncio.CancelledError:
+                if draft:
+                    draft.cancel()
+                raise
             except (Fenced, Drained, Stopped, StoreUnavailable):
                 if draft:
                     await draft.settle()

@@ -149,10 +149,10 @@ class FeishuChannel:
         return split(text)
 
     def draft_seconds(self, context: MessageContext) -> float | None:
-        return None if self._config.streaming == "off" else CARD_SECONDS
+        return None if self._config.streaming_in(context.chat.id) == "off" else CARD_SECONDS
 
     def draft_is_whole(self, context: MessageContext) -> bool:
-        return self._config.streaming == "progress"
+        return self._config.streaming_in(context.chat.id) == "progress"
 
     async def open_draft(self, part: Outbound, key: str) -> str:
         return await self._cards.open(part)

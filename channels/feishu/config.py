@@ -6,7 +6,6 @@ from typing import Annotated, Literal
 from pydantic import Field, SecretStr
 
 from channels.access import AccessConfig, access_warnings, id_problems, is_blank, is_http
-from channels.channel import Streaming
 from channels.queue import QueueConfig
 
 DEFAULT = "default"
@@ -42,9 +41,6 @@ class FeishuAccount(AccessConfig):
     resend_ambiguous: bool = True
     """A send that may have arrived is repeated within the hour in which Feishu recognises it; `true` repeats it later,
     too: rather a doubled message than a lost one. `false` makes it a dead letter."""
-    streaming: Streaming = "partial"
-    """How an answer that takes longer than a second comes: `partial` shows it as it grows, `progress` shows only what the
-    agent does until it is whole, `off` only the whole answer."""
     queue: QueueConfig = QueueConfig()
 
 

@@ -7,6 +7,7 @@ the socket says. Events carry neither signature nor token here: the connection i
 """
 
 import asyncio
+import base64
 import json
 import logging
 import random
@@ -19,7 +20,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import structlog
 
-from channels.channel import Deliver, DeliveryError, NotReady, Receipt, Refused, Rejected, Unreachable
+from channels.channel import Arrived, Deliver, DeliveryError, NotReady, Receipt, Refused, Rejected, Unreachable
 from channels.feishu.api import FeishuApi, refused
 from channels.feishu.frames import CONTROL, DATA, Frame, decode, encode
 from channels.wire import mapping, number, text
@@ -153,7 +154,8 @@ class LongConnection:
 
     async def _answer(self, frame: Frame, event: bytes) -> Frame:
         """The same frame with what became of the event: an event that was not stored comes again."""
-        began, answer = time.monotonic(), {"code": 200}
+        began = time.monotonic()
+        answer: dict[str, Any] = {"code": 200}
         try:
             receipt = self.read(event)
         except NotReady:
@@ -164,6 +166,8 @@ class LongConnection:
             log.error("feishu_event_unreadable", account=self.account, error=type(error).__name__)
             answer = {"code": 500}
         else:
+            if isinstance(receipt, Arrived) and receipt.context.press:
+                answer["data"] = base64.b64encode(receipt.answer).decode()
             try:
                 await self.deliver(receipt)
             except Exception as error:  # noqa: BLE001 - whatever it was, the event is not stored

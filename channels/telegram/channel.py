@@ -138,12 +138,12 @@ class TelegramChannel:
         return split(text)
 
     def draft_seconds(self, context: MessageContext) -> float | None:
-        if self._config.streaming == "off":
+        if self._config.streaming_in(context.chat.id) == "off":
             return None
         return EDIT_SECONDS if context.chat.kind == "direct" else GROUP_EDIT_SECONDS
 
     def draft_is_whole(self, context: MessageContext) -> bool:
-        return self._config.streaming == "progress"
+        return self._config.streaming_in(context.chat.id) == "progress"
 
     async def open_draft(self, part: Outbound, key: str) -> str:
         return f"{DRAFT}{await self.send(part, key)}"

@@ -7,7 +7,6 @@ from typing import Annotated, Literal
 from pydantic import Field, SecretStr
 
 from channels.access import AccessConfig, access_warnings, id_problems, is_blank, is_http
-from channels.channel import Streaming
 from channels.queue import QueueConfig
 
 DEFAULT = "default"
@@ -39,9 +38,6 @@ class TelegramAccount(AccessConfig):
     resend_ambiguous: bool = False
     """Telegram does not recognise a repeated send. `false` makes a send that may have arrived a dead letter and counts
     it; `true` repeats it: rather a doubled message than a lost one."""
-    streaming: Streaming = "partial"
-    """How an answer that takes longer than a second comes: `partial` shows it as it grows, `progress` shows only what the
-    agent does until it is whole, `off` only the whole answer."""
     queue: QueueConfig = QueueConfig()
 
 
