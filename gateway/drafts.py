@@ -96,7 +96,8 @@ class Draft:
 
     async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._over.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._over.wait()
 
     async def _bring(self, text: str) -> None:
         context = self.context

@@ -74,7 +74,7 @@ def test_a_working_config_says_what_serves_where(tmp_path: Path) -> None:
         "provider anthropic: key set",
         "provider openai: key set",
         "agent a: openai/gpt-5.5, then demo/guide; tools none; skills create-python-script; workspace data/workspaces/a",
-        "agent b: anthropic/claude-opus-4-8; tools read write edit ls message memory_search memory_get web_fetch; "
+        "agent b: anthropic/claude-opus-4-8; tools read write edit ls message memory_search memory_get grep find web_fetch; "
         "skills none; workspace data/workspaces/b",
     ]
     assert greeted(tmp_path, text)[2:5] == [
