@@ -61,6 +61,8 @@ THREATS = """
 16 trusted text mixed with user text
   agents/prompt/test_inbound.py: test_the_body_is_the_id_and_then_what_the_person_said
   agents/prompt/test_fences.py: test_no_heading_of_ours_can_be_written_by_a_person
+17 tool output as authority
+  stories/test_web_tools.py: test_a_page_stands_behind_a_boundary_that_it_cannot_know
 18 directive smuggling
   agents/prompt/test_reply.py: test_which_files_an_answer_names
   agents/prompt/test_reply.py: test_what_is_meant_for_the_gateway_is_not_sent
@@ -74,13 +76,37 @@ THREATS = """
   tools/test_toolbox.py: test_another_chat_is_reached_only_where_the_config_names_it
   stories/test_canaries.py: test_no_canary_is_written_whatever_happens
   stories/test_canaries.py: test_a_page_never_sees_one_however_the_answer_is_cut
+22 first-token allowlist
+  stories/test_approvals.py: test_what_was_allowed_for_good_runs_unasked_until_it_is_revoked
+23 wrappers
+  stories/test_approvals.py: test_a_file_that_changed_after_the_approval_is_not_run
+24 a safe binary with an unsafe option
+  stories/test_approvals.py: test_what_was_allowed_for_good_runs_unasked_until_it_is_revoked
 25 environment
   tools/test_exec.py: test_the_shell_starts_with_six_names_and_no_way_to_more_rights
+26 dotfiles of the workspace
+  tools/test_confinement.py: test_protected_names_are_so_however_they_are_spelt_and_while_they_are_absent
+27 allow-always too wide
+  stories/test_approvals.py: test_what_was_allowed_for_good_runs_unasked_until_it_is_revoked
+28 time of check, time of use
+  stories/test_approvals.py: test_a_file_that_changed_after_the_approval_is_not_run
+29 display is not execution
+  gateway/test_approvals.py: test_what_hides_is_shown_and_announced
+  gateway/test_approvals.py: test_nothing_in_a_command_ends_its_block_and_all_of_it_is_there
+31 a tool set rebuilt elsewhere
+  tools/test_policy.py: test_tools_are_handed_out_in_one_place
+  tools/test_policy.py: test_a_toolbox_hands_out_what_is_permitted_whatever_source_it_is_from
 32 path escape
   tools/test_beneath.py: *
 33 links and second names
   tools/test_files.py: test_a_link_or_a_second_name_is_not_written_through
   agents/prompt/test_workspace_files.py: test_links_pipes_folders_and_second_names_are_passed_over
+35 requests forged by the server
+  tools/test_web_fetch.py: test_no_address_is_made_public_by_wrapping_it
+  tools/test_web_fetch.py: test_one_bad_address_blocks_a_host
+  tools/test_web_fetch.py: test_a_redirect_is_judged_like_the_first_address
+36 credentials to the wrong host
+  tools/test_web_fetch.py: test_redirects_are_followed_so_far_and_no_further_and_carry_nothing_along
 38 process hygiene
   stories/test_process.py: test_killed_while_a_command_runs_the_command_dies_too_and_is_not_run_again
 39 cross-session
@@ -112,8 +138,8 @@ THREATS = """
   channels/test_feishu_receive.py: test_what_no_database_takes_is_taken_out_and_the_message_is_kept
   stories/test_dead_letters.py: test_a_message_that_was_given_up_can_be_asked_again
 """
-ELSEWHERE = {17, *range(22, 25), *range(26, 32), 34, 35, 36, 37}
-"""Rows of tools, web pages, approvals and skills: held beside the modules of those."""
+ELSEWHERE = {30, 34, 37}
+"""There is no such thing here: runs that nobody asked for, archives that are opened, skills that are installed."""
 
 
 def rows() -> Iterator[tuple[int, str, list[str]]]:
