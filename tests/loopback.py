@@ -54,8 +54,9 @@ async def serve_on_loopback(app: Any, *, port: int = 0, http: Any = "auto") -> A
     `http` is uvicorn's: whose connections they are."""
     listener = socket.create_server(("127.0.0.1", port))
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # inherited; without it a reply can wait 40 ms
+    ws: Any = "websockets-sansio" if http == "auto" else "none"  # the gateway, which brings its own, has no WebSockets
     config = uvicorn.Config(
-        app, log_config=None, access_log=False, lifespan="off", http=http, ws="websockets-sansio", proxy_headers=False
+        app, log_config=None, access_log=False, lifespan="off", http=http, ws=ws, proxy_headers=False
     )
     server = _Server(config)
     task = asyncio.create_task(server.serve(sockets=[listener]))

@@ -48,6 +48,7 @@ agents:
 """
 FEISHU = f"""
     mode: webhook
+    streaming: off
     appId: {APP_ID}
     appSecret: ${{FEISHU_APP_SECRET}}
     encryptKey: ${{FEISHU_ENCRYPT_KEY}}

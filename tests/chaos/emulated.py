@@ -88,6 +88,7 @@ class OnTelegram:
   telegram:
     botToken: "{self.emulator.token}"
     apiRoot: "{url}"
+    streaming: off
     mode: {self._mode}
     webhookSecret: {TELEGRAM_SECRET}
     dmPolicy: open

@@ -31,7 +31,7 @@ def answered(text: str, stop: StopReason) -> ModelAnswered:
 async def test_an_answer_that_is_continued_is_shown_once_and_whole() -> None:
     screen: Any = Screen()
     requested: Any = ModelCalled(round=1, provider="p", request=None)  # type: ignore[arg-type]
-    with Watch(screen, CALL.message, silent, Scrubber()) as watch:
+    with Watch([screen.show], CALL.message, silent, Scrubber()) as watch:
         watch.tell(requested)
         watch.tell(ModelStreamed(round=1, event=TextDelta(index=0, text="One two ")))
         watch.tell(answered("One two ", "max_tokens"))

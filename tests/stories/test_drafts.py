@@ -11,8 +11,10 @@ import pytest
 from tests.emulators.models.script import calls, says
 from tests.emulators.telegram.emulator import TelegramEmulator
 from tests.loopback import serve_on_loopback
-from tests.running import ALICE_CHAT, FEISHU, Running, running
+from tests.running import ALICE_CHAT, Running, running
+from tests.running import FEISHU as WHOLE
 
+FEISHU = WHOLE.replace("    streaming: off\n", "")
 LONG = "first words " + "and more " * 30 + "the end"
 
 
@@ -40,7 +42,7 @@ async def on_telegram(
 
 
 async def test_a_card_grows_and_becomes_the_answer(tmp_path: Path) -> None:
-    async with running(tmp_path, script=[says(LONG)]) as house:
+    async with running(tmp_path, feishu=FEISHU, script=[says(LONG)]) as house:
         house.line.hold(after_pieces=2)
         await house.say("tell me")
         await house.until(lambda: house.feishu.messages and len(_states(house)) > 1)
@@ -59,7 +61,7 @@ def _states(house: Running) -> list[str]:
 
 async def test_a_short_answer_needs_no_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.drafts.OPEN_SECONDS", 60.0)
-    async with running(tmp_path, script=[says("here")]) as house:
+    async with running(tmp_path, feishu=FEISHU, script=[says("here")]) as house:
         await house.say("hi")
         assert await house.replies(1) == ["here"]
         assert not house.feishu.cardkit.cards
@@ -85,19 +87,19 @@ async def test_the_config_says_how_much_is_shown_before_the_answer(tmp_path: Pat
 
 async def test_after_a_restart_the_same_card_is_finished(tmp_path: Path) -> None:
     script = [says(LONG), says("whole at last")]
-    async with running(tmp_path, script=script) as house:
+    async with running(tmp_path, feishu=FEISHU, script=script) as house:
         house.line.hold(after_pieces=2)
         await house.say("tell me")
         await house.until(lambda: len(_states(house)) > 1)
         emulator = house.feishu
         await house.gateway.lanes.drain(0)
-    async with running(tmp_path, script=script[1:], emulator=emulator) as house:
+    async with running(tmp_path, feishu=FEISHU, script=script[1:], emulator=emulator) as house:
         await house.until(lambda: emulator.shown(ALICE_CHAT) == ["whole at last"])
         assert len(emulator.messages) == 1
 
 
 async def test_what_is_stopped_or_silent_leaves_nothing_behind(tmp_path: Path) -> None:
-    async with running(tmp_path, script=[says(LONG), says(f"hm {'x ' * 40}")]) as house:
+    async with running(tmp_path, feishu=FEISHU, script=[says(LONG), says(f"hm {'x ' * 40}")]) as house:
         house.line.hold(after_pieces=2)
         await house.say("tell me")
         await house.until(lambda: len(_states(house)) > 1)
@@ -109,7 +111,7 @@ async def test_what_is_stopped_or_silent_leaves_nothing_behind(tmp_path: Path) -
 
 
 async def test_a_card_that_feishu_refuses_costs_nothing_of_the_answer(tmp_path: Path) -> None:
-    async with running(tmp_path, script=[says(LONG), says(LONG)]) as house:
+    async with running(tmp_path, feishu=FEISHU, script=[says(LONG), says(LONG)]) as house:
         house.feishu.fail_next("/cardkit/v1/cards", code=99991672, status=400)
         house.line.hold(after_pieces=2)
         await house.say("one")

@@ -65,6 +65,7 @@ async def bot(
   telegram:
     botToken: "{telegram.token}"
     apiRoot: "{url}"
+    streaming: off
     mode: {mode}
     webhookSecret: {SECRET}
     dmPolicy: {dm_policy}

@@ -38,7 +38,8 @@ def tables(connection: Connection) -> Iterator[str]:
                 yield f"  {index['name']}: " + " ".join(map(str, index["column_names"]))
 
 
-SMALL = {"ambiguous", "attempts", "epoch", "part", "pending", "seq", "status"}
+SMALL = {"always", "announced", "surface", "tainted", "uses", "version"}
+SMALL |= {"ambiguous", "attempts", "epoch", "part", "pending", "seq", "status"}
 INDEXES = {"file_chat", "inbox_sender", "inbox_waiting", "outbox_queued", "session_left", "session_owned"}
 INDEXES |= {"inbox_chat_rate", "inbox_sender_rate", "transcript_turns", "web_conversation_at", "web_message_chat"}
 INDEXES |= {"contact_waiting", "wrong_code_sender"}
