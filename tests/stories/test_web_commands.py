@@ -52,7 +52,7 @@ async def test_a_command_neither_reads_nor_writes_nor_deletes_the_operators_chat
         await page.say(SECRET, files=[file])
         await page.answers(1)
         before = await page.conversation()
-    server = f"server: {{ adminToken: '{token}' }}\n{RUNS}"
+    server = f"server: {{ adminToken: '{token}' }}\ntools: {{ exec: {{ mode: allow, sandbox: off }} }}"
     async with running(tmp_path, agents=AGENTS, more=server, feishu=WEB) as house:
         house.anthropic.script = [calls(("exec", {"command": command(house.url, file)})), says("Done.")]
         await house.say("run it")
