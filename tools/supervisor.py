@@ -50,7 +50,9 @@ KILL_SECONDS_MAX = 5.0
 LOOK_SECONDS = 0.1
 """How often what the command has written is looked at, and the longest time that its end waits for a last look."""
 LOOK_SHARE = 0.1
-"""Of the time, at most, goes into looking: a large workspace is looked at less often."""
+"""Of the time, at most, goes into looking: a large workspace is looked at less often, and by a background command's
+supervisor, after a minute, a tenth as often. What must stay free on the disk is looked at as before."""
+LONG_SECONDS = 60
 QUICK_ENTRIES_MAX = 10_000
 """So many files and folders are looked through before a command begins: 40 ms."""
 ENTRY_BYTES = 4096
@@ -340,8 +342,10 @@ class Written:
 
     def watch(self, status: int) -> None:
         """Until it is too much."""
+        long = time.monotonic() + LONG_SECONDS
         while not self._exceeded():
-            time.sleep(max(LOOK_SECONDS, self._seconds * (1 / LOOK_SHARE - 1)))
+            share = LOOK_SHARE if time.monotonic() < long else LOOK_SHARE / 10
+            time.sleep(max(LOOK_SECONDS, self._seconds * (1 / share - 1)))
         os.write(status, b"W")
 
     def look_again(self, status: int) -> None:
