@@ -153,8 +153,11 @@ class Process:
         def begin() -> Awaitable[Supervised]:
             return shell.begin(command, seconds, stdin)
 
-        def note(finished: Finished) -> str:
-            return shell.note(finished, seconds)
+        def note(outcome: Finished | OSError) -> str:
+            if isinstance(outcome, Finished):
+                return shell.note(outcome, seconds)
+            error = shell.not_started(outcome)
+            return f"[{error.code}: {error.message}]"
 
         try:
             await self.processes.start(self._uploads, record, begin, seconds, note)

@@ -92,7 +92,7 @@ class Processes:
         record: Record,
         begin: Callable[[], Awaitable[Supervised]],
         seconds: float,
-        note: Callable[[Finished], str],
+        note: Callable[[Finished | OSError], str],
     ) -> Record:
         """Run it in the background; also where nobody waits for it any more. `note` says how it ended. Raises ToolError
         and OSError."""
@@ -104,7 +104,7 @@ class Processes:
         record: Record,
         begin: Callable[[], Awaitable[Supervised]],
         seconds: float,
-        note: Callable[[Finished], str],
+        note: Callable[[Finished | OSError], str],
     ) -> Record:
         async with self._starting:
             own = sum(it.folder == folder for it in self._running.values())
@@ -168,14 +168,14 @@ class Processes:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _attend(self, it: Running, seconds: float, note: Callable[[Finished], str]) -> None:
+    async def _attend(self, it: Running, seconds: float, note: Callable[[Finished | OSError], str]) -> None:
         keeping = asyncio.create_task(self._keep(it))
         try:
             finished = await it.supervised.attend(it.record.output, seconds)
             it.record.code, it.record.note = finished.code, note(finished)
             it.record.ended, it.record.state = self.now(), "ended"
         except OSError as error:
-            it.record.note = f"[EXEC_FAILED: it could not be started ({type(error).__name__})]"
+            it.record.note = note(error)
             it.record.ended, it.record.state = self.now(), "ended"
         finally:
             keeping.cancel()
@@ -198,7 +198,11 @@ class Processes:
             elif saved != it.record.output.total:
                 saved = it.record.output.total
                 snapshot = replace(it.record, output=it.record.output.since(0))
-                await asyncio.shield(asyncio.to_thread(_save, it, snapshot))
+                saving = asyncio.ensure_future(asyncio.to_thread(_save, it, snapshot))
+                try:
+                    await asyncio.shield(saving)
+                finally:
+                    await saving  # it replaces the descriptor that whoever ends us writes by
 
 
 def polled(folder: Path, record: Record) -> None:

@@ -50,7 +50,9 @@ KILL_SECONDS_MAX = 5.0
 LOOK_SECONDS = 0.1
 """How often what the command has written is looked at, and the longest time that its end waits for a last look."""
 LOOK_SHARE = 0.1
-"""Of the time, at most, goes into looking: a large workspace is looked at less often."""
+"""Of the time, at most, goes into looking: a large workspace is looked at less often, and by a background command's
+supervisor, after a minute, a tenth as often. What must stay free on the disk is looked at as before."""
+LONG_SECONDS = 60
 QUICK_ENTRIES_MAX = 10_000
 """So many files and folders are looked through before a command begins: 40 ms."""
 ENTRY_BYTES = 4096
@@ -86,13 +88,14 @@ def main(arguments: list[str]) -> None:
     shell = os.fork()
     if shell == 0:
         prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-        # The limit counts every process of the uid: where that is a person's, those that are there come on top.
-        processes = PROCESSES_MAX if uid >= 0 else PROCESSES_MAX + threads_of(os.getuid()) if plan.landlock else 0
+        # The limit counts every process of the uid, other commands' and a person's: those that are there come on top.
+        is_limited = not plan.counted and (uid >= 0 or plan.landlock is not None)
+        processes = PROCESSES_MAX + threads_of(uid if uid >= 0 else os.getuid()) if is_limited else 0
         become(
             argv,
             uid,
             gid,
-            limits(seconds, 0 if is_full else FILE_BYTES_MAX, processes=0 if plan.counted else processes),
+            limits(seconds, 0 if is_full else FILE_BYTES_MAX, processes=processes),
             status,
             plan,
             temporary,
@@ -100,6 +103,7 @@ def main(arguments: list[str]) -> None:
     plan.forked()
     _thread.start_new_thread(written.watch, (status,))
     _thread.start_new_thread(watch_numbers, (status,))
+    _thread.start_new_thread(refused.watch, ())
     if is_full:
         os.write(status, b"L")
     else:
@@ -109,7 +113,8 @@ def main(arguments: list[str]) -> None:
         os.dup2(nowhere, theirs)
     supervise(shell, control, status, woken, written, plan)
     kill_everybody()
-    if refused.rename():
+    refused.rename(".", "skills", ".git")
+    if refused.has_any:
         os.write(status, b"P")
     remove(temporary)
 
@@ -171,28 +176,38 @@ class Plan:
 
 
 class Refused:
-    """Names that a command may not make, in the workspace, its `.git` and its `skills`. What is new of them is renamed when
-    nothing of the command is left: nothing is lost, and nobody reads or runs it by that name."""
+    """Names that a command may not make, in the workspace, its `skills` and its `.git`. What is new of them is renamed:
+    nothing is lost, and nobody reads or runs it by that name. What the gateway reads is renamed at once, since a background
+    command may run for days; what git needs while it works only when nothing of the command is left."""
 
     def __init__(self, names: list[str], uid: int) -> None:
         self._names, self._uid = names, uid
-        self._before = self._found()
+        self._before = {it: self._found(it) for it in (".", "skills", ".git")}
+        self.has_any = False
 
-    def rename(self) -> bool:
-        made = self._found() - self._before
-        for folder, name in made:
-            with contextlib.suppress(OSError), opened(".") as top, opened(folder) as parent:
-                os.rename(name, f"refused-{os.urandom(4).hex()}-{name.lstrip('.')}", src_dir_fd=parent, dst_dir_fd=top)
-        return bool(made)
+    def watch(self) -> None:
+        while self._names:
+            self.rename(".", "skills")
+            time.sleep(LOOK_SECONDS)
 
-    def _found(self) -> set[tuple[str, str]]:
-        found = set()
-        for folder in (".", ".git", "skills") if self._names else ():
+    def rename(self, *folders: str) -> None:
+        for folder in folders:
+            found = self._found(folder)
+            self._before[folder] &= found  # what is gone is new when it comes back
+            for name in found - self._before[folder]:
+                to = f"refused-{os.urandom(4).hex()}-{name.lstrip('.')}"
+                with contextlib.suppress(OSError), opened(".") as top, opened(folder) as parent:
+                    os.rename(name, to, src_dir_fd=parent, dst_dir_fd=top)
+                self.has_any = True
+
+    def _found(self, folder: str) -> set[str]:
+        found: set[str] = set()
+        if self._names:
             with contextlib.suppress(OSError), opened(folder) as parent, os.scandir(parent) as entries:
-                for entry in entries:
-                    is_ours = self._uid in (-1, entry.stat(follow_symlinks=False).st_uid)
-                    if is_ours and self._is_refused(folder, entry):
-                        found.add((folder, entry.name))
+                for entry in filter(lambda it: self._is_refused(folder, it), entries):
+                    with contextlib.suppress(OSError):
+                        if self._uid in (-1, entry.stat(follow_symlinks=False).st_uid):
+                            found.add(entry.name)
         return found
 
     def _is_refused(self, folder: str, entry: "os.DirEntry[str]") -> bool:
@@ -255,9 +270,9 @@ def become(
     try:
         plan.prepare(temporary)
         os.setsid()
-        if os.isatty(0):
-            import fcntl  # only here, where there is one
-            import termios
+        has_terminal = os.isatty(0)
+        if has_terminal:
+            import termios  # only here
 
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
         os.umask(0o022)
@@ -271,8 +286,10 @@ def become(
             os.setresuid(uid, uid, uid)
         signal.set_wakeup_fd(-1)
         plan.confine()
-        for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD, signal.SIGINT):
+        for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD):
             signal.signal(number, signal.SIG_DFL)
+        for number in (signal.SIGINT, signal.SIGQUIT):  # a terminal's keys, which would end the wrappers
+            signal.signal(number, signal.SIG_IGN if has_terminal and plan.wrappers else signal.SIG_DFL)
         os.execv(argv[0], argv)
     finally:
         os.write(status, b"!")
@@ -325,8 +342,10 @@ class Written:
 
     def watch(self, status: int) -> None:
         """Until it is too much."""
+        long = time.monotonic() + LONG_SECONDS
         while not self._exceeded():
-            time.sleep(max(LOOK_SECONDS, self._seconds * (1 / LOOK_SHARE - 1)))
+            share = LOOK_SHARE if time.monotonic() < long else LOOK_SHARE / 10
+            time.sleep(max(LOOK_SECONDS, self._seconds * (1 / share - 1)))
         os.write(status, b"W")
 
     def look_again(self, status: int) -> None:

@@ -113,7 +113,8 @@ def _exec(config: Config, agent: AgentConfig) -> Iterator[str]:
     mode = exec_mode(config, agent)
     effective = effective_exec(config.tools.exec, agent.tools)
     if mode in ("ask", "allow") and effective.network and effective.sandbox == "auto":
-        yield f"agent {agent.id}: exec refuses every command: no sandbox opens the network (tools.exec.network: true)"
+        why = "no sandbox opens the network (tools.exec.network: true)"
+        yield f"agent {agent.id}: exec refuses every command: {why} — set network: false, or sandbox: off for no wall at all"
     if mode == "allow":
         yield f"agent {agent.id}: exec runs every command the model gives, without asking (tools.exec.mode: allow)"
     elif mode == "ask":

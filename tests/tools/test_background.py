@@ -17,6 +17,7 @@ from tests.waiting import until
 from tools import processes as module
 from tools.config import ProcessConfig
 from tools.processes import Processes
+from tools.sandbox.sandbox import Report, Sandbox, Wall
 from tools.workspace import folder_of, forget
 
 NAP = f"sleep {9_000_000 + os.getpid()}"
@@ -122,6 +123,31 @@ async def test_it_is_killed_with_all_it_started(sessions: Callable[..., Bench], 
     assert "killed; exit code" in await at.text("process", action="kill", id=id_)
 
 
+async def test_a_protected_name_is_taken_from_it_while_it_runs_however_often_it_comes(
+    sessions: Callable[..., Bench],
+) -> None:
+    """A background command may run for days, and an instruction file is read in each turn."""
+    at = sessions()
+    make = "[ -e AGENTS.md ] || { echo bad > AGENTS.md; echo made; }"
+    id_ = await start(at, f"until [ -e go ]; do {make}; sleep 0.02; done; echo done")
+    await until(lambda: len([*at.root.glob("refused-*-AGENTS.md")]) > 1)
+    (at.root / "go").touch()
+    assert "refused-…" in await ended(at, id_)
+    assert not (at.root / "AGENTS.md").exists()
+
+
+async def test_one_that_cannot_be_started_says_so_and_the_sandbox_is_looked_for_anew(
+    tmp_path: Path, sessions: Callable[..., Bench]
+) -> None:
+    sandbox = Sandbox()
+    await sandbox.probe()
+    sandbox.report = Report(wall=Wall(kind="bubblewrap", binary=str(tmp_path / "gone")), failures={})
+    at = sessions(sandbox=sandbox)
+    assert "EXEC_SANDBOX_UNAVAILABLE" in await ended(at, await start(at, "touch ran"))
+    assert not (at.root / "ran").exists()
+    assert (await ended(at, await start(at, "echo again"))).startswith("again")
+
+
 async def test_time_and_idleness_end_it(sessions: Callable[..., Bench]) -> None:
     at = sessions(process={"idleSeconds": 0.5, "timeoutSeconds": 30})
     assert "EXEC_TIMEOUT" in await ended(at, await start(at, NAP, timeout_seconds=0.2))
@@ -199,6 +225,7 @@ from tests.tools.bench import bench
 from tests.tools.test_background import polled, start
 from tools.config import ProcessConfig
 from tools.processes import Processes
+from tools.sandbox.sandbox import Report, Sandbox, Wall
 
 async def main():
     folder = Path(sys.argv[1])

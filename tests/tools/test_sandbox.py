@@ -3,10 +3,12 @@
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +21,7 @@ from tests.processes import processes_of
 from tests.running import client, running
 from tests.tools.bench import bench, text_of
 from tests.tools.confined import SYSTEM_PYTHON
+from tests.waiting import PATIENCE_SECONDS
 from tools.sandbox import bubblewrap
 from tools.sandbox import sandbox as sandboxes
 from tools.sandbox.confine import seccomp
@@ -74,18 +77,22 @@ class Outside:
     udp: socket.socket
     name: str
 
-    def asked(self, kind: Kind, uid: int, *commands: str) -> list[str]:
+    def asked(self, kind: Kind, uid: int, *commands: str | dict[str, Any]) -> list[str]:
         script = (self.folder.parent / "attacks.py").read_text()
         attacks = f"cat > a.py <<'EOF'\n{script}\nEOF\n{SYSTEM_PYTHON} a.py {self.numbers}"
-        names = {"OUT": str(self.folder), "ATTACKS": attacks}
-        written = [re.sub("OUT|ATTACKS", lambda it: names[it[0]], command) for command in commands]
+        names = {"OUT": str(self.folder), "ATTACKS": json.dumps(attacks)[1:-1]}
+        written = re.sub("OUT|ATTACKS", lambda it: names[it[0]], json.dumps(commands))
         work = self.folder.parent / "work"
-        (work / "workspace/.git").mkdir(parents=True)
+        for name in ("workspace/.git", "another", "uploads/a", "uploads/b"):
+            (work / name).mkdir(parents=True)
         for name in (".env", "AGENTS.md", ".git/config"):
             (work / "workspace" / name).write_text("kept")
+        (work / "uploads/a/sent").write_text("sent")
+        for name in ("another/secret", "uploads/b/secret"):
+            (work / name).write_text(SECRET)
         for path in (work, *work.rglob("*")):
             os.chown(path, uid or 65534, uid or 65534)
-        arguments = [kind, str(uid), str(work), str(self.folder.parent / "greet"), json.dumps(written)]
+        arguments = [kind, str(uid), str(work), str(self.folder.parent / "greet"), written]
         run = subprocess.run(
             [sys.executable, "-m", "tests.tools.confined", *arguments],
             cwd=Path(__file__).parents[2],
@@ -95,7 +102,7 @@ class Outside:
             timeout=120,
             check=False,
         )
-        assert run.returncode == 0, run.stderr
+        assert run.returncode in (0, -signal.SIGKILL), run.stdout + run.stderr
         probed, *results = json.loads(run.stdout.splitlines()[-1])
         if probed != kind:
             pytest.skip(f"this machine: {probed}")
@@ -148,7 +155,8 @@ def _outside(tmp_path: Path, uid: int) -> Iterator[Outside]:
 
 
 FILES = (
-    "cat OUT/secret ../../outside/secret; ln -s OUT/secret l; cat l; ln OUT/secret h && cat h; cat /etc/passwd /etc/shadow; "
+    "cat OUT/secret ../../outside/secret ../another/secret ../uploads/b/secret $UPLOADS/../b/secret; ls ../*; "
+    " ln -s OUT/secret l; cat l; ln OUT/secret h && cat h; cat /etc/passwd /etc/shadow; "
     "cat /proc/*/environ /proc/*/root/OUT/secret; env; ls OUT; echo x > OUT/new; touch /x /dev/x /etc/x; true"
 )
 PROTECTED = (
@@ -194,6 +202,39 @@ def test_a_command_in_a_sandbox_reaches_nothing_of_ours(outside: Outside, kind: 
     assert int(re.findall(r"^(\d+)$", f"{shared}\n0", re.MULTILINE)[0]) <= 64
     assert "HELD" not in memory
     assert "EXEC_MEMORY_LIMIT" in memory
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.skipif(not which(SYSTEM_PYTHON), reason="needs a system Python for the attacks")
+def test_what_runs_in_the_background_is_in_the_same_sandbox(outside: Outside, kind: Kind, uid: int) -> None:
+    stays = f"(setsid sh -c '{NAP} & {NAP}' &); trap '' TERM HUP; {NAP} & echo begun; while :; do sleep 1; done"
+    in_terminal = f"test -t 0 && echo x >/dev/tty && echo tty; cat $UPLOADS/sent; {FILES}"
+    files, attacks, terminal, typed, killed, late, idle, protected, _ = outside.asked(
+        kind, uid,
+        {"command": FILES},
+        {"command": "ATTACKS"},
+        {"command": in_terminal, "pty": True},
+        {"command": "ATTACKS", "pty": True},
+        {"command": stays, "pty": True, "until": "begun"},
+        {"command": NAP, "timeout_seconds": 0.5},
+        {"command": NAP},
+        {"command": PROTECTED},
+        {"command": stays, "until": "begun", "dies": True},
+    )  # fmt: skip
+    assert SECRET not in files + terminal
+    assert "root:" not in files + terminal
+    assert "OPEN" not in attacks + typed
+    assert ["exit code 0" in it for it in (attacks, typed)] == [True, True]
+    assert "tty" in terminal
+    assert "sent" in terminal
+    assert "killed; exit code" in killed
+    assert "EXEC_TIMEOUT" in late
+    assert "nobody asked for it" in idle
+    assert "refused-" in protected
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while processes_of(NAP) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert processes_of(NAP) == {}
 
 
 async def test_where_no_sandbox_stands_nothing_runs_and_the_reason_is_given(tmp_path: Path) -> None:

@@ -48,9 +48,11 @@ SYSTEM = (
 _TOP = ("/bin", "/sbin", "/lib", "/lib32", "/lib64")
 _BEGIN = (
     f"ulimit -u {PROCESSES_MAX} 2>/dev/null || ulimit -p {PROCESSES_MAX} || exit 126; unset PWD; echo >&9 && exec 9>&- && "
-    'exec /bin/sh -c -- "$0"'
+    "if [ -t 0 ] && env --default-signal=INT,QUIT true 2>/dev/null; then "
+    'exec env --default-signal=INT,QUIT /bin/sh -c -- "$0"; else exec /bin/sh -c -- "$0"; fi'
 )
-"""Inside, where only the command's own processes count; the byte says that the sandbox stands."""
+"""Inside, where only the command's own processes count; the byte says that the sandbox stands. The keys of a terminal are
+signals that the wrappers have to ignore, and the command has not."""
 
 
 def binaries() -> list[str]:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from tools.paths import MEMORY_FOLDER, open_by_walking, protection
+from tools.paths import MEMORY_FOLDER, NOT_MADE, open_by_walking, protection
 from tools.workspace import NOBODY, Workspace
 
 SCRATCH = "@TMPDIR@"
@@ -98,6 +98,11 @@ def protected(workspace: Workspace) -> list[Place]:
             else:
                 places.append(Place(path=f"{workspace.root}/{name}", fd=fd))
     return places
+
+
+def not_made(workspace: Workspace) -> list[str]:
+    """Names that a command may not make at the top of the workspace, besides `.env*`."""
+    return [it.casefold() for it in NOT_MADE if it not in workspace.writable]
 
 
 def own_skills(workspace: Workspace) -> list[Place]:

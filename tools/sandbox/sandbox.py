@@ -18,11 +18,10 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from tools.config import ExecConfig
-from tools.paths import NOT_MADE
 from tools.process import run
 from tools.sandbox.bubblewrap import SYSTEM, binaries, fenced
 from tools.sandbox.confine import landlock_version
-from tools.sandbox.launch import SKILLS, Launch, owner_of, shown, skills
+from tools.sandbox.launch import SKILLS, Launch, not_made, owner_of, shown, skills
 from tools.tool import ToolError
 from tools.workspace import Workspace
 
@@ -60,7 +59,7 @@ class Wall:
             "started": True,
             "counted": True,
             "stage": fds[1:] if owner is not None else [],
-            "protected": [it.casefold() for it in NOT_MADE],
+            "protected": not_made(workspace),
         }
         return Launch(argv=tuple(argv), env=env, owner=owner, plan=plan, pass_fds=tuple(fds))
 
@@ -78,7 +77,7 @@ def _landlocked(
         argv=("/bin/sh", "-c", "--", command),
         env=environment,
         owner=owner,
-        plan={"landlock": rules, "links": links, "protected": [it.casefold() for it in NOT_MADE]},
+        plan={"landlock": rules, "links": links, "protected": not_made(workspace)},
         pass_fds=tuple(it.fd for it in (*written, *read)),
     )
 
@@ -115,7 +114,10 @@ class Sandbox:
         if config.sandbox == "off":
             return Launch(argv=("/bin/sh", "-c", "--", command), env=environment, owner=owner_of(workspace))
         if config.network:
-            raise _unavailable("the sandbox cannot open the network and keep this machine's own services closed")
+            raise _unavailable(
+                "none that opens the network and keeps this machine's own services closed. For the operator: set "
+                "tools.exec.network: false, or tools.exec.sandbox: off for commands without a wall"
+            )
         report = await self.probe()
         if report.wall is None:
             raise _unavailable(str(report))
