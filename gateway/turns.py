@@ -209,6 +209,8 @@ class Turns:
         work = batch.work
         if not work.so_far and batch.is_over():
             work = await self._begin_anew(batch)
+        asked = batch.inbound.asked
+        earlier = asked.turns(runner.limits.message_chars) if asked else []
         journal = TurnJournal(
             runtime=self._runtime,
             lease=batch.lease,
@@ -217,7 +219,7 @@ class Turns:
             enrich=channel.enrich,
             user_message=user_message,
             takes=batch.takes,
-            numbers=work.numbers,
+            numbers=[*(0 for _ in earlier), *work.numbers],
             account=account,
         )
         journaled = [message_json.validate_json(row.content) for row in work.so_far if row.kind != "drained"]
@@ -242,7 +244,7 @@ class Turns:
             session=batch.lease.sid,
             capabilities=channel.capabilities.names,
             directives=channel.capabilities.directives,
-            history=work.turns,
+            history=[*earlier, *work.turns] if earlier else work.turns,
             user=user,
             so_far=so_far,
             interrupted=bool(work.so_far) and work.so_far[-1].kind != "drained" and not _is_unspawned(decided, so_far),
@@ -252,6 +254,7 @@ class Turns:
             summary=work.summary,
             again=tuple(filter(None, (str(batch.inbound.replays or ""), batch.inbound.approval))),
             tainted=decided is not None and bool(decided.tainted),
+            caller=asked.instructions if asked else "",
         )
         save = self._memory.saver(batch.lease.sid, context, turn=batch.turn, at=self._runtime.now())
         gate = TurnGate(approvals=approvals, runner=runner, session=batch.lease.sid, turn=batch.turn, decided=decided)
