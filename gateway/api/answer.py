@@ -95,6 +95,8 @@ class Answering:
     def _take(self, answer: records.Answer) -> None:
         self.final = json.loads(answer.final)
         self.text = "".join(payload_json.validate_json(it).part.text for it in answer.payloads)
+        if self.final["outcome"] == "replied" and not answer.payloads:
+            raise ApiError(401, "The token was revoked meanwhile.", code="invalid_api_key", final=True)
         if error := _error(self.final["outcome"], self.final.get("reason", ""), self.text):
             raise error
 

@@ -142,7 +142,7 @@ def _split(messages: Sequence[Message], field: str) -> tuple[list[str], list[Ear
     instructions, said = list[str](), list[Earlier]()
     for number, message in enumerate(messages):
         place = f"{field}[{number}]"
-        text = _text(message, place)
+        text = _text(message, place).replace("\0", "\ufffd")
         if message.role in _SYSTEM:
             instructions.append(text)
         elif message.role == "user":
