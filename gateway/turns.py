@@ -88,7 +88,7 @@ class Turns:
             log.info("turn_started", attempt=attempt, resumed=bool(work.so_far), messages=len(batch.messages))
             try:
                 ending = await self._ending(batch, watch.tell, account)
-                if account and ending.outcome == "replied":
+                if account and ending.outcome == "replied" and not inbound.asked:
                     ending = replace(ending, notes=(*ending.notes, *await account.warnings(context.text)))
             except asyncio.CancelledError:
                 if draft:
@@ -268,7 +268,8 @@ class Turns:
         if ending.text is not None and (turn.settings.reasoning or turn.settings.verbose):
             steps = [*so_far, *journal.kept, *([ending.message] if ending.message else [])]
             ending = replace(ending, text="\n\n".join((*above(turn.settings, steps), ending.text)))
-        shortened = sentences.compacted(result.compaction, context.text) if ending.text is not None else None
+        said = ending.text is not None and not asked  # a program gets the agent's words alone
+        shortened = sentences.compacted(result.compaction, context.text) if said else None
         return replace(ending, answers=result.answers, notes=(shortened,) if shortened else ())
 
     async def _begin_anew(self, batch: Batch) -> Work:

@@ -19,11 +19,13 @@ from tests.emulators.models.script import Fault, calls, says
 from tests.emulators.models.server import Reply, Script
 from tests.running import SECRETS, Running, client, running
 from tests.stories.at_work import NEVER, users
+from tests.stories.test_compaction import FILLER, GOOD, SMALL, script, summaries
 from tests.stories.test_process import platforms, started
 from tests.stories.test_replicas import two
 from tests.waiting import PATIENCE_SECONDS, until
 
 TOKEN, OTHER = "canary-api-token-91827", "canary-other-token-91827"
+SESSION = "agent:helper:api:ui:session-s"
 API = f"server: {{ api: {{ tokens: {{ ui: {TOKEN}, ci: {OTHER} }} }} }}\n"
 
 
@@ -175,6 +177,40 @@ async def test_guesses_are_limited_and_a_right_token_passes(tmp_path: Path) -> N
 async def test_without_a_token_there_is_no_endpoint(tmp_path: Path) -> None:
     async with running(tmp_path) as house, client(house.url) as http:
         assert (await http.get("/v1/models", headers={"authorization": f"Bearer {TOKEN}"})).status_code == 404
+
+
+async def test_a_long_history_of_the_clients_is_summed_up_and_the_answer_has_the_agents_words_alone(
+    tmp_path: Path,
+) -> None:
+    order = hello("My order is 48213377, see https://shop.example/o/7.")["messages"]
+    noted: list[Any] = [{"role": "assistant", "content": "All right."}]
+    talk = [*order, *noted, *(hello(f"turn {number}: {FILLER}")["messages"][0] for number in range(22)), *noted]
+    more = "budgets: { agent: { tokensPerDay: 100000 } }"
+    async with served(tmp_path, script(lambda _: says(GOOD)), more, agents=SMALL) as (house, ai):
+        answer: Any = await ai.chat.completions.create(model="helper", messages=[*talk, *hello()["messages"]])
+        assert answer.choices[0].message.content == "All right."
+        assert len(summaries(house)) >= 1
+        assert "## Earlier Conversation (summary)" in str(house.anthropic.requests[-1].body["messages"])
+
+
+async def test_of_one_session_at_a_time_and_too_many_are_refused(tmp_path: Path) -> None:
+    async with served(tmp_path, more="limits: { pendingPerSession: 2 }\nqueue: { mode: interrupt }") as (house, ai):
+        house.line.hold()
+        first = asyncio.create_task(ai.chat.completions.create(**hello("one"), user="s"))
+        await house.requested(1)
+        second = asyncio.create_task(ai.chat.completions.create(**hello("two"), user="s"))
+
+        async def both_wait() -> bool:
+            work = await house.gateway.runtime.store.conversation(SESSION, before=1_000, history_turns=1, waiting_max=9)
+            return len(work.waiting) == 2
+
+        await until(both_wait)
+        with pytest.raises(openai.RateLimitError) as refused:
+            await ai.chat.completions.create(**hello("more"), user="s")
+        assert refused.value.code == "rate_limit_exceeded"
+        house.line.release()
+        assert "one" in str((await first).choices[0].message.content)
+        assert "two" in str((await second).choices[0].message.content)
 
 
 async def test_words_are_no_command_and_rates_do_not_count(tmp_path: Path) -> None:
