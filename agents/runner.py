@@ -279,6 +279,7 @@ class AgentRunner:
             chat_kind=turn.context.chat.kind,
             session=turn.session,
             exec_mode=self.exec_config.mode,
+            caller=turn.caller,
             approval=always + (tainted if any(it.name in EXTERNAL_TOOLS for it in toolbox.specs) else ()),
         )
         return toolbox, facts

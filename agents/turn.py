@@ -80,6 +80,8 @@ class Turn:
     """What tells it from an earlier turn about the same message; nothing the first time."""
     tainted: bool = False
     """It goes on with a turn that had read text of strangers."""
+    caller: str = ""
+    """What the program that asks sends as its system prompt."""
 
 
 Limit: TypeAlias = Literal["rounds", "turn-time", "repeating", "pauses", "empty", "cut"]

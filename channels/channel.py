@@ -152,6 +152,8 @@ class Capabilities:
     """A message that was dropped is marked where it was written."""
     buttons: bool = False
     """Buttons can stand under a message, and a message can be replaced by a later one."""
+    programs: bool = False
+    """A program asks and waits: each message is a turn of its own and never late, no words are a command, no rate counts."""
     repeat_seconds: float = 0.0
     """For how long the platform recognises a repeated send by its key and shows it once."""
 

@@ -27,6 +27,7 @@ from channels.channel import (
     Rejected,
     WebhookRequest,
 )
+from gateway.api.door import ApiDoor
 from gateway.config.channels import sandboxed
 from gateway.config.server import ServerConfig
 from gateway.edge import Edge
@@ -145,7 +146,7 @@ class Webhooks:
         return await response(scope, receive, send)
 
 
-def build_app(door: Door, web: WebDoor | None, config: ServerConfig, peers: Peers) -> ASGIApp:
+def build_app(door: Door, web: WebDoor | None, api: ApiDoor, config: ServerConfig, peers: Peers) -> ASGIApp:
     """The routes of one gateway. No documentation pages: what is served is in docs/http.md."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     app.add_api_route("/healthz", door.healthz, methods=["GET"])
@@ -153,6 +154,8 @@ def build_app(door: Door, web: WebDoor | None, config: ServerConfig, peers: Peer
     app.add_api_route("/metrics", door.metrics, methods=["GET"])
     if web is not None:
         app.include_router(web.router())
+    if config.api.open:
+        app.include_router(api.router())
     return Edge(Webhooks(app, door), config, peers)
 
 

@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from agents.turn import Emit, silent
 from channels.channel import Channel, DeliveryError, Listens, Receipt
 from channels.web.channel import WebChannel
+from gateway.api.door import ApiDoor
 from gateway.choices import CHOICES_NOTICE
 from gateway.commands.catalog import menu
 from gateway.config.channels import sandboxed
@@ -102,11 +103,12 @@ class Gateway:
     def _doors(self) -> tuple[WebChannel | None, ASGIApp]:
         setup = self.runtime.setup
         door = Door(self.runtime, self._intake, self._guesses, ready=self._failing)
+        api = ApiDoor(runtime=self.runtime, intake=self._intake, guesses=self._guesses)
         web = setup.channels.get((WebChannel.name, WebChannel.account))
         if not isinstance(web, WebChannel):
-            return None, build_app(door, None, setup.config.server, self._peers)
+            return None, build_app(door, None, api, setup.config.server, self._peers)
         web_door = WebDoor(self.runtime, web, self._peers, self._guesses)
-        return web, build_app(door, web_door, setup.config.server, self._peers)
+        return web, build_app(door, web_door, api, setup.config.server, self._peers)
 
     async def start(self) -> None:
         """Take up what an earlier process left, and get ready in the background: identities, model clients.

@@ -10,6 +10,7 @@ from channels.access import NOT_PAIRED, refusal
 from channels.channel import AnsweredAtOnce, AnswersPresses, Arrived, Channel, Ignored, Receipt, StoresInbound
 from channels.message import MessageContext, Press
 from gateway import pairing
+from gateway.api.asked import Asked
 from gateway.commands.catalog import command_of
 from gateway.lanes import Lanes
 from gateway.outbox import payload_json
@@ -88,11 +89,13 @@ class Intake:
                 await pairing.register(self._runtime, acceptance.turn, request)
         return reason
 
-    async def accept(self, context: MessageContext, agent: str, dedupe: Sequence[str]) -> Acceptance:
+    async def accept(
+        self, context: MessageContext, agent: str, dedupe: Sequence[str], *, asked: Asked | None = None
+    ) -> Acceptance:
         """A message for an agent, whoever brings it: nothing is asked of a channel. `dedupe` are names of the message within
-        its channel account. Raises StoreUnavailable."""
-        command, arguments = command_of(context) or (None, "")
-        inbound = Inbound(agent=agent, context=context, command=command, arguments=arguments)
+        its channel account; `asked`: it is a program's, and no words of it are a command. Raises StoreUnavailable."""
+        command, arguments = (None if asked else command_of(context)) or (None, "")
+        inbound = Inbound(agent=agent, context=context, command=command, arguments=arguments, asked=asked)
         acceptance = await self._lanes.accept(self._delivery(inbound, dedupe))
         if acceptance.beyond:
             self._runtime.metrics.refusals.labels(f"{acceptance.beyond}-rate").inc()
@@ -109,7 +112,7 @@ class Intake:
             at=self._runtime.now(),
             sender=scope + context.sender.id,
             chat=scope + context.chat.id,
-            rates={} if command else self._runtime.setup.config.rates.by_whom,
+            rates={} if command or inbound.asked else self._runtime.setup.config.rates.by_whom,
             interrupts=command is None and self._queue_mode(sid, agent, context) == "interrupt",
         )
 

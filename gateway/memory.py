@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from agents.compaction import Save
 from agents.messages import AssistantMessage, Message, Text, ToolResultMessage, UserMessage, message_json
 from agents.prompt.inbound import spoken, timestamp
+from channels.api.channel import ApiChannel
 from channels.message import MessageContext
 from gateway.routing import agent_of
 from gateway.store.records import Entry
@@ -31,13 +32,18 @@ def person(context: MessageContext) -> str:
     return f"{context.channel}:{context.account}:{context.sender.id}"
 
 
+def _is_personal(message: MessageContext) -> bool:
+    """Where others read along there are no notes; behind one program may stand many people."""
+    return message.chat.kind == "direct" and message.channel != ApiChannel.name
+
+
 class StoredMemory:
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def notes(self, session: str, message: MessageContext) -> Sequence[Note]:
         """Oldest first; none where others read along."""
-        if message.chat.kind != "direct":
+        if not _is_personal(message):
             return ()
         return await self._store.memory.notes(person(message), agent_of(session))
 
@@ -48,7 +54,7 @@ class StoredMemory:
             with suppress(StoreUnavailable):  # the turn does not hang on it
                 await self._store.memory.take_note(person(message), agent_of(session), words, turn=turn, at=at)
 
-        return save if message.chat.kind == "direct" else None
+        return save if _is_personal(message) else None
 
     async def passages(self, wanted: Sequence[str], limit: int, call: Call) -> Sequence[Passage]:
         notes = [Passage(path=f"notes/{it.number}", at=it.at, text=it.text) for it in await self._call_notes(call)]

@@ -11,6 +11,7 @@ from agents.config import AgentConfig
 from channels.channel import Channel
 from channels.message import MessageContext
 from channels.queue import QueueConfig, QueueMode, StalePolicy
+from gateway.api.asked import Asked
 from gateway.store.records import Waiting
 
 
@@ -19,7 +20,8 @@ class Inbound:
     """`command` is the name of the gateway's command that the message is, None for what an agent answers; `arguments` what
     stands behind it. `replays` is another number each time that the message gets another chance: its reply then is another
     reply, with keys of its own. `together` are all messages that a `/retry` answers anew, in order; empty for this one.
-    `approval` is the id of what was decided, where the gateway itself takes the conversation up again."""
+    `approval` is the id of what was decided, where the gateway itself takes the conversation up again. `asked` is what a
+    program sends along."""
 
     agent: str
     context: MessageContext
@@ -28,6 +30,7 @@ class Inbound:
     replays: int = 0
     together: tuple[MessageContext, ...] = ()
     approval: str = ""
+    asked: Asked | None = None
 
     @property
     def contexts(self) -> tuple[MessageContext, ...]:
@@ -100,5 +103,7 @@ class Queues:
 
     def _settle(self, agent: str, channel: str, account: str) -> Queue:
         carrier = self._channels.get((channel, account))
+        if carrier and carrier.capabilities.programs:
+            return Queue(mode="followup", stale="answer")
         levels = (self._base, carrier.queue if carrier else None, self._agents.get(agent))
         return Queue(**{key: value for level in levels if level for key, value in level if value is not None})

@@ -17,6 +17,7 @@ from agents.providers.config import ProviderConfig, api_of
 from agents.providers.network import NetworkProvider
 from agents.providers.provider import Provider
 from agents.runner import AgentRunner
+from channels.api.channel import ApiChannel
 from channels.channel import Channel
 from gateway.config.channels import Account, ChannelDeps, configured, way_in
 from gateway.config.load import skill_catalog
@@ -121,6 +122,9 @@ def _channels(
             yield key, before.channels[key]
         else:
             yield key, account.kind.channel(account.config, account.name, deps)
+    for name in config.server.api.open:
+        key = ApiChannel.name, name
+        yield key, before.channels[key] if before and key in before.channels else ApiChannel(name)
 
 
 def _facts(account: Account, config: Config) -> tuple[Any, ...]:

@@ -88,7 +88,7 @@ class Turns:
             log.info("turn_started", attempt=attempt, resumed=bool(work.so_far), messages=len(batch.messages))
             try:
                 ending = await self._ending(batch, watch.tell, account)
-                if account and ending.outcome == "replied":
+                if account and ending.outcome == "replied" and not inbound.asked:
                     ending = replace(ending, notes=(*ending.notes, *await account.warnings(context.text)))
             except asyncio.CancelledError:
                 if draft:
@@ -209,6 +209,8 @@ class Turns:
         work = batch.work
         if not work.so_far and batch.is_over():
             work = await self._begin_anew(batch)
+        asked = batch.inbound.asked
+        earlier = asked.turns(runner.limits.message_chars) if asked else []
         journal = TurnJournal(
             runtime=self._runtime,
             lease=batch.lease,
@@ -217,7 +219,7 @@ class Turns:
             enrich=channel.enrich,
             user_message=user_message,
             takes=batch.takes,
-            numbers=work.numbers,
+            numbers=[*(0 for _ in earlier), *work.numbers],
             account=account,
         )
         journaled = [message_json.validate_json(row.content) for row in work.so_far if row.kind != "drained"]
@@ -242,7 +244,7 @@ class Turns:
             session=batch.lease.sid,
             capabilities=channel.capabilities.names,
             directives=channel.capabilities.directives,
-            history=work.turns,
+            history=[*earlier, *work.turns] if earlier else work.turns,
             user=user,
             so_far=so_far,
             interrupted=bool(work.so_far) and work.so_far[-1].kind != "drained" and not _is_unspawned(decided, so_far),
@@ -252,6 +254,7 @@ class Turns:
             summary=work.summary,
             again=tuple(filter(None, (str(batch.inbound.replays or ""), batch.inbound.approval))),
             tainted=decided is not None and bool(decided.tainted),
+            caller=asked.instructions if asked else "",
         )
         save = self._memory.saver(batch.lease.sid, context, turn=batch.turn, at=self._runtime.now())
         gate = TurnGate(approvals=approvals, runner=runner, session=batch.lease.sid, turn=batch.turn, decided=decided)
@@ -265,7 +268,8 @@ class Turns:
         if ending.text is not None and (turn.settings.reasoning or turn.settings.verbose):
             steps = [*so_far, *journal.kept, *([ending.message] if ending.message else [])]
             ending = replace(ending, text="\n\n".join((*above(turn.settings, steps), ending.text)))
-        shortened = sentences.compacted(result.compaction, context.text) if ending.text is not None else None
+        said = ending.text is not None and not asked  # a program gets the agent's words alone
+        shortened = sentences.compacted(result.compaction, context.text) if said else None
         return replace(ending, answers=result.answers, notes=(shortened,) if shortened else ())
 
     async def _begin_anew(self, batch: Batch) -> Work:

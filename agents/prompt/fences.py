@@ -27,6 +27,8 @@ SUMMARY = "Earlier Conversation (summary)"
 """The heading over what stands for the messages that a conversation has no room for any more."""
 EXTERNAL = "EXTERNAL_CONTENT"
 """Between two lines with this word and the same random number stands what strangers wrote."""
+CALLER = "Caller Instructions"
+"""The heading over what the program that asks has sent as its system prompt."""
 TOOL_CALLS = "Tool Calls"
 """The heading over the tools of a model that reads of them in its prompt."""
 
@@ -46,6 +48,7 @@ HEADINGS = (
     "Assistant Output Directives",
     "Silent Replies",
     "Messaging",
+    CALLER,
     "Runtime",
     TOOL_CALLS,
 )

@@ -66,7 +66,7 @@ def _people(config: Config, findings: Findings) -> None:
             findings.add(("commands", name), _unknown("command", name, COMMANDS), on="key")
         elif COMMANDS[name].owner_only and audience == "everyone":
             findings.add(("commands", name), "is never for everyone — expected owner or off")
-    channels = account_names(config.channels)
+    channels = {**account_names(config.channels), "api": []}
     named: list[tuple[Key, Iterable[str]]] = [
         (("owners",), config.owners),
         (("approvals", "approvers"), config.approvals.approvers or ()),

@@ -39,6 +39,7 @@ def report(loaded: Loaded) -> list[str]:
     lines = [
         f"server: http://{_bracketed(server.host)}:{server.port}, {public}, database {database}",
         *_reported_channels(loaded),
+        *(f"api: {it}" for it in _api(loaded)),
         *_providers(loaded),
         *(_agent(agent, loaded) for agent in loaded.config.agents.list),
         *_hidden_skills(loaded),
@@ -54,11 +55,18 @@ def greeting(loaded: Loaded, *, link: str | None = None) -> list[str]:
     server = loaded.config.server
     lines = [f"Clawgate {VERSION} listens on http://{_bracketed(server.host)}:{server.port}"]
     lines += (redacted(_labelled(name, text)) for name, text in _greeted_channels(loaded))
+    lines += (_labelled("api", it) for it in _api(loaded))
     if link is not None:  # the one secret that is meant to be read here; browsers send what stands behind a # to nobody
         within = f"once, within {server.sign_in_link_seconds / 60:.0f} min"
         lines.append(_labelled("sign in", f"{server.public_url or server.address}/#sign-in={link} ({within})"))
     lines += (redacted(_labelled(label, text)) for label, text in _greeted_agents(loaded))
     return [*lines, _labelled("stop", "Ctrl-C"), *(redacted(f"warning: {warning}") for warning in loaded.warnings)]
+
+
+def _api(loaded: Loaded) -> Iterator[str]:
+    server = loaded.config.server
+    if names := list(server.api.open):
+        yield f"{server.public_url or server.address}/v1, with the token of {', '.join(names)}"
 
 
 def _labelled(label: str, text: str) -> str:

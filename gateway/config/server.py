@@ -6,13 +6,47 @@ from typing import Annotated
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
-from pydantic import BaseModel, Field, SecretStr, StringConstraints, field_validator
+from pydantic import AfterValidator, BaseModel, Field, SecretStr, StringConstraints, field_validator
 from pydantic.alias_generators import to_camel
 
 from channels.web.admission import is_loopback
 
 ADMIN_TOKEN_CHARS_MIN = 16
 EXPOSED_TOKEN_CHARS_MIN = 32
+
+
+def hard_to_guess(value: SecretStr) -> SecretStr:
+    token = value.get_secret_value()
+    if token and len(token) < ADMIN_TOKEN_CHARS_MIN:
+        raise ValueError(f"too short: at least {ADMIN_TOKEN_CHARS_MIN} characters, or empty")
+    if not re.fullmatch(r"[\x21-\x7e]*", token):
+        raise ValueError("only plain ASCII characters without spaces can be sent in a header")
+    return value
+
+
+Token = Annotated[SecretStr, AfterValidator(hard_to_guess)]
+
+
+class ApiConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+    """The OpenAI-compatible endpoint at `/v1`, for other software; see docs/api.md."""
+
+    tokens: dict[Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")], Token] = {}
+    """A token for each program, by a name of yours: at least 16 characters, 32 where `host` is not loopback. Each has
+    conversations of its own, and is the person `api:NAME` in `owners` and `tools.senders`. Without any there is no `/v1`."""
+
+    @property
+    def open(self) -> dict[str, str]:
+        """Those that are not empty."""
+        given = ((name, token.get_secret_value()) for name, token in self.tokens.items())
+        return {name: token for name, token in given if token}
+
+    @field_validator("tokens")
+    @classmethod
+    def _distinct(cls, value: dict[str, SecretStr]) -> dict[str, SecretStr]:
+        given = [secret for token in value.values() if (secret := token.get_secret_value())]
+        if len({*given}) < len(given):
+            raise ValueError("two programs have the same token: each needs one of its own")
+        return value
 
 
 class ServerConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
@@ -24,10 +58,11 @@ class ServerConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_ge
     """The port to listen on; 0 takes a free one."""
     public_url: str | None = None
     """Where the platforms reach this server, such as `https://bot.example.com`: shown with each webhook's path."""
-    admin_token: SecretStr = SecretStr("")
+    admin_token: Token = SecretStr("")
     """At least 16 characters, 32 where `host` is not loopback. Signs in to the web chat, and opens `/metrics`. While it
     is empty, the web chat is open at this machine, unless an agent can run commands there, and closed beyond it;
     `/metrics` does not exist."""
+    api: ApiConfig = ApiConfig()
     timezone: str = "UTC"
     """Where days begin and end, such as `Asia/Shanghai`: for budgets, and for sessions that begin anew each day."""
     max_body_bytes: Annotated[int, Field(ge=1024)] = 1_048_576
@@ -74,11 +109,13 @@ class ServerConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_ge
     @property
     def exposure(self) -> str | None:
         """Why this is not safe to open to the network; None where it is, or is not opened."""
-        token = self.admin_token.get_secret_value()
-        if is_loopback(self.host) or not 0 < len(token) < EXPOSED_TOKEN_CHARS_MIN:
+        tokens = {"adminToken": self.admin_token.get_secret_value()}
+        tokens |= {f"api.tokens.{name}": token for name, token in self.api.open.items()}
+        short = next((key for key, token in tokens.items() if 0 < len(token) < EXPOSED_TOKEN_CHARS_MIN), None)
+        if is_loopback(self.host) or short is None:
             return None
         return (
-            f"server.adminToken: too short for a server that is open to the network ({self.host}) — at least "
+            f"server.{short}: too short for a server that is open to the network ({self.host}) — at least "
             f"{EXPOSED_TOKEN_CHARS_MIN} characters (openssl rand -hex 24), or none, or listen on 127.0.0.1"
         )
 
@@ -114,16 +151,6 @@ class ServerConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_ge
         if not usable or not re.fullmatch(r"[\x21-\x7e]+", value) or url.query or url.fragment or "@" in url.netloc:
             raise ValueError("expected an http:// or https:// address, such as https://bot.example.com")
         return value.rstrip("/")
-
-    @field_validator("admin_token")
-    @classmethod
-    def _hard_to_guess(cls, value: SecretStr) -> SecretStr:
-        token = value.get_secret_value()
-        if token and len(token) < ADMIN_TOKEN_CHARS_MIN:
-            raise ValueError(f"too short: at least {ADMIN_TOKEN_CHARS_MIN} characters, or empty")
-        if not re.fullmatch(r"[\x21-\x7e]*", token):
-            raise ValueError("only plain ASCII characters without spaces can be sent in a header")
-        return value
 
     @field_validator("trusted_proxies")
     @classmethod

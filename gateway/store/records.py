@@ -211,6 +211,14 @@ class SentPart:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Answer:
+    """What became of a message that is done with: the content of its `final` row, and the payloads of its reply."""
+
+    final: str
+    payloads: Sequence[str]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class View:
     """A session as loaded: the parts still to be sent, in order, and the work behind them."""
 

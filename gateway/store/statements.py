@@ -11,6 +11,7 @@ from enum import IntEnum
 from typing import Any
 
 from gateway.store.records import (
+    Answer,
     Bill,
     Concerned,
     Entry,
@@ -165,6 +166,12 @@ _SENT_PART = f"""
 SELECT o.payload, COALESCE(i.body, '') AS body FROM outbox o LEFT JOIN inbox i ON i.id = o.turn
 WHERE o.ext_id = :ext_id AND {_LATELY} ORDER BY o.id DESC
 """
+_ANSWER = f"""
+SELECT i.status, o.payload, CASE WHEN i.status NOT IN ({InboxStatus.WAITING:d}, {InboxStatus.OVERFLOW:d}) THEN (
+    SELECT content FROM transcript WHERE sid = i.sid AND turn = i.id AND kind = 'final' ORDER BY seq DESC LIMIT 1
+) END AS final
+FROM inbox i LEFT JOIN outbox o ON o.turn = i.id WHERE i.dedupe = :dedupe ORDER BY o.part
+"""
 _USAGE = "SELECT scope, tokens, cost, warned FROM usage WHERE day = :day AND scope IN (:first, :second, :third)"
 _CLAIM_WARNING = """
 INSERT INTO usage (scope, day, tokens, cost, warned) VALUES (:scope, :day, 0, 0, :turn)
@@ -244,6 +251,15 @@ class InCommon:
     async def sent_part(self, ext_id: str) -> SentPart | None:
         row = await self._one(_SENT_PART, {"ext_id": ext_id})
         return SentPart(payload=row["payload"], body=row["body"]) if row else None
+
+    async def answer(self, dedupe: str) -> Answer | None:
+        rows = await self._rows(_ANSWER, {"dedupe": dedupe})
+        status = rows[0]["status"] if rows else None
+        if status == InboxStatus.WAITING:
+            return None
+        outcome = '{"outcome": "too-many"}' if status == InboxStatus.OVERFLOW else '{"outcome": "erased"}'
+        final = (rows[0]["final"] if rows else None) or outcome
+        return Answer(final=final, payloads=[row["payload"] for row in rows if row["payload"]])
 
     async def begin(self, lease: Lease, part: Part, next_at: float) -> None:
         await self._ours(_BEGIN, lease.row | {"part": part.id, "next_at": next_at})

@@ -11,6 +11,7 @@ from channels.web.admission import Sessions
 from channels.web.archive import ChatHistory
 from gateway.store.records import (
     Acceptance,
+    Answer,
     Bill,
     Concerned,
     Delivery,
@@ -119,6 +120,9 @@ class Store(Protocol):
 
     async def sent_part(self, ext_id: str) -> SentPart | None:
         """The part that a platform knows by that id, where it was sent lately."""
+
+    async def answer(self, dedupe: str) -> Answer | None:
+        """What became of the message with that dedupe key, which the inbox has or had; None while it waits."""
 
     async def begin(self, lease: Lease, part: Part, next_at: float) -> None:
         """Record that a send is starting, with a `next_at` below zero, so that a crash leaves it ambiguous. Clears the doubt

@@ -13,7 +13,8 @@ from typing import Any
 NEWLINES = ["\n", "\r", "\r\n", "\v", "\f", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"]
 BLANK_LETTERS = "\u115f\u1160\u3164\uffa0"
 HEADINGS = """Tooling, Tool Call Style, Execution Bias, Safety, Gateway Control, Agent Instructions, Skills, Workspace, \
-Documentation, Workspace Files (injected), Assistant Output Directives, Silent Replies, Messaging, Runtime, Tool Calls"""
+Documentation, Workspace Files (injected), Assistant Output Directives, Silent Replies, Messaging, \
+Caller Instructions, Runtime, Tool Calls"""
 SECTIONS = HEADINGS.split(", ")
 FILES = ["AGENTS.md", "SOUL.md", "IDENTITY.md", "USER.md", "TOOLS.md", "MEMORY.md"]
 

@@ -1,0 +1,79 @@
+"""Programs that speak OpenAI's API, as a channel: one account for each token.
+
+Nothing is sent to anybody: an answer stands in the store, where the request that waits for it finds it, whichever replica
+has answered. Here is only what such a request sees meanwhile.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+
+from channels.access import AccessConfig
+from channels.channel import Capabilities, Progress, Receipt, Refused, Rejected, WebhookRequest
+from channels.message import MessageContext, Outbound
+from channels.queue import QueueConfig
+
+
+class Waiting:
+    """One request that waits for a turn. `changed` is set whenever there is a newer `progress`."""
+
+    def __init__(self) -> None:
+        self.progress: Progress | None = None
+        self.changed = asyncio.Event()
+
+    def tell(self, progress: Progress) -> None:
+        self.progress = progress
+        self.changed.set()
+
+
+class ApiChannel:
+    """`channels.channel.Channel` and `ShowsProgress`."""
+
+    name = "api"
+    access = AccessConfig(dmPolicy="open", groupPolicy="disabled")
+    """The door has judged already."""
+    capabilities = Capabilities(names=("markdown",), programs=True, repeat_seconds=float("inf"))
+    queue = QueueConfig()
+    resend_ambiguous = True
+
+    def __init__(self, account: str) -> None:
+        self.account = account
+        self._waiting: dict[str, set[Waiting]] = {}
+
+    @contextmanager
+    def waiting(self, message_id: str) -> Iterator[Waiting]:
+        """A request, for as long as it waits for the answer to that message."""
+        waiting = Waiting()
+        self._waiting.setdefault(message_id, set()).add(waiting)
+        try:
+            yield waiting
+        finally:
+            self._waiting[message_id].discard(waiting)
+            if not self._waiting[message_id]:
+                del self._waiting[message_id]
+
+    def show(self, progress: Progress) -> None:
+        for waiting in self._waiting.get(progress.context.message_id, ()):
+            waiting.tell(progress)
+
+    def receive(self, request: WebhookRequest, now: datetime) -> Receipt:
+        raise Rejected("the api has no webhook", status=404)
+
+    async def learn_identity(self, timeout_seconds: float) -> None:
+        """It knows itself."""
+
+    async def enrich(self, context: MessageContext) -> MessageContext:
+        return context
+
+    def split(self, text: str) -> list[str]:
+        return [text]
+
+    async def send(self, part: Outbound, key: str) -> str:
+        """Raises Refused for what answers no request: nobody would read it."""
+        if part.target.reply_to is None:
+            raise Refused("a program that uses the api cannot be written to: it only gets answers")
+        return key
+
+    async def close(self) -> None:
+        """There is nothing to close."""

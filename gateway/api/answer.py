@@ -1,0 +1,148 @@
+"""The answer to a call: waited for while it grows, and found in the store, whoever has given it.
+
+What was shown is never taken back: a piece goes out only where it goes on from the pieces before. What an attempt that
+failed had begun to say stands there, so the next attempt waits until it says more than that, or is over.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+
+from channels.api.channel import ApiChannel, Waiting
+from channels.message import MessageContext
+from gateway.api.asked import Asked
+from gateway.api.call import ApiError
+from gateway.intake import Intake
+from gateway.outbox import payload_json
+from gateway.routing import session_key
+from gateway.runtime import Runtime
+from gateway.store import records
+from gateway.store.store import StoreUnavailable
+
+POLL_SECONDS = 1.0
+"""Between two looks into the store, for an answer that another replica gives."""
+
+log = structlog.get_logger()
+
+
+@dataclass(kw_only=True)
+class Answering:
+    """One call, accepted as soon as the first piece is asked for. `final` and `text` are there once the pieces are over."""
+
+    runtime: Runtime
+    intake: Intake
+    channel: ApiChannel
+    context: MessageContext
+    agent: str
+    asked: Asked
+    final: dict[str, Any] = field(default_factory=dict)
+    text: str = ""
+
+    async def pieces(self) -> AsyncGenerator[str]:
+        """The text as it grows; now and then an empty one, while nothing is new. Raises ApiError where the call has failed,
+        and StoreUnavailable."""
+        with self.channel.waiting(self.context.message_id) as waiting:
+            key = self.context.message_id
+            acceptance = await self.intake.accept(self.context, self.agent, [key], asked=self.asked)
+            if acceptance.overflow:
+                raise ApiError(
+                    429, "Too many calls wait already.", type_="rate_limit_error", code="rate_limit_exceeded"
+                )
+            shown, look = Shown(), acceptance.turn is None
+            while True:
+                leaving = self._is_leaving()
+                if look and (answer := await self._answer(key)) is not None:
+                    self._take(answer)
+                    yield shown.end(self.text)
+                    return
+                if leaving:
+                    sentence = "The gateway is stopping; the answer goes on elsewhere, or after its next start."
+                    raise ApiError(503, sentence, type_="server_error", code="stopping", retry_seconds=5)
+                look = await self._changed(waiting)
+                progress = waiting.progress
+                yield shown.more(progress.text, len(progress.tools)) if progress and not look else ""
+
+    async def _changed(self, waiting: Waiting) -> bool:
+        """Waits for news, and returns whether to look into the store."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(POLL_SECONDS):
+                await waiting.changed.wait()
+        if not waiting.changed.is_set():
+            return True
+        waiting.changed.clear()
+        return waiting.progress is not None and waiting.progress.outcome is not None
+
+    def _is_leaving(self) -> bool:
+        """Whether this process stops and nothing of the conversation runs here any more."""
+        control, rules = self.runtime.control, self.runtime.setup.session_rules(self.agent)
+        return control.draining and session_key(self.agent, self.context, rules.scope) not in control.lanes
+
+    async def _answer(self, key: str) -> records.Answer | None:
+        """A read that is cancelled in the middle can hang in its driver: a client who leaves does not do that. While the
+        database is away there is no answer yet."""
+        reading = self.runtime.store.answer(f"{self.channel.name}:{self.channel.account}:{key}")
+        try:
+            return await asyncio.shield(asyncio.ensure_future(reading))
+        except StoreUnavailable as error:
+            log.error("answer_unavailable", error=repr(error))
+            return None
+
+    def _take(self, answer: records.Answer) -> None:
+        self.final = json.loads(answer.final)
+        self.text = "".join(payload_json.validate_json(it).part.text for it in answer.payloads)
+        if self.final["outcome"] == "replied" and not answer.payloads:
+            raise ApiError(401, "The token was revoked meanwhile.", code="invalid_api_key", final=True)
+        if error := _error(self.final["outcome"], self.final.get("reason", ""), self.text):
+            raise error
+
+
+@dataclass(slots=True)
+class Shown:
+    """What a stream has shown: of the newest step of the turn, `step`, after so many tools."""
+
+    step: str = ""
+    tools: int = 0
+
+    def more(self, text: str, tools: int) -> str:
+        """What is new, where it can go on from what was shown; a step behind a tool's result stands beneath the earlier."""
+        text = text.rstrip()
+        if text.startswith(self.step):
+            new, self.step, self.tools = text[len(self.step) :], text, tools
+            return new
+        if tools > self.tools and text:
+            self.step, self.tools = text, tools
+            return f"\n\n{text}"
+        return ""
+
+    def end(self, text: str) -> str:
+        """The rest of the whole answer; all of it beneath what was shown of another."""
+        if text.startswith(self.step):
+            return text[len(self.step) :]
+        return f"\n\n{text}" if text else ""
+
+
+def _error(outcome: str, reason: str, text: str) -> ApiError | None:
+    """How a turn failed; None where it did not. The sentence is the one that a person would read."""
+    message = text or f"The turn ended without an answer ({outcome})."
+    match outcome, reason:
+        case (("replied" | "silent" | "declined"), _):
+            return None
+        case ("over-budget", _) | ("failed", "budget"):
+            return ApiError(429, message, type_="insufficient_quota", code="insufficient_quota", final=True)
+        case (("too-many" | "too-fast"), _):
+            return ApiError(429, message, type_="rate_limit_error", code="rate_limit_exceeded")
+        case "failed", ("too_large" | "message_too_long"):
+            return ApiError(400, message, code="context_length_exceeded", final=True)
+        case "failed", "not configured":
+            return ApiError(404, message, param="model", code="model_not_found", final=True)
+        case "failed", ("internal" | "attempts" | "stuck"):
+            return ApiError(500, message, type_="server_error", code=reason, final=True)
+        case "failed", _:
+            return ApiError(502, message, type_="server_error", code=reason or None, final=True)
+        case _:
+            return ApiError(409, message, type_="server_error", code=outcome, final=True)

@@ -1,0 +1,60 @@
+"""`/v1/chat/completions`: an answer whole, or in chunks."""
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import orjson
+
+from gateway.api.answer import Answering
+from gateway.api.call import ApiError, Call
+
+FIELD = "messages"
+DONE = b"data: [DONE]\n\n"
+
+
+def whole(call: Call, id_: str, created: int, answering: Answering) -> Mapping[str, Any]:
+    message = {"role": "assistant", "content": answering.text, "refusal": None}
+    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _reason(answering.final)}
+    about = {"id": f"chatcmpl-{id_}", "object": "chat.completion", "created": created, "model": call.agent}
+    return about | {"choices": [choice], "usage": _usage(answering.final)}
+
+
+async def stream(
+    call: Call, id_: str, created: int, answering: Answering, pieces: AsyncIterator[str]
+) -> AsyncIterator[bytes]:
+    def chunk(delta: Mapping[str, Any] | None, reason: str | None = None, **more: Any) -> bytes:
+        choices = [] if delta is None else [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}]
+        about = {"id": f"chatcmpl-{id_}", "object": "chat.completion.chunk", "created": created, "model": call.agent}
+        return b"data: " + orjson.dumps(about | {"choices": choices} | more) + b"\n\n"
+
+    yield chunk({"role": "assistant", "content": ""})
+    try:
+        async for piece in pieces:
+            yield chunk({"content": piece}) if piece else b": alive\n\n"
+    except ApiError as error:
+        yield b"data: " + orjson.dumps({"error": error.body}) + b"\n\n"
+        return
+    yield chunk({}, _reason(answering.final))
+    if call.with_usage:
+        yield chunk(None, usage=_usage(answering.final))
+    yield DONE
+
+
+def _reason(final: Mapping[str, Any]) -> str:
+    if final["outcome"] == "declined":
+        return "content_filter"
+    return "length" if final.get("reason") == "cut" else "stop"
+
+
+def _usage(final: Mapping[str, Any]) -> Mapping[str, Any]:
+    """From the turn's bill, all its requests together."""
+    tokens: dict[str, int] = final.get("tokens", {})
+    cached, output = tokens.get("cache_read", 0), tokens.get("output", 0)
+    prompt = tokens.get("input", 0) + cached + tokens.get("cache_write", 0)
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": output,
+        "total_tokens": prompt + output,
+        "prompt_tokens_details": {"cached_tokens": cached},
+        "completion_tokens_details": {"reasoning_tokens": tokens.get("reasoning", 0)},
+    }

@@ -1,0 +1,193 @@
+"""The OpenAI-compatible endpoint: other software talks to the agents, whose ids are the models. docs/api.md says what it
+takes.
+
+A call is a message like any other: stored before anything is done for it, and answered in a turn of its own, whether or not
+its program still waits. A program that repeats a call under the same `Idempotency-Key` gets the answer of the first.
+"""
+
+import hmac
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from types import ModuleType
+from typing import TypeAlias
+from uuid import uuid4
+
+import structlog
+from fastapi import APIRouter, Request, Response
+from starlette.responses import StreamingResponse
+
+from channels.api.channel import ApiChannel
+from channels.message import Chat, MessageContext, Sender
+from gateway.api import chat, responses
+from gateway.api.answer import POLL_SECONDS, Answering
+from gateway.api.call import ApiError, Call, parsed
+from gateway.intake import Intake
+from gateway.outbox import idempotency_key
+from gateway.request import Guesses, Unreadable, answer_json, read_body
+from gateway.runtime import Runtime
+from gateway.store.store import StoreUnavailable
+
+HOLD_SECONDS = 10.0
+"""A stream begins with the first words, so that a call which fails before them has the status of its error; after this, it
+begins without any, lest somebody in between take it for dead."""
+KEY_CHARS_MAX = 255
+
+Route: TypeAlias = Callable[[Request, str], Awaitable[Response]]
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ApiDoor:
+    runtime: Runtime
+    intake: Intake
+    guesses: Guesses
+
+    def router(self) -> APIRouter:
+        router = APIRouter()
+        for method, path, route in (
+            ("GET", "/v1/models", self.models),
+            ("GET", "/v1/models/{model}", self.model),
+            ("POST", "/v1/chat/completions", self._answers(chat)),
+            ("POST", "/v1/responses", self._answers(responses)),
+        ):
+            router.add_api_route(path, self._judged(route), methods=[method])
+        every = ["GET", "POST", "PUT", "PATCH", "DELETE"]
+        router.add_api_route("/v1/{rest:path}", self._judged(self.unknown), methods=every)
+        return router
+
+    async def models(self, request: Request, name: str) -> Response:
+        return answer_json({"object": "list", "data": [_model(agent) for agent in self.runtime.setup.runners]})
+
+    async def model(self, request: Request, name: str) -> Response:
+        return answer_json(_model(self._known(request.path_params["model"])))
+
+    async def unknown(self, request: Request, name: str) -> Response:
+        raise ApiError(404, f"There is no {request.method} {request.url.path[:100]} here.", code="unknown_url")
+
+    def _judged(self, route: Route) -> Callable[[Request], Awaitable[Response]]:
+        async def judged(request: Request) -> Response:
+            try:
+                return await route(request, self._admit(request))
+            except ApiError as error:
+                return _refusal(error)
+            except Unreadable as unreadable:
+                return _refusal(ApiError(unreadable.status, f"The request could not be read: {unreadable.reason}."))
+            except StoreUnavailable as error:
+                log.error("api_unavailable", error=repr(error))
+                sentence = "The database is not available. Try again in a moment."
+                return _refusal(ApiError(503, sentence, type_="server_error", code="unavailable", retry_seconds=5))
+
+        return judged
+
+    def _admit(self, request: Request) -> str:
+        """The name of the token. All are compared, so that the time says nothing of which one is nearly right."""
+        given = request.headers.getlist("authorization")
+        secret = (given[0] if len(given) == 1 else "").encode("latin-1")
+        scheme, _, token = secret.partition(b" ")
+        if scheme.lower() != b"bearer" or not token:
+            raise ApiError(401, "Send a token of server.api.tokens: Authorization: Bearer …", code="invalid_api_key")
+        known = self.runtime.setup.config.server.api.open
+        matches = [name for name, it in known.items() if hmac.compare_digest(token.strip(), it.encode())]
+        if matches:
+            return matches[0]
+        if wait := self.guesses.wait(request.scope):
+            sentence = f"Too many wrong tokens from this address. A wrong one is looked at in {wait} s."
+            raise ApiError(429, sentence, type_="rate_limit_error", code="too_many_attempts", retry_seconds=wait)
+        log.warning("token_refused", reason="wrong api token")
+        raise ApiError(401, "The token is wrong.", code="invalid_api_key")
+
+    def _answers(self, shape: ModuleType) -> Route:
+        async def answered(request: Request, name: str) -> Response:
+            limits = self.runtime.setup.config.server
+            body = await read_body(request, bytes_max=limits.max_body_bytes, seconds=limits.body_timeout_seconds)
+            session = request.headers.get("x-clawgate-session", "").encode("latin-1").decode(errors="replace").strip()
+            call = parsed(body, shape.FIELD, session or None)
+            answering = self._answering(call, name, _message_id(request, name, body))
+            created, id_ = int(self.runtime.now()), answering.context.message_id.replace("-", "")
+            if call.stream:
+                return await self._streamed(shape, call, id_, created, answering)
+            async with aclosing(answering.pieces()) as pieces:
+                async for _ in pieces:
+                    if await request.is_disconnected():  # the turn goes on
+                        return Response(status_code=499)
+            return answer_json(shape.whole(call, id_, created, answering))
+
+        return answered
+
+    def _answering(self, call: Call, name: str, message_id: str) -> Answering:
+        setup = self.runtime.setup
+        agent, chars = self._known(call.agent), setup.limits.message_chars
+        if len(call.asked.instructions) > chars:
+            raise ApiError(400, f"The instructions are longer than {chars:,} characters (limits.messageChars).")
+        channel = setup.channels.get((ApiChannel.name, name))
+        if self.runtime.control.draining or not isinstance(channel, ApiChannel):
+            raise ApiError(503, "The gateway is stopping.", type_="server_error", code="stopping", retry_seconds=5)
+        context = MessageContext(
+            channel=ApiChannel.name,
+            account=name,
+            chat=Chat(id=f"session-{call.session}" if call.session else f"call-{message_id}", kind="direct"),
+            message_id=message_id,
+            sender=Sender(id=name, name=name),
+            text=call.text,
+            sent_at=datetime.fromtimestamp(self.runtime.now(), UTC),
+            mentioned=True,
+        )
+        return Answering(
+            runtime=self.runtime,
+            intake=self.intake,
+            channel=channel,
+            context=context,
+            agent=agent,
+            asked=call.asked,
+        )
+
+    async def _streamed(self, shape: ModuleType, call: Call, id_: str, created: int, answering: Answering) -> Response:
+        pieces = answering.pieces()
+        first, silent_seconds = "", 0.0
+        async for first in pieces:
+            if first or silent_seconds >= HOLD_SECONDS:
+                break
+            silent_seconds += POLL_SECONDS
+
+        async def all_of_them() -> AsyncIterator[str]:
+            yield first
+            async with aclosing(pieces):
+                async for piece in pieces:
+                    yield piece
+
+        body = shape.stream(call, id_, created, answering, all_of_them())
+        headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+        return StreamingResponse(body, headers=headers, media_type="text/event-stream")
+
+    def _known(self, agent: str) -> str:
+        if agent in self.runtime.setup.runners:
+            return agent
+        known = ", ".join(self.runtime.setup.runners)
+        sentence = f"There is no agent {agent[:64]!r}; there is: {known}."
+        raise ApiError(404, sentence, param="model", code="model_not_found")
+
+
+def _message_id(request: Request, name: str, body: bytes) -> str:
+    """The same for the same call under the same key, else one of its own."""
+    key = request.headers.get("idempotency-key", "")
+    if len(key) > KEY_CHARS_MAX:
+        raise ApiError(400, f"Idempotency-Key: at most {KEY_CHARS_MAX} characters.", param="Idempotency-Key")
+    if not key:
+        return str(uuid4())
+    session = request.headers.get("x-clawgate-session", "")
+    return idempotency_key("api", name, key, session, request.url.path, body.decode(errors="replace"))
+
+
+def _model(agent: str) -> dict[str, object]:
+    return {"id": agent, "object": "model", "created": 0, "owned_by": "clawgate"}
+
+
+def _refusal(error: ApiError) -> Response:
+    headers = {} if error.retry_seconds is None else {"retry-after": str(error.retry_seconds)}
+    if error.status == 401:
+        headers["www-authenticate"] = "Bearer"
+    if error.final:  # the official client would make the call anew, and the turn with it
+        headers["x-should-retry"] = "false"
+    return answer_json({"error": error.body}, error.status, **headers)
