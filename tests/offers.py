@@ -11,6 +11,7 @@ from sqlalchemy import create_engine, text
 
 from channels.channel import DeliveryError
 from channels.message import Button, Chat, MessageContext, Outbound, Sender, Target
+from gateway.approvals.approvals import PRESSED
 from gateway.gateway import Gateway
 from gateway.outbox import Outbox, OutboxPayload, payload_json
 from gateway.queue import Inbound, inbound_json
@@ -70,4 +71,4 @@ def presses(gateway: Gateway) -> list[tuple[str, MessageContext]]:
     assert [inbound.arguments for _, inbound in found if inbound.context.press] == [
         inbound.context.press.token for _, inbound in found if inbound.context.press
     ]
-    return [(sid, inbound.context) for sid, inbound in found if inbound.command == "press"]
+    return [(sid, inbound.context) for sid, inbound in found if inbound.command == PRESSED]
