@@ -11,6 +11,7 @@ from channels.channel import AnsweredAtOnce, AnswersPresses, Arrived, Channel, I
 from channels.message import MessageContext, Press
 from gateway import pairing
 from gateway.api.asked import Asked
+from gateway.approvals.approvals import PRESSED
 from gateway.commands.catalog import command_of
 from gateway.lanes import Lanes
 from gateway.outbox import payload_json
@@ -76,6 +77,8 @@ class Intake:
         code lately is given one, and nothing of what he wrote is kept."""
         context, setup = receipt.context, self._runtime.setup
         reason = refusal(channel.access, context, is_owner=is_owner(setup.config.owners, context))
+        if reason and self._decides(context):
+            reason = refusal(channel.access, context, is_owner=True)
         if reason != NOT_PAIRED:
             return reason
         now, store = self._runtime.now(), self._runtime.store
@@ -88,6 +91,11 @@ class Intake:
             if acceptance.turn is not None:  # at once: a crowd finds the places taken even while no lane is free
                 await pairing.register(self._runtime, acceptance.turn, request)
         return reason
+
+    def _decides(self, context: MessageContext) -> bool:
+        """Whom the config names as an approver can be asked, so he may answer."""
+        command, _ = command_of(context) or ("", "")
+        return command in (PRESSED, "approve", "approvals") and self._runtime.approvals.may_decide_any(context)
 
     async def accept(
         self, context: MessageContext, agent: str, dedupe: Sequence[str], *, asked: Asked | None = None

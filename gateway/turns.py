@@ -260,7 +260,7 @@ class Turns:
         gate = TurnGate(approvals=approvals, runner=runner, session=batch.lease.sid, turn=batch.turn, decided=decided)
         result = await runner.run(turn, journal=journal, emit=emit, budget=account, save=save, gate=gate)
         if decided is not None:
-            await approvals.interrupted(decided.id)  # unless the call came to its end
+            await approvals.close(decided.id)
         ending = ending_of(result.outcome, context.text)
         if ending.media and ending.text is not None:
             files, note = await self._attachments.send(runner, channel, turn, ending.media)

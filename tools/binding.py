@@ -24,7 +24,10 @@ _RUNNERS = re.compile(
     r"(?:env|sudo|doas|su|xargs|find|fd|nohup|timeout|nice|ionice|setsid|stdbuf|time|watch|parallel|busybox|toybox|ssh|scp|rsync"
     r"|make|gmake|cmake|ninja|just|npm|npx|pnpm|yarn|pip|pipx|uv|uvx|cargo|go|mvn|gradle|docker|podman|kubectl|git|tar|zip|sed"
     r"|g?awk|mawk|nawk|vim?|ex|ed|emacs|less|more|man|script|expect|gdb|strace|ld|ld\.so|systemctl|crontab|at|tmux|screen|flock"
-    r"|unshare|nsenter|chroot|bwrap|eval|exec|command|source)"
+    r"|unshare|nsenter|chroot|bwrap|eval|exec|command|source|run-parts|start-stop-daemon|runuser|setpriv|chrt|taskset|numactl"
+    r"|prlimit|setarch|linux32|linux64|ltrace|perf|valgrind|java|jshell|dotnet|mono|julia|R|runghc|escript|elixir|octave|tcc"
+    r"|m4|dc|sqlite3|psql|mysql|gnuplot|rake|bundle|gem|composer|poetry|tox|nox|pytest|entr|sort|split|ansible|terraform"
+    r"|(?:rba|mk|pdk|ya|xon)sh|nu)"
 )
 """Programs that run what their arguments, or files that nobody names, say: approved once at a time."""
 

@@ -40,6 +40,8 @@ JUMP_SECONDS = 60.0
 NEWEST_MAX = 50
 """Messages of a person in which his direct chat is looked for."""
 DAY_SECONDS = 86_400.0
+COMMANDS = ("exec", "process")
+"""The tools that `tools.exec.mode` switches off."""
 ASK, SETTLED, PRESSED = "approval:ask", "approval:settled", "approval:press"
 """Internal commands; no person's text is one."""
 
@@ -125,6 +127,9 @@ class Approvals:
         if named is None:
             named = config.owners or (f"{LOCAL_CHANNEL}:local",)
         return named
+
+    def may_decide_any(self, message: MessageContext) -> bool:
+        return any(self.may_decide(it.id, message) for it in self._runtime.setup.config.agents.list)
 
     def may_decide(self, agent: str, message: MessageContext) -> bool:
         return not message.sender.is_bot and person_of(message) in self.approvers(agent)
@@ -325,8 +330,13 @@ class Approvals:
         now = self._runtime.now()
         await self._store.approvals.move(id_, "spawned", "finished", at=now, facts={"exit_code": exit_code})
 
-    async def interrupted(self, id_: str) -> None:
-        await self._store.approvals.move(id_, "spawned", "interrupted", at=self._runtime.now())
+    async def close(self, id_: str) -> None:
+        """Its turn is over, whether or not the call has come to its end, or to its beginning."""
+        approval = await self.get(id_)
+        if approval is not None and approval.state == "spawned":
+            await self._store.approvals.move(id_, "spawned", "interrupted", at=self._runtime.now())
+        elif approval is not None and approval.state == "approved":
+            await self.discard(id_)
 
     async def discard(self, id_: str) -> None:
         """What was approved is not what would run any more."""
@@ -338,7 +348,7 @@ class Approvals:
         runners = self._runtime.setup.runners
         for approval in await self._store.approvals.unsettled():
             runner = runners.get(approval.agent)
-            off = runner is None or (approval.tool == "exec" and runner.exec_config.mode == "deny")
+            off = runner is None or (approval.tool in COMMANDS and runner.exec_config.mode == "deny")
             if approval.state == "pending" and off:
                 why = {"decision": "config"}
                 await self._store.approvals.move(approval.id, "pending", "cancelled", at=self._runtime.now(), facts=why)

@@ -99,6 +99,8 @@ async def approvals(context: CommandContext) -> str:
         for id_ in ids:
             await store.revoke(id_, by=person_of(context.message), at=context.runtime.now())
         return context.say(f"Revoked: {', '.join(ids) or 'nothing'}.", f"已撤销:{', '.join(ids) or '无'}。")
+    if context.message.chat.kind == "group":  # of other conversations, too
+        return context.say("Ask me in a direct chat.", "请在私聊中查看。")
     if not waiting and not grants:
         return context.say(
             "Nothing waits for you, and nothing is allowed for good.", "没有待审批的请求,也没有长期许可。"

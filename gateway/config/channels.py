@@ -115,6 +115,14 @@ def _telegram_arrives(account: telegram.TelegramAccount, name: str, config: "Con
     return f"{bot}, webhook {_webhook(config)}/telegram/{name} — {step}"
 
 
+def approved_by_nobody(config: "Config") -> list[str]:
+    """The agents whose commands somebody must approve, of whom none is named."""
+    asking = [agent for agent in config.agents.list if exec_mode(config, agent) == "ask"]
+    if config.owners or config.approvals.approvers is not None:
+        return []
+    return [agent.id for agent in asking if agent.approvals.approvers is None]
+
+
 def _webhook(config: "Config") -> str:
     return f"{config.server.public_url or '<publicUrl>'}/webhooks"
 
@@ -123,6 +131,8 @@ def _web_arrives(account: web.WebConfig, name: str, config: "Config") -> str:
     server = config.server
     address = f"{server.public_url or server.address}/"
     match way_in(config):
+        case "open" if agents := ", ".join(approved_by_nobody(config)):
+            return f"{address}; whoever opens it on this machine approves commands of {agents}, as owners names nobody"
         case "open":
             return address
         case "link" if server.admin_token.get_secret_value():

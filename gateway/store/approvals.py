@@ -4,6 +4,8 @@ Every arrow of an approval is one compare-and-set with its audit row in the same
 nothing. Transactions of the kind run one after the other, so that the audit has no gap and no cap is overrun.
 """
 
+import json
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from types import MappingProxyType
@@ -21,6 +23,8 @@ Admission: TypeAlias = Literal["pending", "denied", "granted", "backlog", "unrea
 wait; nobody can be asked."""
 PENDING_PER_SESSION = 5
 PENDING_PER_AGENT = 20
+ASKED_PER_MINUTE = 3
+"""Of one person, or in one chat that the config lists, besides those that were allowed."""
 WRONG_IDS_MAX = 10
 WRONG_IDS_SECONDS = 3600.0
 LOST_SECONDS = 3600.0
@@ -115,6 +119,10 @@ UPDATE approval_grant SET uses = uses + 1, last_used_at = :at WHERE id = (
 ) RETURNING id, granted_by
 """
 _WAITING = "SELECT count(*) FROM approval WHERE state = 'pending' AND {} = :it"
+_LATELY = """
+SELECT surfaces FROM approval WHERE created > :since AND created <= :at
+AND state NOT IN ('approved', 'spawned', 'finished', 'interrupted')
+"""
 _SENT = """
 SELECT o.ext_id FROM outbox o JOIN inbox i ON i.id = o.turn WHERE i.dedupe = :dedupe AND o.status = 2 ORDER BY o.part
 """
@@ -155,6 +163,9 @@ class DatabaseApprovals(Database):
         ):
             if int(run(connection, _WAITING.format(column), it=value).scalar() or 0) >= most:
                 return "backlog", None
+        lately = Counter(it for row in run(connection, _LATELY, at=at, since=at - 60).scalars() for it in _asked(row))
+        if any(lately[it] >= ASKED_PER_MINUTE for it in _asked(new.surfaces)):
+            return "backlog", None
         run(connection, _INSERT, **asdict(new))
         _audit(connection, at, new.requester, "requested", new.id, "", "pending")
         return "pending", new
@@ -286,6 +297,10 @@ class DatabaseApprovals(Database):
     @writes
     def revoke(self, connection: Connection, id_: str | None, *, by: str, at: float) -> Sequence[str]:
         return revoke(connection, id_, by=by, at=at)
+
+
+def _asked(surfaces: str) -> set[str]:
+    return {it["approver"] or it["context"]["chat"]["id"] for it in json.loads(surfaces)}
 
 
 def listed(connection: Connection, at: float) -> tuple[Sequence[Approval], Sequence[Grant]]:

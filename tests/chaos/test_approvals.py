@@ -38,7 +38,9 @@ async def played(point: str, folder: Path, database: str) -> None:
         text = replica._config.read_text(encoding="utf-8").replace(f"{feishu_url}/0", feishu_url)
         text = text.replace(f"{model_url}/0", model_url).replace("mode: allow,", "mode: ask,")
         replica._config.write_text(f'owners: ["feishu:{ALICE}"]\n{text}', encoding="utf-8")
-        sent = chat.emulator.messages
+
+        def sent() -> list[str]:
+            return chat.emulator.shown(ALICE_CHAT)
 
         async def write(words: str) -> None:
             event = chat.emulator.text_event(words, sender=ALICE, chat=ALICE_CHAT)
@@ -59,7 +61,7 @@ async def played(point: str, folder: Path, database: str) -> None:
             if replica.dead:
                 await replica.ended()
                 await replica.start()
-            return any(it.text == "heard" for it in sent)
+            return "heard" in sent()
 
         try:
             await replica.start(point)
@@ -67,7 +69,7 @@ async def played(point: str, folder: Path, database: str) -> None:
             await until(alive)
 
             def asked() -> list[str]:
-                return [id_ for it in sent for id_ in re.findall(r"/approve (\S+) deny", it.text)]
+                return [id_ for it in sent() for id_ in re.findall(r"/approve (\S+) deny", it)]
 
             if (
                 point == "K17:1"
@@ -79,7 +81,7 @@ async def played(point: str, folder: Path, database: str) -> None:
 
             async def told() -> bool:
                 await alive()
-                return len([it for it in sent if it.text == "heard"]) >= 2
+                return sent().count("heard") >= 2
 
             await until(told)
             file = folder / "data/workspaces/helper/ran.txt"

@@ -3,6 +3,7 @@ twice, nothing runs that nobody allowed, what has ended stays as it ended, and t
 
 import asyncio
 import json
+import os
 import tempfile
 from collections import Counter
 from dataclasses import replace
@@ -223,7 +224,9 @@ def visible_text(approval: Approval) -> str:
 
 
 TestMachine = pytest.mark.filterwarnings("ignore")(Machine.TestCase)
-TestMachine.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+SEQUENCES = int(os.environ.get("SEQUENCES", "40"))
+"""As many as a suite can wait for; security.md asks for 20,000 of a run by hand."""
+TestMachine.settings = settings(max_examples=SEQUENCES, stateful_step_count=25, deadline=None)
 
 
 HIDDEN = [

@@ -4,24 +4,19 @@ over a restart, and taken over by another replica."""
 import asyncio
 import json
 import re
-from dataclasses import replace
-from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from channels.channel import Arrived
-from channels.message import Chat, Press, Sender
 from gateway.config.load import load
-from tests.channels.contexts import context as made
 from tests.emulators.models.script import calls, says
-from tests.running import ALICE, ALICE_CHAT, BOB, BOB_CHAT, GROUP, SECRETS, Running, running
+from tests.emulators.telegram.sending import Sent
+from tests.running import ALICE, ALICE_CHAT, BOB, BOB_CHAT, FEISHU, GROUP, SECRETS, Running, running
 from tests.stories.at_work import results
 from tests.stories.test_replicas import two
+from tests.stories.test_telegram import MODES, PUBLIC, bot
 from tests.web_page import WEB, new_id, opened
-
-PRESSES = count()
 
 ASKS = f'approvals: {{ approvers: ["feishu:{ALICE}"] }}'
 RUN = ("exec", {"command": "echo ran >> ran.txt; echo done so"})
@@ -40,6 +35,13 @@ async def asked(house: Running, text: str = "run it", **who: Any) -> str:
 
 def errors(house: Running) -> list[str]:
     return [json.loads(it)["error_code"] for it in results(house.anthropic.requests[-1].body) if it.startswith("{")]
+
+
+async def shows(house: Running, *texts: str, chat: str = ALICE_CHAT) -> list[str]:
+    """Wait until each of these can be read in the chat; what can be read there then."""
+    await house.until(lambda: all(any(it in text for text in house.feishu.shown(chat)) for it in texts))
+    await house.idle()
+    return house.feishu.shown(chat)
 
 
 async def state(house: Running, id_: str) -> str:
@@ -197,11 +199,9 @@ async def test_a_stop_cancels_what_waits(tmp_path: Path) -> None:
     async with running(tmp_path, script=[calls(RUN), says("it waits")], more=ASKS) as house:
         id_ = await asked(house)
         await house.say("/stop")
-        await house.replies(4)
-        await house.idle()
-        assert any("was cancelled" in it.text for it in house.feishu.messages)
+        await shows(house, f"{id_}: `exec` was cancelled")
         await house.say(f"/approve {id_} allow-once")
-        assert "Decided already" in (await house.replies(5))[-1]
+        await shows(house, "Decided already")
         assert (ran(house), await state(house, id_)) == (0, "cancelled")
 
 
@@ -212,12 +212,10 @@ async def test_too_late_is_too_late_and_the_model_is_told(tmp_path: Path) -> Non
         house.anthropic.script = [says("nobody wanted it")]
         later = clock._monotonic() + 601
         clock._monotonic = lambda: later
-        texts = await house.replies(4)
-        assert "nobody wanted it" in texts
-        assert any("expired" in it for it in texts)
+        await shows(house, "nobody wanted it", f"{id_}: `exec` expired")
         assert errors(house)[-1] == "EXEC_APPROVAL_EXPIRED"
         await house.say(f"/approve {id_} allow-once")
-        assert "Decided already" in (await house.replies(5))[-1]
+        await shows(house, "Decided already")
         assert ran(house) == 0
 
 
@@ -247,36 +245,82 @@ async def test_any_replica_takes_the_decision_and_only_one_of_two_runs_it(tmp_pa
         assert (ran(one), await state(one, id_)) == (1, "finished")
 
 
-async def test_a_press_is_bound_to_its_approver_and_counts_once(tmp_path: Path) -> None:
-    async with running(tmp_path, script=[calls(RUN), says("it waits"), says("it ran")], more=ASKS) as house:
-        id_ = await asked(house)
-        await house.say("/whoami", sender=BOB, chat=BOB_CHAT)
-        await house.replies(3)
-        approvals = house.gateway.runtime.approvals
-        approval = await approvals.get(id_)
-        assert approval is not None
-        once, deny = await approvals.buttons(approval, 0, zh=False)
-        assert len({once.token, deny.token}) == 2
-        await press(house, once.token, sender=BOB, chat=BOB_CHAT)
-        assert (await house.replies(4))[3] == "There is no request with this id that you could decide."
-        await press(house, "", sender=ALICE, chat=ALICE_CHAT)
-        assert (await house.replies(5))[4] == "There is no request with this id that you could decide."
-        await press(house, once.token, sender=ALICE, chat=ALICE_CHAT)
-        await house.replies(7)
-        await house.idle()
-        await press(house, deny.token, sender=ALICE, chat=ALICE_CHAT)
-        assert "Decided already" in (await house.replies(8))[7]
+CONNECTED = FEISHU.replace("mode: webhook", "mode: websocket")
+
+
+@pytest.mark.parametrize("feishu", [FEISHU, CONNECTED], ids=["webhook", "long connection"])
+async def test_a_button_of_a_card_counts_once_for_its_approver_and_the_card_says_who_decided(
+    tmp_path: Path, feishu: str
+) -> None:
+    """Asked by somebody else in a group, who has never written to the bot alone: neither has the approver."""
+    script = [calls(RUN), says("it waits"), says("it ran")]
+    async with running(tmp_path, script=script, more=ASKS, feishu=feishu) as house:
+        await tells(house, house.feishu.text_event("run it", sender=BOB, **IN_GROUP))
+        await house.until(lambda: ALICE in house.feishu.direct)
+        chat = house.feishu.direct[ALICE]
+        (request,) = await shows(house, RUN[1]["command"], chat=chat)
+        (id_,) = re.findall(r"/approve (\S+) deny", request)
+        (card,) = [it.message_id for it in house.feishu.messages if it.chat_id == chat]
+        once, deny = house.feishu.card(card).buttons.values()
+
+        async def press(value: Any, by: str) -> None:
+            await tells(house, house.feishu.press_event(card, sender=by, value=value))
+
+        strange = ((once, BOB), ({"token": "x"}, ALICE), (deny | {"approver": BOB, "id": id_}, BOB))
+        for count, (value, by) in enumerate(strange, 1):
+            await press(value, by)
+            await house.until(lambda: len(house.feishu.shown(chat)) > count)  # noqa: B023
+        assert (ran(house), await state(house, id_)) == (0, "pending")
+        assert set(house.feishu.shown(chat)[1:]) == {"There is no request with this id that you could decide."}
+        await press(once, ALICE)
+        await shows(house, "it ran", chat=GROUP)
+        await shows(house, f"{id_}: `exec` was approved by `feishu:{ALICE}` (allow-once).", chat=chat)
+        assert house.feishu.card(card).buttons == {}
+        assert house.feishu.shown(chat)[0] == f"{id_}: `exec` was approved by `feishu:{ALICE}` (allow-once)."
+        await press(deny, ALICE)
+        await shows(house, f"Decided already. {id_}: `exec` was approved by `feishu:{ALICE}`", chat=chat)
         assert (ran(house), await state(house, id_)) == (1, "finished")
 
 
-async def press(house: Running, token: str, *, sender: str, chat: str) -> None:
-    """Somebody presses a button, as a channel would say it."""
-    channel = house.gateway.runtime.setup.channels["feishu", "default"]
-    number = next(PRESSES)
-    context = made("feishu", Chat(id=chat, kind="direct"), text="")
-    context = replace(context, account="default", message_id=f"press{number}", sender=Sender(id=sender))
-    context = replace(context, press=Press(token=token, message_id="om_1"))
-    await house.gateway._intake.take(channel, Arrived(context=context, dedupe=(f"press{number}",)))
+async def tells(house: Running, event: dict[str, Any]) -> None:
+    """Feishu tells the bot, in the way of its mode."""
+    if not house.feishu.socket.opened:
+        assert (await house.push(event)).status_code == 200
+        return
+    await house.feishu.socket.connected()
+    await house.feishu.socket.push(event)
+
+
+@MODES
+async def test_on_telegram_a_key_decides_and_the_message_says_who_did(tmp_path: Path, mode: str) -> None:
+    more = f"{PUBLIC}\napprovals: {{ approvers: ['telegram:500000011'] }}"
+    script = [calls(RUN), says("它在等待"), says("运行完了"), calls(RUN), says("它在等待"), says("不运行")]
+    async with bot(tmp_path, mode, script=script, more=more) as it:
+        alice, team = it.telegram.private(500000011), it.telegram.supergroup()
+        bob = it.telegram.user(500000022, "Bob")
+
+        def requests() -> list[Sent]:
+            return [sent for sent in it.telegram.messages if sent.chat_id == alice and sent.reply_markup]
+
+        for number, (answer, outcome) in enumerate((("允许一次", "批准"), ("拒绝", "拒绝"))):
+            await it.happens(it.telegram.text_update(f"@{it.telegram.bot['username']} 请运行", chat=team, sender=bob))
+            await it.house.until(lambda: len(requests()) > number)  # noqa: B023
+            await it.house.idle()
+            asked = requests()[number]
+            assert asked.reply_markup is not None
+            keys = {key["text"]: key["callback_data"] for (key,) in asked.reply_markup["inline_keyboard"]}
+            assert list(keys) == ["允许一次", "拒绝"]
+            for who in (bob, alice, alice):
+                await it.happens(it.telegram.press_update(asked.message_id, keys[answer], chat=alice, sender=who))
+            place = alice, asked.message_id
+            await it.house.until(lambda: "reply_markup" not in it.telegram.known[place])  # noqa: B023
+            await it.house.idle()
+            now = it.telegram.known[place]
+            assert outcome in now["text"]
+            assert f"telegram:{alice}" in now["text"]
+            assert ran(it.house) == 1
+        said = [sent.text for sent in it.telegram.messages if sent.chat_id == team]
+        assert said == ["它在等待", "运行完了", "它在等待", "不运行"]
 
 
 async def test_the_page_asks_and_decides_where_nobody_is_named(tmp_path: Path) -> None:
@@ -302,9 +346,7 @@ async def test_what_the_config_forbids_meanwhile_is_cancelled(tmp_path: Path) ->
         file.write_text(file.read_text() + "\ntools: { exec: { mode: deny } }\n")
         config = load(file, SECRETS)
         await house.gateway.apply(config.config, config.environment, house.gateway.runtime.config_state)
-        texts = await house.replies(4)
-        assert "I see" in texts
-        assert any("was cancelled" in it for it in texts)
+        await shows(house, "I see", f"{id_}: `exec` was cancelled")
         assert errors(house)[-1] == "EXEC_DENIED"
         assert (ran(house), await state(house, id_)) == (0, "cancelled")
 

@@ -74,8 +74,8 @@ def test_a_working_config_says_what_serves_where(tmp_path: Path) -> None:
         "provider anthropic: key set",
         "provider openai: key set",
         "agent a: openai/gpt-5.5, then demo/guide; tools none; skills create-python-script; workspace data/workspaces/a",
-        "agent b: anthropic/claude-opus-4-8; tools read write edit ls message memory_search memory_get grep find web_fetch; "
-        "skills none; workspace data/workspaces/b",
+        "agent b: anthropic/claude-opus-4-8; tools read write edit ls message memory_search memory_get grep find "
+        "web_fetch; skills none; workspace data/workspaces/b",
     ]
     assert greeted(tmp_path, text)[2:5] == [
         f"  feishu     app cli_1, webhook https://bot.example.com/webhooks/feishu/default — {step}",
@@ -87,7 +87,8 @@ def test_a_working_config_says_what_serves_where(tmp_path: Path) -> None:
 def test_the_shipped_config_says_on_one_screen_what_is_missing() -> None:
     assert greeting(load(ROOT / "config.yaml", {}).listening("127.0.0.1", 4711)) == [
         f"Clawgate {VERSION} listens on http://127.0.0.1:4711",
-        "  web        http://127.0.0.1:4711/",
+        "  web        http://127.0.0.1:4711/; whoever opens it on this machine approves commands of assistant, as owners "
+        "names nobody",
         "  feishu     off: set FEISHU_APP_ID, FEISHU_APP_SECRET (channels/feishu/README.md)",
         "  telegram   off: set TELEGRAM_BOT_TOKEN (channels/telegram/README.md)",
         f"  agent      assistant: demo/guide, a script; {KEYS}",
