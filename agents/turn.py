@@ -78,6 +78,8 @@ class Turn:
     summary: str = ""
     again: tuple[str, ...] = ()
     """What tells it from an earlier turn about the same message; nothing the first time."""
+    summarised: tuple[AssistantMessage, ...] | None = None
+    """What the summary took that it made before its process died; None where there is none."""
     tainted: bool = False
     """It goes on with a turn that had read text of strangers."""
 

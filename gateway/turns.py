@@ -84,6 +84,8 @@ class Turns:
             began = self._runtime.now()
             context = inbound.context
             account = account_of(self._runtime, batch.setup.config, inbound.agent, context, turn=batch.turn)
+            if account and (made := batch.work.made):
+                account.take_up(made.answers, counted=batch.work.steps > made.steps)
             attempt = batch.messages[-1].attempts + 1
             log.info("turn_started", attempt=attempt, resumed=bool(work.so_far), messages=len(batch.messages))
             try:
@@ -218,6 +220,7 @@ class Turns:
             user_message=user_message,
             takes=batch.takes,
             numbers=work.numbers,
+            steps=work.steps,
             account=account,
         )
         journaled = [message_json.validate_json(row.content) for row in work.so_far if row.kind != "drained"]
@@ -249,7 +252,8 @@ class Turns:
             with_owner=is_with_owner(batch.setup.config.owners, context),
             layers=batch.layers,
             settings=settings_json.validate_json(work.settings),
-            summary=work.summary,
+            summary=work.summary.text,
+            summarised=work.made.answers if work.made else None,
             again=tuple(filter(None, (str(batch.inbound.replays or ""), batch.inbound.approval))),
             tainted=decided is not None and bool(decided.tainted),
         )

@@ -34,7 +34,7 @@ def plan_of(context: CommandContext, work: Work) -> Plan | None:
         user=UserMessage(content=()),
         layers=context.setup.layers.of(context.message),
         settings=settings_json.validate_json(work.settings),
-        summary=work.summary,
+        summary=work.summary.text,
     )
     return context.runner.plan(turn)
 
@@ -95,8 +95,8 @@ def _shares(context: CommandContext, plan: Plan, work: Work) -> Iterator[tuple[s
             yield from ((name, corrected(count)) for name, count in files.items())
     if facts.tools:
         yield context.say("Tools", "工具"), corrected(request_tokens(System(stable="", volatile=""), facts.tools, ()))
-    if work.summary:
-        yield context.say("Summary", "摘要"), corrected(round(estimate(work.summary)) + WRAPPING_TOKENS)
+    if summary := work.summary.text:
+        yield context.say("Summary", "摘要"), corrected(round(estimate(summary)) + WRAPPING_TOKENS)
     history = _history(plan, work)
     name = context.say(f"History ({len(history)} turns)", f"历史({len(history)} 轮)")
     yield name, corrected(sum(tokens(message) for turn in history for message in turn))

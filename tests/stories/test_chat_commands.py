@@ -2,12 +2,12 @@
 
 import json
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agents.compaction import Compacted
 from agents.messages import AssistantMessage, Thinking, ToolCall
 from agents.runner import AgentRunner
 from agents.turn import Settings
@@ -392,16 +392,10 @@ def test_reasoning_stands_above_an_answer_as_a_quote_and_a_call_with_its_first_a
 async def test_a_summary_stands_for_the_turns_it_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The runner's part is stood in for; the mark goes to the number of the last turn that it summarised."""
 
-    @dataclass
-    class Summary:
-        content: str
-        turns: int
-        answers: tuple[AssistantMessage, ...] = ()
-
     async def compact(
         self: AgentRunner, history: list[object], *, session: str, summary: str, focus: str, save: object
-    ) -> Summary:
-        return Summary(content=f"{summary}{focus} of {len(history)}", turns=2)
+    ) -> Compacted:
+        return Compacted(content=f"{summary}{focus} of {len(history)}", turns=2)
 
     monkeypatch.setattr(AgentRunner, "compact", compact, raising=False)
     async with running(tmp_path, script=[says("one"), says("two"), says("three")]) as house:
@@ -411,5 +405,5 @@ async def test_a_summary_stands_for_the_turns_it_names(tmp_path: Path, monkeypat
         store = house.gateway.runtime.store
         sid = next(iter({event.turn.session for event in house.events if hasattr(event, "turn")}))
         work = await store.conversation(sid, before=1_000, history_turns=9, waiting_max=9)
-        assert work.summary == "the names of 3"
+        assert work.summary.text == "the names of 3"
         assert len({entry.turn for entry in work.history}) == 1

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from agents.messages import message_json
+from gateway.store.records import Summary
 from tests.agents.test_repair import REPAIRED
 from tests.emulators.models.dialogue import summary_names
 from tests.emulators.models.script import Fault, calls, says
@@ -186,7 +187,7 @@ async def test_somebody_may_wish_for_it_and_reads_what_came_of_it(tmp_path: Path
         assert counted(house) > before
         system = json.dumps(next(it.body for it in house.anthropic.requests if summed(it.body))["system"])
         assert "wants these kept most of all: the order ## Safety" in system
-        assert [content for _, content in marks(house)] == [GOOD]
+        assert [Summary.read(content).text for _, content in marks(house)] == [GOOD]
         await talk(house, "What was my order?")
         shown = json.dumps(conversations(house)[-1]["messages"])
         assert "## Earlier Conversation (summary)" in shown

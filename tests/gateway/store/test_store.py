@@ -159,7 +159,7 @@ async def test_a_conversation_begins_behind_its_newest_mark_and_without_what_was
         for_a_command = await store.conversation("chat", before=turns[-1] + 100, history_turns=10, waiting_max=5)
         assert (for_a_command.history, for_a_command.summary) == (work.history, work.summary)
         assert [waiting.turn for waiting in for_a_command.waiting] == [waiting.turn for waiting in work.waiting]
-        return sorted({entry.turn for entry in work.history}), work.summary, work.settings
+        return sorted({entry.turn for entry in work.history}), work.summary.text, work.settings
 
     assert await standing() == (turns, "", "{}")
     assert await store.mark("chat", Mark(turn=turns[1], kind="summary", content="the first two", at=1.0))
