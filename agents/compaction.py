@@ -15,7 +15,7 @@ import structlog
 from pydantic import BaseModel, Field, StringConstraints
 from pydantic.alias_generators import to_camel
 
-from agents.identifiers import MESSAGE_ID, demanded, missing
+from agents.identifiers import demanded, missing
 from agents.messages import (
     AssistantMessage,
     Message,
@@ -28,6 +28,7 @@ from agents.messages import (
 )
 from agents.model import Model, Models
 from agents.prompt.fences import SUMMARY, harmless
+from agents.prompt.inbound import ID_LINE
 from agents.prompt.summary import NOTE_INSTRUCTIONS, instructions, request_text
 from agents.providers import retry
 from agents.providers.models import nearest
@@ -337,8 +338,9 @@ def _lines(message: Message) -> Iterator[str]:
     for part in message.content:
         match part:
             case Text(text=text):
-                shown = truncate_result(text, RESULT_CHARS) if isinstance(message, ToolResultMessage) else text
-                yield from f"[{who}] {harmless(MESSAGE_ID.sub('', shown))}".splitlines()
+                is_result = isinstance(message, ToolResultMessage)
+                shown = truncate_result(text, RESULT_CHARS) if is_result else ID_LINE.sub("", text)
+                yield from f"[{who}] {harmless(shown)}".splitlines()
             case ToolCall():
                 arguments = truncate_result(part.arguments_raw, RESULT_CHARS)
                 yield from f"[{who} calls {part.name}] {harmless(arguments)}".splitlines()

@@ -15,7 +15,6 @@ from agents.messages import AssistantMessage, Message, ModelError, ToolCall, Too
 from agents.providers.models import Level
 from agents.providers.provider import ModelEvent, ModelRequest, System
 from channels.message import MessageContext
-from channels.queue import QueueMode
 from channels.tools import ToolLists
 
 Count = Annotated[int, Field(ge=1)]
@@ -50,7 +49,6 @@ class Settings:
     thinking: Level | None = None
     reasoning: bool = False
     verbose: bool = False
-    queue: QueueMode | None = None
 
 
 settings_json: TypeAdapter[Settings] = TypeAdapter(Settings)

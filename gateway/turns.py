@@ -19,7 +19,7 @@ from channels.message import MessageContext
 from gateway import pairing
 from gateway.approvals.gate import TurnGate, opening
 from gateway.attachments import Attachments
-from gateway.batch import Batch, batch_of, queue_of, stopped_of
+from gateway.batch import Batch, batch_of, stopped_of
 from gateway.budgets import Account, account_of
 from gateway.commands.approve import NOTICES
 from gateway.commands.catalog import run
@@ -57,13 +57,13 @@ class Turns:
         self._memory = StoredMemory(runtime.store)
         self._gate = Gate()
 
-    def wait_seconds(self, work: Work, *, during_turn: bool) -> float:
+    def wait_seconds(self, lease: Lease, work: Work, *, during_turn: bool) -> float:
         """What is collected during a turn waits until the chat has been quiet for a moment, and a part of something
         for the rest of it; a turn that has begun waits for nothing."""
         last = inbound_of(work.waiting[-1].body)
         if work.so_far or not (during_turn or last.context.more):
             return 0.0
-        queue, now = queue_of(self._runtime.setup, work, last), self._runtime.now()
+        queue, now = self._runtime.queue(lease.sid, last.agent, last.context), self._runtime.now()
         hold = queue.hold(last.context, work.waiting, now)
         return max(hold, queue.debounce(work.waiting, now)) if during_turn else hold
 
@@ -74,7 +74,7 @@ class Turns:
             return await self._end_all(
                 lease, concerned, stopped(work.stopped, begun=bool(work.so_far)), begun=bool(work.so_far)
             )
-        batch = batch_of(self._runtime.setup, lease, work)
+        batch = batch_of(self._runtime, lease, work)
         inbound = batch.inbound
         with (
             self._runtime.using(batch.setup),

@@ -36,7 +36,7 @@ class House:
         self.chat = chat
         self.replica = Replica(0, folder, chat=chat, chat_url=feishu, model_url=model, database=database, agent=SMALL)
         config = self.replica._config.read_text().replace(f"{feishu}/0", feishu).replace(f"{model}/0", model)
-        self.replica._config.write_text(config.replace("  feishu:\n", "  feishu:\n    streaming: off\n"))
+        self.replica._config.write_text(config)
 
     async def alive(self) -> None:
         if self.replica.dead:

@@ -18,7 +18,7 @@ from gateway.commands.settings import above
 from gateway.config.report import VERSION
 from gateway.queue import Inbound
 from tests.channels.contexts import context as made
-from tests.emulators.models.script import Fault, calls, says
+from tests.emulators.models.script import Fault, Say, Think, Turn, calls, says
 from tests.emulators.models.server import Reply
 from tests.running import AGENTS, ALICE, ALICE_CHAT, BOB, BOB_CHAT, GROUP, Running, running
 from tests.stories.at_work import NEVER, RUNS, prompt, users
@@ -257,6 +257,19 @@ async def test_what_the_model_did_stands_above_its_answer_where_somebody_wants_i
         await said(house, "/verbose off")
         assert await said(house, "again") == "plain"
         assert "- `exec`" not in json.dumps(house.anthropic.requests[-1].body["messages"])
+
+
+async def test_the_reasoning_stands_above_an_answer_as_a_quote_while_somebody_wants_it(tmp_path: Path) -> None:
+    thought = Turn(parts=(Think(text="It is\na greeting."), Say(text="hello")))
+    thinking = AGENTS.replace("model: anthropic", "thinking: low\n      model: anthropic")
+    async with running(tmp_path, script=lambda _: thought, agents=thinking) as house:
+        assert await said(house, "one") == "hello"
+        assert "is shown above" in await said(house, "/reasoning on")
+        assert await said(house, "two") == "> It is\n> a greeting.\n\nhello"
+        assert "is shown above" in await said(house, "/reasoning perhaps")
+        assert "is not shown" in await said(house, "/reasoning off")
+        assert await said(house, "three") == "hello"
+        assert "> It is" not in json.dumps(house.anthropic.requests[-1].body["messages"])
 
 
 async def test_another_agent_answers_a_chat_also_after_a_restart(tmp_path: Path) -> None:

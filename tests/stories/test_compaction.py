@@ -198,6 +198,17 @@ async def test_somebody_may_wish_for_it_and_reads_what_came_of_it(tmp_path: Path
         assert "stays as it is" in (await talk(house, "/compact"))[-1]
 
 
+async def test_a_wish_beyond_the_budget_is_refused_without_a_request(tmp_path: Path) -> None:
+    budget = "budgets: { chat: { tokensPerDay: 1000 } }"
+    async with running(tmp_path, script=script(lambda text: says(GOOD)), agents=SMALL, more=budget) as house:
+        await talk(house, f"My order is 48213377. {FILLER * 4}")
+        before = counted(house)
+        assert before >= 1_000
+        assert "budget for today is used up" in (await talk(house, "/compact"))[-1]
+        assert "额度已用完" in (await talk(house, "/compact 请保留订单号"))[-1]
+        assert (counted(house), summaries(house), marks(house)) == (before, [], [])
+
+
 async def test_a_session_poisoned_with_every_defect_answers_its_next_message_and_can_be_summed_up(
     tmp_path: Path,
 ) -> None:
