@@ -205,7 +205,7 @@ async def test_a_wish_beyond_the_budget_is_refused_without_a_request(tmp_path: P
         before = counted(house)
         assert before >= 1_000
         assert "budget for today is used up" in (await talk(house, "/compact"))[-1]
-        assert "额度已用完" in (await talk(house, "/compact 请保留订单号"))[-1]
+        assert "用量额度已经用完" in (await talk(house, "/compact 请保留订单号"))[-1]
         assert (counted(house), summaries(house), marks(house)) == (before, [], [])
 
 
