@@ -8,14 +8,14 @@ where none passes. Nothing is stored here: whoever has a summary marks it in the
 
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, TypeAlias
 
 import structlog
 from pydantic import BaseModel, Field, StringConstraints
 from pydantic.alias_generators import to_camel
 
-from agents.identifiers import MESSAGE_ID, demanded, missing
+from agents.identifiers import demanded, missing
 from agents.messages import (
     AssistantMessage,
     Message,
@@ -28,6 +28,7 @@ from agents.messages import (
 )
 from agents.model import Model, Models
 from agents.prompt.fences import SUMMARY, harmless
+from agents.prompt.inbound import ID_LINE
 from agents.prompt.summary import NOTE_INSTRUCTIONS, instructions, request_text
 from agents.providers import retry
 from agents.providers.models import nearest
@@ -94,7 +95,7 @@ class CompactionConfig(BaseModel, extra="forbid", strict=True, frozen=True, alia
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Compacted:
     """`content` stands for the `turns` oldest turns, and for the earlier summary. No turns: it was tried, and no summary
-    could be used. `answers`: what it took, for the bill."""
+    could be used. `answers`: what it took, for the bill, without the words."""
 
     content: str = ""
     turns: int = 0
@@ -169,13 +170,13 @@ class Compactor:
         self._failed.pop(conversation, None)
         if turns and after <= before * SHRUNK_SHARE:
             log.info("history_summarised", turns=turns, kept=len(history) - turns, tokens=before, summary_tokens=after)
-            return Compacted(content=content, turns=turns, answers=tuple(writer.answers))
+            return Compacted(content=content, turns=turns, answers=writer.bill)
         reason = f"{after} tokens instead of {before}" if turns else writer.failure
         log.warning("history_not_summarised", reason=reason, turns=cut, requests=writer.requests)
         if len(self._failed) >= SESSIONS_MAX:
             del self._failed[next(iter(self._failed))]
         self._failed[conversation] = sum(sizes)
-        return Compacted(answers=tuple(writer.answers))
+        return Compacted(answers=writer.bill)
 
 
 @dataclass(kw_only=True)
@@ -200,6 +201,10 @@ class _Writer:
         self._summary_tokens = max(16, min(SUMMARY_TOKENS_MAX, self.models[0].facts.max_output, share))
         self._names_tokens = self._summary_tokens // 2
         self._source_tokens = self.input_tokens - self._summary_tokens - self._names_tokens
+
+    @property
+    def bill(self) -> tuple[AssistantMessage, ...]:
+        return tuple(replace(answer, content=()) for answer in self.answers)
 
     async def write(self, turns: Sequence[Sequence[Message]], summary: str) -> tuple[str, int]:
         """A summary, and of how many of the oldest turns it is. In stages: each is of as many turns as one request can hold
@@ -333,8 +338,9 @@ def _lines(message: Message) -> Iterator[str]:
     for part in message.content:
         match part:
             case Text(text=text):
-                shown = truncate_result(text, RESULT_CHARS) if isinstance(message, ToolResultMessage) else text
-                yield from f"[{who}] {harmless(MESSAGE_ID.sub('', shown))}".splitlines()
+                is_result = isinstance(message, ToolResultMessage)
+                shown = truncate_result(text, RESULT_CHARS) if is_result else ID_LINE.sub("", text)
+                yield from f"[{who}] {harmless(shown)}".splitlines()
             case ToolCall():
                 arguments = truncate_result(part.arguments_raw, RESULT_CHARS)
                 yield from f"[{who} calls {part.name}] {harmless(arguments)}".splitlines()

@@ -49,7 +49,7 @@ class ModelCalls:
     history: Sequence[Sequence[Message]]
     summary: str
     compactor: Compactor
-    summarised: Callable[[str, int], Awaitable[None]]
+    summarised: Callable[[str, int, tuple[AssistantMessage, ...]], Awaitable[None]]
     save: Save | None
     system: System
     tools: tuple[ToolSpec, ...]
@@ -60,11 +60,12 @@ class ModelCalls:
     compaction: Compaction = "none"
     _refused: dict[str, int] = field(default_factory=dict)
     """The estimates of what models refused as too long, by reference."""
-    _summary_tried: bool = False
+    _summary_tried: bool = field(init=False)
     _own_payloads: bool = True
 
     def __post_init__(self, session: str, turn_seconds: float) -> None:
         self._conversation = conversation_of(session)
+        self._summary_tried = self.compaction != "none"
         kept = self.config.history_turns
         newest = self.history if kept is None else self.history[max(0, len(self.history) - kept) :]
         self._left_out = len(self.history) - len(newest)
@@ -147,7 +148,7 @@ class ModelCalls:
         if not compacted.turns:
             return False
         self._left_out += compacted.turns
-        await self.summarised(compacted.content, self._left_out)
+        await self.summarised(compacted.content, self._left_out, compacted.answers)
         self.summary = compacted.content
         self._past = self._behind_summary(self._past.turns[compacted.turns :])
         return True

@@ -10,6 +10,7 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 
 from agents.messages import AssistantMessage, Message, Text, ToolResultMessage, UserMessage
+from agents.prompt.inbound import ID_LINE
 from agents.tokens import estimate
 
 _PART = "A-Za-z0-9_.@+~%=\\-"
@@ -32,9 +33,7 @@ _KINDS = (
 """What one finds is gone for those after it: the number in a path is none."""
 _THOUSANDS = re.compile(r"(?<=[0-9])[,，'’](?=[0-9]{3}(?![0-9]))")
 _SENTENCE_END = ".,;:!?"
-MESSAGE_ID = re.compile(r"\A\[message_id: [^\n]*\]\n")
-"""The gateway's own line above a person's words."""
-_ENVELOPE = re.compile(rf"{MESSAGE_ID.pattern}[^\n:]*: ")
+_ENVELOPE = re.compile(rf"{ID_LINE.pattern}[^\n:]*: ")
 
 
 def identifiers(text: str) -> list[str]:

@@ -63,8 +63,9 @@ class Journal(Protocol):
     async def steered(self) -> Sequence[UserMessage]:
         """What people wrote since, to be answered by this turn, durable already; mostly nothing."""
 
-    async def summarised(self, content: str, turns: int) -> None:
-        """From now on `content` stands for so many of the oldest turns of the history that this turn began with."""
+    async def summarised(self, text: str, turns: int, answers: tuple[AssistantMessage, ...]) -> None:
+        """From now on `text` stands for so many of the oldest turns of the history that this turn began with. `answers`:
+        what it took."""
 
 
 @dataclass(kw_only=True)

@@ -181,7 +181,8 @@ class AgentRunner:
             result_chars=self._result_chars,
             turn_seconds=self.limits.turn_seconds,
             emit=emit,
-            answers=budget.answers if budget else [],
+            answers=budget.answers if budget else [*(turn.summarised or ())],
+            compaction="none" if turn.summarised is None else "summarised",
         )
         context = turn.context
         loop = ToolLoop(

@@ -15,7 +15,6 @@ from agents.messages import AssistantMessage, Message, ModelError, ToolCall, Too
 from agents.providers.models import Level
 from agents.providers.provider import ModelEvent, ModelRequest, System
 from channels.message import MessageContext
-from channels.queue import QueueMode
 from channels.tools import ToolLists
 
 Count = Annotated[int, Field(ge=1)]
@@ -50,7 +49,6 @@ class Settings:
     thinking: Level | None = None
     reasoning: bool = False
     verbose: bool = False
-    queue: QueueMode | None = None
 
 
 settings_json: TypeAdapter[Settings] = TypeAdapter(Settings)
@@ -78,6 +76,8 @@ class Turn:
     summary: str = ""
     again: tuple[str, ...] = ()
     """What tells it from an earlier turn about the same message; nothing the first time."""
+    summarised: tuple[AssistantMessage, ...] | None = None
+    """What the summary took that it made before its process died; None where there is none."""
     tainted: bool = False
     """It goes on with a turn that had read text of strangers."""
     caller: str = ""

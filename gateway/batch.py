@@ -5,12 +5,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import takewhile
 
-from agents.turn import settings_json
 from channels.tools import ToolLists
 from gateway.history import last_active
 from gateway.queue import Inbound, Queue, inbound_of
 from gateway.routing import is_control
-from gateway.runtime import Setup
+from gateway.runtime import Runtime, Setup
 from gateway.store.records import Lease, Waiting, Work
 
 
@@ -53,11 +52,11 @@ class Batch:
         return last is not None and rules.is_over(last, self.messages[0].at, self.setup.config.server.zone)
 
 
-def batch_of(setup: Setup, lease: Lease, work: Work) -> Batch:
+def batch_of(runtime: Runtime, lease: Lease, work: Work) -> Batch:
     """The messages of the next turn; the parts of one thing stay together in every queue mode. All of one turn have the same
     tools: a turn that goes on after a crash knows its last message alone."""
-    first = inbound_of(work.waiting[0].body)
-    queue = queue_of(setup, work, first)
+    setup, first = runtime.setup, inbound_of(work.waiting[0].body)
+    queue = runtime.queue(lease.sid, first.agent, first.context)
     if is_control(lease.sid):
         return Batch(setup=setup, lease=lease, work=work, queue=queue, messages=work.waiting[:1])
     words = list(takewhile(lambda message: not inbound_of(message.body).approval, work.waiting))
@@ -77,12 +76,6 @@ def tools_of(setup: Setup, message: Waiting) -> tuple[str, ...]:
     inbound = inbound_of(message.body)
     runner = setup.runners.get(inbound.agent)
     return runner.offered(setup.layers.of(*inbound.contexts)) if runner else ()
-
-
-def queue_of(setup: Setup, work: Work, inbound: Inbound) -> Queue:
-    """As the config says, in the mode that was chosen for the conversation."""
-    queue, mode = setup.queues.of(inbound.agent, inbound.context), settings_json.validate_json(work.settings).queue
-    return replace(queue, mode=mode) if mode else queue
 
 
 def stopped_of(work: Work) -> Sequence[Waiting]:

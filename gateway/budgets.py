@@ -76,6 +76,11 @@ class Account:
     _seen: Sequence[DayUsage] = ()
     _seen_day: str = ""
 
+    def take_up(self, answers: Sequence[AssistantMessage], *, counted: bool) -> None:
+        """What an earlier run of the turn has left."""
+        self.answers += answers
+        self._written = len(self.answers) if counted else 0
+
     async def refusal(self) -> OverBudget | None:
         """As the turn begins, for its first request as well."""
         self._is_judged = False

@@ -6,13 +6,16 @@ marks of ids of their own; whoever writes one notifies the other workers, which 
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import get_args
 
 from channels.message import MessageContext
+from channels.queue import QueueMode
 from gateway.routing import chat_session
 from gateway.store.records import Mark
 from gateway.store.store import CHOICE, Store
 
+MODES: Sequence[QueueMode] = get_args(QueueMode)
 CHOICES_NOTICE = "choices"
 """What workers tell each other where something was chosen; no session has this name."""
 
@@ -27,15 +30,16 @@ class Choices:
         """The agent that was chosen for the message's chat or topic; empty where none was."""
         return self._chosen.get(_place(context), "")
 
-    def queue(self, sid: str) -> str:
-        """The queue mode that was chosen for a conversation; empty where none was."""
-        return self._chosen.get(sid, "")
+    def queue(self, sid: str) -> QueueMode | None:
+        """The mode that was chosen for a conversation."""
+        chosen = self._chosen.get(sid)
+        return next((mode for mode in MODES if mode == chosen), None)
 
     async def choose_agent(self, context: MessageContext, agent: str, *, turn: int, at: float) -> None:
         await self._choose(_place(context), agent, turn, at)
 
     async def choose_queue(self, sid: str, mode: str, *, turn: int, at: float) -> None:
-        if mode != self.queue(sid):
+        if mode != self._chosen.get(sid, ""):
             await self._choose(sid, mode, turn, at)
 
     async def load(self) -> None:

@@ -121,7 +121,7 @@ class Intake:
             sender=scope + context.sender.id,
             chat=scope + context.chat.id,
             rates={} if command or inbound.asked else self._runtime.setup.config.rates.by_whom,
-            interrupts=command is None and self._queue_mode(sid, agent, context) == "interrupt",
+            interrupts=command is None and self._runtime.queue(sid, agent, context).mode == "interrupt",
         )
 
     async def _placed(self, context: MessageContext, press: Press) -> MessageContext:
@@ -136,9 +136,6 @@ class Intake:
         if asked is None or not target.chat == context.chat.id == asked.id:
             return context
         return replace(context, chat=replace(context.chat, kind=asked.kind, thread=target.thread))
-
-    def _queue_mode(self, sid: str, agent: str, context: MessageContext) -> str:
-        return self._runtime.choices.queue(sid) or self._runtime.setup.queues.of(agent, context).mode
 
     def _session(self, agent: str, context: MessageContext) -> str:
         return session_key(agent, context, self._runtime.setup.session_rules(agent).scope)

@@ -21,7 +21,7 @@ from channels.queue import QueueMode
 from gateway.budgets import Account
 from gateway.queue import inbound_of
 from gateway.runtime import Drained, Runtime, Stopped
-from gateway.store.records import Entry, Kind, Lease, Mark, SessionState, Waiting
+from gateway.store.records import Entry, Kind, Lease, SessionState, Summary, Waiting
 from gateway.store.spending import Spent
 
 STEERED_MAX = 20
@@ -44,6 +44,8 @@ class TurnJournal:
     takes: Callable[[Waiting], bool]
     numbers: Sequence[int]
     """Of the turns of its history, oldest first."""
+    steps: int
+    """Answers and results that the turn has journaled."""
     kept: list[Message] = field(default_factory=list)
     """What this run has journaled."""
     account: Account | None = None
@@ -53,12 +55,14 @@ class TurnJournal:
         """The turn's first rows, and the earlier messages that it answers as well. Raises Fenced or Stopped."""
         entries = [entry(self.turn, message) for message in messages]
         self._judge(await self.runtime.store.append(self.lease, entries, joined))
+        self.steps += len(messages) - 1
 
     async def append(self, message: AssistantMessage | ToolResultMessage) -> None:
         """Raises Fenced, Stopped or Drained."""
         spent = self.account.spent() if self.account else None
         self._judge(await self.runtime.store.append(self.lease, [entry(self.turn, message, spent=spent)]))
         self.kept.append(message)
+        self.steps += 1
         if self.runtime.control.draining:
             await self.runtime.store.append(self.lease, [Entry(turn=self.turn, kind="drained", content="{}")])
             raise Drained
@@ -78,10 +82,10 @@ class TurnJournal:
         self._judge(await self.runtime.store.append(self.lease, entries, [message.turn for message in waiting]))
         return messages
 
-    async def summarised(self, content: str, turns: int) -> None:
-        """A crash before it leaves the history whole, and after it the summary stands."""
-        mark = Mark(turn=self.numbers[turns - 1], kind="summary", content=content, at=self.runtime.now())
-        await self.runtime.store.mark(self.lease.sid, mark)
+    async def summarised(self, text: str, turns: int, answers: tuple[AssistantMessage, ...]) -> None:
+        """A crash before it leaves the history whole, and after it the summary stands, with what it took."""
+        made = Summary(text=text, by=self.turn, turns=turns, steps=self.steps, answers=answers)
+        await self.runtime.store.mark(self.lease.sid, made.mark(self.numbers[turns - 1], self.runtime.now()))
 
     def _judge(self, state: SessionState) -> None:
         self._pending = state.pending

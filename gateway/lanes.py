@@ -30,7 +30,7 @@ log = structlog.get_logger()
 class TurnRunner(Protocol):
     """Runs the messages of a session. Each method but the first finishes a turn durably and returns its reply parts."""
 
-    def wait_seconds(self, work: Work, *, during_turn: bool) -> float:
+    def wait_seconds(self, lease: Lease, work: Work, *, during_turn: bool) -> float:
         """How long to wait for more messages before this work begins. `during_turn`: it arrived while a turn ran."""
 
     async def run(self, lease: Lease, work: Work) -> Sequence[Part]:
@@ -192,7 +192,7 @@ class Lanes:
             return await self._store.release(lane.lease)
         # What arrived during a turn is waited for to be complete; what arrived after it begins at once.
         during_turn = view.work.waiting[0].at <= lane.ended
-        if (wait := self._turns.wait_seconds(view.work, during_turn=during_turn)) > 0:
+        if (wait := self._turns.wait_seconds(lane.lease, view.work, during_turn=during_turn)) > 0:
             await self._control.pause(wait)
             return False
         first, *others = view.work.waiting

@@ -9,19 +9,20 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from agents.config import SessionConfig
 from agents.providers.provider import Provider
 from agents.runner import AgentRunner
 from agents.turn import Emit
 from channels.channel import Channel
+from channels.message import MessageContext
 from gateway.approvals.approvals import Approvals
 from gateway.choices import Choices
 from gateway.config.root import Config, LimitsConfig
 from gateway.layers import ToolLayers
 from gateway.metrics import Metrics
-from gateway.queue import Queues
+from gateway.queue import Queue, Queues
 from gateway.scrubber import Scrubber
 from gateway.store.records import Acceptance, Delivery, Lease, Part
 from gateway.store.store import Fenced, Store, StoreUnavailable
@@ -148,6 +149,11 @@ class Runtime:
     def __post_init__(self) -> None:
         self.choices = Choices(self.store)
         self.approvals = Approvals(self)
+
+    def queue(self, sid: str, agent: str, context: MessageContext) -> Queue:
+        """As the config says, in the mode that was chosen for the conversation."""
+        queue, mode = self.setup.queues.of(agent, context), self.choices.queue(sid)
+        return replace(queue, mode=mode) if mode else queue
 
     @contextmanager
     def using(self, setup: Setup) -> Iterator[None]:

@@ -21,6 +21,7 @@ import orjson
 from sqlalchemy import Connection
 
 from agents.attachments import tag
+from agents.prompt.inbound import ID_LINE
 from agents.workspaces import is_template, workspace_path
 from channels.message import Chat, MessageContext, Sender
 from gateway.config.root import Config, DatabaseConfig
@@ -35,7 +36,6 @@ WAIT_SECONDS = 30.0
 WAIT_POLL_SECONDS = 0.2
 SHORT_CHARS = 200
 _UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-_ID_LINE = re.compile(r"^\[message_id: [^\]\n]*\]\n", re.MULTILINE)
 
 
 class StillAnswered(Exception):
@@ -105,7 +105,7 @@ def _message(message: Mapping[str, Any], agent: str, zone: ZoneInfo) -> Iterator
     at = _moment(message.get("timestamp", 0.0), zone).replace("T", " ")
     names = ", ".join(dict.fromkeys(str(it.get("sender")) for it in erasure.infos(message)))
     yield from ("", f"**{at} · {_shown(names) if message.get('role') == 'user' else agent}**", "")
-    words = _ID_LINE.sub("", "\n".join(texts)) if message.get("role") == "user" else "\n".join(texts)
+    words = ID_LINE.sub("", "\n".join(texts)) if message.get("role") == "user" else "\n".join(texts)
     yield from (f"> {line}".rstrip() for line in _shown(words).splitlines())
     yield from ["> *(a picture)*"] * pictures
     for call in (it for it in parts if it.get("type") == "toolCall"):

@@ -19,7 +19,7 @@ from channels.message import MessageContext
 from gateway import pairing
 from gateway.approvals.gate import TurnGate, opening
 from gateway.attachments import Attachments
-from gateway.batch import Batch, batch_of, queue_of, stopped_of
+from gateway.batch import Batch, batch_of, stopped_of
 from gateway.budgets import Account, account_of
 from gateway.commands.approve import NOTICES
 from gateway.commands.catalog import run
@@ -57,13 +57,13 @@ class Turns:
         self._memory = StoredMemory(runtime.store)
         self._gate = Gate()
 
-    def wait_seconds(self, work: Work, *, during_turn: bool) -> float:
+    def wait_seconds(self, lease: Lease, work: Work, *, during_turn: bool) -> float:
         """What is collected during a turn waits until the chat has been quiet for a moment, and a part of something
         for the rest of it; a turn that has begun waits for nothing."""
         last = inbound_of(work.waiting[-1].body)
         if work.so_far or not (during_turn or last.context.more):
             return 0.0
-        queue, now = queue_of(self._runtime.setup, work, last), self._runtime.now()
+        queue, now = self._runtime.queue(lease.sid, last.agent, last.context), self._runtime.now()
         hold = queue.hold(last.context, work.waiting, now)
         return max(hold, queue.debounce(work.waiting, now)) if during_turn else hold
 
@@ -74,7 +74,7 @@ class Turns:
             return await self._end_all(
                 lease, concerned, stopped(work.stopped, begun=bool(work.so_far)), begun=bool(work.so_far)
             )
-        batch = batch_of(self._runtime.setup, lease, work)
+        batch = batch_of(self._runtime, lease, work)
         inbound = batch.inbound
         with (
             self._runtime.using(batch.setup),
@@ -84,6 +84,8 @@ class Turns:
             began = self._runtime.now()
             context = inbound.context
             account = account_of(self._runtime, batch.setup.config, inbound.agent, context, turn=batch.turn)
+            if account and (made := batch.work.made):
+                account.take_up(made.answers, counted=batch.work.steps > made.steps)
             attempt = batch.messages[-1].attempts + 1
             log.info("turn_started", attempt=attempt, resumed=bool(work.so_far), messages=len(batch.messages))
             try:
@@ -220,6 +222,7 @@ class Turns:
             user_message=user_message,
             takes=batch.takes,
             numbers=[*(0 for _ in earlier), *work.numbers],
+            steps=work.steps,
             account=account,
         )
         journaled = [message_json.validate_json(row.content) for row in work.so_far if row.kind != "drained"]
@@ -251,7 +254,8 @@ class Turns:
             with_owner=is_with_owner(batch.setup.config.owners, context),
             layers=batch.layers,
             settings=settings_json.validate_json(work.settings),
-            summary=work.summary,
+            summary=work.summary.text,
+            summarised=work.made.answers if work.made else None,
             again=tuple(filter(None, (str(batch.inbound.replays or ""), batch.inbound.approval))),
             tainted=decided is not None and bool(decided.tainted),
             caller=asked.instructions if asked else "",

@@ -70,7 +70,8 @@ def written(body: str) -> str:
     return body.partition("\n")[2].partition(": ")[2]
 
 
-_TAG_LINE = re.compile(r"^\[message_id: [^\]\n]*\]\n", re.MULTILINE)
+ID_LINE = re.compile(r"^\[message_id: [^\]\n]*\]\n", re.MULTILINE)
+"""The gateway's own line above a person's words, which cannot look like it."""
 
 
 def spoken(message: Message) -> str:
@@ -78,7 +79,7 @@ def spoken(message: Message) -> str:
     if isinstance(message, ToolResultMessage):
         return ""
     text = "\n\n".join(part.text for part in message.content if isinstance(part, Text))
-    return _TAG_LINE.sub("", text) if isinstance(message, UserMessage) else text
+    return ID_LINE.sub("", text) if isinstance(message, UserMessage) else text
 
 
 def timestamp(moment: datetime) -> str:

@@ -55,6 +55,10 @@ class CommandContext:
     def say(self, en: str, zh: str) -> str:
         return zh if self.language == "zh" else en
 
+    @property
+    def nobody(self) -> str:
+        return self.say("Nobody is configured to answer here.", "没有配置可以回答的助手。")
+
     def may(self, command: "Command") -> bool:
         audience = command.audience(self.setup.config, self.message)
         return audience == "everyone" or (audience == "owner" and self.is_owner)

@@ -15,7 +15,7 @@ from gateway.journal import stopped_by
 from gateway.memory import StoredMemory
 from gateway.queue import Inbound, inbound_json, inbound_of
 from gateway.routing import control_session
-from gateway.store.records import Concerned, Delivery, Mark
+from gateway.store.records import Concerned, Delivery, Mark, Summary
 
 EXPORTED_CHARS_MAX = 200_000
 """Where the export is no file: more than any channel sends in one reply."""
@@ -34,7 +34,7 @@ async def start(context: CommandContext) -> str:
 
 async def new(context: CommandContext) -> str:
     _, dropped = await _stop(context)
-    await _mark(context, "new", context.turn)
+    await context.runtime.store.mark(context.session, Mark(turn=context.turn, kind="new", at=context.runtime.now()))
     await context.runtime.choices.choose_queue(context.session, "", turn=context.turn, at=context.runtime.now())
     text = context.say("A new conversation begins.", "新的对话开始了。")
     return "\n\n".join(filter(None, (text, dropped_lines(context, dropped))))
@@ -145,6 +145,8 @@ async def use_skill(context: CommandContext) -> str | Reply:
 
 async def compact(context: CommandContext) -> str | Reply:
     work = await context.conversation(TURNS_MAX)
+    if work.summary.by == context.turn:  # marked, and then its process died
+        return _compacted(context, work.summary)
     turns = numbered_turns(work.history)
     history = [messages for _, messages in turns]
     compacted = None
@@ -153,7 +155,7 @@ async def compact(context: CommandContext) -> str | Reply:
         compacted = await context.runner.compact(
             history,
             session=context.session,
-            summary=work.summary,
+            summary=work.summary.text,
             focus=context.arguments,
             save=memory.saver(context.session, context.message, turn=context.turn, at=context.runtime.now()),
         )
@@ -162,17 +164,18 @@ async def compact(context: CommandContext) -> str | Reply:
     if not compacted.turns:
         kept = "No summary kept all that matters, so the conversation stays as it is."
         return Reply(text=context.say(kept, "没有得到足够完整的摘要,对话保持原样。"), answers=compacted.answers)
-    await _mark(context, "summary", turns[compacted.turns - 1][0], compacted.content)
-    text = context.say(
-        f"The older part of the conversation is summarised: {compacted.turns} turns.",
-        f"已将较早的 {compacted.turns} 轮对话压缩为摘要。",
-    )
-    return Reply(text=text, answers=compacted.answers)
-
-
-async def _mark(context: CommandContext, kind: str, turn: int, content: str = "{}") -> None:
-    mark = Mark(turn=turn, kind="new" if kind == "new" else "summary", content=content, at=context.runtime.now())
+    made = Summary(text=compacted.content, by=context.turn, turns=compacted.turns, answers=compacted.answers)
+    mark = made.mark(turns[compacted.turns - 1][0], context.runtime.now())
     await context.runtime.store.mark(context.session, mark)
+    return _compacted(context, made)
+
+
+def _compacted(context: CommandContext, made: Summary) -> Reply:
+    text = context.say(
+        f"The older part of the conversation is summarised: {made.turns} turns.",
+        f"已将较早的 {made.turns} 轮对话压缩为摘要。",
+    )
+    return Reply(text=text, answers=made.answers)
 
 
 async def export(context: CommandContext) -> str | Reply:

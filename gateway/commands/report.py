@@ -34,7 +34,7 @@ def plan_of(context: CommandContext, work: Work) -> Plan | None:
         user=UserMessage(content=()),
         layers=context.setup.layers.of(context.message),
         settings=settings_json.validate_json(work.settings),
-        summary=work.summary,
+        summary=work.summary.text,
     )
     return context.runner.plan(turn)
 
@@ -43,9 +43,9 @@ async def status(context: CommandContext) -> str:
     work = await context.conversation(TURNS_MAX)
     plan = plan_of(context, work)
     if plan is None:
-        return _nobody(context)
+        return context.nobody
     say, agent, spent = context.say, plan.facts.agent, await _spent(context)
-    mode = settings_json.validate_json(work.settings).queue or context.setup.queues.of(agent.id, context.message).mode
+    mode = context.runtime.queue(context.session, agent.id, context.message).mode
     runs, waits = bool(work.so_far), len(work.waiting) - bool(work.so_far)
     used = sum(count for _, count in _shares(context, plan, work))
     lines = (
@@ -68,7 +68,7 @@ async def context(context: CommandContext) -> str:
     work = await context.conversation(TURNS_MAX)
     plan = plan_of(context, work)
     if plan is None:
-        return _nobody(context)
+        return context.nobody
     shares = list(_shares(context, plan, work))
     used = sum(count for _, count in shares)
     head = context.say("The next request holds, in tokens (estimated):", "下一次请求的构成(token 估算):")
@@ -95,8 +95,8 @@ def _shares(context: CommandContext, plan: Plan, work: Work) -> Iterator[tuple[s
             yield from ((name, corrected(count)) for name, count in files.items())
     if facts.tools:
         yield context.say("Tools", "工具"), corrected(request_tokens(System(stable="", volatile=""), facts.tools, ()))
-    if work.summary:
-        yield context.say("Summary", "摘要"), corrected(round(estimate(work.summary)) + WRAPPING_TOKENS)
+    if summary := work.summary.text:
+        yield context.say("Summary", "摘要"), corrected(round(estimate(summary)) + WRAPPING_TOKENS)
     history = _history(plan, work)
     name = context.say(f"History ({len(history)} turns)", f"历史({len(history)} 轮)")
     yield name, corrected(sum(tokens(message) for turn in history for message in turn))
@@ -183,7 +183,3 @@ def _fill(used: int, window: int) -> str:
 
 def _listed(lines: Sequence[tuple[str, str]]) -> str:
     return "\n".join(f"- {name}: {value}" for name, value in lines)
-
-
-def _nobody(context: CommandContext) -> str:
-    return context.say("Nobody is configured to answer here.", "没有配置可以回答的助手。")

@@ -3,13 +3,13 @@ queue), or for the chat (who answers in it). And what the settings show above an
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, get_args
+from typing import Any
 
 from agents.messages import AssistantMessage, Message, Thinking
 from agents.providers.models import LEVELS, Level
 from agents.turn import Settings, settings_json
 from channels.message import MessageContext
-from channels.queue import QueueMode
+from gateway.choices import MODES
 from gateway.commands.command import CommandContext
 from gateway.config.root import Config
 from gateway.redaction import redacted
@@ -59,7 +59,7 @@ def model_of(context: CommandContext, settings: Settings) -> str:
 async def think(context: CommandContext) -> str:
     runner, settings, wanted = context.runner, await context.settings(), context.arguments.lower()
     if runner is None:
-        return context.say("Nobody is configured to answer here.", "没有配置可以回答的助手。")
+        return context.nobody
     name = model_of(context, settings)
     levels = [level for level in LEVELS if level in runner.models.get(name).facts.thinking]
     if not levels:
@@ -105,20 +105,13 @@ async def _switch(context: CommandContext, name: str) -> bool:
 
 
 async def queue(context: CommandContext) -> str:
-    modes: Sequence[QueueMode] = get_args(QueueMode)
-    wanted = context.arguments.lower()
-    chosen = next((mode for mode in modes if mode == wanted), None)
-    if chosen or wanted == DEFAULT:
-        await _set(context, queue=chosen)
-        choices = context.runtime.choices
-        await choices.choose_queue(context.session, chosen or "", turn=context.turn, at=context.runtime.now())
-    current = queue_mode_of(context, await context.settings())
-    listed = ", ".join(f"`{mode}`" for mode in modes)
+    wanted, runtime = context.arguments.lower(), context.runtime
+    if wanted in (*MODES, DEFAULT):
+        mode = "" if wanted == DEFAULT else wanted
+        await runtime.choices.choose_queue(context.session, mode, turn=context.turn, at=runtime.now())
+    current = runtime.queue(context.session, context.agent, context.message).mode
+    listed = ", ".join(f"`{mode}`" for mode in MODES)
     return context.say(f"The queue mode is `{current}`. There are: {listed}.", f"排队模式:`{current}`。可选:{listed}。")
-
-
-def queue_mode_of(context: CommandContext, settings: Settings) -> str:
-    return settings.queue or context.setup.queues.of(context.agent, context.message).mode
 
 
 async def agent(context: CommandContext) -> str:

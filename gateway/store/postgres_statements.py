@@ -105,7 +105,9 @@ u AS (
     ON CONFLICT (scope, day) DO UPDATE SET tokens = usage.tokens + excluded.tokens, cost = usage.cost + excluded.cost
 ),"""
 _LOCKED = "SELECT id, pending, stopped FROM session WHERE id = :sid AND epoch = :epoch FOR UPDATE"
-_COUNTED_DOWN = "UPDATE session SET pending = pending - 1 WHERE id = :sid AND epoch = :epoch RETURNING id"
+_COUNTED_DOWN = """
+UPDATE session SET pending = pending - (SELECT count(*) FROM w) WHERE id = :sid AND epoch = :epoch RETURNING id
+"""
 
 
 APPEND = [f"WITH {_STEPS.format(owned=_LOCKED, spend=spend)} SELECT pending, stopped FROM s" for spend in ("", _SPEND)]
@@ -124,7 +126,9 @@ RETURNING session.pending, session.stopped
 ]
 FINISH = [
     f"""
-WITH {_STEPS.format(owned=_COUNTED_DOWN, spend=spend)},
+WITH w AS (SELECT id FROM inbox WHERE id = :turn AND status = 0),
+l AS ({_COUNTED_DOWN}),
+{_STEPS.format(owned="SELECT l.id FROM l, w", spend=spend)},
 i AS (UPDATE inbox SET status = :status FROM s WHERE inbox.id = :turn),
 o AS (
     INSERT INTO outbox (sid, turn, part, key, payload, status, attempts, ambiguous, next_at, created)
@@ -132,7 +136,7 @@ o AS (
     unnest(:keys::text[], :payloads::text[]) WITH ORDINALITY AS p (key, payload, place)
     RETURNING {PART_COLUMNS}
 )
-SELECT o.* FROM s LEFT JOIN o ON TRUE ORDER BY o.part
+SELECT o.* FROM l LEFT JOIN o ON TRUE ORDER BY o.part
 """
     for spend in ("", _SPEND)
 ]

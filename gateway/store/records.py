@@ -4,7 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
-from agents.messages import Message
+from pydantic import TypeAdapter, ValidationError
+
+from agents.messages import AssistantMessage, Message
 from gateway.store.spending import Rate, Rated, Spent
 
 Kind: TypeAlias = Literal["user", "steered", "assistant", "toolResult", "drained", "final"]
@@ -89,7 +91,7 @@ class Entry:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Mark:
     """What a command or a compaction says of a conversation; its rows stay as they are. `new`: it begins anew behind `turn`.
-    `summary`: `content` stands for all turns up to `turn`. `settings`: what holds from `turn` on, until the next ones or a
+    `summary`: a `Summary` stands for all turns up to `turn`. `settings`: what holds from `turn` on, until the next ones or a
     `new`. `undone`: that one turn is out of the history. Written once: a second one about the same turn is none."""
 
     turn: int
@@ -100,6 +102,32 @@ class Mark:
     @property
     def row(self) -> dict[str, Any]:
         return {"turn": self.turn, "kind": self.kind, "content": self.content, "at": self.at}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Summary:
+    """The content of a `summary` mark. `by` is the turn or the command that made it, of so many `turns`. What that took,
+    `answers` without their words, is counted with the first step behind the `steps` that the turn had by then."""
+
+    text: str
+    by: int
+    turns: int = 0
+    steps: int = 0
+    answers: tuple[AssistantMessage, ...] = ()
+
+    def mark(self, turn: int, at: float) -> Mark:
+        return Mark(turn=turn, kind="summary", content=summary_json.dump_json(self).decode(), at=at)
+
+    @classmethod
+    def read(cls, content: str) -> "Summary":
+        """Also from a mark of the time when it was the text alone."""
+        try:
+            return summary_json.validate_json(content)
+        except ValidationError:
+            return cls(text=content, by=0)
+
+
+summary_json: TypeAdapter[Summary] = TypeAdapter(Summary)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -144,7 +172,7 @@ class Known:
 class Work:
     """What a chat has to do: its oldest waiting messages, with what is journaled of the first one's turn so far and the
     finished turns before it. Turns below `stopped` are not to be run on; `superseded`: it was a message of this chat that
-    stopped them. `settings` is JSON, `summary` the content of the one that stands for what was before `history`, empty for
+    stopped them. `settings` is JSON, `summary` stands for what was before `history`; its text is empty where there is
     none."""
 
     waiting: Sequence[Waiting]
@@ -153,7 +181,7 @@ class Work:
     superseded: bool = False
     so_far: Sequence[Entry] = ()
     settings: str = "{}"
-    summary: str = ""
+    summary: Summary = Summary(text="", by=0)
     has_notes: bool = False
     """Whether the sender of the first message has had notes taken."""
     known: Known | None = None
@@ -163,6 +191,16 @@ class Work:
     numbers: Sequence[int] = ()
     turns: Sequence[Sequence[Message]] = ()
     """The turns of the history and their numbers, where `gateway.history` has read it."""
+
+    @property
+    def steps(self) -> int:
+        """The answers and results that the turn has journaled."""
+        return sum(row.kind in ("assistant", "toolResult") for row in self.so_far)
+
+    @property
+    def made(self) -> Summary | None:
+        """The summary that the turn has made, before its process died."""
+        return self.summary if self.so_far and self.so_far[0].turn == self.summary.by else None
 
     @classmethod
     def of(cls, rows: Sequence[Mapping[str, Any]], entries: Sequence[Entry]) -> "Work":
@@ -178,7 +216,7 @@ class Work:
             history=[entry for entry in steps if entry.turn != first],
             so_far=[entry for entry in steps if entry.turn == first],
             settings=held.get("settings", "{}"),
-            summary=held.get("summary", ""),
+            summary=Summary.read(held.get("summary", "")),
             known=Known(seq=read.turn, standing=read.content) if read else None,
             continues=read is not None and read.kind == "continued",
         )

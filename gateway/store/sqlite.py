@@ -140,11 +140,10 @@ class SqliteStore(Database, shared.InCommon):
         self, connection: Connection, lease: Lease, entries: Sequence[Entry], joined: Sequence[int] = ()
     ) -> SessionState:
         state = _append(connection, lease, entries)
-        for turn in joined:
-            _rows(connection, sql.JOIN, joined=turn, turn=entries[-1].turn)
-        if joined:
-            _rows(connection, sql.COUNT_DOWN, sid=lease.sid, by=len(joined))
-        return SessionState(pending=state.pending - len(joined), stopped=state.stopped)
+        count = sum(len(_rows(connection, sql.JOIN, joined=turn, turn=entries[-1].turn)) for turn in joined)
+        if count:
+            _rows(connection, sql.COUNT_DOWN, sid=lease.sid, by=count)
+        return SessionState(pending=state.pending - count, stopped=state.stopped)
 
     @writes
     def finish(
@@ -158,10 +157,12 @@ class SqliteStore(Database, shared.InCommon):
         dead: bool = False,
     ) -> Sequence[Part]:
         """The turn's last rows, its reply and the end of its message, all or nothing."""
-        _append(connection, lease, entries)
-        turn = entries[-1].turn
+        turn, status = entries[-1].turn, InboxStatus.DEAD if dead else InboxStatus.DONE
+        closed = _rows(connection, sql.CLOSE_MESSAGE, turn=turn, status=status)
+        _append(connection, lease, entries if closed else [])
+        if not closed:
+            return []
         _rows(connection, sql.COUNT_DOWN, sid=lease.sid, by=1)
-        _rows(connection, sql.CLOSE_MESSAGE, turn=turn, status=InboxStatus.DEAD if dead else InboxStatus.DONE)
         queued = []
         for number, part in enumerate(parts):
             row: Any = {"turn": turn, "part": number, "key": part.key, "payload": part.payload, "created": at}

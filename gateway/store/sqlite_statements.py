@@ -46,9 +46,9 @@ APPEND = """
 INSERT INTO transcript (sid, seq, turn, kind, content)
 VALUES (:sid, (SELECT COALESCE(max(seq), 0) + 1 FROM transcript WHERE sid = :sid), :turn, :kind, :content)
 """
-JOIN = "UPDATE inbox SET status = 1, turn = :turn WHERE id = :joined"
+JOIN = "UPDATE inbox SET status = 1, turn = :turn WHERE id = :joined AND status = 0 RETURNING id"
 COUNT_DOWN = "UPDATE session SET pending = pending - :by WHERE id = :sid"
-CLOSE_MESSAGE = "UPDATE inbox SET status = :status WHERE id = :turn"
+CLOSE_MESSAGE = "UPDATE inbox SET status = :status WHERE id = :turn AND status = 0 RETURNING id"
 INSERT_PART = """
 INSERT INTO outbox (sid, turn, part, key, payload, status, attempts, ambiguous, next_at, created)
 VALUES (:sid, :turn, :part, :key, :payload, 0, 0, 0, 0, :created) RETURNING id

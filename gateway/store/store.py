@@ -97,7 +97,8 @@ class Store(Protocol):
     ) -> Sequence[Part]:
         """End the turn of `entries` (the last is its `final` row) and queue its reply, in one commit.
 
-        A `dead` message is kept for the operator. Raises Fenced."""
+        A `dead` message is kept for the operator. Of a turn that has ended nothing happens: who was stopped in the
+        middle of this may not know that it was committed. Raises Fenced."""
 
     async def usage(self, day: str, scopes: Sequence[str]) -> Sequence[DayUsage]:
         """What each of at most three scopes has spent on that day, if anything."""

@@ -63,7 +63,7 @@ class Run:
     async def steered(self) -> Sequence[UserMessage]:
         return [self.words.pop(0)] if self.words else []
 
-    async def summarised(self, content: str, turns: int) -> None:
+    async def summarised(self, text: str, turns: int, answers: tuple[AssistantMessage, ...]) -> None:
         raise AssertionError("the loop sums nothing up")
 
     async def ask(self, messages: Sequence[Message], number: int) -> AssistantMessage:

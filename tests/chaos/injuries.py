@@ -2,7 +2,7 @@
 catalogue of moments at which that is done, and how often each is sure to be reached in one batch."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM
@@ -16,6 +16,8 @@ from tests.waiting import until
 
 BATCH: tuple[Wish, ...] = ("plain", "exec", "write", "ls", "long", "exec", "write", "long", "plain")
 """What one batch asks for, in any order, over all chats."""
+COMMANDS: Mapping[Wish, int] = {"/new": 6, "/undo": 4}
+"""And how many moments each has."""
 BATCHES_MAX = 5
 """So many batches are written before a point counts as not reached."""
 LATE_SECONDS = 1.0
@@ -140,6 +142,38 @@ async def anywhere(scene: Scene, point: Point) -> bool:
     replica.signal(SIGKILL)
     await scene.revive(replica)
     return True
+
+
+async def commanded(scene: Scene, point: Point) -> bool:
+    """It dies at a command between two messages; what the model is then shown of the chat says how often that had effect."""
+    chat, command = scene.platform.chat.chat(scene.chance), scene.chance.choice(list(COMMANDS))
+    earlier = [await _said(scene, "plain", chat) for _ in range(2)]
+    kills, moment = scene.ledger.kills, f"{point.name}:{scene.chance.randint(1, COMMANDS[command])}"
+    for replica in scene.replicas:
+        await replica.arm(moment)
+    await _said(scene, command, chat)
+    for replica in scene.replicas:
+        if replica.dead:  # behind its reply
+            await scene.revive(replica)
+        await replica.arm("nothing")
+    last = await _said(scene, "plain", chat)
+    expected = (last,) if command == "/new" else (earlier[0], last)
+    for request in scene.platform.read().requests:
+        if request.serials[-1:] == (last,) and request.serials != expected:
+            scene.ledger.refused.append(f"{moment} of {command}: {request.serials} was asked instead of {expected}")
+    return scene.ledger.kills > kills
+
+
+async def _said(scene: Scene, wish: Wish, chat: str) -> str:
+    """Somebody writes it, and it is answered; its serial."""
+    message = scene.platform.write(wish, chat)
+    while not await scene.sender.push(message):
+        for replica in scene.replicas:
+            if replica.dead:
+                await scene.revive(replica)
+    message.acked = 0
+    await scene.settled()
+    return message.serial
 
 
 async def freeze(scene: Scene, point: Point) -> bool:
@@ -279,6 +313,7 @@ POINTS: Sequence[Point] = (
     Point("K15", "part 2 of 3 marked as sent", inside, most=2),
     Point("K16", "the last part marked as sent", inside, most=9),
     Point("K19", "just before and just after a summary is kept", inside, most=2, agent="contextWindow: 16000"),
+    Point("K20", "before and after each step of /new or /undo", commanded),
     Point("SQL", "before any statement that the store sends", inside, most=90),
     Point("K21", "while the tables are made", start, most=8),
     Point("K22", "SIGTERM, and SIGKILL before it is done", stop),

@@ -12,7 +12,8 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from tests.emulators.models.dialogue import summary_names
 
-Wish: TypeAlias = Literal["plain", "exec", "write", "ls", "long"]
+Wish: TypeAlias = Literal["plain", "exec", "write", "ls", "long", "/new", "/undo"]
+"""What begins with a slash is written as it is, and answered by the gateway itself."""
 Key: TypeAlias = tuple[str, int, int]
 """A part of an answer: serial, take and part."""
 
@@ -32,6 +33,10 @@ class Message:
     kills_before: int = 0
     """How many kills there had been when it was first pushed."""
     acked: int | None = None
+
+    @property
+    def is_command(self) -> bool:
+        return self.wish.startswith("/")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -37,7 +37,8 @@ def answered(message: Message, replies: list[Shown], *, apology_kills: int = 0) 
     parts = {(reply.take, reply.part) for reply in own if reply.take}
     totals = {(reply.take, reply.parts) for reply in own if reply.take}
     whole = any(all((take, part) in parts for part in range(1, count + 1)) for take, count in totals)
-    return whole or any(not reply.take and reply.kills - message.kills_before >= apology_kills for reply in own)
+    least = 0 if message.is_command else apology_kills
+    return whole or any(not reply.take and reply.kills - message.kills_before >= least for reply in own)
 
 
 def excused(ledger: Ledger) -> list[Shown]:

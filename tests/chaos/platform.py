@@ -21,6 +21,7 @@ from agents.messages import AssistantMessage, message_json
 from gateway.config.root import DatabaseConfig
 from gateway.outbox import payload_json
 from gateway.store.dead_letters import dead_letters
+from gateway.store.records import Summary
 from gateway.store.statements import OutboxStatus
 from tests.chaos.emulated import Emulated
 from tests.chaos.ledger import Doubt, Ledger, Message, Shown, Wish, request, shown
@@ -32,9 +33,6 @@ from tests.running import SECRETS
 serials = (f"S{number:06d}" for number in count(1))
 """One row of numbers for the whole run, so that campaigns may share a database."""
 
-
-SUMMARY_TOKENS_MAX = 10_000
-"""Of the requests for one summary, on the small window of K19."""
 DOUBTFUL = text(
     f"SELECT id, payload, status, ambiguous FROM outbox WHERE ambiguous > 0 AND status <> {OutboxStatus.QUEUED:d}"
 )
@@ -105,7 +103,7 @@ class Platform:
     def write(self, wish: Wish, chat: str) -> Message:
         """A user's message exists from here on."""
         serial = next(serials)
-        message_id, event = self.chat.write(f"{serial} {wish}", chat)
+        message_id, event = self.chat.write(wish if wish.startswith("/") else f"{serial} {wish}", chat)
         message = Message(serial=serial, chat=chat, wish=wish, event=event, kills_before=self.ledger.kills)
         self._serials[chat, message_id] = serial
         self.ledger.messages[serial] = self.open[serial] = message
@@ -167,18 +165,18 @@ def doubts(url: str, shown: Callable[[str, str, str], Shown]) -> list[Doubt]:
 
 
 def miscounted(url: str) -> list[str]:
-    """No request of a campaign fails at a price, so the answers in the journal took all that was spent; where older turns
-    became summaries, besides what those took, which stand in no journal."""
+    """No request of a campaign fails at a price, so the answers in the journal took all that was spent, with those that
+    stand at summaries."""
     engine = create_engine(url.replace("postgresql://", "postgresql+psycopg://", 1), poolclass=NullPool)
     with engine.begin() as connection:
         rows = connection.execute(text("SELECT content FROM transcript WHERE kind = 'assistant'")).scalars()
         usages = [
             answer.usage for row in rows if isinstance(answer := message_json.validate_json(row), AssistantMessage)
         ]
+        made = connection.execute(text("SELECT content FROM mark WHERE kind = 'summary'")).scalars()
+        usages += [answer.usage for row in made for answer in Summary.read(row).answers]
         payer = "CASE WHEN scope LIKE 'agent:%' THEN 'agent' ELSE 'sender' END"
         sums = connection.execute(text(f"SELECT {payer} AS payer, sum(tokens) AS tokens FROM usage GROUP BY 1")).all()
-        summaries = connection.execute(text("SELECT count(*) FROM mark WHERE kind = 'summary'")).scalar() or 0
     took = sum(it.input + it.cache_read + it.cache_write + it.output for it in usages)
-    most = took + summaries * SUMMARY_TOKENS_MAX
     counted = {"agent": 0, "sender": 0} | {it.payer: int(it.tokens) for it in sums}
-    return [f"{payer} has {tokens} tokens of {took}" for payer, tokens in counted.items() if not took <= tokens <= most]
+    return [f"{payer} has {tokens} tokens of {took}" for payer, tokens in counted.items() if tokens != took]

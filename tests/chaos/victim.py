@@ -26,10 +26,11 @@ from gateway import logs
 from gateway.cli import environment
 from gateway.config.load import load
 from gateway.gateway import Gateway
+from gateway.routing import is_control
 from gateway.scrubber import Scrubber, secrets_of
 from gateway.serve import listen, run
 from gateway.store.opening import open_store
-from gateway.store.records import Entry, Mark, NewPart, Part
+from gateway.store.records import Entry, Lease, Mark, NewPart, Part
 from gateway.store.store import Store
 
 AFTER_ANSWER_SECONDS = 0.002
@@ -64,8 +65,16 @@ def die() -> None:
     signal.pause()
 
 
-BEFORE = {"accept": "K1", "mark summary": "K19", "append assistant": "K7", "append toolResult": "K10", "finish": "K7"}
-AFTER = {
+COMMANDED = dict.fromkeys(("stop", "mark new", "mark undone", "finish command"), "K20")
+"""What a command does, and its reply."""
+BEFORE = COMMANDED | {
+    "accept": "K1",
+    "mark summary": "K19",
+    "append assistant": "K7",
+    "append toolResult": "K10",
+    "finish": "K7",
+}
+AFTER = COMMANDED | {
     "mark summary": "K19",
     "append user": "K4",
     "append assistant": "K8",
@@ -85,7 +94,7 @@ def hook_store(store: Store, kill: Kill) -> None:
                 return "K2" if result.turn is not None else None
             case "load":
                 return "K4" if result.work is not None else None
-            case "finish":
+            case "finish" | "finish command":
                 (turn,) = {row.turn for row in given if isinstance(row, Entry)}
                 counts[turn] = sum(isinstance(row, NewPart) for row in given)
             case "sent":
@@ -101,6 +110,8 @@ def hook_store(store: Store, kill: Kill) -> None:
             kinds = [f"append {row.kind}" for row in given if isinstance(row, Entry)]
             kinds += [f"mark {row.kind}" for row in given if isinstance(row, Mark)]
             moment = kinds[0] if name in ("append", "mark") else name
+            if any(isinstance(row, Lease) and is_control(row.sid) for row in given) and name == "finish":
+                moment = "finish command"
             kill.reach(BEFORE.get(moment))
             result = await method(*positional, **named)
             kill.reach(after(moment, given, result))
@@ -108,7 +119,7 @@ def hook_store(store: Store, kill: Kill) -> None:
 
         setattr(store, name, around)
 
-    for name in ("accept", "load", "append", "mark", "finish", "sent"):
+    for name in ("accept", "load", "append", "mark", "stop", "finish", "sent"):
         hook(name, getattr(store, name))
 
     def hook_approvals(name: str, point: str, method: Callable[..., Awaitable[Any]]) -> None:

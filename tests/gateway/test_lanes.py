@@ -44,7 +44,7 @@ class House:
             Delivery(sid=chat, control=f"aside:{chat}", dedupe=(f"{chat}:{text}",), body=text, at=at)
         )
 
-    def wait_seconds(self, work: Work, *, during_turn: bool) -> float:
+    def wait_seconds(self, lease: Lease, work: Work, *, during_turn: bool) -> float:
         return 0.0
 
     async def run(self, lease: Lease, work: Work) -> Sequence[Part]:
@@ -223,7 +223,7 @@ async def test_what_during_turn_a_turn_is_waited_for_and_what_came_after_it_is_n
     async with house(tmp_path) as h:
         waited: list[str] = []
 
-        def wait_seconds(work: Work, *, during_turn: bool) -> float:
+        def wait_seconds(lease: Lease, work: Work, *, during_turn: bool) -> float:
             if during_turn:
                 waited.append(work.waiting[0].body)
             return 0.0

@@ -2,12 +2,12 @@
 
 import json
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agents.compaction import Compacted
 from agents.messages import AssistantMessage, Thinking, ToolCall
 from agents.runner import AgentRunner
 from agents.turn import Settings
@@ -18,7 +18,7 @@ from gateway.commands.settings import above
 from gateway.config.report import VERSION
 from gateway.queue import Inbound
 from tests.channels.contexts import context as made
-from tests.emulators.models.script import Fault, calls, says
+from tests.emulators.models.script import Fault, Say, Think, Turn, calls, says
 from tests.emulators.models.server import Reply
 from tests.running import AGENTS, ALICE, ALICE_CHAT, BOB, BOB_CHAT, GROUP, Running, running
 from tests.stories.at_work import NEVER, RUNS, prompt, users
@@ -259,6 +259,19 @@ async def test_what_the_model_did_stands_above_its_answer_where_somebody_wants_i
         assert "- `exec`" not in json.dumps(house.anthropic.requests[-1].body["messages"])
 
 
+async def test_the_reasoning_stands_above_an_answer_as_a_quote_while_somebody_wants_it(tmp_path: Path) -> None:
+    thought = Turn(parts=(Think(text="It is\na greeting."), Say(text="hello")))
+    thinking = AGENTS.replace("model: anthropic", "thinking: low\n      model: anthropic")
+    async with running(tmp_path, script=lambda _: thought, agents=thinking) as house:
+        assert await said(house, "one") == "hello"
+        assert "is shown above" in await said(house, "/reasoning on")
+        assert await said(house, "two") == "> It is\n> a greeting.\n\nhello"
+        assert "is shown above" in await said(house, "/reasoning perhaps")
+        assert "is not shown" in await said(house, "/reasoning off")
+        assert await said(house, "three") == "hello"
+        assert "> It is" not in json.dumps(house.anthropic.requests[-1].body["messages"])
+
+
 async def test_another_agent_answers_a_chat_also_after_a_restart(tmp_path: Path) -> None:
     async with running(tmp_path, script=[says("b")], agents=TWO) as house:
         assert "no agent “third”" in await said(house, "/agent third")
@@ -392,16 +405,10 @@ def test_reasoning_stands_above_an_answer_as_a_quote_and_a_call_with_its_first_a
 async def test_a_summary_stands_for_the_turns_it_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The runner's part is stood in for; the mark goes to the number of the last turn that it summarised."""
 
-    @dataclass
-    class Summary:
-        content: str
-        turns: int
-        answers: tuple[AssistantMessage, ...] = ()
-
     async def compact(
         self: AgentRunner, history: list[object], *, session: str, summary: str, focus: str, save: object
-    ) -> Summary:
-        return Summary(content=f"{summary}{focus} of {len(history)}", turns=2)
+    ) -> Compacted:
+        return Compacted(content=f"{summary}{focus} of {len(history)}", turns=2)
 
     monkeypatch.setattr(AgentRunner, "compact", compact, raising=False)
     async with running(tmp_path, script=[says("one"), says("two"), says("three")]) as house:
@@ -411,5 +418,5 @@ async def test_a_summary_stands_for_the_turns_it_names(tmp_path: Path, monkeypat
         store = house.gateway.runtime.store
         sid = next(iter({event.turn.session for event in house.events if hasattr(event, "turn")}))
         work = await store.conversation(sid, before=1_000, history_turns=9, waiting_max=9)
-        assert work.summary == "the names of 3"
+        assert work.summary.text == "the names of 3"
         assert len({entry.turn for entry in work.history}) == 1

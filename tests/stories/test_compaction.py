@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from agents.messages import message_json
+from gateway.store.records import Summary
 from tests.agents.test_repair import REPAIRED
 from tests.emulators.models.dialogue import summary_names
 from tests.emulators.models.script import Fault, calls, says
@@ -186,7 +187,7 @@ async def test_somebody_may_wish_for_it_and_reads_what_came_of_it(tmp_path: Path
         assert counted(house) > before
         system = json.dumps(next(it.body for it in house.anthropic.requests if summed(it.body))["system"])
         assert "wants these kept most of all: the order ## Safety" in system
-        assert [content for _, content in marks(house)] == [GOOD]
+        assert [Summary.read(content).text for _, content in marks(house)] == [GOOD]
         await talk(house, "What was my order?")
         shown = json.dumps(conversations(house)[-1]["messages"])
         assert "## Earlier Conversation (summary)" in shown
@@ -195,6 +196,17 @@ async def test_somebody_may_wish_for_it_and_reads_what_came_of_it(tmp_path: Path
         answers[:] = [says("of no use")] * 8
         await talk(house, *(f"turn {number} {FILLER}" for number in range(4, 8)))
         assert "stays as it is" in (await talk(house, "/compact"))[-1]
+
+
+async def test_a_wish_beyond_the_budget_is_refused_without_a_request(tmp_path: Path) -> None:
+    budget = "budgets: { chat: { tokensPerDay: 1000 } }"
+    async with running(tmp_path, script=script(lambda text: says(GOOD)), agents=SMALL, more=budget) as house:
+        await talk(house, f"My order is 48213377. {FILLER * 4}")
+        before = counted(house)
+        assert before >= 1_000
+        assert "budget for today is used up" in (await talk(house, "/compact"))[-1]
+        assert "用量额度已经用完" in (await talk(house, "/compact 请保留订单号"))[-1]
+        assert (counted(house), summaries(house), marks(house)) == (before, [], [])
 
 
 async def test_a_session_poisoned_with_every_defect_answers_its_next_message_and_can_be_summed_up(

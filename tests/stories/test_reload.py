@@ -1,6 +1,7 @@
 """A config that is edited while people write: what is valid holds at once, what is not changes nothing."""
 
 import asyncio
+import json
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,6 +16,7 @@ from gateway.reload import Reload
 from tests.emulators.models.script import Turn, calls, says
 from tests.running import ALICE_CHAT, BOB, BOB_CHAT, SECRETS, Running, client, push, running
 from tests.stories.test_process import platforms, started
+from tests.stories.test_replicas import two
 
 
 @pytest.fixture(autouse=True)
@@ -113,6 +115,71 @@ async def test_a_broken_edit_changes_nothing_and_says_where_until_it_is_mended(t
         assert await house.replies(1) == ["still here"]
         assert await editor.write(editor.text) == {"version": version, "error": None, "restart": []}
         assert house.counted("clawgate_config_refused 0.0")
+
+
+async def test_an_edit_that_cannot_be_put_in_force_changes_nothing_and_the_next_one_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def build(*_: object, **__: object) -> None:
+        raise RuntimeError("not for everybody's eyes")
+
+    async with edited(tmp_path, script=[says("one"), says("two")]) as (house, editor):
+        version = (await editor.state())["version"]
+        with monkeypatch.context() as broken, capture_logs() as logs:
+            broken.setattr("gateway.gateway.build_setup", build)
+            state = await editor.replace("id: helper", "id: helper\n      name: Robin")
+        assert state["version"] == version
+        assert "could not be put in force (RuntimeError)" in state["error"]
+        assert "everybody" not in json.dumps(state)
+        assert [it["event"] for it in logs if it["log_level"] == "error"] == ["config_not_applied"]
+        await house.say("does it serve?")
+        assert await house.replies(1) == ["one"]
+        state = await editor.replace("name: Robin", "name: Kim")
+        assert (state["error"], state["version"] == version) == (None, False)
+        await house.say("and now?")
+        assert await house.replies(2) == ["one", "two"]
+        assert "Kim" in prompts(house)[-1]
+
+
+async def test_two_replicas_take_the_same_edits_to_the_same_version_and_lose_nothing(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    async with two(tmp_path, postgres_url, lambda body: says("ok"), "queue: { mode: followup }") as houses:
+        file = tmp_path / "config.yaml"
+        for house in houses:
+            reload = Reload(house.gateway, file, SECRETS, load(file, SECRETS), applied=lambda config: None)
+            house.gateway.spawn(reload.run())
+        editors, writing = [Editor(house) for house in houses], True
+
+        async def write() -> int:
+            sent = 0
+            while writing:
+                sent += 1
+                answer = await houses[sent % 2].say(f"message {sent}", chat=f"oc_{sent % 7:032d}")
+                assert answer.status_code == 200
+            return sent
+
+        async def versions() -> set[str]:
+            return {(await editor.state())["version"] for editor in editors}
+
+        people, seen = asyncio.create_task(write()), await versions()
+        assert len(seen) == 1
+        for number in range(6):
+            (before,) = await versions()
+            file.write_text(f"{editors[0].text}\nlimits: {{ rounds: {20 + number} }}\n", encoding="utf-8")
+
+            async def agreed(before: str = before) -> bool:
+                return len(now := await versions()) == 1 and before not in now
+
+            await houses[0].until(agreed)
+            seen |= await versions()
+        writing = False
+        sent = await people
+        for house in houses:
+            await house.replies(sent)
+            await house.idle()
+        assert len(seen) == 7
+        assert len({it.reply_to for it in houses[0].feishu.messages}) == len(houses[0].feishu.messages) == sent
 
 
 async def test_channels_come_and_go_and_a_revoked_secret_is_refused_by_the_next_delivery(tmp_path: Path) -> None:

@@ -106,7 +106,7 @@ async def test_a_session_ends_at_the_hour_and_after_silence_and_takes_along_what
         assert await asks(house, "four") == ["Alice: three", "Alice: four"]
         work = await store.conversation(sid, before=9, history_turns=9, waiting_max=9)
         assert settings_json.validate_json(work.settings).thinking is None
-        assert choices.queue(sid) == ""
+        assert choices.queue(sid) is None
 
         await asks(house, "five", sender=ALICE, **IN_GROUP)
         clock.put("2026-06-16T03:27+08:00")

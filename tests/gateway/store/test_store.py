@@ -3,10 +3,12 @@ over one chat."""
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 
-from gateway.store.records import Lease, Mark, SentPart
+from gateway.store.records import Entry, Lease, Mark, NewPart, SentPart
+from gateway.store.spending import Spent
 from gateway.store.store import Fenced, Store
 from tests.gateway.store.chats import accept, finish, leased, look, message, opened, step, work_of
 
@@ -159,7 +161,7 @@ async def test_a_conversation_begins_behind_its_newest_mark_and_without_what_was
         for_a_command = await store.conversation("chat", before=turns[-1] + 100, history_turns=10, waiting_max=5)
         assert (for_a_command.history, for_a_command.summary) == (work.history, work.summary)
         assert [waiting.turn for waiting in for_a_command.waiting] == [waiting.turn for waiting in work.waiting]
-        return sorted({entry.turn for entry in work.history}), work.summary, work.settings
+        return sorted({entry.turn for entry in work.history}), work.summary.text, work.settings
 
     assert await standing() == (turns, "", "{}")
     assert await store.mark("chat", Mark(turn=turns[1], kind="summary", content="the first two", at=1.0))
@@ -172,6 +174,30 @@ async def test_a_conversation_begins_behind_its_newest_mark_and_without_what_was
     assert await standing() == ([turns[4]], "", "{}")
     assert await store.mark("chat", Mark(turn=turns[3], kind="summary", content="late", at=1.0))
     assert await standing() == ([turns[4]], "", "{}")
+
+
+async def test_a_turn_ends_once_however_often_it_is_finished(store: Store) -> None:
+    """A stop may come in the middle of the commit; whoever looks a moment too early finds the message waiting still."""
+    lease = await leased(store, 1)
+    turn = (await work_of(store, lease)).waiting[0].turn
+    await accept(store, 2)
+    await store.append(lease, step(turn, "user"))
+    for number in range(3):
+        spent = Spent(scopes=("agent:a",), day="2026-11-23", tokens=7, cost=0.0)
+        final = Entry(turn=turn, kind="final", content="{}", spent=spent)
+        parts = await store.finish(lease, [final], [NewPart(key="k", payload="p")], at=1.0)
+        assert len(parts) == (number == 0)
+    assert (await store.session_state(lease)).pending == 1
+    assert [row.tokens for row in await store.usage("2026-11-23", ["agent:a"])] == [7]
+    view = await store.load(lease, history_turns=9, waiting_max=9)
+    assert len(view.parts) == 1
+    assert view.work is not None
+    assert [entry.kind for entry in view.work.history if entry.turn == turn and entry.kind != "whole"] == [
+        "user",
+        "final",
+    ]
+    with pytest.raises(Fenced):
+        await store.finish(replace(lease, epoch=lease.epoch + 9), [final], [], at=1.0)
 
 
 async def test_a_message_can_be_read_again_until_its_row_is_gone(store: Store) -> None:
