@@ -11,19 +11,21 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, replace
 from email.utils import parsedate_to_datetime
 from importlib.metadata import version
 from pathlib import Path
 
 from agents.providers import doctor as provider_doctor
-from agents.providers.catalog import needs_key, wire_of
+from agents.providers.catalog import wire_of
 from channels.finding import Finding, Status
 from channels.transport import Transport, client_class
 from gateway.config.channels import Account, configured, sandboxed
 from gateway.config.load import Loaded
 from gateway.config.problems import Problem
 from gateway.config.report import VERSION, report
+from gateway.config.root import Config
 from gateway.config.warnings import advice
 from gateway.redaction import redacted
 from gateway.scrubber import Scrubber, secrets_of
@@ -55,11 +57,12 @@ async def examine(
     chosen = [it for it in _probes(loaded, now, free) if wanted(it[0])]
     found = await asyncio.gather(*(_bounded(check, probe, seconds) for check, probe in chosen))
     scrub = Scrubber(secrets_of(loaded.config)).scrub
-    return [
-        Finding(it.check, it.status, *(redacted(scrub(" ".join(text.split()))) for text in (it.message, it.fix)))
-        for findings in found
-        for it in findings
-    ]
+
+    def shown(text: str) -> str:
+        """Of what a platform has named itself or a model, too: without what a terminal obeys."""
+        return redacted(scrub("".join(filter(str.isprintable, " ".join(text.split())))))
+
+    return [replace(it, message=shown(it.message), fix=shown(it.fix)) for findings in found for it in findings]
 
 
 def lines(findings: Sequence[Finding]) -> Iterator[str]:
@@ -68,9 +71,7 @@ def lines(findings: Sequence[Finding]) -> Iterator[str]:
 
 
 def as_json(findings: Sequence[Finding]) -> str:
-    members = ("check", "status", "message", "fix")
-    facts = [{name: getattr(it, name) for name in members} for it in findings]
-    return json.dumps(facts, ensure_ascii=False, indent=2)
+    return json.dumps([asdict(it) for it in findings], ensure_ascii=False, indent=2)
 
 
 def stated(line: str) -> Finding:
@@ -132,24 +133,21 @@ def _of_account(account: Account, loaded: Loaded, now: Callable[[], float]) -> P
 
 
 def _of_provider(name: str, loaded: Loaded) -> Probe:
-    models = [it.partition("/")[2] for it in _named_models(loaded) if it.partition("/")[0] == name]
+    models = [it.partition("/")[2] for it in _models(loaded.config) if it.partition("/")[0] == name]
     key_fix = advice(("providers", name, "apiKey"), loaded.names)
     provider = loaded.config.provider(name)
     return lambda: provider_doctor.probe(name, provider, models, seconds=CALL_SECONDS, key_fix=key_fix)
 
 
-def _providers(loaded: Loaded) -> Iterator[str]:
-    """Those that an agent uses, and those that have a key."""
-    config, used = loaded.config, {it.partition("/")[0] for it in _named_models(loaded)}
-    for name in sorted({*config.providers, *used}):
-        provider = config.provider(name)
-        if (provider.api or name) != "demo" and (name in used or provider.keys or not needs_key(name, provider)):
-            yield name
+def _providers(loaded: Loaded) -> list[str]:
+    """Those that an agent or `/model` can come to ask."""
+    names = sorted({it.partition("/")[0] for it in _models(loaded.config)})
+    return [it for it in names if (loaded.config.provider(it).api or it) != "demo"]
 
 
-def _named_models(loaded: Loaded) -> list[str]:
-    named = [model for agent in loaded.config.agents.list for model in agent.named_models.values()]
-    return list(dict.fromkeys(named))
+def _models(config: Config) -> Iterable[str]:
+    named = (model for agent in config.agents.list for model in agent.named_models.values())
+    return dict.fromkeys((*named, *config.choosable_models))
 
 
 def _system() -> Finding:

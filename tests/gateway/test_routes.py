@@ -1,4 +1,4 @@
-"""`routes explain`: what would become of a message, with its reasons, by the same functions that decide it for a real one."""
+"""`routes explain`: what would become of a message, with its reasons, by the functions that decide it for a real one."""
 
 import json
 import time

@@ -85,11 +85,13 @@ async def test_each_fault_of_a_feishu_app_is_found_and_has_a_fix(
     tmp_path: Path, section: str, fault: Callable[[FeishuEmulator], None], check: str, status: str, says: str
 ) -> None:
     feishu = feishu_emulator()
+    feishu.bot_name = "Helper\x1b[2J"
     fault(feishu)
     async with serve_on_loopback(feishu.app) as url:
         more = f"server: {{ publicUrl: {PUBLIC} }}"
         text = config_text(feishu_url=url, anthropic_url="http://127.0.0.1:1", feishu=section, more=more)
         findings = await examined(tmp_path, text, "feishu")
+    assert not any("\x1b" in it.message for it in findings)
     found = [it for it in findings if it.status != "ok"]
     if not check:
         assert found == []
@@ -219,7 +221,7 @@ agents: {{ list: [{{ id: a, model: anthropic/claude-sonnet-4-6 }}] }}
 
 
 NOWHERE = """
-agents: { list: [{ id: helper, model: demo/guide, workspaceDir: WORKSPACE }] }
+agents: { list: [{ id: helper, model: [demo/guide, anthropic/claude-sonnet-4-6], workspaceDir: WORKSPACE }] }
 providers: { anthropic: { apiKey: "canary-right-key-91827", baseUrl: "http://127.0.0.1:1" } }
 """
 
