@@ -28,7 +28,7 @@ class Choices:
 
     def agent(self, context: MessageContext) -> str:
         """The agent that was chosen for the message's chat or topic; empty where none was."""
-        return self._chosen.get(_place(context), "")
+        return self._chosen.get(chat_key(context), "")
 
     def queue(self, sid: str) -> QueueMode | None:
         """The mode that was chosen for a conversation."""
@@ -36,7 +36,7 @@ class Choices:
         return next((mode for mode in MODES if mode == chosen), None)
 
     async def choose_agent(self, context: MessageContext, agent: str, *, turn: int, at: float) -> None:
-        await self._choose(_place(context), agent, turn, at)
+        await self._choose(chat_key(context), agent, turn, at)
 
     async def choose_queue(self, sid: str, mode: str, *, turn: int, at: float) -> None:
         if mode != self._chosen.get(sid, ""):
@@ -54,7 +54,7 @@ class Choices:
         await self._store.notify(CHOICES_NOTICE)
 
 
-def _place(context: MessageContext) -> str:
+def chat_key(context: MessageContext) -> str:
     """A chat or a topic whoever answers there; no session of an agent has this name, since agents have ids."""
     thread = () if context.chat.thread is None else ("thread", context.chat.thread)
     return chat_session("", context.channel, context.account, context.chat.id, *thread)

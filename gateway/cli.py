@@ -4,9 +4,8 @@ must not be open to the network."""
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
 import typer
 
@@ -41,15 +40,31 @@ approvals_app = typer.Typer(
     help="Calls that wait for a person's approval, and what was allowed for good; also while the gateway serves.",
 )
 app.add_typer(approvals_app, name="approvals")
-
-
-class ExportForm(StrEnum):
-    MD = "md"
-    JSON = "json"
+routes_app = typer.Typer(no_args_is_help=True, help="Who answers what.")
+app.add_typer(routes_app, name="routes")
 
 
 SessionId = Annotated[str, typer.Argument(metavar="ID", help="A session, as `sessions list` names it.")]
 ConfigOption = Annotated[Path, typer.Option("--config", "-c", help="The config file.", show_default=True)]
+
+AsJson = Annotated[bool, typer.Option("--json", help="For programs.")]
+
+
+def _print_version(wanted: bool) -> None:
+    from gateway.config.report import VERSION
+
+    if wanted:
+        typer.echo(VERSION)
+        raise typer.Exit
+
+
+@app.callback()
+def every_command(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    pass
 
 
 @app.command()
@@ -98,22 +113,100 @@ def serve(
 
 
 @app.command()
-def check(config: ConfigOption = Path("config.yaml")) -> None:
+def check(
+    config: ConfigOption = Path("config.yaml"),
+    online: Annotated[
+        bool, typer.Option("--online", help="Also try what it stands on, as `doctor` does: platforms, providers, disk.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
     """Check the config file: every mistake on a line of its own, exit code 1 if there is one."""
     from gateway.config.report import report
 
+    if as_json:
+        _examine(config, lambda probe: online or probe == "config", as_json=True)
+        return
     loaded = _load(config)
     for line in report(loaded):
         typer.echo(line)
     if reason := loaded.config.server.exposure:
         _fail(reason, code=2)
     typer.echo(f"{config}: ok")
+    if online:
+        _examine(config, lambda probe: probe != "config", as_json=False)
+
+
+@app.command()
+def doctor(config: ConfigOption = Path("config.yaml"), as_json: AsJson = False) -> None:
+    """Try what the gateway stands on, also while it serves: credentials, scopes, webhooks, keys, models, clock, database,
+    disk, folders, sandbox. Each finding with its fix; exit code 1 if there is an error. Nothing is sent to anybody."""
+    _examine(config, bool, as_json=as_json)
+
+
+def _examine(path: Path, wanted: Callable[[str], bool], *, as_json: bool) -> None:
+    import asyncio
+
+    from gateway import doctor, logs
+    from gateway.config.load import load
+    from gateway.config.problems import ConfigErrors
+    from gateway.scrubber import Scrubber, secrets_of
+
+    scrubber = Scrubber()
+    logs.configure(level="error", output="console", scrubber=scrubber)
+    try:
+        loaded = load(path, environment())
+    except ConfigErrors as errors:
+        findings = doctor.misread(errors.problems)
+    else:
+        scrubber.learn(secrets_of(loaded.config))
+        findings = asyncio.run(doctor.examine(loaded, wanted=wanted))
+    for line in [doctor.as_json(findings)] if as_json else doctor.lines(findings):
+        typer.echo(line)
+    if any(it.status == "error" for it in findings):
+        raise typer.Exit(1)
+
+
+@routes_app.callback()
+def routes() -> None:
+    """Which agent answers what, and why."""
+
+
+@routes_app.command("explain")
+def explain_route(
+    channel: Annotated[str, typer.Option(help="Such as feishu, telegram or web.")],
+    account: Annotated[str, typer.Option(help="The account on the channel.")] = "default",
+    chat: Annotated[str | None, typer.Option(help="The id of the chat; of a direct one the sender will do.")] = None,
+    chat_type: Annotated[
+        Literal["direct", "group"] | None, typer.Option(help="Where unset, a chat that is not the sender is a group.")
+    ] = None,
+    thread: Annotated[str | None, typer.Option(help="The id of a topic inside the chat.")] = None,
+    sender: Annotated[str | None, typer.Option(help="The id of who writes; where unset, somebody on no list.")] = None,
+    config: ConfigOption = Path("config.yaml"),
+    as_json: AsJson = False,
+) -> None:
+    """What would become of a message: agent, session, binding, access, model, tools and skills, and why."""
+    import json
+    import time
+
+    from gateway import routes
+    from gateway.store.migrate import DatabaseUnusable
+
+    loaded = _load(config)
+    try:
+        context = routes.message_to(loaded.config, channel, account, chat, chat_type, thread, sender)
+        found = routes.explained(loaded, context, time.time())
+    except (DatabaseUnusable, routes.NoSuchPlace) as error:
+        _fail(str(error))
+    for line in [json.dumps(routes.as_json(found), ensure_ascii=False, indent=2)] if as_json else routes.lines(found):
+        typer.echo(line)
 
 
 @app.command("letters", hidden=True)  # its name in earlier versions
 @dead_letters_app.command("list")
-def list_dead_letters(config: ConfigOption = Path("config.yaml")) -> None:
+def list_dead_letters(as_json: AsJson = False, config: ConfigOption = Path("config.yaml")) -> None:
     """List the dead letters, oldest first."""
+    import json
+    from dataclasses import asdict
     from datetime import UTC, datetime
 
     from gateway.store.dead_letters import dead_letters
@@ -123,8 +216,12 @@ def list_dead_letters(config: ConfigOption = Path("config.yaml")) -> None:
         found = dead_letters(_load(config).config.database)
     except DatabaseUnusable as error:
         _fail(str(error))
-    for it in found:
-        at = datetime.fromtimestamp(it.at, tz=UTC).isoformat(timespec="seconds")
+    times = [datetime.fromtimestamp(it.at, tz=UTC).isoformat(timespec="seconds") for it in found]
+    if as_json:
+        facts = [{"name": it.name} | asdict(it) | {"at": at} for it, at in zip(found, times, strict=True)]
+        typer.echo(json.dumps(facts, ensure_ascii=False, indent=2))
+        return
+    for it, at in zip(found, times, strict=True):
         doubt = f", {it.ambiguous} of them may have arrived" if it.ambiguous else ""
         typer.echo(f"{it.name}  {at}  {it.session}  attempts {it.attempts}{doubt}  {it.reason}".rstrip())
     typer.echo(f"{len(found)} dead letter{'' if len(found) == 1 else 's'}", err=True)
@@ -159,7 +256,7 @@ def replay_dead_letters(
 
 @sessions_app.command("list")
 def list_sessions(
-    as_json: Annotated[bool, typer.Option("--json", help="As a list for programs.")] = False,
+    as_json: AsJson = False,
     config: ConfigOption = Path("config.yaml"),
 ) -> None:
     """List the sessions, the one that was last active at the end."""
@@ -184,21 +281,21 @@ def list_sessions(
 
 
 @sessions_app.command("show")
-def show_session(name: SessionId, config: ConfigOption = Path("config.yaml")) -> None:
+def show_session(name: SessionId, as_json: AsJson = False, config: ConfigOption = Path("config.yaml")) -> None:
     """Print a session: who wrote what and when, and which tools were called."""
-    _export(name, "md", config)
+    _export(name, "json" if as_json else "md", config)
 
 
 @sessions_app.command("export")
 def export_session(
     name: SessionId,
     form: Annotated[
-        ExportForm, typer.Option("--format", help="md is to be read; json has every row as it is kept.")
-    ] = ExportForm.MD,
+        Literal["md", "json"], typer.Option("--format", help="md is to be read; json has every row as it is kept.")
+    ] = "md",
     config: ConfigOption = Path("config.yaml"),
 ) -> None:
     """Write a session to standard output: `sessions export ID --format md > session.md`."""
-    _export(name, form.value, config)
+    _export(name, form, config)
 
 
 def _export(name: str, form: str, config: Path) -> None:
@@ -261,7 +358,7 @@ def erase_sessions(
 
 @pairing_app.command("list")
 def list_contacts(
-    as_json: Annotated[bool, typer.Option("--json", help="As a list for programs.")] = False,
+    as_json: AsJson = False,
     config: ConfigOption = Path("config.yaml"),
 ) -> None:
     """List who waits with a code, and who may write."""
@@ -307,7 +404,7 @@ def _contacts(work: Callable[["Config"], Iterable[str]], config: Path) -> None:
 
 @approvals_app.command("list")
 def list_approvals(
-    as_json: Annotated[bool, typer.Option("--json", help="As a list for programs.")] = False,
+    as_json: AsJson = False,
     config: ConfigOption = Path("config.yaml"),
 ) -> None:
     """List what waits for a decision, and what was allowed for good, oldest first."""

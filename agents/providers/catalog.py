@@ -24,8 +24,7 @@ _WIRES: dict[Api, Callable[[str, ProviderConfig], WireSpec]] = {
 
 def needs_key(name: str, config: ProviderConfig) -> bool:
     """Whether the provider can answer nothing without a key. Raises ValueError where its api is not known."""
-    api = api_of(name, config)
-    return api != "demo" and not _WIRES[api](name, config).keyless
+    return api_of(name, config) != "demo" and not wire_of(name, config).keyless
 
 
 def build_provider(name: str, config: ProviderConfig, *, now: Callable[[], float] = time.time) -> Provider:
@@ -33,4 +32,9 @@ def build_provider(name: str, config: ProviderConfig, *, now: Callable[[], float
     api = api_of(name, config)
     if api == "demo":
         return DemoProvider(name, now=now)
-    return NetworkProvider(name, config, _WIRES[api](name, config), now=now)
+    return NetworkProvider(name, config, wire_of(name, config), now=now)
+
+
+def wire_of(name: str, config: ProviderConfig) -> WireSpec:
+    """What the provider called `name` speaks, which must not be `demo`. Raises ValueError where its api is not known."""
+    return _WIRES[api_of(name, config)](name, config)

@@ -10,7 +10,7 @@ import time
 import zlib
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import orjson
@@ -63,6 +63,11 @@ class WireSpec:
     key_header: Callable[[str], tuple[str, str]] = bearer
     keyless: bool = False
     tail_seconds: float = TAIL_SECONDS
+    models_url: str = ""
+    """Lists the models of a key, for `agents.providers.doctor`."""
+    models_headers: Mapping[str, str] = field(default_factory=dict)
+    key_url: str = ""
+    """Tells whether a key is good, where the list of models is open to everybody."""
 
 
 class NetworkProvider:

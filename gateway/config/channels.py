@@ -4,7 +4,7 @@ Each record says what the rest of the gateway needs to know of a channel's confi
 records go with the section, so that whoever has read a config also has the channels that it may speak of.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
@@ -15,9 +15,12 @@ from pydantic.alias_generators import to_camel
 from agents.config import AgentConfig
 from channels.channel import Channel
 from channels.feishu import config as feishu
+from channels.feishu import doctor as feishu_doctor
 from channels.feishu.channel import FeishuChannel
 from channels.feishu.config import FeishuConfig
+from channels.finding import Finding
 from channels.telegram import config as telegram
+from channels.telegram import doctor as telegram_doctor
 from channels.telegram.channel import TelegramChannel
 from channels.telegram.config import TelegramConfig
 from channels.web import config as web
@@ -53,6 +56,10 @@ class ChannelType:
     """What must be mended in an account, as key and sentence."""
     warnings: Callable[[Any], Iterable[str]] = lambda account: ()
     """What works but deserves a look."""
+    address: Callable[[Any], str] = lambda account: ""
+    """Where its platform answers."""
+    probe: Callable[[Any, str, "Config", float], Awaitable[list[Finding]]] | None = None
+    """What the platform says of an account: of it, its name, the whole config and the time."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -175,6 +182,8 @@ CHANNEL_TYPES: dict[str, ChannelType] = {
         channel=lambda account, name, deps: FeishuChannel(account, name, deps.archive.file),
         keys=("appId", "appSecret"),
         bot=lambda account: str(account.app_id),
+        address=lambda account: str(account.base_url),
+        probe=lambda account, name, config, now: feishu_doctor.probe(account, name, config.server.public_url),
         bot_key="appId",
         bot_word="app",
         arrives=_feishu_arrives,
@@ -187,6 +196,8 @@ CHANNEL_TYPES: dict[str, ChannelType] = {
         channel=lambda account, name, deps: TelegramChannel(account, name, deps.archive.file),
         keys=("botToken",),
         bot=telegram.bot_of,
+        address=lambda account: str(account.api_root),
+        probe=lambda account, name, config, now: telegram_doctor.probe(account, name, config.server.public_url, now),
         bot_key="botToken",
         bot_word="bot",
         arrives=_telegram_arrives,

@@ -32,13 +32,13 @@ def migrate(connection: Connection, *, begin: str) -> None:
 
     Raises DatabaseTooNew.
     """
-    if _revision(connection) == HEAD:
+    if revision_of(connection) == HEAD:
         return
     connection.exec_driver_sql(begin)
     try:
         if connection.dialect.name == "postgresql":
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK_KEY})
-        before = _revision(connection)
+        before = revision_of(connection)
         _upgrade(connection, before)
         connection.exec_driver_sql("COMMIT")
     except BaseException:
@@ -48,7 +48,7 @@ def migrate(connection: Connection, *, begin: str) -> None:
         log.info("database_upgraded", before=before, now=HEAD)
 
 
-def _revision(connection: Connection) -> str | None:
+def revision_of(connection: Connection) -> str | None:
     """What the database says it is; None for an empty one. The table is asked for first: inside a transaction a failing
     query would spoil it."""
     tables = inspect(connection)

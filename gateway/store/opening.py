@@ -24,13 +24,14 @@ def open_store(config: DatabaseConfig) -> Store:
 
 
 @contextmanager
-def connected(config: DatabaseConfig) -> Iterator[Connection]:
-    """One transaction, beside a running gateway or without one; on SQLite what it deletes is overwritten. Raises
-    DatabaseUnusable."""
+def connected(config: DatabaseConfig, *, seconds: float = 10.0) -> Iterator[Connection]:
+    """One transaction, beside a running gateway or without one; on SQLite what it deletes is overwritten. It waits so long
+    for others. Raises DatabaseUnusable."""
     if config.path is not None and not Path(config.path).is_file():
         raise DatabaseUnusable(f"{config.path}: there is no database yet. {DatabaseUnusable.__doc__}")
     url = config.url.replace("postgresql://", "postgresql+psycopg://", 1)
-    engine = create_engine(url, connect_args={"timeout": 10} if config.path is not None else {})
+    patience = {"timeout": seconds} if config.path is not None else {"connect_timeout": max(2, round(seconds))}
+    engine = create_engine(url, connect_args=patience)
     try:
         with engine.begin() as connection:
             if config.path is not None:

@@ -138,7 +138,7 @@ WHERE t.sid IN (:sid, :control) AND t.kind = 'final' AND (t.turn > {_NEW_TURN} O
 _TRANSCRIPT = f"""
 SELECT turn, kind, content FROM transcript t WHERE sid = :sid AND turn > {_NEW_TURN} AND {_NOT_UNDONE} ORDER BY seq
 """
-_CHOICES = "SELECT sid, content FROM mark WHERE kind = 'settings' AND sid LIKE :prefix ORDER BY turn"
+CHOICES = "SELECT sid, content FROM mark WHERE kind = 'settings' AND sid LIKE :prefix ORDER BY turn"
 _DRAFT = "SELECT content FROM mark WHERE sid = :sid AND kind = 'draft' AND turn = :turn"
 _MARK = """
 INSERT INTO mark (sid, kind, turn, content, at) VALUES (:sid, :kind, :turn, :content, :at)
@@ -211,11 +211,17 @@ PAIRING_SECONDS = 3600.0
 PAIRING_PENDING_MAX = 3
 """At one channel account."""
 _CONTACT = "FROM contact WHERE channel = :channel AND account = :account"
-_STANDING = f"""
+CONTACT_STANDING = f"""
 SELECT (SELECT approved_by IS NOT NULL {_CONTACT} AND person = :person AND (approved_by IS NOT NULL OR asked > :since))
     AS may_write,
     (SELECT count(*) {_CONTACT} AND approved_by IS NULL AND code IS NOT NULL AND asked > :since) AS waiting
 """
+
+
+def standing_of(row: Any) -> Standing:
+    if row["may_write"] is not None:
+        return "paired" if row["may_write"] else "waiting"
+    return "new" if row["waiting"] < PAIRING_PENDING_MAX else "crowded"
 
 
 def names_of(known: Known | None) -> dict[str, Any]:
@@ -311,7 +317,7 @@ class InCommon:
         return [Entry(**row) for row in await self._rows(_TRANSCRIPT, {"sid": sid})]
 
     async def choices(self) -> Mapping[str, str]:
-        rows = await self._rows(_CHOICES, {"prefix": f"{CHOICE}%"})
+        rows = await self._rows(CHOICES, {"prefix": f"{CHOICE}%"})
         return {row["sid"].removeprefix(CHOICE): row["content"] for row in rows}
 
     async def conversation(self, sid: str, *, before: int, history_turns: int, waiting_max: int) -> Work:
@@ -338,10 +344,7 @@ class InCommon:
 
     async def standing(self, channel: str, account: str, person: str, at: float) -> Standing:
         names = {"channel": channel, "account": account, "person": person, "since": at - PAIRING_SECONDS}
-        row = await self._ours(_STANDING, names)
-        if row["may_write"] is not None:
-            return "paired" if row["may_write"] else "waiting"
-        return "new" if row["waiting"] < PAIRING_PENDING_MAX else "crowded"
+        return standing_of(await self._ours(CONTACT_STANDING, names))
 
     async def session_state(self, lease: Lease) -> SessionState:
         return SessionState(**await self._ours(STATE, lease.row))

@@ -11,13 +11,15 @@ from agents.providers.http import SdkClient, event_of, http_client
 from agents.providers.network import WireSpec
 
 BASE_URL = "https://api.anthropic.com"
+VERSION = "2023-06-01"
 _EVENT = re.compile(r"message_(?:start|delta|stop)|content_block_(?:start|delta|stop)|error")
 
 
 def anthropic_wire(config: ProviderConfig) -> WireSpec:
+    base_url = (config.base_url or BASE_URL).rstrip("/").removesuffix("/v1")  # the path has it
     return WireSpec(
         api=API,
-        build=lambda: _build_client(config),
+        build=lambda: _build_client(config, base_url),
         path=lambda request: "/v1/messages",
         body=lambda request: wire_request(request) | {"stream": True},
         assembly=AnthropicAssembly,
@@ -25,14 +27,15 @@ def anthropic_wire(config: ProviderConfig) -> WireSpec:
         ends=lambda event: event.get("type") == "message_stop",
         from_status=from_status,
         output_blocked=output_blocked,
+        models_url=f"{base_url}/v1/models?limit=1000",
+        models_headers={"anthropic-version": VERSION},
     )
 
 
-def _build_client(config: ProviderConfig) -> SdkClient:
+def _build_client(config: ProviderConfig, base_url: str) -> SdkClient:
     import anthropic
     import httpx2
 
-    base_url = (config.base_url or BASE_URL).rstrip("/").removesuffix("/v1")  # the path has it
     http = http_client(config, base_url, httpx2)
     client = anthropic.AsyncAnthropic(
         api_key="set with each request",

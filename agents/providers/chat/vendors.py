@@ -52,6 +52,8 @@ class Vendor(WellKnown):
     """Where requests go if the config does not say; None where only the config can know."""
     keyless: bool = False
     """May be asked without a key."""
+    key_path: str = ""
+    """What only a good key gets, where anybody gets the list of models."""
     models: Mapping[str, str] = field(default_factory=dict)
     """Patterns of model names that another record is about."""
 
@@ -193,6 +195,7 @@ VENDORS: dict[str, Vendor] = {
             names=("openrouter",),
             hosts=("openrouter.ai",),
             base_url="https://openrouter.ai/api/v1",
+            key_path="/key",
             variables=("OPENROUTER_API_KEY",),
             thinking="reasoning",
             ids=r"[a-zA-Z0-9_-]{1,40}",  # what the strictest of those behind it takes

@@ -24,6 +24,7 @@ def gemini_wire(config: ProviderConfig) -> WireSpec:
         build=lambda: PlainClient(config, base_url(config), {}),
         path=lambda request: f"/{quote(resource(request.model))}:streamGenerateContent?alt=sse",
         body=wire_request,
+        models_url=f"{base_url(config)}/models?pageSize=1000",
         key_header=lambda key: ("x-goog-api-key", key),
         assembly=GeminiAssembly,
         ends=lambda event: bool(finish_reason(event)),

@@ -23,4 +23,5 @@ def mistral_wire(config: ProviderConfig) -> WireSpec:
         late=lambda event: {"usage": usage} if (usage := object_of(event, "usage")) else {},
         from_status=from_status,
         keyless=is_local(base_url),
+        models_url=f"{base_url}/v1/models",
     )

@@ -39,6 +39,8 @@ def chat_wire(config: ProviderConfig, vendor: Vendor) -> WireSpec:
         from_status=from_status,
         output_blocked=output_blocked,
         keyless=vendor.keyless or is_local(base_url),
+        models_url=f"{base_url.rstrip('/')}/models",
+        key_url=f"{base_url.rstrip('/')}{vendor.key_path}" if vendor.key_path else "",
         tail_seconds=TAIL_SECONDS,
     )
 
@@ -55,6 +57,7 @@ def responses_wire(config: ProviderConfig) -> WireSpec:
         from_status=from_status,
         output_blocked=output_blocked,
         keyless=is_local(base_url),
+        models_url=f"{base_url.rstrip('/')}/models",
     )
 
 

@@ -40,6 +40,11 @@ from tests.emulators.feishu.socket import LongConnections
 from tests.emulators.telegram.requests import parse_multipart
 
 _CARDS = "/open-apis/cardkit/v1/cards"
+SCOPES = (
+    *("im:message.p2p_msg:readonly", "im:message.group_at_msg:readonly", "im:message:send_as_bot"),
+    *("im:message:readonly", "contact:user.base:readonly", "im:chat:readonly", "cardkit:card:write", "im:resource"),
+)
+"""What the channel's README has one ask for."""
 TOKEN_SECONDS = 7_200
 TOKEN_RENEW_SECONDS = 1_800
 UUID_SECONDS = 3_600
@@ -95,6 +100,11 @@ class FeishuEmulator(ResourceSource):
     updates: list[str] = field(default_factory=list)
     """The cards that were changed, by message id, as often as they were."""
     requests: list[Received] = field(default_factory=list)
+    scopes: set[str] = field(default_factory=lambda: set(SCOPES))
+    """Those that the tenant has granted, beside one that waits."""
+    subscription: dict[str, Any] | None = None
+    """The app's events, as far as it may read about itself; None where it lacks the scope for that."""
+    bot_status: int = 2
     tokens: dict[str, float] = field(default_factory=dict)
     """Live tenant tokens and when they end."""
     token_fetches: int = 0
@@ -110,6 +120,8 @@ class FeishuEmulator(ResourceSource):
             routes=[
                 *self.socket.routes(),
                 Route("/open-apis/auth/v3/tenant_access_token/internal", self._token, methods=["POST"]),
+                Route("/open-apis/application/v6/scopes", self._guarded(self._scopes), methods=["GET"]),
+                Route("/open-apis/application/v6/applications/{app_id}", self._guarded(self._application)),
                 Route("/open-apis/bot/v3/info", self._guarded(self._bot), methods=["GET"]),
                 Route("/open-apis/contact/v3/users/{user_id}", self._guarded(self._user), methods=["GET"]),
                 Route("/open-apis/im/v1/chats/{chat_id}", self._guarded(self._chat), methods=["GET"]),
@@ -239,8 +251,27 @@ class FeishuEmulator(ResourceSource):
         return JSONResponse({"code": 0, "msg": "ok", "tenant_access_token": token, "expire": expire})
 
     async def _bot(self, request: Request) -> Response:
-        bot = {"activate_status": 2, "app_name": self.bot_name, "ip_white_list": [], "open_id": self.bot_open_id}
+        bot = {
+            "activate_status": self.bot_status,
+            "app_name": self.bot_name,
+            "ip_white_list": [],
+            "open_id": self.bot_open_id,
+        }
         return JSONResponse({"code": 0, "msg": "ok", "bot": bot})
+
+    async def _scopes(self, request: Request) -> Response:
+        found = [{"scope_name": name, "grant_status": 1, "scope_type": "tenant"} for name in sorted(self.scopes)]
+        found.append({"scope_name": "contact:contact", "grant_status": 2, "scope_type": "tenant"})
+        return _data({"scopes": [*found, {"scope_name": "im:message", "grant_status": 1, "scope_type": "user"}]})
+
+    async def _application(self, request: Request) -> Response:
+        if request.query_params.get("lang") not in ("zh_cn", "en_us", "ja_jp"):
+            raise Refusal(99992402, "lang is required")
+        if request.path_params["app_id"] != self.app_id:
+            raise Refusal(210504, "no such application")
+        if self.subscription is None:
+            raise Refusal(99991672, "Access denied. One of the following scopes is required: [application:...]")
+        return _data({"app": {"app_id": self.app_id, "status": 1, "event": self.subscription}})
 
     async def _user(self, request: Request) -> Response:
         user_id = request.path_params["user_id"]

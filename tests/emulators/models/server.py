@@ -64,10 +64,16 @@ class ModelEmulator(ABC):
 
     path: ClassVar[str]
     """Of the route, in Starlette's form."""
+    models_path: ClassVar[str] = "/v1/models"
     id_header: ClassVar[str] = "x-request-id"
 
     def __init__(self, script: Script = (), *, api_key: str | None = None, window_tokens: int | None = None) -> None:
-        self.app = Starlette(routes=[Route(self.path, self._answer, methods=["POST"])])
+        listing = Route(self.models_path, self._list, methods=["GET"])
+        self.app = Starlette(routes=[listing, Route(self.path, self._answer, methods=["POST"])])
+        self.models: list[str] = []
+        """What the list of models has."""
+        self.listed: list[Mapping[str, str]] = []
+        """The headers of who asked for it."""
         self.requests: list[Received] = []
         self.hangups = 0
         """How often a client went away before the answer was over."""
@@ -107,6 +113,23 @@ class ModelEmulator(ABC):
     @abstractmethod
     def whole(self, turn: StreamFault, number: int, body: dict[str, Any], tokens: int) -> Any:
         """The answer as one JSON object, where no stream is asked for."""
+
+    def check_key(self, headers: Mapping[str, str]) -> None:
+        """For the list of models. Raises `Refusal`."""
+        if self.api_key is not None and headers.get("authorization") != f"Bearer {self.api_key}":
+            raise Refusal(401, "authentication_error", "invalid key")
+
+    def listing(self) -> Any:
+        """The JSON of the list."""
+        return {"object": "list", "data": [{"id": name, "object": "model"} for name in self.models]}
+
+    async def _list(self, request: Request) -> Response:
+        self.listed.append(dict(request.headers))
+        try:
+            self.check_key(dict(request.headers))
+        except Refusal as refusal:
+            return self._refused(refusal)
+        return JSONResponse(self.listing())
 
     def streams(self, path: str, body: dict[str, Any]) -> bool:
         """Whether a stream is asked for."""

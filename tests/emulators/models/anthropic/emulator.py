@@ -33,6 +33,9 @@ class AnthropicEmulator(ModelEmulator):
         check_body(body)
         return body
 
+    def check_key(self, headers: Mapping[str, str]) -> None:
+        check_headers({"content-type": "application/json"} | dict(headers), self.api_key)
+
     def overflow(self, tokens: int, window_tokens: int) -> Refusal:
         message = f"prompt is too long: {tokens} tokens > {window_tokens} maximum"
         return Refusal(400, "invalid_request_error", message)

@@ -49,6 +49,7 @@ class GeminiEmulator(ModelEmulator):
     What is kept of a request is the message as the server sees it, with the model of the path in it."""
 
     path = "/{version}/models/{call:path}"
+    models_path = "/{version}/models"
     id_header = "server-timing"
 
     def __init__(
@@ -68,6 +69,12 @@ class GeminiEmulator(ModelEmulator):
         body: dict[str, Any] = respelt(parse_body(raw))
         check_body(body, model)
         return body | {"model": f"models/{model}"}
+
+    def check_key(self, headers: Mapping[str, str]) -> None:
+        check_key({"content-type": "application/json"} | dict(headers), self.api_key)
+
+    def listing(self) -> Any:
+        return {"models": [{"name": f"models/{name}"} for name in self.models]}
 
     def overflow(self, tokens: int, window_tokens: int) -> Refusal:
         allowed = f"exceeds the maximum number of tokens allowed ({window_tokens})."

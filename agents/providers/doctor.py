@@ -1,0 +1,117 @@
+"""What a model provider says of its keys, and whether it has the models that the config names: by its list of models,
+which costs nothing. A name that is not in it may still be a right one, such as a deployment's, so that is a warning."""
+
+import asyncio
+import difflib
+import json
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from agents.messages import ModelError
+from agents.providers.catalog import wire_of
+from agents.providers.config import ProviderConfig
+from agents.providers.errors import RequestRefused
+from agents.providers.http import http_client
+from agents.providers.network import WireSpec
+from agents.providers.payload import objects_of
+from channels.finding import Finding
+
+LIST_BYTES_MAX = 8 * 1024 * 1024
+_KEY_TROUBLE = {"auth": "the key is refused", "billing": "the key has no money or no quota left"}
+
+
+async def probe(
+    name: str, config: ProviderConfig, models: Sequence[str], *, seconds: float, key_fix: str
+) -> list[Finding]:
+    """Of every key on its own. `models` are the names that the config uses of it; `key_fix` is where a key is set."""
+    wire, keys = wire_of(name, config), config.keys
+    config = config.model_copy(update={"timeout_seconds": seconds})
+    if not keys and not wire.keyless:
+        return [Finding(f"provider {name}", "error", "there is no key, so nothing can be answered", key_fix)]
+    numbered = [(f" key {number}" if len(keys) > 1 else "", key) for number, key in enumerate(keys or ("",), start=1)]
+    answers = await asyncio.gather(*(_listed(wire, config, key) for _, key in numbered))
+    found = []
+    for (label, _), answer in zip(numbered, answers, strict=True):
+        check = f"provider {name}{label}"
+        if isinstance(answer, ModelError):
+            found.append(_refused(check, answer, wire, key_fix))
+        else:
+            found.append(Finding(check, "ok", f"{'the key is right' if keys else 'answers'}; {len(answer)} models"))
+    offered = {it for answer in answers if not isinstance(answer, ModelError) for it in answer}
+    return [*found, *_unknown(name, models, offered)] if offered else found
+
+
+async def _listed(wire: WireSpec, config: ProviderConfig, key: str) -> ModelError | list[str]:
+    import httpx
+
+    headers = {**wire.models_headers, **config.headers, **dict([wire.key_header(key)] if key else [])}
+    try:
+        async with (
+            asyncio.timeout(config.timeout_seconds),
+            http_client(config, wire.models_url, httpx, headers=headers) as client,
+        ):
+            if wire.key_url:
+                await client.get(wire.key_url)
+            body = await _read(client, wire.models_url)
+        return [*_names(json.loads(body))]
+    except RequestRefused as refused:
+        return wire.from_status(refused.status, refused.body, refused.headers, time.time())
+    except (httpx.HTTPError, TimeoutError) as error:
+        return ModelError(kind="network", summary=type(error).__name__, retryable=True)
+    except (ValueError, RecursionError):
+        return ModelError(kind="invalid", summary="its answer is no list of models", retryable=False)
+
+
+async def _read(client: Any, url: str) -> bytes:
+    """Raises ValueError where there is no end of it."""
+    body = b""
+    response = await client.send(client.build_request("GET", url), stream=True)
+    try:
+        async for chunk in response.aiter_bytes():
+            body += chunk
+            if len(body) > LIST_BYTES_MAX:
+                raise ValueError
+    finally:
+        await response.aclose()
+    return body
+
+
+def _names(answer: object) -> Iterator[str]:
+    """Of whatever wire: OpenAI and those like it have `data`, Gemini has `models`. Raises ValueError."""
+    if not isinstance(answer, dict) or not isinstance(answer.get("data", answer.get("models")), list):
+        raise ValueError
+    for model in objects_of(answer, "data") or objects_of(answer, "models"):
+        aliases = model.get("aliases")
+        for name in (model.get("id") or model.get("name"), *(aliases if isinstance(aliases, list) else ())):
+            if isinstance(name, str):
+                yield name.removeprefix("models/")
+
+
+def _refused(check: str, error: ModelError, wire: WireSpec, key_fix: str) -> Finding:
+    if error.kind in _KEY_TROUBLE:
+        return Finding(check, "error", f"{_KEY_TROUBLE[error.kind]} ({error.summary})", key_fix)
+    if error.kind == "network":
+        fix = "is baseUrl right, and does this machine reach it? A proxy is named in HTTPS_PROXY"
+        return Finding(check, "error", f"cannot be reached ({error.summary})", fix)
+    if error.retryable:
+        return Finding(check, "warning", f"busy ({error.summary}), so the key was not tried", "try again")
+    fix = (
+        "is baseUrl right? With /v1 for openai-*, without it for anthropic and mistral. Some servers have no such list"
+    )
+    return Finding(check, "warning", f"its list of models cannot be read ({error.summary}), so nothing was tried", fix)
+
+
+def _unknown(provider: str, models: Sequence[str], offered: set[str]) -> Iterator[Finding]:
+    for model in models:
+        if not any(_is_named(model, it) for it in offered):
+            near = next(iter(difflib.get_close_matches(model, sorted(offered), n=1)), None)
+            fix = f"did you mean {provider}/{near}?" if near else "see the names in the vendor's console"
+            yield Finding(f"model {provider}/{model}", "warning", "is not in the provider's list of models", fix)
+
+
+def _is_named(model: str, offered: str) -> bool:
+    """Dated names have a short one (`claude-x-20260101`), local ones a tag (`x:latest`), and a router's may have more
+    behind a colon."""
+    stem = model.removesuffix("-latest")
+    return offered in (model, model.partition(":")[0]) or offered.startswith((f"{stem}-2", f"{model}:"))

@@ -1,0 +1,79 @@
+"""Single looks into the database beside a running gateway or without one: is it sound, and what was chosen or allowed.
+
+Nothing is changed and nothing is migrated, so that whoever looks cannot break what he looks at.
+"""
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from sqlalchemy import Connection, text
+from sqlalchemy.exc import OperationalError
+
+from gateway.config.root import DatabaseConfig
+from gateway.store.migrate import HEAD, DatabaseTooNew, DatabaseUnusable, revision_of
+from gateway.store.opening import connected
+from gateway.store.statements import CHOICES, CONTACT_STANDING, PAIRING_SECONDS, standing_of
+from gateway.store.store import CHOICE
+from gateway.store.writer import run
+
+CHECK_SECONDS = 8.0
+_PROGRESS_STEPS = 20_000
+_WRITE = "UPDATE alembic_version SET version_num = version_num"
+"""Leaves everything as it is, and fails where nothing can be written."""
+_SETTINGS = """
+SELECT content FROM mark WHERE sid = :sid AND kind = 'settings'
+AND turn > COALESCE((SELECT max(turn) FROM mark WHERE sid = :sid AND kind = 'new'), 0) ORDER BY turn DESC LIMIT 1
+"""
+
+
+def health(config: DatabaseConfig) -> str:
+    """What is good about it, in words. Raises DatabaseUnusable with what is not."""
+    if config.path is not None and not Path(config.path).exists():
+        return f"{config.path}: will be made at the first start"
+    with connected(config, seconds=CHECK_SECONDS) as connection:
+        revision = revision_of(connection)
+        if revision is not None and revision > HEAD:
+            raise DatabaseUnusable(f"{config.shown}: {DatabaseTooNew.__doc__}")
+        checked = _quick_check(connection) if config.path is not None else ""
+        if config.path is None:
+            connection.execute(text(f"SET LOCAL statement_timeout = {CHECK_SECONDS * 1000:.0f}"))
+        if revision == HEAD:  # last, as others wait for whoever writes
+            connection.execute(text(_WRITE))
+    migrated = "" if revision == HEAD else f", to be migrated from {revision or 'nothing'} to {HEAD} at the next start"
+    return f"{config.shown}: writable{checked}{migrated}"
+
+
+def _quick_check(connection: Connection) -> str:
+    """As far as it gets in a few seconds: a large file takes minutes, and an ill one shows early."""
+    end, driver = time.monotonic() + CHECK_SECONDS / 2, connection.connection.driver_connection
+    assert driver is not None
+    driver.set_progress_handler(lambda: time.monotonic() > end, _PROGRESS_STEPS)
+    try:
+        verdict = str(connection.exec_driver_sql("PRAGMA quick_check(1)").scalar())
+    except OperationalError as error:
+        if "interrupted" not in str(error):
+            raise
+        return ", too large to be checked whole (PRAGMA quick_check)"
+    finally:
+        driver.set_progress_handler(None, 0)
+    if verdict != "ok":
+        raise DatabaseUnusable(f"the file is damaged ({verdict.splitlines()[-1][:200]}) — restore a backup")
+    return ", sound"
+
+
+def choices(connection: Connection) -> Mapping[str, str]:
+    """As `Store.choices`."""
+    rows = run(connection, CHOICES, prefix=f"{CHOICE}%").mappings()
+    return {row["sid"].removeprefix(CHOICE): row["content"] for row in rows}
+
+
+def settings(connection: Connection, sid: str) -> str:
+    """What a person has chosen for a session that still goes on, as JSON."""
+    return run(connection, _SETTINGS, sid=sid).scalar() or "{}"
+
+
+def standing(connection: Connection, channel: str, account: str, person: str, at: float) -> str:
+    """As `Store.standing`."""
+    names = {"channel": channel, "account": account, "person": person, "since": at - PAIRING_SECONDS}
+    return standing_of(run(connection, CONTACT_STANDING, **names).mappings().one())
