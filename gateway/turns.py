@@ -12,6 +12,8 @@ import structlog
 
 from agents import sentences
 from agents.messages import Message, UserMessage, message_json
+from agents.prompt.inbound import ids
+from agents.prompt.internals import without_internals
 from agents.runner import AgentRunner
 from agents.turn import Emit, OverBudget, Turn, settings_json
 from channels.channel import Channel, Progress, ShowsDrafts, ShowsProgress
@@ -201,10 +203,12 @@ class Turns:
         self, batch: Batch, channel: Channel, runner: AgentRunner, emit: Emit, account: Account | None
     ) -> Ending:
         context = batch.inbound.context
+        met: list[UserMessage] = []
 
         async def user_message(*contexts: MessageContext, notes: Sequence[Note] = ()) -> UserMessage:
             received = [await self._attachments.receive(runner, channel, it, batch.lease.sid) for it in contexts]
-            return runner.user_message(*contexts, received=received, notes=notes)
+            met.append(runner.user_message(*contexts, received=received, notes=notes))
+            return met[-1]
 
         work = batch.work
         if not work.so_far and batch.is_over():
@@ -259,12 +263,21 @@ class Turns:
         if decided is not None:
             await approvals.interrupted(decided.id)  # unless the call came to its end
         ending = ending_of(result.outcome, context.text)
+        if ending.answers_to:
+            here = {it for turn_ in (*work.turns, journaled, met) for message in turn_ for it in ids(message)}
+            here |= {it.reply_to.message_id for it in batch.inbound.contexts if it.reply_to}
+            is_here = "reply" in channel.capabilities.directives and ending.answers_to in here - {
+                context.message_id,
+                "",
+            }
+            ending = ending if is_here else replace(ending, answers_to=None)
         if ending.media and ending.text is not None:
             files, note = await self._attachments.send(runner, channel, turn, ending.media)
             ending = replace(ending, text=f"{ending.text}\n\n{note}".strip() if note else ending.text, files=files)
         if ending.text is not None and (turn.settings.reasoning or turn.settings.verbose):
             steps = [*so_far, *journal.kept, *([ending.message] if ending.message else [])]
-            ending = replace(ending, text="\n\n".join((*above(turn.settings, steps), ending.text)))
+            shown = map(without_internals, above(turn.settings, steps))
+            ending = replace(ending, text="\n\n".join((*shown, ending.text)))
         shortened = sentences.compacted(result.compaction, context.text) if ending.text is not None else None
         return replace(ending, answers=result.answers, notes=(shortened,) if shortened else ())
 
@@ -336,6 +349,7 @@ class Turns:
             replaces=replaces or ending.replaces,
             seed=ending.seed,
             buttons=ending.buttons,
+            answers_to=ending.answers_to,
         )
         queued = await self._store.finish(lease, entries, parts, at=self._runtime.now(), dead=ending.dead)
         seconds = self._runtime.now() - began

@@ -70,7 +70,15 @@ def written(body: str) -> str:
     return body.partition("\n")[2].partition(": ")[2]
 
 
-_TAG_LINE = re.compile(r"^\[message_id: [^\]\n]*\]\n", re.MULTILINE)
+_TAG_LINE = re.compile(r"^\[message_id: ([^\]\n]*)\]\n", re.MULTILINE)
+
+
+def ids(message: Message) -> Iterator[str]:
+    """Of the messages whose words a message of the history holds; nobody can write such a line in his own."""
+    if isinstance(message, UserMessage):
+        for part in message.content:
+            if isinstance(part, Text):
+                yield from _TAG_LINE.findall(part.text.partition("\n")[0] + "\n")
 
 
 def spoken(message: Message) -> str:

@@ -83,7 +83,7 @@ class FeishuChannel:
     name = "feishu"
     capabilities = Capabilities(
         names=("markdown", "threads"),
-        directives=("media", "voice"),
+        directives=("media", "voice", "reply"),
         file_messages=FileMessages(),
         buttons=True,
         repeat_seconds=REPEAT_SECONDS,
