@@ -6,7 +6,8 @@ from shlex import quote
 
 import structlog
 
-from channels.access import NOT_PAIRED, refusal
+from agents.prompt.inbound import HEARD_CHARS_MAX
+from channels.access import NOT_MENTIONED, NOT_PAIRED, refusal
 from channels.channel import AnsweredAtOnce, AnswersPresses, Arrived, Channel, Ignored, Receipt, StoresInbound
 from channels.message import MessageContext, Press
 from gateway import pairing
@@ -55,6 +56,9 @@ class Intake:
             if reason == NOT_PAIRED:
                 who = contact_name(context.channel, context.account, context.sender.id)
                 facts["approve"] = f"python -m gateway pairing approve {quote(who)}"
+            if reason == NOT_MENTIONED and channel.access.history_in(context.chat.id):
+                heard = replace(context, text=context.text[:HEARD_CHARS_MAX], attachments=(), reply_to=None)
+                await self._runtime.store.chatter.keep(heard, self._runtime.now())
             log.info("message_not_admitted", reason=reason, sender=context.sender.id, chat=context.chat.id, **facts)
             return f"ignored: {reason}"
         if isinstance(channel, StoresInbound) and context.press is None:

@@ -12,7 +12,7 @@ import structlog
 
 from agents import sentences
 from agents.messages import Message, UserMessage, message_json
-from agents.prompt.inbound import ids
+from agents.prompt.inbound import HEARD, ids
 from agents.prompt.internals import without_internals
 from agents.runner import AgentRunner
 from agents.turn import Emit, OverBudget, Turn, settings_json
@@ -205,9 +205,11 @@ class Turns:
         context = batch.inbound.context
         met: list[UserMessage] = []
 
-        async def user_message(*contexts: MessageContext, notes: Sequence[Note] = ()) -> UserMessage:
+        async def user_message(
+            *contexts: MessageContext, notes: Sequence[Note] = (), heard: Sequence[MessageContext] = ()
+        ) -> UserMessage:
             received = [await self._attachments.receive(runner, channel, it, batch.lease.sid) for it in contexts]
-            met.append(runner.user_message(*contexts, received=received, notes=notes))
+            met.append(runner.user_message(*contexts, received=received, notes=notes, heard=heard))
             return met[-1]
 
         work = batch.work
@@ -235,7 +237,8 @@ class Turns:
             contexts = [await channel.enrich(it) for it in written]
             context = contexts[-1]
             notes = await self._memory.notes(batch.lease.sid, context) if work.has_notes else ()
-            journaled = [await user_message(*contexts, notes=notes)]
+            heard = await self._heard(batch, channel, context)
+            journaled = [await user_message(*contexts, notes=notes, heard=heard)]
             await journal.begin(journaled[0], joined=[message.turn for message in batch.messages[:-1]])
         await self._gate.enter()
         user, *so_far = journaled
@@ -255,7 +258,7 @@ class Turns:
             settings=settings_json.validate_json(work.settings),
             summary=work.summary,
             again=tuple(filter(None, (str(batch.inbound.replays or ""), batch.inbound.approval))),
-            tainted=decided is not None and bool(decided.tainted),
+            tainted=bool(decided.tainted) if decided else HEARD in user.metadata,
         )
         save = self._memory.saver(batch.lease.sid, context, turn=batch.turn, at=self._runtime.now())
         gate = TurnGate(approvals=approvals, runner=runner, session=batch.lease.sid, turn=batch.turn, decided=decided)
@@ -280,6 +283,15 @@ class Turns:
             ending = replace(ending, text="\n\n".join((*shown, ending.text)))
         shortened = sentences.compacted(result.compaction, context.text) if ending.text is not None else None
         return replace(ending, answers=result.answers, notes=(shortened,) if shortened else ())
+
+    async def _heard(self, batch: Batch, channel: Channel, context: MessageContext) -> Sequence[MessageContext]:
+        """What the group said since the last answer, where its history is kept."""
+        limit = channel.access.history_in(context.chat.id) if context.chat.kind == "group" else 0
+        if not limit:
+            return ()
+        until = batch.messages[-1].at
+        found = await self._store.chatter.since(batch.lease.sid, context, turn=batch.turn, until=until, limit=limit)
+        return [await channel.enrich(it) for it in found]
 
     async def _begin_anew(self, batch: Batch) -> Work:
         """End the session behind its last turn; what was chosen since then, such as a model, holds."""
