@@ -19,7 +19,8 @@ class Inbound:
     """`command` is the name of the gateway's command that the message is, None for what an agent answers; `arguments` what
     stands behind it. `replays` is another number each time that the message gets another chance: its reply then is another
     reply, with keys of its own. `together` are all messages that a `/retry` answers anew, in order; empty for this one.
-    `approval` is the id of what was decided, where the gateway itself takes the conversation up again."""
+    `approval` is the id of what was decided, where the gateway itself takes the conversation up again. `recalled`: its
+    person has taken it back, and it says nothing any more."""
 
     agent: str
     context: MessageContext
@@ -28,6 +29,7 @@ class Inbound:
     replays: int = 0
     together: tuple[MessageContext, ...] = ()
     approval: str = ""
+    recalled: bool = False
 
     @property
     def contexts(self) -> tuple[MessageContext, ...]:

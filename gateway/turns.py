@@ -76,6 +76,8 @@ class Turns:
             return await self._end_all(
                 lease, concerned, stopped(work.stopped, begun=bool(work.so_far)), begun=bool(work.so_far)
             )
+        if not work.so_far and (recalled := [it for it in work.waiting if inbound_of(it.body).recalled]):
+            return await self._end_all(lease, recalled, Ending(outcome="recalled", text=None))
         batch = batch_of(self._runtime.setup, lease, work)
         inbound = batch.inbound
         with (

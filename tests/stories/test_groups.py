@@ -7,7 +7,7 @@ import orjson
 
 from gateway.sessions import erase
 from tests.emulators.models.script import says
-from tests.running import ALICE, BOB, FEISHU, GROUP, Running, running
+from tests.running import ALICE, ALICE_CHAT, BOB, FEISHU, GROUP, Running, running
 from tests.stories.at_work import users
 
 HISTORY = re.compile(r"^Chat history since your last reply \(untrusted metadata\):\n```json\n(.*)\n```$", re.MULTILINE)
@@ -63,3 +63,41 @@ async def test_a_group_that_does_not_keeps_nothing_and_strangers_never_are_heard
         await chats(house, "not listed", sender=BOB)
         await chats(house, "listed", sender=ALICE)
         assert [it["text"] for it in await asked(house, "hello", sender=ALICE)] == ["listed"]
+
+
+async def test_a_message_that_is_taken_back_is_not_answered_and_not_remembered(
+    tmp_path: Path, database_url: str
+) -> None:
+    """While it waits, while it is answered, and afterwards; what others wrote stays."""
+    more = f'database: {{ url: "{database_url}" }}\nqueue: {{ mode: followup }}'
+    script = [says("never whole " * 50), says("kept"), says("private answer"), says("last")]
+    async with running(tmp_path, script=script, more=more) as house:
+        house.line.hold(after_pieces=1)
+        for name in ("om_running", "om_waiting", "om_kept"):
+            await house.say(f"text of {name}", message_id=name)
+        await house.until(lambda: house.line.holding)
+        for name in ("om_waiting", "om_waiting", "om_running"):
+            answer = await house.push(house.feishu.recalled_event(name))
+            assert answer.status_code == 200
+        house.line.release()
+        await house.idle()
+        assert house.feishu.shown(ALICE_CHAT) == ["kept"]
+        await house.say("text of om_private", message_id="om_private")
+        await house.idle()
+        await house.push(house.feishu.recalled_event("om_private"))
+        await house.push(house.feishu.recalled_event("om_private"))
+        await house.say("and now?")
+        await house.idle()
+        prompt = str(house.anthropic.requests[-1].body)
+        assert "text of om_kept" in prompt
+        assert not re.search("text of om_(waiting|running|private)|private answer|never whole", prompt)
+        assert house.feishu.shown(ALICE_CHAT) == ["kept", "private answer", "last"]
+
+
+async def test_what_is_taken_back_is_not_overheard(tmp_path: Path) -> None:
+    feishu = f"{FEISHU}\n    history: 20\n"
+    async with running(tmp_path, feishu=feishu, script=[says("one")]) as house:
+        await chats(house, "a secret", message_id="om_secret")
+        await chats(house, "lunch")
+        await house.push(house.feishu.recalled_event("om_secret"))
+        assert [it["text"] for it in await asked(house, "hello")] == ["lunch"]

@@ -120,6 +120,13 @@ class EventSource:
         event["header"]["create_time"] += "000"  # in microseconds
         return event
 
+    def recalled_event(self, message_id: str, *, by: str = "message_owner") -> dict[str, Any]:
+        """Somebody takes a message back, of which nothing but its ids is said."""
+        known = self.known[message_id]
+        known.recalled = True
+        body = {"message_id": message_id, "chat_id": known.chat_id, "recall_time": str(int(self.now() * 1000))}
+        return self.event("im.message.recalled_v1", body | {"recall_type": by})
+
     def event(self, kind: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """An event of schema 2.0 with a fresh id."""
         header = {
