@@ -274,6 +274,8 @@ class Progress:
     tools: tuple[ToolUse, ...] = ()
     note: str = ""
     outcome: str | None = None
+    resumed: bool = False
+    """An earlier process had begun the turn."""
 
 
 @runtime_checkable

@@ -5,7 +5,7 @@ is finished with a reply, a recorded silence, or a sentence that says what went 
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import structlog
@@ -119,8 +119,11 @@ class Turns:
         context = batch.inbound.context
         channel = batch.setup.channels.get((context.channel, context.account))
         live = isinstance(channel, ShowsProgress) and not is_control(batch.lease.sid)
-        shows = [channel.show] if live and isinstance(channel, ShowsProgress) else []
-        return Watch([*shows, draft.show] if draft else shows, context, self._runtime.emit, self._runtime.scrubber)
+        shows: list[Callable[[Progress], None]] = []
+        shows += [channel.show] if live and isinstance(channel, ShowsProgress) else []
+        resumed = bool(batch.work.so_far) or batch.messages[-1].attempts > 0
+        shows += [draft.show] if draft else []
+        return Watch(shows, context, self._runtime.emit, self._runtime.scrubber, resumed=resumed)
 
     async def _draft(self, batch: Batch) -> Draft | None:
         """The answer as it grows, where the chat is to see it; after a crash the one that was begun."""

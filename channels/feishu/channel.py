@@ -28,6 +28,7 @@ from channels.channel import (
     FileMessages,
     Gone,
     MenuEntry,
+    Progress,
     RateLimited,
     Receipt,
     Refused,
@@ -51,6 +52,7 @@ from channels.feishu.connection import LongConnection
 from channels.feishu.events import receipt
 from channels.feishu.files import uploaded
 from channels.feishu.live import HANDLE, LiveCards, is_closed
+from channels.feishu.reactions import Reactions
 from channels.message import Attachment, File, MessageContext, Outbound
 from channels.pace import Pace, SingleFlight
 from channels.split import Limit
@@ -78,7 +80,7 @@ _QUOTES = 2
 
 
 class FeishuChannel:
-    """`channels.channel.Channel`, `Listens`, `DownloadsFiles` and `ShowsDrafts` for one account."""
+    """`channels.channel.Channel`, `Listens`, `DownloadsFiles`, `ShowsProgress` and `ShowsDrafts` for one account."""
 
     name = "feishu"
     capabilities = Capabilities(
@@ -104,6 +106,7 @@ class FeishuChannel:
             per_second=config.sends_per_second, account_rate=ACCOUNT_RATE, chat_rate=lambda chat: CHAT_RATE
         )
         self._cards = LiveCards(self._api, self._place)
+        self._reactions = Reactions(self._api, account=account, app_id=config.app_id, emoji=config.reaction)
         self._bot: str | None = None
         self._learning = SingleFlight(self._learn, late="Feishu has not said yet who the bot is")
 
@@ -154,6 +157,9 @@ class FeishuChannel:
     def draft_is_whole(self, context: MessageContext) -> bool:
         return self._config.streaming_in(context.chat.id) == "progress"
 
+    def show(self, progress: Progress) -> None:
+        self._reactions.show(progress)
+
     async def open_draft(self, part: Outbound, key: str) -> str:
         return await self._cards.open(part)
 
@@ -202,6 +208,7 @@ class FeishuChannel:
         return await fetch_file(self._api, attachment, bytes_max=bytes_max)
 
     async def close(self) -> None:
+        await self._reactions.close()
         self._learning.cancel()
         await self._api.close()
 
