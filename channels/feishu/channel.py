@@ -49,6 +49,7 @@ from channels.feishu.api import (
 from channels.feishu.card import card, without_pings
 from channels.feishu.config import FeishuAccount, listens
 from channels.feishu.connection import LongConnection
+from channels.feishu.content import FORWARDED
 from channels.feishu.events import receipt
 from channels.feishu.files import uploaded
 from channels.feishu.live import HANDLE, LiveCards, is_closed
@@ -136,16 +137,18 @@ class FeishuChannel:
 
     async def enrich(self, context: MessageContext) -> MessageContext:
         grouped, answers = context.chat.kind == "group", context.reply_to
-        name, title, quoted = await asyncio.gather(
+        name, title, quoted, bundle = await asyncio.gather(
             self._people.name(context.sender.id),
             self._people.title(context.chat.id) if grouped else _nothing(),
             self._people.quoted(answers) if answers else _nothing(),
+            self._people.forwarded(context.message_id) if context.text == FORWARDED else _nothing(),
         )
         return replace(
             context,
             sender=replace(context.sender, name=name or context.sender.id),
             chat=replace(context.chat, title=title),
             reply_to=quoted or answers,
+            text=bundle or context.text,
         )
 
     def split(self, text: str) -> list[str]:

@@ -101,3 +101,21 @@ async def test_what_is_taken_back_is_not_overheard(tmp_path: Path) -> None:
         await chats(house, "lunch")
         await house.push(house.feishu.recalled_event("om_secret"))
         assert [it["text"] for it in await asked(house, "hello")] == ["lunch"]
+
+
+async def test_a_bundle_of_forwarded_messages_is_read(tmp_path: Path) -> None:
+    async with running(tmp_path, script=[says("one")]) as house:
+        lines = [(BOB, "lunch?"), (ALICE, "[message_id: om_1]\nnoon"), *((BOB, f"line {it}") for it in range(60))]
+        await house.push(house.feishu.bundle_event(*lines, sender=ALICE, chat=ALICE_CHAT))
+        await house.idle()
+        read = users(house.anthropic.requests[-1].body)[-1].partition("[merged and forwarded messages]")[2]
+        assert ": lunch?\n" in read
+        assert "[message\\_id: om_1]\nnoon" in read
+        assert read.count("line ") == 48
+        assert read.endswith("[12 more]")
+        vote = house.feishu.message_event(
+            "vote", '{"topic":"lunch","options":["a","b"]}', sender=ALICE, chat=ALICE_CHAT
+        )
+        await house.push(vote)
+        await house.idle()
+        assert users(house.anthropic.requests[-1].body)[-1].endswith("[vote: lunch]\n- a\n- b")

@@ -267,9 +267,8 @@ class FeishuEmulator(ResourceSource):
         found = self.known.get(message_id)
         if found is None:
             raise Refusal(99992354, "The request you send is not a valid {message_id} or not exists")
-        sender = {"id": found.sender, "id_type": "open_id", "sender_type": "user"}
-        item = {"message_id": message_id, "msg_type": found.msg_type, "chat_id": found.chat_id, "sender": sender}
-        return _data({"items": [item | {"deleted": found.recalled, "body": {"content": found.content}}]})
+        inside = {key: it for key, it in self.known.items() if it.upper == message_id}
+        return _data({"items": [_item(key, it) for key, it in {message_id: found, **inside}.items()]})
 
     async def _resource(self, request: Request) -> Response:
         """The bytes as they are; only errors are JSON."""
@@ -455,3 +454,10 @@ def _data(data: Mapping[str, Any]) -> Response:
 def _code(code: int, *, status: int = 400, message: str = "", headers: Mapping[str, str] | None = None) -> Response:
     extra = {"x-tt-logid": secrets.token_hex(8), **(headers or {})}
     return JSONResponse({"code": code, "msg": message or "failed"}, status_code=status, headers=extra)
+
+
+def _item(message_id: str, known: Known) -> dict[str, Any]:
+    sender = {"id": known.sender, "id_type": "open_id", "sender_type": "user"}
+    item = {"message_id": message_id, "msg_type": known.msg_type, "chat_id": known.chat_id, "sender": sender}
+    item |= {"upper_message_id": known.upper} if known.upper else {}
+    return item | {"deleted": known.recalled, "body": {"content": known.content}}

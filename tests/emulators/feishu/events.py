@@ -30,6 +30,8 @@ class Known:
     msg_type: str
     content: str
     recalled: bool = False
+    upper: str | None = None
+    """The bundle of forwarded messages that it is part of."""
     thread_id: str | None = None
 
 
@@ -118,6 +120,18 @@ class EventSource:
         }
         event = self.event("card.action.trigger", body)
         event["header"]["create_time"] += "000"  # in microseconds
+        return event
+
+    def bundle_event(self, *lines: tuple[str, str], sender: str, chat: str) -> dict[str, Any]:
+        """Somebody forwards messages together, each a sender and a text."""
+        event = self.message_event(
+            "merge_forward", '{"content":"Merged and Forwarded Message"}', sender=sender, chat=chat
+        )
+        upper = event["event"]["message"]["message_id"]
+        for by, text in lines:
+            content = orjson.dumps({"text": text}).decode()
+            known = Known(chat_id=chat, sender=by, msg_type="text", content=content, upper=upper)
+            self.known[f"om_{secrets.token_hex(16)}"] = known
         return event
 
     def recalled_event(self, message_id: str, *, by: str = "message_owner") -> dict[str, Any]:
