@@ -123,15 +123,20 @@ class AgentRunner:
         return not {"read", "exec", "process"}.isdisjoint(self.offered(layers))
 
     def user_message(
-        self, *contexts: MessageContext, received: Sequence[Received], notes: Sequence[Note] = ()
+        self,
+        *contexts: MessageContext,
+        received: Sequence[Received],
+        notes: Sequence[Note] = (),
+        heard: Sequence[MessageContext] = (),
     ) -> UserMessage:
         """The message that the model gets for `contexts`, which are answered together, oldest first: the metadata blocks
-        apart, the bodies as they stay in history. `received`: the files of each; `notes`: the person's."""
+        apart, the bodies as they stay in history. `received`: the files of each; `notes`: the person's; `heard`: what the
+        chat said before."""
         content: list[UserPart] = []
         for context, files in zip(contexts, received, strict=True):
             content += [Text(text=body(context, self.limits.message_chars, files.note)), *files.pictures]
         return UserMessage(
-            content=tuple(content), metadata=metadata_blocks(*contexts, notes=notes), timestamp=self.now()
+            content=tuple(content), metadata=metadata_blocks(*contexts, notes=notes, heard=heard), timestamp=self.now()
         )
 
     def receive(

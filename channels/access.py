@@ -21,8 +21,10 @@ GroupPolicy: TypeAlias = Literal["open", "allowlist", "disabled"]
 Policy: TypeAlias = Literal["pairing", "open", "allowlist", "disabled"]
 Streaming: TypeAlias = Literal["off", "partial", "progress"]
 NOT_PAIRED = "dm-not-paired"
+NOT_MENTIONED = "not-mentioned"
 ANYBODY = "*"
 PATTERN_CHARS_MAX = 200
+HISTORY_MAX = 20
 
 
 def _mention_pattern(pattern: str) -> str:
@@ -51,6 +53,8 @@ class ChatConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_gene
     """What is left of the agent's tools in this chat."""
     streaming: Streaming | None = None
     """As the account's `streaming`, in this chat."""
+    history: Annotated[int, Field(ge=0, le=HISTORY_MAX)] | None = None
+    """As the account's `history`, in this chat."""
 
 
 class AccessConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
@@ -79,6 +83,15 @@ class AccessConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_ge
     streaming: Streaming = "partial"
     """How an answer that takes longer than a second comes, where the channel can: `partial` shows it as it grows, `progress`
     shows only what the agent does until it is whole, `off` only the whole answer."""
+
+    history: Annotated[int, Field(ge=0, le=HISTORY_MAX)] = 0
+    """In groups, how many of the messages that do not mention the bot it may read once it is addressed: those since its last
+    answer, as untrusted text. 0 keeps none of them. The platform must deliver them: Feishu with the scope
+    `im:message.group_msg`, Telegram with privacy mode off."""
+
+    def history_in(self, chat: str) -> int:
+        own = self.chats.get(chat)
+        return self.history if own is None or own.history is None else own.history
 
     def streaming_in(self, chat: str) -> Streaming:
         own = self.chats.get(chat)
@@ -123,7 +136,7 @@ def _refusal_within(access: AccessConfig, context: MessageContext, *, is_owner: 
         return "sender-not-allowed"
     required = access.require_mention if chat.require_mention is None else chat.require_mention
     addressed = context.mentioned or context.press is not None  # what is pressed is the bot's own button
-    return "not-mentioned" if required and not addressed and not access.mentions(context.text) else None
+    return NOT_MENTIONED if required and not addressed and not access.mentions(context.text) else None
 
 
 def _judge(where: Literal["dm", "group"], policy: Policy, subject: str, listed: tuple[str, ...]) -> str | None:

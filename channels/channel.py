@@ -58,7 +58,25 @@ class Ignored:
     reason: str
 
 
-Receipt: TypeAlias = Arrived | AnsweredAtOnce | Ignored
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Recalled:
+    """Somebody took a message back, or had the right to. `dedupe` is the key that it arrived with."""
+
+    chat: str
+    message_id: str
+    dedupe: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Edited:
+    """The author of a message changed it to `arrived`, whose second key names it; the first one names the change, which has
+    a number of its own."""
+
+    arrived: Arrived
+    number: int
+
+
+Receipt: TypeAlias = Arrived | AnsweredAtOnce | Ignored | Recalled | Edited
 Deliver: TypeAlias = Callable[[Receipt], Awaitable[None]]
 """Stores one receipt durably. Raises where it could not: the same update must then be delivered again."""
 
@@ -258,6 +276,8 @@ class Progress:
     tools: tuple[ToolUse, ...] = ()
     note: str = ""
     outcome: str | None = None
+    resumed: bool = False
+    """An earlier process had begun the turn."""
 
 
 @runtime_checkable

@@ -317,6 +317,7 @@ class Gateway:
             try:
                 await self.runtime.store.prune(self.runtime.now() - DEDUPE_SECONDS)
                 await self.runtime.store.archive.prune(self.runtime.now())
+                await self.runtime.store.chatter.prune(self.runtime.now() - DEDUPE_SECONDS)
             except StoreUnavailable as error:
                 log.error("prune_failed", exc_info=error)
             await asyncio.sleep(PRUNE_EVERY_SECONDS)

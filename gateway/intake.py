@@ -6,8 +6,19 @@ from shlex import quote
 
 import structlog
 
-from channels.access import NOT_PAIRED, refusal
-from channels.channel import AnsweredAtOnce, AnswersPresses, Arrived, Channel, Ignored, Receipt, StoresInbound
+from agents.prompt.inbound import HEARD_CHARS_MAX
+from channels.access import NOT_MENTIONED, NOT_PAIRED, refusal
+from channels.channel import (
+    AnsweredAtOnce,
+    AnswersPresses,
+    Arrived,
+    Channel,
+    Edited,
+    Ignored,
+    Recalled,
+    Receipt,
+    StoresInbound,
+)
 from channels.message import MessageContext, Press
 from gateway import pairing
 from gateway.api.asked import Asked
@@ -20,6 +31,9 @@ from gateway.routing import control_session, is_owner, route, session_key
 from gateway.runtime import Runtime
 from gateway.store.contacts import contact_name
 from gateway.store.records import Acceptance, Delivery
+
+EDITED = "(edited)"
+"""Before the new words of a message whose answer has begun."""
 
 log = structlog.get_logger()
 
@@ -41,12 +55,41 @@ class Intake:
             facts = {"channel": channel.name, "account": channel.account, "reason": receipt.reason}
             log.info("event_ignored", kind=receipt.kind, **facts)
             return f"ignored: {receipt.reason}"
+        if isinstance(receipt, Recalled):
+            return await self._recall(channel, receipt)
+        if isinstance(receipt, Edited):
+            return await self._edit(channel, receipt)
         outcome = await self._take(channel, receipt)
         if receipt.context.press is not None and isinstance(channel, AnswersPresses):
             channel.answer_press(receipt.context)
         return outcome
 
-    async def _take(self, channel: Channel, receipt: Arrived) -> str:
+    async def _recall(self, channel: Channel, receipt: Recalled) -> str:
+        """A message that waits is not answered, and one that is being answered is not any more."""
+        scope, store = f"{channel.name}:{channel.account}:", self._runtime.store
+        heard = await store.chatter.forget(scope + receipt.chat, receipt.message_id)
+        changed = await store.changes.recall(scope + receipt.dedupe, self._runtime.now())
+        if changed and (changed.state == "running" or (changed.state == "waiting" and not changed.behind)):
+            await self._runtime.control.stop(changed.sid, changed.turn + 1)
+        if not changed and not heard:
+            return "ignored: not known"
+        log.info("message_recalled", message_id=receipt.message_id, state=changed.state if changed else "overheard")
+        return "recalled"
+
+    async def _edit(self, channel: Channel, receipt: Edited) -> str:
+        """A message that waits says what it says now; the turn that answers it is followed by a word on the change."""
+        arrived, scope = receipt.arrived, f"{channel.name}:{channel.account}:"
+        context, (change, name) = arrived.context, arrived.dedupe
+        changed = await self._runtime.store.changes.edit(scope + name, context.sender.id, context.text)
+        if changed is None or changed.state == "finished":
+            return "ignored: edit"
+        log.info("message_edited", message_id=context.message_id, state=changed.state)
+        if changed.state == "running":
+            context = replace(context, text=f"{EDITED}\n{context.text}", attachments=())
+            return await self._take(channel, replace(arrived, context=context, dedupe=(change,)), receipt.number)
+        return "edited"
+
+    async def _take(self, channel: Channel, receipt: Arrived, replays: int = 0) -> str:
         context = receipt.context
         if context.press is not None and not context.press.placed:
             context = await self._placed(context, context.press)
@@ -57,11 +100,14 @@ class Intake:
             if reason == NOT_PAIRED:
                 who = contact_name(context.channel, context.account, context.sender.id)
                 facts["approve"] = f"python -m gateway pairing approve {quote(who)}"
+            if reason == NOT_MENTIONED and channel.access.history_in(context.chat.id):
+                heard = replace(context, text=context.text[:HEARD_CHARS_MAX], attachments=(), reply_to=None)
+                await self._runtime.store.chatter.keep(heard, self._runtime.now())
             log.info("message_not_admitted", reason=reason, sender=context.sender.id, chat=context.chat.id, **facts)
             return f"ignored: {reason}"
         if isinstance(channel, StoresInbound) and context.press is None:
             context = await channel.keep(context, agent)
-        acceptance = await self.accept(context, agent, receipt.dedupe)
+        acceptance = await self.accept(context, agent, receipt.dedupe, replays=replays)
         outcome = "duplicate" if acceptance.turn is None else "overflow" if acceptance.overflow else "accepted"
         log.info("message_" + outcome, turn=acceptance.turn, session=self._session(agent, context), **facts)
         return outcome
@@ -98,12 +144,20 @@ class Intake:
         return command in (PRESSED, "approve", "approvals") and self._runtime.approvals.may_decide_any(context)
 
     async def accept(
-        self, context: MessageContext, agent: str, dedupe: Sequence[str], *, asked: Asked | None = None
+        self,
+        context: MessageContext,
+        agent: str,
+        dedupe: Sequence[str],
+        *,
+        replays: int = 0,
+        asked: Asked | None = None,
     ) -> Acceptance:
         """A message for an agent, whoever brings it: nothing is asked of a channel. `dedupe` are names of the message within
         its channel account; `asked`: it is a program's, and no words of it are a command. Raises StoreUnavailable."""
         command, arguments = (None if asked else command_of(context)) or (None, "")
-        inbound = Inbound(agent=agent, context=context, command=command, arguments=arguments, asked=asked)
+        inbound = Inbound(
+            agent=agent, context=context, command=command, arguments=arguments, replays=replays, asked=asked
+        )
         acceptance = await self._lanes.accept(self._delivery(inbound, dedupe))
         if acceptance.beyond:
             self._runtime.metrics.refusals.labels(f"{acceptance.beyond}-rate").inc()

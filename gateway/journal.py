@@ -14,7 +14,8 @@ import structlog
 
 from agents import sentences
 from agents.messages import AssistantMessage, Message, ToolResultMessage, UserMessage, message_json
-from agents.prompt.reply import is_voice, media, visible
+from agents.prompt.internals import without_internals
+from agents.prompt.reply import answered, is_voice, media, visible
 from agents.turn import Answered, Declined, LimitReached, ModelFailed, Outcome, OverBudget
 from channels.message import Button, MessageContext, StoredFile
 from channels.queue import QueueMode
@@ -112,6 +113,8 @@ class Ending:
     files: tuple[StoredFile, ...] = ()
     """The same, kept for the reply."""
     voice: bool = False
+    answers_to: str | None = None
+    """The message that it is a reply to, instead of the current one: the model's word, until `gateway.turns` has seen it."""
     answers: tuple[AssistantMessage, ...] = ()
     """Of models, as far as they took tokens."""
     buttons: tuple[Button, ...] = ()
@@ -166,13 +169,22 @@ def ending_of(outcome: Outcome, request: str) -> Ending:
     message: AssistantMessage | None = None
     match outcome:
         case Answered(message=message, cut=cut):
-            if (text := visible(outcome.text)) is None:
+            written = without_internals(outcome.text)
+            if (text := visible(written)) is None:
                 return Ending(outcome="silent", text=None, message=message)
-            files = tuple(media(outcome.text))
+            files = tuple(media(written))
             if text.strip() or files:
-                voice = bool(files) and is_voice(outcome.text)
+                voice = bool(files) and is_voice(written)
                 reason, text = ("cut", f"{text}\n\n{sentences.cut_short(request)}") if cut else ("", text)
-                return Ending(outcome="replied", reason=reason, text=text, message=message, media=files, voice=voice)
+                return Ending(
+                    outcome="replied",
+                    reason=reason,
+                    text=text,
+                    message=message,
+                    media=files,
+                    voice=voice,
+                    answers_to=answered(written),
+                )
             reason = "empty"
         case Declined():
             return Ending(outcome="declined", text=sentences.failure(outcome, request))

@@ -18,6 +18,7 @@ from uuid import NAMESPACE_URL, uuid5
 import structlog
 from pydantic import TypeAdapter
 
+from agents.prompt.internals import without_internals
 from channels.channel import Channel, DeliveryError, Gone, RateLimited, Refused, Unreachable
 from channels.message import PICTURES, Button, MessageContext, Outbound, StoredFile, Target
 from gateway.pairing import with_code
@@ -224,14 +225,16 @@ def reply_parts(
     replaces: str | None = None,
     seed: str = "",
     buttons: tuple[Button, ...] = (),
+    answers_to: str | None = None,
 ) -> list[NewPart]:
     """The parts of a reply to `context`, in order, each a text with its files; the last one has the buttons, the first one
     `replaces`. `purpose` keeps the keys of a note and of a reply apart; with `quotes_once` only the first one shows what it
-    answers; with `dropped` there is no answer. What answers a press stands under the message with the button."""
-    answered = context.press.message_id if context.press else context.message_id or None
+    answers; with `dropped` there is no answer. What answers a press stands under the message with the button; `answers_to`
+    is another message of the chat to stand under."""
+    answered = answers_to or (context.press.message_id if context.press else context.message_id or None)
     target = Target(chat=context.chat.id, thread=context.chat.thread, reply_to=answered)
     parts = []
-    if replaces is not None and (not messages or messages[0][1]):
+    if replaces is not None and (not messages or messages[0][1] or answers_to):
         messages = [("", ()), *messages]  # what was begun to be said is taken away
     for number, (text, files) in enumerate(messages):
         if number and quotes_once:
@@ -291,7 +294,11 @@ class ChannelMessenger:
             raise ToolError("UNKNOWN_CHANNEL", f"there is no channel {channel}:{account}; there is: {known}")
         if begun_at is not None and not may_repeat(carrier, self._now() - begun_at):
             raise ToolError("INTERRUPTED", f"a restart interrupted the sending: {IN_DOUBT}")
-        target, parts, sent = Target(chat=chat, thread=thread), carrier.split(self._scrub(text)), list[str]()
+        target, parts, sent = (
+            Target(chat=chat, thread=thread),
+            carrier.split(self._scrub(without_internals(text))),
+            list[str](),
+        )
         for number, part in enumerate(parts):
             try:
                 outbound = Outbound(target=target, text=part)

@@ -21,7 +21,7 @@ class Inbound:
     stands behind it. `replays` is another number each time that the message gets another chance: its reply then is another
     reply, with keys of its own. `together` are all messages that a `/retry` answers anew, in order; empty for this one.
     `approval` is the id of what was decided, where the gateway itself takes the conversation up again. `asked` is what a
-    program sends along."""
+    program sends along. `recalled`: its person has taken it back, and it says nothing any more."""
 
     agent: str
     context: MessageContext
@@ -31,6 +31,7 @@ class Inbound:
     together: tuple[MessageContext, ...] = ()
     approval: str = ""
     asked: Asked | None = None
+    recalled: bool = False
 
     @property
     def contexts(self) -> tuple[MessageContext, ...]:

@@ -5,13 +5,15 @@ is finished with a reply, a recorded silence, or a sentence that says what went 
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import structlog
 
 from agents import sentences
 from agents.messages import Message, UserMessage, message_json
+from agents.prompt.inbound import HEARD, ids
+from agents.prompt.internals import without_internals
 from agents.runner import AgentRunner
 from agents.turn import Emit, OverBudget, Turn, settings_json
 from channels.channel import Channel, Progress, ShowsDrafts, ShowsProgress
@@ -74,6 +76,8 @@ class Turns:
             return await self._end_all(
                 lease, concerned, stopped(work.stopped, begun=bool(work.so_far)), begun=bool(work.so_far)
             )
+        if not work.so_far and (recalled := [it for it in work.waiting if inbound_of(it.body).recalled]):
+            return await self._end_all(lease, recalled, Ending(outcome="recalled", text=None))
         batch = batch_of(self._runtime, lease, work)
         inbound = batch.inbound
         with (
@@ -117,8 +121,11 @@ class Turns:
         context = batch.inbound.context
         channel = batch.setup.channels.get((context.channel, context.account))
         live = isinstance(channel, ShowsProgress) and not is_control(batch.lease.sid)
-        shows = [channel.show] if live and isinstance(channel, ShowsProgress) else []
-        return Watch([*shows, draft.show] if draft else shows, context, self._runtime.emit, self._runtime.scrubber)
+        shows: list[Callable[[Progress], None]] = []
+        shows += [channel.show] if live and isinstance(channel, ShowsProgress) else []
+        resumed = bool(batch.work.so_far) or batch.messages[-1].attempts > 0
+        shows += [draft.show] if draft else []
+        return Watch(shows, context, self._runtime.emit, self._runtime.scrubber, resumed=resumed)
 
     async def _draft(self, batch: Batch) -> Draft | None:
         """The answer as it grows, where the chat is to see it; after a crash the one that was begun."""
@@ -203,10 +210,14 @@ class Turns:
         self, batch: Batch, channel: Channel, runner: AgentRunner, emit: Emit, account: Account | None
     ) -> Ending:
         context = batch.inbound.context
+        met: list[UserMessage] = []
 
-        async def user_message(*contexts: MessageContext, notes: Sequence[Note] = ()) -> UserMessage:
+        async def user_message(
+            *contexts: MessageContext, notes: Sequence[Note] = (), heard: Sequence[MessageContext] = ()
+        ) -> UserMessage:
             received = [await self._attachments.receive(runner, channel, it, batch.lease.sid) for it in contexts]
-            return runner.user_message(*contexts, received=received, notes=notes)
+            met.append(runner.user_message(*contexts, received=received, notes=notes, heard=heard))
+            return met[-1]
 
         work = batch.work
         if not work.so_far and batch.is_over():
@@ -236,7 +247,8 @@ class Turns:
             contexts = [await channel.enrich(it) for it in written]
             context = contexts[-1]
             notes = await self._memory.notes(batch.lease.sid, context) if work.has_notes else ()
-            journaled = [await user_message(*contexts, notes=notes)]
+            heard = await self._heard(batch, channel, context)
+            journaled = [await user_message(*contexts, notes=notes, heard=heard)]
             await journal.begin(journaled[0], joined=[message.turn for message in batch.messages[:-1]])
         await self._gate.enter()
         user, *so_far = journaled
@@ -257,7 +269,7 @@ class Turns:
             summary=work.summary.text,
             summarised=work.made.answers if work.made else None,
             again=tuple(filter(None, (str(batch.inbound.replays or ""), batch.inbound.approval))),
-            tainted=decided is not None and bool(decided.tainted),
+            tainted=bool(decided.tainted) if decided else HEARD in user.metadata,
             caller=asked.instructions if asked else "",
         )
         save = self._memory.saver(batch.lease.sid, context, turn=batch.turn, at=self._runtime.now())
@@ -266,15 +278,33 @@ class Turns:
         if decided is not None:
             await approvals.close(decided.id)
         ending = ending_of(result.outcome, context.text)
+        if ending.answers_to:
+            here = {it for turn_ in (*work.turns, journaled, met) for message in turn_ for it in ids(message)}
+            here |= {it.reply_to.message_id for it in batch.inbound.contexts if it.reply_to}
+            is_here = "reply" in channel.capabilities.directives and ending.answers_to in here - {
+                context.message_id,
+                "",
+            }
+            ending = ending if is_here else replace(ending, answers_to=None)
         if ending.media and ending.text is not None:
             files, note = await self._attachments.send(runner, channel, turn, ending.media)
             ending = replace(ending, text=f"{ending.text}\n\n{note}".strip() if note else ending.text, files=files)
         if ending.text is not None and (turn.settings.reasoning or turn.settings.verbose):
             steps = [*so_far, *journal.kept, *([ending.message] if ending.message else [])]
-            ending = replace(ending, text="\n\n".join((*above(turn.settings, steps), ending.text)))
+            shown = map(without_internals, above(turn.settings, steps))
+            ending = replace(ending, text="\n\n".join((*shown, ending.text)))
         said = ending.text is not None and not asked  # a program gets the agent's words alone
         shortened = sentences.compacted(result.compaction, context.text) if said else None
         return replace(ending, answers=result.answers, notes=(shortened,) if shortened else ())
+
+    async def _heard(self, batch: Batch, channel: Channel, context: MessageContext) -> Sequence[MessageContext]:
+        """What the group said since the last answer, where its history is kept."""
+        limit = channel.access.history_in(context.chat.id) if context.chat.kind == "group" else 0
+        if not limit:
+            return ()
+        until = batch.messages[-1].at
+        found = await self._store.chatter.since(batch.lease.sid, context, turn=batch.turn, until=until, limit=limit)
+        return [await channel.enrich(it) for it in found]
 
     async def _begin_anew(self, batch: Batch) -> Work:
         """End the session behind its last turn; what was chosen since then, such as a model, holds."""
@@ -344,6 +374,7 @@ class Turns:
             replaces=replaces or ending.replaces,
             seed=ending.seed,
             buttons=ending.buttons,
+            answers_to=ending.answers_to,
         )
         queued = await self._store.finish(lease, entries, parts, at=self._runtime.now(), dead=ending.dead)
         seconds = self._runtime.now() - began

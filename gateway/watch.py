@@ -35,12 +35,19 @@ class Watch:
     anybody to show it to, events are only passed on to `emit`."""
 
     def __init__(
-        self, shows: Sequence[Callable[[Progress], None]], context: MessageContext, emit: Emit, scrubber: Scrubber
+        self,
+        shows: Sequence[Callable[[Progress], None]],
+        context: MessageContext,
+        emit: Emit,
+        scrubber: Scrubber,
+        *,
+        resumed: bool = False,
     ) -> None:
         self.tell: Emit = self._follow if shows else emit
         self.outcome = "interrupted"
         self._shows = shows
         self._context = context
+        self._resumed = resumed
         self._emit = emit
         self._scrubber = scrubber
         self._before = ""
@@ -123,7 +130,9 @@ class Watch:
             text = self._scrubber.draft(draft(self._before + "".join(self._text)))
             tools = tuple(self._tools.values())
             note = "" if outcome else self._note
-            progress = Progress(context=self._context, text=text, tools=tools, note=note, outcome=outcome)
+            progress = Progress(
+                context=self._context, text=text, tools=tools, note=note, outcome=outcome, resumed=self._resumed
+            )
             for show in self._shows:
                 show(progress)
         except Exception as error:

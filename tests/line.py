@@ -17,6 +17,8 @@ class Line:
         self._app = app
         self._pieces: int | None = None
         self._released = asyncio.Event()
+        self.holding = False
+        """An answer stands still."""
 
     def to(self, app: ASGIApp) -> "Line":
         self._app = app
@@ -39,7 +41,9 @@ class Line:
             nonlocal passed
             if PIECE in message.get("body", b""):
                 if self._pieces is not None and passed >= self._pieces:
+                    self.holding = True
                     await self._released.wait()
+                    self.holding = False
                 passed += 1
             await send(message)
 

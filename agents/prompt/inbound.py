@@ -27,6 +27,10 @@ ATTACHMENTS_MAX = 10
 NOTES_SHOWN = 10
 NOTE_CHARS_SHOWN = 500
 NOTES_CHARS_MAX = 2_000
+HEARD = "Chat history since your last reply"
+"""What others said in a group while nobody spoke to the bot."""
+HEARD_CHARS_MAX = 1_000
+HISTORY_CHARS_MAX = 8_000
 NOTES = "Notes that this person had you keep"
 """Of the person's, the newest stand beside each of his messages in a direct chat; `memory_search` finds all."""
 
@@ -45,11 +49,13 @@ _WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")  # strftime's woul
 _NOT_OF_IDS = re.compile(r"[^A-Za-z0-9_.:@=+/~-]")
 
 
-def metadata_blocks(*contexts: MessageContext, notes: Sequence[Note] = ()) -> str:
-    """Trusted block, then the untrusted ones of each message that apply, and the person's notes; with a blank line between
-    them and none at the end. Messages that are answered together are of one chat."""
+def metadata_blocks(*contexts: MessageContext, notes: Sequence[Note] = (), heard: Sequence[MessageContext] = ()) -> str:
+    """Trusted block, then the untrusted ones of each message that apply, what was `heard` in the chat before them, and the
+    person's notes; with a blank line between them and none at the end. Messages that are answered together are of one
+    chat."""
     untrusted = [block for context in contexts for block in _untrusted(context)]
-    return "\n\n".join((_trusted(contexts[-1]), *untrusted, *([_notes(notes)] if notes else [])))
+    more = [*([_heard(heard)] if heard else []), *([_notes(notes)] if notes else [])]
+    return "\n\n".join((_trusted(contexts[-1]), *untrusted, *more))
 
 
 def body(context: MessageContext, message_chars: int, note: str = "") -> str:
@@ -70,8 +76,16 @@ def written(body: str) -> str:
     return body.partition("\n")[2].partition(": ")[2]
 
 
-ID_LINE = re.compile(r"^\[message_id: [^\]\n]*\]\n", re.MULTILINE)
+ID_LINE = re.compile(r"^\[message_id: ([^\]\n]*)\]\n", re.MULTILINE)
 """The gateway's own line above a person's words, which cannot look like it."""
+
+
+def ids(message: Message) -> Iterator[str]:
+    """Of the messages whose words a message of the history holds; nobody can write such a line in his own."""
+    if isinstance(message, UserMessage):
+        for part in message.content:
+            if isinstance(part, Text):
+                yield from ID_LINE.findall(part.text.partition("\n")[0] + "\n")
 
 
 def spoken(message: Message) -> str:
@@ -125,8 +139,24 @@ def _untrusted(context: MessageContext) -> Iterator[str]:
         yield _labelled("Attachments", {"attachments": shown, "left_out": left_out or None})
 
 
-def _labelled(what: str, values: Members) -> str:
+def _labelled(what: str, values: "Value | Members") -> str:
     return json_block(f"{what} (untrusted metadata):", values)
+
+
+def _heard(contexts: Sequence[MessageContext]) -> str:
+    """The newest lines, as many as there is room for, newest last."""
+    shown: list[Members] = []
+    room = HISTORY_CHARS_MAX
+    for context in reversed(contexts):
+        line = {
+            "sender": capped(_name(context.sender), NAME_CHARS_MAX),
+            "timestamp": timestamp(context.sent_at),
+            "text": capped(context.text, HEARD_CHARS_MAX),
+        }
+        if (room := room - len(_written(line)) - 2) < 0:
+            break
+        shown.insert(0, line)
+    return _labelled(HEARD, shown)
 
 
 def _notes(notes: Sequence[Note]) -> str:
@@ -164,7 +194,7 @@ def _wordless(attachments: tuple[Attachment, ...]) -> str:
     return f"(no text; attached: {kinds})" if kinds else "(no text)"
 
 
-def json_block(label: str, values: Members) -> str:
+def json_block(label: str, values: "Value | Members") -> str:
     """The label on its own line, then the fenced JSON, its members in the order given, without those that are None. Keys are
     ours, never people's."""
     return f"{label}\n```json\n{_written(values)}\n```"

@@ -1,4 +1,4 @@
-"""The model's final text, as people may see it: directives taken out, a chosen silence recognised.
+"""The model's final text, as people may see it: directives and internals taken out, a chosen silence recognised.
 
 What is meant for the gateway is never sent, whether the channel acts on it or not. Acting on directives is not here;
 neither is formatting or splitting.
@@ -9,6 +9,7 @@ import unicodedata
 from collections.abc import Iterator
 
 from agents.prompt.fences import SILENT
+from agents.prompt.internals import without_beginnings, without_internals
 
 _BLANK_LINES = re.compile(r"\A(?:[^\S\n]*\n)+")
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
@@ -17,24 +18,29 @@ _TAG = re.compile(
     r"\[\[[ \t]*(?:audio_as_voice|reply_to_current|reply_to[ \t]*:[^\[\]\n]*)[ \t]*\]\][ \t]?", re.IGNORECASE
 )
 _VOICE = re.compile(r"\[\[[ \t]*audio_as_voice[ \t]*\]\]", re.IGNORECASE)
+_REPLY = re.compile(
+    rf"[ \t]*(?:{_VOICE.pattern}[ \t]*)*\[\[[ \t]*reply_to(?:_current|[ \t]*:[ \t]*([^\[\]\n]*?))[ \t]*\]\]",
+    re.IGNORECASE,
+)
 _LENGTHS = range(len(SILENT) - 1, 0, -1)
 _CODE_SPAN = re.compile(r"(`+)(?!`).*?(?<!`)\1(?!`)")
 
 
 def visible(text: str) -> str | None:
     """What to send. None where the model chose silence; empty where nothing is left but it did not choose to be silent."""
-    shown = _BLANK_LINES.sub("", "\n".join(_sent_lines(text))).rstrip()
+    shown = "\n".join(_sent_lines(without_internals(text)))
+    shown = _BLANK_LINES.sub("", without_internals(shown)).rstrip()  # taking one out may put another together
     return None if SILENT in text and _says_nothing(shown) else shown
 
 
 def draft(text: str) -> str:
     """What may be shown of an answer that is still growing: the end of its last line waits while it may become a
     directive, and the whole while it may become a chosen silence."""
-    head, newline, last = text.rpartition("\n")
+    head, newline, last = without_beginnings(text).rpartition("\n")
     last = _without_beginnings(last)
     if (start := _without_token(last).strip()) and "MEDIA:".startswith(start[:6]):
         last = ""
-    shown = visible(head + newline + last) or ""
+    shown = without_beginnings(visible(head + newline + last) or "")
     return "" if _says_nothing(shown) else shown
 
 
@@ -48,6 +54,13 @@ def media(text: str) -> list[str]:
 def is_voice(text: str) -> bool:
     """Whether the answer wants its sound to be a voice message."""
     return any(_VOICE.search(_CODE_SPAN.sub("", line)) for line, is_open in _fenced(text) if is_open)
+
+
+def answered(text: str) -> str | None:
+    """The id of the message that it is to be a reply to, as the model has it; None where that is the current one."""
+    found = (_REPLY.match(line) for line, is_open in _fenced(text) if is_open)
+    first = next(filter(None, found), None)
+    return first[1] or None if first else None
 
 
 def _sent_lines(text: str) -> Iterator[str]:

@@ -6,6 +6,7 @@ stale; repeating is the outbox's business. A code we do not know is refused: the
 common error codes (2026) is the source.
 """
 
+import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
@@ -246,6 +247,9 @@ FOUND_SECONDS = 1800.0
 MISSING_SECONDS = 300.0
 ENTRIES_MAX = 10_000
 LOOKUP_SECONDS = 2.0
+BUNDLE_MAX, BUNDLE_LINE_CHARS = 50, 1_000
+"""Of the messages that somebody forwards together."""
+NAMES_MAX = 10
 
 
 class People:
@@ -269,10 +273,25 @@ class People:
     async def quoted(self, quote_: Quote) -> Quote:
         answer = await self._get(f"/open-apis/im/v1/messages/{quote(quote_.message_id, safe='')}")
         item = next(iter(mappings(answer, "items")), {})
-        names = {text(mention, "key"): f"@{text(mention, 'name')}" for mention in mappings(item, "mentions")}
-        parsed = content.read(text(item, "msg_type"), mapping(item, "body").get("content"), names)
+        parsed = content.read(text(item, "msg_type"), mapping(item, "body").get("content"), _mentioned(item))
         by = text(mapping(item, "sender"), "id") or None
         return Quote(message_id=quote_.message_id, text=parsed.text if parsed else None, sender=by)
+
+    async def forwarded(self, message_id: str) -> str:
+        """A bundle of forwarded messages as text, with who wrote each; of a long one its beginning. Bundles within it stay
+        closed."""
+        answer = await self._get(f"/open-apis/im/v1/messages/{quote(message_id, safe='')}")
+        items = [it for it in mappings(answer, "items") if text(it, "upper_message_id") == message_id]
+        senders = list(dict.fromkeys(text(mapping(it, "sender"), "id") for it in items[:BUNDLE_MAX]))
+        found = await asyncio.gather(*(self.name(it) for it in senders[:NAMES_MAX] if it))
+        names = dict(zip(filter(None, senders[:NAMES_MAX]), found, strict=True))
+        lines = [content.FORWARDED]
+        for item in items[:BUNDLE_MAX]:
+            parsed = content.read(text(item, "msg_type"), mapping(item, "body").get("content"), _mentioned(item))
+            by = text(mapping(item, "sender"), "id")
+            lines.append(f"{names.get(by) or by or '?'}: {parsed.text if parsed else ''}"[:BUNDLE_LINE_CHARS])
+        left_out = len(items) - BUNDLE_MAX
+        return "\n".join((*lines, f"[{left_out} more]") if left_out > 0 else lines)
 
     async def _cached(
         self, path: str, read: Callable[[Mapping[str, Any]], str | None], params: dict[str, str] | None = None
@@ -293,6 +312,10 @@ class People:
         except DeliveryError as error:
             log.info("lookup_failed", what=path.split("/")[-2], error=str(error))
             return {}
+
+
+def _mentioned(item: Mapping[str, Any]) -> dict[str, str]:
+    return {text(mention, "key"): f"@{text(mention, 'name')}" for mention in mappings(item, "mentions")}
 
 
 def _name(holder: Mapping[str, Any]) -> str | None:

@@ -28,6 +28,7 @@ from channels.channel import (
     FileMessages,
     Gone,
     MenuEntry,
+    Progress,
     RateLimited,
     Receipt,
     Refused,
@@ -48,9 +49,11 @@ from channels.feishu.api import (
 from channels.feishu.card import card, without_pings
 from channels.feishu.config import FeishuAccount, listens
 from channels.feishu.connection import LongConnection
+from channels.feishu.content import FORWARDED
 from channels.feishu.events import receipt
 from channels.feishu.files import uploaded
 from channels.feishu.live import HANDLE, LiveCards, is_closed
+from channels.feishu.reactions import Reactions
 from channels.message import Attachment, File, MessageContext, Outbound
 from channels.pace import Pace, SingleFlight
 from channels.split import Limit
@@ -78,12 +81,12 @@ _QUOTES = 2
 
 
 class FeishuChannel:
-    """`channels.channel.Channel`, `Listens`, `DownloadsFiles` and `ShowsDrafts` for one account."""
+    """`channels.channel.Channel`, `Listens`, `DownloadsFiles`, `ShowsProgress` and `ShowsDrafts` for one account."""
 
     name = "feishu"
     capabilities = Capabilities(
         names=("markdown", "threads"),
-        directives=("media", "voice"),
+        directives=("media", "voice", "reply"),
         file_messages=FileMessages(),
         buttons=True,
         repeat_seconds=REPEAT_SECONDS,
@@ -104,6 +107,7 @@ class FeishuChannel:
             per_second=config.sends_per_second, account_rate=ACCOUNT_RATE, chat_rate=lambda chat: CHAT_RATE
         )
         self._cards = LiveCards(self._api, self._place)
+        self._reactions = Reactions(self._api, account=account, app_id=config.app_id, emoji=config.reaction)
         self._bot: str | None = None
         self._learning = SingleFlight(self._learn, late="Feishu has not said yet who the bot is")
 
@@ -133,16 +137,18 @@ class FeishuChannel:
 
     async def enrich(self, context: MessageContext) -> MessageContext:
         grouped, answers = context.chat.kind == "group", context.reply_to
-        name, title, quoted = await asyncio.gather(
+        name, title, quoted, bundle = await asyncio.gather(
             self._people.name(context.sender.id),
             self._people.title(context.chat.id) if grouped else _nothing(),
             self._people.quoted(answers) if answers else _nothing(),
+            self._people.forwarded(context.message_id) if context.text == FORWARDED else _nothing(),
         )
         return replace(
             context,
             sender=replace(context.sender, name=name or context.sender.id),
             chat=replace(context.chat, title=title),
             reply_to=quoted or answers,
+            text=bundle or context.text,
         )
 
     def split(self, text: str) -> list[str]:
@@ -153,6 +159,9 @@ class FeishuChannel:
 
     def draft_is_whole(self, context: MessageContext) -> bool:
         return self._config.streaming_in(context.chat.id) == "progress"
+
+    def show(self, progress: Progress) -> None:
+        self._reactions.show(progress)
 
     async def open_draft(self, part: Outbound, key: str) -> str:
         return await self._cards.open(part)
@@ -202,6 +211,7 @@ class FeishuChannel:
         return await fetch_file(self._api, attachment, bytes_max=bytes_max)
 
     async def close(self) -> None:
+        await self._reactions.close()
         self._learning.cancel()
         await self._api.close()
 

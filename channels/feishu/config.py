@@ -41,6 +41,9 @@ class FeishuAccount(AccessConfig):
     resend_ambiguous: bool = True
     """A send that may have arrived is repeated within the hour in which Feishu recognises it; `true` repeats it later,
     too: rather a doubled message than a lost one. `false` makes it a dead letter."""
+    reaction: Literal["Typing", "OnIt", "OneSecond", "Get", "OK", "THINKING", "GLANCE", ""] = "Typing"
+    """The reaction that a message has while it is being answered, `""` for none. The app needs the scope
+    `im:message.reactions:write_only` and `im:message:readonly`."""
     queue: QueueConfig = QueueConfig()
 
 

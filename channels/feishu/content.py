@@ -14,7 +14,10 @@ from channels.wire import clean, loads
 from channels.wire import text as text_of
 
 _PLACEHOLDER = re.compile(r"(@_user_[0-9]+|@_all)( ?)")
+OPTIONS_MAX = 20
 _STYLES = (("bold", "**"), ("italic", "*"), ("lineThrough", "~~"))
+FORWARDED = "[merged and forwarded messages]"
+"""What stands for a bundle until `api.People` has read it."""
 LOCALES = ("zh_cn", "en_us", "ja_jp", "zh_hk", "zh_tw")
 
 
@@ -149,6 +152,17 @@ def _words(template: str, *keys: str) -> "_Reader":
     return words
 
 
+def _vote(content: Mapping[str, Any], names: Names) -> Content:
+    options = content.get("options")
+    lines = [it for it in (options if isinstance(options, list) else ()) if isinstance(it, str)]
+    return Content(text="\n- ".join((f"[vote: {text_of(content, 'topic')}]", *lines[:OPTIONS_MAX])))
+
+
+def _todo(content: Mapping[str, Any], names: Names) -> Content:
+    summary = content.get("summary")
+    return Content(text=f"[task]\n{_post(summary, names).text}" if isinstance(summary, dict) else "[task]")
+
+
 def _length(content: Mapping[str, Any]) -> str:
     duration = content.get("duration")
     return f", {duration / 1000:.0f} s" if isinstance(duration, int | float) and 0 < duration < 1e9 else ""
@@ -174,13 +188,13 @@ _READERS: dict[str, _Reader] = {
     "interactive": _card,
     "share_chat": _words("shared group: {}", "chat_id"),
     "share_user": _words("shared contact: {}", "user_id"),
-    "merge_forward": _words("merged and forwarded messages"),
+    "merge_forward": lambda content, names: Content(text=FORWARDED),
     "location": _words("location: {} ({}, {})", "name", "latitude", "longitude"),
     "share_calendar_event": _words("calendar event: {}", "summary"),
     "calendar": _words("calendar event: {}", "summary"),
     "general_calendar": _words("calendar event: {}", "summary"),
     "video_chat": _words("video meeting: {}", "topic"),
-    "vote": _words("vote: {}", "topic"),
+    "vote": _vote,
     "hongbao": _words("red packet"),
-    "todo": _words("task"),
+    "todo": _todo,
 }

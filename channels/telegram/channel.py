@@ -65,7 +65,7 @@ class TelegramChannel:
     name = "telegram"
     capabilities = Capabilities(
         names=("markdown", "threads"),
-        directives=("media", "voice"),
+        directives=("media", "voice", "reply"),
         file_messages=FileMessages(caption_chars=CAPTION_CHARS, album=ALBUM_MAX),
         quotes_once=True,
         buttons=True,

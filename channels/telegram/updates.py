@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from channels.channel import Arrived, Ignored, NotReady, Receipt
+from channels.channel import Arrived, Edited, Ignored, NotReady, Receipt
 from channels.message import BUTTON_TOKEN, Chat, MessageContext, Press, Quote, Sender
 from channels.telegram import content
 from channels.telegram.content import Me, name
@@ -23,7 +23,7 @@ chosen_inline_result shipping_query pre_checkout_query purchased_paid_media poll
 chat_join_request chat_boost removed_chat_boost managed_bot subscription"""
 KNOWN = frozenset((*ALLOWED_UPDATES, *_OTHERS.split()))
 """Updates we know of; a message starts a turn, a press of a button is a command, and nothing else does anything."""
-_MESSAGE = "message"
+_MESSAGE, _EDITED = "message", "edited_message"
 PRESS = "callback_query"
 QUERY_CHARS_MAX = 64
 LANGUAGE_CHARS_MAX = 35
@@ -36,8 +36,12 @@ def receipt(update: Mapping[str, Any], *, account: str, me: Me, now: datetime) -
     kind = _kind(update)
     if kind == PRESS:
         return _press(update, account=account, now=now)
-    if kind in ("edited_message", "edited_channel_post"):
-        return Ignored(kind=kind, reason="edit")
+    if kind == _EDITED:
+        edited = receipt(
+            {"update_id": update.get("update_id"), _MESSAGE: update[_EDITED]}, account=account, me=me, now=now
+        )
+        edits = number(update, "update_id") or 0
+        return Edited(arrived=edited, number=edits) if isinstance(edited, Arrived) else edited
     if kind != _MESSAGE:
         return Ignored(kind=kind, reason="not handled" if kind in KNOWN else "unknown event")
     message, update_id = mapping(update, _MESSAGE), number(update, "update_id")

@@ -16,6 +16,7 @@ import orjson
 from sqlalchemy import Connection, create_engine
 from sqlalchemy.exc import SQLAlchemyError
 
+from agents.prompt.inbound import HEARD
 from gateway.config.root import DatabaseConfig
 from gateway.routing import control_session, conversation, place_of
 from gateway.store import contacts, memory
@@ -31,7 +32,9 @@ SCRUB_SECONDS = 60.0
 UNSCRUBBED = """{file}: all of it was removed, but the file could not be written anew ({reason}): \
 copies may be left in its free pages. Then type: sqlite3 {file} 'VACUUM; PRAGMA wal_checkpoint(TRUNCATE)'"""
 _BLOCK = r"^{} \(untrusted metadata\):\n```json\n(.*)\n```$"
-_INFO, _QUOTE = (re.compile(_BLOCK.format(it), re.MULTILINE) for it in ("Conversation info", "Replied message"))
+_INFO, _QUOTE, _HEARD = (
+    re.compile(_BLOCK.format(it), re.MULTILINE) for it in ("Conversation info", "Replied message", HEARD)
+)
 _IN_SPAN = "sid IN :sids AND {0} > :after AND {0} <= :until"
 _NUMBERS = " UNION ".join(
     f"SELECT {column} AS number FROM {table} WHERE {_IN_SPAN.format(column)}"
@@ -155,6 +158,8 @@ def erase(connection: Connection, portions: Iterable[Portion], person: tuple[str
             scope = f"chat:{place.channel}:{place.account}:{place.chat}"
             spent = "DELETE FROM usage WHERE scope = :scope"
             removed["usage"] += run(connection, spent, scope=scope).rowcount
+            chat = scope.partition(":")[2]
+            removed["chatter"] += run(connection, "DELETE FROM chatter WHERE chat = :chat", chat=chat).rowcount
         else:
             run(connection, _SETTLE, sids=portion.sids)
             _forget_quotes(connection, portion)
@@ -167,6 +172,7 @@ def erase(connection: Connection, portions: Iterable[Portion], person: tuple[str
     if person:
         removed["note"] += memory.forget_notes(connection, *person)
         removed["contact"] += contacts.forget(connection, *person)
+        removed["chatter"] += _forget_chatter(connection, *person)
     return removed
 
 
@@ -228,6 +234,18 @@ def _forget_quotes(connection: Connection, portion: Portion) -> None:
             inbound["context"]["reply_to"] = None
             body = orjson.dumps(inbound).decode()
             run(connection, "UPDATE inbox SET body = :body WHERE id = :id", body=body, id=row.id)
+
+
+def _forget_chatter(connection: Connection, channel: str, person: str) -> int:
+    """What he said beside the bot, and all that turns of that channel were given of such words: nothing reads it again."""
+    for row in run(connection, f"{_SPOKEN} AND content LIKE :heard", heard=f"%{HEARD}%").all():
+        if row.sid.split(":")[2:3] == [channel] and (spoken := _object(row.content)):
+            spoken["metadata"] = _HEARD.sub("", spoken.get("metadata", ""))
+            names = {"sid": row.sid, "seq": row.seq, "content": orjson.dumps(spoken).decode()}
+            run(connection, "UPDATE transcript SET content = :content WHERE sid = :sid AND seq = :seq", **names)
+    senders = [it.sender for it in run(connection, "SELECT DISTINCT sender FROM chatter")]
+    his = [it for it in senders if _is_of(it, channel, person)]
+    return run(connection, "DELETE FROM chatter WHERE sender IN :his", his=his).rowcount
 
 
 def _forget_web(connection: Connection, portion: Portion, removed: Counter[str]) -> set[str]:

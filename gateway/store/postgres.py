@@ -26,6 +26,8 @@ from gateway.store import postgres_statements as sql
 from gateway.store import statements as shared
 from gateway.store.approvals import DatabaseApprovals
 from gateway.store.archive import DatabaseArchive, DatabaseSessions
+from gateway.store.changes import DatabaseChanges
+from gateway.store.chatter import DatabaseChatter
 from gateway.store.contacts import DatabaseContacts
 from gateway.store.memory import DatabaseMemory
 from gateway.store.migrate import DatabaseUnusable, migrate
@@ -61,6 +63,8 @@ class PostgresStore(shared.InCommon):
         self.sessions: Sessions = DatabaseSessions(read=calls, write=calls)
         self.memory = DatabaseMemory(read=calls, write=calls)
         self.contacts = DatabaseContacts(read=calls, write=calls)
+        self.chatter = DatabaseChatter(read=calls, write=calls)
+        self.changes = DatabaseChanges(read=calls, write=calls)
         self.approvals = DatabaseApprovals(read=calls, write=calls)
         engine = create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(conninfo, **KEEPALIVE))
         try:

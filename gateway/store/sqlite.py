@@ -23,6 +23,8 @@ from gateway.store import sqlite_statements as sql
 from gateway.store import statements as shared
 from gateway.store.approvals import DatabaseApprovals
 from gateway.store.archive import DatabaseArchive, DatabaseSessions
+from gateway.store.changes import DatabaseChanges
+from gateway.store.chatter import DatabaseChatter
 from gateway.store.contacts import DatabaseContacts
 from gateway.store.memory import DatabaseMemory
 from gateway.store.migrate import DatabaseUnusable, migrate
@@ -73,6 +75,8 @@ class SqliteStore(Database, shared.InCommon):
         self.sessions: Sessions = DatabaseSessions(read=self.read, write=self.write)
         self.memory = DatabaseMemory(read=self.read, write=self.write)
         self.contacts = DatabaseContacts(read=self.read, write=self.write)
+        self.chatter = DatabaseChatter(read=self.read, write=self.write)
+        self.changes = DatabaseChanges(read=self.read, write=self.write)
         self.approvals = DatabaseApprovals(read=self.read, write=self.write)
 
     async def start(self, on_notify: Callable[[str | None], None]) -> None:

@@ -31,6 +31,8 @@ from gateway.store.spending import DayUsage, Rated
 
 if TYPE_CHECKING:
     from gateway.store.approvals import DatabaseApprovals
+    from gateway.store.changes import DatabaseChanges
+    from gateway.store.chatter import DatabaseChatter
     from gateway.store.contacts import DatabaseContacts
     from gateway.store.memory import DatabaseMemory
 
@@ -61,6 +63,10 @@ class Store(Protocol):
     """Who is signed in to the web chat, in the same database."""
     memory: "DatabaseMemory"
     """People's notes, and the index of past turns, in the same database."""
+    changes: "DatabaseChanges"
+    """What people do to messages that were accepted, in the same database."""
+    chatter: "DatabaseChatter"
+    """What groups say beside the bot, in the same database."""
     contacts: "DatabaseContacts"
     """Who waits for pairing and whom it has let in, in the same database."""
     approvals: "DatabaseApprovals"

@@ -180,3 +180,25 @@ async def test_a_send_that_may_have_arrived_is_counted_and_not_repeated(tmp_path
         assert replay(it.house.gateway.config.database, [dead_letter.name]) == [dead_letter.name]
         await it.house.gateway.sweep.once()
         await it.house.until(lambda: [sent.text for sent in it.telegram.messages] == ["perhaps", "surely", "perhaps"])
+
+
+async def test_an_edit_changes_what_waits_and_is_a_word_to_the_turn_that_runs(tmp_path: Path) -> None:
+    more = f"{PUBLIC}\nqueue: {{ mode: followup }}"
+    script = [says("one " * 60), says("two"), says("three"), says("four")]
+    async with bot(tmp_path, "webhook", script=script, more=more) as it:
+        alice = it.telegram.private()
+        it.house.line.hold(after_pieces=1)
+        first, second = (it.telegram.text_update(text, chat=alice) for text in ("monday", "tuesday"))
+        await it.happens(first, second)
+        await it.house.until(lambda: it.house.line.holding)
+        ids = [update["message"]["message_id"] for update in (first, second)]
+        running_edit = it.telegram.edit_update(ids[0], "friday", chat=alice)
+        await it.happens(it.telegram.edit_update(ids[1], "sunday", chat=alice), running_edit, running_edit)
+        it.house.line.release()
+        await it.house.idle()
+        texts = [users(received.body)[-1].rpartition("]\n")[2] for received in it.house.anthropic.requests]
+        assert texts == ["Alice: monday", "Alice: sunday", "Alice: (edited)\nfriday"]
+        assert [sent.text.strip() for sent in it.telegram.messages][1:] == ["two", "three"]
+        await it.happens(it.telegram.edit_update(ids[1], "too late", chat=alice))
+        await it.house.idle()
+        assert len(it.house.anthropic.requests) == 3

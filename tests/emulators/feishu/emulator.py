@@ -28,7 +28,9 @@ from tests.emulators.feishu.rules import (
     NewFile,
     NewImage,
     NewMessage,
+    NewReaction,
     NewReply,
+    ReactionQuery,
     Refusal,
     ResourceQuery,
     card_of,
@@ -39,6 +41,8 @@ from tests.emulators.feishu.rules import (
 from tests.emulators.feishu.socket import LongConnections
 from tests.emulators.telegram.requests import parse_multipart
 
+_REACTIONS = "/open-apis/im/v1/messages/{message_id}/reactions"
+EMOJI = frozenset(("Typing", "OnIt", "OneSecond", "Get", "OK", "DONE", "THINKING", "GLANCE", "SMILE"))
 _CARDS = "/open-apis/cardkit/v1/cards"
 SCOPES = (
     *("im:message.p2p_msg:readonly", "im:message.group_at_msg:readonly", "im:message:send_as_bot"),
@@ -108,6 +112,10 @@ class FeishuEmulator(ResourceSource):
     tokens: dict[str, float] = field(default_factory=dict)
     """Live tenant tokens and when they end."""
     token_fetches: int = 0
+    reactions: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Those that stand there, by id, as a listing says them, with their message."""
+    reacted: list[tuple[str, str]] = field(default_factory=list)
+    """Every message that the app reacted to, and the emoji."""
     _failures: list[Failure] = field(default_factory=list)
     _uuids: dict[str, tuple[float, dict[str, Any]]] = field(default_factory=dict)
     _sent_at: dict[str, list[float]] = field(default_factory=dict)
@@ -129,6 +137,9 @@ class FeishuEmulator(ResourceSource):
                 Route("/open-apis/im/v1/messages/{message_id}", self._guarded(self._update_card), methods=["PATCH"]),
                 Route("/open-apis/im/v1/messages/{message_id}/reply", self._guarded(self._reply), methods=["POST"]),
                 Route("/open-apis/im/v1/messages/{message_id}/resources/{file_key}", self._guarded(self._resource)),
+                Route(_REACTIONS, self._guarded(self._react), methods=["POST"]),
+                Route(_REACTIONS, self._guarded(self._reacted), methods=["GET"]),
+                Route(f"{_REACTIONS}/{{reaction_id}}", self._guarded(self._unreact), methods=["DELETE"]),
                 Route("/open-apis/im/v1/images", self._guarded(self._take_image), methods=["POST"]),
                 Route("/open-apis/im/v1/files", self._guarded(self._take_file), methods=["POST"]),
                 Route(f"{_CARDS}", self._guarded(self._on_card(self.cardkit.create)), methods=["POST"]),
@@ -292,9 +303,8 @@ class FeishuEmulator(ResourceSource):
         found = self.known.get(message_id)
         if found is None:
             raise Refusal(99992354, "The request you send is not a valid {message_id} or not exists")
-        sender = {"id": found.sender, "id_type": "open_id", "sender_type": "user"}
-        item = {"message_id": message_id, "msg_type": found.msg_type, "chat_id": found.chat_id, "sender": sender}
-        return _data({"items": [item | {"deleted": found.recalled, "body": {"content": found.content}}]})
+        inside = {key: it for key, it in self.known.items() if it.upper == message_id}
+        return _data({"items": [_item(key, it) for key, it in {message_id: found, **inside}.items()]})
 
     async def _resource(self, request: Request) -> Response:
         """The bytes as they are; only errors are JSON."""
@@ -321,6 +331,52 @@ class FeishuEmulator(ResourceSource):
             return _data(data)
 
         return answer
+
+    async def _react(self, request: Request) -> Response:
+        """The same reaction of the same app twice is there once."""
+        message_id, emoji = (
+            request.path_params["message_id"],
+            parsed(NewReaction, await request.body()).reaction_type.emoji_type,
+        )
+        found = self.known.get(message_id)
+        if found is None or found.recalled:
+            raise Refusal(231003, "The message is not found.")
+        if emoji not in EMOJI:
+            raise Refusal(231001, "reaction type is invalid.")
+        self.reacted.append((message_id, emoji))
+        same = [it for it in self._on(message_id) if it["reaction_type"]["emoji_type"] == emoji]
+        return _data(same[0] if same else self.reaction(message_id, emoji, self.app_id))
+
+    def reaction(self, message_id: str, emoji: str, by: str) -> dict[str, Any]:
+        """Somebody, or the app, reacts to a message."""
+        kind = "app" if by == self.app_id else "user"
+        made: dict[str, Any] = {
+            "reaction_id": secrets.token_urlsafe(20),
+            "operator": {"operator_id": by, "operator_type": kind},
+            "action_time": str(int(self.now() * 1000)),
+            "reaction_type": {"emoji_type": emoji},
+        }
+        self.reactions[made["reaction_id"]] = made | {"message_id": message_id}
+        return made
+
+    def _on(self, message_id: str) -> list[dict[str, Any]]:
+        return [it for it in self.reactions.values() if it["message_id"] == message_id]
+
+    async def _reacted(self, request: Request) -> Response:
+        wanted = parsed(ReactionQuery, dict(request.query_params)).reaction_type
+        items = [
+            it for it in self._on(request.path_params["message_id"]) if it["reaction_type"]["emoji_type"] == wanted
+        ]
+        items = [{key: value for key, value in it.items() if key != "message_id"} for it in items]
+        return _data({"items": items, "has_more": False})
+
+    async def _unreact(self, request: Request) -> Response:
+        found = self.reactions.get(request.path_params["reaction_id"])
+        if found is None or found["message_id"] != request.path_params["message_id"]:
+            raise Refusal(231011, "The reaction is not found.")
+        if found["operator"]["operator_id"] != self.app_id:
+            raise Refusal(231007, "No permission to delete the reaction.")
+        return _data(self.reactions.pop(found["reaction_id"]))
 
     async def _delete(self, request: Request) -> Response:
         message_id = request.path_params["message_id"]
@@ -434,3 +490,10 @@ def _data(data: Mapping[str, Any]) -> Response:
 def _code(code: int, *, status: int = 400, message: str = "", headers: Mapping[str, str] | None = None) -> Response:
     extra = {"x-tt-logid": secrets.token_hex(8), **(headers or {})}
     return JSONResponse({"code": code, "msg": message or "failed"}, status_code=status, headers=extra)
+
+
+def _item(message_id: str, known: Known) -> dict[str, Any]:
+    sender = {"id": known.sender, "id_type": "open_id", "sender_type": "user"}
+    item = {"message_id": message_id, "msg_type": known.msg_type, "chat_id": known.chat_id, "sender": sender}
+    item |= {"upper_message_id": known.upper} if known.upper else {}
+    return item | {"deleted": known.recalled, "body": {"content": known.content}}

@@ -30,6 +30,8 @@ class Known:
     msg_type: str
     content: str
     recalled: bool = False
+    upper: str | None = None
+    """The bundle of forwarded messages that it is part of."""
     thread_id: str | None = None
 
 
@@ -119,6 +121,25 @@ class EventSource:
         event = self.event("card.action.trigger", body)
         event["header"]["create_time"] += "000"  # in microseconds
         return event
+
+    def bundle_event(self, *lines: tuple[str, str], sender: str, chat: str) -> dict[str, Any]:
+        """Somebody forwards messages together, each a sender and a text."""
+        event = self.message_event(
+            "merge_forward", '{"content":"Merged and Forwarded Message"}', sender=sender, chat=chat
+        )
+        upper = event["event"]["message"]["message_id"]
+        for by, text in lines:
+            content = orjson.dumps({"text": text}).decode()
+            known = Known(chat_id=chat, sender=by, msg_type="text", content=content, upper=upper)
+            self.known[f"om_{secrets.token_hex(16)}"] = known
+        return event
+
+    def recalled_event(self, message_id: str, *, by: str = "message_owner") -> dict[str, Any]:
+        """Somebody takes a message back, of which nothing but its ids is said."""
+        known = self.known[message_id]
+        known.recalled = True
+        body = {"message_id": message_id, "chat_id": known.chat_id, "recall_time": str(int(self.now() * 1000))}
+        return self.event("im.message.recalled_v1", body | {"recall_type": by})
 
     def event(self, kind: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """An event of schema 2.0 with a fresh id."""

@@ -60,6 +60,18 @@ class ResourceQuery(FeishuShape):
     type: Filled
 
 
+class ReactionType(FeishuShape):
+    emoji_type: Filled
+
+
+class NewReaction(FeishuShape):
+    reaction_type: ReactionType
+
+
+class ReactionQuery(FeishuShape):
+    reaction_type: Filled
+
+
 class Credentials(FeishuShape):
     app_id: Filled
     app_secret: Filled

@@ -1,0 +1,100 @@
+"""That somebody is being answered, as a reaction on his message: Feishu has no "typing…".
+
+It is there while the turn runs, and nothing waits for it. It is found by listing when it goes, so one that an earlier
+process has left, or whose call got lost, goes with it. An app without the permission does without, and says so once.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import suppress
+from urllib.parse import quote
+
+import structlog
+
+from channels.channel import DeliveryError, Progress, RateLimited, Refused, Unreachable
+from channels.feishu.api import FeishuApi
+from channels.wire import mapping, mappings, text
+
+QUICK_SECONDS = 0.4
+"""A reply that is there sooner needs no reaction."""
+CALL_SECONDS = 4.0
+AGAIN_SECONDS = 1.0
+ATTEMPTS_MAX = 4
+CLOSE_SECONDS = 2.0
+
+log = structlog.get_logger()
+
+
+class Reactions:
+    """`emoji` is one of Feishu's, empty for none."""
+
+    def __init__(self, api: FeishuApi, *, account: str, app_id: str, emoji: str) -> None:
+        self._api = api
+        self._account = account
+        self._app_id = app_id
+        self._emoji = emoji
+        self._turns: dict[str, asyncio.Event] = {}
+        """What is being answered, by the message's id, and whether that is over."""
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def show(self, progress: Progress) -> None:
+        """Never blocks and never raises. In a group only who addressed the bot is to see it."""
+        context = progress.context
+        if progress.outcome is not None:
+            if over := self._turns.pop(context.message_id, None):
+                over.set()
+            return
+        addressed = context.chat.kind == "direct" or context.mentioned
+        if self._emoji and addressed and context.press is None and context.message_id not in {*self._turns, ""}:
+            over = self._turns[context.message_id] = asyncio.Event()
+            task = asyncio.create_task(self._present(progress, self._emoji, over))
+            self._tasks.add(task)
+            task.add_done_callback(self._done)
+
+    async def close(self) -> None:
+        for over in self._turns.values():
+            over.set()
+        if self._tasks:
+            _, late = await asyncio.wait(self._tasks, timeout=CLOSE_SECONDS)
+            for task in late:
+                task.cancel()
+
+    async def _present(self, progress: Progress, emoji: str, over: asyncio.Event) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(over.wait(), 0 if progress.resumed else QUICK_SECONDS)
+            return
+        path = f"/open-apis/im/v1/messages/{quote(progress.context.message_id, safe='')}/reactions"
+        try:
+            body = {"reaction_type": {"emoji_type": emoji}}
+            await self._api.call(path, body=body, timeout_seconds=CALL_SECONDS)
+        except DeliveryError as error:
+            log.info("feishu_reaction_not_shown", account=self._account, code=error.code, reason=str(error))
+            if isinstance(error, Refused):
+                self._emoji = ""  # it would be refused for every message
+            if not isinstance(error, Unreachable):
+                return
+        await over.wait()
+        for attempt in range(ATTEMPTS_MAX):
+            try:
+                await self._remove(path, emoji)
+            except (RateLimited, Unreachable):
+                await asyncio.sleep(AGAIN_SECONDS * 2**attempt)
+            except DeliveryError:
+                return  # the message was withdrawn, and this with it
+            else:
+                return
+
+    async def _remove(self, path: str, emoji: str) -> None:
+        listed = await self._api.call(path, {"reaction_type": emoji}, timeout_seconds=CALL_SECONDS)
+        for reaction in self._own(listed):
+            await self._api.call(f"{path}/{quote(reaction, safe='')}", method="DELETE", timeout_seconds=CALL_SECONDS)
+
+    def _own(self, listed: dict[str, object]) -> Iterator[str]:
+        for item in mappings(mapping(listed, "data"), "items"):
+            if text(mapping(item, "operator"), "operator_id") == self._app_id:
+                yield text(item, "reaction_id")
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("feishu_reaction_failed", exc_info=error)

@@ -1,0 +1,67 @@
+"""What is said in groups beside the bot, where the config has their history kept: the newest few lines of each chat.
+
+Nothing is marked as read. What a turn gets is what arrived between the message that the last turn of its session answers
+and its own, so a turn that begins again reads the same.
+"""
+
+from collections.abc import Sequence
+
+from pydantic import TypeAdapter
+from sqlalchemy import Connection
+
+from channels.access import HISTORY_MAX
+from channels.message import MessageContext
+from gateway.store.writer import Database, reads, run, writes
+
+_KEEP = """
+INSERT INTO chatter (chat, thread, message, sender, body, at) VALUES (:chat, :thread, :message, :sender, :body, :at)
+ON CONFLICT DO NOTHING
+"""
+_TRIM = f"""
+DELETE FROM chatter WHERE chat = :chat AND thread = :thread AND message IN (
+    SELECT message FROM chatter WHERE chat = :chat AND thread = :thread
+    ORDER BY at DESC, message DESC LIMIT 100 OFFSET {HISTORY_MAX}
+)
+"""
+_SINCE = """
+SELECT body FROM chatter WHERE chat = :chat AND thread = :thread AND at <= :until AND at > COALESCE((
+    SELECT at FROM inbox WHERE id = (SELECT max(turn) FROM transcript WHERE sid = :sid AND kind = 'user' AND turn < :turn)
+), 0) ORDER BY at DESC, message DESC LIMIT :limit
+"""
+message_json: TypeAdapter[MessageContext] = TypeAdapter(MessageContext)
+
+
+class DatabaseChatter(Database):
+    @writes
+    def keep(self, connection: Connection, context: MessageContext, at: float) -> None:
+        """Once, however often it is delivered."""
+        place, scope = _place(context), f"{context.channel}:{context.account}:"
+        row = {"message": context.message_id, "sender": scope + context.sender.id, "at": at}
+        run(connection, _KEEP, **place, **row, body=message_json.dump_json(context).decode())
+        run(connection, _TRIM, **place)
+
+    @reads
+    def since(
+        self, connection: Connection, sid: str, context: MessageContext, *, turn: int, until: float, limit: int
+    ) -> Sequence[MessageContext]:
+        """At most `limit` of them, newest last, that the session's last turn before `turn` could not know."""
+        names = {"sid": sid, "turn": turn, "until": until, "limit": limit}
+        rows = run(connection, _SINCE, **_place(context), **names).all()
+        return [message_json.validate_json(row.body) for row in reversed(rows)]
+
+    @writes
+    def forget(self, connection: Connection, chat: str, message: str) -> bool:
+        """Whether there was such a message in `channel:account:chat`."""
+        gone = "DELETE FROM chatter WHERE chat = :chat AND message = :message"
+        return run(connection, gone, chat=chat, message=message).rowcount > 0
+
+    @writes
+    def prune(self, connection: Connection, before: float) -> None:
+        run(connection, "DELETE FROM chatter WHERE at < :before", before=before)
+
+
+def _place(context: MessageContext) -> dict[str, str]:
+    return {
+        "chat": f"{context.channel}:{context.account}:{context.chat.id}",
+        "thread": context.chat.thread or "",
+    }

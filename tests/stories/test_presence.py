@@ -1,0 +1,81 @@
+"""A message that is being answered has a reaction in Feishu, for as long as that takes and no longer."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.emulators.models.script import says
+from tests.running import ALICE, ALICE_CHAT, FEISHU, GROUP, Running, feishu_emulator, running
+
+LONG = says("a long answer " * 30)
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("channels.feishu.reactions.QUICK_SECONDS", 0.01)
+    monkeypatch.setattr("channels.feishu.reactions.AGAIN_SECONDS", 0.01)
+
+
+def standing(house: Running) -> set[str]:
+    return {it["message_id"] for it in house.feishu.reactions.values() if it["operator"]["operator_type"] == "app"}
+
+
+async def test_the_reaction_stands_until_the_answer_does_and_others_stay(tmp_path: Path) -> None:
+    async with running(tmp_path, script=[LONG]) as house:
+        house.line.hold(after_pieces=1)
+        await house.say("hello", message_id="om_hello")
+        await house.until(lambda: standing(house) == {"om_hello"})
+        house.feishu.reaction("om_hello", "Typing", ALICE)
+        house.line.release()
+        await house.idle()
+        await house.until(lambda: not standing(house))
+        assert len(house.feishu.reactions) == 1
+        assert house.feishu.reacted == [("om_hello", "Typing")]
+
+
+async def test_what_a_process_left_is_removed_by_the_one_that_answers(tmp_path: Path) -> None:
+    feishu = feishu_emulator()
+    async with running(tmp_path, script=[LONG], emulator=feishu) as house:
+        house.line.hold(after_pieces=1)
+        await house.say("hello", message_id="om_hello")
+        await house.until(lambda: standing(house) == {"om_hello"})
+        feishu.fail_next("/reactions", code=231003)
+        await house.gateway.lanes.drain(0)
+    assert standing(house) == {"om_hello"}
+    async with running(tmp_path, script=[LONG], emulator=feishu) as house:
+        await house.until(lambda: feishu.shown(ALICE_CHAT))
+        await house.until(lambda: not standing(house))
+        assert len(feishu.reacted) == 2
+
+
+async def test_a_group_sees_it_only_where_the_bot_was_addressed_and_nobody_where_it_is_off(tmp_path: Path) -> None:
+    feishu = f"{FEISHU}    requireMention: false\n"
+    async with running(tmp_path, feishu=feishu, script=[LONG, LONG]) as house:
+        for name, to_bot in (("om_beside", False), ("om_to_bot", True)):
+            house.line.hold(after_pieces=1)
+            await house.say("hi", chat=GROUP, chat_type="group", message_id=name, mention_bot=to_bot)
+            await house.until(lambda: house.line.holding)
+            if to_bot:
+                await house.until(lambda: standing(house))
+            house.line.release()
+            await house.idle()
+        assert house.feishu.reacted == [("om_to_bot", "Typing")]
+    async with running(tmp_path, feishu=f'{FEISHU}    reaction: ""\n', script=[LONG]) as house:
+        await house.say("hi")
+        await house.idle()
+        assert house.feishu.reacted == []
+
+
+async def test_a_refusal_costs_the_answer_nothing(tmp_path: Path) -> None:
+    async with running(tmp_path, script=[LONG, LONG]) as house:
+        house.feishu.fail_next("/reactions", code=99991672)
+        for number in range(2):
+            house.line.hold(after_pieces=1)
+            await house.say("hi")
+            await house.until(
+                lambda: house.line.holding and any("/reactions" in it.path for it in house.feishu.requests)
+            )
+            house.line.release()
+            await house.idle()
+            assert len(house.feishu.shown(ALICE_CHAT)) == number + 1
+        assert house.feishu.reacted == []
