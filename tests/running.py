@@ -49,6 +49,7 @@ agents:
 FEISHU = f"""
     mode: webhook
     streaming: off
+    reaction: ""
     appId: {APP_ID}
     appSecret: ${{FEISHU_APP_SECRET}}
     encryptKey: ${{FEISHU_ENCRYPT_KEY}}

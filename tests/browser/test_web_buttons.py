@@ -54,13 +54,14 @@ async def test_buttons_last_are_pressed_once_and_go_with_the_message_that_is_rep
         assert (pressed.press.token, pressed.press.message_id) == (DENY.token, key)
 
         await tab.page.unroute(DOOR)
-        await tab.ask("And?", "Hello.", COMMAND[:15], "More.")
+        nothing = "There is no request"  # nobody was asked for anything: the press is answered so
+        await tab.ask("And?", "Hello.", COMMAND[:15], nothing, "More.")
         await offered(home.gateway, "web", chat, buttons=(), said="Denied by you.", replaces=key)
         for seen in (tab, other):
-            await seen.is_answered("Hello.", "Denied by you.", "More.")
+            await seen.is_answered("Hello.", "Denied by you.", nothing, "More.")
             await expect(seen.log.get_by_role("button", name=DENY.label)).to_have_count(0)
         await tab.reload()
-        await tab.is_answered("Hello.", "Denied by you.", "More.")
+        await tab.is_answered("Hello.", "Denied by you.", nothing, "More.")
         await tab.has_said("Hi", "And?")
 
 

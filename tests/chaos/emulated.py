@@ -42,7 +42,7 @@ class OnFeishu:
 
     def config(self, url: str) -> str:
         """The channel's block of the config, indented by two."""
-        return f'  feishu:\n    baseUrl: "{url}"\n    streaming: off\n{FEISHU}'
+        return f'  feishu:\n    baseUrl: "{url}"\n{FEISHU}'
 
     def chat(self, chance: random.Random) -> str:
         """A new direct chat."""

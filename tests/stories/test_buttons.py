@@ -114,11 +114,13 @@ async def test_a_card_shows_code_as_it_is_is_replaced_in_its_place_and_what_is_g
         old = house.feishu.press_event(card, sender=ALICE, value={"token": ALLOW.token})
         assert (await house.push(old)).status_code == 200
         assert [context.press and context.press.token for _, context in presses(house.gateway)] == [ALLOW.token]
+        await house.replies(2)  # nobody was asked for anything: the press is answered so
+        await house.idle()
         house.feishu.recall(card)
         for lost in (card, "om_never"):
             with pytest.raises(DeliveryError):
                 await offered(house.gateway, "feishu", DIRECT, said="too late", replaces=lost)
-        assert len(house.feishu.messages) == 1
+        assert len(house.feishu.messages) == 2
 
 
 async def test_a_press_that_cannot_be_stored_is_not_called_received(
@@ -175,7 +177,7 @@ async def test_on_telegram_a_press_is_one_command_stops_spinning_and_the_keyboar
             with pytest.raises(DeliveryError):
                 await offered(it.house.gateway, "telegram", chat, said="x", replaces="77")
         assert len(presses(it.house.gateway)) == 4
-        assert len(it.telegram.messages) == 2
+        assert len(it.telegram.messages) == 2 + 4  # nobody is asked for anything here, and each press is answered so
         assert it.house.anthropic.requests == []
 
 
@@ -230,18 +232,20 @@ async def test_on_the_page_a_press_is_a_post_and_a_message_that_was_replaced_is_
     await house.idle()
     ((sid, context),) = presses(house.gateway)
     assert (sid, context.press and context.press.message_id) == (f"aside:agent:helper:web:default:{CHAT}", key)
-    assert [it["author"] for it in (await page.conversation())["messages"]] == ["you", "agent", "agent"]
+    authors = [it["author"] for it in (await page.conversation())["messages"]]
+    assert authors == ["you", "agent", "agent", "agent"]  # nobody was asked for anything: the press is answered so
+    await page.answers(3)
 
     for text in ("Denied.", "Denied.", "Denied by you."):
         assert await offered(house.gateway, "web", here, buttons=(), said=text, replaces=key) == key
-    await page.answers(4)
-    assert [(it["text"], it["place"], it["buttons"]) for it in page.written()[2:]] == [
+    await page.answers(5)
+    assert [(it["text"], it["place"], it["buttons"]) for it in page.written()[3:]] == [
         ("Denied.", shown["id"], []),
         ("Denied by you.", shown["id"], []),
     ]
     *_, last = (await page.conversation())["messages"]
     assert (last["text"], last["id"] > shown["id"]) == ("Denied by you.", True)
-    assert len((await page.conversation())["messages"]) == 3
+    assert len((await page.conversation())["messages"]) == 4
     for lost in (shown["reply_to"] or "m_nothing", new_id()):
         with pytest.raises(DeliveryError):
             await offered(house.gateway, "web", here, said="x", replaces=lost)

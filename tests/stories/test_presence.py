@@ -5,9 +5,12 @@ from pathlib import Path
 import pytest
 
 from tests.emulators.models.script import says
-from tests.running import ALICE, ALICE_CHAT, FEISHU, GROUP, Running, feishu_emulator, running
+from tests.running import ALICE, ALICE_CHAT, GROUP, Running, feishu_emulator, running
+from tests.running import FEISHU as WITHOUT
 
 LONG = says("a long answer " * 30)
+
+FEISHU = WITHOUT.replace('    reaction: ""\n', "")
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +24,7 @@ def standing(house: Running) -> set[str]:
 
 
 async def test_the_reaction_stands_until_the_answer_does_and_others_stay(tmp_path: Path) -> None:
-    async with running(tmp_path, script=[LONG]) as house:
+    async with running(tmp_path, feishu=FEISHU, script=[LONG]) as house:
         house.line.hold(after_pieces=1)
         await house.say("hello", message_id="om_hello")
         await house.until(lambda: standing(house) == {"om_hello"})
@@ -35,14 +38,14 @@ async def test_the_reaction_stands_until_the_answer_does_and_others_stay(tmp_pat
 
 async def test_what_a_process_left_is_removed_by_the_one_that_answers(tmp_path: Path) -> None:
     feishu = feishu_emulator()
-    async with running(tmp_path, script=[LONG], emulator=feishu) as house:
+    async with running(tmp_path, feishu=FEISHU, script=[LONG], emulator=feishu) as house:
         house.line.hold(after_pieces=1)
         await house.say("hello", message_id="om_hello")
         await house.until(lambda: standing(house) == {"om_hello"})
         feishu.fail_next("/reactions", code=231003)
         await house.gateway.lanes.drain(0)
     assert standing(house) == {"om_hello"}
-    async with running(tmp_path, script=[LONG], emulator=feishu) as house:
+    async with running(tmp_path, feishu=FEISHU, script=[LONG], emulator=feishu) as house:
         await house.until(lambda: feishu.shown(ALICE_CHAT))
         await house.until(lambda: not standing(house))
         assert len(feishu.reacted) == 2
@@ -67,7 +70,7 @@ async def test_a_group_sees_it_only_where_the_bot_was_addressed_and_nobody_where
 
 
 async def test_a_refusal_costs_the_answer_nothing(tmp_path: Path) -> None:
-    async with running(tmp_path, script=[LONG, LONG]) as house:
+    async with running(tmp_path, feishu=FEISHU, script=[LONG, LONG]) as house:
         house.feishu.fail_next("/reactions", code=99991672)
         for number in range(2):
             house.line.hold(after_pieces=1)

@@ -114,7 +114,7 @@ async def platforms(
 async def polled(folder: Path, telegram: TelegramEmulator) -> AsyncIterator[tuple[AnthropicEmulator, Path]]:
     """With a Telegram bot beside Feishu."""
     async with serve_on_loopback(telegram.app) as url:
-        channels = f'telegram: {{ botToken: "{telegram.token}", apiRoot: "{url}", dmPolicy: open }}'
+        channels = f'telegram: {{ botToken: "{telegram.token}", apiRoot: "{url}", dmPolicy: open, streaming: off }}'
         async with platforms(folder, channels=channels) as (_, anthropic, config):
             yield anthropic, config
 
