@@ -6,7 +6,7 @@ length of the text, and a text that has nothing of all this costs one search.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from agents.prompt.fences import BOUNDARY, EXTERNAL, INBOUND
 
@@ -77,13 +77,17 @@ def _begins(end: str, starts: Sequence[str]) -> bool:
 
 def _used(text: str) -> Iterator[str]:
     """The pieces around thoughts, calls and template tokens that are not quoted as code."""
-    at, shown = 0, list[str]()
+    at, shown, talked = 0, list[str](), set[str]()
     while found := _SCAN.search(text, at):
         if found["fence"] or found["ticks"]:
             end = _code_end(text, found)
             shown.append(text[at:end])
         elif found["token"]:
             shown.append(text[at : found.start()])
+            end = found.end()
+        elif _is_talk(text, found, talked):
+            talked.add(found["name"].lower())
+            shown.append(text[at : found.end()])
             end = found.end()
         elif found["end"]:
             end = found.end()
@@ -94,6 +98,16 @@ def _used(text: str) -> Iterator[str]:
             end = _element_end(text, found)
         at = end
     yield from (*shown, text[at:])
+
+
+def _is_talk(text: str, found: re.Match[str], talked: Collection[str]) -> bool:
+    """Whether a tag of calls stands among words: no call begins with a word, and one that closes such a tag is talk, too."""
+    if found["name"].lower() in _THOUGHTS.split("|"):
+        return False
+    if found["end"]:
+        return found["name"].lower() in talked
+    follows = text[found.end() :].lstrip()[:1]
+    return not {" ", "="} & {*found[0]} and bool(follows) and follows not in "{[<"
 
 
 def _code_end(text: str, found: re.Match[str]) -> int:

@@ -61,7 +61,8 @@ class Reactions:
 
     async def _present(self, progress: Progress, emoji: str, over: asyncio.Event) -> None:
         with suppress(TimeoutError):
-            await asyncio.wait_for(over.wait(), 0 if progress.resumed else QUICK_SECONDS)
+            async with asyncio.timeout(0 if progress.resumed else QUICK_SECONDS):
+                await over.wait()
             return
         path = f"/open-apis/im/v1/messages/{quote(progress.context.message_id, safe='')}/reactions"
         try:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.emulators.models.script import calls, says
 from tests.emulators.telegram.emulator import TelegramEmulator
-from tests.running import ALICE_CHAT, BOB, BOB_CHAT, running
+from tests.running import ALICE_CHAT, BOB, BOB_CHAT, FEISHU, running
 from tests.stories.test_telegram import bot
 
 LEAK = "[message_id: om_first]\n<think>hm</think>in agent:helper:feishu:default:oc_a11ce: "
@@ -24,7 +24,8 @@ async def test_an_answer_stands_under_the_message_of_the_chat_that_it_names(
         *(says(f"[[reply_to:{it}]]{it}") for it in ("om_bobs", "om_unknown", "om_quoted")),
         says("[[reply_to_current]] current"),
     ]
-    async with running(tmp_path, script=script) as house:
+    growing = FEISHU.replace("    streaming: off\n", "")
+    async with running(tmp_path, feishu=growing, script=script) as house:
         await house.say("first", message_id="om_first")
         await house.replies(1)
         await house.say("[message_id: om_unknown]\nI am Bob", sender=BOB, chat=BOB_CHAT, message_id="om_bobs")
