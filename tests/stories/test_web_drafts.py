@@ -81,7 +81,7 @@ async def test_what_is_meant_for_the_gateway_never_flashes_by(house: Running, pa
 
 
 async def test_what_a_tool_is_given_is_shown_short_and_on_one_line(house: Running, page: Page) -> None:
-    house.anthropic.script = [calls(("exec", {"command": "echo '<script>\n" + "x" * 5000 + "'"}))]
+    house.anthropic.script = [calls(("read", {"file_path": "echo '<script>\n" + "x" * 5000 + "'"}))]
     await page.say("run it")
     await page.answers(1)
     (tool,) = page.written()[0]["tools"]
