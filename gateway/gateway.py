@@ -64,6 +64,8 @@ class Gateway:
         self._background: set[asyncio.Task[None]] = set()
         self._attending: dict[Channel, list[asyncio.Task[None]]] = {}
         """What is done for a channel as long as it is there."""
+        self._retiring: list[Setup] = []
+        """Replaced, and still at work for a turn."""
         self._loading: set[asyncio.Task[None]] = set()
         """Short reads of the database, which are waited for: one that is cancelled in the middle can hang in its driver."""
         scrubber = scrubber or Scrubber()
@@ -183,9 +185,11 @@ class Gateway:
             self._web.report(state.error or "")
 
     async def _retire(self, setup: Setup, channels: Sequence[Channel]) -> None:
+        self._retiring.append(setup)
         while self.runtime.turns[setup]:  # noqa: ASYNC110 - nobody waits for it
             await asyncio.sleep(RETIRE_SECONDS)
         del self.runtime.turns[setup]
+        self._retiring.remove(setup)
         for runner in setup.runners.values():
             runner.close()
         for channel in channels:
@@ -226,8 +230,9 @@ class Gateway:
             task.cancel()
         await asyncio.gather(*self._background, *self._loading, return_exceptions=True)
         await self.runtime.setup.processes.close()
-        for runner in self.runtime.setup.runners.values():
-            runner.close()
+        for setup in (self.runtime.setup, *self._retiring):
+            for runner in setup.runners.values():
+                runner.close()
         for provider in self.runtime.setup.providers.values():
             await provider.close()
         for channel in self.runtime.setup.channels.values():

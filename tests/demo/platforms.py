@@ -45,6 +45,8 @@ class FeishuStage:
         return f"""\
   feishu:
     mode: webhook
+    streaming: off
+    reaction: ""
     appId: {story.APP_ID}
     appSecret: {story.APP_SECRET}
     encryptKey: {story.ENCRYPT_KEY}
@@ -79,6 +81,7 @@ class TelegramStage:
         self._update = self.emulator.text_update(story.ASKED, chat=person)
         return f"""\
   telegram:
+    streaming: off
     botToken: "{self.emulator.token}"
     apiRoot: "{url}"
     allowFrom: ["{person}"]
