@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
-from channels.channel import DeliveryError, Progress, RateLimited, Refused, ShowsDrafts
+from channels.channel import DeliveryError, Progress, RateLimited, Refused, ShowsDrafts, Unreachable
 from channels.message import MessageContext, Outbound, Target
 from gateway.outbox import idempotency_key
 from gateway.runtime import Runtime
@@ -86,13 +86,19 @@ class Draft:
             except RateLimited as error:
                 wait = max(wait, error.retry_after_seconds or wait)
             except DeliveryError as error:
-                self._failures = FAILURES_MAX if isinstance(error, Refused) else self._failures + 1
+                self._failures = FAILURES_MAX if self._is_final(error) else self._failures + 1
                 log.info("draft_not_shown", channel=self.channel.name, reason=str(error), failures=self._failures)
             except Exception as error:  # the draft's edge: the answer does not need it
                 self._failures = FAILURES_MAX
                 log.error("draft_failed", exc_info=error)
             await self._pause(wait)
             await self._changed.wait()
+
+    def _is_final(self, error: DeliveryError) -> bool:
+        """Whether it is not tried again: what may have been opened would stand there twice where nobody recognises it."""
+        recognised = self.channel.capabilities.repeat_seconds > 0
+        in_doubt = self.handle is None and isinstance(error, Unreachable) and error.maybe_arrived and not recognised
+        return isinstance(error, Refused) or in_doubt
 
     async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):
@@ -106,9 +112,8 @@ class Draft:
         target = Target(chat=context.chat.id, thread=context.chat.thread, reply_to=context.message_id)
         part = Outbound(target=target, text=text)
         if self.handle is None:
-            handle = await self.channel.open_draft(part, key)
-            mark = Mark(turn=self.turn, kind="draft", content=handle, at=self.runtime.now())
+            self.handle = await self.channel.open_draft(part, key)  # known to the answer also where the mark fails
+            mark = Mark(turn=self.turn, kind="draft", content=self.handle, at=self.runtime.now())
             await self.runtime.store.mark(self.sid, mark)
-            self.handle = handle
         await self.channel.update_draft(replace(part, replaces=self.handle), key)
         self._shown = text

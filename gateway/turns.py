@@ -72,11 +72,10 @@ class Turns:
     async def run(self, lease: Lease, work: Work) -> Sequence[Part]:
         """Finish the work's first turn. Raises Fenced, Drained, Stopped or StoreUnavailable where it is not this run
         that does."""
+        begun = bool(work.so_far)
         if concerned := stopped_of(work):
-            return await self._end_all(
-                lease, concerned, stopped(work.stopped, begun=bool(work.so_far)), begun=bool(work.so_far)
-            )
-        if not work.so_far and (recalled := [it for it in work.waiting if inbound_of(it.body).recalled]):
+            return await self._end_all(lease, concerned, stopped(work.stopped, begun=begun), begun=begun)
+        if not begun and (recalled := [it for it in work.waiting if inbound_of(it.body).recalled]):
             return await self._end_all(lease, recalled, Ending(outcome="recalled", text=None))
         batch = batch_of(self._runtime, lease, work)
         inbound = batch.inbound
@@ -120,11 +119,10 @@ class Turns:
         """Shows the turn while it runs to the people in its chat, where the channel can."""
         context = batch.inbound.context
         channel = batch.setup.channels.get((context.channel, context.account))
-        live = isinstance(channel, ShowsProgress) and not is_control(batch.lease.sid)
-        shows: list[Callable[[Progress], None]] = []
-        shows += [channel.show] if live and isinstance(channel, ShowsProgress) else []
+        shows: list[Callable[[Progress], None]] = [draft.show] if draft else []
+        if isinstance(channel, ShowsProgress) and not is_control(batch.lease.sid):
+            shows.append(channel.show)
         resumed = bool(batch.work.so_far) or batch.messages[-1].attempts > 0
-        shows += [draft.show] if draft else []
         return Watch(shows, context, self._runtime.emit, self._runtime.scrubber, resumed=resumed)
 
     async def _draft(self, batch: Batch) -> Draft | None:
@@ -293,8 +291,8 @@ class Turns:
             steps = [*so_far, *journal.kept, *([ending.message] if ending.message else [])]
             shown = map(without_internals, above(turn.settings, steps))
             ending = replace(ending, text="\n\n".join((*shown, ending.text)))
-        said = ending.text is not None and not asked  # a program gets the agent's words alone
-        shortened = sentences.compacted(result.compaction, context.text) if said else None
+        is_for_people = ending.text is not None and not asked  # a program gets the agent's words alone
+        shortened = sentences.compacted(result.compaction, context.text) if is_for_people else None
         return replace(ending, answers=result.answers, notes=(shortened,) if shortened else ())
 
     async def _heard(self, batch: Batch, channel: Channel, context: MessageContext) -> Sequence[MessageContext]:

@@ -149,3 +149,15 @@ async def test_a_telegram_message_is_edited_until_it_is_the_answer(tmp_path: Pat
         house.line.release()
         await house.idle()
         assert " ".join(telegram.shown(alice)[1:]).split().count("again") == 900
+
+
+async def test_an_opening_that_may_have_arrived_is_not_repeated(tmp_path: Path) -> None:
+    async with on_telegram(tmp_path, script=[says(LONG)]) as (house, telegram):
+        alice = telegram.private()
+        house.line.hold(after_pieces=2)
+        telegram.fail_next("sendMessage", lose_answer=True)
+        await telegram.push(telegram.text_update("tell me", chat=alice, sender=alice))
+        await house.until(lambda: bool(telegram.messages))
+        house.line.release()
+        await house.idle()
+        assert telegram.shown(alice)[1:] == [LONG]  # the first is the draft that nobody knows of
