@@ -1,12 +1,15 @@
 # Clawgate in a container: the application's folder, its pinned dependencies, and nobody's privileges.
-FROM python:3.12-slim
+FROM python:3.12-slim AS dependencies
+ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+RUN python -m venv --without-pip /venv
+COPY requirements.txt ./
+RUN pip --python /venv/bin/python install --require-hashes -r requirements.txt
 
-ENV PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 PIP_NO_CACHE_DIR=1
+FROM python:3.12-slim
+ENV PATH=/venv/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
+COPY --from=dependencies /venv /venv
 
 WORKDIR /app
-COPY requirements.txt ./
-RUN pip install --require-hashes -r requirements.txt
-
 COPY gateway ./gateway
 COPY agents ./agents
 COPY channels ./channels
@@ -15,6 +18,7 @@ COPY skills ./skills
 COPY docs ./docs
 COPY config.yaml ./
 
+# Only data is written to, and /tmp: the rest may be mounted read-only, as docker-compose.yml does.
 RUN useradd --system --uid 10001 --create-home clawgate && mkdir -m 0700 data && chown clawgate data
 USER clawgate
 VOLUME /app/data

@@ -33,11 +33,36 @@ def test_both_readmes_open_with_the_same_commands_and_have_the_same_sections() -
     ]
     sections = [len(re.findall(r"^## ", path.read_text(), re.M)) for path in READMES]
     each_other = {"README.md", "README.zh-CN.md"}
-    links = [sorted(set(re.findall(r"\]\(([^)#]+)\)", path.read_text())) - each_other) for path in READMES]
+    links = [
+        sorted({link.replace(".zh-CN", "") for link in re.findall(r"\]\(([^)#]+)\)", path.read_text())} - each_other)
+        for path in READMES
+    ]
     assert commands[0] == commands[1]
     assert commands[0][:2] == ["make run", "make test"]
     assert sections[0] == sections[1]
     assert links[0] == links[1]
+
+
+@pytest.mark.parametrize("document", sorted(ROOT.glob("docs/quickstart-*.zh-CN.md")), ids=lambda path: path.name)
+def test_a_chinese_quickstart_has_the_steps_and_snippets_of_the_english_one(document: Path) -> None:
+    english = document.with_name(document.name.replace(".zh-CN", ""))
+    steps = [re.findall(r"^(## \d|```\w+|\d\.) ?", page.read_text(), re.M) for page in (document, english)]
+    assert steps[0] == steps[1]
+    snippets = [
+        re.findall(r"^ *```(?:yaml|json)\n.*?```", page.read_text(), re.M | re.S) for page in (document, english)
+    ]
+    assert snippets[0] == snippets[1]
+
+
+CHINESE = [*ROOT.glob("*.zh-CN.md"), *ROOT.glob("docs/*.zh-CN.md"), ROOT / "config.yaml", ROOT / "docker-compose.yml"]
+
+
+@pytest.mark.parametrize("document", CHINESE, ids=lambda path: str(path.relative_to(ROOT)))
+def test_chinese_sentences_have_full_width_punctuation(document: Path) -> None:
+    prose = re.sub(
+        r"`[^`\n]*`|\]\([^)\n]*\)|\$\{[^}]*\}|\*\*|^[# ]+\w+:", "", document.read_text(encoding="utf-8"), flags=re.M
+    )
+    assert re.findall(r".{0,20}(?:[\u4e00-\u9fff][,:;!?]|[,;!?][\u4e00-\u9fff]).{0,20}", prose) == []
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
@@ -58,7 +83,7 @@ def test_every_file_the_architecture_names_exists() -> None:
 
 
 def test_the_container_copies_what_there_is_and_starts_what_there_is() -> None:
-    copied = [word for line in re.findall(r"^COPY (.+)$", DOCKERFILE, re.M) for word in line.split()[:-1]]
+    copied = [word for line in re.findall(r"^COPY (?!--from)(.+)$", DOCKERFILE, re.M) for word in line.split()[:-1]]
     assert [name for name in copied if not (ROOT / name).exists()] == []
     assert set(PACKAGES) <= set(copied)
     ignored = set((ROOT / ".dockerignore").read_text().split())

@@ -1,0 +1,70 @@
+"""docs/deploy.md, step by step as far as a test can follow: the backup that comes back, the unit, the read-only image."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from tests.emulators.models.script import says
+from tests.running import running
+from tests.stories.at_work import users
+from tests.stories.test_process import ROOT
+
+PAGE = (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8")
+
+
+def blocks(section: str, language: str) -> list[str]:
+    (text,) = re.findall(rf"^## {section}\n(.*?)(?=^## |\Z)", PAGE, re.M | re.S)
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.M | re.S)
+
+
+def paste(script: str, folder: Path) -> None:
+    (folder / ".venv").exists() or (folder / ".venv").symlink_to(ROOT / ".venv")
+    done = subprocess.run(["bash", "-eu", "-c", script], cwd=folder, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+async def test_a_backup_made_while_it_serves_brings_back_what_was_said_and_sent(tmp_path: Path) -> None:
+    back_up, restore = blocks("Backup and restore", "sh")
+    async with running(tmp_path, script=[says("noted"), says("noted again")]) as house:
+        await house.say("the number is 4711")
+        await house.replies(1)
+        await house.idle()
+        (tmp_path / "data" / "workspaces" / "helper" / "plan.md").write_text("the plan", encoding="utf-8")
+        paste(back_up, tmp_path)
+        await house.say("said after the backup")
+        await house.replies(2)
+        await house.idle()
+    shutil.rmtree(tmp_path / "data" / "workspaces")
+    paste(restore, tmp_path)
+    copies = [tmp_path / name for name in ("backup/clawgate.db", "backup/files.tar", "data/clawgate.db")]
+    assert {file.stat().st_mode & 0o077 for file in copies} == {0}
+    assert (tmp_path / "data" / "workspaces" / "helper" / "plan.md").read_text() == "the plan"
+    async with running(tmp_path, script=[says("4711")]) as house:
+        await house.say("which number?")
+        await house.replies(1)
+        history = [text.rpartition("\n")[2] for text in users(house.anthropic.requests[-1].body)]
+    assert history == ["Alice: the number is 4711", "Alice: which number?"]
+
+
+def test_the_unit_is_one_that_systemd_would_load_and_leaves_a_stop_its_time() -> None:
+    (unit,) = blocks("On a box, with systemd", "ini")
+    lines = [line for line in unit.splitlines() if line and line[0] not in "#["]
+    assert all(re.fullmatch(r"[A-Z]\w+=\S.*", line) for line in lines)
+    keys = dict(line.split("=", 1) for line in lines)
+    from gateway.config.root import LimitsConfig
+
+    assert int(keys["TimeoutStopSec"]) > LimitsConfig().grace_seconds
+    assert keys["ReadWritePaths"] == keys["WorkingDirectory"] + "/data"
+    assert "RestrictNamespaces" not in keys
+
+
+def test_each_proxy_lets_through_what_the_gateway_takes_and_streams() -> None:
+    (nginx,) = blocks("Behind a reverse proxy", "nginx")
+    assert nginx.count("{") == nginx.count("}")
+    page = nginx.split("location / {")[1]
+    assert "proxy_buffering off" in page
+    for text in (nginx, *re.findall(r"max_size \d+MB", PAGE)):
+        assert "21" in text
+    assert "flush_interval -1" in PAGE
+    assert "proxy_set_header Host $host;" in nginx.split("location")[0]
