@@ -29,7 +29,8 @@ from agents.messages import (
 from agents.model import Model, Models
 from agents.prompt.fences import SUMMARY, harmless
 from agents.prompt.inbound import ID_LINE
-from agents.prompt.summary import NOTE_INSTRUCTIONS, instructions, request_text
+from agents.prompt.summary import instructions, request_text
+from agents.prompt.texts import text as text_of
 from agents.providers import retry
 from agents.providers.models import nearest
 from agents.providers.payload import well_formed
@@ -230,12 +231,12 @@ class _Writer:
 
     async def note(self, turns: Sequence[Sequence[Message]], earlier: str) -> str:
         """What a model finds worth a note in them; nothing where it fails, and the summary is not kept from being made."""
-        room = max(1_000, int(self._source_tokens - estimate(earlier) - estimate(NOTE_INSTRUCTIONS)))
+        room = max(1_000, int(self._source_tokens - estimate(earlier) - estimate(text_of("Notes"))))
         source = truncate_result("\n".join(map(quoted, turns)), room)
         messages: list[Message] = [UserMessage(content=(Text(text=request_text(earlier, source, (), (), closing="")),))]
         deadline, notes = min(self.deadline, time.monotonic() + NOTE_SECONDS_MAX), list[str]()
         for _ in range(NOTE_ROUNDS_MAX):
-            answer = await self._complete(NOTE_INSTRUCTIONS, messages, deadline, tools=(SAVE_NOTE,))
+            answer = await self._complete(text_of("Notes"), messages, deadline, tools=(SAVE_NOTE,))
             if answer.error is not None or answer.stop_reason != "tool_use" or not answer.calls:
                 break
             messages.append(answer)

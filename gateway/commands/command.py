@@ -123,14 +123,13 @@ def first_words(text: str) -> str:
 
 
 def dropped_lines(context: CommandContext, messages: Sequence[Concerned]) -> str:
-    """Which messages will not be answered, each with its first words; empty for none."""
+    """Which messages will not be answered, each with its first words, as a paragraph to add; empty for none."""
     if not messages:
         return ""
     shown = [f"- {first_words(inbound_of(it.body).context.text)}" for it in messages[:SHOWN_MAX]]
-    if len(messages) > SHOWN_MAX:
-        shown.append("- …")
+    shown += ["- …"] if len(messages) > SHOWN_MAX else []
     head = context.say(
         f"{len(messages)} waiting message{'s were' if len(messages) > 1 else ' was'} dropped:",
         f"丢弃了 {len(messages)} 条排队的消息:",
     )
-    return "\n".join((head, *shown))
+    return "\n\n" + "\n".join((head, *shown))
