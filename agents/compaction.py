@@ -255,30 +255,37 @@ class _Writer:
             source = truncate_result(source, max(1_000, int(room)))
         lacking: Sequence[str] = ()
         for _ in range(2):
-            if (
-                not self._asks_on
-                or (text := await self._ask(instructed, request_text(earlier, source, names, lacking))) is None
-            ):
+            if not self._asks_on:
                 return None
-            if not (lacking := missing(names, text)):
-                return text
+            text = request_text(earlier, source, names, lacking)
+            answer = await self._complete(instructed, [UserMessage(content=(Text(text=text),))], self.deadline)
+            self.requests += 1
+            error, summary = answer.error, answer.text.strip()
+            self._asks_on = self.requests < REQUESTS_MAX and (error is None or error.kind == "too_large")
+            if error or answer.stop_reason not in ("end_turn", "stop_sequence") or not summary:
+                self.failure = error.kind if error else answer.stop_reason
+                return None
+            if not (lacking := missing(names, summary)):
+                return summary
             self.failure = f"{len(lacking)} of {len(names)} identifiers missing"
-        return None
-
-    async def _ask(self, instructed: str, text: str) -> str | None:
-        answer = await self._complete(instructed, [UserMessage(content=(Text(text=text),))], self.deadline)
-        self.requests += 1
-        error = answer.error
-        self._asks_on = self.requests < REQUESTS_MAX and (error is None or error.kind == "too_large")
-        if error is None and answer.stop_reason in ("end_turn", "stop_sequence") and answer.text.strip():
-            return answer.text.strip()
-        self.failure = error.kind if error else answer.stop_reason
         return None
 
     async def _complete(
         self, instructed: str, messages: Sequence[Message], deadline: float, *, tools: tuple[ToolSpec, ...] = ()
     ) -> AssistantMessage:
-        requests = {model.reference: self._request(model, instructed, messages, tools) for model in self.models}
+        requests = {
+            model.reference: ModelRequest(
+                model=model.name,
+                facts=model.facts,
+                system=System(stable=instructed, volatile=""),
+                messages=tuple(repair(messages, api=model.provider.api, family=model.family)),
+                tools=tools,
+                thinking=nearest("off", model.facts.thinking) if model.facts.thinking else None,
+                max_tokens=min(self._summary_tokens, model.facts.max_output),
+                conversation=self.conversation,
+            )
+            for model in self.models
+        }
         (provider, request), *fallbacks = [(it.provider, requests[it.reference]) for it in self.models]
 
         def count(event: retry.Notice) -> None:
@@ -294,21 +301,6 @@ class _Writer:
             fallbacks=fallbacks,
             health=self.shared.health,
             emit=count,
-        )
-
-    def _request(
-        self, model: Model, instructed: str, messages: Sequence[Message], tools: tuple[ToolSpec, ...]
-    ) -> ModelRequest:
-        facts = model.facts
-        return ModelRequest(
-            model=model.name,
-            facts=facts,
-            system=System(stable=instructed, volatile=""),
-            messages=tuple(repair(messages, api=model.provider.api, family=model.family)),
-            tools=tools,
-            thinking=nearest("off", facts.thinking) if facts.thinking else None,
-            max_tokens=min(self._summary_tokens, facts.max_output),
-            conversation=self.conversation,
         )
 
 
