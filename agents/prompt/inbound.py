@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TypeAlias, TypeVar
 
-from agents.messages import Message, Text, ToolResultMessage, UserMessage
+from agents.messages import Message, ToolResultMessage, UserMessage, texts
 from agents.prompt.fences import INBOUND, harmless, speaker, unseen, weak_points
 from channels.message import Attachment, MessageContext, Sender
 from tools.memory import Note
@@ -82,17 +82,13 @@ ID_LINE = re.compile(r"^\[message_id: ([^\]\n]*)\]\n", re.MULTILINE)
 
 def ids(message: Message) -> Iterator[str]:
     """Of the messages whose words a message of the history holds; nobody can write such a line in his own."""
-    if isinstance(message, UserMessage):
-        for part in message.content:
-            if isinstance(part, Text):
-                yield from ID_LINE.findall(part.text.partition("\n")[0] + "\n")
+    for text in texts(message) if isinstance(message, UserMessage) else ():
+        yield from ID_LINE.findall(text.partition("\n")[0] + "\n")
 
 
 def spoken(message: Message) -> str:
     """What a person or a model said in a message, without the id lines; a tool says nothing."""
-    if isinstance(message, ToolResultMessage):
-        return ""
-    text = "\n\n".join(part.text for part in message.content if isinstance(part, Text))
+    text = "" if isinstance(message, ToolResultMessage) else "\n\n".join(texts(message))
     return ID_LINE.sub("", text) if isinstance(message, UserMessage) else text
 
 

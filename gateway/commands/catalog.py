@@ -5,7 +5,7 @@ becomes of it. The table feeds the dispatch, `/help`, the platforms' menus, the 
 import re
 from collections.abc import Mapping
 
-from agents.messages import Text, UserMessage, message_json
+from agents.messages import message_json, texts
 from agents.prompt.inbound import written
 from agents.sentences import Language, language_of
 from channels.channel import MenuEntry
@@ -74,8 +74,7 @@ async def _language(runtime: Runtime, session: str, turn: int, inbound: Inbound,
         return language_of(inbound.arguments)
     if journaled := await runtime.store.newest_words(session, before=turn):
         message = message_json.validate_json(journaled)
-        texts = [it.text for it in message.content if isinstance(it, Text)] if isinstance(message, UserMessage) else []
-        if words := "".join(map(written, texts)).strip():
+        if words := "".join(map(written, texts(message))).strip():
             return language_of(words)
     if platform := inbound.context.sender.language:
         return "zh" if platform.lower().startswith("zh") else "en"

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from agents.messages import AssistantMessage, Message, Text, UserMessage
+from agents.messages import AssistantMessage, Message, UserMessage, texts
 from agents.prompt.inbound import timestamp
 from channels.message import File
 from gateway.commands.command import CommandContext, Reply, dropped_lines, first_words
@@ -190,8 +190,7 @@ def _exported(turn: Sequence[Message]) -> Iterator[str]:
     for message in turn:
         at = timestamp(datetime.fromtimestamp(message.timestamp, tz=UTC))
         if isinstance(message, UserMessage):
-            texts = (it.text for it in message.content if isinstance(it, Text))
-            yield from (f"## {at}\n\n{text.partition(chr(10))[2]}" for text in texts)
+            yield from (f"## {at}\n\n{text.partition(chr(10))[2]}" for text in texts(message))
         elif isinstance(message, AssistantMessage):
             if message.text.strip():
                 yield message.text.strip()
