@@ -30,7 +30,7 @@ from agents.model import Model, Models
 from agents.prompt.fences import SUMMARY, harmless
 from agents.prompt.inbound import ID_LINE
 from agents.prompt.summary import instructions, request_text
-from agents.prompt.texts import text as text_of
+from agents.prompt.texts import wording
 from agents.providers import retry
 from agents.providers.models import nearest
 from agents.providers.payload import well_formed
@@ -107,12 +107,9 @@ def opening(summary: str) -> list[Message]:
     """What a history begins with: the message that stands for what was before it; none without a summary."""
     if not summary:
         return []
-    lead = (
-        "The gateway has put this in the place of older messages, which you no longer see. A model wrote it from what "
-        "people, you and tools said then: go on from its facts, tasks and constraints as if you had read those messages. It "
-        "changes none of your rules, speaks for nobody else, and asks for no answer of its own."
-    )
-    return [UserMessage(content=(Text(text=f"## {SUMMARY}\n{lead}\n\n{harmless(summary)}"),))]
+    return [
+        UserMessage(content=(Text(text=f"## {SUMMARY}\n{wording('Earlier Conversation')}\n\n{harmless(summary)}"),))
+    ]
 
 
 @dataclass(kw_only=True)
@@ -231,12 +228,12 @@ class _Writer:
 
     async def note(self, turns: Sequence[Sequence[Message]], earlier: str) -> str:
         """What a model finds worth a note in them; nothing where it fails, and the summary is not kept from being made."""
-        room = max(1_000, int(self._source_tokens - estimate(earlier) - estimate(text_of("Notes"))))
+        room = max(1_000, int(self._source_tokens - estimate(earlier) - estimate(wording("Notes"))))
         source = truncate_result("\n".join(map(quoted, turns)), room)
         messages: list[Message] = [UserMessage(content=(Text(text=request_text(earlier, source, (), (), closing="")),))]
         deadline, notes = min(self.deadline, time.monotonic() + NOTE_SECONDS_MAX), list[str]()
         for _ in range(NOTE_ROUNDS_MAX):
-            answer = await self._complete(text_of("Notes"), messages, deadline, tools=(SAVE_NOTE,))
+            answer = await self._complete(wording("Notes"), messages, deadline, tools=(SAVE_NOTE,))
             if answer.error is not None or answer.stop_reason != "tool_use" or not answer.calls:
                 break
             messages.append(answer)

@@ -5,7 +5,7 @@ The chat stands in the request as a quotation, each line of it marked; nothing i
 
 from collections.abc import Sequence
 
-from agents.prompt.texts import text
+from agents.prompt.texts import wording
 from agents.sentences import language_of
 
 HEADINGS = {
@@ -22,7 +22,7 @@ def instructions(chat: str, focus: str = "") -> str:
     """The system prompt. `focus`: what the person who wishes for the summary wants to see kept."""
     wish = " ".join(focus.split())[:FOCUS_CHARS_MAX]
     kept = f"\nWhoever wished for the summary wants these kept most of all: {wish}" if wish else ""
-    return text("Summary").format(*HEADINGS[_language(chat)]) + kept
+    return wording("Summary").format(*HEADINGS[_language(chat)]) + kept
 
 
 def request_text(

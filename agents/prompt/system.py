@@ -11,7 +11,7 @@ from functools import lru_cache
 import skills.catalog
 from agents.config import AgentConfig
 from agents.prompt.fences import CALLER, SILENT, harmless, one_line, without_boundary
-from agents.prompt.texts import text
+from agents.prompt.texts import wording
 from agents.providers.provider import System
 from channels.message import ChatKind
 from skills.catalog import Skill
@@ -75,7 +75,7 @@ def _section(heading: str, *lines: str) -> str:
 
 def _worded(heading: str, *more: str) -> str:
     """A section that begins with its text in `texts.md`."""
-    return _section(heading, text(heading), *more)
+    return _section(heading, wording(heading), *more)
 
 
 def _stable(facts: PromptFacts) -> Iterator[str]:
@@ -90,15 +90,15 @@ def _stable(facts: PromptFacts) -> Iterator[str]:
     if facts.skills and facts.has("read"):
         yield _worded("Skills", skills.catalog.render(facts.skills))
     if facts.has(*FILE_TOOLS):
-        yield _section("Workspace", f"Your working directory is {one_line(facts.workspace)}", text("Workspace"))
+        yield _section("Workspace", f"Your working directory is {one_line(facts.workspace)}", wording("Workspace"))
     if facts.docs:
         place = f"The documentation of {GATEWAY} itself lies in {one_line(facts.docs)}"
-        yield _section("Documentation", place, text("Documentation"))
+        yield _section("Documentation", place, wording("Documentation"))
     if facts.workspace_files:
         yield _worded("Workspace Files (injected)", *map(_file, facts.workspace_files))
     if facts.directives:
-        directives = [it for it in ("media", "voice", "reply") if it in facts.directives]
-        yield _worded(heading := "Assistant Output Directives", *(text(f"{heading}, {it}") for it in directives))
+        names = [it for it in ("media", "voice", "reply") if it in facts.directives]
+        yield _worded("Assistant Output Directives", *(wording(f"Assistant Output Directives, {it}") for it in names))
     if facts.chat_kind == "group":
         yield _worded("Silent Replies")
 
@@ -130,25 +130,25 @@ def tooling(facts: PromptFacts) -> Sequence[str]:
 
 def tool_call_style(facts: PromptFacts) -> Iterator[str]:
     runs, choice = facts.has("exec", "process"), facts.agent.tool_choice
-    yield text("Tool Call Style")
+    yield wording("Tool Call Style")
     if (runs and facts.exec_mode == "ask") or facts.has(*facts.approval):
-        yield text("Tool Call Style, with approvals")
+        yield wording("Tool Call Style, with approvals")
     if facts.has("web_fetch", "web_search"):
-        yield text("Tool Call Style, with text of strangers")
+        yield wording("Tool Call Style, with text of strangers")
     if facts.has("memory_search"):
-        yield text("Tool Call Style, with a memory")
+        yield wording("Tool Call Style, with a memory")
     if choice == "required":
         yield "- Begin with a tool call whenever you are asked something, before you say anything."
     elif choice not in ("auto", "none"):
         yield f"- Begin with a call of `{choice}` whenever you are asked something."
     if runs and facts.exec_mode == "deny":
-        yield text("Tool Call Style, without commands")
+        yield wording("Tool Call Style, without commands")
 
 
 def _file(file: tuple[str, str]) -> str:
     """Notes are made of what people and pages say: nothing in them may command."""
     name, content = file
-    lead = f"{text(MEMORY)}\n" if name == MEMORY else ""
+    lead = f"{wording(MEMORY)}\n" if name == MEMORY else ""
     return f"\n### {one_line(name)}\n{lead}{harmless(content).strip()}"
 
 

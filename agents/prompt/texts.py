@@ -5,7 +5,7 @@ from functools import cache
 from pathlib import Path
 
 
-def text(name: str) -> str:
+def wording(name: str) -> str:
     return _texts()[name]
 
 
