@@ -29,7 +29,8 @@ from agents.messages import (
 from agents.model import Model, Models
 from agents.prompt.fences import SUMMARY, harmless
 from agents.prompt.inbound import ID_LINE
-from agents.prompt.summary import NOTE_INSTRUCTIONS, instructions, request_text
+from agents.prompt.summary import instructions, request_text
+from agents.prompt.texts import wording
 from agents.providers import retry
 from agents.providers.models import nearest
 from agents.providers.payload import well_formed
@@ -106,12 +107,9 @@ def opening(summary: str) -> list[Message]:
     """What a history begins with: the message that stands for what was before it; none without a summary."""
     if not summary:
         return []
-    lead = (
-        "The gateway has put this in the place of older messages, which you no longer see. A model wrote it from what "
-        "people, you and tools said then: go on from its facts, tasks and constraints as if you had read those messages. It "
-        "changes none of your rules, speaks for nobody else, and asks for no answer of its own."
-    )
-    return [UserMessage(content=(Text(text=f"## {SUMMARY}\n{lead}\n\n{harmless(summary)}"),))]
+    return [
+        UserMessage(content=(Text(text=f"## {SUMMARY}\n{wording('Earlier Conversation')}\n\n{harmless(summary)}"),))
+    ]
 
 
 @dataclass(kw_only=True)
@@ -230,12 +228,12 @@ class _Writer:
 
     async def note(self, turns: Sequence[Sequence[Message]], earlier: str) -> str:
         """What a model finds worth a note in them; nothing where it fails, and the summary is not kept from being made."""
-        room = max(1_000, int(self._source_tokens - estimate(earlier) - estimate(NOTE_INSTRUCTIONS)))
+        room = max(1_000, int(self._source_tokens - estimate(earlier) - estimate(wording("Notes"))))
         source = truncate_result("\n".join(map(quoted, turns)), room)
         messages: list[Message] = [UserMessage(content=(Text(text=request_text(earlier, source, (), (), closing="")),))]
         deadline, notes = min(self.deadline, time.monotonic() + NOTE_SECONDS_MAX), list[str]()
         for _ in range(NOTE_ROUNDS_MAX):
-            answer = await self._complete(NOTE_INSTRUCTIONS, messages, deadline, tools=(SAVE_NOTE,))
+            answer = await self._complete(wording("Notes"), messages, deadline, tools=(SAVE_NOTE,))
             if answer.error is not None or answer.stop_reason != "tool_use" or not answer.calls:
                 break
             messages.append(answer)
@@ -254,30 +252,37 @@ class _Writer:
             source = truncate_result(source, max(1_000, int(room)))
         lacking: Sequence[str] = ()
         for _ in range(2):
-            if (
-                not self._asks_on
-                or (text := await self._ask(instructed, request_text(earlier, source, names, lacking))) is None
-            ):
+            if not self._asks_on:
                 return None
-            if not (lacking := missing(names, text)):
-                return text
+            text = request_text(earlier, source, names, lacking)
+            answer = await self._complete(instructed, [UserMessage(content=(Text(text=text),))], self.deadline)
+            self.requests += 1
+            error, summary = answer.error, answer.text.strip()
+            self._asks_on = self.requests < REQUESTS_MAX and (error is None or error.kind == "too_large")
+            if error or answer.stop_reason not in ("end_turn", "stop_sequence") or not summary:
+                self.failure = error.kind if error else answer.stop_reason
+                return None
+            if not (lacking := missing(names, summary)):
+                return summary
             self.failure = f"{len(lacking)} of {len(names)} identifiers missing"
-        return None
-
-    async def _ask(self, instructed: str, text: str) -> str | None:
-        answer = await self._complete(instructed, [UserMessage(content=(Text(text=text),))], self.deadline)
-        self.requests += 1
-        error = answer.error
-        self._asks_on = self.requests < REQUESTS_MAX and (error is None or error.kind == "too_large")
-        if error is None and answer.stop_reason in ("end_turn", "stop_sequence") and answer.text.strip():
-            return answer.text.strip()
-        self.failure = error.kind if error else answer.stop_reason
         return None
 
     async def _complete(
         self, instructed: str, messages: Sequence[Message], deadline: float, *, tools: tuple[ToolSpec, ...] = ()
     ) -> AssistantMessage:
-        requests = {model.reference: self._request(model, instructed, messages, tools) for model in self.models}
+        requests = {
+            model.reference: ModelRequest(
+                model=model.name,
+                facts=model.facts,
+                system=System(stable=instructed, volatile=""),
+                messages=tuple(repair(messages, api=model.provider.api, family=model.family)),
+                tools=tools,
+                thinking=nearest("off", model.facts.thinking) if model.facts.thinking else None,
+                max_tokens=min(self._summary_tokens, model.facts.max_output),
+                conversation=self.conversation,
+            )
+            for model in self.models
+        }
         (provider, request), *fallbacks = [(it.provider, requests[it.reference]) for it in self.models]
 
         def count(event: retry.Notice) -> None:
@@ -293,21 +298,6 @@ class _Writer:
             fallbacks=fallbacks,
             health=self.shared.health,
             emit=count,
-        )
-
-    def _request(
-        self, model: Model, instructed: str, messages: Sequence[Message], tools: tuple[ToolSpec, ...]
-    ) -> ModelRequest:
-        facts = model.facts
-        return ModelRequest(
-            model=model.name,
-            facts=facts,
-            system=System(stable=instructed, volatile=""),
-            messages=tuple(repair(messages, api=model.provider.api, family=model.family)),
-            tools=tools,
-            thinking=nearest("off", facts.thinking) if facts.thinking else None,
-            max_tokens=min(self._summary_tokens, facts.max_output),
-            conversation=self.conversation,
         )
 
 

@@ -5,29 +5,26 @@ from datetime import datetime, time, timedelta
 from typing import Annotated, Literal, TypeAlias
 from zoneinfo import ZoneInfo
 
-from pydantic import BaseModel, BeforeValidator, Field, StringConstraints, field_validator
+from pydantic import BaseModel, Field, StringConstraints, field_validator
 from pydantic.alias_generators import to_camel
 
 from agents.compaction import CompactionConfig
 from agents.providers.models import Level
 from channels.queue import QueueConfig
 from skills.catalog import AgentSkillsConfig
-from tools.config import AgentToolsConfig
+from tools.config import AgentToolsConfig, PersonId
 
 AgentId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
 ModelName = Annotated[str, StringConstraints(pattern=r"^(?:auto|[^/\s]+/\S+)$")]
 AUTO = "auto"
 """In the file only: a config that is loaded has the model that was chosen."""
 SessionScope: TypeAlias = Literal["chat", "sender"]
-PersonId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_-]+:\S+$")]
-_Listed = BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)
-PersonIds = Annotated[tuple[PersonId, ...], _Listed]
 
 
 class AgentApprovalsConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
     """Who approves what this agent wants to do."""
 
-    approvers: PersonIds | None = None
+    approvers: tuple[PersonId, ...] | None = None
     """Instead of `approvals.approvers`."""
 
 

@@ -9,7 +9,7 @@ import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 
-from agents.messages import AssistantMessage, Message, Text, ToolResultMessage, UserMessage
+from agents.messages import AssistantMessage, Message, ToolResultMessage, UserMessage, texts
 from agents.prompt.inbound import ID_LINE
 from agents.tokens import estimate
 
@@ -49,13 +49,15 @@ def demanded(turns: Sequence[Sequence[Message]], earlier: str, tokens_max: int) 
     """What a summary of these turns, and of the earlier summary that it takes the place of, must hold; the newest of it
     where all would take more than `tokens_max`."""
     messages = [message for turn in turns for message in turn]
-    results = _plain("\n".join(_text(message) for message in messages if isinstance(message, ToolResultMessage)))
+    results = _plain(
+        "\n".join(it for message in messages if isinstance(message, ToolResultMessage) for it in texts(message))
+    )
     found = dict.fromkeys(identifiers(earlier))
     for message in messages:
         if isinstance(message, UserMessage):
-            of_message = [name for text in _texts(message) for name in identifiers(_ENVELOPE.sub("", text))]
+            of_message = [name for text in texts(message) for name in identifiers(_ENVELOPE.sub("", text))]
         elif isinstance(message, AssistantMessage) and results:
-            of_message = [name for name in identifiers(_text(message)) if name in results]
+            of_message = [name for name in identifiers(message.text) if name in results]
         else:
             continue
         for name in of_message:
@@ -65,15 +67,12 @@ def demanded(turns: Sequence[Sequence[Message]], earlier: str, tokens_max: int) 
 
 
 def missing(names: Sequence[str], summary: str) -> list[str]:
-    """Those that do not stand in the summary as they are."""
+    """Those that do not stand in the summary as they are, each as a word of its own, or a number."""
     plain = _plain(summary)
-    numbers = set(re.findall("[0-9]{4,}", plain))
-    return [name for name in names if not (name in numbers if name.isdigit() else _stands_in(name, plain))]
-
-
-def _stands_in(name: str, text: str) -> bool:
-    """Not as a part of a longer word."""
-    return re.search(rf"(?<![A-Za-z0-9]){re.escape(name)}(?![A-Za-z0-9])", text) is not None
+    kinds = {name: "0-9" if name.isdigit() else "A-Za-z0-9" for name in names}
+    return [
+        name for name, kind in kinds.items() if not re.search(rf"(?<![{kind}]){re.escape(name)}(?![{kind}])", plain)
+    ]
 
 
 def _newest(names: Sequence[str], tokens_max: float) -> Iterator[str]:
@@ -87,11 +86,3 @@ def _newest(names: Sequence[str], tokens_max: float) -> Iterator[str]:
 def _plain(text: str) -> str:
     """Full-width characters as the plain ones, and numbers without the marks between thousands."""
     return _THOUSANDS.sub("", text if text.isascii() else unicodedata.normalize("NFKC", text))
-
-
-def _texts(message: Message) -> list[str]:
-    return [part.text for part in message.content if isinstance(part, Text)]
-
-
-def _text(message: Message) -> str:
-    return "\n".join(_texts(message))

@@ -123,13 +123,28 @@ class ToolLoop:
 
     async def _take(self, answer: AssistantMessage) -> Outcome | None:
         """What this response means; None where the loop goes on."""
+        before = "".join(self._cut_texts)
         match answer.stop_reason:
             case "error" | "aborted":
                 return ModelFailed(error=answer.error or _UNEXPLAINED, model=answer.reference)
             case "refusal" | "content_filter":
                 return Declined()
+            case "max_tokens" | "context_window" if answer.calls:  # none is run, and once the model may split the work
+                if self._cut:
+                    return LimitReached(limit="cut")
+                self._cut = True
+                await self._keep(answer)
+                await self._answer_cut(answer.calls)
+                return None
             case "max_tokens" | "context_window":
-                return await self._take_cut(answer)
+                if not answer.text.strip():
+                    return LimitReached(limit="cut")
+                if answer.stop_reason == "context_window" or len(self._cut_texts) >= self.limits.continuations:
+                    return Answered(message=answer, before=before, cut=True)
+                await self._keep(answer)
+                self._cut_texts.append(answer.text)
+                self._ask(CONTINUE)
+                return None
             case "pause":
                 self._pauses += 1
                 await self._keep(answer)
@@ -139,40 +154,15 @@ class ToolLoop:
                 if answer.calls:
                     await self._keep(answer)
                     return await self._run_calls(answer.calls)
-                return self._take_text(answer)
+                if answer.text.strip():
+                    return Answered(message=answer, before=before)
+                if self._nudged or before:
+                    return LimitReached(limit="empty")
+                self._nudged = True
+                self._ask(NUDGE)
+                return None
             case _:
                 assert_never(answer.stop_reason)
-
-    def _take_text(self, answer: AssistantMessage) -> Outcome | None:
-        if answer.text.strip():
-            return Answered(message=answer, before="".join(self._cut_texts))
-        if self._nudged or self._cut_texts:
-            return LimitReached(limit="empty")
-        self._nudged = True
-        self._ask(NUDGE)
-        return None
-
-    async def _take_cut(self, answer: AssistantMessage) -> Outcome | None:
-        """The output limit cut it. A text is continued; calls are not run, and the first time their results
-        ask the model to split the work."""
-        if not answer.calls:
-            return await self._take_cut_text(answer)
-        if self._cut:
-            return LimitReached(limit="cut")
-        self._cut = True
-        await self._keep(answer)
-        await self._answer_cut(answer.calls)
-        return None
-
-    async def _take_cut_text(self, answer: AssistantMessage) -> Outcome | None:
-        if not answer.text.strip():
-            return LimitReached(limit="cut")
-        if answer.stop_reason == "context_window" or len(self._cut_texts) >= self.limits.continuations:
-            return Answered(message=answer, before="".join(self._cut_texts), cut=True)
-        await self._keep(answer)
-        self._cut_texts.append(answer.text)
-        self._ask(CONTINUE)
-        return None
 
     def _ask(self, text: str) -> None:
         """In the user's place; it is not journaled."""

@@ -165,7 +165,7 @@ class AssistantMessage:
     @property
     def text(self) -> str:
         """Its text, without thinking and calls."""
-        return "".join(part.text for part in self.content if isinstance(part, Text))
+        return "".join(texts(self))
 
     @property
     def reference(self) -> str:
@@ -191,6 +191,11 @@ class ToolResultMessage:
 
 
 Message: TypeAlias = Annotated[UserMessage | AssistantMessage | ToolResultMessage, Field(discriminator="role")]
+
+
+def texts(message: "UserMessage | AssistantMessage | ToolResultMessage") -> list[str]:
+    return [part.text for part in message.content if isinstance(part, Text)]
+
 
 M = TypeVar("M", bound="UserMessage | AssistantMessage | ToolResultMessage")
 

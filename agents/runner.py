@@ -278,7 +278,7 @@ class AgentRunner:
             skills=skills,
             workspace=str(whole.root),
             docs=f"./{DOCS}" if DOCS in mounts else None,
-            workspace_files=read_workspace_files(whole.root, turn.context.chat.kind),
+            workspace_files=tuple(read_workspace_files(whole, turn.context.chat.kind)),
             channel=turn.context.channel,
             capabilities=turn.capabilities,
             directives=turn.directives,

@@ -1,17 +1,18 @@
 """Where an agent works: in one folder for all its chats, or in one for each chat or each person.
 
 `{chat}` and `{sender}` in `workspaceDir` stand for a folder that is made when somebody first needs it. Ids become names
-such that no two share one, on any file system.
+such that no two share one, on any file system. A folder that is made here begins with the few short files of `seeds/`, for
+the operator to write on: all of them stand in the prompt.
 """
 
 import os
 import re
 import threading
 from collections.abc import Collection
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
-from agents.seeds import seed
 from agents.sentences import Language
 from channels.message import MessageContext
 from tools.workspace import Workspace
@@ -20,6 +21,8 @@ PLACEHOLDERS = ("{chat}", "{sender}")
 OPEN_MAX = 64
 """Workspaces of one agent that are kept open; one that is needed again is opened again."""
 NAME_CHARS_MAX = 200
+SEEDS = Path(__file__).parent / "seeds"
+"""By language."""
 _ODD = re.compile(rb"[^a-z0-9_-]")
 
 
@@ -27,8 +30,7 @@ class Workspaces:
     """Those of one agent. Blocking; safe to use from several threads."""
 
     def __init__(self, template: str, *, writable: Collection[str], quota_bytes: int, language: Language) -> None:
-        """A folder that is made begins with a few files in that language. The one workspace that all share is opened at
-        once, as long as its folder is surely the one that was meant."""
+        """The one workspace that all share is opened at once, as long as its folder is surely the one that was meant."""
         self._template = template
         self._writable = writable
         self._quota_bytes = quota_bytes
@@ -57,7 +59,7 @@ class Workspaces:
         is_new = not os.path.lexists(root)
         workspace = Workspace(root=root, writable=self._writable, quota_bytes=self._quota_bytes)
         if is_new:
-            seed(workspace.fd, self._language)
+            _seed(workspace.fd, SEEDS / self._language)
         return workspace
 
 
@@ -89,3 +91,12 @@ def safe_name(*ids: str) -> str:
 
 def _escaped(found: re.Match[bytes]) -> bytes:
     return b"=%02x" % found[0][0]
+
+
+def _seed(folder: int, seeds: Path) -> None:
+    """Nothing is written over, and what cannot be written is left out: an agent works without."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    for seed in sorted(seeds.iterdir()):
+        with suppress(OSError), os.fdopen(os.open(seed.name, flags, 0o644, dir_fd=folder), "wb") as file:
+            os.fchmod(file.fileno(), 0o644)  # whatever the umask: commands may be another user's
+            file.write(seed.read_bytes())

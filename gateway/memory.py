@@ -13,7 +13,7 @@ import orjson
 from pydantic import ValidationError
 
 from agents.compaction import Save
-from agents.messages import AssistantMessage, Message, Text, ToolResultMessage, UserMessage, message_json
+from agents.messages import AssistantMessage, Message, ToolResultMessage, UserMessage, message_json, texts
 from agents.prompt.inbound import spoken, timestamp
 from channels.api.channel import ApiChannel
 from channels.message import MessageContext
@@ -109,4 +109,4 @@ def _shown(messages: Sequence[Message]) -> Iterator[str]:
                     yield f"You: {message.text.strip()}"
                 yield from (f"[call {it.name} {it.arguments_raw}]" for it in message.calls)
             case ToolResultMessage():
-                yield f"[result of {message.tool}]\n{''.join(it.text for it in message.content if isinstance(it, Text))}"
+                yield f"[result of {message.tool}]\n{''.join(texts(message))}"

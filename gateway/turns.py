@@ -36,7 +36,7 @@ from gateway.routing import conversation, is_control, is_with_owner
 from gateway.runtime import Drained, Gate, Runtime, Stopped
 from gateway.store.approvals import Approval
 from gateway.store.contacts import APPROVED
-from gateway.store.records import Entry, Lease, Mark, Part, Waiting, Work
+from gateway.store.records import Entry, Lease, Mark, Part, Summary, Waiting, Work
 from gateway.store.store import Fenced, StoreUnavailable
 from gateway.watch import Watch
 from tools.memory import Note
@@ -74,7 +74,8 @@ class Turns:
         that does."""
         begun = bool(work.so_far)
         if concerned := stopped_of(work):
-            return await self._end_all(lease, concerned, stopped(work.stopped, begun=begun), begun=begun)
+            ending = stopped(work.stopped, begun=begun)
+            return await self._end_all(lease, concerned, ending, begun=work if begun else None)
         if not begun and (recalled := [it for it in work.waiting if inbound_of(it.body).recalled]):
             return await self._end_all(lease, recalled, Ending(outcome="recalled", text=None))
         batch = batch_of(self._runtime, lease, work)
@@ -150,7 +151,7 @@ class Turns:
         """End what was begun, silently: the stop's own reply says so. What was not begun is loaded anew."""
         if not (now := await self._begun(lease)):
             return []
-        parts = await self._end_all(lease, now.waiting, stopped(now.stopped, begun=True), begun=True)
+        parts = await self._end_all(lease, now.waiting, stopped(now.stopped, begun=True), begun=now)
         context = inbound_of(now.waiting[0].body).context
         channel = self._runtime.setup.channels.get((context.channel, context.account))
         if isinstance(channel, ShowsProgress):
@@ -158,12 +159,10 @@ class Turns:
         return parts
 
     async def end_stuck(self, lease: Lease, work: Work) -> Sequence[Part]:
-        message = (await self._begun(lease) or work).waiting[0]
-        inbound = inbound_of(message.body)
-        text = sentences.internal_error(inbound.context.text)
+        work = await self._begun(lease) or work
+        text = sentences.internal_error(inbound_of(work.waiting[0].body).context.text)
         ending = Ending(outcome="failed", reason="stuck", text=text, dead=True)
-        opened = await self._store.draft(lease.sid, message.turn)
-        return await self._finish(lease, message.turn, inbound, ending, self._runtime.now(), opened)
+        return await self._end_all(lease, work.waiting[:1], ending, begun=work)
 
     async def _begun(self, lease: Lease) -> Work | None:
         """The message whose turn has begun, as the journal has it, alone."""
@@ -334,15 +333,25 @@ class Turns:
         return Ending(outcome="too-fast", reason=whose, text=sentences.too_fast(whose, seconds, text))
 
     async def _end_all(
-        self, lease: Lease, messages: Sequence[Waiting], ending: Ending, *, begun: bool = False
+        self, lease: Lease, messages: Sequence[Waiting], ending: Ending, *, begun: Work | None = None
     ) -> Sequence[Part]:
-        """`begun`: an unfinished answer may stand there, which is taken away."""
+        """`begun`: the one message's turn so far. An unfinished answer may stand there, which is taken away."""
         parts: list[Part] = []
         for message in messages:
             opened = await self._store.draft(lease.sid, message.turn) if begun else None
             inbound, now = inbound_of(message.body), self._runtime.now()
+            if begun and begun.made:
+                ending = self._with_bill(ending, begun.made, inbound, begun)
             parts += await self._finish(lease, message.turn, inbound, ending, now, opened)
         return parts
+
+    def _with_bill(self, ending: Ending, made: Summary, inbound: Inbound, work: Work) -> Ending:
+        """With what the turn's summary took, which is still to be counted where no step was journaled behind it."""
+        config = self._runtime.setup.config
+        account = account_of(self._runtime, config, inbound.agent, inbound.context, turn=made.by)
+        if account:
+            account.take_up(made.answers, counted=work.steps > made.steps)
+        return replace(ending, answers=made.answers, spent=account.spent() if account else None)
 
     async def _finish(
         self, lease: Lease, turn: int, inbound: Inbound, ending: Ending, began: float, replaces: str | None = None

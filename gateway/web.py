@@ -132,7 +132,7 @@ class WebDoor:
                 "after": last,
                 "signed_in": await self._channel.admission.signed_in(request.headers.items()),
                 "commands": [
-                    {"name": it.name, "hint": it.hint, "en": it.en, "zh": it.zh}
+                    {"name": it.name, "hint": it.form.partition(" ")[2], "en": it.en, "zh": it.zh}
                     for it in offered(self._config.commands)
                 ],
                 "limits": {"file_bytes": limits.file_bytes, "files": FILES_MAX, "message_chars": limits.message_chars},

@@ -52,7 +52,8 @@ HEADINGS = (
     "Runtime",
     TOOL_CALLS,
 )
-"""The sections of the system prompt, in their order; the last stands there only where tools are offered by prompt."""
+"""The sections of the system prompt, in their order; the last stands there only where tools are offered by prompt, and
+"Gateway Control" is kept for tools that are to come."""
 
 FILE_HEADINGS = (*INSTRUCTION_FILES, MEMORY)
 """The workspace files in the prompt, each under its name."""

@@ -15,6 +15,7 @@ import structlog
 from agents.prompt.fences import FILE_HEADINGS
 from channels.message import ChatKind
 from tools.paths import MEMORY
+from tools.workspace import Workspace
 
 NAMES = FILE_HEADINGS
 PRIVATE = ("USER.md", MEMORY)
@@ -26,25 +27,12 @@ _BYTES_MAX = 4 * FILE_CHARS_MAX  # no character takes more than four
 log = structlog.get_logger()
 
 
-def read_workspace_files(root: Path, kind: ChatKind) -> tuple[tuple[str, str], ...]:
-    """Name and text of the files there are, in their fixed order, each and all together capped with a note.
-
-    Blocking. Raises nothing: a workspace that is missing has no files.
-    """
-    try:
-        folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError:
-        return ()
-    try:
-        return tuple(_within_limits(root, folder, [name for name in NAMES if kind == "direct" or name not in PRIVATE]))
-    finally:
-        os.close(folder)
-
-
-def _within_limits(root: Path, folder: int, names: list[str]) -> Iterator[tuple[str, str]]:
+def read_workspace_files(workspace: Workspace, kind: ChatKind) -> Iterator[tuple[str, str]]:
+    """Name and text of the files there are, in their fixed order, each and all together capped with a note. Blocking.
+    Raises nothing."""
     left = ALL_CHARS_MAX
-    for name in names:
-        whole, cut = _text(root, folder, name)
+    for name in NAMES if kind == "direct" else [it for it in NAMES if it not in PRIVATE]:
+        whole, cut = _text(workspace, name)
         text = whole[:left]
         left -= len(text)
         if whole and (cut or len(text) < len(whole)):
@@ -54,10 +42,10 @@ def _within_limits(root: Path, folder: int, names: list[str]) -> Iterator[tuple[
             yield name, text
 
 
-def _text(root: Path, folder: int, name: str) -> tuple[str, bool]:
+def _text(workspace: Workspace, name: str) -> tuple[str, bool]:
     """At most FILE_CHARS_MAX characters, and whether there were more; nothing of a file that cannot be used."""
     try:
-        fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+        fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=workspace.fd)
         try:
             status = os.fstat(fd)
             if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
@@ -68,7 +56,7 @@ def _text(root: Path, folder: int, name: str) -> tuple[str, bool]:
     except FileNotFoundError:
         return "", False
     except OSError:
-        _log_passed_over(root, name)
+        _log_passed_over(workspace.root, name)
         return "", False
     text = data.decode(errors="replace").removeprefix("\ufeff").strip()
     return text[:FILE_CHARS_MAX], len(text) > FILE_CHARS_MAX or len(data) > _BYTES_MAX

@@ -4,9 +4,9 @@ A command may run twice, when its process dies before its reply is stored: its `
 does goes by that number, so that the second run changes nothing more.
 """
 
+import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
 
 from agents.messages import AssistantMessage
 from agents.runner import AgentRunner
@@ -82,23 +82,26 @@ class Reply:
     answers: tuple[AssistantMessage, ...] = ()
 
 
-Takes: TypeAlias = Literal["nothing", "a word", "two words", "words"]
-_WORDS_MAX: dict[Takes, int] = {"nothing": 0, "a word": 1, "two words": 2}
+ANY = sys.maxsize
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Command:
-    """`en` and `zh` say what it does, `hint` what may stand behind it. What is longer than it `takes` is no command but
-    words to the agent. `owner_in_groups`: there it changes what everybody gets. `owner_only`: no config opens it further."""
+    """`form` is its name and what may stand behind it; `en` and `zh` say what it does. What has more words than it `takes`
+    is no command but meant for the agent. `owner_in_groups`: there it changes what everybody gets. `owner_only`: no config
+    opens it further."""
 
-    name: str
+    form: str
+    run: Callable[[CommandContext], Awaitable[str | Reply | None]]
+    takes: int
     en: str
     zh: str
-    run: Callable[[CommandContext], Awaitable[str | Reply | None]]
-    hint: str = ""
-    takes: Takes = "nothing"
     owner_in_groups: bool = False
     owner_only: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.form.partition(" ")[0]
 
     def audience(self, config: Config, message: MessageContext) -> Audience:
         default: Audience = "owner" if self.owner_in_groups and message.chat.kind == "group" else "everyone"
@@ -106,11 +109,7 @@ class Command:
         return "owner" if self.owner_only and configured == "everyone" else configured
 
     def fits(self, arguments: str) -> bool:
-        return self.takes == "words" or len(arguments.split()) <= _WORDS_MAX[self.takes]
-
-    @property
-    def usage(self) -> str:
-        return f"/{self.name} {self.hint}".rstrip()
+        return len(arguments.split()) <= self.takes
 
     @property
     def entry(self) -> MenuEntry:
@@ -124,14 +123,13 @@ def first_words(text: str) -> str:
 
 
 def dropped_lines(context: CommandContext, messages: Sequence[Concerned]) -> str:
-    """Which messages will not be answered, each with its first words; empty for none."""
+    """Which messages will not be answered, each with its first words, as a paragraph to add; empty for none."""
     if not messages:
         return ""
     shown = [f"- {first_words(inbound_of(it.body).context.text)}" for it in messages[:SHOWN_MAX]]
-    if len(messages) > SHOWN_MAX:
-        shown.append("- …")
+    shown += ["- …"] if len(messages) > SHOWN_MAX else []
     head = context.say(
         f"{len(messages)} waiting message{'s were' if len(messages) > 1 else ' was'} dropped:",
         f"丢弃了 {len(messages)} 条排队的消息:",
     )
-    return "\n".join((head, *shown))
+    return "\n\n" + "\n".join((head, *shown))

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from agents.messages import AssistantMessage, Message, Text, UserMessage
+from agents.messages import AssistantMessage, Message, UserMessage, texts
 from agents.prompt.inbound import timestamp
 from channels.message import File
 from gateway.commands.command import CommandContext, Reply, dropped_lines, first_words
@@ -15,7 +15,7 @@ from gateway.journal import stopped_by
 from gateway.memory import StoredMemory
 from gateway.queue import Inbound, inbound_json, inbound_of
 from gateway.routing import control_session
-from gateway.store.records import Concerned, Delivery, Mark, Summary
+from gateway.store.records import Delivery, Mark, Summary
 
 EXPORTED_CHARS_MAX = 200_000
 """Where the export is no file: more than any channel sends in one reply."""
@@ -33,36 +33,32 @@ async def start(context: CommandContext) -> str:
 
 
 async def new(context: CommandContext) -> str:
-    _, dropped = await _stop(context)
+    _, lines = await _stop(context)
     await context.runtime.store.mark(context.session, Mark(turn=context.turn, kind="new", at=context.runtime.now()))
     await context.runtime.choices.choose_queue(context.session, "", turn=context.turn, at=context.runtime.now())
-    text = context.say("A new conversation begins.", "新的对话开始了。")
-    return "\n\n".join(filter(None, (text, dropped_lines(context, dropped))))
+    return context.say("A new conversation begins.", "新的对话开始了。") + lines
 
 
 async def stop(context: CommandContext) -> str:
-    begun, dropped = await _stop(context)
-    if not begun and not dropped:
+    found, lines = await _stop(context)
+    if not found:
         return context.say("There is nothing to stop.", "当前没有正在处理的消息。")
-    text = context.say("Stopped.", "已停止。")
-    return "\n\n".join(filter(None, (text, dropped_lines(context, dropped))))
+    return context.say("Stopped.", "已停止。") + lines
 
 
-async def _stop(context: CommandContext) -> tuple[bool, Sequence[Concerned]]:
-    """Whether a turn was running, and the messages that will get none."""
+async def _stop(context: CommandContext) -> tuple[bool, str]:
+    """Whether there was anything to stop, and which messages will not be answered, for people."""
     by, runtime = stopped_by(context.turn), context.runtime
     concerned = await runtime.store.concerned(context.session, before=context.turn, by=by)
     await runtime.approvals.cancel(context.session, context.turn)
     await runtime.control.stop(context.session, context.turn)
-    return any(it.begun for it in concerned), [it for it in concerned if not it.begun]
+    return bool(concerned), dropped_lines(context, [it for it in concerned if not it.begun])
 
 
 async def retry(context: CommandContext) -> str | Reply:
-    if busy := await _busy(context):
-        return busy
-    turn = await _last_turn(context)
-    if turn is None:
-        return context.say("There is nothing to answer again.", "没有可以重新回答的消息。")
+    turn = await _last_turn(context, context.say("There is nothing to answer again.", "没有可以重新回答的消息。"))
+    if isinstance(turn, str):
+        return turn
     store = context.runtime.store
     bodies, own = await store.bodies(context.session, turn), await store.body(context.session, turn)
     if own is None:
@@ -79,30 +75,26 @@ async def retry(context: CommandContext) -> str | Reply:
 
 
 async def undo(context: CommandContext) -> str:
-    if busy := await _busy(context):
-        return busy
-    turn = await _last_turn(context)
-    if turn is None:
-        return context.say("There is nothing to undo.", "没有可以撤销的对话。")
+    turn = await _last_turn(context, context.say("There is nothing to undo.", "没有可以撤销的对话。"))
+    if isinstance(turn, str):
+        return turn
     body = await context.runtime.store.body(context.session, turn)
     await _undo(context, turn)
     words = first_words(inbound_of(body).context.text) if body else ""
     return context.say(f"Forgotten: {words or 'the last exchange'}.", f"已撤销:{words or '上一轮对话'}。")
 
 
-async def _busy(context: CommandContext) -> str:
-    if not (await context.conversation()).waiting:
-        return ""
-    return context.say("An answer is still under way; /stop ends it.", "正在回答中;发送 /stop 可停止。")
+async def _last_turn(context: CommandContext, nothing: str) -> int | str:
+    """The turn that may be undone; else why there is none, `nothing` where the conversation is empty."""
+    if (await context.conversation()).waiting:
+        return context.say("An answer is still under way; /stop ends it.", "正在回答中;发送 /stop 可停止。")
+    turn = await context.runtime.store.last_turn(context.session, before=context.turn, by=_by(context))
+    return nothing if turn is None else turn
 
 
 def _by(context: CommandContext) -> str:
     """The content of what this command undoes."""
     return json.dumps({"by": context.turn})
-
-
-async def _last_turn(context: CommandContext) -> int | None:
-    return await context.runtime.store.last_turn(context.session, before=context.turn, by=_by(context))
 
 
 async def _undo(context: CommandContext, turn: int) -> None:
@@ -198,8 +190,7 @@ def _exported(turn: Sequence[Message]) -> Iterator[str]:
     for message in turn:
         at = timestamp(datetime.fromtimestamp(message.timestamp, tz=UTC))
         if isinstance(message, UserMessage):
-            texts = (it.text for it in message.content if isinstance(it, Text))
-            yield from (f"## {at}\n\n{text.partition(chr(10))[2]}" for text in texts)
+            yield from (f"## {at}\n\n{text.partition(chr(10))[2]}" for text in texts(message))
         elif isinstance(message, AssistantMessage):
             if message.text.strip():
                 yield message.text.strip()

@@ -1,7 +1,7 @@
 """Commands that only say how things stand: what runs, what fills the prompt, what was spent, and who is asking."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
@@ -44,7 +44,7 @@ async def status(context: CommandContext) -> str:
     plan = plan_of(context, work)
     if plan is None:
         return context.nobody
-    say, agent, spent = context.say, plan.facts.agent, await _spent(context)
+    say, agent, (spent, _) = context.say, plan.facts.agent, await _spent(context)
     mode = context.runtime.queue(context.session, agent.id, context.message).mode
     runs, waits = bool(work.so_far), len(work.waiting) - bool(work.so_far)
     used = sum(count for _, count in _shares(context, plan, work))
@@ -53,8 +53,8 @@ async def status(context: CommandContext) -> str:
         (say("Model", "模型"), f"`{plan.model.reference}`"),
         (say("Thinking", "思考强度"), agent.thinking or "default"),
         (say("Context", "上下文"), _fill(used, plan.window)),
-        (say("Conversation", "本次对话"), spent.conversation.shown(context)),
-        (say("Cache", "缓存"), spent.conversation.cache(context)),
+        (say("Conversation", "本次对话"), spent.shown(context)),
+        (say("Cache", "缓存"), spent.cache(context)),
         (
             say("Queue", "队列"),
             f"`{mode}`, {say('running', '处理中')} {int(runs)}, {say('waiting', '排队')} {waits}",
@@ -110,12 +110,13 @@ def _history(plan: Plan, work: Work) -> Sequence[Sequence[Message]]:
 
 
 async def usage(context: CommandContext) -> str:
-    spent, config = await _spent(context), context.setup.config
+    conversation, today = await _spent(context)
+    budgets = await used(context.runtime, context.setup.config, context.agent, context.message)
     return _listed(
         (
-            (context.say("This conversation", "本次对话"), spent.conversation.shown(context)),
-            (context.say("Today in this chat", "本聊天今日"), spent.today.shown(context)),
-            *[_budget(context, it) for it in await used(context.runtime, config, context.agent, context.message)],
+            (context.say("This conversation", "本次对话"), conversation.shown(context)),
+            (context.say("Today in this chat", "本聊天今日"), today.shown(context)),
+            *(_budget(context, it) for it in budgets),
         )
     )
 
@@ -139,11 +140,14 @@ class _Sum:
     tokens: Counter[str] = field(default_factory=Counter)
     cost: float | None = None
 
-    def add(self, bill: Bill) -> None:
-        final = orjson.loads(bill.content)
-        self.tokens.update(final.get("tokens", {}))
-        if (cost := final.get("cost")) is not None:
-            self.cost = (self.cost or 0.0) + cost
+    @classmethod
+    def of(cls, bills: Iterable[Bill]) -> "_Sum":
+        total = cls()
+        for final in (orjson.loads(bill.content) for bill in bills):
+            total.tokens.update(final.get("tokens", {}))
+            if (cost := final.get("cost")) is not None:
+                total.cost = (total.cost or 0.0) + cost
+        return total
 
     def shown(self, context: CommandContext) -> str:
         read = sum(self.tokens[name] for name in ("input", "cache_read", "cache_write"))
@@ -157,24 +161,13 @@ class _Sum:
         return context.say(f"{read:,} tokens read, {written:,} written", f"读取 {read:,} token,写入 {written:,}")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Spent:
-    conversation: _Sum = field(default_factory=_Sum)
-    today: _Sum = field(default_factory=_Sum)
-
-
-async def _spent(context: CommandContext) -> _Spent:
-    """What the turns and commands of the conversation took since it began, and today, where the gateway is."""
+async def _spent(context: CommandContext) -> tuple[_Sum, _Sum]:
+    """What the turns and commands of the conversation took since it began, and those of today, where the gateway is."""
     zone = context.setup.config.server.zone
     now = datetime.fromtimestamp(context.runtime.now(), tz=UTC).astimezone(zone)
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
-    spent = _Spent()
-    for bill in await context.runtime.store.bills(context.session, since=midnight):
-        if bill.current:
-            spent.conversation.add(bill)
-        if bill.recent:
-            spent.today.add(bill)
-    return spent
+    bills = await context.runtime.store.bills(context.session, since=midnight)
+    return _Sum.of(it for it in bills if it.current), _Sum.of(it for it in bills if it.recent)
 
 
 def _fill(used: int, window: int) -> str:

@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from agents.messages import AssistantMessage, Message, Thinking
-from agents.providers.models import LEVELS, Level
+from agents.prompt.inbound import capped
+from agents.providers.models import LEVELS
 from agents.turn import Settings, settings_json
 from channels.message import MessageContext
 from gateway.choices import MODES
@@ -64,14 +65,13 @@ async def think(context: CommandContext) -> str:
     levels = [level for level in LEVELS if level in runner.models.get(name).facts.thinking]
     if not levels:
         return context.say(f"`{name}` has no levels of thinking.", f"`{name}` 不支持设置思考强度。")
-    current: Level | None = settings.thinking or runner.config.thinking
+    current = settings.thinking or runner.config.thinking
     if wanted == DEFAULT:
         await _set(context, thinking=None)
         return context.say("Thinking is the agent's own again.", "思考强度已恢复为助手自己的设置。")
-    for level in levels:
-        if wanted == level:
-            await _set(context, thinking=level)
-            return context.say(f"Thinking is `{level}`, until /new.", f"思考强度已设为 `{level}`,直到 /new。")
+    if wanted in levels:
+        await _set(context, thinking=wanted)
+        return context.say(f"Thinking is `{wanted}`, until /new.", f"思考强度已设为 `{wanted}`,直到 /new。")
     listed = ", ".join(f"`{level}`" for level in levels)
     return context.say(
         f"Thinking is `{current or DEFAULT}`. The levels of `{name}`: {listed}.",
@@ -80,19 +80,15 @@ async def think(context: CommandContext) -> str:
 
 
 async def reasoning(context: CommandContext) -> str:
-    shown = await _switch(context, "reasoning")
-    return context.say(
-        f"The model's reasoning is {'shown above its answers' if shown else 'not shown'}.",
-        "回答上方会显示思考过程。" if shown else "不显示思考过程。",
-    )
+    if await _switch(context, "reasoning"):
+        return context.say("The model's reasoning is shown above its answers.", "回答上方会显示思考过程。")
+    return context.say("The model's reasoning is not shown.", "不显示思考过程。")
 
 
 async def verbose(context: CommandContext) -> str:
-    shown = await _switch(context, "verbose")
-    return context.say(
-        f"Tool calls are {'shown above the answers' if shown else 'not shown'}.",
-        "回答上方会显示工具调用。" if shown else "不显示工具调用。",
-    )
+    if await _switch(context, "verbose"):
+        return context.say("Tool calls are shown above the answers.", "回答上方会显示工具调用。")
+    return context.say("Tool calls are not shown.", "不显示工具调用。")
 
 
 async def _switch(context: CommandContext, name: str) -> bool:
@@ -153,8 +149,7 @@ def above(settings: Settings, messages: Sequence[Message]) -> Iterator[str]:
     answers = [it for it in messages if isinstance(it, AssistantMessage)]
     thoughts = [it.text.strip() for answer in answers for it in answer.content if isinstance(it, Thinking)]
     if settings.reasoning and (text := "\n\n".join(filter(None, thoughts))):
-        shown = text if len(text) <= REASONING_CHARS_MAX else f"{text[:REASONING_CHARS_MAX]}…"
-        yield "\n".join(f"> {line}".rstrip() for line in shown.split("\n"))
+        yield "\n".join(f"> {line}".rstrip() for line in capped(text, REASONING_CHARS_MAX).split("\n"))
     calls = [call for answer in answers for call in answer.calls]
     if settings.verbose and calls:
         yield "\n".join(_called(call.name, redacted(about(call))) for call in calls)

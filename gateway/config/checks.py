@@ -9,7 +9,7 @@ belong to the system, or be shared: two agents must not see each other's files. 
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,13 +43,13 @@ def check(config: Config, skills: Mapping[str, Iterable[str]], findings: Finding
         if agent.id in seen:
             findings.add((*key, "id"), f"two agents have the id {quoted(agent.id)} — each needs one of its own")
         seen.add(agent.id)
-        _names("skill", (*key, "skills"), agent.skills, list(skills.get(agent.id, ())), findings)
+        _lists("skill", (*key, "skills"), agent.skills, list(skills.get(agent.id, ())), findings)
         _tool_choice(key, agent, config, findings)
         _models(key, agent, config, findings)
         _targets(key, agent, config.channels, findings)
     for place, lists in _tool_lists(config):
-        _names("tool", place, lists, [*NAMES, *GROUPS], findings)
-    _owner_only(config, findings)
+        _lists("tool", place, lists, [*NAMES, *GROUPS], findings)
+    _names("tool", ("tools", "ownerOnly"), config.tools.owner_only, [*NAMES, *GROUPS], findings, besides="*")
     _web(config.tools.web.search, findings)
     _providers(config, findings)
     _bindings(config, findings)
@@ -89,9 +89,7 @@ def _people(config: Config, findings: Findings) -> None:
     for number, agent in enumerate(config.agents.list):
         gated.append((("agents", "list", number, "tools", "approval"), agent.tools.approval))
     for place, names in gated:  # a typing error here would leave a tool without its guard
-        for index, name in enumerate(names):
-            if name not in NAMES:
-                findings.add((*place, index), _unknown("tool", name, NAMES))
+        _names("tool", place, names, NAMES, findings)
 
 
 def _unknown(what: str, name: str, known: Iterable[str]) -> str:
@@ -99,13 +97,18 @@ def _unknown(what: str, name: str, known: Iterable[str]) -> str:
 
 
 def _names(
-    what: str, key: Key, config: ToolLists | AgentSkillsConfig, known: Sequence[str], findings: Findings
+    what: str, key: Key, names: Iterable[str] | None, known: Collection[str], findings: Findings, *, besides: str = ""
 ) -> None:
-    """Unknown names in allow and deny lists."""
-    for which, listed in (("allow", config.allow), ("deny", config.deny)):
-        for index, name in enumerate(listed or ()):
-            if name != "*" and name not in known:
-                findings.add((*key, which, index), _unknown(what, name, known))
+    for index, name in enumerate(names or ()):
+        if name != besides and name not in known:
+            findings.add((*key, index), _unknown(what, name, known))
+
+
+def _lists(
+    what: str, key: Key, lists: ToolLists | AgentSkillsConfig, known: Collection[str], findings: Findings
+) -> None:
+    _names(what, (*key, "allow"), lists.allow, known, findings, besides="*")
+    _names(what, (*key, "deny"), lists.deny, known, findings, besides="*")
 
 
 def _tool_lists(config: Config) -> Iterator[tuple[Key, ToolLists]]:
@@ -121,15 +124,8 @@ def _tool_lists(config: Config) -> Iterator[tuple[Key, ToolLists]]:
         accounts += [(("channels", name, "accounts", it), account) for it, account in named_accounts(section).items()]
         for key, account in accounts:
             yield (*key, "tools"), account.tools
-            yield from (
-                ((*key, "chats", chat, "tools"), it.tools) for chat, it in getattr(account, "chats", {}).items()
-            )
-
-
-def _owner_only(config: Config, findings: Findings) -> None:
-    for index, name in enumerate(config.tools.owner_only or ()):
-        if name not in ("*", *NAMES, *GROUPS):
-            findings.add(("tools", "ownerOnly", index), _unknown("tool", name, [*NAMES, *GROUPS]))
+            chats: Mapping[str, Any] = getattr(account, "chats", {})
+            yield from (((*key, "chats", chat, "tools"), it.tools) for chat, it in chats.items())
 
 
 def _web(search: SearchConfig, findings: Findings) -> None:
@@ -254,7 +250,8 @@ def _unusable(workspace: Path, folders: Iterable[Path], home: str, config: Confi
             return "{chat} and {sender} are each a folder of their own, such as ./data/workspaces/{agent}/{chat}"
         if part not in PLACEHOLDERS and re.search(r"\{\w*\}", part):
             return "only {agent}, {chat} and {sender} are replaced"
-    is_system = str(workspace) in _SHARED or any(map(workspace.is_relative_to, _real(_OF_THE_SYSTEM)))
+    system = {*_OF_THE_SYSTEM, *(str(Path(it).resolve()) for it in _OF_THE_SYSTEM)}  # `/bin` is often `/usr/bin`
+    is_system = str(workspace) in _SHARED or any(map(workspace.is_relative_to, system))
     if is_system or (home and Path(home).resolve().is_relative_to(workspace)):
         return "a folder of the system or a whole home folder cannot be a workspace"
     if _CODE.is_relative_to(workspace) or any(map(workspace.is_relative_to, _CODE_FOLDERS)):
@@ -266,11 +263,6 @@ def _unusable(workspace: Path, folders: Iterable[Path], home: str, config: Confi
     if _overlaps(Path(config.tools.files.uploads_dir), workspace):
         return "overlaps tools.files.uploadsDir, where the files that people send are kept — keep them apart"
     return None
-
-
-def _real(paths: Iterable[str]) -> set[str]:
-    """With what they link to: `/bin` is `/usr/bin` on many systems."""
-    return {real for path in paths for real in (path, str(Path(path).resolve()))}
 
 
 def _neighbour(workspace: Path, seen: Mapping[str, Path]) -> str | None:

@@ -4,12 +4,12 @@ Settled once, while the config is loaded: everywhere else a provider has its key
 variable is read only where the file says nothing of a key, and only for a provider that the file or an agent names.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from pydantic import SecretStr
 
-from agents.config import AUTO, AgentDefaults
+from agents.config import AUTO
 from agents.providers.config import NOT_A_KEY, WELL_KNOWN, ProviderConfig, can_be_sent, well_known
 from gateway.config.problems import Findings, Key
 from gateway.config.root import Config
@@ -47,36 +47,30 @@ class Settled:
 
 def settle(config: Config, names: Mapping[Key, tuple[str, ...]], env: Mapping[str, str], findings: Findings) -> Settled:
     """`names` are those the file mentions. What cannot be used goes to `findings`."""
-    settling = _Settling(env, findings, dict(names))
-    blocks = {name: settling.with_key(name, block, ("providers", name)) for name, block in config.providers.items()}
-    passed_over = tuple(_passed_over(blocks, env))
-    none = "the key that is set tells no model" if passed_over else "no key is set"
-    model, because = _first(blocks, settling.variables, env) or (DEMO, none)
-    auto = Auto(
-        model=model,
-        because=because,
-        agents=frozenset(agent.id for agent in config.agents.list if AUTO in agent.model),
-        settable=tuple(_settable(blocks, settling.names)),
-        passed_over=passed_over,
-    )
+    keys = _Keys(env, findings, dict(names))
+    blocks = {name: keys.with_key(name, block, ("providers", name)) for name, block in config.providers.items()}
+    auto = _auto(config, blocks, keys)
     for number, agent in enumerate(config.agents.list):
         if AUTO in agent.model and len(agent.model) > 1:
             findings.add(("agents", "list", number, "model", agent.model.index(AUTO)), _ALONE)
     defaults, *agents = (
-        agent.model_copy(update={"model": tuple(model if name == AUTO else name for name in agent.model)})
+        agent.model_copy(update={"model": tuple(auto.model if name == AUTO else name for name in agent.model)})
         for agent in (config.agents.defaults, *config.agents.list)
     )
+    for number, settled in enumerate(agents):
+        for place, model in settled.named_models.items():  # a well-known provider needs no block where there is a key
+            name = model.partition("/")[0]
+            block = blocks.get(name) or keys.with_key(name, ProviderConfig(), ("agents", "list", number, *place))
+            blocks |= {name: block} if block.keys else {}
     changes = {
         "agents": config.agents.model_copy(update={"defaults": defaults, "list": tuple(agents)}),
-        "providers": blocks | settling.without_block(agents, blocks),
+        "providers": blocks,
     }
-    return Settled(
-        config=config.model_copy(update=changes), auto=auto, variables=settling.variables, names=settling.names
-    )
+    return Settled(config=config.model_copy(update=changes), auto=auto, variables=keys.variables, names=keys.names)
 
 
 @dataclass(slots=True)
-class _Settling:
+class _Keys:
     env: Mapping[str, str]
     findings: Findings
     names: dict[Key, tuple[str, ...]]
@@ -99,34 +93,26 @@ class _Settling:
         self.variables[name] = variable
         return block.model_copy(update={"api_key": SecretStr(key)})
 
-    def without_block(
-        self, agents: Sequence[AgentDefaults], blocks: Mapping[str, ProviderConfig]
-    ) -> dict[str, ProviderConfig]:
-        """The well-known providers that agents name although the file does not, where there is a key for them."""
-        found: dict[str, ProviderConfig] = {}
-        for number, agent in enumerate(agents):
-            for place, model in agent.named_models.items():
-                name = model.partition("/")[0]
-                if name not in blocks and name not in found:
-                    block = self.with_key(name, ProviderConfig(), ("agents", "list", number, *place))
-                    found |= {name: block} if block.keys else {}
-        return found
 
-
-def _first(
-    blocks: Mapping[str, ProviderConfig], variables: Mapping[str, str], env: Mapping[str, str]
-) -> tuple[str, str] | None:
-    """The default model of the first provider with a key, and why: as the file is written, then in our own order."""
-    for name, block in blocks.items():
-        vendor = well_known(name)
-        if vendor is not None and vendor.default_model and block.keys:
-            because = f"{variables[name]} is set" if name in variables else f"providers.{name} has a key"
-            return vendor.model_of(name), because
+def _auto(config: Config, blocks: Mapping[str, ProviderConfig], keys: _Keys) -> Auto:
+    """The default model of the first provider with a key: as the file is written, then in our own order."""
+    reasons = {name: f"providers.{name} has a key" for name, block in blocks.items() if block.keys}
+    reasons |= {name: f"{variable} is set" for name, variable in keys.variables.items()}
     for vendor in WELL_KNOWN:
-        variable = _set(vendor.variables, env)
-        if vendor.default_model and variable and not blocks.keys() & set(vendor.names):
-            return vendor.model_of(vendor.names[0]), f"{variable} is set"
-    return None
+        variable = _set(vendor.variables, keys.env)
+        if variable and not blocks.keys() & {*vendor.names}:
+            reasons[vendor.names[0]] = f"{variable} is set"
+    models = {name: it.model_of(name) for name in reasons if (it := well_known(name)) and it.default_model}
+    explained = {reasons[name] for name in models}
+    passed_over = tuple((why, name) for name, why in reasons.items() if name not in models and why not in explained)
+    name = next(iter(models), "")
+    return Auto(
+        model=models.get(name, DEMO),
+        because=reasons.get(name, "the key that is set tells no model" if passed_over else "no key is set"),
+        agents=frozenset(agent.id for agent in config.agents.list if AUTO in agent.model),
+        settable=tuple(_settable(blocks, keys.names)),
+        passed_over=passed_over,
+    )
 
 
 def _settable(blocks: Mapping[str, ProviderConfig], names: Mapping[Key, tuple[str, ...]]) -> Iterator[str]:
@@ -135,18 +121,6 @@ def _settable(blocks: Mapping[str, ProviderConfig], names: Mapping[Key, tuple[st
             block = next((name for name in vendor.names if name in blocks), None)
             usual = vendor.variables[:1]
             yield from (names.get(("providers", block, "apiKey"), ()) if block else usual)[:1]
-
-
-def _passed_over(blocks: Mapping[str, ProviderConfig], env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    for name, block in blocks.items():
-        vendor = well_known(name)
-        if block.keys and (vendor is None or not vendor.default_model):
-            yield f"providers.{name} has a key", name
-    chosen_of = {variable for vendor in WELL_KNOWN if vendor.default_model for variable in vendor.variables}
-    for vendor in WELL_KNOWN:
-        variable = _set(vendor.variables, env)
-        if variable and not vendor.default_model and variable not in chosen_of and vendor.names[0] not in blocks:
-            yield f"{variable} is set", vendor.names[0]
 
 
 def _set(variables: tuple[str, ...], env: Mapping[str, str]) -> str | None:

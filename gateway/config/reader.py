@@ -9,9 +9,8 @@ strict models take a list for a tuple only there.
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_origin
+from typing import Any, TypeAlias, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
@@ -23,6 +22,8 @@ from gateway.config.root import Config
 from gateway.config.yaml import Document
 
 Root = TypeVar("Root", bound=Config)
+Fault: TypeAlias = Mapping[str, Any]
+"""One of pydantic's errors."""
 
 _EXAMPLE = "add at least one agent: agents: { list: [ { id: assistant } ] }"
 _LINES = "expected a list: lines that begin with -"
@@ -45,10 +46,10 @@ def read(root: type[Root], document: Document, findings: Findings) -> Root:
         try:
             return root.model_validate_json(json.dumps(data))
         except ValidationError as error:
-            for fault in _faults(error, data):
-                if not _read_otherwise(data, fault, document.texts.get(findings.origin(fault.place))):
-                    _report(fault, root, findings)
-                    _take_out(data, fault)
+            for place, fault in _faults(error, data):
+                if not _read_otherwise(data, place, fault, document.texts.get(findings.origin(place))):
+                    _report(place, fault, root, findings)
+                    _take_out(data, place, fault)
 
 
 def _effective(written: Mapping[str, Any], sections: Mapping[str, Any]) -> dict[str, Any]:
@@ -107,22 +108,15 @@ def settled(config: Root, folder: Path, home: str) -> Root:
     return config.model_copy(update=changes)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Fault:
-    """One of pydantic's errors, and the place in the data that it is about."""
-
-    place: Key
-    error: Mapping[str, Any]
-
-
-def _faults(error: ValidationError, data: Any) -> list[_Fault]:
-    """In the order of the data. A fault around another one is its consequence, such as a list made too short."""
-    faults = [_Fault(place=_place(it, data), error=it) for it in error.errors(include_url=False)]
-    around = {fault.place[:length] for fault in faults for length in range(len(fault.place))}
-    return [fault for fault in faults if fault.place not in around]
+def _faults(error: ValidationError, data: Any) -> list[tuple[Key, Fault]]:
+    """With the places in the data that they are about, in its order. One around another is its consequence, such as a list
+    made too short."""
+    faults = [(_place(it, data), it) for it in error.errors(include_url=False)]
+    around = {place[:length] for place, _ in faults for length in range(len(place))}
+    return [it for it in faults if it[0] not in around]
 
 
-def _place(error: Mapping[str, Any], data: Any) -> Key:
+def _place(error: Fault, data: Any) -> Key:
     """An error's place, without what pydantic adds to it (a union's branch, `[key]`, an index into a made tuple)."""
     place: list[str | int] = []
     for number, part in enumerate(error["loc"], start=1):
@@ -131,28 +125,28 @@ def _place(error: Mapping[str, Any], data: Any) -> Key:
     return tuple(place)
 
 
-def _read_otherwise(data: Any, fault: _Fault, text: str | None) -> bool:
+def _read_otherwise(data: Any, place: Key, fault: Fault, text: str | None) -> bool:
     """Whether a value can be read in another way than it was, as its `text`; then `data` has it so."""
-    if not _has(data, fault.place):
+    if not _has(data, place):
         return False
-    value: Any = text if fault.error["type"] == "string_type" else None
-    is_empty = fault.error["input"] is None and not isinstance(fault.place[-1], int)
-    if is_empty and fault.error["type"] in ("model_type", "dict_type"):
+    value: Any = text if fault["type"] == "string_type" else None
+    is_empty = fault["input"] is None and not isinstance(place[-1], int)
+    if is_empty and fault["type"] in ("model_type", "dict_type"):
         value = {}  # a key with nothing beneath it: a block whose lines are all commented out
     if value is not None:
-        _get(data, fault.place[:-1])[fault.place[-1]] = value
+        _get(data, place[:-1])[place[-1]] = value
     return value is not None
 
 
-def _report(fault: _Fault, root: type[Config], findings: Findings) -> None:
-    if fault.error["type"] == "extra_forbidden":
-        _unknown_key(root, fault.place, findings)
+def _report(place: Key, fault: Fault, root: type[Config], findings: Findings) -> None:
+    if fault["type"] == "extra_forbidden":
+        _unknown_key(root, place, findings)
     else:
-        place = tuple("*" if isinstance(part, int) else part for part in fault.place)
-        sentence = _SENTENCES.get((place, fault.error["type"]))
-        what = not_a_mapping(fault.error["input"], sentence) if sentence else explain(fault.error)
-        findings.add(fault.place, what, on="key" if "[key]" in fault.error["loc"] else "value")
-    findings.broken(fault.place)
+        pattern = tuple("*" if isinstance(part, int) else part for part in place)
+        sentence = _SENTENCES.get((pattern, fault["type"]))
+        what = not_a_mapping(fault["input"], sentence) if sentence else explain(fault)
+        findings.add(place, what, on="key" if "[key]" in fault["loc"] else "value")
+    findings.broken(place)
 
 
 def _unknown_key(root: type[Config], key: Key, findings: Findings) -> None:
@@ -189,9 +183,8 @@ def models_of(annotation: Any) -> list[type[BaseModel]]:
     return [model for argument in get_args(annotation) for model in models_of(argument)]
 
 
-def _take_out(data: Any, fault: _Fault) -> None:
+def _take_out(data: Any, place: Key, fault: Fault) -> None:
     """Remove the innermost key around a fault, or put something sound where it cannot be missing."""
-    place = fault.place
     match place:
         case ("agents", *rest) if rest in ([], ["list"]):
             data["agents"] = {"list": [{"id": "unnamed"}]}
@@ -204,7 +197,7 @@ def _take_out(data: Any, fault: _Fault) -> None:
         case ("bindings", int(index), "agent"):
             data["bindings"][index]["agent"] = "unnamed"
         case _:
-            place = place[:-1] if fault.error["type"] == "missing" else place
+            place = place[:-1] if fault["type"] == "missing" else place
             while isinstance(place[-1], int):
                 place = place[:-1]
             if _has(data, place):

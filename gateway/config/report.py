@@ -74,47 +74,40 @@ def _labelled(label: str, text: str) -> str:
 
 
 def _reported_channels(loaded: Loaded) -> Iterator[str]:
-    for name, accounts, step in _channels(loaded):
-        for account, arrival, access in accounts:
-            yield f"{name} {account}: {arrival}"
-            if access:
-                yield f"{name} {account}, who may talk: {access}"
-        if step:
-            yield f"{name}: not configured — {step}; channels/{name}/README.md shows where to find it"
-        elif not accounts:
+    for name, account, text, access in _channels(loaded):
+        if account:
+            yield f"{name} {account}: {text}"
+            yield from [f"{name} {account}, who may talk: {access}"] if access else []
+        elif text:
+            yield f"{name}: not configured — {text}; channels/{name}/README.md shows where to find it"
+        else:
             yield f"{name}: switched off (channels.{name}.enabled)"
 
 
 def _greeted_channels(loaded: Loaded) -> Iterator[tuple[str, str]]:
-    for name, accounts, step in _channels(loaded):
-        for account, arrival, access in accounts:
-            yield name, arrival if account == "default" else f"{account}: {arrival}"
-            if access:
-                yield "", f"who may talk: {access}"
-        if step:
-            yield name, f"off: {step} (channels/{name}/README.md)"
-        elif not accounts:
+    for name, account, text, access in _channels(loaded):
+        if account:
+            yield name, text if account == "default" else f"{account}: {text}"
+            yield from [("", f"who may talk: {access}")] if access else []
+        elif text:
+            yield name, f"off: {text} (channels/{name}/README.md)"
+        else:
             yield name, f"off: channels.{name}.enabled is false"
 
 
-def _channels(loaded: Loaded) -> Iterator[tuple[str, list[tuple[str, str, str]], str | None]]:
-    """Each with its accounts, how their events arrive and who may talk there; without any, with what to set unless it is
-    switched off."""
+def _channels(loaded: Loaded) -> Iterator[tuple[str, str, str, str]]:
+    """Each with its account, how its events arrive and who may talk there; without an account, with what to set, which is
+    nothing where it is switched off."""
     channels = loaded.config.channels
-    found = list(configured(channels))
     for kind in channels.kinds.values():
-        section = getattr(channels, kind.name)
-        arrivals = [
-            (
-                it.name,
-                kind.arrives(it.config, it.name, loaded.config),
-                who_may_talk(it.config) if isinstance(it.config, AccessConfig) else "",
-            )
-            for it in found
-            if it.kind is kind
-        ]
-        is_off = section is not None and not section.enabled
-        yield kind.name, arrivals, None if arrivals or is_off else _missing(kind, loaded)
+        accounts = [it for it in configured(channels) if it.kind is kind]
+        for it in accounts:
+            access = who_may_talk(it.config) if isinstance(it.config, AccessConfig) else ""
+            yield kind.name, it.name, kind.arrives(it.config, it.name, loaded.config), access
+        if not accounts:
+            section = getattr(channels, kind.name)
+            is_off = section is not None and not section.enabled
+            yield kind.name, "", "" if is_off else _missing(kind, loaded), ""
 
 
 def _missing(kind: ChannelType, loaded: Loaded) -> str:

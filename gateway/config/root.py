@@ -8,10 +8,10 @@ from functools import cached_property
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, BeforeValidator, Field, StringConstraints, field_validator
+from pydantic import BaseModel, Field, StringConstraints, field_validator
 from pydantic.alias_generators import to_camel
 
-from agents.config import AgentConfig, AgentDefaults, PersonIds
+from agents.config import AgentConfig, AgentDefaults
 from agents.providers.config import IMPLIED, ModelConfig, ProviderConfig
 from agents.providers.retry import RetryConfig
 from agents.turn import Count, Seconds, TurnLimits
@@ -52,7 +52,6 @@ class LimitsConfig(TurnLimits):
 Name = Annotated[str, StringConstraints(min_length=1)]
 Surface = Annotated[str, StringConstraints(pattern=r"^(?:dm|[a-z0-9_-]+:\S+)$")]
 Audience = Literal["everyone", "owner", "off"]
-_Listed = BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value)
 
 
 class DatabaseConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
@@ -147,9 +146,9 @@ class BindingConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_g
 class ApprovalsConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
     """Who approves the calls that need it, such as a command of `exec`, and how long he may take (docs/approvals.md)."""
 
-    approvers: PersonIds | None = None
+    approvers: tuple[PersonId, ...] | None = None
     """People as `channel:id`: `/whoami` prints it. The `owners` where unset; nobody where it is `[]`."""
-    surfaces: Annotated[tuple[Surface, ...], _Listed] = ("dm",)
+    surfaces: tuple[Surface, ...] = ("dm",)
     """Where people are asked: in the direct chat that the request comes from, if it is one with an approver; in a group that
     stands here as `channel:chat`; else, with `dm`, in the direct chat with each approver."""
     expiry_seconds: Annotated[float, Field(ge=30, le=3600)] = 600

@@ -55,17 +55,15 @@ def _channels(config: Config, names: Mapping[Key, tuple[str, ...]]) -> Iterator[
 
 def _providers(config: Config, names: Mapping[Key, tuple[str, ...]]) -> Iterator[str]:
     """Providers that an agent uses and that cannot answer without a key."""
-    for name in sorted(
-        {model.partition("/")[0] for agent in config.agents.list for model in agent.named_models.values()}
-    ):
-        provider = config.provider(name)
-        if provider.keys or not needs_key(name, provider):
-            continue
-        key = ("providers", name, "apiKey")
-        users = ", ".join(
-            a.id for a in config.agents.list if any(m.startswith(f"{name}/") for m in a.named_models.values())
-        )
-        yield f"{shown(key)}: is empty, so {users} cannot answer with {name} — {advice(key, names)}"
+    users: dict[str, dict[str, None]] = {}
+    for agent in config.agents.list:
+        for model in agent.named_models.values():
+            users.setdefault(model.partition("/")[0], {})[agent.id] = None
+    for name, agents in sorted(users.items()):
+        provider, key = config.provider(name), ("providers", name, "apiKey")
+        if not provider.keys and needs_key(name, provider):
+            step = advice(key, names)
+            yield f"{shown(key)}: is empty, so {', '.join(agents)} cannot answer with {name} — {step}"
 
 
 def _models(config: Config, origin: Callable[[Key], Key]) -> Iterator[str]:

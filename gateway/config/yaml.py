@@ -2,7 +2,7 @@
 
 A scalar means what YAML 1.2 says, so that `no`, `012`, `1:30` and dates are text. Anchors, aliases and merge keys (<<)
 work: their values keep the places where they were written, and their number is bounded. Refused are duplicate keys, keys
-that are not text, tags outside the core set, a second document, and too much of anything.
+that are not text, tags, a second document, and too much of anything.
 
 `${…}`, and `{agent}` in a path, count as one word of a plain scalar, also inside `{ }` and `[ ]`, where YAML itself
 would stop at the brace: their braces are masked while the parser runs. What `${…}` means is decided in `expand`.
@@ -35,8 +35,6 @@ _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U000100
 """Without the characters that mask, too: they are private ones at the very end of Unicode."""
 _NO_KEY = "a key must be text, not a list or a mapping"
 _COLON_FOLLOWS = re.compile(r"\s*:")
-_CORE = "tag:yaml.org,2002:"
-_TAGS = {"str": str, "int": int, "float": float, "bool": bool, "null": type(None)}
 _INT = re.compile(r"[-+]?(?:0|[1-9][0-9]*)")
 _FLOAT = re.compile(r"[-+]?(?:(?:0|[1-9][0-9]*)\.[0-9]*|\.[0-9]+|(?:0|[1-9][0-9]*)(?=[eE]))(?:[eE][-+]?[0-9]+)?")
 _WORDS: dict[str, Scalar] = {"": None, "~": None, "null": None, "true": True, "false": False}
@@ -167,10 +165,9 @@ class _Reader:
     def _collection(self, node: Node, key: Key, live: bool) -> Any:
         if len(key) >= DEPTH_MAX:
             raise TooMuch(self._alias or node.place, TOO_DEEP)
-        is_map = isinstance(node.event, yaml.MappingStartEvent)
-        if node.event.tag not in (None, "!", _CORE + ("map" if is_map else "seq")):
+        if node.event.tag is not None:
             self._fault(node.place, key, "tags (!…) are not allowed")
-        if not is_map:
+        if not isinstance(node.event, yaml.MappingStartEvent):
             return [self.value(item, (*key, index), live=live) for index, item in enumerate(node.items)]
         node.merge()  # only now: who reads is stopped before it is too much
         data: dict[str, Any] = {}
@@ -235,22 +232,14 @@ class _Reader:
 
 
 def _meaning(event: Any, text: str) -> Scalar:
-    """Of a scalar, its quotes and tag considered. Raises ValueError where it has none."""
-    tag = (event.tag or "!").removeprefix(_CORE)
+    """Of a scalar, its quotes considered. Raises ValueError where it has none."""
     if event.anchor is not None and event.style is None and not event.value:
         raise ValueError("an anchor (&…) without a value — put text that begins with & in quotes")
-    if tag != "!" and tag not in _TAGS:
+    if event.tag is not None:
         raise ValueError("tags (!…) are not allowed — put text that begins with ! in quotes")
     if _UNPRINTABLE.search(text):
         raise ValueError("the text holds a control character or half a character")
-    if tag == "!":
-        return resolve(text) if event.tag is None and event.style is None else text
-    value = text if tag == "str" else resolve(text)
-    if tag == "float" and type(value) is int:
-        return float(value)
-    if type(value) is not _TAGS[tag]:
-        raise ValueError("the value is not what its tag says — remove the tag")
-    return value
+    return resolve(text) if event.style is None else text
 
 
 def resolve(text: str) -> Scalar:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from agents.messages import Text, message_json
-from agents.prompt.system import render
+from agents.prompt.fences import BOUNDARY
 from agents.turn import ModelAnswered, ToolFinished, ToolStarted, TurnEvent, TurnStarted
 from gateway.config.load import load
 from gateway.gateway import Gateway
@@ -81,7 +81,7 @@ def note(event: TurnEvent, layers: list[Layer]) -> None:
         case TurnStarted(turn=turn, system=system):
             body = "".join(part.text for part in turn.user.content if isinstance(part, Text))
             layers.append(Layer(name="context", data=asdict(turn.context)))
-            layers.append(Layer(name="system_prompt", data=render(system)))
+            layers.append(Layer(name="system_prompt", data=f"{system.stable}\n\n{BOUNDARY}\n\n{system.volatile}"))
             layers.append(Layer(name="user_message", data=f"{turn.user.metadata}\n\n{body}"))
         case ModelAnswered(round=number, message=message):
             layers.append(Layer(name="response", round=number, data=message_json.dump_python(message, mode="json")))

@@ -107,7 +107,7 @@ ANSWERED = {
 def test_the_page_about_commands_has_all_of_them() -> None:
     rows = ["| command | what it does | 中文 | who may, unless the config says otherwise |", "|---|---|---|---|"]
     for it in COMMANDS.values():
-        usage = it.usage.replace("|", "\\|")
+        usage = f"/{it.form}".replace("|", "\\|")
         who = "everyone; in groups the owners" if it.owner_in_groups else "owners" if it.owner_only else "everyone"
         rows.append(f"| `{usage}` | {it.en} | {it.zh} | {who} |")
     assert "\n".join(rows) in (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")

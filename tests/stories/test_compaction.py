@@ -16,6 +16,7 @@ from tests.emulators.models.script import Fault, calls, says
 from tests.emulators.models.server import Reply, Script
 from tests.long_chat import APIS, LongModel, play
 from tests.running import AGENTS, Running, running
+from tests.stories.at_work import NEVER
 
 WINDOW = 12_000
 SMALL = AGENTS.replace(
@@ -149,6 +150,35 @@ async def test_an_overflow_becomes_a_summary_and_its_cost_is_on_the_bill(tmp_pat
         with sqlite3.connect(house.folder / "data" / "clawgate.db") as database:
             rows = database.execute("SELECT content FROM transcript WHERE kind = 'final' ORDER BY seq").fetchall()
         assert json.loads(rows[-1][0])["requests"] == 1 + len(summaries(house))
+
+
+async def test_a_stop_before_the_next_step_leaves_what_the_summary_took_on_the_bill(tmp_path: Path) -> None:
+    def holding(body: dict[str, Any]) -> Reply:
+        if summed(body):
+            return says(GOOD)
+        return NEVER if marks(house) else says("All right.")
+
+    async def says_until_summed() -> int:
+        """What the budget has counted before the turn with the summary."""
+        for number in range(30):
+            replied, before = len(house.feishu.messages), counted(house) if number else 0
+            await house.say(f"turn {number}: {FILLER}")
+            await house.until(lambda: len(house.feishu.messages) > replied or marks(house))  # noqa: B023
+            if marks(house):
+                return before
+            await house.idle()
+        raise AssertionError("no summary was asked for")
+
+    budget = "budgets: { chat: { tokensPerDay: 1000000 } }"
+    async with running(tmp_path, script=holding, agents=SMALL, more=budget) as house:
+        before = await says_until_summed()
+        await house.until(lambda: not summed(house.anthropic.requests[-1].body))
+        assert (await talk(house, "/stop"))[-1] == "Stopped."
+        with sqlite3.connect(house.folder / "data" / "clawgate.db") as database:
+            finals = database.execute("SELECT content FROM transcript WHERE kind = 'final'").fetchall()
+        (ended,) = (it for (content,) in finals if (it := json.loads(content))["outcome"] == "stopped")
+        assert ended["requests"] == len(summaries(house))
+        assert counted(house) == before + sum(ended["tokens"][name] for name in ("input", "output"))
 
 
 async def test_the_model_for_summaries_may_be_another(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agents.seeds import SEEDS
+from agents.workspaces import SEEDS
 from gateway.store.records import Mark
 from tests.emulators.models.script import says
 from tests.running import ALICE, ALICE_CHAT, BOB, BOB_CHAT, GROUP, Running, running
@@ -205,7 +205,7 @@ async def test_a_new_workspace_begins_with_a_few_short_files_and_one_that_is_the
     theirs = tmp_path / "data/workspaces/other"
     theirs.mkdir(parents=True)
     async with running(tmp_path, agents=AGENTS, more=f"language: {language}") as house:
-        seeds = SEEDS["zh" if language == "zh" else "en"]
+        seeds = {it.name: it.read_text() for it in (SEEDS / ("zh" if language == "zh" else "en")).iterdir()}
         assert {it.name: it.read_text() for it in house.workspace().iterdir()} == seeds
         assert sum(map(len, seeds.values())) < 1_500
         assert list(theirs.iterdir()) == []

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from agents.prompt.inbound import ABOUT_TRUSTED, body, metadata_blocks, timestamp
+from agents.prompt.inbound import body, metadata_blocks, timestamp
+from agents.prompt.texts import wording
 from channels.message import Attachment, Chat, ChatKind, MessageContext, Quote, Sender
 from tests.agents.prompt.hostile import disguised, texts
 from tests.agents.prompt.reader import lines_of, read_message, readings
@@ -45,7 +46,7 @@ def test_the_reference_message_reads_exactly_like_this() -> None:
         f"{metadata_blocks(context)}\n\n{body(context, WHOLE)}"
         == f"""\
 ## Inbound Context (trusted metadata)
-{ABOUT_TRUSTED}
+{wording("Inbound Context")}
 ```json
 {{"schema": "clawgate.inbound_meta.v1", "channel": "feishu", "provider": "feishu", "surface": "feishu", \
 "chat_type": "direct", "account": "default"}}

@@ -9,7 +9,8 @@ import pytest
 
 from agents.config import AgentConfig
 from agents.prompt.fences import BOUNDARY, HEADINGS
-from agents.prompt.system import PromptFacts, build_system, render
+from agents.prompt.system import PromptFacts, build_system
+from agents.providers.provider import System
 from skills.catalog import Skill
 from tests.agents.prompt.reader import SECTIONS
 from tools.tool import ToolSpec
@@ -21,6 +22,11 @@ SKILL = Skill(
     version="0123456789ab",
     source="shared",
 )
+
+
+def render(system: System) -> str:
+    """The whole prompt as people read it, the boundary on a line of its own."""
+    return f"{system.stable}\n\n{BOUNDARY}\n\n{system.volatile}"
 
 
 def tools(*names: str) -> tuple[ToolSpec, ...]:
@@ -56,7 +62,6 @@ FULL = replace(
     workspace_files=(("AGENTS.md", "# Ours\n\nBe brief."), ("SOUL.md", "kind")),
     directives=("media", "voice", "reply"),
     chat_kind="group",
-    control=True,
     caller="Answer in verse.\n## Runtime\nagent=x\n",
 )
 
@@ -73,7 +78,7 @@ def section(text: str, heading: str) -> str:
 
 def test_a_full_prompt_has_every_section_in_order_and_three_below_the_boundary() -> None:
     system = build_system(FULL)
-    assert headings(system.stable) == SECTIONS[:12]
+    assert headings(system.stable) == [it for it in SECTIONS[:12] if it != "Gateway Control"]  # no tool has it yet
     assert headings(system.volatile) == SECTIONS[12:15]
     assert list(HEADINGS) == SECTIONS
     assert system.stable.startswith("You are 代码助手, ")
@@ -85,7 +90,6 @@ def test_a_full_prompt_has_every_section_in_order_and_three_below_the_boundary()
     [
         ({}, []),
         ({"tools": tools("message")}, ["Tool Call Style", "Execution Bias"]),
-        ({"control": True}, ["Gateway Control"]),
         ({"agent": agent(system_prompt="x")}, ["Agent Instructions"]),
         ({"agent": agent(system_prompt=" \n")}, []),
         ({"skills": (SKILL,)}, []),

@@ -6,8 +6,18 @@ from pathlib import Path
 from structlog.testing import capture_logs
 
 from agents.prompt.workspace_files import NAMES, read_workspace_files
+from channels.message import ChatKind
+from tools.workspace import Workspace
 
 LONG_AGO = 1_700_000_000_000_000_000
+
+
+def read(root: Path, kind: ChatKind) -> tuple[tuple[str, str], ...]:
+    workspace = Workspace(root=root)
+    try:
+        return tuple(read_workspace_files(workspace, kind))
+    finally:
+        workspace.close()
 
 
 def put(path: Path, text: str, mtime_ns: int = LONG_AGO) -> None:
@@ -20,23 +30,20 @@ def test_files_come_in_their_fixed_order_and_private_ones_only_in_direct_chats(t
         put(tmp_path / name, f"\ufeff\n{name} 你好\n")
     put(tmp_path / "README.md", "not one of them")
     everything = tuple((name, f"{name} 你好") for name in NAMES)
-    assert read_workspace_files(tmp_path, "direct") == everything
-    assert read_workspace_files(tmp_path, "group") == tuple(
-        pair for pair in everything if pair[0] not in ("USER.md", "MEMORY.md")
-    )
+    assert read(tmp_path, "direct") == everything
+    assert read(tmp_path, "group") == tuple(pair for pair in everything if pair[0] not in ("USER.md", "MEMORY.md"))
 
 
-def test_a_missing_workspace_and_empty_files_give_nothing(tmp_path: Path) -> None:
+def test_empty_files_give_nothing(tmp_path: Path) -> None:
     put(tmp_path / "AGENTS.md", " \n\t\n")
-    assert read_workspace_files(tmp_path, "direct") == ()
-    assert read_workspace_files(tmp_path / "nowhere", "direct") == ()
+    assert read(tmp_path, "direct") == ()
 
 
 def test_a_long_file_is_cut_at_twenty_thousand_characters_with_a_note(tmp_path: Path) -> None:
     put(tmp_path / "AGENTS.md", "汉" * 20_000)
     put(tmp_path / "SOUL.md", "😀" * 20_001)
     put(tmp_path / "TOOLS.md", "early" + " " * 90_000 + "late")
-    (_, whole), (_, cut), (_, hollow) = read_workspace_files(tmp_path, "direct")
+    (_, whole), (_, cut), (_, hollow) = read(tmp_path, "direct")
     assert hollow.startswith("early\n\n[Cut here: TOOLS.md")
     assert whole == "汉" * 20_000
     assert cut.startswith("😀" * 20_000 + "\n\n[Cut here: SOUL.md is longer")
@@ -46,11 +53,11 @@ def test_a_long_file_is_cut_at_twenty_thousand_characters_with_a_note(tmp_path: 
 def test_all_files_together_are_cut_at_sixty_thousand_characters(tmp_path: Path) -> None:
     for name in NAMES:
         put(tmp_path / name, "x" * 18_000)
-    shown = dict(read_workspace_files(tmp_path, "direct"))
+    shown = dict(read(tmp_path, "direct"))
     assert [text.count("x" * 100) for text in shown.values()] == [180, 180, 180, 60, 0, 0]
     assert shown["USER.md"].endswith("`read` shows the rest.]")
     assert shown["MEMORY.md"] == "[Not shown: these files together exceed 60,000 characters.]"
-    assert dict(read_workspace_files(tmp_path, "group"))["IDENTITY.md"] == "x" * 18_000
+    assert dict(read(tmp_path, "group"))["IDENTITY.md"] == "x" * 18_000
 
 
 def test_links_pipes_folders_and_second_names_are_passed_over(tmp_path: Path) -> None:
@@ -65,18 +72,18 @@ def test_links_pipes_folders_and_second_names_are_passed_over(tmp_path: Path) ->
     (workspace / "USER.md").mkdir()
     (workspace / "TOOLS.md").symlink_to("/dev/zero")
     put(workspace / "MEMORY.md", "mine")
-    assert read_workspace_files(workspace, "direct") == (("MEMORY.md", "mine"),)
+    assert read(workspace, "direct") == (("MEMORY.md", "mine"),)
 
 
 def test_a_file_is_read_anew_at_every_turn_and_bytes_that_are_no_text_do_not_stop_it(tmp_path: Path) -> None:
     path = tmp_path / "AGENTS.md"
     path.write_bytes(b"ok \xff\xfe end")
-    assert read_workspace_files(tmp_path, "direct") == (("AGENTS.md", "ok �� end"),)
+    assert read(tmp_path, "direct") == (("AGENTS.md", "ok �� end"),)
     for text in ("one", "two"):  # the same size and time: only the bytes could tell
         put(path, text)
-        assert read_workspace_files(tmp_path, "direct") == (("AGENTS.md", text),)
+        assert read(tmp_path, "direct") == (("AGENTS.md", text),)
     path.unlink()
-    assert read_workspace_files(tmp_path, "direct") == ()
+    assert read(tmp_path, "direct") == ()
 
 
 def test_what_is_passed_over_costs_one_log_line_and_no_descriptor(tmp_path: Path) -> None:
@@ -84,6 +91,6 @@ def test_what_is_passed_over_costs_one_log_line_and_no_descriptor(tmp_path: Path
     before = len(os.listdir("/proc/self/fd"))
     with capture_logs() as logs:
         for _ in range(3):
-            assert read_workspace_files(tmp_path, "direct") == ()
+            assert read(tmp_path, "direct") == ()
     assert [line["event"] for line in logs] == ["workspace_file_passed_over"]
     assert len(os.listdir("/proc/self/fd")) == before

@@ -205,7 +205,7 @@ def test_all_mistakes_come_at_once_in_the_order_of_the_file(tmp_path: Path) -> N
           toolChoice: exec
         - id: writer
           systemPrompt: ${UNSET}
-          tools: { allow: !!seq [*x, write], deny: 3 }
+          tools: { allow: [*x, write], deny: 3 }
     bindings:
       - { agent: wirter, match: { chat: 5 } }
       - { agent: coder, match: { channel: telegrom } }
@@ -225,8 +225,8 @@ def test_all_mistakes_come_at_once_in_the_order_of_the_file(tmp_path: Path) -> N
         "9:7: agents.list[1].id: missing",
         "10:19: agents.list[1].toolChoice: expected auto, none, required or a tool the agent has",
         "12:21: agents.list[2].systemPrompt: UNSET is not set in the environment",
-        "13:30: agents.list[2].tools.allow[0]: no anchor (&…) of this name stands above",
-        "13:48: agents.list[2].tools.deny: expected a list, got a number",
+        "13:24: agents.list[2].tools.allow[0]: no anchor (&…) of this name stands above",
+        "13:42: agents.list[2].tools.deny: expected a list, got a number",
         "15:37: bindings[0].match.chat: expected a string, got a number",
         '16:39: bindings[1].match.channel: unknown channel "telegrom" — did you mean "telegram"?',
         "17:21: channels.feishu.appSecret: missing",
