@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from channels.access import AccessConfig
-from channels.message import Attachment, File, MessageContext, Outbound, StoredFile
+from channels.message import Action, Attachment, File, MessageContext, Outbound, StoredFile
 from channels.queue import QueueConfig
 
 
@@ -162,6 +162,9 @@ class Capabilities:
     names: tuple[str, ...]
     directives: tuple[Directive, ...] = ()
     """Which lines of an answer are acted upon; the prompt offers these and no others."""
+    actions: tuple[Action, ...] = ("send",)
+    """Which the `message` tool offers. `reply` shows what is answered; `edit` and `buttons` need `buttons`, `delete` and
+    `react` an `ActsOnMessages`."""
     file_messages: FileMessages | None = None
     """None where a message brings its files along, whatever they are."""
     quotes_once: bool = False
@@ -312,3 +315,14 @@ class AnswersPresses(Channel, Protocol):
 
     def answer_press(self, context: MessageContext) -> None:
         """The press was stored, or refused. Never blocks and never raises."""
+
+
+@runtime_checkable
+class ActsOnMessages(Channel, Protocol):
+    """A channel on which a message can be taken back, and have a reaction. Both the same however often."""
+
+    async def delete(self, chat: str, message_id: str) -> None:
+        """Take back a message of the bot. Raises DeliveryError, but not where it is gone."""
+
+    async def react(self, chat: str, message_id: str, emoji: str) -> None:
+        """Raises DeliveryError."""

@@ -71,14 +71,15 @@ class Gateway:
         scrubber = scrubber or Scrubber()
         file = config.database.path
         sandbox = Sandbox([Path(file)] if file else [])
+        metrics = Metrics()
         self.runtime = Runtime(
-            setup=build_setup(config, environment, store, scrubber, now, sandbox),
+            setup=build_setup(config, environment, store, scrubber, now, sandbox, metrics),
             scrubber=scrubber,
             sandbox=sandbox,
             config_state=ConfigState(version=version_of(config)),
             store=store,
             control=Control(store),
-            metrics=Metrics(),
+            metrics=metrics,
             emit=emit,
             now=now,
         )
@@ -145,7 +146,14 @@ class Gateway:
         then the old one holds."""
         before, runtime = self.runtime.setup, self.runtime
         setup = build_setup(
-            config, environment, runtime.store, runtime.scrubber, runtime.now, runtime.sandbox, before=before
+            config,
+            environment,
+            runtime.store,
+            runtime.scrubber,
+            runtime.now,
+            runtime.sandbox,
+            runtime.metrics,
+            before=before,
         )
         gone = [channel for channel in before.channels.values() if channel not in setup.channels.values()]
         leaving = [task for channel in gone for task in self._attending.pop(channel, ())]

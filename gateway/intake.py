@@ -25,6 +25,7 @@ from gateway.api.asked import Asked
 from gateway.approvals.approvals import PRESSED
 from gateway.commands.catalog import command_of
 from gateway.lanes import Lanes
+from gateway.messenger import pressed
 from gateway.outbox import payload_json
 from gateway.queue import Inbound, inbound_json, inbound_of
 from gateway.routing import control_session, is_owner, route, session_key
@@ -91,9 +92,9 @@ class Intake:
 
     async def _take(self, channel: Channel, receipt: Arrived, replays: int = 0) -> str:
         context = receipt.context
-        if context.press is not None and not context.press.placed:
-            context = await self._placed(context, context.press)
-            receipt = replace(receipt, context=context)
+        if context.press is not None:
+            receipt = await self._pressed(channel, receipt, context.press)
+            context = receipt.context
         facts = {"channel": context.channel, "account": context.account, "message_id": context.message_id}
         agent = self._agent(receipt)
         if reason := await self._refusal(channel, receipt, agent):
@@ -112,8 +113,22 @@ class Intake:
         log.info("message_" + outcome, turn=acceptance.turn, session=self._session(agent, context), **facts)
         return outcome
 
+    async def _pressed(self, channel: Channel, receipt: Arrived, press: Press) -> Arrived:
+        """A press of an agent's button is a message to the conversation that the button is of, and on a page of ours in the
+        person's own words. Any other is a command, in the chat that its message was sent to."""
+        if found := await pressed(self._runtime.store, receipt.context, press):
+            sid, said = found
+            if self._session(said.agent, said.context) == sid:
+                own = replace(said.context, press=None) if isinstance(channel, StoresInbound) else said.context
+                return replace(receipt, context=own, agent=said.agent)
+        if press.placed:
+            return receipt
+        return replace(receipt, context=await self._placed(receipt.context, press))
+
     def _agent(self, receipt: Arrived) -> str:
         setup, chosen = self._runtime.setup, self._runtime.choices.agent(receipt.context)
+        if receipt.agent and receipt.context.press and receipt.context.press.label:
+            return receipt.agent
         if chosen in setup.runners:
             return chosen
         return receipt.agent or route(setup.config.routes, setup.config.agents, receipt.context)
@@ -180,9 +195,11 @@ class Intake:
 
     async def _placed(self, context: MessageContext, press: Press) -> MessageContext:
         """In the chat that the pressed message was sent to, as far as that is known; else it stays one of a group."""
-        found = await self._runtime.store.sent_part(press.message_id)
-        sent = payload_json.validate_json(found.payload) if found else None
-        if found is None or sent is None or (sent.channel, sent.account) != (context.channel, context.account):
+        for found in await self._runtime.store.sent_parts(ext_id=press.message_id):
+            sent = payload_json.validate_json(found.payload)
+            if (sent.channel, sent.account) == (context.channel, context.account):
+                break
+        else:
             return context
         target, asked = sent.part.target, inbound_of(found.body).context.chat if found.body else None
         if target.chat == context.sender.id:

@@ -257,6 +257,7 @@ class Turns:
             session=batch.lease.sid,
             capabilities=channel.capabilities.names,
             directives=channel.capabilities.directives,
+            actions=channel.capabilities.actions,
             history=[*earlier, *work.turns] if earlier else work.turns,
             user=user,
             so_far=so_far,

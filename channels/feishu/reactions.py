@@ -22,7 +22,32 @@ AGAIN_SECONDS = 1.0
 ATTEMPTS_MAX = 4
 CLOSE_SECONDS = 2.0
 
+EMOJI = {
+    "👍": "THUMBSUP",
+    "👎": "ThumbsDown",
+    "👌": "OK",
+    "❤": "HEART",
+    "😊": "SMILE",
+    "🙂": "SMILE",
+    "👏": "APPLAUSE",
+    "🎉": "PARTY",
+    "🙏": "THANKS",
+    "🔥": "Fire",
+    "🤔": "THINKING",
+    "👀": "GLANCE",
+    "✅": "DONE",
+    "❌": "CrossMark",
+}
+"""Feishu's names of what models know as emoji."""
+
 log = structlog.get_logger()
+
+
+async def react(api: FeishuApi, message_id: str, emoji: str) -> None:
+    """By an emoji, or by Feishu's name of one. Raises DeliveryError."""
+    name = EMOJI.get(emoji.strip().replace("\ufe0f", ""), emoji.strip())
+    path = f"/open-apis/im/v1/messages/{quote(message_id, safe='')}/reactions"
+    await api.call(path, body={"reaction_type": {"emoji_type": name}})
 
 
 class Reactions:

@@ -7,7 +7,8 @@ take the entities, without the reply or the topic where those are gone, and to t
 
 import asyncio
 import hmac
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -52,6 +53,8 @@ OTHER_WAYS_MAX = 4
 DRAFT = "draft:"
 """What the handle of an unfinished answer begins with; the message's id follows."""
 EDIT_SECONDS, GROUP_EDIT_SECONDS = 1.0, 3.0
+PICTURE_FORM = "\ufe0f"
+"""Telegram names reactions without it."""
 _GENERAL = "1"
 """The topic General has this id and cannot be sent to by it."""
 
@@ -59,13 +62,14 @@ log = structlog.get_logger()
 
 
 class TelegramChannel:
-    """`channels.channel.Channel`, and of its abilities `Listens`, `DownloadsFiles`, `ShowsProgress`, `ShowsDrafts` and
-    `AnswersPresses`, for one account."""
+    """`channels.channel.Channel`, and of its abilities `Listens`, `DownloadsFiles`, `ShowsProgress`, `ShowsDrafts`,
+    `ActsOnMessages` and `AnswersPresses`, for one account."""
 
     name = "telegram"
     capabilities = Capabilities(
         names=("markdown", "threads"),
         directives=("media", "voice", "reply"),
+        actions=("send", "reply", "edit", "delete", "react", "buttons", "poll"),
         file_messages=FileMessages(caption_chars=CAPTION_CHARS, album=ALBUM_MAX),
         quotes_once=True,
         buttons=True,
@@ -157,15 +161,21 @@ class TelegramChannel:
         is_draft = part.replaces is not None and part.replaces.startswith(DRAFT)
         if part.replaces is not None and not is_draft and (chat != part.target.chat or not part.replaces.isdecimal()):
             raise Gone("the message is not there: its group has become a supergroup")
-        await self._pace.wait(chat)
-        try:
-            if is_draft:
-                return await self._finish_draft(part, chat)
-            return await self._send(part, chat)
-        except RateLimited as error:
-            self._pace.refused(chat, error.retry_after_seconds)
-            self._activity.rest(error.retry_after_seconds)
-            raise
+        async with self._paced(chat):
+            return await (self._finish_draft(part, chat) if is_draft else self._send(part, chat))
+
+    async def delete(self, chat: str, message_id: str) -> None:
+        async with self._paced(chat):
+            try:
+                await self._api.call("deleteMessage", self._at(chat, message_id))
+            except Refused as error:
+                if not ((refusal := refusal_of(error)) and refusal.not_there):
+                    raise
+
+    async def react(self, chat: str, message_id: str, emoji: str) -> None:
+        async with self._paced(chat):
+            reaction = [{"type": "emoji", "emoji": emoji.strip().replace(PICTURE_FORM, "")}]
+            await self._api.call("setMessageReaction", self._at(chat, message_id) | {"reaction": reaction})
 
     async def fetch(self, attachment: Attachment, *, bytes_max: int) -> File:
         return await twice(lambda: fetch_file(self._api, attachment, bytes_max))
@@ -225,8 +235,27 @@ class TelegramChannel:
                 return await self._send(replace(part, replaces=None), chat)
         return ""
 
+    @asynccontextmanager
+    async def _paced(self, chat: str) -> AsyncIterator[None]:
+        await self._pace.wait(chat)
+        try:
+            yield
+        except RateLimited as error:
+            self._pace.refused(chat, error.retry_after_seconds)
+            self._activity.rest(error.retry_after_seconds)
+            raise
+
+    def _at(self, chat: str, message_id: str) -> dict[str, Any]:
+        """Raises Gone for a message of a group that has become another."""
+        if chat in self._migrated or not message_id.isdecimal():
+            raise Gone("the message is not there")
+        return {"chat_id": int(chat), "message_id": int(message_id)}
+
     async def _send(self, part: Outbound, chat: str) -> str:
         made, place = rendered(part.text), self._place(part, chat)
+        if part.options:
+            poll = {"question": part.text, "options": [{"text": it} for it in part.options], "is_anonymous": False}
+            return await self._called(part, poll | place, partial(self._api.call, "sendPoll"))
         if not part.files:
             method = "sendMessage" if part.replaces is None else "editMessageText"
             return await self._called(part, self._worded(made) | place, partial(self._api.call, method))
