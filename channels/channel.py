@@ -295,7 +295,8 @@ class ShowsDrafts(Channel, Protocol):
         """Whether it shows what a turn does, and of the answer nothing before it is whole."""
 
     async def open_draft(self, part: Outbound, key: str) -> str:
-        """A draft's handle, to be stored before anything else is done with it. Raises DeliveryError."""
+        """A draft's handle, to be stored before anything else is done with it; empty for one that vanishes by itself, soon
+        or when the answer comes, and that must be shown anew until then. Raises DeliveryError."""
 
     async def update_draft(self, part: Outbound, key: str) -> None:
         """Shows `part.text` in the draft `part.replaces`. Raises DeliveryError."""

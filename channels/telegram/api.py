@@ -192,6 +192,7 @@ class MethodError(Exception):
         self.no_reply = self._has(_NO_REPLY)
         self.no_thread = self._has(_NO_THREAD)
         self.not_modified = self._has(("message is not modified",))
+        self.no_draft = self._has(("textdraft_peer_invalid",)) or self.status == 404
         self.not_there = self._has(("message to delete not found",))
         self.too_big = self._has(("file is too big",))
         seconds = number(parameters, "retry_after")

@@ -13,6 +13,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
+from uuid import UUID
 
 import structlog
 
@@ -53,6 +54,7 @@ OTHER_WAYS_MAX = 4
 DRAFT = "draft:"
 """What the handle of an unfinished answer begins with; the message's id follows."""
 EDIT_SECONDS, GROUP_EDIT_SECONDS = 1.0, 3.0
+DRAFT_NUMBERS = 2**31 - 1
 PICTURE_FORM = "\ufe0f"
 """Telegram names reactions without it."""
 _GENERAL = "1"
@@ -89,6 +91,8 @@ class TelegramChannel:
         bot_id = config.bot_token.get_secret_value().strip().partition(":")[0]
         self._me = Me(id=int(bot_id) if bot_id.isdecimal() else 0)
         self._learning = SingleFlight(self._learn, late="Telegram has not said yet who the bot is")
+        self._draftless: set[str] = set()
+        """Direct chats that take no drafts."""
         self._migrated: dict[str, str] = {}
         """Groups that have become supergroups, as far as an update has said or a send has found out."""
         self._activity = Activity(api=self._api, account=account, migrated=self._migrated, timing=self._timing)
@@ -150,9 +154,22 @@ class TelegramChannel:
         return self._config.streaming_in(context.chat.id) == "progress"
 
     async def open_draft(self, part: Outbound, key: str) -> str:
+        chat = part.target.chat
+        if self._config.drafts and not is_group(chat) and chat not in self._draftless:
+            try:
+                await self._preview(part, key)
+            except Refused as error:
+                if (refusal := refusal_of(error)) is None or not refusal.no_draft:
+                    raise
+                self._draftless.add(chat)
+            else:
+                return ""
         return f"{DRAFT}{await self.send(part, key)}"
 
     async def update_draft(self, part: Outbound, key: str) -> None:
+        if not part.replaces:
+            await self._preview(part, key)
+            return
         await self.send(replace(part, replaces=(part.replaces or "").removeprefix(DRAFT)), key)
 
     async def send(self, part: Outbound, key: str) -> str:
@@ -234,6 +251,15 @@ class TelegramChannel:
             if part.text.strip():
                 return await self._send(replace(part, replaces=None), chat)
         return ""
+
+    async def _preview(self, part: Outbound, key: str) -> None:
+        """It is gone half a minute later, or when the answer comes."""
+        made, target = rendered(part.text), replace(part.target, reply_to=None)
+        number = UUID(key).int % DRAFT_NUMBERS + 1
+        async with self._paced(target.chat):
+            place = self._place(Outbound(target=target, text=""), target.chat)
+            body = place | {"draft_id": number, "text": made.text, "entities": made.entities}
+            await self._api.call("sendMessageDraft", body)
 
     @asynccontextmanager
     async def _paced(self, chat: str) -> AsyncIterator[None]:
