@@ -76,7 +76,24 @@ class Edited:
     number: int
 
 
-Receipt: TypeAlias = Arrived | AnsweredAtOnce | Ignored | Recalled | Edited
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Membership:
+    """The bot was added to a group, or removed from it. `context` says by whom, and no words."""
+
+    context: MessageContext
+    joined: bool
+    dedupe: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Moved:
+    """A group goes on under another id, with everything that was said in it."""
+
+    before: str
+    after: str
+
+
+Receipt: TypeAlias = Arrived | AnsweredAtOnce | Ignored | Recalled | Edited | Membership | Moved
 Deliver: TypeAlias = Callable[[Receipt], Awaitable[None]]
 """Stores one receipt durably. Raises where it could not: the same update must then be delivered again."""
 
@@ -327,3 +344,11 @@ class ActsOnMessages(Channel, Protocol):
 
     async def react(self, chat: str, message_id: str, emoji: str) -> None:
         """Raises DeliveryError."""
+
+
+@runtime_checkable
+class MarksMessages(Channel, Protocol):
+    """A channel on which a message that is being answered has a mark, which outlives the process."""
+
+    async def unmark(self, context: MessageContext) -> None:
+        """The message was answered, and a process that has died may have left its mark. Never raises."""

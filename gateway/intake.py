@@ -7,7 +7,7 @@ from shlex import quote
 import structlog
 
 from agents.prompt.inbound import HEARD_CHARS_MAX
-from channels.access import NOT_MENTIONED, NOT_PAIRED, refusal
+from channels.access import NOT_MENTIONED, NOT_PAIRED, group_refusal, refusal
 from channels.channel import (
     AnsweredAtOnce,
     AnswersPresses,
@@ -15,6 +15,8 @@ from channels.channel import (
     Channel,
     Edited,
     Ignored,
+    Membership,
+    Moved,
     Recalled,
     Receipt,
     StoresInbound,
@@ -23,6 +25,7 @@ from channels.message import MessageContext, Press
 from gateway import pairing
 from gateway.api.asked import Asked
 from gateway.approvals.approvals import PRESSED
+from gateway.commands.approve import INTRODUCTION
 from gateway.commands.catalog import command_of
 from gateway.lanes import Lanes
 from gateway.messenger import pressed
@@ -60,10 +63,27 @@ class Intake:
             return await self._recall(channel, receipt)
         if isinstance(receipt, Edited):
             return await self._edit(channel, receipt)
+        if isinstance(receipt, Moved):
+            await self._runtime.choices.move(channel.name, channel.account, receipt.before, receipt.after)
+            return "ignored: group migrated"
+        if isinstance(receipt, Membership):
+            return await self._join(channel, receipt)
         outcome = await self._take(channel, receipt)
         if receipt.context.press is not None and isinstance(channel, AnswersPresses):
             channel.answer_press(receipt.context)
         return outcome
+
+    async def _join(self, channel: Channel, receipt: Membership) -> str:
+        """Where the config has it introduce itself it does, once."""
+        context, refused = receipt.context, group_refusal(channel.access, receipt.context.chat.id)
+        facts = {"channel": channel.name, "account": channel.account, "chat": context.chat.id, "by": context.sender.id}
+        log.info("bot_added" if receipt.joined else "bot_removed", listens=refused is None, **facts)
+        if not receipt.joined or refused or not channel.access.introduction:
+            return "ignored: membership"
+        agent = route(self._runtime.setup.config.routes, self._runtime.setup.config.agents, context)
+        inbound = Inbound(agent=agent, context=context, command=INTRODUCTION, arguments=receipt.dedupe)
+        acceptance = await self._lanes.accept(self._delivery(inbound, [receipt.dedupe]))
+        return "duplicate" if acceptance.turn is None else "accepted"
 
     async def _recall(self, channel: Channel, receipt: Recalled) -> str:
         """A message that waits is not answered, and one that is being answered is not any more."""
@@ -209,4 +229,6 @@ class Intake:
         return replace(context, chat=replace(context.chat, kind=asked.kind, thread=target.thread))
 
     def _session(self, agent: str, context: MessageContext) -> str:
-        return session_key(agent, context, self._runtime.setup.session_rules(agent).scope)
+        return session_key(
+            agent, self._runtime.choices.at_home(context), self._runtime.setup.session_rules(agent).scope
+        )

@@ -82,8 +82,8 @@ _QUOTES = 2
 
 
 class FeishuChannel:
-    """`channels.channel.Channel`, `Listens`, `DownloadsFiles`, `ShowsProgress`, `ShowsDrafts` and `ActsOnMessages`
-    for one account."""
+    """`channels.channel.Channel`, `Listens`, `DownloadsFiles`, `ShowsProgress`, `ShowsDrafts`, `ActsOnMessages`
+    and `MarksMessages` for one account."""
 
     name = "feishu"
     capabilities = Capabilities(
@@ -165,6 +165,9 @@ class FeishuChannel:
 
     def show(self, progress: Progress) -> None:
         self._reactions.show(progress)
+
+    async def unmark(self, context: MessageContext) -> None:
+        await self._reactions.remove(context)
 
     async def open_draft(self, part: Outbound, key: str) -> str:
         return await self._cards.open(part)

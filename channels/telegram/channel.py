@@ -27,6 +27,7 @@ from channels.channel import (
     Gone,
     Ignored,
     MenuEntry,
+    Moved,
     Progress,
     RateLimited,
     Receipt,
@@ -211,9 +212,9 @@ class TelegramChannel:
 
     def _read(self, update: Mapping[str, Any], now: datetime) -> Receipt:
         """What is to be done besides is noted for later: nothing here takes time or touches the network."""
-        if (moved := updates.migration(update)) is not None:
-            self._follow(*moved)
         receipt = updates.receipt(update, account=self.account, me=self._me, now=now)
+        if isinstance(receipt, Moved):
+            self._follow(receipt.before, receipt.after)
         if isinstance(receipt, Ignored) and receipt.kind == updates.PRESS:
             self._callbacks.note(text(mapping(update, updates.PRESS), "id"))
         return receipt

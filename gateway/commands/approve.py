@@ -180,7 +180,16 @@ def _has_buttons(context: CommandContext) -> bool:
     return channel is not None and channel.capabilities.buttons
 
 
-NOTICES = {ASK: ask, SETTLED: settled, PRESSED: press}
+INTRODUCTION = "introduction"
+"""The command that stands for the bot's being added to a group."""
+
+
+async def introduce(context: CommandContext) -> Notice:
+    channel = context.setup.channels.get((context.message.channel, context.message.account))
+    return Notice(text=channel.access.introduction or None if channel else None)
+
+
+NOTICES = {ASK: ask, SETTLED: settled, PRESSED: press, INTRODUCTION: introduce}
 
 
 async def run_notice(context: CommandContext, name: str) -> Ending:

@@ -176,6 +176,10 @@ WHERE NOT EXISTS (SELECT 1 FROM outbox o WHERE o.key = :key AND {_LATELY}) RETUR
 """
 """What a tool sends during a turn has parts below zero: the reply's begin there."""
 _SET_SENT = f"UPDATE outbox SET ext_id = :ext_id WHERE key = :key AND {_LATELY.removeprefix('o.')} RETURNING id"
+_LATELY_DONE = f"""
+SELECT body FROM inbox WHERE status IN ({InboxStatus.DONE:d}, {InboxStatus.DEAD:d}) AND at > :since AND body <> ''
+ORDER BY id DESC LIMIT :limit
+"""
 _ACCEPTED = "SELECT body FROM inbox WHERE (dedupe IN (:first, :second) OR dedupe_text = :second) AND body <> ''"
 _ANSWER = f"""
 SELECT i.status, o.payload, CASE WHEN i.status NOT IN ({InboxStatus.WAITING:d}, {InboxStatus.OVERFLOW:d}) THEN (
@@ -273,6 +277,9 @@ class InCommon:
         names = {"sid": sid, "key": part.key, "payload": part.payload, "ext_id": ext_id, "at": at}
         if await self._one(_KEEP_SENT, names) is None and ext_id:
             await self._rows(_SET_SENT, {"key": part.key, "ext_id": ext_id})
+
+    async def lately_done(self, since: float, limit: int) -> Sequence[str]:
+        return [row["body"] for row in await self._rows(_LATELY_DONE, {"since": since, "limit": limit})]
 
     async def accepted(self, first: str, second: str) -> Sequence[str]:
         return [row["body"] for row in await self._rows(_ACCEPTED, {"first": first, "second": second})]

@@ -131,6 +131,9 @@ class Store(Protocol):
     async def keep_sent(self, sid: str, part: NewPart, ext_id: str | None, at: float) -> None:
         """Record what a tool sends during the running turn of a session; again with its id once that is known."""
 
+    async def lately_done(self, since: float, limit: int) -> Sequence[str]:
+        """The newest messages that were accepted since then and are done with, as the inbox has them."""
+
     async def accepted(self, first: str, second: str) -> Sequence[str]:
         """The inbox's bodies of the messages with one of these dedupe keys."""
 
