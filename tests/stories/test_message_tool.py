@@ -9,6 +9,7 @@ import pytest
 
 from tests.emulators.models.script import calls, says
 from tests.emulators.telegram.emulator import TelegramEmulator
+from tests.line import Line
 from tests.running import ALICE, ALICE_CHAT, BOB, GROUP, Running, running
 from tests.stories.test_interrupted_calls import errors
 from tests.stories.test_media import PNG
@@ -289,3 +290,41 @@ async def test_killed_after_it_was_sent_telegrams_message_is_not_called_lost(tmp
         shown = telegram.shown(alice)
         assert len(shown) == len(set(shown))
         assert shown[0] == "one"
+
+
+STEPS = {
+    "made": ("POST", "/cardkit/v1/cards"),
+    "sent": ("POST", "/reply"),
+    "changed": ("PUT", "/content"),
+    "finished": ("PUT", "/cardkit/v1/cards/"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", STEPS)
+async def test_killed_at_any_step_of_a_card_the_answer_is_shown_once(tmp_path: Path, step: str) -> None:
+    method, path = STEPS[step]
+    line, long = Line(), "first words " + "and more " * 30 + "the end"
+    async with platforms(tmp_path, line=line) as (feishu, anthropic, config):
+        text = config.read_text(encoding="utf-8").replace("    streaming: off\n", "")
+        config.write_text(text.replace('reaction: ""', "reaction: Typing"), encoding="utf-8")
+        anthropic.script = [says(long), says(long)]
+
+        def is_there() -> bool:
+            return any(it.method == method and path in it.path for it in feishu.requests)
+
+        line.hold(after_pieces=2)
+        async with started(config) as run:
+            event = feishu.text_event("go", sender=ALICE, chat=ALICE_CHAT)
+            await feishu.push(f"{run.url}/webhooks/feishu/default", event)
+            await until(lambda: line.holding)
+            if step == "finished":
+                await until(lambda: any("/content" in it.path for it in feishu.requests))
+                line.release()
+            await until(is_there)
+            await run.end(signal.SIGKILL)
+        line.release()
+        async with started(config):
+            await until(lambda: feishu.shown(ALICE_CHAT) == [long])
+            await until(lambda: not feishu.reactions)
+            assert len(feishu.shown(ALICE_CHAT)) == 1
