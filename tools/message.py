@@ -124,6 +124,8 @@ class Message:
             raise ToolError("INVALID_ARGUMENT", "; ".join(f"'{name}' is required" for name in missing))
         if arguments.message and not arguments.message.strip():
             raise ToolError("INVALID_ARGUMENT", "'message' has no visible text")
+        if arguments.media and (arguments.buttons or arguments.action not in ("send", "reply")):
+            raise ToolError("INVALID_ARGUMENT", "'media' goes with `send` and `reply`, without buttons")
         if arguments.action == "poll" and len(arguments.options) < 2:
             raise ToolError("INVALID_ARGUMENT", "'options': a poll has 2 to 10")
         return arguments

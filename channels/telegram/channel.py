@@ -276,7 +276,7 @@ class TelegramChannel:
         """Raises Gone for a message of a group that has become another."""
         if chat in self._migrated or not message_id.isdecimal():
             raise Gone("the message is not there")
-        return {"chat_id": int(chat), "message_id": int(message_id)}
+        return {"chat_id": _chat_id(chat), "message_id": int(message_id)}
 
     async def _send(self, part: Outbound, chat: str) -> str:
         made, place = rendered(part.text), self._place(part, chat)
@@ -323,7 +323,7 @@ class TelegramChannel:
 
     def _place(self, part: Outbound, chat: str) -> dict[str, Any]:
         target = part.target
-        body: dict[str, Any] = {"chat_id": int(chat) if chat.removeprefix("-").isdecimal() else chat}
+        body: dict[str, Any] = {"chat_id": _chat_id(chat)}
         if part.buttons:
             body["reply_markup"] = {"inline_keyboard": [[_key(button)] for button in part.buttons]}
         if part.replaces is not None:
@@ -354,6 +354,10 @@ class TelegramChannel:
                 return None
             return _without(body, "reply_parameters", "message_thread_id") | {"chat_id": error.migrated_to}
         return None
+
+
+def _chat_id(chat: str) -> int | str:
+    return int(chat) if chat.removeprefix("-").isdecimal() else chat
 
 
 def _key(button: Button) -> dict[str, Any]:
