@@ -8,9 +8,7 @@ decide what is a picture, whatever type they were sent as.
 
 import base64
 import mimetypes
-import os
 import re
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -18,18 +16,13 @@ import structlog
 
 from agents.repair import IMAGE_CHARS_MAX
 from channels.message import PICTURES, UNKNOWN_TYPE, File
+from tools.attachment import safe_name
 from tools.read import image_type
 from tools.tool import Image, ToolError
 from tools.workspace import UPLOADS, Workspace
 
-NAME_CHARS_MAX = 80
-NAME_BYTES_MAX = 200
-"""A file system takes 255, and two files of one name get numbers."""
-ENDING_CHARS_MAX = 10
 ENDINGS = {"image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif", "image/webp": ".webp"}
 """How a picture without an ending is called; what the machine knows of it differs."""
-
-_NOT_IN_NAMES = re.compile(r"[^\w.+-]+")
 
 log = structlog.get_logger()
 
@@ -70,29 +63,6 @@ def receive(
     lines += [f"{safe_name(one.name)}, {one.reason}" for one in missing]
     note = f"(The gateway: attached files: {'; '.join(lines)}.)" if lines else ""
     return Received(note=note, pictures=tuple(pictures))
-
-
-def attachment(workspace: Workspace, path: str, *, bytes_max: int) -> File:
-    """A file that the agent wants to send. Raises ToolError. Blocking."""
-    with workspace.reading(path) as fd:
-        if (size := os.fstat(fd).st_size) > bytes_max:
-            raise ToolError("TOO_LARGE", f"{size:,} bytes are more than the {bytes_max:,} that may be sent")
-        with os.fdopen(os.dup(fd), "rb") as file:
-            data = file.read(bytes_max)
-    name = safe_name(path)
-    return File(name=name, type=mimetypes.guess_type(name)[0] or UNKNOWN_TYPE, data=data)
-
-
-def safe_name(name: str) -> str:
-    """Letters of any script, digits, dots and dashes; never hidden, never a path, never too long for a file system."""
-    name = unicodedata.normalize("NFC", name.replace("\\", "/").rpartition("/")[2])
-    name = _NOT_IN_NAMES.sub("_", name).strip("._")
-    stem, dot, ending = name.rpartition(".")
-    if not dot or len(ending) > ENDING_CHARS_MAX:
-        stem, ending = name, ""
-    ending = dot + ending if ending else ""
-    room = NAME_BYTES_MAX - len(ending.encode())
-    return stem[: NAME_CHARS_MAX - len(ending)].encode()[:room].decode(errors="ignore") + ending or "file"
 
 
 def actual_type(declared: str, data: bytes) -> str:

@@ -13,7 +13,7 @@ from dataclasses import InitVar, dataclass
 from itertools import chain
 from pathlib import Path
 
-from agents.attachments import Missing, Received, attachment, receive
+from agents.attachments import Missing, Received, receive
 from agents.compaction import INPUT_SHARE, Compacted, Compactor, Save
 from agents.completion import ModelCalls, conversation_of
 from agents.config import AgentConfig
@@ -31,14 +31,16 @@ from channels.message import File, MessageContext
 from channels.tools import Names, ToolLists
 from skills.catalog import SkillCatalog, visible
 from tools.approval import Gate
+from tools.attachment import attachment
 from tools.catalog import Catalog, Toolbox, ToolSource, offered
 from tools.config import EXTERNAL_TOOLS, ToolsConfig, effective_approval, effective_exec, effective_files
 from tools.memory import Memory, Note
+from tools.message import Messenger
 from tools.paths import MEMORY
 from tools.policy import layers_of, permitted
 from tools.processes import Processes
 from tools.sandbox.sandbox import Sandbox
-from tools.tool import Messenger, ToolError
+from tools.tool import ToolError
 from tools.workspace import Workspace, folder_of
 
 DOCS_DIR = Path(__file__).resolve().parent.parent / "docs"
@@ -101,7 +103,7 @@ class AgentRunner:
         self._result_chars = min(result_limit_chars(self._window(model)) for model in self._models)
         self._layers = layers_of(tools_config, config.tools)
         self._names = offered(tools_config, config.tools)
-        built_in = Catalog(
+        self._built_in = Catalog(
             self._names,
             config.tools,
             exec_config=self.exec_config,
@@ -112,7 +114,7 @@ class AgentRunner:
             sandbox=sandbox,
             result_chars=self._result_chars,
         )
-        self._sources: Sequence[ToolSource] = (built_in,)
+        self._sources: Sequence[ToolSource] = ()
         self._has_docs = DOCS_DIR.is_dir()
 
     def offered(self, layers: tuple[ToolLists, ...]) -> tuple[str, ...]:
@@ -265,7 +267,9 @@ class AgentRunner:
             mounts[DOCS] = DOCS_DIR
         memory = (MEMORY,) if turn.with_owner or self._memory_is_own else ()
         workspace = self._serving(whole, turn.session, mounts, writable=memory)
-        tools = chain.from_iterable(source.tools(workspace) for source in self._sources)
+        abilities = {*turn.actions, *(turn.directives if self._reads_files(turn.layers) else ())}
+        others = (source.tools(workspace) for source in self._sources)
+        tools = chain(self._built_in.tools(workspace, abilities), *others)
         layers = (*self._layers, *turn.layers)
         limit = self.limits.tool_argument_bytes
         toolbox = Toolbox(tools, layers=layers, argument_bytes_max=limit, scrub=self.scrub, gate=gate)

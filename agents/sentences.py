@@ -140,7 +140,10 @@ _RETRYING = _Sentence("The model is busy right now; I am asking again.", "模型
 _CONNECTING = _Sentence("The connection to the model broke; I am asking again.", "与模型的连接中断,正在重试。")
 _EMPTY = _Sentence("I have no answer to that. Please put it another way.", "我没有得到可用的回答,请换个说法再试一次。")
 cut_short = _Sentence("(The answer is cut off here: it reached the length limit.)", "(回答到此被截断:已达长度上限。)")
-"""Put behind an answer that ran into the model's output limit, or into ours for the parts of a reply."""
+"""Put behind an answer that ran into the model's output limit, or into ours for the parts of a reply where
+no files can be sent."""
+goes_on = _Sentence("(The whole answer is in the file answer.md.)", "(完整回答见文件 answer.md。)")
+"""Put behind the first part of an answer that has too many."""
 internal_error = _Sentence(
     "Something went wrong on my side and the operator's log has the details. Please try again.",
     "我这边出了点问题,详情已记录在运维日志中。请再试一次。",

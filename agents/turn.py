@@ -58,7 +58,7 @@ settings_json: TypeAdapter[Settings] = TypeAdapter(Settings)
 class Turn:
     """`history` are the finished turns, oldest first; `so_far` is what is journaled of this one behind its user message.
     `summary` is the content of the one that stands for what was before `history`, empty for none.
-    `capabilities` and `directives` are what the prompt says of the channel.
+    `capabilities` and `directives` are what the prompt says of the channel, `actions` what the `message` tool can do there.
     `layers` take tools away from it (`tools.policy`).
     `interrupted`: a process died while it worked on it. `with_owner`: it is a direct chat with an owner of the bot."""
 
@@ -68,6 +68,7 @@ class Turn:
     directives: tuple[str, ...]
     history: Sequence[Sequence[Message]]
     user: UserMessage
+    actions: tuple[str, ...] = ()
     so_far: Sequence[Message] = ()
     interrupted: bool = False
     with_owner: bool = False

@@ -84,6 +84,9 @@ class AccessConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_ge
     """How an answer that takes longer than a second comes, where the channel can: `partial` shows it as it grows, `progress`
     shows only what the agent does until it is whole, `off` only the whole answer."""
 
+    introduction: Annotated[str, Field(max_length=2_000)] = ""
+    """What the bot says when it is added to a group in which it listens; empty for nothing. The platform must say so: Feishu
+    with the event `im.chat.member.bot.added_v1`."""
     history: Annotated[int, Field(ge=0, le=HISTORY_MAX)] = 0
     """In groups, how many of the messages that do not mention the bot it may read once it is addressed: those since its last
     answer, as untrusted text. 0 keeps none of them. The platform must deliver them: Feishu with the scope
@@ -113,6 +116,11 @@ def _compiled(pattern: str) -> Any:
     return re2.compile(rf"\b{pattern}\b" if is_word else pattern, options)
 
 
+def group_refusal(access: AccessConfig, chat: str) -> str | None:
+    """Why the bot does not listen in a group; None where it does."""
+    return _judge("group", access.group_policy, chat, access.group_allow_from)
+
+
 def refusal(access: AccessConfig, context: MessageContext, *, is_owner: bool = False) -> str | None:
     """Why this message starts no turn, in one of few words for log and metrics; None where it may.
 
@@ -124,8 +132,7 @@ def refusal(access: AccessConfig, context: MessageContext, *, is_owner: bool = F
     if context.chat.kind == "direct":
         passes = is_owner and access.dm_policy != "disabled"
         return None if passes else _judge("dm", access.dm_policy, context.sender.id, access.allow_from)
-    refused = _judge("group", access.group_policy, context.chat.id, access.group_allow_from)
-    return refused or _refusal_within(access, context, is_owner=is_owner)
+    return group_refusal(access, context.chat.id) or _refusal_within(access, context, is_owner=is_owner)
 
 
 def _refusal_within(access: AccessConfig, context: MessageContext, *, is_owner: bool) -> str | None:

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from channels.access import AccessConfig
-from channels.message import Attachment, File, MessageContext, Outbound, StoredFile
+from channels.message import Action, Attachment, File, MessageContext, Outbound, StoredFile
 from channels.queue import QueueConfig
 
 
@@ -76,7 +76,24 @@ class Edited:
     number: int
 
 
-Receipt: TypeAlias = Arrived | AnsweredAtOnce | Ignored | Recalled | Edited
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Membership:
+    """The bot was added to a group, or removed from it. `context` says by whom, and no words."""
+
+    context: MessageContext
+    joined: bool
+    dedupe: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Moved:
+    """A group goes on under another id, with everything that was said in it."""
+
+    before: str
+    after: str
+
+
+Receipt: TypeAlias = Arrived | AnsweredAtOnce | Ignored | Recalled | Edited | Membership | Moved
 Deliver: TypeAlias = Callable[[Receipt], Awaitable[None]]
 """Stores one receipt durably. Raises where it could not: the same update must then be delivered again."""
 
@@ -162,6 +179,9 @@ class Capabilities:
     names: tuple[str, ...]
     directives: tuple[Directive, ...] = ()
     """Which lines of an answer are acted upon; the prompt offers these and no others."""
+    actions: tuple[Action, ...] = ("send",)
+    """Which the `message` tool offers. `reply` shows what is answered; `edit` and `buttons` need `buttons`, `delete` and
+    `react` an `ActsOnMessages`."""
     file_messages: FileMessages | None = None
     """None where a message brings its files along, whatever they are."""
     quotes_once: bool = False
@@ -292,7 +312,8 @@ class ShowsDrafts(Channel, Protocol):
         """Whether it shows what a turn does, and of the answer nothing before it is whole."""
 
     async def open_draft(self, part: Outbound, key: str) -> str:
-        """A draft's handle, to be stored before anything else is done with it. Raises DeliveryError."""
+        """A draft's handle, to be stored before anything else is done with it; empty for one that vanishes by itself, soon
+        or when the answer comes, and that must be shown anew until then. Raises DeliveryError."""
 
     async def update_draft(self, part: Outbound, key: str) -> None:
         """Shows `part.text` in the draft `part.replaces`. Raises DeliveryError."""
@@ -312,3 +333,22 @@ class AnswersPresses(Channel, Protocol):
 
     def answer_press(self, context: MessageContext) -> None:
         """The press was stored, or refused. Never blocks and never raises."""
+
+
+@runtime_checkable
+class ActsOnMessages(Channel, Protocol):
+    """A channel on which a message can be taken back, and have a reaction. Both the same however often."""
+
+    async def delete(self, chat: str, message_id: str) -> None:
+        """Take back a message of the bot. Raises DeliveryError, but not where it is gone."""
+
+    async def react(self, chat: str, message_id: str, emoji: str) -> None:
+        """Raises DeliveryError."""
+
+
+@runtime_checkable
+class MarksMessages(Channel, Protocol):
+    """A channel on which a message that is being answered has a mark, which outlives the process."""
+
+    async def unmark(self, context: MessageContext) -> None:
+        """The message was answered, and a process that has died may have left its mark. Never raises."""

@@ -12,6 +12,8 @@ from typing import Literal, TypeAlias
 from channels.grapheme import joined
 
 ChatKind: TypeAlias = Literal["direct", "group"]
+Action: TypeAlias = Literal["send", "reply", "edit", "delete", "react", "buttons", "poll"]
+"""What an agent may do in a chat on its own initiative."""
 AttachmentKind: TypeAlias = Literal["image", "file", "audio", "video", "sticker", "other"]
 
 
@@ -120,11 +122,13 @@ LABEL_CHARS_MAX = 40
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Press:
     """A button that was pressed. `token` is what it was sent with; `message_id` is the message that it stands under. Not
-    `placed`: the event does not say in what kind of chat, so the context says a group, the stricter."""
+    `placed`: the event does not say in what kind of chat, so the context says a group, the stricter. `label` is what an
+    agent wrote on it, once that is known; on a button of the gateway's own it is empty."""
 
     token: str
     message_id: str
     placed: bool = True
+    label: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -162,7 +166,8 @@ class Outbound:
     """One part of a reply, small enough for one call of the platform's API. `text` is Markdown. `files` only for a channel
     that takes the `media` directive; `voice`: sound among them is a voice message. `dropped`: the message gets no answer;
     only for a channel that marks that. `buttons`: only for a channel that has the capability. `replaces`: the id of an
-    earlier message of the bot, which this part takes the place of, buttons included; only for a channel with buttons."""
+    earlier message of the bot, which this part takes the place of, buttons included; only for a channel with buttons.
+    `options`: it is a poll with these answers; only for a channel with that action."""
 
     target: Target
     text: str
@@ -171,3 +176,4 @@ class Outbound:
     dropped: bool = False
     buttons: tuple[Button, ...] = ()
     replaces: str | None = None
+    options: tuple[str, ...] = ()

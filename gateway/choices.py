@@ -7,6 +7,7 @@ marks of ids of their own; whoever writes one notifies the other workers, which 
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import get_args
 
 from channels.message import MessageContext
@@ -28,7 +29,17 @@ class Choices:
 
     def agent(self, context: MessageContext) -> str:
         """The agent that was chosen for the message's chat or topic; empty where none was."""
-        return self._chosen.get(chat_key(context), "")
+        return self._chosen.get(chat_key(self.at_home(context)), "")
+
+    def at_home(self, context: MessageContext) -> MessageContext:
+        """In the chat under the id that it began with: its conversations keep their names."""
+        before = self._chosen.get(_moved_key(context.channel, context.account, context.chat.id))
+        return replace(context, chat=replace(context.chat, id=before)) if before else context
+
+    async def move(self, channel: str, account: str, before: str, after: str) -> None:
+        """A chat goes on under another id; the same however often."""
+        if (key := _moved_key(channel, account, after)) not in self._chosen:
+            await self._choose(key, before, 0, 0.0)
 
     def queue(self, sid: str) -> QueueMode | None:
         """The mode that was chosen for a conversation."""
@@ -36,7 +47,7 @@ class Choices:
         return next((mode for mode in MODES if mode == chosen), None)
 
     async def choose_agent(self, context: MessageContext, agent: str, *, turn: int, at: float) -> None:
-        await self._choose(chat_key(context), agent, turn, at)
+        await self._choose(chat_key(self.at_home(context)), agent, turn, at)
 
     async def choose_queue(self, sid: str, mode: str, *, turn: int, at: float) -> None:
         if mode != self._chosen.get(sid, ""):
@@ -58,3 +69,7 @@ def chat_key(context: MessageContext) -> str:
     """A chat or a topic whoever answers there; no session of an agent has this name, since agents have ids."""
     thread = () if context.chat.thread is None else ("thread", context.chat.thread)
     return chat_session("", context.channel, context.account, context.chat.id, *thread)
+
+
+def _moved_key(channel: str, account: str, chat: str) -> str:
+    return f"moved:{chat_session('', channel, account, chat)}"

@@ -19,6 +19,8 @@ from gateway.store.records import Mark
 
 OPEN_SECONDS = 1.0
 """An answer that is whole sooner needs no draft."""
+REFRESH_SECONDS = 15.0
+"""Half the time that a draft stands which vanishes by itself."""
 FAILURES_MAX = 3
 STATUS_CHARS = 80
 
@@ -60,7 +62,7 @@ class Draft:
         self._changed.set()
         if self._task is not None:
             await asyncio.wait([self._task])
-        return self.handle
+        return self.handle or None
 
     def cancel(self) -> None:
         """Ends it at once, where the turn was cut off."""
@@ -92,7 +94,11 @@ class Draft:
                 self._failures = FAILURES_MAX
                 log.error("draft_failed", exc_info=error)
             await self._pause(wait)
-            await self._changed.wait()
+            try:
+                async with asyncio.timeout(REFRESH_SECONDS if self.handle == "" else None):
+                    await self._changed.wait()
+            except TimeoutError:
+                self._shown = ""
 
     def _is_final(self, error: DeliveryError) -> bool:
         """Whether it is not tried again: what may have been opened would stand there twice where nobody recognises it."""
@@ -113,6 +119,9 @@ class Draft:
         part = Outbound(target=target, text=text)
         if self.handle is None:
             self.handle = await self.channel.open_draft(part, key)  # known to the answer also where the mark fails
+            if not self.handle:
+                self._shown = text
+                return
             mark = Mark(turn=self.turn, kind="draft", content=self.handle, at=self.runtime.now())
             await self.runtime.store.mark(self.sid, mark)
         await self.channel.update_draft(replace(part, replaces=self.handle), key)

@@ -4,6 +4,7 @@ config builds whenever there is a new one."""
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import structlog
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from agents.turn import Emit, silent
-from channels.channel import Channel, DeliveryError, Listens, Receipt
+from channels.channel import Channel, DeliveryError, Listens, MarksMessages, Receipt
 from channels.web.channel import WebChannel
 from gateway.api.door import ApiDoor
 from gateway.choices import CHOICES_NOTICE
@@ -24,6 +25,7 @@ from gateway.intake import Intake
 from gateway.lanes import Lanes
 from gateway.metrics import Metrics
 from gateway.outbox import Outbox
+from gateway.queue import inbound_of
 from gateway.request import Guesses, Peers
 from gateway.runtime import ConfigState, Control, Runtime, Setup
 from gateway.scrubber import Scrubber
@@ -39,6 +41,8 @@ DEDUPE_SECONDS = 7 * 24 * 3600
 PRUNE_EVERY_SECONDS = 3600
 PROBE_SECONDS = 0.5
 PROBE_EVERY_SECONDS = 0.25
+MARKS_SECONDS, MARKS_MAX = 900.0, 20
+"""Of the messages whose marks a start looks for."""
 IDENTITY_RETRY_SECONDS = 15.0
 IDENTITY_TIMEOUT_SECONDS = 10.0
 RECONNECT_SECONDS = 5.0
@@ -71,14 +75,15 @@ class Gateway:
         scrubber = scrubber or Scrubber()
         file = config.database.path
         sandbox = Sandbox([Path(file)] if file else [])
+        metrics = Metrics()
         self.runtime = Runtime(
-            setup=build_setup(config, environment, store, scrubber, now, sandbox),
+            setup=build_setup(config, environment, store, scrubber, now, sandbox, metrics),
             scrubber=scrubber,
             sandbox=sandbox,
             config_state=ConfigState(version=version_of(config)),
             store=store,
             control=Control(store),
-            metrics=Metrics(),
+            metrics=metrics,
             emit=emit,
             now=now,
         )
@@ -130,6 +135,7 @@ class Gateway:
             self._attend(channel)
         self.warming = self.spawn(self._warm_up())
         self.spawn(self._prune())
+        self.spawn(self._unmark())
         self.spawn(self._try_sandbox())
         self.spawn(self.sweep.run())
         self.spawn(self.runtime.approvals.run())
@@ -145,7 +151,14 @@ class Gateway:
         then the old one holds."""
         before, runtime = self.runtime.setup, self.runtime
         setup = build_setup(
-            config, environment, runtime.store, runtime.scrubber, runtime.now, runtime.sandbox, before=before
+            config,
+            environment,
+            runtime.store,
+            runtime.scrubber,
+            runtime.now,
+            runtime.sandbox,
+            runtime.metrics,
+            before=before,
         )
         gone = [channel for channel in before.channels.values() if channel not in setup.channels.values()]
         leaving = [task for channel in gone for task in self._attending.pop(channel, ())]
@@ -194,6 +207,15 @@ class Gateway:
             runner.close()
         for channel in channels:
             await channel.close()
+
+    async def _unmark(self) -> None:
+        """A process that died between an answer and the end of its turn has left the mark of the message."""
+        with suppress(StoreUnavailable):
+            for body in await self.runtime.store.lately_done(self.runtime.now() - MARKS_SECONDS, MARKS_MAX):
+                context = inbound_of(body).context
+                channel = self.runtime.setup.channels.get((context.channel, context.account))
+                if isinstance(channel, MarksMessages):
+                    await channel.unmark(context)
 
     async def _try_sandbox(self) -> None:
         """Where some agent's commands need one: whoever starts the gateway reads whether they will run."""

@@ -7,7 +7,7 @@ from shlex import quote
 import structlog
 
 from agents.prompt.inbound import HEARD_CHARS_MAX
-from channels.access import NOT_MENTIONED, NOT_PAIRED, refusal
+from channels.access import NOT_MENTIONED, NOT_PAIRED, group_refusal, refusal
 from channels.channel import (
     AnsweredAtOnce,
     AnswersPresses,
@@ -15,6 +15,8 @@ from channels.channel import (
     Channel,
     Edited,
     Ignored,
+    Membership,
+    Moved,
     Recalled,
     Receipt,
     StoresInbound,
@@ -23,8 +25,10 @@ from channels.message import MessageContext, Press
 from gateway import pairing
 from gateway.api.asked import Asked
 from gateway.approvals.approvals import PRESSED
+from gateway.commands.approve import INTRODUCTION
 from gateway.commands.catalog import command_of
 from gateway.lanes import Lanes
+from gateway.messenger import pressed
 from gateway.outbox import payload_json
 from gateway.queue import Inbound, inbound_json, inbound_of
 from gateway.routing import control_session, is_owner, route, session_key
@@ -59,10 +63,27 @@ class Intake:
             return await self._recall(channel, receipt)
         if isinstance(receipt, Edited):
             return await self._edit(channel, receipt)
+        if isinstance(receipt, Moved):
+            await self._runtime.choices.move(channel.name, channel.account, receipt.before, receipt.after)
+            return "ignored: group migrated"
+        if isinstance(receipt, Membership):
+            return await self._join(channel, receipt)
         outcome = await self._take(channel, receipt)
         if receipt.context.press is not None and isinstance(channel, AnswersPresses):
             channel.answer_press(receipt.context)
         return outcome
+
+    async def _join(self, channel: Channel, receipt: Membership) -> str:
+        """Where the config has it introduce itself it does, once."""
+        context, refused = receipt.context, group_refusal(channel.access, receipt.context.chat.id)
+        facts = {"channel": channel.name, "account": channel.account, "chat": context.chat.id, "by": context.sender.id}
+        log.info("bot_added" if receipt.joined else "bot_removed", listens=refused is None, **facts)
+        if not receipt.joined or refused or not channel.access.introduction:
+            return "ignored: membership"
+        agent = route(self._runtime.setup.config.routes, self._runtime.setup.config.agents, context)
+        inbound = Inbound(agent=agent, context=context, command=INTRODUCTION, arguments=receipt.dedupe)
+        acceptance = await self._lanes.accept(self._delivery(inbound, [receipt.dedupe]))
+        return "duplicate" if acceptance.turn is None else "accepted"
 
     async def _recall(self, channel: Channel, receipt: Recalled) -> str:
         """A message that waits is not answered, and one that is being answered is not any more."""
@@ -91,9 +112,9 @@ class Intake:
 
     async def _take(self, channel: Channel, receipt: Arrived, replays: int = 0) -> str:
         context = receipt.context
-        if context.press is not None and not context.press.placed:
-            context = await self._placed(context, context.press)
-            receipt = replace(receipt, context=context)
+        if context.press is not None:
+            receipt = await self._pressed(channel, receipt, context.press)
+            context = receipt.context
         facts = {"channel": context.channel, "account": context.account, "message_id": context.message_id}
         agent = self._agent(receipt)
         if reason := await self._refusal(channel, receipt, agent):
@@ -112,8 +133,22 @@ class Intake:
         log.info("message_" + outcome, turn=acceptance.turn, session=self._session(agent, context), **facts)
         return outcome
 
+    async def _pressed(self, channel: Channel, receipt: Arrived, press: Press) -> Arrived:
+        """A press of an agent's button is a message to the conversation that the button is of, and on a page of ours in the
+        person's own words. Any other is a command, in the chat that its message was sent to."""
+        if found := await pressed(self._runtime.store, receipt.context, press):
+            sid, said = found
+            if self._session(said.agent, said.context) == sid:
+                own = replace(said.context, press=None) if isinstance(channel, StoresInbound) else said.context
+                return replace(receipt, context=own, agent=said.agent)
+        if press.placed:
+            return receipt
+        return replace(receipt, context=await self._placed(receipt.context, press))
+
     def _agent(self, receipt: Arrived) -> str:
         setup, chosen = self._runtime.setup, self._runtime.choices.agent(receipt.context)
+        if receipt.agent and receipt.context.press and receipt.context.press.label:
+            return receipt.agent
         if chosen in setup.runners:
             return chosen
         return receipt.agent or route(setup.config.routes, setup.config.agents, receipt.context)
@@ -180,9 +215,11 @@ class Intake:
 
     async def _placed(self, context: MessageContext, press: Press) -> MessageContext:
         """In the chat that the pressed message was sent to, as far as that is known; else it stays one of a group."""
-        found = await self._runtime.store.sent_part(press.message_id)
-        sent = payload_json.validate_json(found.payload) if found else None
-        if found is None or sent is None or (sent.channel, sent.account) != (context.channel, context.account):
+        for found in await self._runtime.store.sent_parts(ext_id=press.message_id):
+            sent = payload_json.validate_json(found.payload)
+            if (sent.channel, sent.account) == (context.channel, context.account):
+                break
+        else:
             return context
         target, asked = sent.part.target, inbound_of(found.body).context.chat if found.body else None
         if target.chat == context.sender.id:
@@ -192,4 +229,6 @@ class Intake:
         return replace(context, chat=replace(context.chat, kind=asked.kind, thread=target.thread))
 
     def _session(self, agent: str, context: MessageContext) -> str:
-        return session_key(agent, context, self._runtime.setup.session_rules(agent).scope)
+        return session_key(
+            agent, self._runtime.choices.at_home(context), self._runtime.setup.session_rules(agent).scope
+        )

@@ -7,7 +7,7 @@ session that another worker may own by now.
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,15 +18,12 @@ from uuid import NAMESPACE_URL, uuid5
 import structlog
 from pydantic import TypeAdapter
 
-from agents.prompt.internals import without_internals
 from channels.channel import Channel, DeliveryError, Gone, RateLimited, Refused, Unreachable
 from channels.message import PICTURES, Button, MessageContext, Outbound, StoredFile, Target
 from gateway.pairing import with_code
 from gateway.runtime import Runtime
-from gateway.scrubber import Scrubber
 from gateway.store.records import Lease, NewPart, Part
 from gateway.store.store import Fenced, StoreUnavailable
-from tools.tool import ToolError
 
 BACKOFF_SECONDS_MAX = 60.0
 UNRECORDED_SECONDS = 0.25
@@ -268,63 +265,3 @@ def _albums(files: Sequence[StoredFile], most: int) -> Iterator[tuple[StoredFile
         row = list(group)
         step = most if pictures else 1
         yield from (tuple(row[at : at + step]) for at in range(0, len(row), step))
-
-
-ATTEMPTS_MAX = 3
-WAIT_SECONDS_MAX = 5.0
-IN_DOUBT = "it may have arrived, so do not send it again unasked"
-
-
-class ChannelMessenger:
-    """`tools.tool.Messenger` over the configured channel accounts."""
-
-    def __init__(
-        self, channels: Mapping[tuple[str, str], Channel], scrubber: Scrubber, *, now: Callable[[], float]
-    ) -> None:
-        self._channels = channels
-        self._scrub = scrubber.scrub
-        self._now = now
-
-    async def send(
-        self, *, channel: str, account: str, chat: str, thread: str | None, text: str, key: str, begun_at: float | None
-    ) -> str:
-        carrier = self._channels.get((channel, account))
-        if carrier is None:
-            known = ", ".join(f"{name}:{account}" for name, account in sorted(self._channels))
-            raise ToolError("UNKNOWN_CHANNEL", f"there is no channel {channel}:{account}; there is: {known}")
-        if begun_at is not None and not may_repeat(carrier, self._now() - begun_at):
-            raise ToolError("INTERRUPTED", f"a restart interrupted the sending: {IN_DOUBT}")
-        target, parts, sent = (
-            Target(chat=chat, thread=thread),
-            carrier.split(self._scrub(without_internals(text))),
-            list[str](),
-        )
-        for number, part in enumerate(parts):
-            try:
-                outbound = Outbound(target=target, text=part)
-                sent.append(await self._send(carrier, outbound, idempotency_key(key, str(number))))
-            except ToolError as error:
-                if sent:
-                    message = f"the first {number} of {len(parts)} parts were sent; of the next: {error.message}"
-                    raise ToolError(error.code, message) from error
-                raise
-        return sent[0]
-
-    async def _send(self, carrier: Channel, part: Outbound, key: str) -> str:
-        in_doubt, began = False, self._now()
-        for attempt in range(1, ATTEMPTS_MAX + 1):
-            try:
-                return await carrier.send(part, key)
-            except (RateLimited, Unreachable) as error:
-                in_doubt = in_doubt or (isinstance(error, Unreachable) and error.maybe_arrived)
-                retry_after = error.retry_after_seconds if isinstance(error, RateLimited) else None
-                wait = retry_after if retry_after is not None else float(2 ** (attempt - 1))
-                if in_doubt and not may_repeat(carrier, self._now() - began):
-                    raise ToolError("NOT_DELIVERED", IN_DOUBT) from error
-                if attempt == ATTEMPTS_MAX or wait > WAIT_SECONDS_MAX:
-                    message = IN_DOUBT if in_doubt else "the platform cannot be reached now"
-                    raise ToolError("NOT_DELIVERED", message, retryable=not in_doubt) from error
-                await asyncio.sleep(wait)
-            except DeliveryError as error:
-                raise ToolError("NOT_DELIVERED", f"the platform refused it ({error.code or 'no code'})") from error
-        raise AssertionError("unreachable")

@@ -47,6 +47,8 @@ def inbound_of(body: str) -> Inbound:
     return inbound_json.validate_json(body)
 
 
+BUTTON = "bt:"
+"""What the token of an agent's button begins with; the key of its message and its place there follow."""
 BATCH_MAX = 20
 """The messages that one collected turn answers at most."""
 MORE_SECONDS = 1.5

@@ -24,7 +24,8 @@ from gateway.config.load import skill_catalog
 from gateway.config.root import Config
 from gateway.layers import ToolLayers
 from gateway.memory import StoredMemory
-from gateway.outbox import ChannelMessenger
+from gateway.messenger import ChannelMessenger
+from gateway.metrics import Metrics
 from gateway.queue import Queues
 from gateway.redaction import secrets_in
 from gateway.runtime import Setup
@@ -44,6 +45,7 @@ def build_setup(
     scrubber: Scrubber,
     now: Callable[[], float],
     sandbox: Sandbox,
+    metrics: Metrics,
     *,
     before: Setup | None = None,
 ) -> Setup:
@@ -61,12 +63,20 @@ def build_setup(
         learnt = next(iter(before.runners.values())).models
         shared.health, shared.calibration = learnt.health, learnt.calibration
     processes = before.processes if before else Processes(config.tools.process, now)
+    messenger = ChannelMessenger(
+        channels=channels,
+        scrubber=scrubber,
+        store=store,
+        metrics=metrics,
+        file_bytes=config.limits.file_bytes,
+        now=now,
+    )
     build_runner = partial(
         AgentRunner,
         models=shared,
         catalog=skill_catalog(config, environment),
         tools_config=config.tools,
-        messenger=ChannelMessenger(channels, scrubber, now=now),
+        messenger=messenger,
         memory=StoredMemory(store),
         processes=processes,
         sandbox=sandbox,

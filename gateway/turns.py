@@ -17,7 +17,7 @@ from agents.prompt.internals import without_internals
 from agents.runner import AgentRunner
 from agents.turn import Emit, OverBudget, Turn, settings_json
 from channels.channel import Channel, Progress, ShowsDrafts, ShowsProgress
-from channels.message import MessageContext
+from channels.message import File, MessageContext, StoredFile
 from gateway import pairing
 from gateway.approvals.gate import TurnGate, opening
 from gateway.attachments import Attachments
@@ -256,6 +256,7 @@ class Turns:
             session=batch.lease.sid,
             capabilities=channel.capabilities.names,
             directives=channel.capabilities.directives,
+            actions=channel.capabilities.actions,
             history=[*earlier, *work.turns] if earlier else work.turns,
             user=user,
             so_far=so_far,
@@ -360,8 +361,8 @@ class Turns:
         context, metrics = inbound.context, self._runtime.metrics
         channel = self._runtime.setup.channels.get((context.channel, context.account))
         marked = ending.dropped and channel is not None and channel.capabilities.marks_dropped
-        texts = [""] if marked else self._texts(channel, ending.shown, context.text)
-        messages = arranged(texts, ending.files, channel, captions=replaces is None)
+        texts, whole = ([""], ()) if marked else await self._texts(channel, ending.shown, context.text)
+        messages = arranged(texts, (*whole, *ending.files), channel, captions=replaces is None)
         record = ending.record(len(messages), self._runtime.now())
         final = Entry(turn=turn, kind="final", content=record, spent=ending.spent)
         entries = [entry(turn, ending.message), final] if ending.message else [final]
@@ -401,12 +402,24 @@ class Turns:
         )
         return queued
 
-    def _texts(self, channel: Channel | None, text: str | None, request: str) -> list[str]:
-        """The reply in parts that its channel can carry; of too many the first ones and a note."""
+    async def _texts(
+        self, channel: Channel | None, text: str | None, request: str
+    ) -> tuple[list[str], tuple[StoredFile, ...]]:
+        """The reply in parts that its channel can carry; of too many the first, and the whole as a file. Where no files go,
+        as many as may be."""
         if text is None or channel is None:
-            return []
-        texts, parts_max = channel.split(self._runtime.scrubber.scrub(text)), self._runtime.setup.limits.reply_parts
-        return texts if len(texts) <= parts_max else [*texts[: parts_max - 1], sentences.cut_short(request)]
+            return [], ()
+        text, parts_max = self._runtime.scrubber.scrub(text), self._runtime.setup.limits.reply_parts
+        texts = channel.split(text)
+        if len(texts) <= parts_max:
+            return texts, ()
+        if "media" not in channel.capabilities.directives:
+            return [*texts[: parts_max - 1], sentences.cut_short(request)], ()
+        note = f"{sentences.goes_on(request)}\n\n"
+        first = channel.split(note + text)[0].removeprefix(note).rstrip()  # so the note behind it fits as well
+        file = File(name="answer.md", type="text/markdown", data=text.encode(errors="replace"))
+        kept = await self._store.archive.put(file, self._runtime.now())
+        return [f"{first}\n\n{note.strip()}"], (kept,)
 
 
 def _is_unspawned(decided: Approval | None, so_far: Sequence[Message]) -> bool:

@@ -4,7 +4,7 @@ A new one is a file and a line here. Every path that yields a tool to a model pa
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -20,12 +20,12 @@ from tools.find import Find
 from tools.grep import Grep
 from tools.ls import Ls
 from tools.memory import Memory, MemoryGet, MemorySearch
-from tools.message import Message
+from tools.message import Message, Messenger
 from tools.policy import layers_of, permitted
 from tools.processes import Processes
 from tools.read import Read
 from tools.sandbox.sandbox import Sandbox
-from tools.tool import Call, Effect, Messenger, NeedsApproval, Tool, ToolError, ToolResult, failed
+from tools.tool import Call, Effect, NeedsApproval, Tool, ToolError, ToolResult, failed
 from tools.web.config import WebToolsConfig
 from tools.web.fetch import Fetcher, WebFetch
 from tools.web.search import WebSearch
@@ -57,8 +57,10 @@ class Catalog:
         """Shared by all turns of the agent, as is the fetcher."""
         self.fetcher = Fetcher(self.web.fetch)
 
-    def tools(self, workspace: Workspace) -> list[Tool]:
-        return [build(self, workspace) for name, build in _BUILDERS.items() if name in self.names]
+    def tools(self, workspace: Workspace, abilities: Collection[str] = ("send",)) -> list[Tool]:
+        """`abilities`: what the `message` tool can do in the turn's chat."""
+        built = (build(self, workspace) for name, build in _BUILDERS.items() if name in self.names)
+        return [it.having(abilities) if isinstance(it, Message) else it for it in built]
 
     def shell(self, workspace: Workspace) -> Exec:
         return Exec(workspace, self.exec_config, self.exec_slots, self.sandbox, self.result_chars)
@@ -70,7 +72,7 @@ _BUILDERS: dict[str, Callable[[Catalog, Workspace], Tool]] = {
     "edit": lambda _, workspace: Edit(workspace),
     "ls": lambda _, workspace: Ls(workspace),
     "exec": lambda catalog, workspace: catalog.shell(workspace),
-    "message": lambda catalog, _: Message(catalog.messenger, catalog.config.message),
+    "message": lambda catalog, workspace: Message(catalog.messenger, catalog.config.message, workspace),
     "memory_search": lambda catalog, workspace: MemorySearch(workspace, catalog.memory),
     "memory_get": lambda catalog, workspace: MemoryGet(workspace, catalog.memory, catalog.result_chars),
     "grep": lambda catalog, workspace: Grep(workspace, catalog.result_chars),

@@ -66,20 +66,6 @@ def failed(error: ToolError) -> ToolResult:
     return ToolResult(content=(error.body,), details=error.details, is_error=True)
 
 
-class Messenger(Protocol):
-    """How a tool sends to a chat; the gateway supplies it."""
-
-    async def send(
-        self, *, channel: str, account: str, chat: str, thread: str | None, text: str, key: str, begun_at: float | None
-    ) -> str:
-        """Send `text` at once, split as the channel needs, and return the platform's id of the first part.
-
-        Raises `ToolError` where the channel is unknown or the platform did not take it. The same `key` never makes
-        a second message where the platform dedupes; elsewhere a send that an earlier run may have done, at `begun_at`,
-        is not repeated.
-        """
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Call:
     """The circumstances of one call. `key` is the same however often the call is repeated."""

@@ -7,8 +7,8 @@ where that would open a new one.
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
@@ -40,6 +40,7 @@ from channels.feishu import signature
 from channels.feishu.api import (
     AUDIT_CODES,
     BAD_CONTENT_CODES,
+    NO_CARD_CODES,
     NO_THREAD_CODES,
     WITHDRAWN_CODES,
     FeishuApi,
@@ -53,7 +54,7 @@ from channels.feishu.content import FORWARDED
 from channels.feishu.events import receipt
 from channels.feishu.files import uploaded
 from channels.feishu.live import HANDLE, LiveCards, is_closed
-from channels.feishu.reactions import Reactions
+from channels.feishu.reactions import Reactions, react
 from channels.message import Attachment, File, MessageContext, Outbound
 from channels.pace import Pace, SingleFlight
 from channels.split import Limit
@@ -81,12 +82,14 @@ _QUOTES = 2
 
 
 class FeishuChannel:
-    """`channels.channel.Channel`, `Listens`, `DownloadsFiles`, `ShowsProgress` and `ShowsDrafts` for one account."""
+    """`channels.channel.Channel`, `Listens`, `DownloadsFiles`, `ShowsProgress`, `ShowsDrafts`, `ActsOnMessages`
+    and `MarksMessages` for one account."""
 
     name = "feishu"
     capabilities = Capabilities(
         names=("markdown", "threads"),
         directives=("media", "voice", "reply"),
+        actions=("send", "reply", "edit", "delete", "react", "buttons"),
         file_messages=FileMessages(),
         buttons=True,
         repeat_seconds=REPEAT_SECONDS,
@@ -140,7 +143,7 @@ class FeishuChannel:
         name, title, quoted, bundle = await asyncio.gather(
             self._people.name(context.sender.id),
             self._people.title(context.chat.id) if grouped else _nothing(),
-            self._people.quoted(answers) if answers else _nothing(),
+            self._people.quoted(answers) if answers and answers.text is None else _nothing(),
             self._people.forwarded(context.message_id) if context.text == FORWARDED else _nothing(),
         )
         return replace(
@@ -163,6 +166,9 @@ class FeishuChannel:
     def show(self, progress: Progress) -> None:
         self._reactions.show(progress)
 
+    async def unmark(self, context: MessageContext) -> None:
+        await self._reactions.remove(context)
+
     async def open_draft(self, part: Outbound, key: str) -> str:
         return await self._cards.open(part)
 
@@ -179,12 +185,26 @@ class FeishuChannel:
 
         What is not taken as that goes as plain text, and what does not pass an audit as a note that says so.
         """
-        await self._pace.wait(part.target.chat)
-        try:
+        async with self._paced(part.target.chat):
             return await self._send(part, key)
+
+    async def delete(self, chat: str, message_id: str) -> None:
+        async with self._paced(chat):
+            with suppress(Gone):
+                await self._api.call(f"{_MESSAGES}/{quote(message_id, safe='')}", method="DELETE")
+
+    async def react(self, chat: str, message_id: str, emoji: str) -> None:
+        async with self._paced(chat):
+            await react(self._api, message_id, emoji)
+
+    @asynccontextmanager
+    async def _paced(self, chat: str) -> AsyncIterator[None]:
+        await self._pace.wait(chat)
+        try:
+            yield
         except RateLimited as error:
-            chat = part.target.chat if error.code in CHAT_RATE_CODES else None
-            self._pace.slow(chat, error.retry_after_seconds or SLOW_SECONDS)
+            slowed = chat if error.code in CHAT_RATE_CODES else None
+            self._pace.slow(slowed, error.retry_after_seconds or SLOW_SECONDS)
             raise
 
     async def _send(self, part: Outbound, key: str) -> str:
@@ -264,7 +284,10 @@ class FeishuChannel:
         target, written = part.target, orjson.dumps(content).decode()
         if part.replaces is not None:
             path = f"{_MESSAGES}/{quote(part.replaces, safe='')}"
-            await self._api.call(path, body={"content": written}, method="PATCH")
+            if kind == "interactive":
+                await self._api.call(path, body={"content": written}, method="PATCH")
+            else:
+                await self._api.call(path, body={"msg_type": kind, "content": written}, method="PUT")
             return part.replaces
         body: dict[str, Any] = {"msg_type": kind, "content": written, "uuid": key[:UUID_CHARS_MAX]}
         if target.reply_to is not None:
@@ -302,13 +325,13 @@ _Form: TypeAlias = tuple[str, dict[str, Any], frozenset[str]]
 
 def _forms(part: Outbound) -> Iterator[_Form]:
     """The ways to say a part, the next one for whoever was refused the last: type, content, and the codes that mean so. What
-    replaces a card is a card in any case."""
+    replaces a card is a card, and only where it replaces none a text."""
     text = without_pings(part.text)
     if part.replaces is not None:
-        yield "interactive", card(part.text, part.buttons), AUDIT_CODES
-        yield "interactive", card(NOT_PASSED, ()), frozenset()
-        return
-    if part.buttons:
+        no_card = frozenset[str]() if part.buttons else NO_CARD_CODES
+        yield "interactive", card(part.text, part.buttons), AUDIT_CODES | no_card
+        yield "interactive", card(NOT_PASSED, ()), no_card
+    elif part.buttons:
         yield "interactive", card(part.text, part.buttons), BAD_CONTENT_CODES | AUDIT_CODES
     yield "post", {"zh_cn": {"content": [[{"tag": "md", "text": text}]]}}, BAD_CONTENT_CODES | AUDIT_CODES
     yield "text", {"text": text}, AUDIT_CODES

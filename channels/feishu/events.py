@@ -12,16 +12,16 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from channels.channel import Arrived, Ignored, NotReady, Recalled, Receipt, Rejected
+from channels.channel import Arrived, Ignored, Membership, NotReady, Recalled, Receipt, Rejected
 from channels.feishu import content
 from channels.message import BUTTON_TOKEN, Chat, MessageContext, Press, Quote, Sender
-from channels.wire import clean, mapping
+from channels.wire import clean, mapping, text
 
 MESSAGE = "im.message.receive_v1"
 CARD_ACTION = "card.action.trigger"
 RECALLED = "im.message.recalled_v1"
+ADDED, REMOVED = "im.chat.member.bot.added_v1", "im.chat.member.bot.deleted_v1"
 _KNOWN = """im.message.message_read_v1 im.message.reaction.created_v1 im.message.reaction.deleted_v1
-im.chat.member.bot.added_v1 im.chat.member.bot.deleted_v1
 im.chat.access_event.bot_p2p_chat_entered_v1 im.chat.updated_v1 im.chat.disbanded_v1 im.chat.member.user.added_v1
 im.chat.member.user.deleted_v1 im.chat.member.user.withdrawn_v1 application.bot.menu_v6 p2p_chat_create"""
 KNOWN = frozenset(_KNOWN.split())
@@ -38,11 +38,19 @@ def receipt(event: Mapping[str, Any], *, account: str, bot: str | None, now: dat
     Raises Rejected, or NotReady for a group message while `bot` is unknown.
     """
     kind, body = _kind(event), event.get("event")
-    if kind in (MESSAGE, CARD_ACTION, RECALLED):
+    if kind in (MESSAGE, CARD_ACTION, RECALLED, ADDED, REMOVED):
         if not isinstance(body, dict):
             raise Rejected("event without a body", status=400)
         if kind == CARD_ACTION:
             return _press(body, mapping(event, "header"), account=account, now=now)
+        if kind in (ADDED, REMOVED):
+            sender = Sender(id=_id(mapping(body, "operator_id"), "open_id"))
+            chat = Chat(id=_id(body, "chat_id"), kind="group", title=clean(text(body, "name")) or None)
+            context = MessageContext(
+                channel="feishu", account=account, chat=chat, message_id="", sender=sender, text="", sent_at=now
+            )
+            event_id = _id(mapping(event, "header"), "event_id")
+            return Membership(context=context, joined=kind == ADDED, dedupe=f"event:{event_id}")
         if kind == RECALLED:
             message_id = _id(body, "message_id")
             return Recalled(chat=_id(body, "chat_id"), message_id=message_id, dedupe=f"message:{message_id}")

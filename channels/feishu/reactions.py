@@ -13,6 +13,7 @@ import structlog
 
 from channels.channel import DeliveryError, Progress, RateLimited, Refused, Unreachable
 from channels.feishu.api import FeishuApi
+from channels.message import MessageContext
 from channels.wire import mapping, mappings, text
 
 QUICK_SECONDS = 0.4
@@ -22,7 +23,32 @@ AGAIN_SECONDS = 1.0
 ATTEMPTS_MAX = 4
 CLOSE_SECONDS = 2.0
 
+EMOJI = {
+    "👍": "THUMBSUP",
+    "👎": "ThumbsDown",
+    "👌": "OK",
+    "❤": "HEART",
+    "😊": "SMILE",
+    "🙂": "SMILE",
+    "👏": "APPLAUSE",
+    "🎉": "PARTY",
+    "🙏": "THANKS",
+    "🔥": "Fire",
+    "🤔": "THINKING",
+    "👀": "GLANCE",
+    "✅": "DONE",
+    "❌": "CrossMark",
+}
+"""Feishu's names of what models know as emoji."""
+
 log = structlog.get_logger()
+
+
+async def react(api: FeishuApi, message_id: str, emoji: str) -> None:
+    """By an emoji, or by Feishu's name of one. Raises DeliveryError."""
+    name = EMOJI.get(emoji.strip().replace("\ufe0f", ""), emoji.strip())
+    path = f"/open-apis/im/v1/messages/{quote(message_id, safe='')}/reactions"
+    await api.call(path, body={"reaction_type": {"emoji_type": name}})
 
 
 class Reactions:
@@ -75,9 +101,16 @@ class Reactions:
             if not isinstance(error, Unreachable):
                 return
         await over.wait()
+        await self.remove(progress.context)
+
+    async def remove(self, context: MessageContext) -> None:
+        """Not while it is being answered."""
+        if not self._emoji or context.message_id in {*self._turns, ""} or context.press:
+            return
+        path = f"/open-apis/im/v1/messages/{quote(context.message_id, safe='')}/reactions"
         for attempt in range(ATTEMPTS_MAX):
             try:
-                await self._remove(path, emoji)
+                await self._remove(path, self._emoji)
             except (RateLimited, Unreachable):
                 await asyncio.sleep(AGAIN_SECONDS * 2**attempt)
             except DeliveryError:

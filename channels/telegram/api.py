@@ -58,6 +58,7 @@ _HINTS = {
     "message text is empty": "nothing of the text would be seen",
     "message is too long": "the text is too long",
     "wrong file_id": "the file is no longer there",
+    "reaction": "that emoji is no reaction here",
     "logged out": "the bot was logged out of this server for a move to another; is apiRoot right?",
 }
 _STATUS_HINTS = {
@@ -191,6 +192,8 @@ class MethodError(Exception):
         self.no_reply = self._has(_NO_REPLY)
         self.no_thread = self._has(_NO_THREAD)
         self.not_modified = self._has(("message is not modified",))
+        self.no_draft = self._has(("textdraft_peer_invalid",)) or self.status == 404
+        self.not_there = self._has(("message to delete not found",))
         self.too_big = self._has(("file is too big",))
         seconds = number(parameters, "retry_after")
         self.retry_after = retry_after if seconds is None else float(seconds)

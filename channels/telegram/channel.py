@@ -7,11 +7,13 @@ take the entities, without the reply or the topic where those are gone, and to t
 
 import asyncio
 import hmac
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
+from uuid import UUID
 
 import structlog
 
@@ -25,6 +27,7 @@ from channels.channel import (
     Gone,
     Ignored,
     MenuEntry,
+    Moved,
     Progress,
     RateLimited,
     Receipt,
@@ -52,6 +55,9 @@ OTHER_WAYS_MAX = 4
 DRAFT = "draft:"
 """What the handle of an unfinished answer begins with; the message's id follows."""
 EDIT_SECONDS, GROUP_EDIT_SECONDS = 1.0, 3.0
+DRAFT_NUMBERS = 2**31 - 1
+PICTURE_FORM = "\ufe0f"
+"""Telegram names reactions without it."""
 _GENERAL = "1"
 """The topic General has this id and cannot be sent to by it."""
 
@@ -59,13 +65,14 @@ log = structlog.get_logger()
 
 
 class TelegramChannel:
-    """`channels.channel.Channel`, and of its abilities `Listens`, `DownloadsFiles`, `ShowsProgress`, `ShowsDrafts` and
-    `AnswersPresses`, for one account."""
+    """`channels.channel.Channel`, and of its abilities `Listens`, `DownloadsFiles`, `ShowsProgress`, `ShowsDrafts`,
+    `ActsOnMessages` and `AnswersPresses`, for one account."""
 
     name = "telegram"
     capabilities = Capabilities(
         names=("markdown", "threads"),
         directives=("media", "voice", "reply"),
+        actions=("send", "reply", "edit", "delete", "react", "buttons", "poll"),
         file_messages=FileMessages(caption_chars=CAPTION_CHARS, album=ALBUM_MAX),
         quotes_once=True,
         buttons=True,
@@ -85,6 +92,8 @@ class TelegramChannel:
         bot_id = config.bot_token.get_secret_value().strip().partition(":")[0]
         self._me = Me(id=int(bot_id) if bot_id.isdecimal() else 0)
         self._learning = SingleFlight(self._learn, late="Telegram has not said yet who the bot is")
+        self._draftless: set[str] = set()
+        """Direct chats that take no drafts."""
         self._migrated: dict[str, str] = {}
         """Groups that have become supergroups, as far as an update has said or a send has found out."""
         self._activity = Activity(api=self._api, account=account, migrated=self._migrated, timing=self._timing)
@@ -146,9 +155,22 @@ class TelegramChannel:
         return self._config.streaming_in(context.chat.id) == "progress"
 
     async def open_draft(self, part: Outbound, key: str) -> str:
+        chat = part.target.chat
+        if self._config.drafts and not is_group(chat) and chat not in self._draftless:
+            try:
+                await self._preview(part, key)
+            except Refused as error:
+                if (refusal := refusal_of(error)) is None or not refusal.no_draft:
+                    raise
+                self._draftless.add(chat)
+            else:
+                return ""
         return f"{DRAFT}{await self.send(part, key)}"
 
     async def update_draft(self, part: Outbound, key: str) -> None:
+        if not part.replaces:
+            await self._preview(part, key)
+            return
         await self.send(replace(part, replaces=(part.replaces or "").removeprefix(DRAFT)), key)
 
     async def send(self, part: Outbound, key: str) -> str:
@@ -157,15 +179,21 @@ class TelegramChannel:
         is_draft = part.replaces is not None and part.replaces.startswith(DRAFT)
         if part.replaces is not None and not is_draft and (chat != part.target.chat or not part.replaces.isdecimal()):
             raise Gone("the message is not there: its group has become a supergroup")
-        await self._pace.wait(chat)
-        try:
-            if is_draft:
-                return await self._finish_draft(part, chat)
-            return await self._send(part, chat)
-        except RateLimited as error:
-            self._pace.refused(chat, error.retry_after_seconds)
-            self._activity.rest(error.retry_after_seconds)
-            raise
+        async with self._paced(chat):
+            return await (self._finish_draft(part, chat) if is_draft else self._send(part, chat))
+
+    async def delete(self, chat: str, message_id: str) -> None:
+        async with self._paced(chat):
+            try:
+                await self._api.call("deleteMessage", self._at(chat, message_id))
+            except Refused as error:
+                if not ((refusal := refusal_of(error)) and refusal.not_there):
+                    raise
+
+    async def react(self, chat: str, message_id: str, emoji: str) -> None:
+        async with self._paced(chat):
+            reaction = [{"type": "emoji", "emoji": emoji.strip().replace(PICTURE_FORM, "")}]
+            await self._api.call("setMessageReaction", self._at(chat, message_id) | {"reaction": reaction})
 
     async def fetch(self, attachment: Attachment, *, bytes_max: int) -> File:
         return await twice(lambda: fetch_file(self._api, attachment, bytes_max))
@@ -184,9 +212,9 @@ class TelegramChannel:
 
     def _read(self, update: Mapping[str, Any], now: datetime) -> Receipt:
         """What is to be done besides is noted for later: nothing here takes time or touches the network."""
-        if (moved := updates.migration(update)) is not None:
-            self._follow(*moved)
         receipt = updates.receipt(update, account=self.account, me=self._me, now=now)
+        if isinstance(receipt, Moved):
+            self._follow(receipt.before, receipt.after)
         if isinstance(receipt, Ignored) and receipt.kind == updates.PRESS:
             self._callbacks.note(text(mapping(update, updates.PRESS), "id"))
         return receipt
@@ -225,8 +253,36 @@ class TelegramChannel:
                 return await self._send(replace(part, replaces=None), chat)
         return ""
 
+    async def _preview(self, part: Outbound, key: str) -> None:
+        """It is gone half a minute later, or when the answer comes."""
+        made, target = rendered(part.text), replace(part.target, reply_to=None)
+        number = UUID(key).int % DRAFT_NUMBERS + 1
+        async with self._paced(target.chat):
+            place = self._place(Outbound(target=target, text=""), target.chat)
+            body = place | {"draft_id": number, "text": made.text, "entities": made.entities}
+            await self._api.call("sendMessageDraft", body)
+
+    @asynccontextmanager
+    async def _paced(self, chat: str) -> AsyncIterator[None]:
+        await self._pace.wait(chat)
+        try:
+            yield
+        except RateLimited as error:
+            self._pace.refused(chat, error.retry_after_seconds)
+            self._activity.rest(error.retry_after_seconds)
+            raise
+
+    def _at(self, chat: str, message_id: str) -> dict[str, Any]:
+        """Raises Gone for a message of a group that has become another."""
+        if chat in self._migrated or not message_id.isdecimal():
+            raise Gone("the message is not there")
+        return {"chat_id": _chat_id(chat), "message_id": int(message_id)}
+
     async def _send(self, part: Outbound, chat: str) -> str:
         made, place = rendered(part.text), self._place(part, chat)
+        if part.options:
+            poll = {"question": part.text, "options": [{"text": it} for it in part.options], "is_anonymous": False}
+            return await self._called(part, poll | place, partial(self._api.call, "sendPoll"))
         if not part.files:
             method = "sendMessage" if part.replaces is None else "editMessageText"
             return await self._called(part, self._worded(made) | place, partial(self._api.call, method))
@@ -267,7 +323,7 @@ class TelegramChannel:
 
     def _place(self, part: Outbound, chat: str) -> dict[str, Any]:
         target = part.target
-        body: dict[str, Any] = {"chat_id": int(chat) if chat.removeprefix("-").isdecimal() else chat}
+        body: dict[str, Any] = {"chat_id": _chat_id(chat)}
         if part.buttons:
             body["reply_markup"] = {"inline_keyboard": [[_key(button)] for button in part.buttons]}
         if part.replaces is not None:
@@ -298,6 +354,10 @@ class TelegramChannel:
                 return None
             return _without(body, "reply_parameters", "message_thread_id") | {"chat_id": error.migrated_to}
         return None
+
+
+def _chat_id(chat: str) -> int | str:
+    return int(chat) if chat.removeprefix("-").isdecimal() else chat
 
 
 def _key(button: Button) -> dict[str, Any]:

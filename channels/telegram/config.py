@@ -35,6 +35,9 @@ class TelegramAccount(AccessConfig):
     one chat, 20 a minute in one group) for a minute after Telegram has asked to slow down."""
     link_previews: bool = False
     """Whether Telegram shows a preview of the first link in a reply."""
+    drafts: bool = False
+    """Whether an answer grows in a direct chat as a draft of Telegram's (`sendMessageDraft`) instead of a message that is
+    edited. Older clients do not show drafts."""
     resend_ambiguous: bool = False
     """Telegram does not recognise a repeated send. `false` makes a send that may have arrived a dead letter and counts
     it; `true` repeats it: rather a doubled message than a lost one."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from channels.channel import Arrived, Edited, Ignored, NotReady, Receipt
+from channels.channel import Arrived, Edited, Ignored, Membership, Moved, NotReady, Receipt
 from channels.message import BUTTON_TOKEN, Chat, MessageContext, Press, Quote, Sender
 from channels.telegram import content
 from channels.telegram.content import Me, name
@@ -23,7 +23,8 @@ chosen_inline_result shipping_query pre_checkout_query purchased_paid_media poll
 chat_join_request chat_boost removed_chat_boost managed_bot subscription"""
 KNOWN = frozenset((*ALLOWED_UPDATES, *_OTHERS.split()))
 """Updates we know of; a message starts a turn, a press of a button is a command, and nothing else does anything."""
-_MESSAGE, _EDITED = "message", "edited_message"
+_MESSAGE, _EDITED, _MEMBERSHIP = "message", "edited_message", "my_chat_member"
+_OUT = ("left", "kicked")
 PRESS = "callback_query"
 QUERY_CHARS_MAX = 64
 LANGUAGE_CHARS_MAX = 35
@@ -42,6 +43,10 @@ def receipt(update: Mapping[str, Any], *, account: str, me: Me, now: datetime) -
         )
         edits = number(update, "update_id") or 0
         return Edited(arrived=edited, number=edits) if isinstance(edited, Arrived) else edited
+    if kind == _MEMBERSHIP:
+        return _membership(update, account=account, now=now)
+    if (moved := migration(update)) is not None:
+        return Moved(before=moved[0], after=moved[1])
     if kind != _MESSAGE:
         return Ignored(kind=kind, reason="not handled" if kind in KNOWN else "unknown event")
     message, update_id = mapping(update, _MESSAGE), number(update, "update_id")
@@ -98,6 +103,21 @@ def _press(update: Mapping[str, Any], *, account: str, now: datetime) -> Receipt
     return Arrived(context=context, dedupe=(f"update:{update_id}", f"press:{query_id}"))
 
 
+def _membership(update: Mapping[str, Any], *, account: str, now: datetime) -> Receipt:
+    """Of a group; that a person blocks the bot shows when something is sent."""
+    changed, update_id = mapping(update, _MEMBERSHIP), number(update, "update_id")
+    chat, sender = mapping(changed, "chat"), _sender(changed)
+    before, after = (text(mapping(changed, f"{it}_chat_member"), "status") in _OUT for it in ("old", "new"))
+    is_group = chat.get("type") in ("group", "supergroup") and number(chat, "id")
+    if before == after or not is_group or sender is None or update_id is None:
+        return Ignored(kind=_MEMBERSHIP, reason="not handled")
+    place = _chat(chat, {})
+    context = MessageContext(
+        channel="telegram", account=account, chat=place, message_id="", sender=sender, text="", sent_at=now
+    )
+    return Membership(context=context, joined=before, dedupe=f"update:{update_id}")
+
+
 def migration(update: Mapping[str, Any]) -> tuple[str, str] | None:
     """The old id of a group and that of the supergroup which it became. Two updates say so, in any order."""
     message = mapping(update, _MESSAGE)
@@ -116,8 +136,6 @@ def _kind(update: Mapping[str, Any]) -> str:
 
 def _unanswered(message: Mapping[str, Any], message_id: int, me: Me) -> str | None:
     """Why nobody expects an answer to it."""
-    if any(key in message for key in _MIGRATED):
-        return "group migrated"
     if message_id <= 0:
         return "ephemeral"  # it has no id to answer to, and an answer would be seen by everybody
     if message.get("is_automatic_forward") is True:

@@ -75,6 +75,7 @@ class WebChannel:
     capabilities = Capabilities(
         names=("markdown", "files"),
         directives=("media",),
+        actions=("send", "edit", "buttons"),
         marks_dropped=True,
         buttons=True,
         repeat_seconds=float("inf"),

@@ -23,6 +23,7 @@ from gateway.approvals.approvals import (
 from gateway.approvals.display import ONE_PART_CHARS, language, outcome_text, request_text, value
 from gateway.commands.command import CommandContext
 from gateway.journal import Ending
+from gateway.queue import BUTTON
 from gateway.store.approvals import Approval, Decider
 
 _DECISION = re.compile(r"/approve ([0-9A-HJKMNP-TV-Z-]{12,14}) (allow-once|allow-always|deny)")
@@ -68,6 +69,8 @@ def _without_mention(text: str) -> str:
 async def _unknown(context: CommandContext, by: Decider) -> str | None:
     if await context.runtime.store.approvals.count_wrong(by, at=context.runtime.now()):
         return None
+    if context.message.press and context.message.press.token.startswith(BUTTON):
+        return context.say("This button is not yours to press, or it is too old.", "此按钮不是给你的,或已失效。")
     return context.say("There is no request with this id that you could decide.", "没有可由你审批的、编号如此的请求。")
 
 
@@ -177,7 +180,16 @@ def _has_buttons(context: CommandContext) -> bool:
     return channel is not None and channel.capabilities.buttons
 
 
-NOTICES = {ASK: ask, SETTLED: settled, PRESSED: press}
+INTRODUCTION = "introduction"
+"""The command that stands for the bot's being added to a group."""
+
+
+async def introduce(context: CommandContext) -> Notice:
+    channel = context.setup.channels.get((context.message.channel, context.message.account))
+    return Notice(text=channel.access.introduction or None if channel else None)
+
+
+NOTICES = {ASK: ask, SETTLED: settled, PRESSED: press, INTRODUCTION: introduce}
 
 
 async def run_notice(context: CommandContext, name: str) -> Ending:

@@ -27,8 +27,10 @@ _COMMAND = re.compile(r"[/／]([a-z]+)(@\S+)?(?:\s+(.*))?", re.IGNORECASE | re.D
 def command_of(context: MessageContext) -> tuple[str, str] | None:
     """The name of the command that a message is, and what stands behind it; None for words to the agent. A name behind an @
     is a bot's, and this one's where the message is addressed to it. A press is a command of its own, with its token: no
-    words name it."""
+    words name it; on a button of an agent's it is words to him."""
     if context.press is not None:
+        if context.press.label:
+            return None
         return PRESSED, context.press.token
     found = _COMMAND.fullmatch(context.text.strip())
     if found is None:

@@ -30,6 +30,7 @@ def plan_of(context: CommandContext, work: Work) -> Plan | None:
         session=context.session,
         capabilities=channel.capabilities.names,
         directives=channel.capabilities.directives,
+        actions=channel.capabilities.actions,
         history=(),
         user=UserMessage(content=()),
         layers=context.setup.layers.of(context.message),

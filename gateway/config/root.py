@@ -40,7 +40,7 @@ class LimitsConfig(TurnLimits):
     event_streams: Count = 100
     """Pages of the web chat that are connected to one replica at the same time; one more is asked to try again."""
     reply_parts: Count = 20
-    """Messages that one reply may be split into; the last says that it was cut."""
+    """Messages that one reply may be split into; of a longer one comes the first, and the whole as the file `answer.md`."""
     delivery_seconds: Seconds = 600
     """How long a part is tried again before it is marked failed and the chat goes on."""
     unanswered_seconds: Seconds = 1800

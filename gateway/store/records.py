@@ -242,10 +242,13 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SentPart:
-    """A part that was sent, and the inbox's body of the message that it answers, empty where that is gone."""
+    """A part that was sent, its session, and the inbox's body of the message that it answers, empty where that is gone.
+    `ext_id` is None for one of the `message` tool's while it is being sent."""
 
     payload: str
     body: str
+    sid: str
+    ext_id: str | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -18,6 +18,7 @@ from gateway.store.records import (
     Known,
     Lease,
     Mark,
+    NewPart,
     Part,
     SentPart,
     SessionState,
@@ -162,15 +163,29 @@ WHERE id = :part AND {_IS_OURS}
 _LATELY = "o.id > (SELECT COALESCE(max(id), 0) FROM outbox) - 20000"
 """What is looked for was sent a moment ago, as a rule; an index would cost every part that is sent."""
 _SENT_ID = f"SELECT o.ext_id FROM outbox o WHERE o.key = :key AND o.ext_id IS NOT NULL AND {_LATELY} ORDER BY o.id DESC"
-_SENT_PART = f"""
-SELECT o.payload, COALESCE(i.body, '') AS body FROM outbox o LEFT JOIN inbox i ON i.id = o.turn
-WHERE o.ext_id = :ext_id AND {_LATELY} ORDER BY o.id DESC
+_SENT_PARTS = f"""
+SELECT o.payload, COALESCE(i.body, '') AS body, o.sid, o.ext_id FROM outbox o LEFT JOIN inbox i ON i.id = o.turn
+WHERE o.{{column}} = :value AND {_LATELY} ORDER BY o.id DESC
 """
+_KEEP_SENT = f"""
+INSERT INTO outbox (sid, turn, part, key, payload, status, ext_id, attempts, ambiguous, next_at, created)
+SELECT :sid, t.turn, (SELECT COALESCE(min(part), 0) FROM outbox WHERE turn = t.turn AND part < 0) - 1, :key, :payload,
+    {OutboxStatus.SENT:d}, :ext_id, 0, 0, 0, CAST(:at AS DOUBLE PRECISION)
+FROM (SELECT COALESCE(min(id), 0) AS turn FROM inbox WHERE sid = :sid AND status = 0) AS t
+WHERE NOT EXISTS (SELECT 1 FROM outbox o WHERE o.key = :key AND {_LATELY}) RETURNING id
+"""
+"""What a tool sends during a turn has parts below zero: the reply's begin there."""
+_SET_SENT = f"UPDATE outbox SET ext_id = :ext_id WHERE key = :key AND {_LATELY.removeprefix('o.')} RETURNING id"
+_LATELY_DONE = f"""
+SELECT body FROM inbox WHERE status IN ({InboxStatus.DONE:d}, {InboxStatus.DEAD:d}) AND at > :since AND body <> ''
+ORDER BY id DESC LIMIT :limit
+"""
+_ACCEPTED = "SELECT body FROM inbox WHERE (dedupe IN (:first, :second) OR dedupe_text = :second) AND body <> ''"
 _ANSWER = f"""
 SELECT i.status, o.payload, CASE WHEN i.status NOT IN ({InboxStatus.WAITING:d}, {InboxStatus.OVERFLOW:d}) THEN (
     SELECT content FROM transcript WHERE sid = i.sid AND turn = i.id AND kind = 'final' ORDER BY seq DESC LIMIT 1
 ) END AS final
-FROM inbox i LEFT JOIN outbox o ON o.turn = i.id WHERE i.dedupe = :dedupe ORDER BY o.part
+FROM inbox i LEFT JOIN outbox o ON o.turn = i.id AND o.part >= 0 WHERE i.dedupe = :dedupe ORDER BY o.part
 """
 _USAGE = "SELECT scope, tokens, cost, warned FROM usage WHERE day = :day AND scope IN (:first, :second, :third)"
 _CLAIM_WARNING = """
@@ -254,9 +269,20 @@ class InCommon:
         row = await self._one(_SENT_ID, {"key": key})
         return row["ext_id"] if row else None
 
-    async def sent_part(self, ext_id: str) -> SentPart | None:
-        row = await self._one(_SENT_PART, {"ext_id": ext_id})
-        return SentPart(payload=row["payload"], body=row["body"]) if row else None
+    async def sent_parts(self, *, ext_id: str = "", key: str = "") -> Sequence[SentPart]:
+        statement = _SENT_PARTS.format(column="key" if key else "ext_id")
+        return [SentPart(**row) for row in await self._rows(statement, {"value": key or ext_id})]
+
+    async def keep_sent(self, sid: str, part: NewPart, ext_id: str | None, at: float) -> None:
+        names = {"sid": sid, "key": part.key, "payload": part.payload, "ext_id": ext_id, "at": at}
+        if await self._one(_KEEP_SENT, names) is None and ext_id:
+            await self._rows(_SET_SENT, {"key": part.key, "ext_id": ext_id})
+
+    async def lately_done(self, since: float, limit: int) -> Sequence[str]:
+        return [row["body"] for row in await self._rows(_LATELY_DONE, {"since": since, "limit": limit})]
+
+    async def accepted(self, first: str, second: str) -> Sequence[str]:
+        return [row["body"] for row in await self._rows(_ACCEPTED, {"first": first, "second": second})]
 
     async def answer(self, dedupe: str) -> Answer | None:
         rows = await self._rows(_ANSWER, {"dedupe": dedupe})

@@ -125,8 +125,17 @@ class Store(Protocol):
     async def sent_id(self, key: str) -> str | None:
         """The platform's id of the part with that key, where it was sent lately."""
 
-    async def sent_part(self, ext_id: str) -> SentPart | None:
-        """The part that a platform knows by that id, where it was sent lately."""
+    async def sent_parts(self, *, ext_id: str = "", key: str = "") -> Sequence[SentPart]:
+        """The parts that platforms know by that id, or the one with that key, where they were sent lately."""
+
+    async def keep_sent(self, sid: str, part: NewPart, ext_id: str | None, at: float) -> None:
+        """Record what a tool sends during the running turn of a session; again with its id once that is known."""
+
+    async def lately_done(self, since: float, limit: int) -> Sequence[str]:
+        """The newest messages that were accepted since then and are done with, as the inbox has them."""
+
+    async def accepted(self, first: str, second: str) -> Sequence[str]:
+        """The inbox's bodies of the messages with one of these dedupe keys."""
 
     async def answer(self, dedupe: str) -> Answer | None:
         """What became of the message with that dedupe key, which the inbox has or had; None while it waits."""

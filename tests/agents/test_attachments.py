@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.attachments import NAME_BYTES_MAX, NAME_CHARS_MAX, Missing, attachment, receive, safe_name
+from agents.attachments import Missing, receive
 from channels.message import File
+from tools.attachment import NAME_BYTES_MAX, NAME_CHARS_MAX, attachment, safe_name
 from tools.tool import ToolError
 from tools.workspace import Workspace
 

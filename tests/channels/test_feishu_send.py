@@ -148,11 +148,14 @@ async def test_a_card_is_replaced_where_it_is_our_own_and_there_and_the_same_twi
             (card, Gone),
             ("om_never", Gone),
             ("om_asked", Refused),
-            (text, Refused),
             ("../x", Refused),
         ):
             with pytest.raises(error):
                 await channel.send(replace(part("x"), replaces=lost), "key-5")
+        assert await channel.send(replace(part("other words"), replaces=text), "key-5") == text
+        assert feishu.messages[1].text == "other words"
+        with pytest.raises(Refused):  # it would have no buttons
+            await channel.send(replace(part("x"), replaces=text, buttons=(ALLOW,)), "key-5")
         feishu.fail_next(card, status=429, code=99991400, headers={"x-ogw-ratelimit-reset": "3"})
         with pytest.raises(RateLimited):
             await channel.send(replace(part("x"), replaces=card), "key-6")

@@ -161,3 +161,30 @@ async def test_an_opening_that_may_have_arrived_is_not_repeated(tmp_path: Path) 
         house.line.release()
         await house.idle()
         assert telegram.shown(alice)[1:] == [LONG]  # the first is the draft that nobody knows of
+
+
+async def test_in_a_direct_chat_it_grows_as_a_draft_of_telegrams_where_that_is_switched_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.drafts.REFRESH_SECONDS", 0.05)
+    script = [says(LONG), says(LONG), says(LONG)]
+    async with on_telegram(tmp_path, more="drafts: true\n    groupPolicy: open", script=script) as (house, telegram):
+        alice, group = telegram.private(), telegram.supergroup()
+
+        async def grows(chat: int, text: str, shown: Any) -> None:
+            house.line.hold(after_pieces=2)
+            await telegram.push(telegram.text_update(text, chat=chat, sender=alice))
+            await house.until(shown)
+            house.line.release()
+            await house.idle()
+
+        await grows(alice, "tell me", lambda: len(telegram.drafts) > 3)  # it is kept alive while nothing is new
+        assert {(it.chat_id, it.draft_id) for it in telegram.drafts} == {(alice, telegram.drafts[0].draft_id)}
+        assert all(LONG.startswith(it.text) for it in telegram.drafts)
+        assert (telegram.shown(alice), telegram.edits, telegram.live_drafts(alice)) == ([LONG], [], [])
+        await grows(group, f"@{telegram.bot['username']} tell us", lambda: len(telegram.messages) == 2)
+        assert {it.chat_id for it in telegram.drafts} == {alice}
+        telegram.fail_next("sendMessageDraft", status=400, description="Bad Request: TEXTDRAFT_PEER_INVALID")
+        before = len(telegram.drafts)
+        await grows(alice, "again", lambda: len(telegram.messages) == 3)
+        assert (telegram.shown(alice), len(telegram.drafts)) == ([LONG, LONG], before)

@@ -19,7 +19,7 @@ from tests.channels.contexts import Kept
 from tests.emulators.models.script import says
 from tests.emulators.telegram.emulator import TelegramEmulator
 from tests.loopback import serve_on_loopback
-from tests.running import ALICE, ALICE_CHAT, feishu_emulator, running
+from tests.running import ALICE, ALICE_CHAT, SECRETS, feishu_emulator, running
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(8) + struct.pack(">II", 40, 30) + bytes(20)
 WIDE = b"\x89PNG\r\n\x1a\n" + bytes(8) + struct.pack(">II", 9000, 10) + bytes(20)
@@ -65,6 +65,26 @@ async def test_what_feishu_takes_as_no_picture_goes_as_a_file_and_what_not_at_al
             assert (kind, "big.zip" in text) == ("text", True)
         finally:
             await channel.close()
+
+
+LONG = "\n\n".join(f"```\n{number} " + "wörd " * 600 + "\n```" for number in range(8))
+
+
+@pytest.mark.parametrize(("ask", "note"), [("go", "(The whole answer is"), ("请写长一点", "(完整回答见文件")])
+async def test_of_a_very_long_answer_comes_the_first_part_and_the_whole_as_a_file(
+    tmp_path: Path, ask: str, note: str
+) -> None:
+    secret = SECRETS["FEISHU_APP_SECRET"]
+    more = "limits: { replyParts: 3 }"
+    async with running(tmp_path, script=[says(f"{LONG} {secret}")], more=more) as house:
+        await house.say(ask)
+        await house.replies(2)
+        await house.idle()
+        text, file = house.feishu.messages
+        assert (text.text[:10], note in text.text, text.text.count("```") % 2) == (LONG[:10], True, 0)
+        found = house.feishu.resources[file.text]
+        assert (found.name, found.data.decode()[: len(LONG)]) == ("answer.md", LONG)
+        assert secret not in found.data.decode()
 
 
 @asynccontextmanager

@@ -82,3 +82,21 @@ async def test_a_refusal_costs_the_answer_nothing(tmp_path: Path) -> None:
             await house.idle()
             assert len(house.feishu.shown(ALICE_CHAT)) == number + 1
         assert house.feishu.reacted == []
+
+
+async def test_what_a_process_left_that_died_behind_its_answer_is_removed_by_the_next(tmp_path: Path) -> None:
+    feishu = feishu_emulator()
+    async with running(tmp_path, feishu=FEISHU, script=[LONG, LONG], emulator=feishu) as house:
+        for name in ("om_hello", "om_again"):
+            house.line.hold(after_pieces=1)
+            await house.say("hello", message_id=name)
+            await house.until(lambda name=name: name in standing(house))  # type: ignore[misc]
+            feishu.fail_next("/reactions", code=231003)  # the removal gets lost, as in a kill
+            house.line.release()
+            await house.idle()
+        await house.until(lambda: len(standing(house)) == 2)
+        feishu.reaction("om_hello", "Typing", ALICE)
+    async with running(tmp_path, feishu=FEISHU, emulator=feishu) as house:
+        await house.until(lambda: not standing(house))
+        assert len(feishu.reactions) == 1
+        assert len(feishu.messages) == 2

@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from channels.message import Chat, MessageContext, Sender
 from tools.catalog import NAMES, Catalog, Toolbox
 from tools.config import AgentToolsConfig, ExecConfig, ProcessConfig, ToolsConfig
 from tools.memory import Passage
+from tools.message import Destination, Post
 from tools.policy import layers_of
 from tools.processes import Processes
 from tools.sandbox.sandbox import Sandbox
@@ -30,11 +31,19 @@ class Outbox:
     sent: list[dict[str, Any]] = field(default_factory=list)
     refuses: bool = False
 
-    async def send(self, **part: Any) -> str:
+    file_bytes = 1_000_000
+
+    async def send(self, to: Destination, post: Post, call: Call) -> str:
         if self.refuses:
             raise ToolError("NOT_DELIVERED", "the platform cannot be reached now", retryable=True)
-        self.sent.append(part)
+        self.sent.append(asdict(to) | {"text": post.text, "key": call.key, "begun_at": call.begun_at})
         return f"om_{len(self.sent)}"
+
+    async def delete(self, at: Destination, message_id: str) -> None:
+        raise NotImplementedError
+
+    async def react(self, at: Destination, message_id: str, emoji: str, call: Call) -> None:
+        raise NotImplementedError
 
 
 class Nothing:

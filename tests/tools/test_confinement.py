@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from agents.attachments import attachment, receive
+from agents.attachments import receive
 from channels.message import File
 from tests.tools.bench import CALL, Bench, bench, text_of
+from tools.attachment import attachment
 from tools.tool import ToolError
 
 SECRET = "secret-81723"

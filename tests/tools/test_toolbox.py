@@ -9,7 +9,8 @@ import pytest
 
 from tests.tools.bench import CALL, Bench, bench, text_of
 from tools.catalog import NAMES, Toolbox
-from tools.config import AgentToolsConfig, ExecConfig, ToolsConfig, effective_exec
+from tools.config import AgentToolsConfig, ExecConfig, MessageConfig, ToolsConfig, effective_exec
+from tools.message import Message
 from tools.policy import layers_of, permitted
 from tools.tool import Call, ToolError, ToolResult, ToolSpec
 
@@ -168,3 +169,36 @@ async def test_thousands_of_mistakes_are_a_short_answer(at: Bench) -> None:
     answer = text_of(await at.call("read", **{f"wrong{number}": 1 for number in range(1_000)}))
     assert len(answer) < 4_000
     assert "and 981 more mistakes" in json.loads(answer)["message"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"action": "send"}, "'message' is required"),
+        ({"action": "send", "message": " \n"}, "'message' has no visible text"),
+        ({"action": "edit", "message": "x"}, "'message_id' is required"),
+        ({"action": "edit"}, "'message_id' is required; 'message' is required"),
+        ({"action": "delete"}, "'message_id' is required"),
+        ({"action": "react"}, "'emoji' is required"),
+        ({"action": "buttons", "message": "x"}, "'buttons' is required"),
+        ({"action": "poll", "message": "x", "options": ["one"]}, "'action' must be "),
+        ({"action": "send", "message": "x", "options": ["one"]}, "'options' is not an argument of this tool here"),
+        ({"action": "send", "message": "x", "voice": True}, "'voice' is not an argument of this tool here"),
+        ({"action": "edit", "message_id": "1", "message": "x", "media": ["a"]}, "'media' goes with "),
+        ({"action": "send", "message": "x", "media": ["a"], "buttons": ["b"]}, "'media' goes with "),
+        ({"action": "buttons", "message": "x", "buttons": ["b"] * 9}, "'buttons': list should have at most 8 items"),
+        ({"action": "shout", "message": "x"}, "'action' must be "),
+    ],
+)
+def test_what_a_channel_cannot_do_is_no_argument_of_its_message_tool(
+    at: Bench, arguments: dict[str, Any], message: str
+) -> None:
+    tool = Message(at.outbox, MessageConfig(), at.workspace).having(
+        {"send", "reply", "edit", "delete", "react", "buttons", "media"}
+    )
+    with pytest.raises(ToolError) as error:
+        tool.parse(arguments)
+    assert error.value.message.startswith(message)
+    members = tool.spec.input_schema["properties"]
+    assert "poll" not in members["action"]["enum"]
+    assert {"voice", "options"}.isdisjoint(members)

@@ -24,6 +24,7 @@ from tests.emulators.feishu.rules import (
     Card,
     CardUpdate,
     Credentials,
+    Edit,
     MessageQuery,
     NewFile,
     NewImage,
@@ -42,7 +43,9 @@ from tests.emulators.feishu.socket import LongConnections
 from tests.emulators.telegram.requests import parse_multipart
 
 _REACTIONS = "/open-apis/im/v1/messages/{message_id}/reactions"
-EMOJI = frozenset(("Typing", "OnIt", "OneSecond", "Get", "OK", "DONE", "THINKING", "GLANCE", "SMILE"))
+EMOJI = frozenset(
+    ("Typing", "OnIt", "OneSecond", "Get", "OK", "DONE", "THINKING", "GLANCE", "SMILE", "THUMBSUP", "HEART")
+)
 _CARDS = "/open-apis/cardkit/v1/cards"
 SCOPES = (
     *("im:message.p2p_msg:readonly", "im:message.group_at_msg:readonly", "im:message:send_as_bot"),
@@ -53,6 +56,7 @@ TOKEN_SECONDS = 7_200
 TOKEN_RENEW_SECONDS = 1_800
 UUID_SECONDS = 3_600
 CHAT_PER_SECOND_MAX = 5
+EDITS_MAX = 20
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -135,6 +139,7 @@ class FeishuEmulator(ResourceSource):
                 Route("/open-apis/im/v1/chats/{chat_id}", self._guarded(self._chat), methods=["GET"]),
                 Route("/open-apis/im/v1/messages/{message_id}", self._guarded(self._message), methods=["GET"]),
                 Route("/open-apis/im/v1/messages/{message_id}", self._guarded(self._update_card), methods=["PATCH"]),
+                Route("/open-apis/im/v1/messages/{message_id}", self._guarded(self._edit), methods=["PUT"]),
                 Route("/open-apis/im/v1/messages/{message_id}/reply", self._guarded(self._reply), methods=["POST"]),
                 Route("/open-apis/im/v1/messages/{message_id}/resources/{file_key}", self._guarded(self._resource)),
                 Route(_REACTIONS, self._guarded(self._react), methods=["POST"]),
@@ -417,6 +422,22 @@ class FeishuEmulator(ResourceSource):
             self.updates.append(message_id)
             self._changed.notify_all()
         return _data({})
+
+    async def _edit(self, request: Request) -> Response:
+        """Of the app's own texts and posts, twenty times."""
+        edit, message_id = parsed(Edit, await request.body()), request.path_params["message_id"]
+        found = self.known.get(message_id)
+        if found is None or found.sender != self.app_id or found.msg_type not in ("text", "post"):
+            raise Refusal(230071, "The operator is not the sender of the message.")
+        if found.recalled or (edits := self.updates.count(message_id)) >= EDITS_MAX:
+            raise Refusal(230011 if found.recalled else 230072, f"recalled, or edited {EDITS_MAX} times")
+        text = check_content(edit.msg_type, edit.content)
+        async with self._changed:
+            found.msg_type, found.content = edit.msg_type, edit.content
+            self.messages = [replace(it, text=text) if it.message_id == message_id else it for it in self.messages]
+            self.updates.append(message_id)
+            self._changed.notify_all()
+        return _data({"message_id": message_id, "edits": edits + 1})
 
     async def _reply(self, request: Request) -> Response:
         reply, message_id = parsed(NewReply, await request.body()), request.path_params["message_id"]

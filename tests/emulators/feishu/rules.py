@@ -48,6 +48,11 @@ class NewMessage(NewReply):
     reply_in_thread: Literal[False] = False
 
 
+class Edit(FeishuShape):
+    msg_type: Literal["text", "post"]
+    content: Filled
+
+
 class CardUpdate(FeishuShape):
     content: Filled
 

@@ -85,6 +85,7 @@ class TelegramEmulator(Sending):
             "sendDocument": (models.SendFile, self._send_document),
             "sendVoice": (models.SendFile, self._send_voice),
             "sendMediaGroup": (models.SendMediaGroup, self._send_group),
+            "sendPoll": (models.SendPoll, self._send_poll),
             "sendMessageDraft": (models.SendMessageDraft, self._send_draft),
             "editMessageText": (models.EditMessageText, self._edit_text),
             "editMessageReplyMarkup": (models.EditMessageReplyMarkup, self._edit_markup),

@@ -176,6 +176,16 @@ class SendMessage(_Send, _Text):
     link_preview_options: Structure[LinkPreview | None] = None
 
 
+class PollOption(CallShape):
+    text: Annotated[str, _measures(100)]
+
+
+class SendPoll(_Send):
+    question: Annotated[str, _measures(300)]
+    options: Structure[Annotated[list[PollOption], Field(min_length=2, max_length=10)]]
+    is_anonymous: Flag = True
+
+
 class SendFile(_Send):
     """The file is uploaded under its kind, or named there."""
 

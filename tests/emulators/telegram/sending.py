@@ -74,6 +74,11 @@ class Sending(Subscription):
         formatted, body = self._worded(call)
         return await self._place(call, "text", formatted, body)
 
+    async def _send_poll(self, call: models.SendPoll) -> dict[str, Any]:
+        options = [{"text": it.text, "voter_count": 0} for it in call.options]
+        poll = {"id": "1", "question": call.question, "options": options, "is_anonymous": call.is_anonymous}
+        return await self._place(call, "poll", Formatted(text=call.question, entities=()), {"poll": poll})
+
     async def _send_photo(self, call: models.SendFile, files: Uploads) -> dict[str, Any]:
         return await self._send_file("photo", call, files)
 
@@ -101,7 +106,7 @@ class Sending(Subscription):
 
     async def _place(
         self,
-        call: models.SendMessage | models.SendFile | models.SendMediaGroup,
+        call: models.SendMessage | models.SendFile | models.SendMediaGroup | models.SendPoll,
         kind: str,
         formatted: Formatted,
         body: Mapping[str, Any],

@@ -76,19 +76,36 @@ async def test_a_part_that_was_sent_lately_is_found_by_its_key_and_by_the_id_tha
 ) -> None:
     lease = await leased(store, 1)
     first, second, third = await finish(store, lease, "one", "two", "three")
-    assert (await store.sent_id(first.key), await store.sent_part("om_1")) == (None, None)
+    assert (await store.sent_id(first.key), await store.sent_parts(ext_id="om_1")) == (None, [])
     await store.sent(lease, first, "om_1")
     await store.failed(lease, second, "refused")
     await store.sent(lease, third, "")
     assert (await store.sent_id(first.key), await store.sent_id(second.key)) == ("om_1", None)
-    assert await store.sent_part("om_1") == SentPart(payload="one", body="body 1")
-    assert await store.sent_part("om_' OR 1=1 --") is None
+    one = SentPart(payload="one", body="body 1", sid=lease.sid, ext_id="om_1")
+    assert (await store.sent_parts(ext_id="om_1"), await store.sent_parts(key=first.key)) == ([one], [one])
+    assert await store.sent_parts(ext_id="om_' OR 1=1 --") == []
     other = await leased(store, 2, sid="other")
     (again,) = await finish(store, other, "of another bot's message with the same id")
     await store.sent(other, again, "om_1")
-    found = await store.sent_part("om_1")
-    assert found is not None
-    assert found.payload.startswith("of another")
+    found, earlier = await store.sent_parts(ext_id="om_1")
+    assert (found.sid, found.payload.startswith("of another"), earlier) == ("other", True, one)
+
+
+async def test_what_a_tool_sends_during_a_turn_is_on_record_once_and_beside_the_reply(store: Store) -> None:
+    lease = await leased(store, 1)
+    asked, said = (NewPart(key=key, payload=key) for key in ("asked", "said"))
+    for _ in range(2):  # again after a crash
+        await store.keep_sent(lease.sid, asked, None, 1.0)
+        await store.keep_sent(lease.sid, said, "om_2", 1.0)
+    (waiting,) = await store.sent_parts(key="asked")
+    assert (waiting.ext_id, waiting.body) == (None, "body 1")
+    await store.keep_sent(lease.sid, asked, "om_1", 1.0)
+    assert [it.payload for it in await store.sent_parts(ext_id="om_1")] == ["asked"]
+    assert [it.payload for it in await store.sent_parts(ext_id="om_2")] == ["said"]
+    assert (await look(store, lease)).parts == []
+    (reply,) = await finish(store, lease, "reply")
+    assert reply.part == 0
+    assert await store.sent(lease, reply, "om_3")
 
 
 async def test_an_attempt_is_on_record_from_its_beginning_and_clears_a_doubt_that_nothing_gave_rise_to(
