@@ -73,6 +73,9 @@ class Supervised:
         self._unwanted = asyncio.Event()
         with contextlib.ExitStack() as theirs, contextlib.ExitStack() as ours:
             theirs.callback(launch.close)
+            self._proxy = launch.proxy
+            if self._proxy is not None:
+                ours.callback(self._proxy.close)
             control, self._control = _pipe(theirs, ours)
             status, self._status = _pipe(theirs, ours, reads=True)
             self._input: int | None = None
@@ -95,6 +98,8 @@ class Supervised:
                 start_new_session=True,
             )
             ours.pop_all()
+        if self._proxy is not None:
+            self._proxy.begin()
         for fd in (self._output, self._input):
             if fd is not None:
                 os.set_blocking(fd, False)
@@ -148,12 +153,12 @@ class Supervised:
         finally:
             loop.remove_reader(status)
             loop.remove_reader(pipe)
-        if b"!" in report:
+        if b"!" in report and self._limit is None:
             raise OSError(
                 output.shown(500).strip() or "it could not become the workspace's owner, or there is no shell"
             )
         reported = _CODE.search(report)
-        code = int(reported[0]) if reported else -signal.SIGKILL
+        code = int(reported[0]) if reported and reported[0] != b"!" else -signal.SIGKILL
         return Finished(code=code, output=output, limit=self._limit, read_only=b"L" in report, refused=b"P" in report)
 
     def stop(self, limit: Limit) -> None:
@@ -177,6 +182,8 @@ class Supervised:
 
     async def leave(self) -> None:
         """Where `attend` was cut short, all that the command started dies from here on; nobody waits for it on the loop."""
+        if self._proxy is not None:
+            self._proxy.close()
         self._let_go()
         await asyncio.shield(asyncio.to_thread(self._end))
 

@@ -22,6 +22,7 @@ nobody is left. PLAN is what the sandbox wants done around ARGV, each member abs
     counted   the limit of processes is set by ARGV
     links     of the temporary folder's `skills`, to where
     protected names at the workspace's top that a command may not make
+    network   where a socket that listens on the loopback of its own network is sent, and the port
 """
 
 import _thread
@@ -130,11 +131,14 @@ class Plan:
         self.counted: bool = plan.get("counted", False)
         self.links: dict[str, str] = plan.get("links", {})
         self.protected: list[str] = plan.get("protected", [])
+        self.network: tuple[int, int] | None = plan.get("network")
         self._started = tuple(map(above, os.pipe())) if plan.get("started") else None
         gateway = os.getppid()
         self._gateway = (gateway, -os.getpgid(gateway))
         self._confine: types.ModuleType | None = None
-        if self.landlock is not None or self.stage:
+        if self.network is not None:
+            import socket  # noqa: F401 - as long as we may read it
+        if self.landlock is not None or self.stage or self.network is not None:
             sys.path.append(f"{os.path.dirname(__file__)}/sandbox")  # noqa: PTH120 - as above
             self._confine = __import__("confine")
 
@@ -153,10 +157,14 @@ class Plan:
         if self._confine is not None and self.landlock is not None:
             us = os.getppid()
             self._confine.restrict(self._ruleset, (us, -us, -1, *self._gateway))
+        elif self._confine is not None and self.network is not None:
+            self._confine.open_loopback(*self.network)
         elif not self.wrappers:
             keep_to_itself()
 
     def forked(self) -> None:
+        if self.network is not None:
+            os.close(self.network[0])
         if self._started is not None:
             os.close(self._started[1])
             os.set_blocking(self._started[0], False)

@@ -72,7 +72,9 @@ def _is_roots(path: Path) -> bool:
     return all(it.st_uid == 0 and not it.st_mode & others for it in statuses)
 
 
-def fenced(binary: str, command: str, workspace: Workspace, *, has_proc: bool) -> tuple[list[str], list[int]]:
+def fenced(
+    binary: str, command: str, workspace: Workspace, *, has_proc: bool, has_network: bool
+) -> tuple[list[str], list[int]]:
     """The command line, and the descriptors it names. Raises OSError."""
     places = _places(workspace)
     program = kept(os.memfd_create("seccomp", os.MFD_CLOEXEC))
@@ -82,7 +84,8 @@ def fenced(binary: str, command: str, workspace: Workspace, *, has_proc: bool) -
     mounts = [it for place in places for it in _mount(place)]
     empty = [place.path for place in places if place.fd < 0]
     argv = [
-        *(binary, "--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent", "--cap-drop", "ALL"),
+        *(binary, "--unshare-all", *(("--share-net",) if has_network else ()), "--die-with-parent"),
+        *("--unshare-user", "--disable-userns", "--cap-drop", "ALL"),
         *_system(),
         *("--dev", "/dev", "--size", str(SHARED_BYTES_MAX), "--perms", "1777", "--tmpfs", "/dev/shm"),
         *("--remount-ro", "/dev"),

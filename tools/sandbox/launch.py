@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tools.paths import MEMORY_FOLDER, NOT_MADE, open_by_walking, protection
+from tools.web.proxy import Proxy
 from tools.workspace import NOBODY, Workspace
 
 SCRATCH = "@TMPDIR@"
@@ -29,13 +30,14 @@ _FD_MIN = 10
 class Launch:
     """`argv` is what the supervisor executes as `owner` (uid, gid; None is the gateway's own user), `env` all that it knows,
     and `plan` what the supervisor does besides. `pass_fds` are named in both; `close` shuts them once the supervisor has
-    them."""
+    them. `proxy` serves it while it runs."""
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
     owner: tuple[int, int] | None
     plan: Mapping[str, Any] = field(default_factory=dict)
     pass_fds: tuple[int, ...] = ()
+    proxy: Proxy | None = None
 
     @property
     def arguments(self) -> tuple[str, ...]:

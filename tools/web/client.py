@@ -227,6 +227,17 @@ class Client:
             raise Blocked("the host has an address that is not public (tools.web.fetch.allowPrivate)")
         return [str(address) for address in judged[:ADDRESSES_TRIED]]
 
+    async def connect(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """To one of its judged addresses. Raises Blocked and OSError."""
+        failure = OSError()
+        for address in await self.addresses(host, port):
+            try:
+                async with asyncio.timeout(CONNECT_SECONDS):
+                    return await asyncio.open_connection(address, port)
+            except OSError as error:
+                failure = error
+        raise failure
+
     def _may(self, host: str, port: int, address: Address) -> bool:
         for entry in self._private:
             if isinstance(entry, tuple):
