@@ -16,10 +16,10 @@ from pydantic import Field
 
 from tools.binding import binding_of
 from tools.config import EXEC_SECONDS_MAX, ExecConfig
+from tools.limits import MEMORY_BYTES_MAX, PROCESSES_MAX
 from tools.output import Output
 from tools.process import OUTPUT_BYTES_MAX, Finished, Input, Supervised
 from tools.sandbox.sandbox import Sandbox
-from tools.supervisor import MEMORY_BYTES_MAX, PROCESSES_MAX
 from tools.tool import Arguments, Call, Subject, ToolError, ToolResult
 from tools.web.client import Client
 from tools.workspace import Workspace

@@ -15,21 +15,18 @@ import pty
 import re
 import signal
 import subprocess
-import sys
 import termios
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal, TypeAlias
 
 from tools.config import ExecConfig
 from tools.output import Output
-from tools.sandbox.launch import Launch
+from tools.sandbox.launch import Launch, program
 
 KILL_AFTER_SECONDS = 2.0
 DRAIN_SECONDS = 0.5
 GONE_SECONDS_MAX = 8.0
 """How long a supervisor may take to end; its own patience with what will not die is shorter."""
-_SUPERVISOR = Path(__file__).with_name("supervisor.py")
 _PR_SET_DUMPABLE = 4
 _CODE = re.compile(rb"-?\d+|!")
 
@@ -89,7 +86,7 @@ class Supervised:
             limits = (int(bounds.timeout_seconds), bounds.written_bytes, bounds.free_bytes)
             numbers = (control, status, folder, *(launch.owner or (-1, -1)), *limits)
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(_SUPERVISOR), *map(str, numbers), *launch.arguments],
+                [*program("tools.supervisor", "-I", "-S"), *map(str, numbers), *launch.arguments],
                 stdin=reads,
                 stdout=writes,
                 stderr=subprocess.STDOUT,

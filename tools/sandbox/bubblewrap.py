@@ -9,9 +9,9 @@ import os
 import stat
 from pathlib import Path
 
+from tools.limits import PROCESSES_MAX
 from tools.sandbox.confine import STAGE, seccomp
 from tools.sandbox.launch import SCRATCH, SKILLS, Place, kept, own_skills, protected, shown, skills
-from tools.supervisor import PROCESSES_MAX
 from tools.workspace import Workspace
 
 SHARED_BYTES_MAX = 64 * 1024 * 1024

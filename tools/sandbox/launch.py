@@ -8,9 +8,11 @@ import fcntl
 import marshal
 import os
 import stat
+import sys
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from tools.paths import MEMORY_FOLDER, NOT_MADE, open_by_walking, protection
@@ -22,6 +24,7 @@ SCRATCH = "@TMPDIR@"
 SKILLS = "skills"
 SHOWN_MAX = 150
 """Descriptors of one command: each is a mount, and a process may hold 256."""
+_ROOT = str(Path(__file__).parents[2])
 _FD_MIN = 10
 """The shell's own are below."""
 
@@ -57,6 +60,13 @@ class Place:
     path: str
     fd: int = -1
     is_writable: bool = False
+
+
+def program(module: str, *options: str) -> tuple[str, ...]:
+    """The command line of a program of ours, which gets nothing of our environment: `main` of a module that imports little.
+    As a module it is compiled once, and not at each start."""
+    start = f"import sys; sys.path.append({_ROOT!r}); from {module} import main; main(sys.argv[1:])"
+    return sys.executable, *options, "-c", start
 
 
 def owner_of(workspace: Workspace) -> tuple[int, int] | None:
