@@ -16,33 +16,15 @@ from tools.workspace import Workspace
 
 SHARED_BYTES_MAX = 64 * 1024 * 1024
 """Of /dev/shm."""
-_INNER = ("bin", "sbin", "lib", "lib32", "lib64", "libexec", "share", "include")
+_INNER = "bin sbin lib lib32 lib64 libexec share include"
 _SETTINGS = (
-    *(
-        "ld.so.cache",
-        "ld.so.conf",
-        "ld.so.conf.d",
-        "alternatives",
-        "localtime",
-        "timezone",
-        "mime.types",
-        "nsswitch.conf",
-    ),
-    *(
-        "protocols",
-        "services",
-        "fonts",
-        "ca-certificates",
-        "pki/ca-trust",
-        "pki/tls/certs",
-        "ssl/certs",
-        "ssl/openssl.cnf",
-    ),
+    "ld.so.cache ld.so.conf ld.so.conf.d alternatives localtime timezone mime.types nsswitch.conf protocols services fonts "
+    "ca-certificates pki/ca-trust pki/tls/certs ssl/certs ssl/openssl.cnf"
 )
 SYSTEM = (
-    *(f"{prefix}/{it}" for prefix in ("/usr", "/usr/local") for it in _INNER),
+    *(f"{prefix}/{it}" for prefix in ("/usr", "/usr/local") for it in _INNER.split()),
     "/nix/store",
-    *(f"/etc/{it}" for it in _SETTINGS),
+    *(f"/etc/{it}" for it in _SETTINGS.split()),
 )
 """What every command may read and run. Not all of /usr: some keep an application in it, perhaps this one."""
 _TOP = ("/bin", "/sbin", "/lib", "/lib32", "/lib64")

@@ -7,9 +7,10 @@ asks for is judged, looked up and pinned as `web_fetch` does it: addresses, port
 
 import asyncio
 import socket
+from contextlib import suppress
 
 from tools.tool import ToolError
-from tools.web.client import Blocked, Client, port_of
+from tools.web.client import Blocked, Client, host_of, port_of
 
 PORT = 3128
 """In a namespace where every port is free."""
@@ -70,13 +71,12 @@ class Proxy:
                     connections.create_task(self._connection(accepted)).add_done_callback(lambda _: slots.release())
 
     async def _connection(self, accepted: socket.socket) -> None:
-        near = await asyncio.open_connection(sock=accepted, limit=HEAD_BYTES_MAX)
-        try:
-            await self._answer(near)
-        except (OSError, EOFError, ValueError):  # it went away, fell silent, or speaks no HTTP
-            pass
-        finally:
-            near[1].transport.abort()
+        with suppress(OSError, EOFError, ValueError, RuntimeError):  # it went away, fell silent, or speaks no HTTP
+            near = await asyncio.open_connection(sock=accepted, limit=HEAD_BYTES_MAX)
+            try:
+                await self._answer(near)
+            finally:
+                near[1].transport.abort()
 
     async def _answer(self, near: Stream) -> None:
         reader, writer = near
@@ -118,7 +118,7 @@ class Proxy:
         url = self._client.judged(f"https://{target}" if tunnels else target)
         if not tunnels and url.scheme != "http":
             raise ToolError("FETCH_BLOCKED", "https is tunnelled by CONNECT; nothing was fetched")
-        far = await self._client.connect(url.raw_host.decode("ascii").rstrip("."), port_of(url))
+        far = await self._client.connect(host_of(url), port_of(url))
         kept = [it for it in headers if it.partition(":")[0].strip().lower() not in _HOP]
         own = [f"{method} {url.raw_path.decode('ascii')} HTTP/1.1", f"Host: {url.netloc.decode('ascii')}"]
         request = "\r\n".join([*own, *kept, "Connection: close", "", ""])
@@ -126,12 +126,16 @@ class Proxy:
 
 
 async def _relay(near: Stream, far: Stream) -> None:
-    """Both ways, until both are at their end or nothing passes any more."""
+    """Both ways, until the other side is at its end or nothing passes any more."""
     async with asyncio.timeout(IDLE_SECONDS) as idle:
-        await asyncio.gather(_copy(near[0], far[1], idle), _copy(far[0], near[1], idle))
-        for _, writer in (near, far):
-            writer.close()
-            await writer.wait_closed()
+        sending = asyncio.create_task(_copy(near[0], far[1], idle))
+        try:
+            await _copy(far[0], near[1], idle)
+            near[1].close()
+            await near[1].wait_closed()
+        finally:
+            sending.cancel()
+            await asyncio.gather(sending, return_exceptions=True)
 
 
 async def _copy(source: asyncio.StreamReader, target: asyncio.StreamWriter, idle: asyncio.Timeout) -> None:
