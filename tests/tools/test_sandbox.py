@@ -27,7 +27,7 @@ from tests.waiting import PATIENCE_SECONDS
 from tools.sandbox import bubblewrap
 from tools.sandbox import sandbox as sandboxes
 from tools.sandbox.confine import seccomp
-from tools.sandbox.launch import SCRATCH
+from tools.sandbox.launch import SCRATCH, Launch
 from tools.sandbox.sandbox import KINDS, Kind, Report, Sandbox, Wall
 
 NAP = f"sleep {8_000_000 + os.getpid()}"
@@ -363,6 +363,22 @@ async def test_a_wall_with_a_hole_is_none(monkeypatch: pytest.MonkeyPatch, hole:
     report = await Sandbox(kinds=["bubblewrap"]).probe()
     assert report.wall is None
     assert {"network": "ports", "files": "files of ours"}[hole] in str(report)
+
+
+async def test_a_network_that_is_not_the_commands_own_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    if not sandboxes._walls("bubblewrap"):
+        pytest.skip("no bubblewrap")
+    launch = Wall.launch
+
+    def shared(*arguments: Any) -> Launch:
+        launched = launch(*arguments)
+        launched.plan = {name: value for name, value in launched.plan.items() if name != "network"}
+        return launched
+
+    monkeypatch.setattr(Wall, "launch", shared)
+    report = await Sandbox(kinds=["bubblewrap"]).opened.probe()
+    assert report.wall is None
+    assert "no way to the network" in str(report)
 
 
 async def test_whether_commands_can_run_is_shown_where_readiness_is(tmp_path: Path) -> None:
