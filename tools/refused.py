@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-LOOK_SECONDS = 0.1
+from tools.limits import LOOK_SECONDS
 
 
 class Refused:

@@ -106,7 +106,8 @@ class Proxy:
         length = f"Content-Type: text/plain\r\nContent-Length: {len(text) + 1}\r\nConnection: close"
         writer.write(f"HTTP/1.1 {status}\r\n{length}\r\n\r\n{text}\n".encode())
         writer.close()
-        await asyncio.wait_for(writer.wait_closed(), HEAD_SECONDS)
+        async with asyncio.timeout(HEAD_SECONDS):
+            await writer.wait_closed()
 
     async def _connected(self, head: str) -> tuple[Stream, bytes]:
         """The other side, and what to ask it first: nothing where the command wants a tunnel. Raises ToolError, Blocked and
