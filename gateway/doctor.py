@@ -31,6 +31,7 @@ from gateway.redaction import redacted
 from gateway.scrubber import Scrubber, secrets_of
 from gateway.store.glance import health
 from gateway.store.migrate import DatabaseUnusable
+from tools.config import effective_exec
 from tools.sandbox.confine import landlock_version
 from tools.sandbox.sandbox import Sandbox
 
@@ -224,9 +225,15 @@ def _space(free_bytes: int, whose: str, place: Path) -> Finding:
 async def _sandbox(loaded: Loaded) -> list[Finding]:
     config = loaded.config
     agents = sandboxed(config)
-    report = await Sandbox([Path(config.database.path)] if config.database.path else []).probe()
+    sandbox = Sandbox([Path(config.database.path)] if config.database.path else [])
+    report = await sandbox.probe()
     if report.wall is not None or not agents:
         used = f", for {', '.join(agents)}" if agents else "; no agent needs one"
+        named = [it for it in config.agents.list if it.id in agents]
+        opened = [it.id for it in named if effective_exec(config.tools.exec, it.tools).network]
+        if opened and (report := await sandbox.opened.probe()).wall is None:
+            fix = "see docs/sandbox.md#network; until then exec refuses their commands"
+            return [Finding("sandbox", "error", f"with network for {', '.join(opened)}: {report}", fix)]
         return [Finding("sandbox", "ok", f"{report}{used}")]
     fix = "see docs/sandbox.md for what this machine lacks; until then exec refuses every command"
     return [Finding("sandbox", "error", f"{report}, although {', '.join(agents)} may run commands", fix)]

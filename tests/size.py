@@ -9,8 +9,8 @@ from statistics import median, quantiles
 from gateway.guard import PACKAGES
 
 ROOT = Path(__file__).resolve().parents[1]
-ENTRANCES = ("gateway/__main__.py", "gateway/cli.py", "tools/supervisor.py")
-"""The supervisor is started by its file's name."""
+ENTRANCES = ("gateway/__main__.py", "gateway/cli.py", "tools/supervisor.py", "tools/web/page.py")
+"""The last two are programs of their own, started by their names."""
 MIGRATIONS = "gateway/store/migrations"
 
 

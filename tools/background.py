@@ -5,18 +5,17 @@ written to a command may be another command, so it needs what a command needs.
 """
 
 import asyncio
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from platform import node
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from pydantic import Field
 
 from tools.exec import Exec, ExecArguments
 from tools.ls import shown
 from tools.output import Output
-from tools.process import Finished, Input, Supervised
 from tools.processes import Processes, Record, polled
 from tools.read import text_page
 from tools.tool import Arguments, Call, Subject, ToolError, ToolResult
@@ -27,7 +26,10 @@ LOOK_SECONDS = 0.05
 COMMAND_CHARS = 100
 LINE_BYTES_MAX = 4_095
 """What a terminal takes as one line; it drops the rest."""
-KEYS: Mapping[str, str] = {
+Key: TypeAlias = Literal[
+    "enter", "tab", "escape", "backspace", "up", "down", "right", "left", "ctrl-c", "ctrl-d", "ctrl-z"
+]
+KEYS: Mapping[Key, str] = {
     "enter": "\r",
     "tab": "\t",
     "escape": "\x1b",
@@ -56,10 +58,7 @@ class ProcessArguments(Arguments):
     offset: int | None = Field(default=None, description="For `log`: the first line, from 1; negative: from the end.")
     limit: int | None = Field(default=None, ge=1, description="For `log`: how many lines.")
     text: str | None = Field(default=None, description="For `write`: what it reads; end a line with a line break.")
-    key: (
-        Literal["enter", "tab", "escape", "backspace", "up", "down", "right", "left", "ctrl-c", "ctrl-d", "ctrl-z"]
-        | None
-    ) = Field(
+    key: Key | None = Field(
         default=None,
         description="For `write`: a key to press, after the text. Without a terminal only enter, and ctrl-d: end of input.",
     )
@@ -128,7 +127,7 @@ class Process:
     async def _named(self, arguments: ProcessArguments) -> Record:
         record = await asyncio.to_thread(self._record, _given(arguments.id, "id", arguments.action))
         if running := self.processes.running(self._uploads, record.id):
-            self.processes.touch(running)
+            running.touched = self.processes.now()
         return record
 
     def _record(self, id_: str) -> Record:
@@ -139,28 +138,17 @@ class Process:
 
     async def _start(self, arguments: ProcessArguments) -> ToolResult:
         command = _given(arguments.command, "command", "start")
-        shell, config, seconds = self.shell, self.processes.config, self._seconds(arguments)
-        stdin: Input = (config.terminal_rows, config.terminal_columns) if arguments.pty else "pipe"
+        seconds = self._seconds(arguments)
         record = Record(
             command=command,
-            workspace=str(shell.workspace.root),
+            workspace=str(self.shell.workspace.root),
             where=node(),
             terminal=bool(arguments.pty),
             started=self.processes.now(),
-            output=Output(shell.config.output_bytes),
+            output=Output(self.shell.config.output_bytes),
         )
-
-        def begin() -> Awaitable[Supervised]:
-            return shell.begin(command, seconds, stdin)
-
-        def note(outcome: Finished | OSError) -> str:
-            if isinstance(outcome, Finished):
-                return shell.note(outcome, seconds)
-            error = shell.not_started(outcome)
-            return f"[{error.code}: {error.message}]"
-
         try:
-            await self.processes.start(self._uploads, record, begin, seconds, note)
+            await self.processes.start(self._uploads, record, self.shell, seconds)
         except OSError as error:
             raise self.shell.not_started(error) from error
         text = f"Started process {record.id}; it may run for {seconds:g} seconds. `poll` shows its output."

@@ -26,6 +26,7 @@ from tools.processes import Processes
 from tools.read import Read
 from tools.sandbox.sandbox import Sandbox
 from tools.tool import Call, Effect, NeedsApproval, Tool, ToolError, ToolResult, failed
+from tools.web.client import Client
 from tools.web.config import WebToolsConfig
 from tools.web.fetch import Fetcher, WebFetch
 from tools.web.search import WebSearch
@@ -56,6 +57,8 @@ class Catalog:
         self.exec_slots = asyncio.Semaphore(self.exec_config.parallel)
         """Shared by all turns of the agent, as is the fetcher."""
         self.fetcher = Fetcher(self.web.fetch)
+        # Name servers that a command makes slow are not to slow down `web_fetch`.
+        self.network = Client(self.web.fetch) if self.exec_config.network else None
 
     def tools(self, workspace: Workspace, abilities: Collection[str] = ("send",)) -> list[Tool]:
         """`abilities`: what the `message` tool can do in the turn's chat."""
@@ -63,7 +66,7 @@ class Catalog:
         return [it.having(abilities) if isinstance(it, Message) else it for it in built]
 
     def shell(self, workspace: Workspace) -> Exec:
-        return Exec(workspace, self.exec_config, self.exec_slots, self.sandbox, self.result_chars)
+        return Exec(workspace, self.exec_config, self.exec_slots, self.sandbox, self.result_chars, self.network)
 
 
 _BUILDERS: dict[str, Callable[[Catalog, Workspace], Tool]] = {

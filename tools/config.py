@@ -22,11 +22,11 @@ class ExecConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_gene
     mode: ExecMode = "ask"
     """`deny` runs nothing; `ask` runs what a person has approved (docs/approvals.md); `allow` runs."""
     sandbox: Literal["auto", "off"] = "auto"
-    """`auto` confines every command to its workspace, without network, and runs none where this machine offers no way to
-    do so; `off` runs commands as the gateway's user, or, where that is root, as the workspace's owner, without a wall."""
+    """`auto` confines every command to its workspace, and runs none where this machine offers no way to do so; `off` runs
+    commands as the gateway's user, or, where that is root, as the workspace's owner, without a wall."""
     network: bool = False
-    """Whether commands reach the network. Only without a sandbox so far: no sandbox here can open the network and keep this
-    machine's own services closed, so with one a command is refused."""
+    """Whether commands in a sandbox reach what `web_fetch` may (`tools.web.fetch`: public addresses, its ports), through an
+    HTTP proxy; never this machine's own services. It needs bubblewrap: with Landlock alone such a command is refused."""
     timeout_seconds: Annotated[float, Field(gt=0, le=EXEC_SECONDS_MAX)] = 60
     """How long one command may run; the model can ask for less, and for more up to 600."""
     output_bytes: Annotated[int, Field(ge=1024)] = 1_048_576

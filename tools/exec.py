@@ -16,11 +16,12 @@ from pydantic import Field
 
 from tools.binding import binding_of
 from tools.config import EXEC_SECONDS_MAX, ExecConfig
+from tools.limits import MEMORY_BYTES_MAX, PROCESSES_MAX
 from tools.output import Output
 from tools.process import OUTPUT_BYTES_MAX, Finished, Input, Supervised
 from tools.sandbox.sandbox import Sandbox
-from tools.supervisor import MEMORY_BYTES_MAX, PROCESSES_MAX
 from tools.tool import Arguments, Call, Subject, ToolError, ToolResult
+from tools.web.client import Client
 from tools.workspace import Workspace
 
 log = structlog.get_logger()
@@ -54,6 +55,8 @@ class Exec:
     """The agent's, over all its turns."""
     sandbox: Sandbox
     result_chars: int
+    network: Client | None = None
+    """What judges where a command in a sandbox may connect to; none may connect without."""
 
     def subject(self, arguments: ExecArguments, call: Call) -> Subject | None:
         if self.config.mode == "deny":
@@ -73,8 +76,9 @@ class Exec:
 
     def _surroundings(self) -> dict[str, str]:
         """What a person is to know of where it runs."""
-        confined = self.config.sandbox == "auto"
-        return {"sandbox": "required" if confined else "none", "network": "no" if confined else "yes"}
+        if self.config.sandbox == "off":
+            return {"sandbox": "none", "network": "yes"}
+        return {"sandbox": "required", "network": "public addresses" if self.network else "no"}
 
     def _timeout(self, arguments: ExecArguments) -> float:
         return min(arguments.timeout_seconds or self.config.timeout_seconds, EXEC_SECONDS_MAX)
@@ -103,7 +107,11 @@ class Exec:
         bounds = self.config.model_copy(update={"timeout_seconds": seconds})
         try:
             launch = await self.sandbox.launch(
-                command, workspace=self.workspace, environment=environment, config=self.config
+                command,
+                workspace=self.workspace,
+                environment=environment,
+                config=self.config,
+                network=self.network,
             )
             return Supervised(launch, self.workspace.fd, bounds, stdin)
         except (OSError, ValueError) as error:

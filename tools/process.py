@@ -15,21 +15,18 @@ import pty
 import re
 import signal
 import subprocess
-import sys
 import termios
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal, TypeAlias
 
 from tools.config import ExecConfig
 from tools.output import Output
-from tools.sandbox.launch import Launch
+from tools.sandbox.launch import Launch, program
 
 KILL_AFTER_SECONDS = 2.0
 DRAIN_SECONDS = 0.5
 GONE_SECONDS_MAX = 8.0
 """How long a supervisor may take to end; its own patience with what will not die is shorter."""
-_SUPERVISOR = Path(__file__).with_name("supervisor.py")
 _PR_SET_DUMPABLE = 4
 _CODE = re.compile(rb"-?\d+|!")
 
@@ -73,6 +70,9 @@ class Supervised:
         self._unwanted = asyncio.Event()
         with contextlib.ExitStack() as theirs, contextlib.ExitStack() as ours:
             theirs.callback(launch.close)
+            self._proxy = launch.proxy
+            if self._proxy is not None:
+                ours.callback(self._proxy.close)
             control, self._control = _pipe(theirs, ours)
             status, self._status = _pipe(theirs, ours, reads=True)
             self._input: int | None = None
@@ -86,7 +86,7 @@ class Supervised:
             limits = (int(bounds.timeout_seconds), bounds.written_bytes, bounds.free_bytes)
             numbers = (control, status, folder, *(launch.owner or (-1, -1)), *limits)
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(_SUPERVISOR), *map(str, numbers), *launch.arguments],
+                [*program("tools.supervisor", "-I", "-S"), *map(str, numbers), *launch.arguments],
                 stdin=reads,
                 stdout=writes,
                 stderr=subprocess.STDOUT,
@@ -95,6 +95,8 @@ class Supervised:
                 start_new_session=True,
             )
             ours.pop_all()
+        if self._proxy is not None:
+            self._proxy.begin()
         for fd in (self._output, self._input):
             if fd is not None:
                 os.set_blocking(fd, False)
@@ -148,12 +150,12 @@ class Supervised:
         finally:
             loop.remove_reader(status)
             loop.remove_reader(pipe)
-        if b"!" in report:
+        if b"!" in report and self._limit is None:
             raise OSError(
                 output.shown(500).strip() or "it could not become the workspace's owner, or there is no shell"
             )
         reported = _CODE.search(report)
-        code = int(reported[0]) if reported else -signal.SIGKILL
+        code = int(reported[0]) if reported and reported[0] != b"!" else -signal.SIGKILL
         return Finished(code=code, output=output, limit=self._limit, read_only=b"L" in report, refused=b"P" in report)
 
     def stop(self, limit: Limit) -> None:
@@ -177,6 +179,8 @@ class Supervised:
 
     async def leave(self) -> None:
         """Where `attend` was cut short, all that the command started dies from here on; nobody waits for it on the loop."""
+        if self._proxy is not None:
+            self._proxy.close()
         self._let_go()
         await asyncio.shield(asyncio.to_thread(self._end))
 

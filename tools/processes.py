@@ -10,7 +10,7 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,9 +19,10 @@ from typing import Literal, TypeAlias
 import structlog
 
 from tools.config import ProcessConfig
+from tools.exec import Exec
 from tools.output import Output
 from tools.paths import is_locked, new_temporary, sweep
-from tools.process import Finished, Supervised
+from tools.process import Supervised
 from tools.tool import ToolError
 from tools.workspace import make_folder, processes_of
 
@@ -86,26 +87,12 @@ class Processes:
     _running: dict[str, Running] = field(default_factory=dict)
     _starting: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    async def start(
-        self,
-        uploads: Path,
-        record: Record,
-        begin: Callable[[], Awaitable[Supervised]],
-        seconds: float,
-        note: Callable[[Finished | OSError], str],
-    ) -> Record:
-        """Run it in the background; also where nobody waits for it any more. `note` says how it ended. Raises ToolError
-        and OSError."""
-        return await asyncio.shield(self._start(processes_of(uploads), record, begin, seconds, note))
+    async def start(self, uploads: Path, record: Record, shell: Exec, seconds: float) -> None:
+        """Run it in the background; also where nobody waits for it any more. Raises ToolError and OSError."""
+        await asyncio.shield(self._start(processes_of(uploads), record, shell, seconds))
 
-    async def _start(
-        self,
-        folder: Path,
-        record: Record,
-        begin: Callable[[], Awaitable[Supervised]],
-        seconds: float,
-        note: Callable[[Finished | OSError], str],
-    ) -> Record:
+    async def _start(self, folder: Path, record: Record, shell: Exec, seconds: float) -> None:
+        size = (self.config.terminal_rows, self.config.terminal_columns)
         async with self._starting:
             own = sum(it.folder == folder for it in self._running.values())
             if own >= self.config.parallel or len(self._running) >= self.config.parallel_total:
@@ -113,22 +100,18 @@ class Processes:
             # The record first: whatever ends us from here on, somebody knows of the process.
             file = await asyncio.to_thread(_begin, folder, record)
             try:
-                supervised = await begin()
+                supervised = await shell.begin(record.command, seconds, size if record.terminal else "pipe")
             except BaseException:
                 _remove(folder, record.id)
                 os.close(file)
                 raise
             running = self._running[record.id] = Running(folder, record, supervised, file, self.now())
-            running.task = asyncio.create_task(self._attend(running, seconds, note))
-        return record
+            running.task = asyncio.create_task(self._attend(running, shell, seconds))
 
     def running(self, uploads: Path, id_: str) -> Running | None:
         """One of this gateway's."""
         found = self._running.get(id_)
         return found if found is not None and found.folder == processes_of(uploads) else None
-
-    def touch(self, running: Running) -> None:
-        running.touched = self.now()
 
     def records(self, uploads: Path, workspace: str) -> list[Record]:
         """All of a session's in that workspace, oldest first. Blocking."""
@@ -168,14 +151,15 @@ class Processes:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _attend(self, it: Running, seconds: float, note: Callable[[Finished | OSError], str]) -> None:
+    async def _attend(self, it: Running, shell: Exec, seconds: float) -> None:
         keeping = asyncio.create_task(self._keep(it))
         try:
             finished = await it.supervised.attend(it.record.output, seconds)
-            it.record.code, it.record.note = finished.code, note(finished)
+            it.record.code, it.record.note = finished.code, shell.note(finished, seconds)
             it.record.ended, it.record.state = self.now(), "ended"
         except OSError as error:
-            it.record.note = note(error)
+            failure = shell.not_started(error)
+            it.record.note = f"[{failure.code}: {failure.message}]"
             it.record.ended, it.record.state = self.now(), "ended"
         finally:
             keeping.cancel()
@@ -190,7 +174,7 @@ class Processes:
         while True:
             await asyncio.sleep(KEEP_SECONDS)
             if active != (active := it.record.output.total):
-                self.touch(it)
+                it.touched = self.now()
             if self.now() - it.touched > self.config.idle_seconds:
                 it.supervised.stop("idle")
             if _is_unwanted(it):
@@ -208,8 +192,8 @@ class Processes:
 def polled(folder: Path, record: Record) -> None:
     """Note what was shown of a process that is no more. Blocking."""
     with suppress(OSError):
-        file = os.open(folder / record.id, os.O_RDONLY | os.O_CLOEXEC)
-        os.close(_replaced(folder, record, file))
+        if folder.joinpath(record.id).exists():
+            os.close(_written(folder, record))
 
 
 def _begin(folder: Path, record: Record) -> int:
@@ -242,18 +226,13 @@ def _written(folder: Path, record: Record) -> int:
     return file
 
 
-def _replaced(folder: Path, record: Record, file: int) -> int:
-    """A descriptor of the record's new state instead of that of its old one. What was erased is not written again."""
-    if os.fstat(file).st_nlink:
-        with suppress(OSError):  # no space: the old state stays
-            new = _written(folder, record)
-            os.close(file)
-            return new
-    return file
-
-
 def _save(it: Running, record: Record) -> None:
-    it.file = _replaced(it.folder, record, it.file)
+    """It holds its record's new state instead of its old one. What was erased is not written again."""
+    if os.fstat(it.file).st_nlink:
+        with suppress(OSError):  # no space: the old state stays
+            new = _written(it.folder, record)
+            os.close(it.file)
+            it.file = new
 
 
 def _finish(it: Running) -> None:

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 
+from tools.limits import ENTRY_BYTES, stored_bytes
 from tools.paths import new_temporary, not_found, open_beneath, protection, relative, sweep
-from tools.supervisor import ENTRY_BYTES, stored_bytes
 from tools.tool import ToolError
 
 NOBODY = 65_534

@@ -17,7 +17,6 @@ from gateway.config.problems import Key, quoted, shown, suggestion
 from gateway.config.root import Config
 from gateway.redaction import secrets_in
 from gateway.routing import specificity
-from tools.config import effective_exec
 
 
 def warnings(settled: Settled, file: Path, origin: Callable[[Key], Key]) -> Iterator[str]:
@@ -109,10 +108,6 @@ def _auto(auto: Auto, names: Mapping[Key, tuple[str, ...]]) -> Iterator[str]:
 
 def _exec(config: Config, agent: AgentConfig) -> Iterator[str]:
     mode = exec_mode(config, agent)
-    effective = effective_exec(config.tools.exec, agent.tools)
-    if mode in ("ask", "allow") and effective.network and effective.sandbox == "auto":
-        why = "no sandbox opens the network (tools.exec.network: true)"
-        yield f"agent {agent.id}: exec refuses every command: {why} — set network: false, or sandbox: off for no wall at all"
     if mode == "allow":
         yield f"agent {agent.id}: exec runs every command the model gives, without asking (tools.exec.mode: allow)"
     elif mode == "ask":

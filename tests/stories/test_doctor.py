@@ -247,6 +247,10 @@ async def test_what_this_machine_lacks_is_found(tmp_path: Path, monkeypatch: pyt
         monkeypatch.undo()
         (stands,) = await examined(tmp_path, f"agents: {{ list: [{agent}] }}", "sandbox")
         assert stands.status == "ok"
+    monkeypatch.setattr("gateway.doctor.Sandbox", partial(Sandbox, kinds=["Landlock and seccomp"]))
+    network = f"tools: {{ exec: {{ network: true }} }}\nagents: {{ list: [{runs}] }}"
+    (closed,) = await examined(tmp_path, network, "sandbox")
+    assert (closed.status, "helper" in closed.message) == ("error", True)
 
 
 @pytest.mark.parametrize(("off", "status"), [(0, "ok"), (40, "warning"), (-40, "warning"), (400, "error")])

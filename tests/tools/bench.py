@@ -17,6 +17,7 @@ from tools.policy import layers_of
 from tools.processes import Processes
 from tools.sandbox.sandbox import Sandbox
 from tools.tool import Call, Image, ToolError, ToolResult
+from tools.web.client import Client
 from tools.web.config import WebToolsConfig
 from tools.workspace import Workspace
 
@@ -122,6 +123,7 @@ def bench(
     uploads: Path | None = None,
     processes: Processes | None = None,
     quota_bytes: int = 1 << 30,
+    network: Client | None = None,
 ) -> Bench:
     outbox = Outbox()
     workspace = Workspace(root=folder / "workspace", quota_bytes=quota_bytes)
@@ -139,6 +141,8 @@ def bench(
         result_chars=result_chars,
         sandbox=sandbox or Sandbox(),
     )
+    if network is not None:
+        catalog.network = network
     layers = layers_of(ToolsConfig(), config)
     serving = workspace.serving(mounts=mounts, uploads=uploads)
     toolbox = Toolbox(catalog.tools(serving), layers=layers, argument_bytes_max=65_536)

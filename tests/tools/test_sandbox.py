@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -21,11 +22,12 @@ from tests.processes import processes_of
 from tests.running import client, running
 from tests.tools.bench import bench, text_of
 from tests.tools.confined import SYSTEM_PYTHON
+from tests.tools.hostile import certified, response, web
 from tests.waiting import PATIENCE_SECONDS
 from tools.sandbox import bubblewrap
 from tools.sandbox import sandbox as sandboxes
 from tools.sandbox.confine import seccomp
-from tools.sandbox.launch import SCRATCH
+from tools.sandbox.launch import SCRATCH, Launch
 from tools.sandbox.sandbox import KINDS, Kind, Report, Sandbox, Wall
 
 NAP = f"sleep {8_000_000 + os.getpid()}"
@@ -244,8 +246,82 @@ async def test_where_no_sandbox_stands_nothing_runs_and_the_reason_is_given(tmp_
     at.workspace.close()
 
 
+@pytest.mark.parametrize("kind", KINDS[:2])
+@pytest.mark.parametrize("tool", ["exec", "process"])
+@pytest.mark.skipif(not which("curl"), reason="needs curl")
+async def test_with_network_a_command_reaches_what_web_fetch_may_and_nothing_else(
+    tmp_path: Path, kind: Kind, tool: str
+) -> None:
+    certificate = certified(tmp_path, "safe.test")
+    encrypted = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    encrypted.load_cert_chain(certificate)
+    sandbox = Sandbox(kinds=[kind])
+    if (await sandbox.opened.probe()).wall is None:
+        pytest.skip(f"this machine: {sandbox.opened.report}")
+    pages = {"/": response(b"x" * 200_000), "/a?b=%20c": response(b"query")}
+    async with web(pages) as site, web({"/": response(b"encrypted")}, encrypted) as safe:
+        site.names["rebound.test"] = [["127.0.0.9"], ["127.0.0.1"]]
+        site.names["half.test"] = [["93.184.216.34", "10.0.0.1"]]
+        allowed = ["site.test", "safe.test", "127.0.0.9/32"]
+        client = site.fetcher(allowPrivate=allowed, ports=[site.port, safe.port, 80]).client
+        uploads = tmp_path / "uploads/a"
+        at = bench(tmp_path, exec_={"network": True}, sandbox=sandbox, network=client, uploads=uploads)
+        (at.root / "certificate.pem").write_bytes(certificate.read_bytes())
+        local = f"http://127.0.0.1:{site.port}/"
+        script = f"""
+            say() {{ echo "$1: $(curl -s -m 9 -w ' %{{http_code}} %{{http_connect}}' "$2" $3 $4 $5 | tail -c 120)"; }}
+            say large {site.url()}
+            say query '{site.url("/a?b=%20c")}'
+            say posted {site.url("/")} '-d' x=1
+            say tls https://safe.test:{safe.port}/ --cacert certificate.pem
+            say tunnel {site.url()} -p
+            say local {local}
+            say forced {local} --noproxy ,
+            say tunnelled {local} --noproxy , -p
+            say mapped http://[::ffff:127.0.0.1]:{site.port}/ --noproxy ,
+            say metadata http://169.254.169.254/
+            say half http://half.test/
+            say rebound http://rebound.test/
+            say again http://rebound.test/
+            say port {site.url().replace(str(site.port), "22")}
+            printf 'GET {site.url()} HTTP/1.1\\r\\nHost: other.test\\r\\n\\r\\n' > r
+            echo "host: $(bash -c 'exec 3<>/dev/tcp/127.0.0.1/3128; cat r >&3; head -n 1 <&3')"
+            (echo served > page; {SYSTEM_PYTHON} -m http.server 8000 --bind 127.0.0.1 >/dev/null 2>&1 & sleep 1)
+            say own http://localhost:8000/page --retry-connrefused --retry 9
+            echo done
+        """
+        if tool == "exec":
+            output = await at.text("exec", command=script)
+        else:
+            begun = await at.call("process", action="start", command=script)
+            output = ""
+            while "\ndone" not in output:
+                output += await at.text("process", action="poll", id=begun.details["id"], wait_seconds=5)
+        found = dict(re.findall(r"(\w+): (.*)", output.replace("\n ", " ")))
+        refused = (
+            "the host has an address that is not public (tools.web.fetch.allowPrivate); nothing was fetched 403 000"
+        )
+        assert found["large"] == "x" * 112 + " 200 000"
+        assert found["query"] == "query 200 000"
+        assert found["posted"].endswith(" 200 000")
+        assert found["tls"] == "encrypted 200 200"
+        assert found["tunnel"].endswith(" 200 200")
+        assert found["local"] == " 000 000"  # its own loopback, where nothing listens
+        assert [found[it] for it in ("forced", "mapped", "metadata", "half", "again")] == [refused] * 5
+        assert found["tunnelled"] == " 000 403"
+        assert found["rebound"] == "the host is unknown or cannot be reached 502 000"  # where nothing listens
+        assert (site.lookups.count("rebound.test"), found["port"].endswith("403 000")) == (2, True)
+        assert "200 OK" in found["host"]
+        assert found["own"] == "served 200 000"
+        assert "Host: site.test" in site.requests[-1]
+        assert "User-Agent: curl" in site.requests[0]
+        assert not any("127.0.0.1" in it or "rebound" in it for it in site.requests)
+        await at.processes.close()
+        at.workspace.close()
+
+
 async def test_the_network_is_not_opened_where_loopback_would_be(tmp_path: Path) -> None:
-    at = bench(tmp_path, exec_={"network": True})
+    at = bench(tmp_path, exec_={"network": True}, sandbox=Sandbox(kinds=["Landlock and seccomp"]))
     result = await at.call("exec", command="touch ran")
     assert "EXEC_SANDBOX_UNAVAILABLE" in text_of(result)
     assert "network" in text_of(result)
@@ -287,6 +363,22 @@ async def test_a_wall_with_a_hole_is_none(monkeypatch: pytest.MonkeyPatch, hole:
     report = await Sandbox(kinds=["bubblewrap"]).probe()
     assert report.wall is None
     assert {"network": "ports", "files": "files of ours"}[hole] in str(report)
+
+
+async def test_a_network_that_is_not_the_commands_own_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    if not sandboxes._walls("bubblewrap"):
+        pytest.skip("no bubblewrap")
+    launch = Wall.launch
+
+    def shared(*arguments: Any) -> Launch:
+        launched = launch(*arguments)
+        launched.plan = {name: value for name, value in launched.plan.items() if name != "network"}
+        return launched
+
+    monkeypatch.setattr(Wall, "launch", shared)
+    report = await Sandbox(kinds=["bubblewrap"]).opened.probe()
+    assert report.wall is None
+    assert "no way to the network" in str(report)
 
 
 async def test_whether_commands_can_run_is_shown_where_readiness_is(tmp_path: Path) -> None:

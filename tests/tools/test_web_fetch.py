@@ -5,6 +5,8 @@ import gzip
 import ipaddress
 import json
 import ssl
+import subprocess
+import sys
 import tracemalloc
 import zlib
 from collections.abc import AsyncIterator
@@ -17,7 +19,9 @@ from hypothesis import strategies as st
 
 from tests.tools.bench import CALL, text_of
 from tests.tools.hostile import Behaviour, Web, Write, certified, redirect, response, web
+from tools.sandbox.confine import landlock_version
 from tools.tool import ToolError, ToolResult
+from tools.web import page
 from tools.web.client import Client, is_public
 from tools.web.config import FetchConfig
 from tools.web.fetch import Fetcher, WebFetch
@@ -421,3 +425,33 @@ def test_the_defaults_are_those_of_the_specification() -> None:
         "totalSeconds": 20,
         "redirects": 3,
     }
+
+
+_SPY = """
+import os, socket
+from tools.web import page
+give_up = page.give_up_rights
+ways = dict(
+    file=lambda: open("/etc/passwd"), environment=lambda: open(f"/proc/{os.getppid()}/environ"),
+    socket=socket.socket, signal=lambda: os.kill(os.getppid(), 0), program=lambda: os.execv("/bin/true", ["true"]),
+)
+def spy():
+    give_up()
+    for what, way in ways.items():
+        try:
+            way()
+            print("OPEN", what, flush=True)
+        except OSError:
+            print("closed", os.getuid() != 0, flush=True)
+page.give_up_rights = spy
+page.main(["http://a.test/"])
+"""
+
+
+@pytest.mark.skipif(not landlock_version(), reason="this kernel has no Landlock")
+def test_what_reads_a_page_has_no_file_no_socket_and_no_other_process() -> None:
+    script = f"import sys; sys.path.append({str(Path(page.__file__).parents[2])!r})\n{_SPY}"
+    run = subprocess.run([sys.executable, "-I", "-c", script], input=b"<p>x", env={}, capture_output=True, check=True)
+    *lines, answer = run.stdout.decode().splitlines()
+    assert lines == ["closed True"] * 5
+    assert json.loads(answer)["markdown"] == "x"

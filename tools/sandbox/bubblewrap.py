@@ -9,40 +9,22 @@ import os
 import stat
 from pathlib import Path
 
+from tools.limits import PROCESSES_MAX
 from tools.sandbox.confine import STAGE, seccomp
 from tools.sandbox.launch import SCRATCH, SKILLS, Place, kept, own_skills, protected, shown, skills
-from tools.supervisor import PROCESSES_MAX
 from tools.workspace import Workspace
 
 SHARED_BYTES_MAX = 64 * 1024 * 1024
 """Of /dev/shm."""
-_INNER = ("bin", "sbin", "lib", "lib32", "lib64", "libexec", "share", "include")
+_INNER = "bin sbin lib lib32 lib64 libexec share include"
 _SETTINGS = (
-    *(
-        "ld.so.cache",
-        "ld.so.conf",
-        "ld.so.conf.d",
-        "alternatives",
-        "localtime",
-        "timezone",
-        "mime.types",
-        "nsswitch.conf",
-    ),
-    *(
-        "protocols",
-        "services",
-        "fonts",
-        "ca-certificates",
-        "pki/ca-trust",
-        "pki/tls/certs",
-        "ssl/certs",
-        "ssl/openssl.cnf",
-    ),
+    "ld.so.cache ld.so.conf ld.so.conf.d alternatives localtime timezone mime.types nsswitch.conf protocols services fonts "
+    "ca-certificates pki/ca-trust pki/tls/certs ssl/certs ssl/openssl.cnf"
 )
 SYSTEM = (
-    *(f"{prefix}/{it}" for prefix in ("/usr", "/usr/local") for it in _INNER),
+    *(f"{prefix}/{it}" for prefix in ("/usr", "/usr/local") for it in _INNER.split()),
     "/nix/store",
-    *(f"/etc/{it}" for it in _SETTINGS),
+    *(f"/etc/{it}" for it in _SETTINGS.split()),
 )
 """What every command may read and run. Not all of /usr: some keep an application in it, perhaps this one."""
 _TOP = ("/bin", "/sbin", "/lib", "/lib32", "/lib64")
@@ -72,7 +54,9 @@ def _is_roots(path: Path) -> bool:
     return all(it.st_uid == 0 and not it.st_mode & others for it in statuses)
 
 
-def fenced(binary: str, command: str, workspace: Workspace, *, has_proc: bool) -> tuple[list[str], list[int]]:
+def fenced(
+    binary: str, command: str, workspace: Workspace, *, has_proc: bool, has_network: bool
+) -> tuple[list[str], list[int]]:
     """The command line, and the descriptors it names. Raises OSError."""
     places = _places(workspace)
     program = kept(os.memfd_create("seccomp", os.MFD_CLOEXEC))
@@ -82,7 +66,8 @@ def fenced(binary: str, command: str, workspace: Workspace, *, has_proc: bool) -
     mounts = [it for place in places for it in _mount(place)]
     empty = [place.path for place in places if place.fd < 0]
     argv = [
-        *(binary, "--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent", "--cap-drop", "ALL"),
+        *(binary, "--unshare-all", *(("--share-net",) if has_network else ()), "--die-with-parent"),
+        *("--unshare-user", "--disable-userns", "--cap-drop", "ALL"),
         *_system(),
         *("--dev", "/dev", "--size", str(SHARED_BYTES_MAX), "--perms", "1777", "--tmpfs", "/dev/shm"),
         *("--remount-ro", "/dev"),

@@ -8,12 +8,15 @@ import fcntl
 import marshal
 import os
 import stat
+import sys
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from tools.paths import MEMORY_FOLDER, NOT_MADE, open_by_walking, protection
+from tools.web.proxy import Proxy
 from tools.workspace import NOBODY, Workspace
 
 SCRATCH = "@TMPDIR@"
@@ -21,6 +24,7 @@ SCRATCH = "@TMPDIR@"
 SKILLS = "skills"
 SHOWN_MAX = 150
 """Descriptors of one command: each is a mount, and a process may hold 256."""
+_ROOT = str(Path(__file__).parents[2])
 _FD_MIN = 10
 """The shell's own are below."""
 
@@ -29,13 +33,14 @@ _FD_MIN = 10
 class Launch:
     """`argv` is what the supervisor executes as `owner` (uid, gid; None is the gateway's own user), `env` all that it knows,
     and `plan` what the supervisor does besides. `pass_fds` are named in both; `close` shuts them once the supervisor has
-    them."""
+    them. `proxy` serves it while it runs."""
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
     owner: tuple[int, int] | None
     plan: Mapping[str, Any] = field(default_factory=dict)
     pass_fds: tuple[int, ...] = ()
+    proxy: Proxy | None = None
 
     @property
     def arguments(self) -> tuple[str, ...]:
@@ -55,6 +60,13 @@ class Place:
     path: str
     fd: int = -1
     is_writable: bool = False
+
+
+def program(module: str, *options: str) -> tuple[str, ...]:
+    """The command line of a program of ours, which gets nothing of our environment: `main` of a module that imports little.
+    As a module it is compiled once, and not at each start."""
+    start = f"import sys; sys.path.append({_ROOT!r}); from {module} import main; main(sys.argv[1:])"
+    return sys.executable, *options, "-c", start
 
 
 def owner_of(workspace: Workspace) -> tuple[int, int] | None:

@@ -14,15 +14,19 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from tools.config import ExecConfig
 from tools.process import run
 from tools.sandbox.bubblewrap import SYSTEM, binaries, fenced
 from tools.sandbox.confine import landlock_version
-from tools.sandbox.launch import SKILLS, Launch, not_made, owner_of, shown, skills
+from tools.sandbox.launch import SKILLS, Launch, kept, not_made, owner_of, shown, skills
 from tools.tool import ToolError
+from tools.web.client import Client
+from tools.web.config import FetchConfig
+from tools.web.proxy import ENVIRONMENT, PORT, Proxy
 from tools.workspace import Workspace
 
 PROBE_EVERY_SECONDS = 3600.0
@@ -45,23 +49,31 @@ class Wall:
     kind: Kind
     binary: str = ""
 
-    def launch(self, command: str, workspace: Workspace, environment: Mapping[str, str]) -> Launch:
-        """Raises OSError."""
+    def launch(
+        self, command: str, workspace: Workspace, environment: Mapping[str, str], network: Client | None = None
+    ) -> Launch:
+        """`network` judges where it may connect to; without one there is none. Raises OSError."""
         owner = owner_of(workspace)
         if self.kind == "Landlock and seccomp":
             return _landlocked(command, workspace, environment, owner)
         env = dict(environment)
         if any(it.startswith(f"{SKILLS}/") for it in workspace.mounts):
             env["SKILLS"] = f"{workspace.root}/{SKILLS}"
-        argv, fds = fenced(self.binary, command, workspace, has_proc=self.kind == "bubblewrap")
-        plan = {
+        has_proc = self.kind == "bubblewrap"
+        argv, fds = fenced(self.binary, command, workspace, has_proc=has_proc, has_network=network is not None)
+        plan: dict[str, Any] = {
             "wrappers": 2,
             "started": True,
             "counted": True,
             "stage": fds[1:] if owner is not None else [],
             "protected": not_made(workspace),
         }
-        return Launch(argv=tuple(argv), env=env, owner=owner, plan=plan, pass_fds=tuple(fds))
+        if network is None:
+            return Launch(argv=tuple(argv), env=env, owner=owner, plan=plan, pass_fds=tuple(fds))
+        proxy = Proxy(network)
+        plan["network"] = (fd := kept(proxy.fd), PORT)
+        passed = (*fds, fd)
+        return Launch(argv=tuple(argv), env=env | ENVIRONMENT, owner=owner, plan=plan, pass_fds=passed, proxy=proxy)
 
 
 def _landlocked(
@@ -97,31 +109,45 @@ class Report:
 
 
 class Sandbox:
-    """One for the whole gateway. `private` are files of the gateway that no command may read; `kinds` are tried in order."""
+    """One for the whole gateway. `private` are files of the gateway that no command may read; `kinds` are tried in order,
+    with a way to the network where `opens`."""
 
-    def __init__(self, private: Sequence[Path] = (), *, kinds: Sequence[Kind] = KINDS) -> None:
+    def __init__(self, private: Sequence[Path] = (), *, kinds: Sequence[Kind] = KINDS, opens: bool = False) -> None:
         self.slots = asyncio.Semaphore(COMMANDS_MAX)
         self.report: Report | None = None
         self._private = private
         self._kinds = kinds
+        self._opens = opens
         self._probed = float("-inf")
         self._probing = asyncio.Lock()
 
     async def launch(
-        self, command: str, *, workspace: Workspace, environment: Mapping[str, str], config: ExecConfig
+        self,
+        command: str,
+        *,
+        workspace: Workspace,
+        environment: Mapping[str, str],
+        config: ExecConfig,
+        network: Client | None = None,
     ) -> Launch:
-        """How the command starts. Raises ToolError where the config wants a wall and none stands; OSError."""
+        """How the command starts; `network` as in `Wall.launch`. Raises ToolError where the config wants a wall and none
+        stands; OSError."""
         if config.sandbox == "off":
             return Launch(argv=("/bin/sh", "-c", "--", command), env=environment, owner=owner_of(workspace))
-        if config.network:
+        report = await (self if network is None else self.opened).probe()
+        if report.wall is None and network is not None:
             raise _unavailable(
-                "none that opens the network and keeps this machine's own services closed. For the operator: set "
-                "tools.exec.network: false, or tools.exec.sandbox: off for commands without a wall"
+                f"none that opens the network and keeps this machine's own services closed ({report}). For the operator: "
+                "set tools.exec.network: false, or tools.exec.sandbox: off for commands without a wall"
             )
-        report = await self.probe()
         if report.wall is None:
             raise _unavailable(str(report))
-        return report.wall.launch(command, workspace, environment)
+        return report.wall.launch(command, workspace, environment, network)
+
+    @cached_property
+    def opened(self) -> "Sandbox":
+        """The same for commands that may reach the network: Landlock cannot tell one address from another."""
+        return Sandbox(self._private, kinds=[it for it in self._kinds if it != "Landlock and seccomp"], opens=True)
 
     async def probe(self) -> Report:
         """What stands now, at most an hour old."""
@@ -142,12 +168,14 @@ class Sandbox:
     def doubt(self) -> None:
         """A command could not be started: try anew before the next one."""
         self._probed = float("-inf")
+        if not self._opens:
+            self.opened._probed = float("-inf")
 
     async def _try(self) -> Report:
         failures: dict[str, str] = {}
         for kind in self._kinds:
             for wall in _walls(kind):
-                reason = await _pierced(wall, self._private)
+                reason = await _pierced(wall, self._private, opens=self._opens)
                 if reason is None:
                     return Report(wall=wall, failures=failures)
                 failures[kind] = reason
@@ -181,7 +209,21 @@ else
 fi >/dev/null 2>&1
 exit 0
 """
-_PIERCED = {10: "it cannot write its workspace", 11: "it reads files of ours", 12: "it sees our processes"}
+_PROXIED = """
+ask="CONNECT 127.0.0.1:{tcp} HTTP/1.1"
+if command -v bash; then
+  answer=$(bash -c 'exec 3<>/dev/tcp/127.0.0.1/3128; printf "%s\\r\\n\\r\\n" "$0" >&3; head -n 1 <&3' "$ask")
+elif command -v curl; then answer=$(curl -si -x 127.0.0.1:3128 -p http://127.0.0.1:{tcp})
+else answer=$(printf "%s\\r\\n\\r\\n" "$ask" | nc -w 5 127.0.0.1 3128)
+fi >/dev/null 2>&1
+case "$answer" in *" 403 "*) ;; *) exit 13 ;; esac
+"""
+_PIERCED = {
+    10: "it cannot write its workspace",
+    11: "it reads files of ours",
+    12: "it sees our processes",
+    13: "it has no way to the network",
+}
 
 
 def _planted(folder: Path) -> Path:
@@ -191,7 +233,7 @@ def _planted(folder: Path) -> Path:
     return planted
 
 
-async def _pierced(wall: Wall, private: Sequence[Path]) -> str | None:
+async def _pierced(wall: Wall, private: Sequence[Path], *, opens: bool) -> str | None:
     """Why this wall is none; None where it holds."""
     with ExitStack() as leaving:
         folder = Path(tempfile.mkdtemp(prefix="clawgate-probe-"))
@@ -210,10 +252,12 @@ async def _pierced(wall: Wall, private: Sequence[Path]) -> str | None:
         leaving.callback(victim.kill)
         files = " ".join(f"'{it}'" for it in (planted, *private) if it.is_file() and "'" not in str(it))
         ports = {"tcp": tcp.getsockname()[1], "udp": udp.getsockname()[1]}
-        command = _CANARY.format(files=files, victim=victim.pid, gateway=os.getpid(), **ports)
+        network = Client(FetchConfig(ports=(ports["tcp"],))) if opens else None
+        command = (_PROXIED if opens else "") + _CANARY
+        command = command.format(files=files, victim=victim.pid, gateway=os.getpid(), **ports)
         environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(workspace.root), "TMPDIR": "/tmp"}
         try:
-            launch = wall.launch(command, workspace, environment)
+            launch = wall.launch(command, workspace, environment, network)
             finished = await run(launch, folder=workspace.fd, bounds=_BOUNDS)
         except OSError as error:
             return str(error)

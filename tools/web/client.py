@@ -153,7 +153,7 @@ class Client:
             raise blocked("the URL holds blanks, control characters or backslashes")
         try:
             url = base.join(text) if base else httpx.URL(text)
-            host = url.raw_host.decode("ascii").rstrip(".")
+            host = host_of(url)
         except (httpx.InvalidURL, UnicodeError, ValueError):
             raise blocked("that is no sound URL") from None
         if url.scheme not in DEFAULT_PORTS:
@@ -171,21 +171,30 @@ class Client:
         """The page, or where it redirects to."""
         import httpcore
 
+        host, failure = host_of(url), None
+        for address in await self.addresses(host, port_of(url)):
+            try:
+                return await self._ask(url, host, address, wanted)
+            except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
+                failure = error
+        raise failure or httpcore.ConnectError
+
+    async def _ask(self, url: "httpx.URL", host: str, address: str, wanted: Callable[[str], bool]) -> Page | str:
+        """The same of one judged address, and of no name: nothing is looked up here."""
+        import httpcore
+
         headers = [
             ("Host", url.netloc.decode("ascii")),
             ("User-Agent", USER_AGENT),
             ("Accept", "text/html,application/xhtml+xml,text/*;q=0.9,application/json;q=0.9,*/*;q=0.1"),
             ("Accept-Encoding", "gzip, identity"),
         ]
-        timeout = {"connect": RESOLVE_SECONDS + CONNECT_SECONDS, "read": READ_SECONDS, "write": READ_SECONDS}
-        target = httpcore.URL(
-            scheme=url.raw_scheme, host=url.raw_host.rstrip(b"."), port=port_of(url), target=url.raw_path
-        )
+        timeout = {"connect": CONNECT_SECONDS, "read": READ_SECONDS, "write": READ_SECONDS}
+        target = httpcore.URL(scheme=url.raw_scheme, host=address.encode(), port=port_of(url), target=url.raw_path)
+        named = {"timeout": timeout, "sni_hostname": host}
         async with (
-            httpcore.AsyncConnectionPool(
-                ssl_context=_certificates(), network_backend=_backend(self), max_keepalive_connections=0, http2=False
-            ) as pool,
-            pool.stream("GET", target, headers=headers, extensions={"timeout": timeout}) as response,
+            httpcore.AsyncConnectionPool(ssl_context=_certificates(), max_keepalive_connections=0) as pool,
+            pool.stream("GET", target, headers=headers, extensions=named) as response,
         ):
             answered = {name.lower(): value.decode("latin-1") for name, value in response.headers}
             if response.status in REDIRECTS and (location := answered.get(b"location")):
@@ -227,6 +236,17 @@ class Client:
             raise Blocked("the host has an address that is not public (tools.web.fetch.allowPrivate)")
         return [str(address) for address in judged[:ADDRESSES_TRIED]]
 
+    async def connect(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """To one of its judged addresses. Raises Blocked and OSError."""
+        failure = OSError()
+        for address in await self.addresses(host, port):
+            try:
+                async with asyncio.timeout(CONNECT_SECONDS):
+                    return await asyncio.open_connection(address, port)
+            except OSError as error:
+                failure = error
+        raise failure
+
     def _may(self, host: str, port: int, address: Address) -> bool:
         for entry in self._private:
             if isinstance(entry, tuple):
@@ -246,6 +266,10 @@ def blocked(rule: str) -> ToolError:
     return ToolError("FETCH_BLOCKED", f"{rule}; nothing was fetched")
 
 
+def host_of(url: "httpx.URL") -> str:
+    return url.raw_host.decode("ascii").rstrip(".")
+
+
 def port_of(url: "httpx.URL") -> int:
     return DEFAULT_PORTS[url.scheme] if url.port is None else url.port
 
@@ -261,37 +285,3 @@ def _certificates() -> "ssl.SSLContext":
     import httpx
 
     return httpx.create_ssl_context(trust_env=False)
-
-
-def _backend(client: Client) -> Any:
-    return _backend_class()(client)
-
-
-@cache
-def _backend_class() -> type[Any]:
-    import httpcore
-
-    class Judged(httpcore.AsyncNetworkBackend):
-        """The one place where a connection is made, to an address that was judged a moment ago."""
-
-        def __init__(self, client: Client) -> None:
-            self._client = client
-            self._network = httpcore.AnyIOBackend()
-
-        async def connect_tcp(self, host: str, port: int, *args: Any, **options: Any) -> httpcore.AsyncNetworkStream:
-            options["timeout"] = CONNECT_SECONDS
-            failure: Exception | None = None
-            for address in await self._client.addresses(host, port):
-                try:
-                    return await self._network.connect_tcp(address, port, **options)
-                except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
-                    failure = error
-            raise failure or httpcore.ConnectError
-
-        async def connect_unix_socket(self, *_: Any, **__: Any) -> httpcore.AsyncNetworkStream:
-            raise Blocked("a socket of this machine is not fetched")
-
-        async def sleep(self, seconds: float) -> None:
-            await asyncio.sleep(seconds)
-
-    return Judged

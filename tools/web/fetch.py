@@ -4,18 +4,18 @@ import asyncio
 import codecs
 import json
 import re
-import sys
 
 from pydantic import Field
 
+from tools.sandbox.launch import program
 from tools.tool import Arguments, Call, ToolError, ToolResult
-from tools.web import page
-from tools.web.client import Client, Page, Resolve
+from tools.web.client import PIECE_BYTES, Client, Page, Resolve
 from tools.web.config import FetchConfig
 
 PARALLEL = 4
 """Pages of one agent that are fetched at the same time; more wait."""
 EXTRACT_SECONDS = 20.0
+EXTRACT_BYTES_MAX = 64 * 1024 * 1024
 NOTE_CHARS = 1_000
 """Of a result that is left for its head, its note and the boundary around it."""
 CHARS_MIN = 200
@@ -120,7 +120,7 @@ def _charset(name: str) -> str:
 async def _extracted(html: str, url: str) -> tuple[str, str, str]:
     """By a process of its own, which is ended with the turn and with its time."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-I", str(page.__file__), url),
+        *(*program("tools.web.page", "-I"), url),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
@@ -128,8 +128,17 @@ async def _extracted(html: str, url: str) -> tuple[str, str, str]:
         cwd="/",
     )
     try:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(html.encode(errors="replace"))
+        process.stdin.close()
+        output = bytearray()
         async with asyncio.timeout(EXTRACT_SECONDS):
-            output, _ = await process.communicate(html.encode(errors="replace"))
+            while piece := await process.stdout.read(PIECE_BYTES):
+                output += piece
+                if len(output) > EXTRACT_BYTES_MAX:  # it is no longer our program that writes
+                    raise ValueError
+            await process.wait()
         read = json.loads(output)
     except (TimeoutError, ValueError):
         raise ToolError("FETCH_FAILED", "the page is too entangled to be read") from None

@@ -153,17 +153,15 @@ class WebSearch:
 
 def refusal(status: int) -> ToolError:
     """Of what a provider does not answer. Its own words stay out: they may hold the key."""
-    if status == 429:
-        return ToolError(
-            "SEARCH_RATE_LIMITED", "the search provider asks for a pause; go on without it", retryable=True
-        )
-    if status in (401, 403, 422):
-        what = (
-            "the search provider refuses the key or the format (tools.web.search); say that the operator must see to it"
-        )
-        return ToolError("SEARCH_REFUSED", what)
-    if status in (402, 432, 433):
-        return ToolError("SEARCH_REFUSED", "the plan at the search provider is used up")
+    match status:
+        case 429:
+            what = "the search provider asks for a pause; go on without it"
+            return ToolError("SEARCH_RATE_LIMITED", what, retryable=True)
+        case 401 | 403 | 422:
+            what = "the search provider refuses the key or the format (tools.web.search)"
+            return ToolError("SEARCH_REFUSED", f"{what}; say that the operator must see to it")
+        case 402 | 432 | 433:
+            return ToolError("SEARCH_REFUSED", "the plan at the search provider is used up")
     return ToolError("SEARCH_FAILED", f"the search provider answered with status {status}", retryable=status >= 500)
 
 
