@@ -27,7 +27,7 @@ from agents.messages import (
     with_parts,
 )
 from agents.providers.payload import well_formed, well_formed_json
-from tools.read import image_type
+from tools.picture import image_type
 from tools.tool import Image, ToolError
 
 IMAGES_MAX = 20

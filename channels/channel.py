@@ -127,9 +127,11 @@ class Refused(DeliveryError):
     """The platform will never take this part, or this app's set-up forbids it: do not repeat, tell the operator."""
 
 
-class TooLarge(Refused):
-    """A file that is larger than may be had: its text says how much that is, and may be sentence."""
+class NotHandedOut(Refused):
+    """A file that cannot be had: its text says why, and the agent reads it."""
 
+
+class TooLarge(NotHandedOut):
     def __init__(self, bytes_max: int) -> None:
         super().__init__(f"larger than {bytes_max:,} bytes")
 

@@ -86,11 +86,12 @@ def not_sent(*files: StoredFile) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Quote:
-    """The earlier message this one answers, with its text where the platform gives it."""
+    """The earlier message this one answers, with its text and its files where the platform gives them."""
 
     message_id: str
     text: str | None = None
     sender: str | None = None
+    attachments: tuple[Attachment, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

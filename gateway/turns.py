@@ -213,7 +213,8 @@ class Turns:
         async def user_message(
             *contexts: MessageContext, notes: Sequence[Note] = (), heard: Sequence[MessageContext] = ()
         ) -> UserMessage:
-            received = [await self._attachments.receive(runner, channel, it, batch.lease.sid) for it in contexts]
+            fresh = [_with_new_files(it, work) for it in contexts]
+            received = [await self._attachments.receive(runner, channel, it, batch.lease.sid) for it in fresh]
             met.append(runner.user_message(*contexts, received=received, notes=notes, heard=heard))
             return met[-1]
 
@@ -398,6 +399,15 @@ class Turns:
             return []
         texts, parts_max = channel.split(self._runtime.scrubber.scrub(text)), self._runtime.setup.limits.reply_parts
         return texts if len(texts) <= parts_max else [*texts[: parts_max - 1], sentences.cut_short(request)]
+
+
+def _with_new_files(context: MessageContext, work: Work) -> MessageContext:
+    """Without the files of a quoted message that the conversation holds, with its files."""
+    quote = context.reply_to
+    if quote is None or not quote.attachments:
+        return context
+    held = any(quote.message_id in ids(message) for turn in work.turns for message in turn)
+    return replace(context, reply_to=replace(quote, attachments=())) if held else context
 
 
 def _is_unspawned(decided: Approval | None, so_far: Sequence[Message]) -> bool:

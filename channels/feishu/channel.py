@@ -148,7 +148,8 @@ class FeishuChannel:
             sender=replace(context.sender, name=name or context.sender.id),
             chat=replace(context.chat, title=title),
             reply_to=quoted or answers,
-            text=bundle or context.text,
+            text=(bundle and bundle.text) or context.text,
+            attachments=bundle.attachments if bundle else context.attachments,
         )
 
     def split(self, text: str) -> list[str]:
