@@ -46,14 +46,15 @@ from channels.feishu.api import (
     People,
     fetch_file,
 )
-from channels.feishu.card import card, without_pings
-from channels.feishu.config import FeishuAccount, listens
+from channels.feishu.card import answer_card, card, needs_card, without_pings
+from channels.feishu.config import FeishuAccount, Rendering, listens
 from channels.feishu.connection import LongConnection
 from channels.feishu.content import FORWARDED
 from channels.feishu.events import receipt
 from channels.feishu.files import uploaded
 from channels.feishu.live import HANDLE, LiveCards, is_closed
 from channels.feishu.reactions import Reactions
+from channels.formulas import shielded
 from channels.message import Attachment, File, MessageContext, Outbound
 from channels.pace import Pace, SingleFlight
 from channels.split import Limit
@@ -176,7 +177,7 @@ class FeishuChannel:
             log.info("feishu_card_closed", account=self.account)
 
     async def send(self, part: Outbound, key: str) -> str:
-        """Send one part, as rich text, with buttons as a card; the message id. Raises DeliveryError.
+        """Send one part, as rich text or as a card; the message id. Raises DeliveryError.
 
         What is not taken as that goes as plain text, and what does not pass an audit as a note that says so.
         """
@@ -200,7 +201,7 @@ class FeishuChannel:
         for file in part.files:
             kind, content = await uploaded(self._api, self._stored, file, voice=part.voice)
             return await self._place(part, key, kind, content)
-        for kind, content, tolerated in _forms(part):
+        for kind, content, tolerated in _forms(part, self._config.rendering):
             try:
                 return await self._place(part, key, kind, content)
             except DeliveryError as error:
@@ -301,16 +302,18 @@ def _challenge(event: dict[str, Any]) -> str | None:
 _Form: TypeAlias = tuple[str, dict[str, Any], frozenset[str]]
 
 
-def _forms(part: Outbound) -> Iterator[_Form]:
+def _forms(part: Outbound, rendering: Rendering) -> Iterator[_Form]:
     """The ways to say a part, the next one for whoever was refused the last: type, content, and the codes that mean so. What
     replaces a card is a card in any case."""
-    text = without_pings(part.text)
+    text = without_pings(shielded(part.text))
     if part.replaces is not None:
         yield "interactive", card(part.text, part.buttons), AUDIT_CODES
         yield "interactive", card(NOT_PASSED, ()), frozenset()
         return
     if part.buttons:
         yield "interactive", card(part.text, part.buttons), BAD_CONTENT_CODES | AUDIT_CODES
+    elif rendering == "card" or (rendering == "auto" and needs_card(part.text)):
+        yield "interactive", answer_card(part.text), BAD_CONTENT_CODES | AUDIT_CODES
     yield "post", {"zh_cn": {"content": [[{"tag": "md", "text": text}]]}}, BAD_CONTENT_CODES | AUDIT_CODES
     yield "text", {"text": text}, AUDIT_CODES
     yield "text", {"text": NOT_PASSED}, frozenset()
@@ -323,7 +326,7 @@ async def _nothing() -> None:
 def split(text: str, *, chars_max: int = PART_CHARS_MAX, bytes_max: int = PART_BYTES_MAX) -> list[str]:
     """The parts, in order; one empty text gives none. Without the fences and heads put in again, they are the text."""
     limits = (Limit(measure=len, most=chars_max), Limit(measure=_bytes, most=bytes_max - _QUOTES))
-    return markdown.split(text, limits)
+    return markdown.split(shielded(text), limits)
 
 
 def _bytes(text: str) -> int:

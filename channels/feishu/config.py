@@ -1,7 +1,7 @@
 """What a person writes to connect a Feishu app: one account, or several under `accounts`."""
 
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, SecretStr
 
@@ -9,6 +9,7 @@ from channels.access import AccessConfig, access_warnings, id_problems, is_blank
 from channels.queue import QueueConfig
 
 DEFAULT = "default"
+Rendering: TypeAlias = Literal["auto", "post", "card"]
 
 
 class FeishuAccount(AccessConfig):
@@ -44,6 +45,9 @@ class FeishuAccount(AccessConfig):
     reaction: Literal["Typing", "OnIt", "OneSecond", "Get", "OK", "THINKING", "GLANCE", ""] = "Typing"
     """The reaction that a message has while it is being answered, `""` for none. The app needs the scope
     `im:message.reactions:write_only` and `im:message:readonly`."""
+    rendering: Rendering = "auto"
+    """What an answer is sent as that does not grow in a card: `auto`, a card where it has code or tables, else rich text
+    (`post`); or always one of them."""
     queue: QueueConfig = QueueConfig()
 
 
