@@ -81,7 +81,7 @@ class StoredFile:
 def not_sent(*files: StoredFile) -> str:
     """What stands in the place of files that the platform does not take."""
     names = ", ".join(file.name for file in files)
-    return f"文件未能发送:{names} / This file could not be sent: {names}"
+    return f"文件未能发送：{names} / This file could not be sent: {names}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

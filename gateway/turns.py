@@ -362,13 +362,12 @@ class Turns:
             purpose = f"{inbound.command or 'approval'} {inbound.arguments or inbound.approval or turn}"
         if inbound.replays:
             purpose = f"{purpose} {inbound.replays}"
-        once = channel is not None and channel.capabilities.quotes_once
         parts = reply_parts(
             context,
             messages,
             voice=ending.voice,
             purpose=purpose,
-            quotes_once=once,
+            quotes=channel.capabilities.quotes_in(context) if channel else "all",
             dropped=marked,
             replaces=replaces or ending.replaces,
             seed=ending.seed,

@@ -71,7 +71,7 @@ ACCOUNT_RATE, CHAT_RATE = 50.0, 5.0
 SLOW_SECONDS = 1.0
 CARD_SECONDS = 0.3
 """Between two states of a growing answer; Feishu takes ten a second of one card."""
-NOT_PASSED = "这条回复未通过平台的内容审核,未能发送。 / This reply did not pass the platform's content audit."
+NOT_PASSED = "这条回复未通过平台的内容审核，未能发送。 / This reply did not pass the platform's content audit."
 log = structlog.get_logger()
 
 _MESSAGES = "/open-apis/im/v1/messages"
@@ -89,6 +89,7 @@ class FeishuChannel:
         names=("markdown", "threads"),
         directives=("media", "voice", "reply"),
         file_messages=FileMessages(),
+        topics_by_reply=True,
         buttons=True,
         repeat_seconds=REPEAT_SECONDS,
     )
@@ -98,6 +99,7 @@ class FeishuChannel:
         self.account = account
         self.access: AccessConfig = config
         self.queue = config.queue
+        self.capabilities = replace(self.capabilities, quotes=config.quotes)
         self.resend_ambiguous = config.resend_ambiguous
         self._config = config
         self._key = config.encrypt_key.get_secret_value().strip()

@@ -67,7 +67,6 @@ class TelegramChannel:
         names=("markdown", "threads"),
         directives=("media", "voice", "reply"),
         file_messages=FileMessages(caption_chars=CAPTION_CHARS, album=ALBUM_MAX),
-        quotes_once=True,
         buttons=True,
     )
 
@@ -75,6 +74,7 @@ class TelegramChannel:
         self.account = account
         self.access: AccessConfig = config
         self.queue = config.queue
+        self.capabilities = replace(self.capabilities, quotes=config.quotes)
         self.resend_ambiguous = config.resend_ambiguous
         self._config = config
         self._timing = timing or Timing()

@@ -87,7 +87,7 @@ def _refusal(context: CommandContext, command: Command) -> str:
         return context.say(f"/{command.name} is switched off here.", f"/{command.name} 已停用。")
     return context.say(
         f"Only an owner of this bot may use /{command.name} here: whoever `owners` in its config names.",
-        f"此处只有机器人的所有者(配置中的 `owners`)可以使用 /{command.name}。",
+        f"此处只有机器人的所有者（配置中的 `owners`）可以使用 /{command.name}。",
     )
 
 
@@ -96,7 +96,7 @@ async def show_help(context: CommandContext) -> str:
     wanted = context.arguments.lstrip("/／").lower()
     shown = [it for it in COMMANDS.values() if wanted in ("", it.name) and context.may(it)]
     if not shown:
-        return context.say("There is no such command; /help lists them.", "没有这个命令,/help 可查看全部命令。")
+        return context.say("There is no such command; /help lists them.", "没有这个命令，/help 可查看全部命令。")
     return "\n".join(f"- `{it.usage}` {context.say(it.en, it.zh)}" for it in shown)
 
 
@@ -129,7 +129,7 @@ COMMANDS = {
         Command(
             name="remember",
             en="Keep a note for yourself; alone, list them",
-            zh="记一条笔记;单独发送则列出",
+            zh="记一条笔记；单独发送则列出",
             hint="[NOTE | forget N]",
             takes="words",
             run=remember,
@@ -137,7 +137,7 @@ COMMANDS = {
         Command(
             name="skill",
             en="Use a skill; alone: list them",
-            zh="使用技能;单独使用则列出全部",
+            zh="使用技能；单独使用则列出全部",
             hint="[NAME TEXT]",
             takes="words",
             run=conversation.use_skill,
@@ -158,7 +158,9 @@ COMMANDS = {
             takes="words",
             run=approvals,
         ),
-        Command(name="export", en="Get the conversation as Markdown", zh="导出对话(Markdown)", run=conversation.export),
+        Command(
+            name="export", en="Get the conversation as Markdown", zh="导出对话（Markdown）", run=conversation.export
+        ),
         Command(name="status", en="Show what runs here", zh="显示当前状态", run=report.status),
         Command(name="context", en="Show what fills the prompt", zh="显示提示词的构成", run=report.context),
         Command(name="usage", en="Show tokens and cost", zh="显示用量和费用", run=report.usage),
@@ -166,7 +168,7 @@ COMMANDS = {
         Command(
             name="model",
             en="Choose a model for this conversation; alone: list them",
-            zh="为本次对话选择模型;单独使用则列出全部",
+            zh="为本次对话选择模型；单独使用则列出全部",
             hint="[PROVIDER/MODEL | default]",
             takes="a word",
             owner_in_groups=True,
@@ -208,7 +210,7 @@ COMMANDS = {
         Command(
             name="agent",
             en="Choose who answers in this chat; alone: list them",
-            zh="选择由谁回答;单独使用则列出全部",
+            zh="选择由谁回答；单独使用则列出全部",
             hint="[NAME]",
             takes="a word",
             owner_in_groups=True,

@@ -17,25 +17,25 @@ from tools.memory import NOTE_CHARS_MAX
 _FORGET = re.compile(r"(?:forget|忘记|忘掉|删除)\s*#?\s*([0-9]{1,9})", re.IGNORECASE)
 
 _SENTENCES = {
-    "taken": ("Noted as number {number}.", "已记下,编号 {number}。"),
+    "taken": ("Noted as number {number}.", "已记下，编号 {number}。"),
     "too-long": (
         "That is too long for a note: at most {chars_max:,} characters.",
-        "这条笔记太长了:最多 {chars_max:,} 个字符。",
+        "这条笔记太长了：最多 {chars_max:,} 个字符。",
     ),
     "too-many": (
         "There are {notes_max} notes already. Delete one first: /remember forget N",
-        "已有 {notes_max} 条笔记。请先删除一条:/remember forget 编号",
+        "已有 {notes_max} 条笔记。请先删除一条：/remember forget 编号",
     ),
     "deleted": ("Note {number} is deleted.", "编号 {number} 的笔记已删除。"),
     "unknown": (
         "There is no note {number}. /remember lists yours.",
         "没有编号为 {number} 的笔记。/remember 可查看全部。",
     ),
-    "none": ("There are no notes of yours. Write one: /remember TEXT", "还没有笔记。这样记一条:/remember 内容"),
-    "list": ("Your notes (delete one: /remember forget N):", "你的笔记(删除:/remember forget 编号):"),
+    "none": ("There are no notes of yours. Write one: /remember TEXT", "还没有笔记。这样记一条：/remember 内容"),
+    "list": ("Your notes (delete one: /remember forget N):", "你的笔记（删除：/remember forget 编号）："),
     "group": (
         "Others read along here: send /remember in a direct chat with me to see your notes.",
-        "这里其他人也能看到:请在与我的私聊中发送 /remember 查看你的笔记。",
+        "这里其他人也能看到：请在与我的私聊中发送 /remember 查看你的笔记。",
     ),
 }
 
