@@ -36,8 +36,8 @@ WITHDRAWN_CODES = frozenset({"230011", "230110", "231003"})
 """The message to reply to is gone: send to the chat instead."""
 NO_THREAD_CODES = frozenset({"230071"})
 """The chat knows no threads: reply without."""
-BAD_CONTENT_CODES = frozenset({"230001", "230099", "230055", "230054"})
-"""It is what we made of the text that was not taken: send it as plain text."""
+BAD_CONTENT_CODES = frozenset({"230001", "230025", "230099", "230055", "230054"})
+"""It is what we made of the text that was not taken: send it as plain text, which may also be longer."""
 AUDIT_CODES = frozenset({"230022", "230028"})
 """The text did not pass an audit: the person gets a note that says so."""
 RATE_CODES = frozenset({"99991400", "230020", "11232", "11233", "11247"})

@@ -15,6 +15,7 @@ from typing import Any
 
 from agents.config import AgentConfig
 from agents.providers.config import IMPLIED, api_of
+from agents.transcription import TranscriptionConfig
 from agents.workspaces import PLACEHOLDERS
 from channels.access import ANYBODY, AccessConfig, is_blank, is_http
 from channels.tools import ToolLists
@@ -51,6 +52,7 @@ def check(config: Config, skills: Mapping[str, Iterable[str]], findings: Finding
         _names("tool", place, lists, [*NAMES, *GROUPS], findings)
     _owner_only(config, findings)
     _web(config.tools.web.search, findings)
+    _transcription(config.transcription, findings)
     _providers(config, findings)
     _bindings(config, findings)
     _accounts(config.channels, [agent.id for agent in config.agents.list], findings)
@@ -130,6 +132,11 @@ def _owner_only(config: Config, findings: Findings) -> None:
     for index, name in enumerate(config.tools.owner_only or ()):
         if name not in ("*", *NAMES, *GROUPS):
             findings.add(("tools", "ownerOnly", index), _unknown("tool", name, [*NAMES, *GROUPS]))
+
+
+def _transcription(transcription: TranscriptionConfig, findings: Findings) -> None:
+    if transcription.model_fields_set and not transcription.model:
+        findings.add(("transcription", "model"), "missing: such as whisper-1, or remove the section")
 
 
 def _web(search: SearchConfig, findings: Findings) -> None:

@@ -22,8 +22,8 @@ from tests.emulators.models.script import says
 from tests.emulators.speech import KEY, SpeechEmulator
 from tests.emulators.telegram.files import StoredFile
 from tests.loopback import serve_on_loopback
-from tests.running import ALICE, ALICE_CHAT, BOB, FEISHU, running
-from tests.stories.at_work import shown
+from tests.running import ALICE, ALICE_CHAT, BOB, FEISHU, feishu_emulator, running
+from tests.stories.at_work import NEVER, shown
 from tests.stories.test_files import FeishuRoom, TelegramRoom, room
 from tests.stories.test_telegram import PIXEL
 
@@ -262,6 +262,23 @@ def _facts(node: Any, file_id: str) -> dict[str, Any]:
         return node
     inner = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
     return next((found for one in inner if (found := _facts(one, file_id))), {})
+
+
+async def test_a_turn_that_was_interrupted_goes_on_with_what_was_heard(tmp_path: Path) -> None:
+    speech, feishu = SpeechEmulator(), feishu_emulator()
+    async with serve_on_loopback(speech.app) as url:
+        more = f'transcription: {{ baseUrl: "{url}/v1", apiKey: {KEY}, model: whisper-1 }}'
+        async with running(tmp_path, emulator=feishu, script=[NEVER], more=more) as house:
+            event = feishu.file_event(OPUS, name="", kind="audio", sender=ALICE, chat=ALICE_CHAT)
+            await house.push(event)
+            await house.requested(1)
+            await house.gateway.lanes.drain(0)
+        async with running(tmp_path, emulator=feishu, script=[says("tomorrow")], more=more) as house:
+            assert (await house.replies(1))[0] == "tomorrow"
+            assert speech.text in shown(house)[0]
+            await house.push(event)
+            await house.idle()
+        assert len(speech.heard) == 1
 
 
 async def test_a_stop_ends_a_transcription(tmp_path: Path) -> None:
