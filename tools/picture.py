@@ -8,8 +8,9 @@ import io
 import threading
 from dataclasses import dataclass, field
 
-IMAGE_BYTES_MAX = 5 * 1024 * 1024 * 3 // 4
-"""5 MB of base64, which is the most a model provider takes."""
+IMAGE_CHARS_MAX = 5_000_000
+"""Of base64, one picture: Anthropic's limit, and none of the others allows more."""
+IMAGE_BYTES_MAX = IMAGE_CHARS_MAX // 4 * 3
 SOURCE_BYTES_MAX = 64 * 1024 * 1024
 SIDE_MAX = 2_000
 """Pixels. Models scale down what is larger, and refuse it where a request has many pictures."""

@@ -1,6 +1,7 @@
 """What people send that a model neither reads nor hears as it is: speech, large pictures, bundles, cards and quotes."""
 
 import asyncio
+import base64
 import io
 import json
 from collections.abc import AsyncIterator
@@ -13,6 +14,7 @@ import pytest
 from PIL import Image
 
 from agents.transcription import sound
+from channels.feishu.content import read
 from channels.telegram import media
 from tests.channels.telegram_samples import load_samples
 from tests.channels.test_samples import FOLDER
@@ -26,6 +28,7 @@ from tests.running import ALICE, ALICE_CHAT, BOB, FEISHU, feishu_emulator, runni
 from tests.stories.at_work import NEVER, shown
 from tests.stories.test_files import FeishuRoom, TelegramRoom, room
 from tests.stories.test_telegram import PIXEL
+from tools.picture import IMAGE_BYTES_MAX, IMAGE_CHARS_MAX, fitted
 
 OPUS = b"OggS\0\2" + bytes(40) + b"OpusHead" + bytes(40)
 FILM = b"\0\0\0\x18ftypmp42" + bytes(60)
@@ -291,3 +294,50 @@ async def test_a_stop_ends_a_transcription(tmp_path: Path) -> None:
             await it.house.idle()
         speech.released.set()
         assert it.house.anthropic.requests == []
+
+
+def test_a_picture_is_never_larger_than_what_a_request_may_carry() -> None:
+    just, beyond = (PIXEL + bytes(IMAGE_BYTES_MAX - len(PIXEL) + more) for more in (0, 1))
+    for data, note in ((just, ""), (beyond, ", scaled from 1x1 to 1x1")):
+        picture = fitted(data)
+        assert picture is not None
+        assert picture.note == note
+        assert len(base64.b64encode(picture.data)) <= IMAGE_CHARS_MAX
+
+
+LARK = '{"body":{"elements":[{"tag":"div","text":{"tag":"lark_md","content":"**x**"}}]}}'
+KINDS: list[tuple[str, Any, str | None, int]] = [
+    ("share_chat", {"chat_id": "oc_1"}, "[shared group: oc_1]", 0),
+    ("share_user", {"user_id": "ou_1"}, "[shared contact: ou_1]", 0),
+    ("location", {"name": "Tower", "longitude": "121.4", "latitude": "31.2"}, "[location: Tower (31.2, 121.4)]", 0),
+    (
+        "video_chat",
+        {"topic": "Sync", "start_time": "1608265395000"},
+        "[video meeting: Sync, from 2020-12-18 04:23 UTC]",
+        0,
+    ),
+    (
+        "todo",
+        {"summary": {"content": [[{"tag": "text", "text": "x"}]]}, "due_time": "1608265395000"},
+        "[task, due 2020-12-18 04:23 UTC]\nx",
+        0,
+    ),
+    ("vote", {"topic": "Lunch", "options": ["a", "b"]}, "[vote: Lunch]\n- a\n- b", 0),
+    ("sticker", {"file_key": "file_1"}, "[sticker]", 1),
+    (
+        "post",
+        {"content": [[{"tag": "text", "text": "x"}]], "files": [{"file_key": "f", "file_name": "a.pdf"}]},
+        "x\n[file: a.pdf]",
+        1,
+    ),
+    ("interactive", {"json_card": LARK}, "[card]\n**x**", 0),
+    ("interactive", {"json_card": "{"}, "[card]", 0),
+    ("system", {"template": "{from_user} invited"}, None, 0),
+    ("newest", {"a": 1}, "[unsupported message: newest]", 0),
+]
+
+
+@pytest.mark.parametrize(("kind", "content", "text", "files"), KINDS)
+def test_what_a_kind_of_message_in_feishu_says(kind: str, content: Any, text: str | None, files: int) -> None:
+    found = read(kind, json.dumps(content), {})
+    assert (found and found.text, len(found.attachments) if found else 0) == (text, files)
