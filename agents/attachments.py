@@ -11,19 +11,22 @@ import mimetypes
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 
 import structlog
 
-from agents.repair import IMAGE_CHARS_MAX
+from agents.transcription import Transcript
 from channels.message import PICTURES, UNKNOWN_TYPE, File
 from tools.attachment import safe_name
-from tools.read import image_type
+from tools.picture import fitted, image_type
 from tools.tool import Image, ToolError
 from tools.workspace import UPLOADS, Workspace
 
 ENDINGS = {"image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif", "image/webp": ".webp"}
 """How a picture without an ending is called; what the machine knows of it differs."""
 
+_HEIC = (b"ftyphei", b"ftypmif", b"ftypavi")
+"""What phones make and no model takes."""
 log = structlog.get_logger()
 
 
@@ -37,32 +40,51 @@ class Missing:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Received:
-    """`note` is what the model is lines of the files; empty where there were none."""
+    """`note` is the gateway's line on the files; empty where there were none. `spoken` is what was said in them: words of
+    people."""
 
     note: str = ""
+    spoken: str = ""
     pictures: tuple[Image, ...] = ()
 
 
 def receive(
-    workspace: Workspace, message_id: str, files: Sequence[File], missing: Sequence[Missing], *, keeps: bool
+    workspace: Workspace,
+    message_id: str,
+    files: Sequence[File],
+    missing: Sequence[Missing],
+    *,
+    keeps: bool,
+    transcripts: Sequence[Transcript | None] = (),
 ) -> Received:
-    """Store the files of one message and say where. `keeps`: the agent has a tool to read them with. Blocking."""
+    """Store the files of one message and say where. `keeps`: the agent has a tool to read them with; `transcripts`: one
+    for each file, where any was made. Blocking."""
     lines: list[str] = []
+    spoken: list[str] = []
     pictures: list[Image] = []
     taken: set[str] = set()
-    for file in map(_settled, files):
-        picture = _picture(file)
+    for sent, transcript in zip_longest(files, transcripts):
+        file, picture = _settled(sent), fitted(sent.data)
         name = _free(safe_name(file.name), taken)
         where = (
             _saved(workspace, f"{UPLOADS}/{tag(message_id)}/{name}", file)
             if keeps
             else "not saved: no tool reads files"
         )
-        lines.append(f"{name}, {len(file.data):,} bytes, {'shown to you, ' if picture else ''}{where}")
-        pictures += [picture] if picture else []
+        facts = [f"{len(file.data):,} bytes"]
+        if picture:
+            facts.append(f"shown to you{picture.note}")
+            shown = base64.b64encode(picture.data).decode()
+            pictures.append(Image(media_type=picture.type, data=shown, name=safe_name(file.name)))
+        elif sent.type.startswith("image/") or sent.data[4:11] in _HEIC:
+            facts.append("not shown: no picture of a kind or size that can be shown to you")
+        if transcript:
+            facts.append(transcript.problem or "what is said in it stands above")
+            spoken += [f"[transcript of {name}]\n{transcript.text}"] if transcript.text else []
+        lines.append(", ".join((name, *facts, where)))
     lines += [f"{safe_name(one.name)}, {one.reason}" for one in missing]
     note = f"(The gateway: attached files: {'; '.join(lines)}.)" if lines else ""
-    return Received(note=note, pictures=tuple(pictures))
+    return Received(note=note, spoken="\n".join(spoken), pictures=tuple(pictures))
 
 
 def actual_type(declared: str, data: bytes) -> str:
@@ -75,12 +97,6 @@ def _settled(file: File) -> File:
     kind = actual_type(file.type, file.data)
     ending = ENDINGS.get(kind) or mimetypes.guess_extension(kind) or ""
     return replace(file, type=kind, name=file.name if "." in file.name or kind == UNKNOWN_TYPE else file.name + ending)
-
-
-def _picture(file: File) -> Image | None:
-    if file.type not in PICTURES or len(file.data) * 4 / 3 + 4 > IMAGE_CHARS_MAX:
-        return None
-    return Image(media_type=file.type, data=base64.b64encode(file.data).decode(), name=safe_name(file.name))
 
 
 def _saved(workspace: Workspace, path: str, file: File) -> str:

@@ -27,12 +27,10 @@ from agents.messages import (
     with_parts,
 )
 from agents.providers.payload import well_formed, well_formed_json
-from tools.read import image_type
+from tools.picture import IMAGE_CHARS_MAX, image_type
 from tools.tool import Image, ToolError
 
 IMAGES_MAX = 20
-IMAGE_CHARS_MAX = 5_000_000
-"""Of base64, one picture: Anthropic's limit, and none of the others allows more."""
 IMAGE_CHARS_TOTAL_MAX = 20_000_000
 """Of base64, one request: well inside the 32 MB that a body may have."""
 _LASTING = frozenset({("openai-responses", "phase"), ("google-gemini", "thought_signature")})

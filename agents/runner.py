@@ -9,7 +9,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import InitVar, dataclass
+from dataclasses import InitVar, dataclass, replace
 from itertools import chain
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from agents.prompt.inbound import body, metadata_blocks
 from agents.prompt.system import PromptFacts, build_system
 from agents.prompt.workspace_files import read_workspace_files
 from agents.sentences import Language
+from agents.transcription import Transcript
 from agents.truncate import result_limit_chars
 from agents.turn import Budget, Emit, LimitReached, Settings, Turn, TurnLimits, TurnResult, TurnStarted
 from agents.workspaces import Workspaces, is_template
@@ -136,17 +137,24 @@ class AgentRunner:
         chat said before."""
         content: list[UserPart] = []
         for context, files in zip(contexts, received, strict=True):
+            if files.spoken:
+                context = replace(context, text=f"{context.text}\n{files.spoken}".strip())
             content += [Text(text=body(context, self.limits.message_chars, files.note)), *files.pictures]
         return UserMessage(
             content=tuple(content), metadata=metadata_blocks(*contexts, notes=notes, heard=heard), timestamp=self.now()
         )
 
     def receive(
-        self, context: MessageContext, session: str, files: Sequence[File], missing: Sequence[Missing]
+        self,
+        context: MessageContext,
+        session: str,
+        files: Sequence[File],
+        missing: Sequence[Missing],
+        transcripts: Sequence[Transcript | None] = (),
     ) -> Received:
         """Store a message's files. Blocking."""
-        workspace = self._serving(self._workspaces.of(context), session)
-        return receive(workspace, context.message_id, files, missing, keeps=self._reads_files())
+        workspace, keeps = self._serving(self._workspaces.of(context), session), self._reads_files()
+        return receive(workspace, context.message_id, files, missing, keeps=keeps, transcripts=transcripts)
 
     def attachment(
         self, path: str, context: MessageContext, session: str, *, layers: tuple[ToolLists, ...], bytes_max: int

@@ -97,147 +97,149 @@ def late(seconds: float, text: str) -> str:
     return _LATE(text).format(amount=amount, en=en, zh=zh)
 
 
-_NOT_ATTACHED = _Sentence("(The file `{name}` could not be attached.)", "(文件 `{name}` 无法附上。)")
+_NOT_ATTACHED = _Sentence("(The file `{name}` could not be attached.)", "（文件 `{name}` 无法附上。）")
 _WHOSE: dict[Payer, _Sentence] = {
     "agent": _Sentence("this assistant's", "本助手"),
     "chat": _Sentence("this chat's", "本聊天"),
     "sender": _Sentence("your", "你"),
 }
-_PAUSED = _Sentence("I stopped here, and what is done is kept. ", "我先停在这里,已完成的部分会保留。")
+_PAUSED = _Sentence("I stopped here, and what is done is kept. ", "我先停在这里，已完成的部分会保留。")
 _OVER_BUDGET = _Sentence(
     "{whose} budget for today is used up. It starts again at {until}; please write to me then.",
-    "{whose}今天的用量额度已经用完,{until} 恢复,请届时再发消息。",
+    "{whose}今天的用量额度已经用完，{until} 恢复，请届时再发消息。",
 )
 _BUDGET_WARNING = _Sentence(
     "({percent} % of {whose} budget for today is used; it starts again at {until}.)",
-    "({whose}今天的用量额度已使用 {percent}%,{until} 恢复。)",
+    "（{whose}今天的用量额度已使用 {percent}%，{until} 恢复。）",
 )
 _TOO_FAST = _Sentence(
     "You write faster than I may answer. Please go on in {amount} {en}; what comes before that gets no answer.",
-    "你发得太快了,请 {amount} {zh}后继续;在此之前的消息不会得到回复。",
+    "你发得太快了，请 {amount} {zh}后继续；在此之前的消息不会得到回复。",
 )
 _TOO_BUSY = _Sentence(
     "There is more in this chat than I may answer. Please go on in {amount} {en}; what comes before that gets no answer.",
-    "本聊天的消息太多了,请 {amount} {zh}后继续;在此之前的消息不会得到回复。",
+    "本聊天的消息太多了，请 {amount} {zh}后继续；在此之前的消息不会得到回复。",
 )
 _LATE = _Sentence(
     "(Sorry for the delay: this answers a message from {amount} {en} ago.)",
-    "(抱歉回复迟了:这是对 {amount} {zh}前一条消息的回答。)",
+    "（抱歉回复迟了：这是对 {amount} {zh}前一条消息的回答。）",
 )
 _COMPACTED = {
     "summarised": _Sentence(
         "(I have summed up the older part of our conversation to make room.)",
-        "(为腾出空间,我已把较早的对话整理成摘要。)",
+        "（为腾出空间，我已把较早的对话整理成摘要。）",
     ),
     "failed": _Sentence(
         "(I tried to sum up the older part of our conversation and could not. When it no longer fits, I will not see its "
         "oldest messages any more; /new begins afresh.)",
-        "(我尝试把较早的对话整理成摘要,但没有成功。放不下时,我将看不到最早的消息;/new 可重新开始。)",
+        "（我尝试把较早的对话整理成摘要，但没有成功。放不下时，我将看不到最早的消息；/new 可重新开始。）",
     ),
 }
 _DECLINED = _Sentence("The model declined to answer this.", "模型拒绝回答这个问题。")
-_RETRYING = _Sentence("The model is busy right now; I am asking again.", "模型现在很繁忙,正在重试。")
-_CONNECTING = _Sentence("The connection to the model broke; I am asking again.", "与模型的连接中断,正在重试。")
-_EMPTY = _Sentence("I have no answer to that. Please put it another way.", "我没有得到可用的回答,请换个说法再试一次。")
-cut_short = _Sentence("(The answer is cut off here: it reached the length limit.)", "(回答到此被截断:已达长度上限。)")
+_RETRYING = _Sentence("The model is busy right now; I am asking again.", "模型现在很繁忙，正在重试。")
+_CONNECTING = _Sentence("The connection to the model broke; I am asking again.", "与模型的连接中断，正在重试。")
+_EMPTY = _Sentence("I have no answer to that. Please put it another way.", "我没有得到可用的回答，请换个说法再试一次。")
+cut_short = _Sentence(
+    "(The answer is cut off here: it reached the length limit.)", "（回答到此被截断：已达长度上限。）"
+)
 """Put behind an answer that ran into the model's output limit, or into ours for the parts of a reply where
 no files can be sent."""
-goes_on = _Sentence("(The whole answer is in the file answer.md.)", "(完整回答见文件 answer.md。)")
+goes_on = _Sentence("(The whole answer is in the file answer.md.)", "（完整回答见文件 answer.md。）")
 """Put behind the first part of an answer that has too many."""
 internal_error = _Sentence(
     "Something went wrong on my side and the operator's log has the details. Please try again.",
-    "我这边出了点问题,详情已记录在运维日志中。请再试一次。",
+    "我这边出了点问题，详情已记录在运维日志中。请再试一次。",
 )
 """Our own fault."""
 gave_up = _Sentence(
     "I could not finish this: it was interrupted several times. Please send it again, perhaps in smaller steps.",
-    "这条消息多次被中断,未能完成。请重新发送,最好拆成更小的步骤。",
+    "这条消息多次被中断，未能完成。请重新发送，最好拆成更小的步骤。",
 )
 """The message brought its process down too often."""
 unknown_agent = _Sentence(
     "The assistant that was to answer this is no longer configured. Please send the message again, in the web chat in a new "
     "conversation.",
-    "原本负责回答的助手已不在配置中,请重新发送这条消息;在网页聊天中请新建对话。",
+    "原本负责回答的助手已不在配置中，请重新发送这条消息；在网页聊天中请新建对话。",
 )
 """The agent was taken out of the config while the message waited."""
 too_many = _Sentence(
     "Too many messages are already waiting, so I cannot take more. Please send it again once I have caught up.",
-    "排队的消息太多了,暂时无法接收更多。请等我处理完后再发送。",
+    "排队的消息太多了，暂时无法接收更多。请等我处理完后再发送。",
 )
 """The chat, or whoever wrote it, has enough in line already; this one is not answered."""
 _LIMITS: dict[Limit, _Sentence] = {
     "rounds": _Sentence(
         'I stopped: this took more steps than I may take in one go. Say "continue" and I will go on from here.',
-        "我先停在这里:步骤数已达单次上限。回复“继续”,我会接着做。",
+        "我先停在这里：步骤数已达单次上限。回复“继续”，我会接着做。",
     ),
     "turn-time": _Sentence(
         'I stopped: this took longer than I may work in one go. Say "continue" and I will go on from here.',
-        "我先停在这里:耗时已达单次上限。回复“继续”,我会接着做。",
+        "我先停在这里：耗时已达单次上限。回复“继续”，我会接着做。",
     ),
     "repeating": _Sentence(
         "I stopped: the same step kept failing. Tell me how to go on, or ask in another way.",
-        "我先停在这里:同一步骤反复失败。请告诉我如何继续,或换个说法。",
+        "我先停在这里：同一步骤反复失败。请告诉我如何继续，或换个说法。",
     ),
     "pauses": _Sentence(
         "The model needed too many pauses for this. Please try again with a smaller task.",
-        "模型处理这个任务停顿太多次,请把任务拆小一些再试。",
+        "模型处理这个任务停顿太多次，请把任务拆小一些再试。",
     ),
     "empty": _EMPTY,
     "cut": _Sentence(
         "The answer did not fit into the model's length limit. Please ask for it in smaller pieces.",
-        "回答超出了模型的长度上限,请拆成更小的部分来问。",
+        "回答超出了模型的长度上限，请拆成更小的部分来问。",
     ),
 }
 _NOT_ACCEPTED = _Sentence(
     "The model did not accept this request. Please try to say it differently.",
-    "模型没有接受这次请求,请换一种说法再试。",
+    "模型没有接受这次请求，请换一种说法再试。",
 )
 _ERRORS: dict[ErrorKind, _Sentence] = {
     "auth": _Sentence(
         "I can't reach my model: its access was refused. Please tell whoever runs this bot.",
-        "我暂时无法使用模型:访问被拒绝,请告知机器人管理员。",
+        "我暂时无法使用模型：访问被拒绝，请告知机器人管理员。",
     ),
     "billing": _Sentence(
         "I can't reach my model: its account needs attention. Please tell whoever runs this bot.",
-        "我暂时无法使用模型:模型账户需要处理,请告知机器人管理员。",
+        "我暂时无法使用模型：模型账户需要处理，请告知机器人管理员。",
     ),
     "invalid": _NOT_ACCEPTED,
     "stale_thinking": _NOT_ACCEPTED,
     "no_tools": _NOT_ACCEPTED,
     "not_found": _Sentence(
         "The model chosen for me does not exist. Please tell whoever runs this bot.",
-        "为我配置的模型不存在,请告知机器人管理员。",
+        "为我配置的模型不存在，请告知机器人管理员。",
     ),
     "too_large": _Sentence(
         "This conversation is too long for the model. Please send a shorter message or start a new chat.",
-        "这段对话超出了模型的长度限制,请缩短消息或开始新的对话。",
+        "这段对话超出了模型的长度限制，请缩短消息或开始新的对话。",
     ),
     "message_too_long": _Sentence(
         "Your message is too long for the model to read in one go. Please shorten it, or send it in several parts.",
-        "这条消息太长,模型一次读不完。请缩短,或分成几条发送。",
+        "这条消息太长，模型一次读不完。请缩短，或分成几条发送。",
     ),
     "rate_limited": _Sentence(
         "The model is getting too many requests. Please try again in a few minutes.",
-        "模型的请求太多了,请过几分钟再试。",
+        "模型的请求太多了，请过几分钟再试。",
     ),
     "overloaded": _Sentence(
-        "The model is overloaded right now. Please try again in a few minutes.", "模型现在很繁忙,请过几分钟再试。"
+        "The model is overloaded right now. Please try again in a few minutes.", "模型现在很繁忙，请过几分钟再试。"
     ),
     "server": _Sentence(
-        "The model's service has a problem. Please try again in a few minutes.", "模型服务出现故障,请过几分钟再试。"
+        "The model's service has a problem. Please try again in a few minutes.", "模型服务出现故障，请过几分钟再试。"
     ),
     "network": _Sentence(
-        "I could not connect to the model. Please try again in a moment.", "我连接不上模型,请稍后再试。"
+        "I could not connect to the model. Please try again in a moment.", "我连接不上模型，请稍后再试。"
     ),
     "timeout": _Sentence(
         "The model took too long to answer. Please try again, perhaps with a smaller task.",
-        "模型回答超时,请再试一次,或把任务拆小一些。",
+        "模型回答超时，请再试一次，或把任务拆小一些。",
     ),
     "incomplete": _Sentence(
-        "The model's answer broke off on the way. Please try again.", "模型的回答中途中断了,请再试一次。"
+        "The model's answer broke off on the way. Please try again.", "模型的回答中途中断了，请再试一次。"
     ),
     "unconfigured": _Sentence(
         "No model is set up for me yet. Please tell whoever runs this bot.",
-        "我还没有配置可用的模型,请告知机器人管理员。",
+        "我还没有配置可用的模型，请告知机器人管理员。",
     ),
 }

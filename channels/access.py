@@ -20,6 +20,7 @@ from channels.tools import ToolLists
 GroupPolicy: TypeAlias = Literal["open", "allowlist", "disabled"]
 Policy: TypeAlias = Literal["pairing", "open", "allowlist", "disabled"]
 Streaming: TypeAlias = Literal["off", "partial", "progress"]
+Quotes: TypeAlias = Literal["all", "first", "off"]
 NOT_PAIRED = "dm-not-paired"
 NOT_MENTIONED = "not-mentioned"
 ANYBODY = "*"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
-from channels.access import AccessConfig
+from channels.access import AccessConfig, Quotes
 from channels.message import Action, Attachment, File, MessageContext, Outbound, StoredFile
 from channels.queue import QueueConfig
 
@@ -144,9 +144,11 @@ class Refused(DeliveryError):
     """The platform will never take this part, or this app's set-up forbids it: do not repeat, tell the operator."""
 
 
-class TooLarge(Refused):
-    """A file that is larger than may be had: its text says how much that is, and may be sentence."""
+class NotHandedOut(Refused):
+    """A file that cannot be had: its text says why, and the agent reads it."""
 
+
+class TooLarge(NotHandedOut):
     def __init__(self, bytes_max: int) -> None:
         super().__init__(f"larger than {bytes_max:,} bytes")
 
@@ -184,8 +186,14 @@ class Capabilities:
     `react` an `ActsOnMessages`."""
     file_messages: FileMessages | None = None
     """None where a message brings its files along, whatever they are."""
-    quotes_once: bool = False
-    """Of a reply in several parts only the first is shown as a reply: the platform would show the question each time."""
+    quotes: Quotes = "all"
+    """Which parts of a reply are shown as a reply to the question."""
+    topics_by_reply: bool = False
+    """Only a reply lands in a topic: there every part is one."""
+
+    def quotes_in(self, context: MessageContext) -> Quotes:
+        return "all" if context.chat.thread and self.topics_by_reply else self.quotes
+
     marks_dropped: bool = False
     """A message that was dropped is marked where it was written."""
     buttons: bool = False

@@ -83,16 +83,17 @@ class StoredFile:
 def not_sent(*files: StoredFile) -> str:
     """What stands in the place of files that the platform does not take."""
     names = ", ".join(file.name for file in files)
-    return f"文件未能发送:{names} / This file could not be sent: {names}"
+    return f"文件未能发送：{names} / This file could not be sent: {names}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Quote:
-    """The earlier message this one answers, with its text where the platform gives it."""
+    """The earlier message this one answers, with its text and its files where the platform gives them."""
 
     message_id: str
     text: str | None = None
     sender: str | None = None
+    attachments: tuple[Attachment, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -13,8 +13,9 @@ import structlog
 from agents import sentences
 from agents.attachments import Missing, Received
 from agents.runner import AgentRunner
+from agents.transcription import Transcript, transcribe
 from agents.turn import Turn
-from channels.channel import Channel, DeliveryError, DownloadsFiles, TooLarge
+from channels.channel import Channel, DeliveryError, DownloadsFiles, NotHandedOut, TooLarge
 from channels.message import File, MessageContext, StoredFile
 from gateway.runtime import Runtime
 from tools.tool import ToolError
@@ -22,6 +23,8 @@ from tools.tool import ToolError
 FILES_MAX = 10
 """Of one message, and of one reply."""
 FETCH_SECONDS = 60.0
+SPOKEN = ("audio", "video", "file")
+"""What may hold speech; the bytes say whether it does."""
 
 log = structlog.get_logger()
 
@@ -31,21 +34,34 @@ class Attachments:
         self._runtime = runtime
 
     async def receive(self, runner: AgentRunner, channel: Channel, context: MessageContext, session: str) -> Received:
-        if not context.attachments or not isinstance(channel, DownloadsFiles):
+        """The files of a message and of the one that it answers."""
+        attachments = context.attachments + (context.reply_to.attachments if context.reply_to else ())
+        if not attachments or not isinstance(channel, DownloadsFiles):
             return Received()
         files: list[File] = []
+        spoken: list[bool] = []
         missing: list[Missing] = []
-        for attachment in context.attachments[:FILES_MAX]:
+        for number, attachment in enumerate(attachments[:FILES_MAX]):
             try:
                 async with asyncio.timeout(FETCH_SECONDS):
-                    files.append(await channel.fetch(attachment, bytes_max=self._runtime.setup.limits.file_bytes))
+                    file = await channel.fetch(attachment, bytes_max=self._runtime.setup.limits.file_bytes)
             except (DeliveryError, TimeoutError) as error:
                 log.warning("attachment_not_fetched", channel=channel.name, kind=attachment.kind, error=repr(error))
-                reason = f"not fetched: {error}" if isinstance(error, TooLarge) else "could not be fetched"
+                reason = "could not be fetched"
+                if isinstance(error, NotHandedOut):
+                    reason = f"not fetched: {error}" if isinstance(error, TooLarge) else f"{reason}: {error}"
                 missing.append(Missing(name=attachment.name or attachment.kind, reason=reason))
+            else:
+                quoted = number >= len(context.attachments)
+                files.append(replace(file, name=f"quoted-{file.name}") if quoted else file)
+                spoken.append(attachment.kind in SPOKEN)
         reason = f"not fetched: of one message only {FILES_MAX} files are"
-        missing += [Missing(name=it.name or it.kind, reason=reason) for it in context.attachments[FILES_MAX:]]
-        return await asyncio.to_thread(runner.receive, context, session, files, missing)
+        missing += [Missing(name=it.name or it.kind, reason=reason) for it in attachments[FILES_MAX:]]
+        transcripts = await asyncio.gather(*map(self._transcript, files, spoken))
+        return await asyncio.to_thread(runner.receive, context, session, files, missing, transcripts)
+
+    async def _transcript(self, file: File, spoken: bool) -> Transcript | None:
+        return await transcribe(self._runtime.setup.config.transcription, file) if spoken else None
 
     async def send(
         self, runner: AgentRunner, channel: Channel, turn: Turn, wanted: Sequence[str]

@@ -115,7 +115,8 @@ class Draft:
         context = self.context
         names = (context.channel, context.account, context.chat.id, context.message_id, str(self.turn))
         key = idempotency_key("draft", *names)
-        target = Target(chat=context.chat.id, thread=context.chat.thread, reply_to=context.message_id)
+        quoted = None if self.channel.capabilities.quotes_in(context) == "off" else context.message_id
+        target = Target(chat=context.chat.id, thread=context.chat.thread, reply_to=quoted)
         part = Outbound(target=target, text=text)
         if self.handle is None:
             self.handle = await self.channel.open_draft(part, key)  # known to the answer also where the mark fails

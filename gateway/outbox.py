@@ -18,6 +18,7 @@ from uuid import NAMESPACE_URL, uuid5
 import structlog
 from pydantic import TypeAdapter
 
+from channels.access import Quotes
 from channels.channel import Channel, DeliveryError, Gone, RateLimited, Refused, Unreachable
 from channels.message import PICTURES, Button, MessageContext, Outbound, StoredFile, Target
 from gateway.pairing import with_code
@@ -217,7 +218,7 @@ def reply_parts(
     *,
     voice: bool = False,
     purpose: str = "reply",
-    quotes_once: bool = False,
+    quotes: Quotes = "all",
     dropped: bool = False,
     replaces: str | None = None,
     seed: str = "",
@@ -225,16 +226,18 @@ def reply_parts(
     answers_to: str | None = None,
 ) -> list[NewPart]:
     """The parts of a reply to `context`, in order, each a text with its files; the last one has the buttons, the first one
-    `replaces`. `purpose` keeps the keys of a note and of a reply apart; with `quotes_once` only the first one shows what it
-    answers; with `dropped` there is no answer. What answers a press stands under the message with the button; `answers_to`
+    `replaces`. `purpose` keeps the keys of a note and of a reply apart; `quotes` says which of them show what they answer;
+    with `dropped` there is no answer. What answers a press stands under the message with the button; `answers_to`
     is another message of the chat to stand under."""
     answered = answers_to or (context.press.message_id if context.press else context.message_id or None)
+    if quotes == "off" and not answers_to and context.press is None:
+        answered = None
     target = Target(chat=context.chat.id, thread=context.chat.thread, reply_to=answered)
     parts = []
     if replaces is not None and (not messages or messages[0][1] or answers_to):
         messages = [("", ()), *messages]  # what was begun to be said is taken away
     for number, (text, files) in enumerate(messages):
-        if number and quotes_once:
+        if number and quotes == "first":
             target = replace(target, reply_to=None)
         part = Outbound(target=target, text=text, files=files, voice=voice and bool(files), dropped=dropped)
         part = part if number else replace(part, replaces=replaces)

@@ -31,7 +31,7 @@ HALF_CHARS = 4
 _PLACE = "{code}"
 _GREETINGS: dict[Language, str] = {
     "en": f"I do not know you yet. Whoever runs this bot can let you in with this code, within an hour: `{_PLACE}`",
-    "zh": f"我还不认识你。请机器人的管理者在一小时内批准此配对码:`{_PLACE}`",
+    "zh": f"我还不认识你。请机器人的管理者在一小时内批准此配对码：`{_PLACE}`",
 }
 _WELCOMES: dict[Language, str] = {
     "en": "You may write to me now. What you wrote before was not read.",

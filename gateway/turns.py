@@ -212,7 +212,8 @@ class Turns:
         async def user_message(
             *contexts: MessageContext, notes: Sequence[Note] = (), heard: Sequence[MessageContext] = ()
         ) -> UserMessage:
-            received = [await self._attachments.receive(runner, channel, it, batch.lease.sid) for it in contexts]
+            fresh = [_with_new_files(it, work) for it in contexts]
+            received = [await self._attachments.receive(runner, channel, it, batch.lease.sid) for it in fresh]
             met.append(runner.user_message(*contexts, received=received, notes=notes, heard=heard))
             return met[-1]
 
@@ -371,13 +372,12 @@ class Turns:
             purpose = f"{inbound.command or 'approval'} {inbound.arguments or inbound.approval or turn}"
         if inbound.replays:
             purpose = f"{purpose} {inbound.replays}"
-        once = channel is not None and channel.capabilities.quotes_once
         parts = reply_parts(
             context,
             messages,
             voice=ending.voice,
             purpose=purpose,
-            quotes_once=once,
+            quotes=channel.capabilities.quotes_in(context) if channel else "all",
             dropped=marked,
             replaces=replaces or ending.replaces,
             seed=ending.seed,
@@ -420,6 +420,15 @@ class Turns:
         file = File(name="answer.md", type="text/markdown", data=text.encode(errors="replace"))
         kept = await self._store.archive.put(file, self._runtime.now())
         return [f"{first}\n\n{note.strip()}"], (kept,)
+
+
+def _with_new_files(context: MessageContext, work: Work) -> MessageContext:
+    """Without the files of a quoted message that the conversation holds, with its files."""
+    quote = context.reply_to
+    if quote is None or not quote.attachments:
+        return context
+    held = any(quote.message_id in ids(message) for turn in work.turns for message in turn)
+    return replace(context, reply_to=replace(quote, attachments=())) if held else context
 
 
 def _is_unspawned(decided: Approval | None, so_far: Sequence[Message]) -> bool:

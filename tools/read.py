@@ -13,18 +13,11 @@ from typing import Literal
 
 from pydantic import Field
 
+from tools.picture import IMAGE_BYTES_MAX, SOURCE_BYTES_MAX, fitted, image_type
 from tools.tool import Arguments, Call, Image, ToolError, ToolResult
 from tools.workspace import Workspace
 
-IMAGE_BYTES_MAX = 5 * 1024 * 1024 * 3 // 4
-"""5 MB of base64, which is the most a model provider takes."""
 _BLOCK_BYTES = 65_536
-_SIGNATURES = (
-    (b"\x89PNG\r\n\x1a\n", "image/png"),
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"GIF87a", "image/gif"),
-    (b"GIF89a", "image/gif"),
-)
 
 
 class ReadArguments(Arguments):
@@ -65,8 +58,8 @@ class Read:
         with self._workspace.reading(path) as fd:
             size = os.fstat(fd).st_size
             head = os.pread(fd, _BLOCK_BYTES, 0)
-            if media_type := image_type(head):
-                return _image(fd, size, media_type, path)
+            if image_type(head):
+                return _image(fd, size, path)
             if b"\0" in head:
                 raise ToolError("NOT_TEXT", f"{path!r} is a binary file of {size} bytes; it cannot be shown as text")
             page = _Page(offset=offset, byte=arguments.byte, limit=arguments.limit, chars_max=self._page_chars)
@@ -79,20 +72,13 @@ def check_offset(offset: int) -> None:
         raise ToolError("INVALID_ARGUMENT", "'offset' is 0; the first line is 1, the last is -1")
 
 
-def image_type(head: bytes) -> str | None:
-    """What the bytes are, whatever the name says."""
-    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
-        return "image/webp"
-    return next((media_type for signature, media_type in _SIGNATURES if head.startswith(signature)), None)
-
-
-def _image(fd: int, size: int, media_type: str, path: str) -> ToolResult:
-    if size > IMAGE_BYTES_MAX:
-        note = f"[picture {path!r}, {media_type}, {size} bytes: larger than the {IMAGE_BYTES_MAX} bytes a model takes]"
+def _image(fd: int, size: int, path: str) -> ToolResult:
+    data = b"".join(iter(lambda: os.read(fd, _BLOCK_BYTES), b"")) if size <= SOURCE_BYTES_MAX else b""
+    if (picture := fitted(data)) is None:
+        note = f"[picture {path!r}, {size} bytes: larger than the {IMAGE_BYTES_MAX} bytes a model takes]"
         return ToolResult(content=(note,), details={"bytes": size})
-    data = b"".join(iter(lambda: os.read(fd, _BLOCK_BYTES), b""))
-    image = Image(media_type=media_type, data=base64.b64encode(data).decode(), name=path)
-    return ToolResult(content=(f"[picture {path}]", image), details={"bytes": size})
+    image = Image(media_type=picture.type, data=base64.b64encode(picture.data).decode(), name=path)
+    return ToolResult(content=(f"[picture {path}{picture.note}]", image), details={"bytes": size})
 
 
 NOTE_CHARS = 260

@@ -9,7 +9,7 @@ common error codes (2026) is the source.
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import quote
 
@@ -17,7 +17,7 @@ import httpx
 import orjson
 import structlog
 
-from channels.channel import DeliveryError, Gone, RateLimited, Refused, TooLarge, Unreachable
+from channels.channel import DeliveryError, Gone, NotHandedOut, RateLimited, Refused, TooLarge, Unreachable
 from channels.download import Download, download, twice
 from channels.feishu import content
 from channels.feishu.config import FeishuAccount
@@ -36,8 +36,8 @@ WITHDRAWN_CODES = frozenset({"230011", "230110", "231003"})
 """The message to reply to is gone: send to the chat instead."""
 NO_THREAD_CODES = frozenset({"230071"})
 """The chat knows no threads: reply without."""
-BAD_CONTENT_CODES = frozenset({"230001", "230099", "230055", "230054"})
-"""It is what we made of the text that was not taken: send it as plain text."""
+BAD_CONTENT_CODES = frozenset({"230001", "230025", "230099", "230055", "230054"})
+"""It is what we made of the text that was not taken: send it as plain text, which may also be longer."""
 NO_CARD_CODES = frozenset({"230054"})
 """What is to be changed is no card."""
 AUDIT_CODES = frozenset({"230022", "230028"})
@@ -49,6 +49,7 @@ GONE_CODES = frozenset(
     | {"230053", "230111", "232009", "99992354", "234004", "234040"}
 )
 TOO_LARGE_CODES = frozenset({"234006", "234037"})
+NOT_HANDED_OUT = frozenset({"234038", "234043"})
 _HINTS = {
     "99991672": "the app lacks a permission (scope); add it in the developer console and publish a version",
     "99991401": "this machine's address is not on the app's IP whitelist",
@@ -232,7 +233,7 @@ def refused(code: str) -> Refused:
 async def fetch_file(api: FeishuApi, attachment: Attachment, *, bytes_max: int) -> File:
     message_id, _, key = attachment.key.partition("/")
     if attachment.kind in _NOT_FETCHABLE or {message_id, key} & {"", ".", ".."}:
-        raise Refused("Feishu does not hand out such a file")
+        raise NotHandedOut("Feishu does not hand out such a file")
     path = "/open-apis/im/v1/messages/{}/resources/{}".format(*(quote(part, safe="") for part in (message_id, key)))
     wanted = {"type": "image" if attachment.kind == "image" else "file"}
     try:
@@ -240,6 +241,8 @@ async def fetch_file(api: FeishuApi, attachment: Attachment, *, bytes_max: int) 
     except DeliveryError as error:
         if error.code in TOO_LARGE_CODES:
             raise TooLarge(FILE_BYTES_MAX) from error
+        if error.code in NOT_HANDED_OUT:
+            raise NotHandedOut(_HINTS[error.code], code=error.code) from error
         raise
     kind = media_type(got.headers.get("content-type", ""))
     return File(name=attachment.name or attachment.kind, type=kind, data=got.data)
@@ -273,27 +276,38 @@ class People:
         return await self._cached(f"/open-apis/im/v1/chats/{quote(chat_id, safe='')}", _name)
 
     async def quoted(self, quote_: Quote) -> Quote:
-        answer = await self._get(f"/open-apis/im/v1/messages/{quote(quote_.message_id, safe='')}")
-        item = next(iter(mappings(answer, "items")), {})
-        parsed = content.read(text(item, "msg_type"), mapping(item, "body").get("content"), _mentioned(item))
-        by = text(mapping(item, "sender"), "id") or None
-        return Quote(message_id=quote_.message_id, text=parsed.text if parsed else None, sender=by)
+        items = await self._items(quote_.message_id)
+        found = await self._read(quote_.message_id, items)
+        sender = mapping(items[0], "sender") if items else {}
+        files = found.attachments if text(sender, "sender_type") != "app" else ()  # an app's are nobody else's to have
+        by = text(sender, "id") or None
+        return Quote(message_id=quote_.message_id, text=found.text or None, sender=by, attachments=files)
 
-    async def forwarded(self, message_id: str) -> str:
-        """A bundle of forwarded messages as text, with who wrote each; of a long one its beginning. Bundles within it stay
-        closed."""
-        answer = await self._get(f"/open-apis/im/v1/messages/{quote(message_id, safe='')}")
-        items = [it for it in mappings(answer, "items") if text(it, "upper_message_id") == message_id]
-        senders = list(dict.fromkeys(text(mapping(it, "sender"), "id") for it in items[:BUNDLE_MAX]))
+    async def forwarded(self, message_id: str) -> content.Content:
+        """A bundle of forwarded messages; without text where it cannot be had."""
+        items = await self._items(message_id)
+        return await self._read(message_id, items) if items else content.Content(text="")
+
+    async def _items(self, message_id: str) -> list[Mapping[str, Any]]:
+        """A message, and behind it what it bundles. Of cards the whole is asked for."""
+        path = f"/open-apis/im/v1/messages/{quote(message_id, safe='')}"
+        return mappings(await self._get(path, {"card_msg_content_type": "user_card_content"}), "items")
+
+    async def _read(self, message_id: str, items: Sequence[Mapping[str, Any]]) -> content.Content:
+        """Of a bundle its messages, with who wrote each; of a long one its beginning. Bundles within it stay closed."""
+        inside = [it for it in items if text(it, "upper_message_id") == message_id]
+        if not inside:
+            return _content(items[0]) if items else content.Content(text="")
+        senders = list(dict.fromkeys(text(mapping(it, "sender"), "id") for it in inside[:BUNDLE_MAX]))
         found = await asyncio.gather(*(self.name(it) for it in senders[:NAMES_MAX] if it))
         names = dict(zip(filter(None, senders[:NAMES_MAX]), found, strict=True))
-        lines = [content.FORWARDED]
-        for item in items[:BUNDLE_MAX]:
-            parsed = content.read(text(item, "msg_type"), mapping(item, "body").get("content"), _mentioned(item))
-            by = text(mapping(item, "sender"), "id")
-            lines.append(f"{names.get(by) or by or '?'}: {parsed.text if parsed else ''}"[:BUNDLE_LINE_CHARS])
-        left_out = len(items) - BUNDLE_MAX
-        return "\n".join((*lines, f"[{left_out} more]") if left_out > 0 else lines)
+        lines, files = [content.FORWARDED], list[Attachment]()
+        for item in inside[:BUNDLE_MAX]:
+            by, read = text(mapping(item, "sender"), "id"), _content(item)
+            lines.append(f"{names.get(by) or by or '?'}: {read.text}"[:BUNDLE_LINE_CHARS])
+            files += read.attachments
+        lines += [f"[{len(inside) - BUNDLE_MAX} more]"] if len(inside) > BUNDLE_MAX else []
+        return content.Content(text="\n".join(lines), attachments=tuple(files))
 
     async def _cached(
         self, path: str, read: Callable[[Mapping[str, Any]], str | None], params: dict[str, str] | None = None
@@ -316,8 +330,11 @@ class People:
             return {}
 
 
-def _mentioned(item: Mapping[str, Any]) -> dict[str, str]:
-    return {text(mention, "key"): f"@{text(mention, 'name')}" for mention in mappings(item, "mentions")}
+def _content(item: Mapping[str, Any]) -> content.Content:
+    """A message as the API gives it."""
+    names = {text(mention, "key"): f"@{text(mention, 'name')}" for mention in mappings(item, "mentions")}
+    read = content.read(text(item, "msg_type"), mapping(item, "body").get("content"), names)
+    return read.of(text(item, "message_id")) if read else content.Content(text="")
 
 
 def _name(holder: Mapping[str, Any]) -> str | None:

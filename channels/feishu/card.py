@@ -1,27 +1,58 @@
-"""A text with buttons as an interactive card, in its second generation, which refuses what it does not know. Pure.
+"""A text as an interactive card, in its second generation, which refuses what it does not know. Pure.
 
-A fenced block becomes a plain text of its own: nothing in it is markup then, and a command is shown as it is. The buttons
-stand below the text, each with nothing but its token.
+Beneath buttons a fenced block is a plain text of its own: nothing in it is markup then, and a command is shown as it is.
+The buttons stand below the text, each with nothing but its token.
 """
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 from markdown_it import MarkdownIt
 
+from channels.formulas import shielded
 from channels.message import Button
 
 SUMMARY_CHARS = 60
+TABLES_MAX = 5
+_PREFIX = re.compile("[ >]*")
 
 
 def card(text: str, buttons: Sequence[Button]) -> dict[str, Any]:
-    summary = " ".join(text.split())[:SUMMARY_CHARS]
-    return {
-        "schema": "2.0",
-        "config": {"update_multi": True, "enable_forward": False, "summary": {"content": without_pings(summary)}},
-        "body": {"elements": [*_text(text), *map(_button, buttons)]},
-    }
+    return made([*_text(text), *map(_button, buttons)], text, enable_forward=False)
+
+
+def answer_card(text: str) -> dict[str, Any]:
+    return made([{"tag": "markdown", "content": shown(text)}], text)
+
+
+def made(elements: Sequence[Mapping[str, Any]], summary: str, **config: Any) -> dict[str, Any]:
+    summary = without_pings(" ".join(summary.split())[:SUMMARY_CHARS])
+    config = {"update_multi": True, "summary": {"content": summary}} | config
+    return {"schema": "2.0", "config": config, "body": {"elements": list(elements)}}
+
+
+def needs_card(text: str) -> bool:
+    """Whether it has what a post shows badly or not at all: a block of code, a table."""
+    if not any(mark in text for mark in ("```", "~~~", "|")):
+        return False
+    return any(token.type in ("fence", "table_open") for token in _markdown().parse(text))
+
+
+def shown(text: str) -> str:
+    """As an element takes it: without pings and pictures by address, formulas as code, and tables beyond those that a card
+    may have as they are written."""
+    text = shielded(text)
+    if text.count("|") > TABLES_MAX:
+        lines = _lines(text)
+        tables = [it.map for it in _markdown().parse("\n".join(lines)) if it.type == "table_open" and it.map]
+        for first, end in reversed(tables[TABLES_MAX:]):
+            prefix = _PREFIX.match(lines[first])
+            fence = (prefix[0] if prefix else "") + "```"
+            lines[first:end] = [fence, *lines[first:end], fence]
+        text = "\n".join(lines)
+    return without_pings(text).replace("![", "!\u200b[")
 
 
 def without_pings(text: str) -> str:
@@ -30,8 +61,7 @@ def without_pings(text: str) -> str:
 
 
 def _text(text: str) -> Iterator[dict[str, Any]]:
-    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")  # the lines that the parser counts
-    done = 0
+    lines, done = _lines(text), 0
     for token in _markdown().parse("\n".join(lines)):
         if token.type == "fence" and token.level == 0 and token.map:
             yield from _markdown_element(lines[done : token.map[0]])
@@ -43,7 +73,12 @@ def _text(text: str) -> Iterator[dict[str, Any]]:
 
 def _markdown_element(lines: Sequence[str]) -> Iterator[dict[str, Any]]:
     if text := "\n".join(lines).strip("\n"):
-        yield {"tag": "markdown", "content": without_pings(text).replace("![", "!\u200b[")}  # it takes no addresses
+        yield {"tag": "markdown", "content": shown(text)}
+
+
+def _lines(text: str) -> list[str]:
+    """As the parser counts them."""
+    return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
 
 
 def _button(button: Button) -> dict[str, Any]:
@@ -57,4 +92,4 @@ def _button(button: Button) -> dict[str, Any]:
 
 @lru_cache(maxsize=1)
 def _markdown() -> MarkdownIt:
-    return MarkdownIt("commonmark")
+    return MarkdownIt("commonmark").enable("table")

@@ -47,14 +47,15 @@ from channels.feishu.api import (
     People,
     fetch_file,
 )
-from channels.feishu.card import card, without_pings
-from channels.feishu.config import FeishuAccount, listens
+from channels.feishu.card import answer_card, card, needs_card, without_pings
+from channels.feishu.config import FeishuAccount, Rendering, listens
 from channels.feishu.connection import LongConnection
 from channels.feishu.content import FORWARDED
 from channels.feishu.events import receipt
 from channels.feishu.files import uploaded
 from channels.feishu.live import HANDLE, LiveCards, is_closed
 from channels.feishu.reactions import Reactions, react
+from channels.formulas import shielded
 from channels.message import Attachment, File, MessageContext, Outbound
 from channels.pace import Pace, SingleFlight
 from channels.split import Limit
@@ -71,7 +72,7 @@ ACCOUNT_RATE, CHAT_RATE = 50.0, 5.0
 SLOW_SECONDS = 1.0
 CARD_SECONDS = 0.3
 """Between two states of a growing answer; Feishu takes ten a second of one card."""
-NOT_PASSED = "这条回复未通过平台的内容审核,未能发送。 / This reply did not pass the platform's content audit."
+NOT_PASSED = "这条回复未通过平台的内容审核，未能发送。 / This reply did not pass the platform's content audit."
 log = structlog.get_logger()
 
 _MESSAGES = "/open-apis/im/v1/messages"
@@ -91,6 +92,7 @@ class FeishuChannel:
         directives=("media", "voice", "reply"),
         actions=("send", "reply", "edit", "delete", "react", "buttons"),
         file_messages=FileMessages(),
+        topics_by_reply=True,
         buttons=True,
         repeat_seconds=REPEAT_SECONDS,
     )
@@ -100,6 +102,7 @@ class FeishuChannel:
         self.account = account
         self.access: AccessConfig = config
         self.queue = config.queue
+        self.capabilities = replace(self.capabilities, quotes=config.quotes)
         self.resend_ambiguous = config.resend_ambiguous
         self._config = config
         self._key = config.encrypt_key.get_secret_value().strip()
@@ -151,7 +154,8 @@ class FeishuChannel:
             sender=replace(context.sender, name=name or context.sender.id),
             chat=replace(context.chat, title=title),
             reply_to=quoted or answers,
-            text=bundle or context.text,
+            text=(bundle and bundle.text) or context.text,
+            attachments=bundle.attachments if bundle else context.attachments,
         )
 
     def split(self, text: str) -> list[str]:
@@ -181,7 +185,7 @@ class FeishuChannel:
             log.info("feishu_card_closed", account=self.account)
 
     async def send(self, part: Outbound, key: str) -> str:
-        """Send one part, as rich text, with buttons as a card; the message id. Raises DeliveryError.
+        """Send one part, as rich text or as a card; the message id. Raises DeliveryError.
 
         What is not taken as that goes as plain text, and what does not pass an audit as a note that says so.
         """
@@ -219,7 +223,7 @@ class FeishuChannel:
         for file in part.files:
             kind, content = await uploaded(self._api, self._stored, file, voice=part.voice)
             return await self._place(part, key, kind, content)
-        for kind, content, tolerated in _forms(part):
+        for kind, content, tolerated in _forms(part, self._config.rendering):
             try:
                 return await self._place(part, key, kind, content)
             except DeliveryError as error:
@@ -323,16 +327,18 @@ def _challenge(event: dict[str, Any]) -> str | None:
 _Form: TypeAlias = tuple[str, dict[str, Any], frozenset[str]]
 
 
-def _forms(part: Outbound) -> Iterator[_Form]:
+def _forms(part: Outbound, rendering: Rendering) -> Iterator[_Form]:
     """The ways to say a part, the next one for whoever was refused the last: type, content, and the codes that mean so. What
     replaces a card is a card, and only where it replaces none a text."""
-    text = without_pings(part.text)
+    text = without_pings(shielded(part.text))
     if part.replaces is not None:
         no_card = frozenset[str]() if part.buttons else NO_CARD_CODES
         yield "interactive", card(part.text, part.buttons), AUDIT_CODES | no_card
         yield "interactive", card(NOT_PASSED, ()), no_card
     elif part.buttons:
         yield "interactive", card(part.text, part.buttons), BAD_CONTENT_CODES | AUDIT_CODES
+    elif rendering == "card" or (rendering == "auto" and needs_card(part.text)):
+        yield "interactive", answer_card(part.text), BAD_CONTENT_CODES | AUDIT_CODES
     yield "post", {"zh_cn": {"content": [[{"tag": "md", "text": text}]]}}, BAD_CONTENT_CODES | AUDIT_CODES
     yield "text", {"text": text}, AUDIT_CODES
     yield "text", {"text": NOT_PASSED}, frozenset()
@@ -345,7 +351,7 @@ async def _nothing() -> None:
 def split(text: str, *, chars_max: int = PART_CHARS_MAX, bytes_max: int = PART_BYTES_MAX) -> list[str]:
     """The parts, in order; one empty text gives none. Without the fences and heads put in again, they are the text."""
     limits = (Limit(measure=len, most=chars_max), Limit(measure=_bytes, most=bytes_max - _QUOTES))
-    return markdown.split(text, limits)
+    return markdown.split(shielded(text), limits)
 
 
 def _bytes(text: str) -> int:

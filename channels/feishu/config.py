@@ -1,14 +1,15 @@
 """What a person writes to connect a Feishu app: one account, or several under `accounts`."""
 
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, SecretStr
 
-from channels.access import AccessConfig, access_warnings, id_problems, is_blank, is_http
+from channels.access import AccessConfig, Quotes, access_warnings, id_problems, is_blank, is_http
 from channels.queue import QueueConfig
 
 DEFAULT = "default"
+Rendering: TypeAlias = Literal["auto", "post", "card"]
 
 
 class FeishuAccount(AccessConfig):
@@ -44,6 +45,12 @@ class FeishuAccount(AccessConfig):
     reaction: Literal["Typing", "OnIt", "OneSecond", "Get", "OK", "THINKING", "GLANCE", ""] = "Typing"
     """The reaction that a message has while it is being answered, `""` for none. The app needs the scope
     `im:message.reactions:write_only` and `im:message:readonly`."""
+    quotes: Quotes = "all"
+    """Which messages of an answer stand as a reply under the question: `all`, `first`, or `off` for none; in a topic always
+    all."""
+    rendering: Rendering = "auto"
+    """What an answer is sent as that does not grow in a card: `auto`, a card where it has code or tables, else rich text
+    (`post`); or always one of them."""
     queue: QueueConfig = QueueConfig()
 
 

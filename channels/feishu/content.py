@@ -5,16 +5,20 @@ another becomes `@name`. What is no text becomes a few words in brackets, so tha
 """
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any
 
 from channels.message import Attachment, AttachmentKind
-from channels.wire import clean, loads
+from channels.wire import clean, loads, mappings
 from channels.wire import text as text_of
 
 _PLACEHOLDER = re.compile(r"(@_user_[0-9]+|@_all)( ?)")
 OPTIONS_MAX = 20
+CARD_LINES_MAX = 200
+CARD_DEPTH_MAX = 20
+_CARD_TEXTS = ("markdown", "lark_md", "plain_text", "text", "a")
 _STYLES = (("bold", "**"), ("italic", "*"), ("lineThrough", "~~"))
 FORWARDED = "[merged and forwarded messages]"
 """What stands for a bundle until `api.People` has read it."""
@@ -26,14 +30,20 @@ class Content:
     text: str
     attachments: tuple[Attachment, ...] = ()
 
+    def of(self, message_id: str) -> "Content":
+        """With the message in the keys: a key is good with its own message only."""
+        keyed = tuple(replace(it, key=f"{message_id}/{it.key}") for it in self.attachments)
+        return Content(text=self.text, attachments=keyed)
+
 
 Names = Mapping[str, str]
 """By placeholder: what stands in its place; empty for the bot's own."""
 
 
 def read(kind: str, raw: object, names: Names) -> Content | None:
-    """What a message of this type says; None where it says nothing, as when it was recalled before delivery."""
-    if not isinstance(raw, str) or not raw.strip():
+    """What a message of this type says; None where it says nothing, as when it was recalled before delivery, or where
+    nobody says it."""
+    if not isinstance(raw, str) or not raw.strip() or kind == "system":
         return None
     try:
         content = loads(raw)
@@ -81,6 +91,11 @@ def _post(content: Mapping[str, Any], names: Names) -> Content:
                 texts.append(_node(node, names))
                 attachments += _node_attachments(node)
         paragraphs.append("".join(texts))
+    for file in mappings(content, "files"):
+        kind: AttachmentKind = "other" if file.get("is_folder") is True else "file"
+        attached = _attached(kind, "file_key", _file)(file, names)
+        paragraphs.append(attached.text)
+        attachments += attached.attachments
     return Content(text=resolve("\n".join(paragraphs), names), attachments=tuple(attachments))
 
 
@@ -136,20 +151,52 @@ def _attached(kind: AttachmentKind, key: str, words: Callable[[Mapping[str, Any]
 
 
 def _card(content: Mapping[str, Any], names: Names) -> Content:
-    """A forwarded card in its degraded form."""
+    """A card: in its degraded form, rows of nodes as in a post; or as it was made, of any generation."""
     rows = content.get("elements")
-    lines = [text_of(content, "title")]
-    for row in rows if isinstance(rows, list) else ():
-        nodes = [node for node in (row if isinstance(row, list) else ()) if isinstance(node, dict)]
-        lines.append(" ".join(filter(None, (text_of(node, "text") for node in nodes))))
-    return Content(text="[card]\n" + resolve("\n".join(filter(None, lines)), names))
+    if isinstance(rows, list) and all(isinstance(row, list) for row in rows):
+        lines = [text_of(content, "title")]
+        lines += [" ".join(filter(None, (_node(it, names) for it in row if isinstance(it, dict)))) for row in rows]
+    else:
+        made = content.get("json_card", content.get("user_dsl"))
+        try:
+            lines = list(_card_texts(loads(made) if isinstance(made, str) else content, 0))
+        except ValueError:
+            lines = []
+    return Content(text="[card]\n" + resolve("\n".join(filter(None, lines[:CARD_LINES_MAX])), names))
+
+
+def _card_texts(node: object, depth: int) -> Iterator[str]:
+    """What is written on it, in the order of its elements."""
+    if depth > CARD_DEPTH_MAX:
+        return
+    if isinstance(node, dict):
+        if node.get("tag") in _CARD_TEXTS and (text := text_of(node, "content") or text_of(node, "text")):
+            yield text
+        node = list(node.values())
+    for inner in node if isinstance(node, list) else ():
+        yield from _card_texts(inner, depth + 1)
 
 
 def _words(template: str, *keys: str) -> "_Reader":
     def words(content: Mapping[str, Any], names: Names) -> Content:
-        return Content(text=f"[{template.format(*(text_of(content, key) for key in keys)).rstrip(': ')}]")
+        found = template.format(*(text_of(content, key) for key in keys)).rstrip(": ")
+        return Content(text=f"[{found}{_when(content)}]")
 
     return words
+
+
+def _when(content: Mapping[str, Any]) -> str:
+    """Beginning, end and due date, as far as it has them: milliseconds as text."""
+    found = []
+    for word, key in (("from", "start_time"), ("to", "end_time"), ("due", "due_time")):
+        if re.fullmatch(r"[0-9]{10,14}", value := text_of(content, key)):
+            moment = datetime.fromtimestamp(int(value) / (1 if len(value) == 10 else 1000), UTC)
+            found.append(f", {word} {moment:%Y-%m-%d %H:%M} UTC")
+    return "".join(found)
+
+
+def _file(content: Mapping[str, Any]) -> str:
+    return ": ".join(filter(None, ("file", text_of(content, "file_name"))))
 
 
 def _vote(content: Mapping[str, Any], names: Names) -> Content:
@@ -160,7 +207,8 @@ def _vote(content: Mapping[str, Any], names: Names) -> Content:
 
 def _todo(content: Mapping[str, Any], names: Names) -> Content:
     summary = content.get("summary")
-    return Content(text=f"[task]\n{_post(summary, names).text}" if isinstance(summary, dict) else "[task]")
+    task = f"[task{_when(content)}]"
+    return Content(text=f"{task}\n{_post(summary, names).text}" if isinstance(summary, dict) else task)
 
 
 def _length(content: Mapping[str, Any]) -> str:
@@ -178,9 +226,7 @@ _READERS: dict[str, _Reader] = {
     "text": _text,
     "post": _post,
     "image": _attached("image", "image_key", lambda content: "image"),
-    "file": _attached(
-        "file", "file_key", lambda content: ": ".join(filter(None, ("file", text_of(content, "file_name"))))
-    ),
+    "file": _attached("file", "file_key", _file),
     "folder": _attached("other", "file_key", lambda content: f"folder: {text_of(content, 'file_name')}"),
     "audio": _attached("audio", "file_key", lambda content: "voice message" + _length(content)),
     "media": _attached("video", "file_key", lambda content: "video" + _length(content)),

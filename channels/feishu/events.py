@@ -8,7 +8,6 @@ kind.
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -90,7 +89,7 @@ def _message(
         message_id=message_id,
         sender=Sender(id=sender_id, is_bot=sender.get("sender_type", "user") != "user"),
         text=parsed.text,
-        attachments=tuple(replace(one, key=f"{message_id}/{one.key}") for one in parsed.attachments),  # api.fetch_file
+        attachments=parsed.of(message_id).attachments,
         sent_at=_moment(message.get("create_time")) or _moment(header.get("create_time")) or now,
         mentioned=mentioned,
         reply_to=Quote(message_id=parent) if parent else None,

@@ -15,13 +15,12 @@ import orjson
 
 from channels.channel import DeliveryError, Gone, Refused
 from channels.feishu.api import FeishuApi
-from channels.feishu.card import without_pings
+from channels.feishu.card import made, shown
 from channels.message import Outbound
 from channels.wire import mapping, text
 
 HANDLE = "card:"
 ELEMENT = "answer"
-SUMMARY_CHARS = 60
 CARDS_KEPT = 1_000
 SEQUENCE_MAX = 2**31 - 1
 _CARDS = "/open-apis/cardkit/v1/cards"
@@ -57,7 +56,7 @@ class LiveCards:
         card, begun = _parts(part)
         if card not in self._messages:
             await self._send(card, part)
-        body = {"content": _shown(part.text), **self._number(card, begun)}
+        body = {"content": shown(part.text), **self._number(card, begun)}
         await self._api.call(f"{_CARDS}/{quote(card, safe='')}/elements/{ELEMENT}/content", body=body, method="PUT")
 
     async def finish(self, part: Outbound, key: str) -> str:
@@ -114,12 +113,5 @@ def _parts(part: Outbound) -> tuple[str, int]:
 
 
 def _card(words: str, *, streams: bool) -> dict[str, Any]:
-    summary = "…" if streams else " ".join(words.split())[:SUMMARY_CHARS]
-    config: dict[str, Any] = {"streaming_mode": streams, "update_multi": True}
-    config |= {"summary": {"content": without_pings(summary)}}
-    element = {"tag": "markdown", "element_id": ELEMENT, "content": _shown(words)}
-    return {"schema": "2.0", "config": config, "body": {"elements": [element]}}
-
-
-def _shown(words: str) -> str:
-    return without_pings(words).replace("![", "!\u200b[")  # a picture by address is refused
+    element = {"tag": "markdown", "element_id": ELEMENT, "content": shown(words)}
+    return made([element], "…" if streams else words, streaming_mode=streams)

@@ -74,7 +74,6 @@ class TelegramChannel:
         directives=("media", "voice", "reply"),
         actions=("send", "reply", "edit", "delete", "react", "buttons", "poll"),
         file_messages=FileMessages(caption_chars=CAPTION_CHARS, album=ALBUM_MAX),
-        quotes_once=True,
         buttons=True,
     )
 
@@ -82,6 +81,7 @@ class TelegramChannel:
         self.account = account
         self.access: AccessConfig = config
         self.queue = config.queue
+        self.capabilities = replace(self.capabilities, quotes=config.quotes)
         self.resend_ambiguous = config.resend_ambiguous
         self._config = config
         self._timing = timing or Timing()

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr
 
-from channels.access import AccessConfig, access_warnings, id_problems, is_blank, is_http
+from channels.access import AccessConfig, Quotes, access_warnings, id_problems, is_blank, is_http
 from channels.queue import QueueConfig
 
 DEFAULT = "default"
@@ -33,6 +33,8 @@ class TelegramAccount(AccessConfig):
     sends_per_second: Annotated[float, Field(gt=0)] | None = None
     """The pace of this bot's sends. Where unset they go out at once, and at Telegram's documented pace (30 a second, 1 in
     one chat, 20 a minute in one group) for a minute after Telegram has asked to slow down."""
+    quotes: Quotes = "first"
+    """Which messages of an answer are shown as a reply to the question: `all`, `first`, or `off` for none."""
     link_previews: bool = False
     """Whether Telegram shows a preview of the first link in a reply."""
     drafts: bool = False

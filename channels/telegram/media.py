@@ -85,7 +85,7 @@ _Reader: TypeAlias = Callable[[Mapping[str, Any]], str]
 _ATTACHED: dict[str, AttachmentKind] = {
     "photo": "image",
     "document": "file",
-    "animation": "video",
+    "animation": "other",
     "video": "video",
     "video_note": "video",
     "voice": "audio",

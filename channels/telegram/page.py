@@ -171,6 +171,13 @@ class Page:
         return tuple(styles.values())
 
 
+_FILE = re.compile(
+    r"(?<![\w@.:/?#=&%~+-])((?:(?:[\w~+-]+|\.{1,2})/)*[\w.+-]*\w"
+    r"\.(?:md|sh|py|pl|pm|rs|cc|ps|ml|mm|mk|tf|pub|zip|mov)|lib[\w+-]+\.(?:so|la)|(?:Makefile|configure)\.(?:am|in|ac))"
+    r"(?![\w@/:?#-]|\.\w)",
+    re.ASCII,
+)
+"""Kinds of files that are top-level domains as well; not those under which more sites are known than files."""
 _TASK = re.compile(r"\[([ xX])\] ")
 _STYLES: dict[str, Kind] = {"strong": "bold", "em": "italic", "s": "strikethrough"}
 """By the tag of the token that opens or closes it."""
@@ -219,13 +226,21 @@ class _Paragraph:
     def _text(self, text: str, marks: Sequence[int]) -> None:
         begins = 0
         for mark in marks:
-            self._page.write(text[begins:mark])
+            self._words(text[begins:mark])
             if self._page.is_open("spoiler"):
                 self._page.close("spoiler")
             else:
                 self._page.open("spoiler")
             begins = mark + 2
-        self._page.write(text[begins:])
+        self._words(text[begins:])
+
+    def _words(self, text: str) -> None:
+        """With names of files as code: clients take `backup.sh` for an address in a country's domain."""
+        if self._links or self._page.is_open("spoiler"):
+            return self._page.write(text)
+        for number, piece in enumerate(_FILE.split(text)):
+            self._page.write(piece, *([TextStyle(kind="code")] if number % 2 else []))
+        return None
 
     def _image(self, token: Token) -> None:
         """A link with the words for it; inside of a link only the words."""

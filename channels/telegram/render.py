@@ -10,6 +10,7 @@ from typing import Any
 
 from markdown_it.common.normalize_url import normalizeLinkText
 
+from channels.formulas import shielded
 from channels.split import Limit
 from channels.split import split as cut
 from channels.telegram.document import read
@@ -39,7 +40,7 @@ class RenderedText:
 
 def rendered(markdown: str) -> RenderedText:
     """Nothing only for blanks: Markdown that would show nothing, as a lone `#`, is shown as it is written."""
-    markdown = clean(markdown)
+    markdown = shielded(clean(markdown))
     found = read(markdown)
     runs = found or [TextRun(text=markdown.strip())]
     text, entities = _written(runs, ENTITIES_MAX)
@@ -81,7 +82,7 @@ def _written(runs: Sequence[TextRun], entities_max: int) -> tuple[str, list[dict
 
 def split(markdown: str) -> list[str]:
     """The parts, in order; each of them shows something and fits a message, with its entities and as plain text."""
-    text = clean(markdown).strip("\n")
+    text = shielded(clean(markdown)).strip("\n")
     if not text.strip():
         return []
     if units(text) <= _ONE_MAX and _fits(rendered(text)):

@@ -11,7 +11,7 @@ from typing import Any
 
 from channels.channel import Arrived, Edited, Ignored, Membership, Moved, NotReady, Receipt
 from channels.message import BUTTON_TOKEN, Chat, MessageContext, Press, Quote, Sender
-from channels.telegram import content
+from channels.telegram import content, media
 from channels.telegram.content import Me, name
 from channels.wire import clean, mapping, number, text
 
@@ -173,13 +173,15 @@ def _quote(message: Mapping[str, Any]) -> Quote | None:
     if (answered_id := number(answered, "message_id")) is not None:
         sender = _sender(answered)
         quoted = part or content.quoted(answered)
-        return Quote(message_id=str(answered_id), text=quoted, sender=sender.name or sender.id if sender else None)
+        by = sender.name or sender.id if sender else None
+        return Quote(message_id=str(answered_id), text=quoted, sender=by, attachments=media.attachments(answered))
     elsewhere = mapping(message, "external_reply")
     if not elsewhere:
         return None
     chat_id, message_id = number(mapping(elsewhere, "chat"), "id"), number(elsewhere, "message_id")
     where = f"{chat_id}:{message_id}" if chat_id and message_id else ""
-    return Quote(message_id=where, text=part or content.quoted(elsewhere), sender=content.origin(elsewhere, "origin"))
+    said, by = part or content.quoted(elsewhere), content.origin(elsewhere, "origin")
+    return Quote(message_id=where, text=said, sender=by, attachments=media.attachments(elsewhere))
 
 
 def _answered(message: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -46,7 +46,7 @@ async def approve(context: CommandContext) -> str | None:
         return context.say(
             "Nothing was decided. The whole message must be one line: `/approve XXXX-XXXX-XXXX allow-once`, "
             "with `allow-always` or `deny` in the place of `allow-once`.",
-            "未作任何决定。整条消息必须只有一行:`/approve XXXX-XXXX-XXXX allow-once`,"
+            "未作任何决定。整条消息必须只有一行：`/approve XXXX-XXXX-XXXX allow-once`，"
             "其中 `allow-once` 可换成 `allow-always` 或 `deny`。",
         )
     by = _decider(context)
@@ -70,7 +70,7 @@ async def _unknown(context: CommandContext, by: Decider) -> str | None:
     if await context.runtime.store.approvals.count_wrong(by, at=context.runtime.now()):
         return None
     if context.message.press and context.message.press.token.startswith(BUTTON):
-        return context.say("This button is not yours to press, or it is too old.", "此按钮不是给你的,或已失效。")
+        return context.say("This button is not yours to press, or it is too old.", "此按钮不是给你的，或已失效。")
     return context.say("There is no request with this id that you could decide.", "没有可由你审批的、编号如此的请求。")
 
 
@@ -78,12 +78,12 @@ async def _decide(context: CommandContext, approval: Approval, decision: str, by
     if decision != "deny" and await context.runtime.approvals.is_lost(approval):
         return context.say(
             f"{approval.id} could not be shown to you whole, so it can only be denied.",
-            f"{approval.id} 未能完整显示,只能拒绝。",
+            f"{approval.id} 未能完整显示，只能拒绝。",
         )
     if decision == "allow-always" and not approval.always:
         return context.say(
             f"{approval.id} can only be allowed once: not all that it runs can be pinned down. Nothing was decided.",
-            f"{approval.id} 只能单次允许(无法确定其执行的全部内容)。未作任何决定。",
+            f"{approval.id} 只能单次允许（无法确定其执行的全部内容）。未作任何决定。",
         )
     won, approval = await context.runtime.approvals.decide(approval, decision, by)
     text = outcome_text(approval, context.language)
@@ -101,17 +101,17 @@ async def approvals(context: CommandContext) -> str:
         ids = [it.id for it in grants if wanted.strip().upper() in ("ALL", it.id)]
         for id_ in ids:
             await store.revoke(id_, by=person_of(context.message), at=context.runtime.now())
-        return context.say(f"Revoked: {', '.join(ids) or 'nothing'}.", f"已撤销:{', '.join(ids) or '无'}。")
+        return context.say(f"Revoked: {', '.join(ids) or 'nothing'}.", f"已撤销：{', '.join(ids) or '无'}。")
     if context.message.chat.kind == "group":  # of other conversations, too
         return context.say("Ask me in a direct chat.", "请在私聊中查看。")
     if not waiting and not grants:
         return context.say(
-            "Nothing waits for you, and nothing is allowed for good.", "没有待审批的请求,也没有长期许可。"
+            "Nothing waits for you, and nothing is allowed for good.", "没有待审批的请求，也没有长期许可。"
         )
-    lines = [context.say("Waiting for a decision:", "待审批:")] if waiting else []
+    lines = [context.say("Waiting for a decision:", "待审批：")] if waiting else []
     lines += [f"- `{it.id}` {it.agent} {it.tool} {value(_text(it.request))}" for it in waiting]
     lines += (
-        [context.say("Allowed for good (`/approvals revoke ID`):", "长期许可(`/approvals revoke ID` 撤销):")]
+        [context.say("Allowed for good (`/approvals revoke ID`):", "长期许可（`/approvals revoke ID` 撤销）：")]
         if grants
         else []
     )

@@ -88,7 +88,7 @@ def _refusal(context: CommandContext, command: Command) -> str:
         return context.say(f"/{command.name} is switched off here.", f"/{command.name} 已停用。")
     return context.say(
         f"Only an owner of this bot may use /{command.name} here: whoever `owners` in its config names.",
-        f"此处只有机器人的所有者(配置中的 `owners`)可以使用 /{command.name}。",
+        f"此处只有机器人的所有者（配置中的 `owners`）可以使用 /{command.name}。",
     )
 
 
@@ -97,7 +97,7 @@ async def show_help(context: CommandContext) -> str:
     wanted = context.arguments.lstrip("/／").lower()
     shown = [it for it in COMMANDS.values() if wanted in ("", it.name) and context.may(it)]
     if not shown:
-        return context.say("There is no such command; /help lists them.", "没有这个命令,/help 可查看全部命令。")
+        return context.say("There is no such command; /help lists them.", "没有这个命令，/help 可查看全部命令。")
     return "\n".join(f"- `/{it.form}` {context.say(it.en, it.zh)}" for it in shown)
 
 
@@ -122,10 +122,14 @@ _COMMANDS = (
         remember,
         ANY,
         "Keep a note for yourself; alone, list them",
-        "记一条笔记;单独发送则列出",
+        "记一条笔记；单独发送则列出",
     ),
     Command(
-        "skill [NAME TEXT]", conversation.use_skill, ANY, "Use a skill; alone: list them", "使用技能;单独使用则列出全部"
+        "skill [NAME TEXT]",
+        conversation.use_skill,
+        ANY,
+        "Use a skill; alone: list them",
+        "使用技能；单独使用则列出全部",
     ),
     Command(
         "approve ID allow-once | allow-always | deny",
@@ -141,7 +145,7 @@ _COMMANDS = (
         "Show what waits for your approval, and what you allowed for good",
         "查看待审批的请求和长期许可",
     ),
-    Command("export", conversation.export, 0, "Get the conversation as Markdown", "导出对话(Markdown)"),
+    Command("export", conversation.export, 0, "Get the conversation as Markdown", "导出对话（Markdown）"),
     Command("status", report.status, 0, "Show what runs here", "显示当前状态"),
     Command("context", report.context, 0, "Show what fills the prompt", "显示提示词的构成"),
     Command("usage", report.usage, 0, "Show tokens and cost", "显示用量和费用"),
@@ -151,7 +155,7 @@ _COMMANDS = (
         settings.model,
         1,
         "Choose a model for this conversation; alone: list them",
-        "为本次对话选择模型;单独使用则列出全部",
+        "为本次对话选择模型；单独使用则列出全部",
         owner_in_groups=True,
     ),
     Command("models", settings.models, 0, "List the models", "列出可选的模型"),
@@ -178,7 +182,7 @@ _COMMANDS = (
         settings.agent,
         1,
         "Choose who answers in this chat; alone: list them",
-        "选择由谁回答;单独使用则列出全部",
+        "选择由谁回答；单独使用则列出全部",
         owner_in_groups=True,
     ),
     Command(

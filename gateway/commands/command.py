@@ -130,6 +130,6 @@ def dropped_lines(context: CommandContext, messages: Sequence[Concerned]) -> str
     shown += ["- …"] if len(messages) > SHOWN_MAX else []
     head = context.say(
         f"{len(messages)} waiting message{'s were' if len(messages) > 1 else ' was'} dropped:",
-        f"丢弃了 {len(messages)} 条排队的消息:",
+        f"丢弃了 {len(messages)} 条排队的消息：",
     )
     return "\n\n" + "\n".join((head, *shown))

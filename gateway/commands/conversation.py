@@ -28,7 +28,7 @@ async def start(context: CommandContext) -> str:
     name = config.name or config.id if config else context.agent
     return context.say(
         f"Hello! I am {name}. Write to me what you need; /help shows what else I understand.",
-        f"你好!我是{name}。直接告诉我你需要什么;发送 /help 可查看可用的命令。",
+        f"你好！我是{name}。直接告诉我你需要什么；发送 /help 可查看可用的命令。",
     )
 
 
@@ -64,7 +64,7 @@ async def retry(context: CommandContext) -> str | Reply:
     if own is None:
         return context.say(
             "That message is too old to be answered again; please send it anew.",
-            "那条消息太旧,无法重新回答,请重新发送。",
+            "那条消息太旧，无法重新回答，请重新发送。",
         )
     await _undo(context, turn)
     contexts = tuple(it for body in bodies for it in inbound_of(body).contexts)
@@ -81,13 +81,13 @@ async def undo(context: CommandContext) -> str:
     body = await context.runtime.store.body(context.session, turn)
     await _undo(context, turn)
     words = first_words(inbound_of(body).context.text) if body else ""
-    return context.say(f"Forgotten: {words or 'the last exchange'}.", f"已撤销:{words or '上一轮对话'}。")
+    return context.say(f"Forgotten: {words or 'the last exchange'}.", f"已撤销：{words or '上一轮对话'}。")
 
 
 async def _last_turn(context: CommandContext, nothing: str) -> int | str:
     """The turn that may be undone; else why there is none, `nothing` where the conversation is empty."""
     if (await context.conversation()).waiting:
-        return context.say("An answer is still under way; /stop ends it.", "正在回答中;发送 /stop 可停止。")
+        return context.say("An answer is still under way; /stop ends it.", "正在回答中；发送 /stop 可停止。")
     turn = await context.runtime.store.last_turn(context.session, before=context.turn, by=_by(context))
     return nothing if turn is None else turn
 
@@ -125,10 +125,10 @@ async def use_skill(context: CommandContext) -> str | Reply:
         lines = [f"- `{it.name}` {it.description}" for it in skills]
         if not lines:
             return context.say("There are no skills here.", "这里没有可用的技能。")
-        return "\n".join((context.say("The skills are:", "可用的技能:"), *lines))
+        return "\n".join((context.say("The skills are:", "可用的技能："), *lines))
     words = context.say(
         f"Use the skill `{name}`: read its file first, then follow it.",
-        f"请使用技能 `{name}`:先读取它的文件,然后照做。",
+        f"请使用技能 `{name}`：先读取它的文件，然后照做。",
     )
     message = replace(context.message, text=f"{words}\n\n{text.strip()}".strip())
     await _deliver(context, Inbound(agent=context.agent, context=message))
@@ -155,7 +155,7 @@ async def compact(context: CommandContext) -> str | Reply:
         return context.say("There is nothing to summarise yet.", "目前没有需要压缩的内容。")
     if not compacted.turns:
         kept = "No summary kept all that matters, so the conversation stays as it is."
-        return Reply(text=context.say(kept, "没有得到足够完整的摘要,对话保持原样。"), answers=compacted.answers)
+        return Reply(text=context.say(kept, "没有得到足够完整的摘要，对话保持原样。"), answers=compacted.answers)
     made = Summary(text=compacted.content, by=context.turn, turns=compacted.turns, answers=compacted.answers)
     mark = made.mark(turns[compacted.turns - 1][0], context.runtime.now())
     await context.runtime.store.mark(context.session, mark)
@@ -182,7 +182,7 @@ async def export(context: CommandContext) -> str | Reply:
     data = markdown.encode(errors="replace")[: context.setup.limits.file_bytes]
     file = File(name="conversation.md", type="text/markdown", data=data)
     kept = await context.runtime.store.archive.put(file, context.runtime.now())
-    return Reply(text=context.say("The conversation as a file:", "对话已导出为文件:"), files=(kept,))
+    return Reply(text=context.say("The conversation as a file:", "对话已导出为文件："), files=(kept,))
 
 
 def _exported(turn: Sequence[Message]) -> Iterator[str]:

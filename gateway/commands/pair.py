@@ -28,7 +28,8 @@ async def pair(context: CommandContext) -> str | Reply:
     if found == "wrong":
         log.warning("pairing_refused", by=context.person)
         return context.say(
-            "There is no such code: it may be wrong, or older than an hour.", "没有这个配对码:可能有误,或已超过一小时。"
+            "There is no such code: it may be wrong, or older than an hour.",
+            "没有这个配对码：可能有误，或已超过一小时。",
         )
     contact, notice = found
     log.info(
@@ -46,9 +47,9 @@ async def _waiting(context: CommandContext) -> str:
     found = await context.runtime.store.contacts.waiting(context.runtime.now() - PAIRING_SECONDS)
     if context.message.chat.kind == "group" or not found:
         return context.say(
-            "Let somebody in with the code that I gave them: /pair CODE", "用我发给对方的配对码批准:/pair 配对码"
+            "Let somebody in with the code that I gave them: /pair CODE", "用我发给对方的配对码批准：/pair 配对码"
         )
     zone = context.setup.config.server.zone
     lines = [f"- `{it.name}` {datetime.fromtimestamp(it.asked or 0, tz=UTC).astimezone(zone):%H:%M}" for it in found]
-    head = context.say("Waiting to be let in, with /pair CODE:", "等待批准(用 /pair 配对码):")
+    head = context.say("Waiting to be let in, with /pair CODE:", "等待批准（用 /pair 配对码）：")
     return "\n".join((head, *lines))

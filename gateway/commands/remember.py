@@ -22,7 +22,7 @@ async def remember(context: CommandContext) -> str:
     if not words and context.message.chat.kind != "direct":
         return say(
             "Others read along here: send /remember in a direct chat with me to see your notes.",
-            "这里其他人也能看到:请在与我的私聊中发送 /remember 查看你的笔记。",
+            "这里其他人也能看到：请在与我的私聊中发送 /remember 查看你的笔记。",
         )
     if not words:
         lines = [
@@ -31,9 +31,9 @@ async def remember(context: CommandContext) -> str:
         ]
         if not lines:
             return say(
-                "There are no notes of yours. Write one: /remember TEXT", "还没有笔记。这样记一条:/remember 内容"
+                "There are no notes of yours. Write one: /remember TEXT", "还没有笔记。这样记一条：/remember 内容"
             )
-        head = say("Your notes (delete one: /remember forget N):", "你的笔记(删除:/remember forget 编号):")
+        head = say("Your notes (delete one: /remember forget N):", "你的笔记（删除：/remember forget 编号）：")
         return "\n".join((head, *lines))
     if found := _FORGET.fullmatch(words):
         number = int(found[1])
@@ -43,10 +43,10 @@ async def remember(context: CommandContext) -> str:
         return say(unknown, f"没有编号为 {number} 的笔记。/remember 可查看全部。")
     if len(words) > NOTE_CHARS_MAX:
         long = f"That is too long for a note: at most {NOTE_CHARS_MAX:,} characters."
-        return say(long, f"这条笔记太长了:最多 {NOTE_CHARS_MAX:,} 个字符。")
+        return say(long, f"这条笔记太长了：最多 {NOTE_CHARS_MAX:,} 个字符。")
     words = words.encode(errors="replace").decode().replace("\0", "\ufffd")  # else no database takes it
     taken = await memory.take_note(sender, agent, words, turn=turn, at=context.runtime.now())
     if taken is None:
         many = f"There are {NOTES_MAX} notes already. Delete one first: /remember forget N"
-        return say(many, f"已有 {NOTES_MAX} 条笔记。请先删除一条:/remember forget 编号")
-    return say(f"Noted as number {taken}.", f"已记下,编号 {taken}。")
+        return say(many, f"已有 {NOTES_MAX} 条笔记。请先删除一条：/remember forget 编号")
+    return say(f"Noted as number {taken}.", f"已记下，编号 {taken}。")

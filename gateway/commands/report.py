@@ -72,7 +72,7 @@ async def context(context: CommandContext) -> str:
         return context.nobody
     shares = list(_shares(context, plan, work))
     used = sum(count for _, count in shares)
-    head = context.say("The next request holds, in tokens (estimated):", "下一次请求的构成(token 估算):")
+    head = context.say("The next request holds, in tokens (estimated):", "下一次请求的构成（token 估算）：")
     total = (context.say("In all", "合计"), _fill(used, plan.window))
     return f"{head}\n{_listed((*((name, f'{count:,}') for name, count in shares), total))}"
 
@@ -99,7 +99,7 @@ def _shares(context: CommandContext, plan: Plan, work: Work) -> Iterator[tuple[s
     if summary := work.summary.text:
         yield context.say("Summary", "摘要"), corrected(round(estimate(summary)) + WRAPPING_TOKENS)
     history = _history(plan, work)
-    name = context.say(f"History ({len(history)} turns)", f"历史({len(history)} 轮)")
+    name = context.say(f"History ({len(history)} turns)", f"历史（{len(history)} 轮）")
     yield name, corrected(sum(tokens(message) for turn in history for message in turn))
 
 
@@ -125,12 +125,12 @@ async def usage(context: CommandContext) -> str:
 def _budget(context: CommandContext, budget: Used) -> tuple[str, str]:
     whose = {"agent": ("assistant", "助手"), "chat": ("chat", "聊天"), "sender": ("you", "你")}[budget.whose]
     percent = f"{budget.share:.0%}"
-    head = context.say(f"Budget of today ({whose[0]})", f"今日额度({whose[1]})")
+    head = context.say(f"Budget of today ({whose[0]})", f"今日额度（{whose[1]}）")
     return head, context.say(f"{percent} used, again at {budget.until}", f"已用 {percent},{budget.until} 恢复")
 
 
 async def whoami(context: CommandContext) -> str:
-    owner = context.say(" (an owner of this bot)", "(机器人的所有者)") if context.is_owner else ""
+    owner = context.say(" (an owner of this bot)", "（机器人的所有者）") if context.is_owner else ""
     return f"`{context.person}`{owner}"
 
 
@@ -153,13 +153,13 @@ class _Sum:
     def shown(self, context: CommandContext) -> str:
         read = sum(self.tokens[name] for name in ("input", "cache_read", "cache_write"))
         text = context.say(
-            f"{read:,} tokens in, {self.tokens['output']:,} out", f"输入 {read:,} token,输出 {self.tokens['output']:,}"
+            f"{read:,} tokens in, {self.tokens['output']:,} out", f"输入 {read:,} token，输出 {self.tokens['output']:,}"
         )
-        return text if self.cost is None else text + context.say(f", cost {self.cost:.4f}", f",费用 {self.cost:.4f}")
+        return text if self.cost is None else text + context.say(f", cost {self.cost:.4f}", f"，费用 {self.cost:.4f}")
 
     def cache(self, context: CommandContext) -> str:
         read, written = self.tokens["cache_read"], self.tokens["cache_write"]
-        return context.say(f"{read:,} tokens read, {written:,} written", f"读取 {read:,} token,写入 {written:,}")
+        return context.say(f"{read:,} tokens read, {written:,} written", f"读取 {read:,} token，写入 {written:,}")
 
 
 async def _spent(context: CommandContext) -> tuple[_Sum, _Sum]:

@@ -30,7 +30,7 @@ async def model(context: CommandContext) -> str:
     if wanted.lower() == DEFAULT:
         await _set(context, model="")
         default = context.runner.config.model[0] if context.runner else ""
-        return context.say(f"The model is the agent's again: `{default}`.", f"已恢复为助手自己的模型:`{default}`。")
+        return context.say(f"The model is the agent's again: `{default}`.", f"已恢复为助手自己的模型：`{default}`。")
     offered = config.choosable_models
     found = [it for it in offered if it == wanted] or [it for it in offered if it.lower().endswith(wanted.lower())]
     if len(found) != 1:
@@ -38,7 +38,7 @@ async def model(context: CommandContext) -> str:
         return f"{problem}\n\n{await models(context)}"
     await _set(context, model=found[0])
     return context.say(
-        f"`{found[0]}` answers from the next message on, until /new.", f"从下一条消息起使用 `{found[0]}`,直到 /new。"
+        f"`{found[0]}` answers from the next message on, until /new.", f"从下一条消息起使用 `{found[0]}`，直到 /new。"
     )
 
 
@@ -46,7 +46,7 @@ async def models(context: CommandContext) -> str:
     current = model_of(context, await context.settings())
     mark = context.say("in use", "使用中")
     lines = [f"- `{it}`{f' ({mark})' if it == current else ''}" for it in context.setup.config.choosable_models]
-    head = context.say("The models, set with `/model NAME`:", "可选的模型(用 `/model NAME` 设置):")
+    head = context.say("The models, set with `/model NAME`:", "可选的模型（用 `/model NAME` 设置）：")
     return "\n".join((head, *lines))
 
 
@@ -71,11 +71,11 @@ async def think(context: CommandContext) -> str:
         return context.say("Thinking is the agent's own again.", "思考强度已恢复为助手自己的设置。")
     if wanted in levels:
         await _set(context, thinking=wanted)
-        return context.say(f"Thinking is `{wanted}`, until /new.", f"思考强度已设为 `{wanted}`,直到 /new。")
+        return context.say(f"Thinking is `{wanted}`, until /new.", f"思考强度已设为 `{wanted}`，直到 /new。")
     listed = ", ".join(f"`{level}`" for level in levels)
     return context.say(
         f"Thinking is `{current or DEFAULT}`. The levels of `{name}`: {listed}.",
-        f"当前思考强度:`{current or DEFAULT}`。`{name}` 支持:{listed}。",
+        f"当前思考强度：`{current or DEFAULT}`。`{name}` 支持：{listed}。",
     )
 
 
@@ -107,7 +107,9 @@ async def queue(context: CommandContext) -> str:
         await runtime.choices.choose_queue(context.session, mode, turn=context.turn, at=runtime.now())
     current = runtime.queue(context.session, context.agent, context.message).mode
     listed = ", ".join(f"`{mode}`" for mode in MODES)
-    return context.say(f"The queue mode is `{current}`. There are: {listed}.", f"排队模式:`{current}`。可选:{listed}。")
+    return context.say(
+        f"The queue mode is `{current}`. There are: {listed}.", f"排队模式：`{current}`。可选：{listed}。"
+    )
 
 
 async def agent(context: CommandContext) -> str:
@@ -123,7 +125,7 @@ async def agent(context: CommandContext) -> str:
     mark = context.say("answers here", "当前")
     lines = [f"- `{it.id}` {it.name}".rstrip() + (f" ({mark})" if it.id == context.agent else "") for it in offered]
     problem = context.say(f"There is no agent {_quoted(wanted)}.", f"没有助手 {_quoted(wanted)}。") if wanted else ""
-    head = context.say("The agents, set with `/agent NAME`:", "可选的助手(用 `/agent NAME` 设置):")
+    head = context.say("The agents, set with `/agent NAME`:", "可选的助手（用 `/agent NAME` 设置）：")
     return "\n".join(filter(None, (problem, head, *lines)))
 
 

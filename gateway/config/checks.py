@@ -15,6 +15,7 @@ from typing import Any
 
 from agents.config import AgentConfig
 from agents.providers.config import IMPLIED, api_of
+from agents.transcription import TranscriptionConfig
 from agents.workspaces import PLACEHOLDERS
 from channels.access import ANYBODY, AccessConfig, is_blank, is_http
 from channels.tools import ToolLists
@@ -51,6 +52,7 @@ def check(config: Config, skills: Mapping[str, Iterable[str]], findings: Finding
         _lists("tool", place, lists, [*NAMES, *GROUPS], findings)
     _names("tool", ("tools", "ownerOnly"), config.tools.owner_only, [*NAMES, *GROUPS], findings, besides="*")
     _web(config.tools.web.search, findings)
+    _transcription(config.transcription, findings)
     _providers(config, findings)
     _bindings(config, findings)
     _accounts(config.channels, [agent.id for agent in config.agents.list], findings)
@@ -126,6 +128,11 @@ def _tool_lists(config: Config) -> Iterator[tuple[Key, ToolLists]]:
             yield (*key, "tools"), account.tools
             chats: Mapping[str, Any] = getattr(account, "chats", {})
             yield from (((*key, "chats", chat, "tools"), it.tools) for chat, it in chats.items())
+
+
+def _transcription(transcription: TranscriptionConfig, findings: Findings) -> None:
+    if transcription.model_fields_set and not transcription.model:
+        findings.add(("transcription", "model"), "missing: such as whisper-1, or remove the section")
 
 
 def _web(search: SearchConfig, findings: Findings) -> None:

@@ -14,6 +14,7 @@ from pydantic.alias_generators import to_camel
 from agents.config import AgentConfig, AgentDefaults
 from agents.providers.config import IMPLIED, ModelConfig, ProviderConfig
 from agents.providers.retry import RetryConfig
+from agents.transcription import TranscriptionConfig
 from agents.turn import Count, Seconds, TurnLimits
 from channels.access import AccessConfig
 from channels.queue import QueueConfig
@@ -194,6 +195,8 @@ class Config(BaseModel, extra="forbid", strict=True, frozen=True, alias_generato
     """What becomes of messages that arrive while an earlier one is being answered, and of late ones, everywhere."""
     retry: RetryConfig = RetryConfig()
     """What happens where a model is overloaded, cannot be reached or breaks off."""
+    transcription: TranscriptionConfig = TranscriptionConfig()
+    """Who turns what people say into text."""
     limits: LimitsConfig = LimitsConfig()
     """Every limit of a turn and a chat."""
     budgets: BudgetsConfig = BudgetsConfig()

@@ -255,3 +255,25 @@ async def test_where_nobody_is_there_a_send_is_unreachable_and_a_message_does_no
         assert not raised.value.maybe_arrived
         rich = await channel.enrich(asking(reply_to=Quote(message_id="om_x")))
         assert (rich.sender.name, rich.chat.title, rich.text) == ("ou_alice", None, "hi")
+
+
+TABLE = "| a | b |\n|---|---|\n| 1 | 2 |"
+SHAPES = [("auto", "**bold** and `x`", "post"), ("auto", "a | b", "post"), ("auto", "```py\nx\n```", "interactive")]
+SHAPES += [("auto", f"see\n\n{TABLE}", "interactive"), ("auto", "\n\n".join([TABLE] * 7), "interactive")]
+SHAPES += [("post", TABLE, "post"), ("card", "plain", "interactive")]
+
+
+@pytest.mark.parametrize(("rendering", "text", "kind"), SHAPES)
+async def test_code_and_tables_come_as_a_card_and_plain_words_as_rich_text(
+    rendering: str, text: str, kind: str
+) -> None:
+    async with connected(rendering=rendering) as (emulator, channel):
+        await channel.send(Outbound(target=Target(chat=CHAT), text=text), "k")
+        (sent,) = emulator.messages
+        assert (sent.msg_type, sent.text.replace("```\n", "").replace("\n```", "")) == (
+            kind,
+            text.replace("```\n", "").replace("\n```", ""),
+        )
+        emulator.fail_next("/im/v1/messages", code=230099)
+        await channel.send(Outbound(target=Target(chat=CHAT), text=text), "k2")
+        assert emulator.messages[-1].msg_type == ("post" if kind == "interactive" else "text")

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from channels.access import Quotes
 from channels.channel import Capabilities, DeliveryError, Gone, RateLimited, Refused, Unreachable
 from channels.message import Chat, MessageContext, Outbound, Press, Target
 from gateway.config.root import LimitsConfig
@@ -141,12 +142,16 @@ def test_a_part_has_the_same_key_whenever_it_is_made_and_no_two_share_one() -> N
     assert all(len(key) <= 50 for key in every)
 
 
-@pytest.mark.parametrize(("quotes_once", "replies"), [(False, "om_1"), (True, None)])
-def test_a_part_is_a_reply_to_the_message_in_its_chat_and_topic(quotes_once: bool, replies: str | None) -> None:
-    parts = reply_parts(context(), [("one", ()), ("two", ())], quotes_once=quotes_once)
+@pytest.mark.parametrize(
+    ("quotes", "replies"), [("all", ("om_1", "om_1")), ("first", ("om_1", None)), ("off", (None, None))]
+)
+def test_a_part_is_a_reply_to_the_message_in_its_chat_and_topic(
+    quotes: Quotes, replies: tuple[str | None, str | None]
+) -> None:
+    parts = reply_parts(context(), [("one", ()), ("two", ())], quotes=quotes)
     first, second = [payload_json.validate_json(part.payload) for part in parts]
-    assert first.part.target == Target(chat="oc_1", thread="omt_1", reply_to="om_1")
-    assert second.part.target == replace(first.part.target, reply_to=replies)
+    assert first.part.target == Target(chat="oc_1", thread="omt_1", reply_to=replies[0])
+    assert second.part.target == replace(first.part.target, reply_to=replies[1])
     assert (first.channel, first.account, first.part.text, second.part.text) == ("feishu", "default", "one", "two")
 
 

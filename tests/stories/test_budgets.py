@@ -70,7 +70,7 @@ async def test_a_budget_that_is_used_up_is_a_refusal_without_a_request_until_the
         assert await written(house, "three", chat=BOB_CHAT) == "re three"
         refusal = "Your budget for today is used up. It starts again at 00:00 (Asia/Shanghai); please write to me then."
         assert await written(house, "four") == refusal
-        assert await written(house, "你好") == "你今天的用量额度已经用完,00:00 (Asia/Shanghai) 恢复,请届时再发消息。"
+        assert await written(house, "你好") == "你今天的用量额度已经用完，00:00 (Asia/Shanghai) 恢复，请届时再发消息。"
         assert await written(house, "five", sender=BOB, chat=BOB_CHAT) == "re five"
         assert len(house.anthropic.requests) == 4
         assert house.counted('clawgate_refusals_total{kind="sender-budget"} 2.0')

@@ -19,7 +19,7 @@ from tests.channels.contexts import Kept
 from tests.emulators.models.script import says
 from tests.emulators.telegram.emulator import TelegramEmulator
 from tests.loopback import serve_on_loopback
-from tests.running import ALICE, ALICE_CHAT, SECRETS, feishu_emulator, running
+from tests.running import ALICE, ALICE_CHAT, FEISHU, GROUP, SECRETS, feishu_emulator, running
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(8) + struct.pack(">II", 40, 30) + bytes(20)
 WIDE = b"\x89PNG\r\n\x1a\n" + bytes(8) + struct.pack(">II", 9000, 10) + bytes(20)
@@ -120,8 +120,8 @@ async def test_telegram_gets_captions_albums_voice_and_documents() -> None:
             ("voice", ""),
             ("document", ""),
             ("document", "too wide"),
-            ("text", "see\n\n文件未能发送:empty.txt / This file could not be sent: empty.txt"),
-            ("text", "文件未能发送:old.txt / This file could not be sent: old.txt"),
+            ("text", "see\n\n文件未能发送：empty.txt / This file could not be sent: empty.txt"),
+            ("text", "文件未能发送：old.txt / This file could not be sent: old.txt"),
         ]
         assert [entity["type"] for entity in telegram.messages[0].entities] == ["bold", "code"]
 
@@ -152,3 +152,22 @@ PAPER = StoredFile(id="p", name="p.pdf", type="application/pdf", size=1)
 def test_which_message_brings_which_files(texts: list[str], files: Any, shape: Any) -> None:
     found = arranged(texts, files, TelegramChannel)  # type: ignore[arg-type]  # its capabilities are all that is looked at
     assert [(text, len(group)) for text, group in found] == shape
+
+
+@pytest.mark.parametrize(
+    ("quotes", "under"), [("all", [True, True]), ("first", [True, False]), ("off", [False, False])]
+)
+async def test_which_messages_of_an_answer_stand_under_the_question(
+    tmp_path: Path, quotes: str, under: list[bool]
+) -> None:
+    script = [says("word\n" * 1_200)] * 2
+    async with running(tmp_path, script=script, feishu=f"{FEISHU}    quotes: {quotes}\n") as house:
+        await house.say("long, please")
+        await house.replies(2)
+        assert [sent.reply_to is not None for sent in house.feishu.messages] == under
+        await house.say("here too", thread_id="omt_1", chat=GROUP, chat_type="group", mention_bot=True)
+        await house.replies(4)
+        assert [sent.thread for sent in house.feishu.messages[2:]] == [
+            True,
+            True,
+        ]  # a topic is reached by replies alone

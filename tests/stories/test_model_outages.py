@@ -21,5 +21,5 @@ async def test_an_overload_is_waited_out_and_a_page_says_so_until_there_is_an_an
         assert await page.answers(1) == ["here"]
         assert len(house.anthropic.requests) == 7
         notes = [turn["note"] for turn in page.named("turn")]
-        assert {note for note in notes if note} == {"模型现在很繁忙,正在重试。"}
+        assert {note for note in notes if note} == {"模型现在很繁忙，正在重试。"}
         assert notes[-1] == ""

@@ -180,7 +180,7 @@ async def test_a_picture_is_shown_as_a_picture_whatever_its_name(at: Bench, name
 
 
 async def test_a_picture_beyond_what_a_model_takes_and_a_binary_file_are_said_to_be_so(at: Bench) -> None:
-    (at.root / "big.png").write_bytes(PNG + b"\0" * 6_000_000)
+    (at.root / "big.png").write_bytes(PNG[:40] + b"\0" * 6_000_000)
     assert pictures(await at.call("read", file_path="big.png")) == []
     (at.root / "program").write_bytes(b"\x7fELF\0\0")
     assert await at.code("read", file_path="program") == "NOT_TEXT"

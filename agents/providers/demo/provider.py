@@ -91,7 +91,7 @@ REAL_MODEL = (
     "`model: auto` in config.yaml takes it. Other vendors: docs/providers.md"
 )
 REAL_MODEL_ZH = (
-    "要使用真正的模型:设置环境变量 ANTHROPIC_API_KEY、OPENAI_API_KEY 或 DEEPSEEK_API_KEY,然后重新启动,"
+    "要使用真正的模型：设置环境变量 ANTHROPIC_API_KEY、OPENAI_API_KEY 或 DEEPSEEK_API_KEY，然后重新启动，"
     "config.yaml 里的 `model: auto` 就会用它。其他厂商见 docs/providers.md"
 )
 
@@ -210,7 +210,7 @@ def closing(text: str, done: Sequence[Made], *, chinese: bool, attached: str | N
     """The final words of a turn. `attached` is a file to send along."""
     lines = [_opening(_one_line(text, ECHO_CHARS_MAX) or "…", chinese=chinese)]
     if done:
-        lines.append("我实际调用了这些工具:" if chinese else "I really used these tools:")
+        lines.append("我实际调用了这些工具：" if chinese else "I really used these tools:")
         lines.append("\n".join(_report(call, result, chinese=chinese) for call, result in done))
     lines.append(REAL_MODEL_ZH if chinese else REAL_MODEL)
     if attached is not None:
@@ -220,7 +220,7 @@ def closing(text: str, done: Sequence[Made], *, chinese: bool, attached: str | N
 
 def _opening(echo: str, *, chinese: bool) -> str:
     if chinese:
-        return f"我是 Clawgate 自带的脚本演示模型(demo/guide),不是真正的 AI。你说的是:「{echo}」"
+        return f"我是 Clawgate 自带的脚本演示模型（demo/guide），不是真正的 AI。你说的是：「{echo}」"
     return f"I am demo/guide, the scripted demo model that ships with Clawgate, not a real AI. You said: “{echo}”"
 
 
@@ -229,8 +229,8 @@ def _report(call: ToolCall, result: ToolResultMessage | None, *, chinese: bool) 
     text = _text(result)
     if call.name == "read" and not _failed(result):
         return f"- `read` {target}: " + (f"已读取 {len(text)} 个字符" if chinese else f"read {len(text)} characters")
-    outcome = ("失败:" if chinese else "failed: ") if _failed(result) else ""
-    shown = _one_line(text, RESULT_CHARS_MAX) or ("(没有内容)" if chinese else "(nothing)")
+    outcome = ("失败：" if chinese else "failed: ") if _failed(result) else ""
+    shown = _one_line(text, RESULT_CHARS_MAX) or ("（没有内容）" if chinese else "(nothing)")
     return f"- `{call.name}` {target}: {outcome}{shown}"
 
 
@@ -241,9 +241,9 @@ def _one_line(text: str, chars_max: int) -> str:
 
 
 def script_source(name: str, *, chinese: bool) -> str:
-    about = "遍历目录,打印其中的所有文件。" if chinese else "Print every file below a folder."
+    about = "遍历目录，打印其中的所有文件。" if chinese else "Print every file below a folder."
     usage = "用法" if chinese else "Usage"
-    start = "从这个目录开始,默认是当前目录" if chinese else "start here, or in the current folder"
+    start = "从这个目录开始，默认是当前目录" if chinese else "start here, or in the current folder"
     return f'''#!/usr/bin/env python3
 """{about}
 

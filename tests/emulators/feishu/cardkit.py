@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 import orjson
-from pydantic import Field
+from pydantic import AfterValidator, Field
 from starlette.requests import Request
 
-from tests.emulators.feishu.rules import FeishuShape, Filled, Refusal, parsed
+from tests.emulators.feishu.rules import FeishuShape, Filled, Refusal, parsed, within_tables
 
 STREAMING_SECONDS = 600
 CARD_BYTES_MAX = 30 * 1024
@@ -53,7 +53,7 @@ class Config(FeishuShape):
 
 
 class Body(FeishuShape):
-    elements: Annotated[list[Named], Field(min_length=1, max_length=200)]
+    elements: Annotated[list[Named], Field(min_length=1, max_length=200), AfterValidator(within_tables)]
 
 
 class StreamedCard(FeishuShape):

@@ -15,7 +15,7 @@ from tests.emulators.feishu.rules import FILE_BYTES_MAX, IMAGE_BYTES_MAX, Refusa
 
 _PICTURES = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8", b"GIF8", b"RIFF", b"BM")
 DOWNLOAD_BYTES_MAX = 100 * 1024 * 1024
-_TYPES = {"image": "image", "post": "image", "file": "file", "audio": "file", "media": "file"}
+_TYPES = {"image": "image", "post": "", "file": "file", "audio": "file", "media": "file"}
 """The type to ask with, by the kind of message; whatever is not here is not handed out."""
 
 
@@ -100,9 +100,10 @@ class ResourceSource(EventSource):
             raise Refusal(234001, "Invalid request param.")
         if message is None or found is None or orjson.dumps(file_key).decode() not in message.content:
             raise Refusal(234003, "File not in message.")
-        if message.msg_type not in _TYPES:
+        if message.msg_type not in _TYPES or message.upper:
             raise Refusal(234043, "Unsupported message type.")
-        if _TYPES[message.msg_type] != wanted:
+        kind = "image" if file_key.startswith("img_") else "file"  # a post may have both
+        if wanted != (kind if message.msg_type == "post" else _TYPES[message.msg_type]):
             raise Refusal(234001, "Invalid request param.")
         if message.chat_id not in self.chats:
             raise Refusal(234004, "App is not in the chat.")

@@ -191,8 +191,20 @@ class CardConfig(FeishuShape):
 Element: TypeAlias = Annotated[CardMarkdown | Div | CardButton, Field(discriminator="tag")]
 
 
+TABLES_MAX = 5
+_FENCED = re.compile(r"^([ >]*)(`{3,}|~{3,}).*?(?:^[ >]*\2.*?$|\Z)", re.M | re.S)
+_TABLE = re.compile(r"^.*\|.*\n[ >]*\|?[ :]*-[-|: ]*$", re.M)
+
+
+def within_tables(elements: list[Any]) -> list[Any]:
+    texts = [_FENCED.sub("", it.content) for it in elements if it.tag == "markdown"]
+    if sum(len(_TABLE.findall(text)) for text in texts) > TABLES_MAX:
+        raise ValueError("card table number over limit (11310)")
+    return elements
+
+
 class CardBody(FeishuShape):
-    elements: Annotated[list[Element], Field(min_length=1, max_length=200)]
+    elements: Annotated[list[Element], Field(min_length=1, max_length=200), AfterValidator(within_tables)]
 
 
 class Card(FeishuShape):

@@ -1,0 +1,106 @@
+"""Speech as text, from a server that speaks OpenAI's `POST /audio/transcriptions`: models do not hear.
+
+The bytes decide whether a file holds sound, as names and types are people's words. Whatever goes wrong is a sentence that
+the agent reads instead, and the message is answered.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Annotated
+
+import httpx
+import structlog
+from pydantic import BaseModel, Field, SecretStr
+from pydantic.alias_generators import to_camel
+
+from channels.message import File
+from channels.transport import Transport, client_class
+
+BYTES_MAX = 25 * 1024 * 1024
+"""As OpenAI takes."""
+ANSWER_BYTES_MAX = 4 * 1024 * 1024
+ATTEMPTS = 2
+_UNHEARD = "not transcribed: no transcription is set up here, so nobody knows what it says"
+
+log = structlog.get_logger()
+
+
+class TranscriptionConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
+    """Who turns voice messages, sound and video into text. Without a `model` they stay files."""
+
+    base_url: Annotated[str, Field(pattern=r"^https?://\S+$")] = "https://api.openai.com/v1"
+    """A server with OpenAI's `/audio/transcriptions`: OpenAI itself, another vendor, or one of your own."""
+    api_key: SecretStr = SecretStr("")
+    """The key of that server; empty where it wants none."""
+    model: str = ""
+    """What the server calls its model, such as `gpt-4o-mini-transcribe` or `whisper-1`."""
+    language: Annotated[str, Field(pattern=r"^[a-z]{2,3}$")] | None = None
+    """What is spoken, such as `zh`, where it is always the same; the model finds out where unset."""
+    timeout_seconds: Annotated[float, Field(gt=0, le=600)] = 60
+    """How long one file may take."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Transcript:
+    """`problem` says why there is none; it goes on where "a.ogg, " stops."""
+
+    text: str = ""
+    problem: str = ""
+
+
+async def transcribe(config: TranscriptionConfig, file: File) -> Transcript | None:
+    """None for a file without sound. Raises nothing for what goes wrong."""
+    if (ending := sound(file.data)) is None:
+        return None
+    if not config.model:
+        return Transcript(problem=_UNHEARD)
+    if len(file.data) > BYTES_MAX:
+        return Transcript(problem=f"not transcribed: larger than {BYTES_MAX:,} bytes")
+    base = config.base_url.rstrip("/")
+    key = config.api_key.get_secret_value().strip()
+    form = {"model": config.model, "response_format": "json"} | (
+        {"language": config.language} if config.language else {}
+    )
+    try:
+        async with (
+            asyncio.timeout(config.timeout_seconds),
+            client_class(httpx)(transport=Transport(httpx, base), timeout=config.timeout_seconds) as client,
+        ):
+            for attempt in range(ATTEMPTS):
+                files = {"file": (f"sound.{ending}", file.data, "application/octet-stream")}
+                headers = {"authorization": f"Bearer {key}"} if key else {}
+                answer = await client.post(f"{base}/audio/transcriptions", data=form, files=files, headers=headers)
+                if attempt or (answer.status_code < 500 and answer.status_code != 429):
+                    break
+        return _read(answer)
+    except (httpx.HTTPError, TimeoutError) as error:
+        log.warning("not_transcribed", error=type(error).__name__)
+        return Transcript(problem="not transcribed: the transcription server gave no answer in time")
+
+
+def _read(answer: httpx.Response) -> Transcript:
+    if answer.status_code != 200:
+        log.warning("not_transcribed", status=answer.status_code)
+        return Transcript(problem=f"not transcribed: the transcription server refused it (HTTP {answer.status_code})")
+    try:
+        text = answer.json()["text"] if len(answer.content) <= ANSWER_BYTES_MAX else None
+    except (ValueError, KeyError, TypeError):
+        text = None
+    if not isinstance(text, str):
+        log.warning("not_transcribed", error="unreadable")
+        return Transcript(problem="not transcribed: the transcription server's answer cannot be read")
+    return Transcript(text=text.strip()) if text.strip() else Transcript(problem="no speech was heard in it")
+
+
+def sound(data: bytes) -> str | None:
+    """The ending that the endpoint knows a file of sound or video by; None for any other file."""
+    if data[:4] == b"RIFF":
+        return "wav" if data[8:12] == b"WAVE" else None
+    if data[4:8] == b"ftyp":
+        return None if data[8:11] in (b"hei", b"hev", b"avi", b"mif") else "mp4"
+    if data[:2] in (b"\xff\xfb", b"\xff\xf3", b"\xff\xf2", b"\xff\xfa"):
+        return "mp3"
+    return next((ending for mark, ending in _MARKS if data.startswith(mark)), None)
+
+
+_MARKS = ((b"OggS", "ogg"), (b"ID3", "mp3"), (b"fLaC", "flac"), (b"\x1aE\xdf\xa3", "webm"))
