@@ -117,6 +117,14 @@ COMMANDS = {
             run=conversation.stop,
         ),
         Command(name="retry", en="Answer the last message again", zh="重新回答上一条消息", run=conversation.retry),
+        Command(
+            name="edit",
+            en="Say your last message in other words, and get that answered instead",
+            zh="修改上一条消息并重新回答",
+            hint="TEXT",
+            takes="words",
+            run=conversation.edit,
+        ),
         Command(name="undo", en="Forget the last exchange", zh="撤销上一轮对话", run=conversation.undo),
         Command(
             name="compact",
