@@ -10,7 +10,7 @@ import { fileList } from "./files.js";
 import { moment, number, sentence, word } from "./language.js";
 import { blocksOf, showBlocks } from "./prose.js";
 import { EDIT, RETRY, STOP } from "./timeline.js";
-import { toolList } from "./tools.js";
+import { disclosure, toolList } from "./tools.js";
 
 const COPIED_MS = 2000;
 
@@ -145,7 +145,8 @@ function showAnswer(article, entry, acts) {
     element("span", {}, name),
     ...(facts?.model ? [element("span", { class: "model" }, facts.model)] : []),
   );
-  tools.replaceChildren(...toolList(used, { open: draft, before: tools.firstElementChild }));
+  if (article.used !== used) tools.replaceChildren(...toolList(used, { open: draft, before: tools.firstElementChild }));
+  article.used = used; // what the reader has opened stays open
   showBlocks(prose, blocks, { growing: draft });
   files.replaceChildren(...(draft || !entry.row.files.length ? [] : [fileList(entry.row.files)]));
   keys.replaceChildren(...(draft ? [] : entry.row.buttons.map((button) => key(entry.row, button, acts))));
@@ -168,12 +169,8 @@ function factsOf({ input, output, cost, seconds }) {
   const label = word("facts");
   const said = [word("tokens", { input: number(input), output: number(output) }), word("seconds", { count: number(seconds) })];
   if (cost !== null) said.push(`$${number(cost)}`);
-  return element(
-    "details",
-    { class: "facts" },
-    element("summary", { "aria-label": label, title: label }, icon("info")),
-    element("span", {}, said.join(" · ")),
-  );
+  const attributes = { class: "icon-button small", "aria-label": label, title: label };
+  return disclosure(attributes, [icon("info")], () => element("span", { class: "facts" }, said.join(" · ")));
 }
 
 /** While one press is on its way, no other can be made; what became of it, the message itself will say. */

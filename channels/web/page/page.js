@@ -119,7 +119,7 @@ export class Page {
     if (greeted === this.#greeted) return;
     this.#greeted = greeted;
     const examples = agent?.examples.length ? agent.examples : EXAMPLES.map((key) => word(key));
-    part("welcome-name").textContent = agent?.name ?? "Clawgate";
+    part("welcome-name").textContent = agent?.description ? agent.name : "Clawgate";
     part("welcome-sentence").textContent = agent?.description || word("welcome");
     part("examples").replaceChildren(...examples.map((text) => this.#example(text)));
   }

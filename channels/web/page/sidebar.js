@@ -131,8 +131,8 @@ export class Sidebar {
   #openOptions(id, button) {
     openMenu(button, [
       { text: word("rename"), act: () => this.#beginRename(id) },
-      { text: word("export"), act: () => save(`api/chats/${id}/export`) },
       { text: word("delete"), act: () => this.remove(this.#chat(id)), danger: true },
+      { text: word("export"), act: () => save(`api/chats/${id}/export`) },
     ]);
   }
 

@@ -45,17 +45,28 @@ function toolLine(tool) {
   return element(
     "li",
     { "data-tool": tool.name, "data-state": tool.state },
-    ...(open ? [element("details", { class: "tool" }, element("summary", {}, ...head), ...details(tool))] : head),
+    ...(open ? [disclosure({ class: "tool-head" }, head, () => details(tool))] : head),
   );
 }
 
+/** A button that shows what `made` makes behind it, and takes it away again. */
+export function disclosure(attributes, content, made) {
+  const turn = () => {
+    const opens = button.getAttribute("aria-expanded") !== "true";
+    button.setAttribute("aria-expanded", String(opens));
+    if (opens) button.after(made());
+    else button.nextElementSibling.remove();
+  };
+  const button = element("button", { type: "button", "aria-expanded": "false", ...attributes, click: turn }, ...content);
+  return button;
+}
+
 function details(tool) {
-  return [
-    ["toolArguments", readable(tool.arguments)],
-    ["toolResult", tool.result],
-  ].flatMap(([name, text]) =>
+  const texts = { toolArguments: readable(tool.arguments), toolResult: tool.result };
+  const parts = Object.entries(texts).flatMap(([name, text]) =>
     text ? [element("h4", {}, word(name)), element("pre", { tabindex: 0, "aria-label": word(name) }, text)] : [],
   );
+  return element("div", { class: "tool-details" }, ...parts);
 }
 
 /** JSON over several lines; whatever is none, as it is. */
