@@ -16,7 +16,6 @@ from markdown_it import MarkdownIt
 from markdown_it.common.utils import escapeHtml
 from markdown_it.renderer import RendererHTML
 from markdown_it.rules_block import StateBlock
-from markdown_it.rules_core import StateCore
 from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 
@@ -120,7 +119,6 @@ _MATH = re.compile(
     r"|\\\((?:.|\n){1,1000}?\\\)|\\\[(?:.|\n){1,1000}?\\\]",
 )
 """Between dollars no further dollar, so that prices stay prices; or between TeX's own brackets."""
-_TASK = re.compile(r"\[([ xX])\]\s")
 _ALIGN = re.compile(r"text-align:(left|center|right)")
 _SAFE_LINK = re.compile(r"(?:https?://|mailto:|#)", re.IGNORECASE)
 
@@ -154,7 +152,6 @@ def _markdown() -> MarkdownIt:
     markdown.enable(["table", "strikethrough", "linkify"])
     markdown.inline.ruler.before("escape", "math", _inline_math)
     markdown.block.ruler.before("fence", "math", _math_block, {"alt": ["paragraph", "reference", "blockquote", "list"]})
-    markdown.core.ruler.push("tasks", _mark_tasks)
     if markdown.linkify is not None:  # only what begins like an address: `main.py` is none of an island's
         markdown.linkify.set({"fuzzy_link": False, "fuzzy_email": False})
     markdown.validateLink = lambda url: bool(_SAFE_LINK.match(url.strip()))  # type: ignore[method-assign]
@@ -192,28 +189,15 @@ def _math_block(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     return False
 
 
-def _mark_tasks(state: StateCore) -> None:
-    """An item that begins with `[ ]` or `[x]` gets a box."""
-    for item, _, inline in zip(state.tokens, state.tokens[1:], state.tokens[2:], strict=False):
-        found = _TASK.match(inline.content) if item.type == "list_item_open" and inline.children else None
-        if found and inline.children and inline.children[0].content.startswith(found[0]):
-            inline.children[0].content = inline.children[0].content.removeprefix(found[0])
-            box = Token("task", "input", 0, attrs={"type": "checkbox", "disabled": ""})
-            if found[1] != " ":
-                box.attrSet("checked", "")
-            inline.children.insert(0, box)
-            item.attrJoin("class", "task")
-
-
 class _Renderer(RendererHTML):
     """Links open beside the chat, pictures are links, alignment is a class: the page's policy forbids styles. Math is as it
     was written, in its brackets, for the page to draw."""
 
     def math_inline(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
-        return f'<span class="math">{escapeHtml(tokens[idx].content)}</span>'
+        return f'<code class="language-math">{escapeHtml(tokens[idx].content)}</code>'
 
     def math_block(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
-        return f'<div class="math">{escapeHtml(tokens[idx].content)}</div>\n'
+        return f'<pre><code class="language-math">{escapeHtml(tokens[idx].content)}</code></pre>\n'
 
     def link_open(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
         token = tokens[idx]

@@ -40,6 +40,7 @@ export class Composer {
     part("files").addEventListener("change", (event) => this.#picked(event.target));
     window.addEventListener("resize", () => this.#grow());
     this.#agents.addEventListener("change", () => this.chosen());
+    this.#agents.addEventListener("keydown", (event) => this.#chooseNext(event));
     takeDrops(part("main"), part("drop-area"), (files) => attachments.add(files));
   }
 
@@ -70,6 +71,16 @@ export class Composer {
     this.#agents.dataset.names = names;
     this.#agents.replaceChildren(...agents.map(optionOf));
     if (agents.some((agent) => agent.id === chosen)) this.#agents.value = chosen;
+  }
+
+  /** The arrow keys choose without opening, also where the page draws the choice. */
+  #chooseNext(event) {
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (!step || event.altKey || !CSS.supports("appearance", "base-select") || this.#agents.matches(":open")) return;
+    event.preventDefault();
+    const last = this.#agents.options.length - 1;
+    this.#agents.selectedIndex = Math.min(last, Math.max(0, this.#agents.selectedIndex + step));
+    this.chosen();
   }
 
   /** On a touch screen the keyboard would cover what the person came to read. */

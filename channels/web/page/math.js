@@ -9,17 +9,21 @@ const BRACKETS = /^(?:\$\$|\\\[)([^]*)(?:\$\$|\\\])$|^(?:\$|\\\()([^]*)(?:\$|\\\
 
 let loading = null;
 
-export function drawMath(node) {
-  const source = node.textContent;
-  const found = BRACKETS.exec(source);
-  if (!found) return;
-  loading ??= load();
-  const options = { displayMode: found[1] !== undefined, trust: false, strict: "ignore", maxSize: 40, maxExpand: 500 };
+/** Puts a formula in the place of its `code`, which is a block where it stands in a `pre`. */
+export function drawMath(code) {
+  const source = code.textContent;
+  const block = code.closest("pre");
+  const node = element(block ? "div" : "span", { class: "math" }, source);
+  (block ?? code).replaceWith(node);
+  const [, display, inline] = BRACKETS.exec(source.trim()) ?? ["", block ? source : undefined, source];
+  const displayMode = display !== undefined;
   const draw = () => {
     const drawn = document.createElement("span");
-    globalThis.katex.render(found[1] ?? found[2], drawn, options);
+    const options = { displayMode, trust: false, strict: "ignore", maxSize: 40, maxExpand: 500 };
+    globalThis.katex.render(display ?? inline, drawn, options);
     node.replaceChildren(drawn);
   };
+  loading ??= load();
   if (globalThis.katex) attempt(draw);
   else loading.then(() => attempt(draw));
 }

@@ -72,10 +72,8 @@ function grown(block, fresh) {
 }
 
 function dress(content) {
-  for (const node of content.querySelectorAll(".math")) drawMath(node);
-  for (const box of content.querySelectorAll("input")) {
-    box.setAttribute("aria-label", word(box.checked ? "taskDone" : "taskOpen"));
-  }
+  for (const code of content.querySelectorAll("code.language-math")) drawMath(code);
+  for (const item of content.querySelectorAll("li")) drawTask(item);
   for (const pre of content.querySelectorAll("pre")) {
     const code = pre.querySelector("code");
     if (code) paint(code);
@@ -88,6 +86,19 @@ function dress(content) {
     table.replaceWith(frame);
     frame.append(table);
   }
+}
+
+/** An item that begins with `[ ]` or `[x]` has a box. */
+function drawTask(item) {
+  const holder = item.firstElementChild?.tagName === "P" && !item.firstChild.data?.trim() ? item.firstElementChild : item;
+  const words = holder.firstChild;
+  const found = words?.nodeType === Node.TEXT_NODE ? /^\[([ xX])\]\s/.exec(words.data) : null;
+  if (!found) return;
+  words.data = words.data.slice(found[0].length);
+  const done = found[1] !== " ";
+  const label = word(done ? "taskDone" : "taskOpen");
+  words.before(element("input", { type: "checkbox", disabled: true, checked: done, "aria-label": label }));
+  item.classList.add("task");
 }
 
 function codeHead(code, frame) {
