@@ -13,6 +13,7 @@ from dataclasses import asdict
 from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import orjson
@@ -212,13 +213,16 @@ class WebDoor:
     async def session(self, request: Request, person: str) -> Response:
         if person != OPERATOR:
             return _operator_only()
-        read = await asyncio.to_thread(found_session, self._config, _named(request, "session"))
-        if read is None:
-            return problem(404, "no-such-session", "There is no such session.")
+        read = await asyncio.to_thread(self._read_session, _named(request, "session"))
+        return answer_json(read) if read else problem(404, "no-such-session", "There is no such session.")
+
+    def _read_session(self, name: str) -> dict[str, Any] | None:
+        if (read := found_session(self._config, name)) is None:
+            return None
         session, entries, _ = read
-        scrub = self._runtime.scrubber.scrub
-        text = scrub("\n".join(markdown(session, entries, self._config.server.zone)))
-        return answer_json({"session": summary(session, self._config.server.zone), "html": html(text)})
+        zone = self._config.server.zone
+        text = self._runtime.scrubber.scrub("\n".join(markdown(session, entries, zone)))
+        return {"session": summary(session, zone), "html": html(text)}
 
     async def chat(self, request: Request, person: str) -> Response:
         chat, before = _named(request, "chat"), request.query_params.get("before", "")
