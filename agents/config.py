@@ -116,3 +116,7 @@ class AgentConfig(AgentDefaults):
     """Lower case; part of every session's key, so renaming an agent starts its chats anew."""
     name: str = ""
     """What the assistant calls itself; the id where it is empty."""
+    description: str = ""
+    """One line on what it is good at, beside its name where people choose an agent."""
+    examples: Annotated[tuple[str, ...], Field(max_length=6), _Listed] = ()
+    """What one may write to it first; a new conversation in the web chat offers them."""

@@ -16,10 +16,11 @@ from channels.queue import QueueConfig
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WebhookRequest:
-    """One delivery: the raw body, and the headers with names in lower case."""
+    """One delivery: the raw body, and the headers with names in lower case. `person`: whom a `Guarded` channel admitted."""
 
     headers: Sequence[tuple[str, str]]
     body: bytes
+    person: str = ""
 
     def header(self, name: str) -> str | None:
         """The one value of a header; None where it is missing or was sent more than once."""
@@ -195,7 +196,7 @@ class Capabilities:
         return "all" if context.chat.thread and self.topics_by_reply else self.quotes
 
     marks_dropped: bool = False
-    """A message that was dropped is marked where it was written."""
+    """A message that was dropped is marked where it was written, and an answer shows what it was made with."""
     buttons: bool = False
     """Buttons can stand under a message, and a message can be replaced by a later one."""
     programs: bool = False
@@ -261,8 +262,8 @@ class Listens(Channel, Protocol):
 class Guarded(Channel, Protocol):
     """A channel that authenticates the sender before the body is read."""
 
-    async def admit(self, headers: Sequence[tuple[str, str]]) -> None:
-        """Raises Rejected, or what the store raises where it is unavailable."""
+    async def admit(self, headers: Sequence[tuple[str, str]]) -> str:
+        """The id of whoever sends. Raises Rejected, or what the store raises where it is unavailable."""
 
 
 @runtime_checkable
@@ -270,7 +271,8 @@ class StoresInbound(Channel, Protocol):
     """A channel that is its own platform: it stores a message before the gateway accepts it."""
 
     async def keep(self, context: MessageContext, agent: str) -> MessageContext:
-        """Stores a message to `agent`; idempotent. Returns it with the facts of its files.
+        """Stores a message to `agent`; idempotent; of a press only its place is judged. Returns it with the
+        facts of its files.
 
         Raises Rejected for an invalid message, or what the store raises where it is unavailable."""
 
@@ -285,12 +287,16 @@ class DownloadsFiles(Channel, Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolUse:
-    """One call of a tool in a turn. `about` is its first argument, shortened, such as a path."""
+    """One call of a tool in a turn. `about` is its first argument, shortened, such as a path; `arguments` and `result` are
+    the beginning of what it was given and of what it gave."""
 
     id: str
     name: str
     about: str
     state: Literal["running", "done", "failed"]
+    arguments: str = ""
+    result: str = ""
+    seconds: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

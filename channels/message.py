@@ -163,12 +163,26 @@ class Target:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class TurnFacts:
+    """What an answer was made with: tokens in (cached ones, too) and out, and the cost where prices are known. `failed`: it
+    only says why there is none."""
+
+    failed: bool = False
+    model: str = ""
+    input: int = 0
+    output: int = 0
+    cost: float | None = None
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Outbound:
     """One part of a reply, small enough for one call of the platform's API. `text` is Markdown. `files` only for a channel
     that takes the `media` directive; `voice`: sound among them is a voice message. `dropped`: the message gets no answer;
     only for a channel that marks that. `buttons`: only for a channel that has the capability. `replaces`: the id of an
     earlier message of the bot, which this part takes the place of, buttons included; only for a channel with buttons.
-    `options`: it is a poll with these answers; only for a channel with that action."""
+    `options`: it is a poll with these answers; only for a channel with that action. `turn`: only for a channel that shows
+    turns."""
 
     target: Target
     text: str
@@ -178,3 +192,4 @@ class Outbound:
     buttons: tuple[Button, ...] = ()
     replaces: str | None = None
     options: tuple[str, ...] = ()
+    turn: TurnFacts | None = None

@@ -67,10 +67,13 @@ class Door:
             return Response(status_code=404)
         limits = self._config
         try:
-            if guarded := self._guarded.get((channel, account)):
-                await guarded.admit(request.headers.items())
+            guarded, person = self._guarded.get((channel, account)), ""
+            if guarded:
+                person = await guarded.admit(request.headers.items())
             body = await read_body(request, bytes_max=limits.max_body_bytes, seconds=limits.body_timeout_seconds)
-            receipt = await self._judge(target, WebhookRequest(headers=request.headers.items(), body=body))
+            receipt = await self._judge(
+                target, WebhookRequest(headers=request.headers.items(), body=body, person=person)
+            )
             async with asyncio.timeout(ACCEPT_SECONDS):
                 outcome = await self._intake.take(target, receipt)
             response = Response(_answer(receipt, outcome), media_type="application/json")

@@ -126,7 +126,7 @@ class Intake:
                 await self._runtime.store.chatter.keep(heard, self._runtime.now())
             log.info("message_not_admitted", reason=reason, sender=context.sender.id, chat=context.chat.id, **facts)
             return f"ignored: {reason}"
-        if isinstance(channel, StoresInbound) and context.press is None:
+        if isinstance(channel, StoresInbound):
             context = await channel.keep(context, agent)
         acceptance = await self.accept(context, agent, receipt.dedupe, replays=replays)
         outcome = "duplicate" if acceptance.turn is None else "overflow" if acceptance.overflow else "accepted"

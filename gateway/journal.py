@@ -17,7 +17,7 @@ from agents.messages import AssistantMessage, Message, ToolResultMessage, UserMe
 from agents.prompt.internals import without_internals
 from agents.prompt.reply import answered, is_voice, media, visible
 from agents.turn import Answered, Declined, LimitReached, ModelFailed, Outcome, OverBudget
-from channels.message import Button, MessageContext, StoredFile
+from channels.message import Button, MessageContext, StoredFile, TurnFacts
 from channels.queue import QueueMode
 from gateway.budgets import Account
 from gateway.queue import inbound_of
@@ -134,6 +134,19 @@ class Ending:
         """What the person reads; None for nothing at all."""
         lines = [] if self.text is None else [self.text]
         return "\n\n".join((*lines, *self.notes)) if lines or self.notes else None
+
+    def facts(self, seconds: float) -> TurnFacts:
+        """The same for people, and whether it went wrong."""
+        bill = self.bill()
+        tokens = bill.get("tokens", {})
+        return TurnFacts(
+            failed=self.outcome == "failed",
+            model=self.answers[-1].reference if self.answers else "",
+            input=sum(tokens.get(name, 0) for name in ("input", "cache_read", "cache_write")),
+            output=tokens.get("output", 0),
+            cost=bill.get("cost"),
+            seconds=round(seconds, 1),
+        )
 
     def record(self, parts: int, at: float) -> str:
         """The content of the `final` row."""

@@ -20,7 +20,7 @@ from pydantic import TypeAdapter
 
 from channels.access import Quotes
 from channels.channel import Channel, DeliveryError, Gone, RateLimited, Refused, Unreachable
-from channels.message import PICTURES, Button, MessageContext, Outbound, StoredFile, Target
+from channels.message import PICTURES, Button, MessageContext, Outbound, StoredFile, Target, TurnFacts
 from gateway.pairing import with_code
 from gateway.runtime import Runtime
 from gateway.store.records import Lease, NewPart, Part
@@ -224,6 +224,7 @@ def reply_parts(
     seed: str = "",
     buttons: tuple[Button, ...] = (),
     answers_to: str | None = None,
+    turn: TurnFacts | None = None,
 ) -> list[NewPart]:
     """The parts of a reply to `context`, in order, each a text with its files; the last one has the buttons, the first one
     `replaces`. `purpose` keeps the keys of a note and of a reply apart; `quotes` says which of them show what they answer;
@@ -239,7 +240,7 @@ def reply_parts(
     for number, (text, files) in enumerate(messages):
         if number and quotes == "first":
             target = replace(target, reply_to=None)
-        part = Outbound(target=target, text=text, files=files, voice=voice and bool(files), dropped=dropped)
+        part = Outbound(target=target, text=text, files=files, voice=voice and bool(files), dropped=dropped, turn=turn)
         part = part if number else replace(part, replaces=replaces)
         part = replace(part, buttons=buttons) if number == len(messages) - 1 else part
         payload = OutboxPayload(channel=context.channel, account=context.account, part=part, seed=seed)

@@ -5,10 +5,12 @@ from dataclasses import dataclass
 
 from agents.config import SessionScope
 from channels.message import MessageContext
+from channels.web.admission import OPERATOR
 from gateway.config.root import AgentsConfig, BindingConfig, MatchConfig
 from gateway.store.store import CONTROL
 
 LOCAL_CHANNEL = "web"
+LOCAL_PERSON = f"{LOCAL_CHANNEL}:{OPERATOR}"
 _STRONGEST_FIRST = ("sender", "thread", "chat", "chat_type", "account", "channel")
 
 
@@ -89,8 +91,10 @@ def agent_of(session: str) -> str:
 
 
 def is_owner(owners: Collection[str], context: MessageContext) -> bool:
-    """Whether one of them wrote it. Without any, whoever sits at this machine is the owner, in the web chat."""
-    return f"{context.channel}:{context.sender.id}" in owners if owners else context.channel == LOCAL_CHANNEL
+    """Whether one of them wrote it. Without any, whoever sits at this machine is the owner, in the web chat; or who has
+    the admin token there."""
+    person = f"{context.channel}:{context.sender.id}"
+    return person in owners if owners else person == LOCAL_PERSON
 
 
 def is_with_owner(owners: Collection[str], context: MessageContext) -> bool:

@@ -145,6 +145,7 @@ def _facts(account: Account, config: Config) -> tuple[Any, ...]:
         config.commands,
         server.public_url,
         server.admin_token,
+        server.users,
         server.sign_in_link_seconds,
         way_in(config),
     )

@@ -30,9 +30,10 @@ class EventStream(StreamingResponse):
     `judge` raises Rejected once the page's session has ended."""
 
     channel: WebChannel
+    person: str
     after: int
     pages_max: int
-    judge: Callable[[], Awaitable[None]]
+    judge: Callable[[], Awaitable[str]]
     now: Callable[[], float]
 
     def __post_init__(self) -> None:
@@ -46,7 +47,7 @@ class EventStream(StreamingResponse):
             refusal = problem(503, "too-many-pages", f"{open_} Close one of them.", retry_seconds=RETRY_SECONDS)
             await refusal(scope, receive, send)
             return
-        with live.watching() as watcher:
+        with live.watching(self.person) as watcher:
             self.body_iterator = self._pieces(self.channel.events(watcher, self.after))
             sending = asyncio.create_task(self.stream_response(send))
             over = [
@@ -70,7 +71,8 @@ class EventStream(StreamingResponse):
         try:
             async for event in events:
                 if self.now() - judged >= ALIVE_SECONDS:
-                    await self.judge()
+                    if await self.judge() != self.person:
+                        return
                     judged = self.now()
                 for at in range(0, len(event), PIECE_BYTES):
                     yield event[at : at + PIECE_BYTES]

@@ -368,6 +368,7 @@ class Turns:
         final = Entry(turn=turn, kind="final", content=record, spent=ending.spent)
         entries = [entry(turn, ending.message), final] if ending.message else [final]
         purpose = "aside" if is_control(lease.sid) else "dropped" if marked else "reply"
+        shows_facts = purpose == "reply" and channel is not None and channel.capabilities.marks_dropped
         if inbound.command in NOTICES or inbound.approval:
             purpose = f"{inbound.command or 'approval'} {inbound.arguments or inbound.approval or turn}"
         if inbound.replays:
@@ -375,6 +376,7 @@ class Turns:
         parts = reply_parts(
             context,
             messages,
+            turn=ending.facts(self._runtime.now() - began) if shows_facts else None,
             voice=ending.voice,
             purpose=purpose,
             quotes=channel.capabilities.quotes_in(context) if channel else "all",

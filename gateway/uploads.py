@@ -37,8 +37,8 @@ class Uploads:
         self._reading = 0
         self._turn = asyncio.Condition()
 
-    async def take(self, request: Request) -> StoredFile:
-        """Read a file and keep it. Raises TooManyUploads, Unreadable."""
+    async def take(self, request: Request, person: str) -> StoredFile:
+        """Read a file of a person's and keep it. Raises TooManyUploads, Unreadable."""
         file_max, uploads_max = self._limits.file_bytes, self._limits.uploads_bytes
         declared = request.headers.get("content-length", "")
         size = min(int(declared[:20]), file_max) if declared.isdecimal() else file_max
@@ -52,7 +52,7 @@ class Uploads:
                 name = _file_name(request.query_params.get("name", "")) or "file"
                 kind = actual_type(media_type(request.headers.get("content-type", "")), data)
                 file = File(name=name, type=kind, data=data)
-                kept = await self._archive.upload(file, self._now(), bytes_max=uploads_max)
+                kept = await self._archive.upload(file, self._now(), owner=person, bytes_max=uploads_max)
         finally:
             self._reserved -= size
         if kept is None:

@@ -13,7 +13,7 @@ from typing import Self
 import structlog
 
 from agents import turn
-from agents.messages import AssistantMessage, Message, ToolCall, ToolResultMessage
+from agents.messages import AssistantMessage, Message, Text, ToolCall, ToolResultMessage
 from agents.prompt.reply import draft
 from agents.providers.provider import Done, TextDelta
 from agents.sentences import retrying
@@ -26,6 +26,8 @@ SHOW_SECONDS = 0.1
 SHOW_SHARE = 0.1
 """Of the time, at most, that goes into showing one turn: a long answer is shown more seldom."""
 ABOUT_CHARS = 200
+DETAIL_CHARS = 4_000
+"""Of the arguments and of the result of a call."""
 
 log = structlog.get_logger()
 
@@ -54,6 +56,7 @@ class Watch:
         """The earlier text of an answer that is being continued."""
         self._text: list[str] = []
         self._tools: dict[str, ToolUse] = {}
+        self._began: dict[str, float] = {}
         self._note = ""
         self._timer: asyncio.TimerHandle | None = None
         self._pause = SHOW_SECONDS
@@ -91,6 +94,7 @@ class Watch:
                 self._note = ""
             case turn.ToolStarted(call=call):
                 self._start(call)
+                self._began[call.id] = time.perf_counter()
                 self._show()
             case turn.ToolFinished(result=result):
                 self._finish(result)
@@ -108,12 +112,28 @@ class Watch:
 
     def _start(self, call: ToolCall) -> None:
         self._tools[call.id] = ToolUse(
-            id=call.id, name=call.name, about=self._scrubber.scrub(about(call)), state="running"
+            id=call.id,
+            name=call.name,
+            about=self._scrubber.scrub(about(call)),
+            state="running",
+            arguments=self._detail(call.arguments_raw),
         )
 
     def _finish(self, result: ToolResultMessage) -> None:
         begun = self._tools.get(result.call_id) or ToolUse(id=result.call_id, name=result.tool, about="", state="done")
-        self._tools[begun.id] = replace(begun, state="failed" if result.is_error else "done")
+        began = self._began.pop(begun.id, None)
+        self._tools[begun.id] = replace(
+            begun,
+            state="failed" if result.is_error else "done",
+            result=self._detail("\n".join(it.text for it in result.content if isinstance(it, Text))),
+            seconds=None if began is None else round(time.perf_counter() - began, 2),
+        )
+
+    def _detail(self, text: str) -> str:
+        """Its beginning; where it is cut, nothing of a secret is left that was cut in two."""
+        return (
+            self._scrubber.scrub(text) if len(text) <= DETAIL_CHARS else f"{self._scrubber.draft(text[:DETAIL_CHARS])}…"
+        )
 
     def _soon(self) -> None:
         if self._timer is None:

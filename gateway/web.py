@@ -7,11 +7,13 @@ Every answer says what a browser may do with it; every request but those for the
 import asyncio
 import mimetypes
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
+from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import orjson
@@ -21,23 +23,31 @@ from pydantic import BaseModel
 from starlette.responses import StreamingResponse
 
 from channels.message import PICTURES, StoredFile
-from channels.web.admission import COOKIE, SECURE_COOKIE, SESSION_SECONDS
+from channels.web.admission import COOKIE, OPERATOR, SECURE_COOKIE, SESSION_SECONDS
+from channels.web.archive import Conversation
 from channels.web.channel import FILES_MAX, WebChannel
-from channels.web.views import PAGE_BYTES_MAX, conversation_view, event, fitting
+from channels.web.views import PAGE_BYTES_MAX, conversation_view, event, fitting, html
 from gateway.commands.catalog import offered
 from gateway.request import Guesses, Peers, Route, Unreadable, answer_json, catch_errors, problem, read_json
 from gateway.routing import chat_session, control_session
 from gateway.runtime import Runtime
+from gateway.sessions import found as found_session
+from gateway.sessions import listed, markdown, summary
 from gateway.streams import EventStream
 from gateway.uploads import TooManyUploads, Uploads
 from tools.workspace import forget
 
 PAGE = Path(__file__).resolve().parent.parent / "channels" / "web" / "page"
+TYPES = {".webmanifest": "application/manifest+json", ".woff2": "font/woff2"}
+"""Which not every system's table has."""
 PAGE_MESSAGES = 50
 DOWNLOAD_PIECE_BYTES = 1_048_576
 STOP_SECONDS = 5.0
 STOP_POLL_SECONDS = 0.05
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+PersonRoute = Callable[[Request, str], Awaitable[Response]]
+"""What answers a request that was let in, and whose it is."""
 
 log = structlog.get_logger()
 
@@ -60,7 +70,9 @@ class WebDoor:
         self._uploads = Uploads(channel.archive, limits=self._limits, now=runtime.now)
         self._peers = peers
         self._guesses = guesses
-        files = {path.name: path.read_bytes() for path in sorted(PAGE.iterdir()) if path.is_file()}
+        files = {
+            path.relative_to(PAGE).as_posix(): path.read_bytes() for path in sorted(PAGE.rglob("*")) if path.is_file()
+        }
         self._files = {name: (data, f'"{sha256(data).hexdigest()[:16]}"') for name, data in files.items()}
         """The page's files and their tags; read once, so that a page is never of two versions."""
 
@@ -68,11 +80,15 @@ class WebDoor:
         router = APIRouter()
         for method, path, route in (
             ("GET", "/", self.page),
-            ("GET", "/web/{name}", self.page),
+            ("GET", "/web/{name:path}", self.page),
             ("POST", "/api/session", self.sign_in),
             ("DELETE", "/api/session", self._judged(self.sign_out)),
             ("GET", "/api/chats", self._judged(self.chats)),
+            ("GET", "/api/search", self._judged(self.search)),
+            ("GET", "/api/sessions", self._judged(self.sessions)),
+            ("GET", "/api/sessions/{session}", self._judged(self.session)),
             ("GET", "/api/chats/{chat}", self._judged(self.chat)),
+            ("GET", "/api/chats/{chat}/export", self._judged(self.export)),
             ("PATCH", "/api/chats/{chat}", self._judged(self.rename)),
             ("DELETE", "/api/chats/{chat}", self._judged(self.erase)),
             ("POST", "/api/files", self._judged(self.upload)),
@@ -83,10 +99,9 @@ class WebDoor:
             router.add_api_route(path, catch_errors(route, self._guesses), methods=[method])
         return router
 
-    def _judged(self, route: Route) -> Route:
+    def _judged(self, route: PersonRoute) -> Route:
         async def judged(request: Request) -> Response:
-            await self._judge(request)
-            return await route(request)
+            return await route(request, await self._judge(request))
 
         return judged
 
@@ -98,7 +113,7 @@ class WebDoor:
         headers = {"etag": tag, "cache-control": "no-cache"}
         if request.headers.get("if-none-match") == tag:
             return Response(status_code=304, headers=headers)
-        return Response(body, headers=headers, media_type=mimetypes.guess_type(name)[0])
+        return Response(body, headers=headers, media_type=TYPES.get(Path(name).suffix) or mimetypes.guess_type(name)[0])
 
     async def sign_in(self, request: Request) -> Response:
         """The token, or a link's code, for a session. The page's header is asked for here as well: nobody else signs a
@@ -108,7 +123,7 @@ class WebDoor:
         admission.judge_origin(headers)
         return self._with_cookie(request, await admission.sign_in(given.token, headers), SESSION_SECONDS)
 
-    async def sign_out(self, request: Request) -> Response:
+    async def sign_out(self, request: Request, person: str) -> Response:
         await self._channel.admission.sign_out(request.headers.items())
         return self._with_cookie(request, "", 0)
 
@@ -121,16 +136,27 @@ class WebDoor:
         response.set_cookie(name, value, max_age=seconds, httponly=True, samesite="strict", secure=secure, path="/")
         return response
 
-    async def chats(self, request: Request) -> Response:
+    async def chats(self, request: Request, person: str) -> Response:
         last = await self._archive.last()
-        found = await self._archive.conversations()
+        found = await self._archive.conversations(person)
         limits, agents = self._limits, self._config.agents.list
         return answer_json(
             {
-                "agents": [{"id": it.id, "name": it.name or it.id, "model": it.model[0]} for it in agents],
+                "agents": [
+                    {
+                        "id": it.id,
+                        "name": it.name or it.id,
+                        "model": it.model[0],
+                        "description": it.description,
+                        "examples": it.examples,
+                    }
+                    for it in agents
+                ],
+                "person": person,
+                "operator": person == OPERATOR,
                 "chats": [conversation_view(it, running=self._channel.live.running(it.id)) for it in found],
                 "after": last,
-                "signed_in": await self._channel.admission.signed_in(request.headers.items()),
+                "signed_in": bool(await self._channel.admission.signed_in(request.headers.items())),
                 "commands": [
                     {"name": it.name, "hint": it.form.partition(" ")[2], "en": it.en, "zh": it.zh}
                     for it in offered(self._config.commands)
@@ -140,10 +166,67 @@ class WebDoor:
             }
         )
 
-    async def chat(self, request: Request) -> Response:
+    async def search(self, request: Request, person: str) -> Response:
+        words = request.query_params.get("words", "").strip()
+        found = await self._archive.conversations(person, words=words) if words else ()
+        return answer_json({"chats": [it.id for it in found]})
+
+    async def _own(self, request: Request, person: str) -> Conversation | None:
+        """The conversation that the path names, where it is the person's."""
+        found = await self._archive.conversation(_named(request, "chat"))
+        return found if found and found.owner == person else None
+
+    async def export(self, request: Request, person: str) -> Response:
+        """All of it as Markdown; what people and agents wrote stands there as they wrote it."""
+        if (found := await self._own(request, person)) is None:
+            return _no_such_chat()
+        names = {it.id: it.name or it.id for it in self._config.agents.list}
+        written = self._exported(found, names)
+        name = f"filename*=UTF-8''{quote(found.title, safe='')}.md"
+        headers = {"content-disposition": f"attachment; {name}", "cache-control": "no-store"}
+        return StreamingResponse(written, headers=headers, media_type="text/markdown")
+
+    async def _exported(self, found: Conversation, names: Mapping[str, str]) -> AsyncIterator[str]:
+        yield f"# {found.title}\n"
+        before, pages = None, []
+        while page := fitting(
+            await self._archive.page(found.id, before=before, limit=PAGE_MESSAGES, bytes_max=PAGE_BYTES_MAX)
+        ):
+            before = page[-1]
+            pages.append(page)
+        for page in reversed(pages):
+            for it in await self._archive.messages(page):
+                if it.words.dropped:
+                    continue
+                who = "You" if it.author == "you" else names.get(it.words.agent, it.words.agent)
+                at = datetime.fromtimestamp(it.at, tz=self._config.server.zone)
+                files = "".join(f"\n\n*{file.name}*" for file in it.words.files)
+                yield f"\n## {who} · {at:%Y-%m-%d %H:%M}\n\n{it.words.text}{files}\n"
+
+    async def sessions(self, request: Request, person: str) -> Response:
+        """Of every channel, the last active first."""
+        if person != OPERATOR:
+            return _operator_only()
+        found = await asyncio.to_thread(listed, self._config)
+        return answer_json({"sessions": [summary(it, self._config.server.zone) for it in reversed(found)]})
+
+    async def session(self, request: Request, person: str) -> Response:
+        if person != OPERATOR:
+            return _operator_only()
+        read = await asyncio.to_thread(self._read_session, _named(request, "session"))
+        return answer_json(read) if read else problem(404, "no-such-session", "There is no such session.")
+
+    def _read_session(self, name: str) -> dict[str, Any] | None:
+        if (read := found_session(self._config, name)) is None:
+            return None
+        session, entries, _ = read
+        zone = self._config.server.zone
+        text = self._runtime.scrubber.scrub("\n".join(markdown(session, entries, zone)))
+        return {"session": summary(session, zone), "html": html(text)}
+
+    async def chat(self, request: Request, person: str) -> Response:
         chat, before = _named(request, "chat"), request.query_params.get("before", "")
-        found = await self._archive.conversation(chat)
-        if found is None:
+        if (found := await self._own(request, person)) is None:
             return _no_such_chat()
         newest = await self._archive.page(
             chat, before=_number(before), limit=PAGE_MESSAGES + 1, bytes_max=PAGE_BYTES_MAX
@@ -153,16 +236,19 @@ class WebDoor:
         view = conversation_view(found, running=self._channel.live.running(chat))
         return answer_json({"chat": view, "messages": messages, "more": len(newest) > len(numbers)})
 
-    async def rename(self, request: Request) -> Response:
+    async def rename(self, request: Request, person: str) -> Response:
         chat, given = _named(request, "chat"), await read_json(request, _Title)
-        if (found := await self._archive.rename(chat, given.title)) is None:
+        own = await self._own(request, person)
+        if own is None or (found := await self._archive.rename(chat, given.title)) is None:
             return _no_such_chat()
         self._channel.tell(found)
         return answer_json(conversation_view(found, running=self._channel.live.running(chat)))
 
-    async def erase(self, request: Request) -> Response:
+    async def erase(self, request: Request, person: str) -> Response:
         """Whoever answers there is stopped first: what a running turn writes would be left behind."""
         chat = _named(request, "chat")
+        if await self._own(request, person) is None:
+            return _no_such_chat()
         sessions = await self._sessions(chat)
         self._channel.leaving.add(chat)
         try:
@@ -180,7 +266,7 @@ class WebDoor:
             self._channel.leaving.discard(chat)
         if not there_was:
             return _no_such_chat()
-        self._channel.live.announce(event("chat", {"id": chat, "deleted": True}))
+        self._channel.live.announce(event("chat", {"id": chat, "deleted": True}), person)
         return Response(status_code=204)
 
     async def _sessions(self, chat: str) -> Sequence[str]:
@@ -199,9 +285,9 @@ class WebDoor:
                     while session in control.lanes or await store.stop(session, before):  # noqa: ASYNC110
                         await asyncio.sleep(STOP_POLL_SECONDS)
 
-    async def upload(self, request: Request) -> Response:
+    async def upload(self, request: Request, person: str) -> Response:
         try:
-            return answer_json(asdict(await self._uploads.take(request)))
+            return answer_json(asdict(await self._uploads.take(request, person)))
         except TooManyUploads:
             limit = f"{self._limits.uploads_bytes / 1_048_576:.0f} MiB (limits.uploadsBytes)"
             sentence = f"The files that wait to be sent fill the limit of {limit}. Send some of them, or remove them."
@@ -212,15 +298,15 @@ class WebDoor:
             sentence = f"The file is larger than {self._limits.file_bytes / 1_048_576:.0f} MiB (limits.fileBytes)."
             return problem(413, "file-too-large", sentence)
 
-    async def discard(self, request: Request) -> Response:
+    async def discard(self, request: Request, person: str) -> Response:
         """An upload that was not sent; what was sent goes with its conversation."""
-        if not await self._archive.discard(_named(request, "key")):
+        if not await self._archive.discard(_named(request, "key"), person):
             return _no_such_file()
         return Response(status_code=204)
 
-    async def download(self, request: Request) -> Response:
+    async def download(self, request: Request, person: str) -> Response:
         """Pictures may be shown, everything else is saved: a page that somebody uploaded must not become ours."""
-        file = next(iter(await self._archive.files([_named(request, "key")])), None)
+        file = next(iter(await self._archive.files([_named(request, "key")], person)), None)
         if file is None:
             return _no_such_file()
         shown = file.type in PICTURES and "download" not in request.query_params
@@ -235,19 +321,20 @@ class WebDoor:
         for at in range(0, file.size, DOWNLOAD_PIECE_BYTES):
             yield await self._archive.piece(file.id, at, DOWNLOAD_PIECE_BYTES)
 
-    async def events(self, request: Request) -> Response:
+    async def events(self, request: Request, person: str) -> Response:
         after = request.headers.get("last-event-id") or request.query_params.get("after", "")
         return EventStream(
             channel=self._channel,
+            person=person,
             after=_number(after) or 0,
             pages_max=self._limits.event_streams,
             judge=lambda: self._judge(request),
             now=self._runtime.now,
         )
 
-    async def _judge(self, request: Request) -> None:
+    async def _judge(self, request: Request) -> str:
         changes = request.method not in ("GET", "HEAD")
-        await self._channel.admission.judge(request.headers.items(), changes=changes)
+        return await self._channel.admission.judge(request.headers.items(), changes=changes)
 
 
 def _named(request: Request, parameter: str) -> str:
@@ -262,6 +349,10 @@ def _number(text: str) -> int | None:
 
 def _no_such_file() -> Response:
     return problem(404, "no-such-file", "There is no such file.")
+
+
+def _operator_only() -> Response:
+    return problem(403, "operator-only", "Only whoever has server.adminToken reads all sessions.")
 
 
 def _no_such_chat() -> Response:

@@ -6,7 +6,8 @@ being at this machine is not enough; the gateway then prints a link at its start
 A browser can be made to send requests by any page it shows, so what changes something must carry a header that only our
 own page can set, and must not come from elsewhere; and a name that somebody points at 127.0.0.1 is not this machine's. A
 session is a random value, kept hashed where every replica looks it up, so that signing out ends it everywhere; it is
-signed with the token, so that nonsense costs no look-up and a new token ends them all.
+signed with the token that began it, so that nonsense costs no look-up, a new token ends them all, and the signature tells
+whose it is.
 """
 
 import hmac
@@ -14,7 +15,7 @@ import ipaddress
 import re
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Literal, Protocol, TypeAlias
 from urllib.parse import urlsplit
@@ -30,6 +31,8 @@ CLOSED = "no token is set"
 WRONG_TOKEN = "wrong token"
 SPENT_LINK = "sign-in link used or expired"
 LINK_PREFIX = "once-"
+OPERATOR = "local"
+"""The person who has the admin token, or sits at this machine; everybody else is called as in `server.users`."""
 
 _FORWARDED = ("forwarded", "x-forwarded-", "x-real-ip", "via", "cf-connecting-ip", "true-client-ip")
 _HOST = re.compile(r"(\[[^\]]*\]|[^\[\]:/@?#]*)(?::\d*)?")
@@ -59,11 +62,15 @@ class Admission:
         token: str,
         way: Way,
         sessions: Sessions,
+        users: Mapping[str, str] | None = None,
         public_host: str | None = None,
         link_seconds: float = 3600.0,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self._token = token.encode()
+        tokens = {OPERATOR: token, **(users or {})}
+        self._tokens = {person: given.encode() for person, given in tokens.items() if given}
+        self._signers = self._tokens | ({OPERATOR: token.encode()} if way == "link" else {})
+        """What sessions are signed with: whoever came by the link has no token."""
         self._way = way
         self._sessions = sessions
         self._public_host = _bare(public_host) if public_host else None
@@ -72,14 +79,14 @@ class Admission:
         self._link: tuple[bytes, float] | None = None
         """The hash of the code that has yet to be used, and when it expires."""
 
-    async def judge(self, headers: Headers, *, changes: bool) -> None:
-        """Let a request in. `changes`: it is not a mere GET. Raises Rejected with what the person is to do."""
+    async def judge(self, headers: Headers, *, changes: bool) -> str:
+        """Who sends a request. `changes`: it is not a mere GET. Raises Rejected with what the person is to do."""
         if changes:
             self.judge_origin(headers)
         else:
             self._judge_site(headers)
         if self._way == "open" and _is_here(headers):
-            return
+            return OPERATOR
         if self._way in ("open", "closed"):
             sentence = (
                 "The web chat is closed: set server.adminToken (CLAWGATE_ADMIN_TOKEN) to open it beyond this machine."
@@ -87,8 +94,8 @@ class Admission:
             raise Rejected(CLOSED, status=403, sentence=sentence)
         scheme, _, token = (_one(headers, "authorization") or "").partition(" ")
         is_ours = scheme.lower() == "bearer"  # a proxy with a password of its own passes that on
-        if (is_ours and self._is_token(token)) or await self.signed_in(headers):
-            return
+        if person := (is_ours and self._owner(token)) or await self.signed_in(headers):
+            return person
         if is_ours:
             raise _wrong_token()
         sentence = "Sign in with the token of this server."
@@ -124,10 +131,11 @@ class Admission:
     async def sign_in(self, token: str, headers: Headers) -> str:
         """The value of a new session's cookie, good for `SESSION_SECONDS`; the request's own session ends.
         Raises Rejected."""
-        link = None if self._is_token(token) else self._take_link(token.strip())
+        person = self._owner(token)
+        link = None if person else self._take_link(token.strip())
         value = secrets.token_urlsafe(32)
-        session, now = f"{value}.{self._signature(value)}", self._now()
-        replaced = self._presented(headers)
+        session, now = f"{value}.{_signature(self._signers[person or OPERATOR], value)}", self._now()
+        replaced = [key for _, key in self._presented(headers)]
         try:
             await self._sessions.begin(_key(session), ends=now + SESSION_SECONDS, at=now, instead_of=replaced)
         except Exception:
@@ -151,31 +159,35 @@ class Admission:
 
     async def sign_out(self, headers: Headers) -> None:
         """Ends the request's sessions, at every replica."""
-        await self._sessions.end(self._presented(headers))
+        await self._sessions.end([key for _, key in self._presented(headers)])
 
-    async def signed_in(self, headers: Headers) -> bool:
-        presented = self._presented(headers)
-        return bool(presented) and await self._sessions.hold(presented, self._now())
+    async def signed_in(self, headers: Headers) -> str | None:
+        """Whose session the request has."""
+        for person, key in self._presented(headers):
+            if await self._sessions.hold([key], self._now()):
+                return person
+        return None
 
-    def _presented(self, headers: Headers) -> list[str]:
-        """The keys of the cookies that this token signed."""
-        values = [value.partition(".") for value in _cookies(headers)]
-        return [
-            _key(f"{value}.{signature}")
-            for value, _, signature in values
-            if hmac.compare_digest(signature.encode(errors="replace"), self._signature(value).encode())
-        ]
+    def _presented(self, headers: Headers) -> Iterator[tuple[str, str]]:
+        """The keys of the cookies that our tokens signed, and whose token it was."""
+        for value, _, signature in (cookie.partition(".") for cookie in _cookies(headers)):
+            for person, token in self._signers.items():
+                if hmac.compare_digest(signature.encode(errors="replace"), _signature(token, value).encode()):
+                    yield person, _key(f"{value}.{signature}")
 
-    def _signature(self, value: str) -> str:
-        return hmac.new(self._token, b"clawgate web session " + value.encode(errors="replace"), sha256).hexdigest()
-
-    def _is_token(self, token: str) -> bool:
+    def _owner(self, token: str) -> str | None:
+        """Whose token it is; every one is compared, so that the time tells nothing."""
         given = token.strip().encode(errors="replace")
-        return bool(self._token) and hmac.compare_digest(given, self._token)
+        owners = [person for person, known in self._tokens.items() if hmac.compare_digest(given, known)]
+        return owners[0] if owners else None
+
+
+def _signature(token: bytes, value: str) -> str:
+    return hmac.new(token, b"clawgate web session " + value.encode(errors="replace"), sha256).hexdigest()
 
 
 def _wrong_token() -> Rejected:
-    return Rejected(WRONG_TOKEN, status=401, sentence="That is not the token of this server.", guess=True)
+    return Rejected(WRONG_TOKEN, status=401, sentence="That is not a token of this server.", guess=True)
 
 
 def _key(session: str) -> str:

@@ -9,17 +9,19 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from channels.channel import ToolUse
-from channels.message import Button, File, StoredFile
+from channels.message import Button, File, StoredFile, TurnFacts
+from channels.web.admission import OPERATOR
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Conversation:
-    """`at` is when something was last said in it."""
+    """`at` is when something was last said in it; `owner` is the person who sees it."""
 
     id: str
     title: str
     agent: str
     at: float
+    owner: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,6 +37,7 @@ class MessageBody:
     dropped: bool = False
     buttons: tuple[Button, ...] = ()
     place: int | None = None
+    turn: TurnFacts | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,9 +63,11 @@ class Sized:
 class ChatHistory(Protocol):
     """Every method is one commit and raises what the store raises where the database does not take it."""
 
-    async def keep(self, chat: str, key: str, words: MessageBody, at: float) -> Conversation:
+    async def keep(
+        self, chat: str, key: str, words: MessageBody, at: float, *, owner: str = OPERATOR
+    ) -> Conversation | None:
         """What a person said, unless its key is known; its conversation is made with the first message, and its files
-        belong to that from now on."""
+        belong to that from now on. None where the conversation is somebody else's."""
 
     async def answer(self, chat: str, key: str, words: MessageBody, at: float) -> bool:
         """What an agent said, unless its key is known; False where there is no such conversation."""
@@ -71,8 +76,9 @@ class ChatHistory(Protocol):
         """Lets an agent's message say something else, under a new number and in its old place; nothing where it says that
         already. False where it is not there."""
 
-    async def conversations(self) -> Sequence[Conversation]:
-        """Where something was said last comes first; a page's worth."""
+    async def conversations(self, owner: str = OPERATOR, *, words: str = "") -> Sequence[Conversation]:
+        """A person's; where something was said last comes first, a page's worth. With `words`, those in whose title or
+        messages they stand."""
 
     async def conversation(self, chat: str) -> Conversation | None: ...
 
@@ -92,9 +98,9 @@ class ChatHistory(Protocol):
         """The newest messages of a conversation, below number `before`; newest first. Those that pass `bytes_max` together
         are followed by one more at most."""
 
-    async def since(self, number: int, *, limit: int, bytes_max: int) -> Sequence[Sized]:
-        """Messages of all conversations above `number`, in order. Those that pass `bytes_max` together are followed by one
-        more at most."""
+    async def since(self, number: int, owner: str = OPERATOR, *, limit: int, bytes_max: int) -> Sequence[Sized]:
+        """Messages of all conversations of a person above `number`, in order. Those that pass `bytes_max` together are
+        followed by one more at most."""
 
     async def messages(self, numbers: Sequence[int]) -> Sequence[WebMessage]:
         """Those of the messages that there are, in order."""
@@ -105,14 +111,14 @@ class ChatHistory(Protocol):
     async def put(self, file: File, at: float) -> StoredFile:
         """Keep a file of an agent's. One that comes into no conversation within a day is thrown away."""
 
-    async def upload(self, file: File, at: float, *, bytes_max: int) -> StoredFile | None:
+    async def upload(self, file: File, at: float, *, bytes_max: int, owner: str = OPERATOR) -> StoredFile | None:
         """Keep a person's file until it is sent, for a day. None where all that wait would be more than `bytes_max`."""
 
     async def waiting_bytes(self) -> int:
         """Of the uploads that are not sent."""
 
-    async def discard(self, key: str) -> bool:
-        """Forget an upload. False where it is not there, or sent."""
+    async def discard(self, key: str, owner: str = OPERATOR) -> bool:
+        """Forget a person's upload. False where it is not there, or sent."""
 
     async def prune(self, at: float) -> None:
         """Deletes files that no conversation has used within a day."""
@@ -123,5 +129,5 @@ class ChatHistory(Protocol):
     async def piece(self, key: str, at: int, size: int) -> bytes:
         """At most `size` bytes of it, from byte `at` on; nothing where it is gone."""
 
-    async def files(self, keys: Sequence[str]) -> Sequence[StoredFile]:
-        """Those of the files that there are, in their order."""
+    async def files(self, keys: Sequence[str], owner: str = OPERATOR) -> Sequence[StoredFile]:
+        """Those of the files that there are in a person's conversations and uploads, in their order."""

@@ -30,15 +30,13 @@ from channels.message import (
     Sender,
     Target,
 )
-from channels.web.admission import Admission, Headers
+from channels.web.admission import OPERATOR, Admission, Headers
 from channels.web.archive import ChatHistory, Conversation, MessageBody
 from channels.web.config import WebConfig
 from channels.web.live import LiveTurns, Watcher
 from channels.web.views import ALIVE, Renderings, conversation_view, event, fitting, written
 
 FILES_MAX = 10
-PERSON = Sender(id="local", name="User")
-"""Single-user: everyone admitted shares one identity."""
 ALIVE_SECONDS = 15.0
 MISSED_MAX = 500
 MISSED_BYTES_MAX = 2 * 1_048_576
@@ -96,8 +94,8 @@ class WebChannel:
         self.fault = ""
         self._now = now
 
-    async def admit(self, headers: Headers) -> None:
-        await self.admission.judge(headers, changes=True)
+    async def admit(self, headers: Headers) -> str:
+        return await self.admission.judge(headers, changes=True)
 
     def receive(self, request: WebhookRequest, now: datetime) -> Arrived:
         """Raises Rejected. Who sends has been admitted."""
@@ -112,12 +110,13 @@ class WebChannel:
             raise Rejected("malformed", status=400, sentence="A press of a button says nothing besides.")
         if not posted.text.strip() and not posted.files and not posted.press:
             raise Rejected("empty", status=400, sentence="The message is empty.")
+        person, language = request.person or OPERATOR, (request.header("accept-language") or "")[:2] or None
         context = MessageContext(
             channel=self.name,
             account=self.account,
             chat=Chat(id=posted.chat, kind="direct"),
             message_id=posted.id,
-            sender=replace(PERSON, language=(request.header("accept-language") or "")[:2] or None),
+            sender=Sender(id=person, name="User" if person == OPERATOR else person, language=language),
             text=_well_formed(posted.text),
             sent_at=now.astimezone(UTC),
             mentioned=True,
@@ -131,13 +130,22 @@ class WebChannel:
         )
 
     async def keep(self, context: MessageContext, agent: str) -> MessageContext:
-        """Raises Rejected where a file is not there (any more)."""
+        """Raises Rejected where a file is not there (any more), or the conversation is somebody else's."""
+        chat, person = context.chat.id, context.sender.id
+        if context.press:
+            pressed = await self.archive.conversation(chat)
+            if pressed is None or pressed.owner != person:
+                raise _no_such_chat()
+            return context
         ids = [attachment.key for attachment in context.attachments]
-        files = await self.archive.files(ids) if ids else ()
+        files = await self.archive.files(ids, person) if ids else ()
         if len(files) < len(ids):
             raise Rejected("unknown file", status=400, sentence="A file is no longer there. Attach it again.")
         words = MessageBody(text=context.text, agent=agent, files=tuple(files))
-        self.tell(await self.archive.keep(context.chat.id, context.message_id, words, self._now()))
+        conversation = await self.archive.keep(chat, context.message_id, words, self._now(), owner=person)
+        if conversation is None:
+            raise _no_such_chat()
+        self.tell(conversation)
         self.live.announce(None)
         attachments = [
             Attachment(kind="image" if file.type in PICTURES else "file", key=file.id, name=file.name) for file in files
@@ -177,6 +185,7 @@ class WebChannel:
             tools=tools,
             dropped=part.dropped,
             buttons=part.buttons,
+            turn=part.turn,
         )
         if not await self.archive.answer(chat, key, words, self._now()):
             raise Gone("the conversation was deleted", code="deleted")
@@ -204,11 +213,11 @@ class WebChannel:
         """Let the pages show what whoever runs this bot is to mend; nothing any more where it is empty."""
         if fault != self.fault:
             self.fault = fault
-            self.live.announce(event("fault", {"text": fault}))
+            self.live.announce(event("fault", {"text": fault}), OPERATOR)
 
     def tell(self, conversation: Conversation) -> None:
         """Let the pages know of a new or renamed conversation."""
-        self.live.announce(self._chat_event(conversation))
+        self.live.announce(self._chat_event(conversation), conversation.owner)
 
     def _chat_event(self, conversation: Conversation) -> bytes:
         return event("chat", conversation_view(conversation, running=self.live.running(conversation.id)))
@@ -217,9 +226,9 @@ class WebChannel:
         """The event stream of one page: the current state, the messages it has missed, and then what happens."""
         last = await self.archive.last()
         yield event("hello", {"after": last})
-        if self.fault:
+        if self.fault and watcher.person == OPERATOR:
             yield event("fault", {"text": self.fault})
-        for notice in self.live.state():
+        for notice in self.live.state(watcher.person):
             yield notice
         if after > last:  # of another database
             after = last
@@ -228,7 +237,9 @@ class WebChannel:
         news: bytes | None = None
         while not watcher.lost:
             if news is None:
-                missed = await self.archive.since(after, limit=MISSED_MAX + 1, bytes_max=MISSED_BYTES_MAX)
+                missed = await self.archive.since(
+                    after, watcher.person, limit=MISSED_MAX + 1, bytes_max=MISSED_BYTES_MAX
+                )
                 if len(missed) > MISSED_MAX or sum(it.bytes for it in missed) > MISSED_BYTES_MAX:
                     missed, after = [], await self.archive.last()
                     yield event("reset", {})
@@ -257,6 +268,10 @@ class WebChannel:
         self.live.close()
         if self._keeping:
             await asyncio.wait(self._keeping)
+
+
+def _no_such_chat() -> Rejected:
+    return Rejected("not their conversation", status=404, sentence="There is no such conversation.")
 
 
 def _well_formed(text: str) -> str:

@@ -7,9 +7,10 @@ archive. A page that does not keep up is let go, for it comes back and starts fr
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from channels.channel import Progress, ToolUse
+from channels.web.admission import OPERATOR
 from channels.web.views import blocks, event
 
 BACKLOG_MAX = 500
@@ -29,6 +30,8 @@ class _Turn:
     tools: tuple[ToolUse, ...] = ()
     note: str = ""
     outcome: str | None = None
+    person: str = ""
+    """Whose conversation it is in."""
     drawn: str = ""
     """The text that `blocks` show."""
 
@@ -41,7 +44,8 @@ class Watcher:
     """One page. `lost`: it was too slow, or is to go; its queued events are dropped. `behind` is set where it
     was too slow: whoever still sends to it may wait for ever."""
 
-    def __init__(self, *, lost: bool = False) -> None:
+    def __init__(self, person: str = OPERATOR, *, lost: bool = False) -> None:
+        self.person = person
         self.lost = lost
         self.behind = asyncio.Event()
         self._queue: asyncio.Queue[bytes | None] = asyncio.Queue()
@@ -81,8 +85,8 @@ class LiveTurns:
         return len(self._watchers)
 
     @contextmanager
-    def watching(self) -> Iterator[Watcher]:
-        watcher = Watcher(lost=self._closed)
+    def watching(self, person: str = OPERATOR) -> Iterator[Watcher]:
+        watcher = Watcher(person, lost=self._closed)
         self._watchers.add(watcher)
         try:
             yield watcher
@@ -95,22 +99,23 @@ class LiveTurns:
         for watcher in self._watchers:
             watcher.let_go()
 
-    def announce(self, notice: bytes | None) -> None:
-        """To every page; `None` says that there is something new in the archive."""
+    def announce(self, notice: bytes | None, person: str = OPERATOR) -> None:
+        """To every page of a person. To all pages only `None`: there may be something new in the archive."""
         for watcher in self._watchers:
-            watcher.tell(notice)
+            if notice is None or watcher.person == person:
+                watcher.tell(notice)
 
     def show(self, progress: Progress) -> None:
         key = (progress.context.chat.id, progress.context.message_id)
         turn, before = self._turns.get(key), None
         if turn is None:
             self._forget()
-            turn = self._turns[key] = _Turn()
+            turn = self._turns[key] = _Turn(person=progress.context.sender.id)
         else:
             before = (turn.tools, turn.note, turn.outcome)
         turn.tools, turn.note, turn.outcome = progress.tools or turn.tools, progress.note, progress.outcome
         if before != (turn.tools, turn.note, turn.outcome):
-            self.announce(_turn_event(key, turn))
+            self.announce(_turn_event(key, turn), turn.person)
         if progress.outcome is not None:
             turn.text = progress.text or turn.text
         else:
@@ -132,12 +137,12 @@ class LiveTurns:
             del self._turns[key]
         return turn.tools if turn else ()
 
-    def state(self) -> Iterator[bytes]:
-        """How every running turn stands, for a page that has just connected: each as it is when it is taken. Drafts that
-        the page got before come again behind it, and end at the same text."""
+    def state(self, person: str = OPERATOR) -> Iterator[bytes]:
+        """How every running turn of a person stands, for a page that has just connected: each as it is when it is taken.
+        Drafts that the page got before come again behind it, and end at the same text."""
         for key in list(self._turns):
             turn = self._turns.get(key)
-            if turn is not None and turn.outcome is None:
+            if turn is not None and turn.outcome is None and turn.person == person:
                 turn.draw()
                 yield _turn_event(key, turn)
                 yield _draft_event(key, 0, turn.blocks)
@@ -149,7 +154,7 @@ class LiveTurns:
         pairs = enumerate(zip(drawn_before, turn.blocks, strict=False))
         at = next((n for n, (old, new) in pairs if old != new), min(len(drawn_before), len(turn.blocks)))
         if at < max(len(drawn_before), len(turn.blocks)):
-            self.announce(_draft_event(key, at, turn.blocks[at:]))
+            self.announce(_draft_event(key, at, turn.blocks[at:]), turn.person)
 
     def _forget(self) -> None:
         ended = [key for key, turn in self._turns.items() if turn.outcome is not None]
@@ -159,7 +164,8 @@ class LiveTurns:
 
 def _turn_event(key: Key, turn: _Turn) -> bytes:
     facts = {"chat": key[0], "message": key[1], "running": turn.outcome is None, "outcome": turn.outcome}
-    return event("turn", facts | {"note": turn.note, "tools": turn.tools})
+    tools = [replace(it, arguments="", result="") for it in turn.tools]  # said so often, they come with the answer
+    return event("turn", facts | {"note": turn.note, "tools": tools})
 
 
 def _draft_event(key: Key, at: int, drawn: list[str]) -> bytes:

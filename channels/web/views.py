@@ -13,7 +13,10 @@ from typing import Any
 
 import orjson
 from markdown_it import MarkdownIt
+from markdown_it.common.utils import escapeHtml
 from markdown_it.renderer import RendererHTML
+from markdown_it.rules_block import StateBlock
+from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 
 from channels.web.archive import ChatHistory, Conversation, Sized, WebMessage
@@ -53,13 +56,16 @@ def _rendered(message: WebMessage) -> "Rendered":
         "dropped": words.dropped,
         "buttons": [{"label": it.shown, "token": it.token, "style": it.style} for it in words.buttons],
         "place": words.place,
+        "turn": words.turn,
         "at": message.at,
     }
     return Rendered(number=message.number, chat=message.chat, json=orjson.dumps(view))
 
 
 def conversation_view(conversation: Conversation, *, running: bool) -> dict[str, Any]:
-    return asdict(conversation) | {"running": running}
+    view = asdict(conversation) | {"running": running}
+    del view["owner"]
+    return view
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -107,6 +113,12 @@ def fitting(sized: Sequence[Sized]) -> list[int]:
     return numbers
 
 
+MATH_LINES_MAX = 50
+_MATH = re.compile(
+    r"\$\$(?:[^$\\]|\\.)+\$\$|\$(?![\s$])(?:[^$\\]|\\.)+(?<!\s)\$(?!\d)"
+    r"|\\\((?:.|\n){1,1000}?\\\)|\\\[(?:.|\n){1,1000}?\\\]",
+)
+"""Between dollars no further dollar, so that prices stay prices; or between TeX's own brackets."""
 _ALIGN = re.compile(r"text-align:(left|center|right)")
 _SAFE_LINK = re.compile(r"(?:https?://|mailto:|#)", re.IGNORECASE)
 
@@ -138,14 +150,54 @@ def _parts(tokens: Sequence[Token]) -> list[list[Token]]:
 def _markdown() -> MarkdownIt:
     markdown = MarkdownIt("commonmark", {"html": False, "breaks": True, "linkify": True}, renderer_cls=_Renderer)
     markdown.enable(["table", "strikethrough", "linkify"])
+    markdown.inline.ruler.before("escape", "math", _inline_math)
+    markdown.block.ruler.before("fence", "math", _math_block, {"alt": ["paragraph", "reference", "blockquote", "list"]})
     if markdown.linkify is not None:  # only what begins like an address: `main.py` is none of an island's
         markdown.linkify.set({"fuzzy_link": False, "fuzzy_email": False})
     markdown.validateLink = lambda url: bool(_SAFE_LINK.match(url.strip()))  # type: ignore[method-assign]
     return markdown
 
 
+def _inline_math(state: StateInline, silent: bool) -> bool:
+    found = _MATH.match(state.src, state.pos, state.posMax) if state.src[state.pos] in "$\\" else None
+    if found is None:
+        return False
+    if not silent:
+        state.push("math_inline", "span", 0).content = found[0]
+    state.pos = found.end()
+    return True
+
+
+def _math_block(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """From a line that begins with `$$` or `\\[` to one that ends with the other; nothing between is Markdown."""
+    first = state.src[state.bMarks[start] + state.tShift[start] : state.eMarks[start]].rstrip()
+    closing = {"$$": "$$", "\\[": "\\]"}.get(first[:2])
+    if closing is None or state.is_code_block(start):
+        return False
+    for line in range(start, min(end, start + MATH_LINES_MAX)):
+        text = state.src[state.bMarks[line] : state.eMarks[line]].rstrip()
+        body = first[2:] if line == start else text
+        if closing in body.removesuffix(closing) or (line > start and state.sCount[line] < state.blkIndent and text):
+            return False
+        if body.endswith(closing):
+            if not silent:
+                state.line = line + 1
+                token = state.push("math_block", "div", 0)
+                token.content = state.getLines(start, line + 1, state.blkIndent, False).strip()
+                token.map = [start, line + 1]
+            return True
+    return False
+
+
 class _Renderer(RendererHTML):
-    """Links open beside the chat, pictures are links, alignment is a class: the page's policy forbids styles."""
+    """Links open beside the chat, pictures are links, alignment is a class: the page's policy forbids styles. Math is as it
+    was written, in its brackets, for the page to draw."""
+
+    def math_inline(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
+        return f'<code class="language-math">{escapeHtml(tokens[idx].content)}</code>'
+
+    def math_block(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
+        return f'<pre><code class="language-math">{escapeHtml(tokens[idx].content)}</code></pre>\n'
 
     def link_open(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
         token = tokens[idx]

@@ -23,7 +23,7 @@ from pydantic import TypeAdapter
 from channels.message import Button, Chat, MessageContext, Sender
 from gateway.approvals.display import ANSWERS, SHOWN_CHARS_MAX, visible
 from gateway.queue import Inbound, inbound_json, inbound_of
-from gateway.routing import LOCAL_CHANNEL, control_session, session_key
+from gateway.routing import LOCAL_PERSON, control_session, session_key
 from gateway.store.approvals import Admission, Approval, Decider, Grant, Token
 from gateway.store.records import Delivery
 from gateway.store.store import StoreUnavailable
@@ -125,7 +125,7 @@ class Approvals:
         own = next((it.approvals.approvers for it in config.agents.list if it.id == agent), None)
         named = config.approvals.approvers if own is None else own
         if named is None:
-            named = config.owners or (f"{LOCAL_CHANNEL}:local",)
+            named = config.owners or (LOCAL_PERSON,)
         return named
 
     def may_decide_any(self, message: MessageContext) -> bool:

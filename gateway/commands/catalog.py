@@ -113,6 +113,13 @@ _COMMANDS = (
         "stop", conversation.stop, 0, "Stop the running answer and what waits behind it", "停止当前处理和排队的消息"
     ),
     Command("retry", conversation.retry, 0, "Answer the last message again", "重新回答上一条消息"),
+    Command(
+        "edit TEXT",
+        conversation.edit,
+        ANY,
+        "Say your last message in other words, and get that answered instead",
+        "修改上一条消息并重新回答",
+    ),
     Command("undo", conversation.undo, 0, "Forget the last exchange", "撤销上一轮对话"),
     Command(
         "compact [FOCUS]", conversation.compact, ANY, "Summarise the older part of the conversation", "压缩较早的对话"

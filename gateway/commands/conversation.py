@@ -56,6 +56,17 @@ async def _stop(context: CommandContext) -> tuple[bool, str]:
 
 
 async def retry(context: CommandContext) -> str | Reply:
+    return await _answer_again(context)
+
+
+async def edit(context: CommandContext) -> str | Reply:
+    if not context.arguments.strip():
+        return context.say("Write the new words behind /edit.", "请在 /edit 后面写上新的内容。")
+    return await _answer_again(context, context.arguments.strip())
+
+
+async def _answer_again(context: CommandContext, text: str = "") -> str | Reply:
+    """Forget the last turn and answer its message anew, with other words where there is a `text`."""
     turn = await _last_turn(context, context.say("There is nothing to answer again.", "没有可以重新回答的消息。"))
     if isinstance(turn, str):
         return turn
@@ -69,7 +80,8 @@ async def retry(context: CommandContext) -> str | Reply:
     await _undo(context, turn)
     contexts = tuple(it for body in bodies for it in inbound_of(body).contexts)
     again = replace(inbound_of(own).context, sent_at=context.message.sent_at)
-    together = contexts if len(contexts) > 1 else ()
+    again = replace(again, text=text) if text else again
+    together = (*contexts[:-1], again) if len(contexts) > 1 else ()
     await _deliver(context, replace(inbound_of(own), context=again, replays=context.turn, together=together))
     return Reply(text=None)
 

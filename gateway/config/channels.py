@@ -29,6 +29,7 @@ from channels.web.archive import ChatHistory
 from channels.web.channel import WebChannel
 from channels.web.config import WebConfig
 from gateway.config.problems import Key
+from gateway.config.server import filled
 from tools.catalog import offered
 from tools.config import ExecMode, effective_exec
 
@@ -144,11 +145,14 @@ def _web_arrives(account: web.WebConfig, name: str, config: "Config") -> str:
             return address
         case "link" if server.admin_token.get_secret_value():
             return f"{address}, with the admin token or the sign-in link of the start"
+        case "link" if filled(server.users):
+            return f"{address}, with a token of server.users or the sign-in link of the start"
         case "link":
             agents = ", ".join(commanding(config))
             return f"{address}, with the sign-in link of the start, as commands of {agents} run on this machine, too"
         case "token":
-            return f"{address}, with the admin token"
+            own = "the admin token" if server.admin_token.get_secret_value() else "a token of server.users"
+            return f"{address}, with {own}"
         case "closed":
             step = "set server.adminToken (CLAWGATE_ADMIN_TOKEN)"
             return f"closed, as the server can be reached from elsewhere — {step}"
@@ -158,6 +162,7 @@ def _web_channel(account: web.WebConfig, name: str, deps: ChannelDeps) -> WebCha
     server = deps.config.server
     admission = Admission(
         token=server.admin_token.get_secret_value(),
+        users=filled(server.users),
         way=way_in(deps.config),
         sessions=deps.sessions,
         public_host=urlsplit(server.public_url).netloc if server.public_url else None,
@@ -220,7 +225,7 @@ class ChannelsConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_
 
 def way_in(config: "Config") -> Way:
     """Without a token, whoever is at this machine may come in only while no agent is."""
-    has_token = bool(config.server.admin_token.get_secret_value())
+    has_token = bool(config.server.admin_token.get_secret_value() or filled(config.server.users))
     if config.server.is_open_here:
         return "link" if has_token or commanding(config) else "open"
     return "token" if has_token else "closed"

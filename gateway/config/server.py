@@ -2,14 +2,15 @@
 
 import ipaddress
 import re
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Self
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
-from pydantic import AfterValidator, BaseModel, Field, SecretStr, StringConstraints, field_validator
+from pydantic import AfterValidator, BaseModel, Field, SecretStr, StringConstraints, field_validator, model_validator
 from pydantic.alias_generators import to_camel
 
-from channels.web.admission import is_loopback
+from channels.web.admission import OPERATOR, is_loopback
 
 ADMIN_TOKEN_CHARS_MIN = 16
 EXPOSED_TOKEN_CHARS_MIN = 32
@@ -25,28 +26,41 @@ def hard_to_guess(value: SecretStr) -> SecretStr:
 
 
 Token = Annotated[SecretStr, AfterValidator(hard_to_guess)]
+TokenName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+
+
+def filled(tokens: Mapping[str, SecretStr]) -> dict[str, str]:
+    """Those that are not empty."""
+    given = ((name, token.get_secret_value()) for name, token in tokens.items())
+    return {name: token for name, token in given if token}
+
+
+def distinct(tokens: Mapping[str, SecretStr]) -> Mapping[str, SecretStr]:
+    given = [*filled(tokens).values()]
+    if len({*given}) < len(given):
+        raise ValueError("two of them have the same token: each needs one of its own")
+    return tokens
+
+
+def _no_operator(users: Mapping[str, SecretStr]) -> Mapping[str, SecretStr]:
+    if OPERATOR in users:
+        raise ValueError(f"{OPERATOR} is whoever has server.adminToken; choose another name")
+    return users
+
+
+Tokens = Annotated[dict[TokenName, Token], AfterValidator(distinct)]
 
 
 class ApiConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
     """The OpenAI-compatible endpoint at `/v1`, for other software; see docs/api.md."""
 
-    tokens: dict[Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")], Token] = {}
+    tokens: Tokens = {}
     """A token for each program, by a name of yours: at least 16 characters, 32 where `host` is not loopback. Each has
     conversations of its own, and is the person `api:NAME` in `owners` and `tools.senders`. Without any there is no `/v1`."""
 
     @property
     def open(self) -> dict[str, str]:
-        """Those that are not empty."""
-        given = ((name, token.get_secret_value()) for name, token in self.tokens.items())
-        return {name: token for name, token in given if token}
-
-    @field_validator("tokens")
-    @classmethod
-    def _distinct(cls, value: dict[str, SecretStr]) -> dict[str, SecretStr]:
-        given = [secret for token in value.values() if (secret := token.get_secret_value())]
-        if len({*given}) < len(given):
-            raise ValueError("two programs have the same token: each needs one of its own")
-        return value
+        return filled(self.tokens)
 
 
 class ServerConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
@@ -62,6 +76,10 @@ class ServerConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_ge
     """At least 16 characters, 32 where `host` is not loopback. Signs in to the web chat, and opens `/metrics`. While it
     is empty, the web chat is open at this machine, unless an agent can run commands there, and closed beyond it;
     `/metrics` does not exist."""
+    users: Annotated[Tokens, AfterValidator(_no_operator)] = {}
+    """More people in the web chat: a token for each, by a name of yours, as long as `adminToken`. Each has conversations and
+    files of his own, and is the person `web:NAME` in `owners`, `approvers` and `tools.senders`. Whoever has `adminToken`
+    reads all sessions; the others read only their own."""
     api: ApiConfig = ApiConfig()
     timezone: str = "UTC"
     """Where days begin and end, such as `Asia/Shanghai`: for budgets, and for sessions that begin anew each day."""
@@ -110,6 +128,7 @@ class ServerConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_ge
     def exposure(self) -> str | None:
         """Why this is not safe to open to the network; None where it is, or is not opened."""
         tokens = {"adminToken": self.admin_token.get_secret_value()}
+        tokens |= {f"users.{name}": token for name, token in filled(self.users).items()}
         tokens |= {f"api.tokens.{name}": token for name, token in self.api.open.items()}
         short = next((key for key, token in tokens.items() if 0 < len(token) < EXPOSED_TOKEN_CHARS_MIN), None)
         if is_loopback(self.host) or short is None:
@@ -128,6 +147,12 @@ class ServerConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_ge
         """Where a browser on this machine finds it: `0.0.0.0` listens on every address, and is none."""
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
         return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+
+    @model_validator(mode="after")
+    def _operator_apart(self) -> Self:
+        if self.admin_token.get_secret_value() in filled(self.users).values():
+            raise ValueError("adminToken is the token of one of users: the operator needs one of his own")
+        return self
 
     @field_validator("timezone")
     @classmethod

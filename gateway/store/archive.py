@@ -10,10 +10,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from uuid import uuid4
 
+import orjson
 from pydantic import TypeAdapter
 from sqlalchemy import Connection, text
 
 from channels.message import Button, File, StoredFile
+from channels.web.admission import OPERATOR
 from channels.web.archive import Conversation, MessageBody, Sized, WebMessage
 from gateway.store import memory
 from gateway.store.store import NOTIFY_CHANNEL
@@ -26,8 +28,9 @@ WEB_NOTICE = "web"
 CONVERSATIONS_MAX = 500
 TITLE_CHARS = 60
 UNUSED_FILE_SECONDS = 24 * 3600
-UNSENT = ""
-"""The conversation of an upload that waits; no conversation has this id. A file of an agent's has NULL instead."""
+UNSENT = "@"
+"""What stands before the owner of an upload that waits, in the place of its conversation: no conversation has such an id. A
+file of an agent's has NULL instead."""
 ROWS_AT_ONCE = 16
 _LOCK_KEY = 7_305_843_001_217
 _UPLOADS_KEY = 7_305_843_001_218
@@ -37,12 +40,18 @@ _words: TypeAdapter[MessageBody] = TypeAdapter(MessageBody)
 
 class DatabaseArchive(Database):
     @writes
-    def keep(self, connection: Connection, chat: str, key: str, words: MessageBody, at: float) -> Conversation:
+    def keep(
+        self, connection: Connection, chat: str, key: str, words: MessageBody, at: float, *, owner: str = OPERATOR
+    ) -> Conversation | None:
         _alone(connection)
         title = _title(words.text) or (words.files[0].name if words.files else "") or "…"
-        new = "INSERT INTO web_conversation (id, title, agent, at) VALUES (:chat, :title, :agent, :at)"
-        known = "ON CONFLICT (id) DO UPDATE SET agent = excluded.agent"  # another one may have been chosen
-        _run(connection, f"{new} {known}", chat=chat, title=title, agent=words.agent, at=at)
+        new = "INSERT INTO web_conversation (id, title, agent, at, owner) VALUES (:chat, :title, :agent, :at, :owner)"
+        known = """
+            ON CONFLICT (id) DO UPDATE SET agent = excluded.agent WHERE web_conversation.owner = excluded.owner
+        """  # another agent may have been chosen
+        row = {"chat": chat, "title": title, "agent": words.agent, "at": at, "owner": owner}
+        if not _run(connection, f"{new} {known}", **row).rowcount:
+            return None
         _say(connection, chat, key, "you", words, at)
         return _conversations(connection, "WHERE id = :chat", chat=chat)[0]
 
@@ -68,8 +77,13 @@ class DatabaseArchive(Database):
         return True
 
     @reads
-    def conversations(self, connection: Connection) -> Sequence[Conversation]:
-        return _conversations(connection, "ORDER BY at DESC LIMIT :limit", limit=CONVERSATIONS_MAX)
+    def conversations(
+        self, connection: Connection, owner: str = OPERATOR, *, words: str = ""
+    ) -> Sequence[Conversation]:
+        which = "WHERE owner = :owner ORDER BY at DESC LIMIT :limit"
+        found = _conversations(connection, which, owner=owner, limit=CONVERSATIONS_MAX)
+        wanted = words.casefold()
+        return [it for it in found if not wanted or wanted in it.title.casefold() or _says(connection, it.id, wanted)]
 
     @reads
     def conversation(self, connection: Connection, chat: str) -> Conversation | None:
@@ -112,8 +126,11 @@ class DatabaseArchive(Database):
         return _sized(connection, newest, limit, bytes_max, chat=chat, before=before)
 
     @reads
-    def since(self, connection: Connection, number: int, *, limit: int, bytes_max: int) -> Sequence[Sized]:
-        return _sized(connection, "number > :number ORDER BY number", limit, bytes_max, number=number)
+    def since(
+        self, connection: Connection, number: int, owner: str = OPERATOR, *, limit: int, bytes_max: int
+    ) -> Sequence[Sized]:
+        theirs = "number > :number AND chat IN (SELECT id FROM web_conversation WHERE owner = :owner) ORDER BY number"
+        return _sized(connection, theirs, limit, bytes_max, number=number, owner=owner)
 
     @reads
     def messages(self, connection: Connection, numbers: Sequence[int]) -> Sequence[WebMessage]:
@@ -131,21 +148,23 @@ class DatabaseArchive(Database):
         return _insert_file(connection, file, at, chat=None)
 
     @writes
-    def upload(self, connection: Connection, file: File, at: float, *, bytes_max: int) -> StoredFile | None:
+    def upload(
+        self, connection: Connection, file: File, at: float, *, bytes_max: int, owner: str = OPERATOR
+    ) -> StoredFile | None:
         _alone(connection, _UPLOADS_KEY)
         _delete_expired(connection, at)
         if _waiting(connection) + len(file.data) > bytes_max:
             return None
-        return _insert_file(connection, file, at, chat=UNSENT)
+        return _insert_file(connection, file, at, chat=UNSENT + owner)
 
     @reads
     def waiting_bytes(self, connection: Connection) -> int:
         return _waiting(connection)
 
     @writes
-    def discard(self, connection: Connection, key: str) -> bool:
+    def discard(self, connection: Connection, key: str, owner: str = OPERATOR) -> bool:
         unsent = "DELETE FROM file WHERE id = :key AND chat = :unsent"
-        return _run(connection, unsent, key=key, unsent=UNSENT).rowcount > 0
+        return _run(connection, unsent, key=key, unsent=UNSENT + owner).rowcount > 0
 
     @writes
     def prune(self, connection: Connection, at: float) -> None:
@@ -164,9 +183,11 @@ class DatabaseArchive(Database):
         return bytes(_run(connection, part, key=key, at=at + 1, size=size).scalar() or b"")
 
     @reads
-    def files(self, connection: Connection, keys: Sequence[str]) -> Sequence[StoredFile]:
-        wanted = "SELECT id, name, type, length(data) AS size FROM file WHERE id IN :keys"
-        found = {row["id"]: StoredFile(**row) for row in _run(connection, wanted, keys=keys).mappings()}
+    def files(self, connection: Connection, keys: Sequence[str], owner: str = OPERATOR) -> Sequence[StoredFile]:
+        theirs = "(chat = :unsent OR chat IN (SELECT id FROM web_conversation WHERE owner = :owner))"
+        wanted = f"SELECT id, name, type, length(data) AS size FROM file WHERE id IN :keys AND {theirs}"
+        rows = _run(connection, wanted, keys=keys, owner=owner, unsent=UNSENT + owner).mappings()
+        found = {row["id"]: StoredFile(**row) for row in rows}
         return [found[key] for key in keys if key in found]
 
 
@@ -206,8 +227,15 @@ def _find(connection: Connection, chat: str) -> Conversation | None:
 
 
 def _conversations(connection: Connection, which: str, **names: object) -> list[Conversation]:
-    rows = _run(connection, f"SELECT id, title, agent, at FROM web_conversation {which}", **names).mappings()
+    rows = _run(connection, f"SELECT id, title, agent, at, owner FROM web_conversation {which}", **names).mappings()
     return [Conversation(**row) for row in rows]
+
+
+def _says(connection: Connection, chat: str, wanted: str) -> bool:
+    """Whether the words stand in a message, in upper or lower case, as neither database compares beyond ASCII."""
+    spoken = text("SELECT words FROM web_message WHERE chat = :chat").execution_options(yield_per=ROWS_AT_ONCE)
+    with connection.scalars(spoken, {"chat": chat}) as rows:
+        return any(wanted in str(orjson.loads(it)["text"]).casefold() for it in rows)
 
 
 def _sized(connection: Connection, which: str, limit: int, bytes_max: int, **names: object) -> list[Sized]:
@@ -227,12 +255,12 @@ def _sized(connection: Connection, which: str, limit: int, bytes_max: int, **nam
 
 
 def _waiting(connection: Connection) -> int:
-    return _number(connection, "SELECT sum(length(data)) FROM file WHERE chat = :unsent", unsent=UNSENT)
+    return _number(connection, "SELECT sum(length(data)) FROM file WHERE chat LIKE :unsent", unsent=f"{UNSENT}%")
 
 
 def _delete_expired(connection: Connection, at: float) -> None:
-    unused = "DELETE FROM file WHERE (chat IS NULL OR chat = :unsent) AND at < :before"
-    _run(connection, unused, unsent=UNSENT, before=at - UNUSED_FILE_SECONDS)
+    unused = "DELETE FROM file WHERE (chat IS NULL OR chat LIKE :unsent) AND at < :before"
+    _run(connection, unused, unsent=f"{UNSENT}%", before=at - UNUSED_FILE_SECONDS)
 
 
 def _insert_file(connection: Connection, new: File, at: float, *, chat: str | None) -> StoredFile:

@@ -21,6 +21,7 @@ from gateway.config.root import DatabaseConfig
 from gateway.routing import control_session, conversation, place_of
 from gateway.store import contacts, memory
 from gateway.store.approvals import forget_approvals
+from gateway.store.archive import UNSENT
 from gateway.store.migrate import DatabaseUnusable
 from gateway.store.statements import InboxStatus
 from gateway.store.store import CHOICE, NOTIFY_CHANNEL
@@ -172,6 +173,9 @@ def erase(connection: Connection, portions: Iterable[Portion], person: tuple[str
     if person:
         removed["note"] += memory.forget_notes(connection, *person)
         removed["contact"] += contacts.forget(connection, *person)
+        if person[0] == "web":
+            unsent = "DELETE FROM file WHERE chat = :chat"
+            removed["file"] += run(connection, unsent, chat=UNSENT + person[1]).rowcount
         removed["chatter"] += _forget_chatter(connection, *person)
     return removed
 

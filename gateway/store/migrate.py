@@ -11,7 +11,7 @@ from sqlalchemy import Connection, inspect, text
 
 log = structlog.get_logger()
 
-HEAD = "0011"
+HEAD = "0013"
 FIRST = "0001"
 """What databases held before revisions were recorded in them."""
 SCRIPTS = Path(__file__).with_name("migrations")

@@ -28,6 +28,7 @@ FOLDER = Path(__file__).resolve().parents[2] / "docs" / "images"
 BYTES_MAX = 150_000
 FONTS_MISSING = "no Chinese font: the pictures need one. On Debian: apt-get install fonts-noto-cjk"
 DESK = {"width": 1120, "height": 940}
+SMALL = {"width": 1000, "height": 760}
 PHONE = {"width": 375, "height": 740}
 MORNING = datetime(2026, 3, 2, 9, 41, tzinfo=UTC).timestamp()
 """When all of it happens, for the server and for the page."""
@@ -36,10 +37,13 @@ agents:
   list:
     - id: analyst
       name: Analyst
+      description: Reads tables, and says what is in them.
+      examples: ["Which tea sells best?", "Plot the sales of June"]
       model: anthropic/claude-sonnet-4-6
       tools: { allow: [read, write, ls, exec] }
     - id: coder
       name: 代码助手
+      description: Writes scripts and explains code.
       model: anthropic/claude-sonnet-4-6
       tools: { allow: [read, write, edit, ls, exec, message] }
       skills: { allow: [create-python-script] }
@@ -70,6 +74,15 @@ The sums come from this line, and `best-teas.csv` has them:
 ```
 
 MEDIA: best-teas.csv
+"""
+MATH = r"""The mean is $\bar x = \frac{1}{n} \sum_{i=1}^n x_i$, and its error
+
+$$
+s_{\bar x} = \sqrt{\frac{1}{n(n-1)} \sum_{i=1}^n (x_i - \bar x)^2}
+$$
+
+- [x] the mean is in `mean.py`
+- [ ] the error is to follow
 """
 
 
@@ -124,6 +137,21 @@ async def take_desk(browser: Browser) -> None:
         await take(tab, "web-light")
 
 
+async def take_acts(browser: Browser) -> None:
+    """Math, tasks and an opened tool; the agents to choose from."""
+    work = calls(("write", {"file_path": "mean.py", "content": "print(sum(x) / len(x))"}))
+    async with morning(browser, [work, says(MATH)], "analyst", viewport=SMALL) as (_, tab, _):
+        await tab.page.get_by_role("combobox", name="Agent").click()
+        await take(tab, "web-agents")
+        await tab.page.keyboard.press("Escape")
+        await tab.ask("What is the mean, and what its error?", "The mean")
+        await tab.answers.get_by_text("1 tool used").click()
+        await tab.tools(tab.answers).get_by_role("button").click()
+        await tab.answers.get_by_role("button", name="Tokens and cost").click()
+        await tab.page.locator("#scroller").evaluate("(scroller) => (scroller.scrollTop = 90)")
+        await take(tab, "web-acts")
+
+
 async def take_phone(browser: Browser) -> None:
     """The reference case on a phone, in Chinese."""
     phone: dict[str, Any] = {"viewport": PHONE, "device_scale_factor": 1.5, "has_touch": True, "is_mobile": True}
@@ -148,6 +176,7 @@ async def main() -> None:
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=chromium(), args=FLAGS)
         await take_desk(browser)
+        await take_acts(browser)
         await take_phone(browser)
         await browser.close()
 

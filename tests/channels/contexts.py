@@ -7,7 +7,11 @@ from channels.message import Chat, MessageContext, Sender, StoredFile
 
 
 def context(channel: str, chat: Chat, **changes: Any) -> MessageContext:
-    facts: dict[str, Any] = {"message_id": "1", "sender": Sender(id="user"), "text": "hi"}
+    facts: dict[str, Any] = {
+        "message_id": "1",
+        "sender": Sender(id="local" if channel == "web" else "user"),
+        "text": "hi",
+    }
     facts |= {"account": "default", "sent_at": datetime(2026, 1, 1, tzinfo=UTC)} | changes
     return MessageContext(channel=channel, chat=chat, **facts)
 

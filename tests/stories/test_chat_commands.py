@@ -94,6 +94,7 @@ ANSWERED = {
     "agent": r"- `helper` \(answers here\)",
     "skill": r"The skills are:\n- `",
     "queue": r"The queue mode is `collect`",
+    "edit": r"Write the new words behind /edit",
     "retry": r"again\.$",
     "remember": r"There are no notes of yours|Others read along here",
     "undo": r"There is nothing to undo|Forgotten: “",
@@ -191,7 +192,8 @@ async def test_a_new_conversation_forgets_and_says_what_it_dropped(tmp_path: Pat
 
 async def test_a_retry_answers_what_failed_and_what_was_collected_together(tmp_path: Path) -> None:
     refused = Fault(status=400, message="messages: something about this request")
-    script: list[Reply] = [refused, says("now it works"), says("slow"), says("both"), says("both again"), says("next")]
+    script: list[Reply] = [refused, says("now it works"), says("slow"), says("both"), says("both again")]
+    script += [says("both, in other words"), says("next")]
     async with running(tmp_path, script=script) as house:
         assert "did not accept" in await said(house, "one")
         assert await said(house, "/retry") == "now it works"
@@ -204,9 +206,12 @@ async def test_a_retry_answers_what_failed_and_what_was_collected_together(tmp_p
         assert (await house.replies(4))[2:] == ["slow", "both"]
         await house.idle()
         assert await said(house, "/retry") == "both again"
+        assert await said(house, "/edit") == "Write the new words behind /edit."
+        assert await said(house, "/edit 4, or more") == "both, in other words"
         assert await said(house, "five") == "next"
         asked = " ".join(users(house.anthropic.requests[-1].body))
-        assert [asked.count(f"Alice: {word}") for word in ("one", "two", "three", "four", "five")] == [1] * 5
+        assert [asked.count(f"Alice: {word}") for word in ("one", "two", "three", "4, or more", "five")] == [1] * 5
+        assert "four" not in asked
 
 
 async def test_a_retry_answers_the_last_message_again_and_an_undo_forgets_it(tmp_path: Path) -> None:

@@ -32,6 +32,9 @@ export class Api {
 
   chats = () => this.#ask("GET", "api/chats");
   conversation = (id, before) => this.#ask("GET", `api/chats/${id}${before ? `?before=${before}` : ""}`);
+  search = (words) => this.#ask("GET", `api/search?words=${encodeURIComponent(words)}`);
+  sessions = () => this.#ask("GET", "api/sessions");
+  session = (id) => this.#ask("GET", `api/sessions/${id}`);
   rename = (id, title) => this.#ask("PATCH", `api/chats/${id}`, { title });
   remove = (id) => this.#ask("DELETE", `api/chats/${id}`);
   /** What was uploaded and will not be sent. */

@@ -7,10 +7,10 @@
 import { copy } from "./clipboard.js";
 import { element, icon } from "./element.js";
 import { fileList } from "./files.js";
-import { moment, sentence, word } from "./language.js";
+import { moment, number, sentence, word } from "./language.js";
 import { blocksOf, showBlocks } from "./prose.js";
-import { STOP } from "./timeline.js";
-import { toolList } from "./tools.js";
+import { EDIT, RETRY, STOP } from "./timeline.js";
+import { disclosure, toolList } from "./tools.js";
 
 const COPIED_MS = 2000;
 
@@ -29,8 +29,8 @@ export function showEntry(article, entry, acts) {
 
 /** What has to change before an entry needs to be shown again. */
 export function marksOf(entry) {
-  if (entry.kind === "own") return [entry.row, entry.state, entry.refusal];
-  return [entry.kind, entry.row, entry.turn];
+  if (entry.kind === "own") return [entry.row, entry.state, entry.refusal, entry.text, entry.last];
+  return [entry.kind, entry.row, entry.turn, entry.last];
 }
 
 function ownArticle(entry) {
@@ -52,8 +52,12 @@ function ownText(text) {
 function showOwn(article, entry, acts) {
   article.dataset.messageId = entry.message;
   article.dataset.state = entry.state;
+  const bubble = article.querySelector(":scope > .bubble");
+  if (bubble && bubble.textContent !== entry.text) bubble.textContent = entry.text;
   const foot = article.querySelector(":scope > .foot");
-  foot.replaceChildren(time(entry.at), ...ownFoot(entry, acts));
+  const copies = entry.text && entry.text !== STOP ? [copyButton(entry.text, word("copyMessage"))] : [];
+  const edits = entry.last && bubble ? [iconButton("pen", word("edit"), () => beginEdit(article, entry, acts))] : [];
+  foot.replaceChildren(time(entry.at), ...copies, ...edits, ...ownFoot(entry, acts));
 }
 
 function ownFoot(entry, acts) {
@@ -78,6 +82,38 @@ function ownFoot(entry, acts) {
   }
 }
 
+/** The message's words in a field, in the place of its bubble, until they are sent or left as they were. */
+function beginEdit(article, entry, acts) {
+  const bubble = article.querySelector(":scope > .bubble");
+  const field = element("textarea", { class: "edit-field", dir: "auto", "aria-label": word("editField"), rows: 3 });
+  const end = () => {
+    form.replaceWith(bubble);
+    article.classList.remove("editing");
+  };
+  const send = (event) => {
+    event.preventDefault();
+    const text = field.value.trim();
+    end();
+    if (text && text !== entry.text) acts.send(EDIT + text, [], null);
+  };
+  const form = element(
+    "form",
+    { class: "edit", submit: send },
+    field,
+    element("button", { type: "button", click: end }, word("cancel")),
+    element("button", { type: "submit", class: "primary" }, word("send")),
+  );
+  field.value = entry.text;
+  field.addEventListener("keydown", (event) => {
+    if (event.isComposing || event.keyCode === 229) return;
+    if (event.key === "Escape") end();
+    if (event.key === "Enter" && !event.shiftKey) send(event);
+  });
+  bubble.replaceWith(form);
+  article.classList.add("editing");
+  field.focus();
+}
+
 function answerArticle() {
   return element(
     "article",
@@ -95,6 +131,8 @@ function showAnswer(article, entry, acts) {
   const draft = entry.kind === "draft";
   const [header, tools, prose, files, keys, foot] = article.children;
   const { name, blocks, used } = contentOf(entry, acts);
+  const facts = draft ? null : entry.row.turn;
+  article.classList.toggle("failed", Boolean(facts?.failed));
   article.dataset.author = draft ? "draft" : "agent";
   article.dataset.messageId = draft ? entry.message : String(entry.row.id);
   article.setAttribute("aria-label", name);
@@ -102,13 +140,37 @@ function showAnswer(article, entry, acts) {
   attribute(article, "aria-live", draft ? "off" : null);
   article.classList.toggle("streaming", entry.streaming);
   article.classList.toggle("thinking", entry.streaming && blocks.length === 0);
-  header.textContent = name;
-  tools.replaceChildren(...toolList(used, { open: draft, before: tools.firstElementChild }));
+  header.replaceChildren(
+    ...(facts?.failed ? [icon("alert")] : []),
+    element("span", {}, name),
+    ...(facts?.model ? [element("span", { class: "model" }, facts.model)] : []),
+  );
+  if (article.used !== used) tools.replaceChildren(...toolList(used, { open: draft, before: tools.firstElementChild }));
+  article.used = used; // what the reader has opened stays open
   showBlocks(prose, blocks, { growing: draft });
   files.replaceChildren(...(draft || !entry.row.files.length ? [] : [fileList(entry.row.files)]));
   keys.replaceChildren(...(draft ? [] : entry.row.buttons.map((button) => key(entry.row, button, acts))));
   keys.setAttribute("aria-label", word("choices"));
-  foot.replaceChildren(...(draft ? noteOf(entry.turn) : [copyButton(entry.row.text), time(entry.row.at)]));
+  foot.replaceChildren(...(draft ? noteOf(entry.turn) : answerFoot(entry, acts)));
+}
+
+function answerFoot({ row, last }, acts) {
+  const again = () => acts.send(RETRY, [], null);
+  const parts = [copyButton(row.text, word("copyAnswer"))];
+  if (last && row.turn?.failed) parts.push(element("button", { type: "button", click: again }, word("tryAgain")));
+  else if (last) parts.push(iconButton("retry", word("regenerate"), again));
+  parts.push(time(row.at));
+  if (row.turn?.model) parts.push(factsOf(row.turn));
+  return parts;
+}
+
+/** Tokens, cost and time, for whoever asks. */
+function factsOf({ input, output, cost, seconds }) {
+  const label = word("facts");
+  const said = [word("tokens", { input: number(input), output: number(output) }), word("seconds", { count: number(seconds) })];
+  if (cost !== null) said.push(`$${number(cost)}`);
+  const attributes = { class: "icon-button small", "aria-label": label, title: label };
+  return disclosure(attributes, [icon("info")], () => element("span", { class: "facts" }, said.join(" · ")));
 }
 
 /** While one press is on its way, no other can be made; what became of it, the message itself will say. */
@@ -153,14 +215,16 @@ function time(at) {
   return element("time", { datetime: iso, title: moment(at, { long: true }) }, moment(at));
 }
 
-function copyButton(text) {
-  const label = word("copyAnswer");
-  const button = element(
+function iconButton(name, label, click) {
+  return element(
     "button",
-    { type: "button", class: "icon-button small", "aria-label": label, title: label },
-    icon("copy"),
+    { type: "button", class: "icon-button small", "aria-label": label, title: label, click },
+    icon(name),
   );
-  button.addEventListener("click", async () => {
+}
+
+function copyButton(text, label) {
+  const button = iconButton("copy", label, async () => {
     if (!(await copy(text))) return;
     button.replaceChildren(icon("check"));
     button.title = word("copiedAnswer");

@@ -28,8 +28,8 @@ export class Composer {
 
   /** `send(text, files, agent)` and `stop()` act; `attachments` holds the files; `limits()` and `commands()` are the
    * server's. */
-  constructor({ send, stop, attachments, limits, commands }) {
-    Object.assign(this, { send, stop, attachments, limits });
+  constructor({ send, stop, attachments, limits, commands, chosen }) {
+    Object.assign(this, { send, stop, attachments, limits, chosen });
     this.commands = new Commands({ commands, taken: () => this.#written() });
     this.#form.addEventListener("submit", (event) => this.#submit(event));
     this.#form.addEventListener("click", (event) => event.target === this.#form && this.#field.focus());
@@ -39,6 +39,8 @@ export class Composer {
     part("attach").addEventListener("click", () => part("files").click());
     part("files").addEventListener("change", (event) => this.#picked(event.target));
     window.addEventListener("resize", () => this.#grow());
+    this.#agents.addEventListener("change", () => this.chosen());
+    this.#agents.addEventListener("keydown", (event) => this.#chooseNext(event));
     takeDrops(part("main"), part("drop-area"), (files) => attachments.add(files));
   }
 
@@ -63,12 +65,22 @@ export class Composer {
   }
 
   #offer(agents) {
-    const names = agents.map((agent) => `${agent.id} ${agent.name}`).join("\n");
+    const names = JSON.stringify(agents.map(({ id, name, description }) => [id, name, description]));
     if (names === this.#agents.dataset.names) return;
     const chosen = this.#agents.value;
     this.#agents.dataset.names = names;
-    this.#agents.replaceChildren(...agents.map((agent) => element("option", { value: agent.id }, agent.name)));
+    this.#agents.replaceChildren(...agents.map(optionOf));
     if (agents.some((agent) => agent.id === chosen)) this.#agents.value = chosen;
+  }
+
+  /** The arrow keys choose without opening, also where the page draws the choice. */
+  #chooseNext(event) {
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (!step || event.altKey || !CSS.supports("appearance", "base-select") || this.#agents.matches(":open")) return;
+    event.preventDefault();
+    const last = this.#agents.options.length - 1;
+    this.#agents.selectedIndex = Math.min(last, Math.max(0, this.#agents.selectedIndex + step));
+    this.chosen();
   }
 
   /** On a touch screen the keyboard would cover what the person came to read. */
@@ -93,6 +105,10 @@ export class Composer {
     const justSent = Date.now() - this.#sentAt < SENT_PAUSE_MS;
     const stopping = stops && (justSent || Date.now() - this.#stopAskedAt < STOP_PAUSE_MS);
     this.#button.disabled = stops ? stopping : this.#empty || this.attachments.uploading || this.#excess() > 0;
+  }
+
+  get agent() {
+    return this.#agents.value;
   }
 
   get #empty() {
@@ -171,6 +187,11 @@ export class Composer {
     input.value = "";
     this.#field.focus();
   }
+}
+
+/** Where a browser cannot draw the description below the name, it shows the name alone. */
+function optionOf({ id, name, description }) {
+  return element("option", { value: id, title: description || null, "data-about": description || null }, name);
 }
 
 /** Files that are dropped anywhere on `target`; `sign` shows that they would be taken. */

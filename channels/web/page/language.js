@@ -67,6 +67,18 @@ export function moment(at, { long = false } = {}) {
   return new Intl.DateTimeFormat(TAGS[current], shape).format(when);
 }
 
+export const number = (value) => new Intl.NumberFormat(TAGS[current], { maximumSignificantDigits: 3 + 12 * (value >= 100) }).format(value);
+
+/** The day of a moment as people call it. */
+export function day(at) {
+  const when = new Date(at * 1000);
+  const days = Math.round((new Date().setHours(0, 0, 0, 0) - new Date(when).setHours(0, 0, 0, 0)) / 86_400_000);
+  if (days <= 0) return word("today");
+  if (days === 1) return word("yesterday");
+  const shape = days < 7 ? { weekday: "long" } : { year: "numeric", month: "long", day: "numeric" };
+  return new Intl.DateTimeFormat(TAGS[current], shape).format(when);
+}
+
 export function size(bytes) {
   if (bytes < 1000) return `${bytes} B`;
   if (bytes < 1_000_000) return `${Math.round(bytes / 1000)} KB`;

@@ -10,6 +10,7 @@ import { Drawer } from "./drawer.js";
 import { drawIcons, element, part } from "./element.js";
 import { prepareViewer } from "./files.js";
 import { fillWords, otherLanguage, sentence, word } from "./language.js";
+import { Sessions } from "./sessions.js";
 import { Sidebar } from "./sidebar.js";
 import { SignIn } from "./signin.js";
 import { Theme } from "./theme.js";
@@ -20,6 +21,7 @@ const EXAMPLES = ["example1", "example2", "example3"];
 
 export class Page {
   #frame = 0;
+  #greeted = "";
   /** "connecting", "open", "lost", "asleep", "signed-out" or "closed". */
   connection = "connecting";
   /** What whoever runs this bot is to mend. */
@@ -39,14 +41,17 @@ export class Page {
       changed,
     });
     const commands = () => store.commands;
-    this.composer = new Composer({ send: acts.send, stop: acts.stop, attachments: this.attachments, limits, commands });
+    const { attachments } = this;
+    this.composer = new Composer({ send: acts.send, stop: acts.stop, attachments, limits, commands, chosen: changed });
     this.conversation = new Conversation({ acts: { ...acts, ...this.#names() }, loadOlder: acts.loadOlder });
     this.sidebar = new Sidebar({
       rename: acts.rename,
       remove: (chat) => this.#confirmRemoval(chat),
+      search: acts.search,
       chosen: () => this.turnToWriting(),
     });
     this.signIn = new SignIn({ signIn: acts.signIn, done: acts.signedIn, closed: changed });
+    this.sessions = new Sessions({ list: acts.sessions, read: acts.session });
     this.drawer = new Drawer();
     this.theme = new Theme(part("theme"));
     this.#listen();
@@ -100,12 +105,23 @@ export class Page {
     fillWords();
     drawIcons();
     part("language").textContent = word("otherLanguage");
-    part("examples").replaceChildren(...EXAMPLES.map((key) => this.#example(word(key))));
+    this.#greeted = "";
     this.theme.show();
     this.attachments.show();
     this.sidebar.clear();
     this.conversation.clear();
     this.#show();
+  }
+
+  /** A new conversation begins with what its agent is for, and what one may write to it. */
+  #greet(agent) {
+    const greeted = JSON.stringify(agent ?? null);
+    if (greeted === this.#greeted) return;
+    this.#greeted = greeted;
+    const examples = agent?.examples.length ? agent.examples : EXAMPLES.map((key) => word(key));
+    part("welcome-name").textContent = agent?.description ? agent.name : "Clawgate";
+    part("welcome-sentence").textContent = agent?.description || word("welcome");
+    part("examples").replaceChildren(...examples.map((text) => this.#example(text)));
   }
 
   #example(text) {
@@ -141,9 +157,11 @@ export class Page {
     });
     this.#showHead(listed.find((chat) => chat.id === shown));
     this.#showConnection();
+    this.#greet(store.agents.find((agent) => agent.id === this.composer.agent) ?? store.agents[0]);
     part("welcome").hidden = shown !== null;
     part("guide-note").hidden = !store.guide;
     part("sign-out").hidden = !store.signedIn;
+    part("all-sessions").hidden = !store.operator;
   }
 
   /** A conversation whose first message is still on its way has its place in the list as well. */

@@ -58,22 +58,28 @@ const FAMILIES = [
 
 const patterns = new Map();
 
-/** Colours the text of a `code.language-x`, once. */
-export function paint(code) {
+/** Gives a `code.language-x` this text, coloured. What it had before and still has keeps its nodes: it may be selected. */
+export function paint(code, text = code.textContent) {
   const language = /(?:^|\s)language-(\S+)/.exec(code.className)?.[1]?.toLowerCase();
-  const text = code.textContent;
   const pattern = language && text.length <= CHARS_MAX ? patternOf(language) : null;
-  if (!pattern || code.childElementCount) return;
   const pieces = [];
   let end = 0;
-  for (const match of text.matchAll(pattern)) {
+  for (const match of pattern ? text.matchAll(pattern) : []) {
     const [kind] = Object.entries(match.groups).find(([, found]) => found !== undefined);
-    if (match.index > end) pieces.push(text.slice(end, match.index));
-    pieces.push(coloured(kind, match[0]));
+    if (match.index > end) pieces.push(["", text.slice(end, match.index)]);
+    pieces.push([`code-${kind}`, match[0]]);
     end = match.index + match[0].length;
   }
-  pieces.push(text.slice(end));
-  code.replaceChildren(...pieces);
+  if (end < text.length) pieces.push(["", text.slice(end)]);
+  const nodes = [...code.childNodes];
+  const same = ([kind, piece], node) => node && kind === (node.className ?? "") && piece === node.textContent;
+  const found = pieces.findIndex((piece, at) => !same(piece, nodes[at]));
+  const at = found < 0 ? pieces.length : found;
+  const [rest] = pieces.slice(at);
+  const grows = rest?.[0] === "" && nodes[at]?.nodeType === Node.TEXT_NODE && rest[1].startsWith(nodes[at].data);
+  if (grows) nodes[at].appendData(rest[1].slice(nodes[at].data.length));
+  for (const node of nodes.slice(at + Number(grows))) node.remove();
+  code.append(...pieces.slice(at + Number(grows)).map(([kind, piece]) => (kind ? coloured(kind, piece) : piece)));
 }
 
 function patternOf(language) {
@@ -92,7 +98,7 @@ function compiled({ comment, string, words, flags = "" }) {
 
 function coloured(kind, text) {
   const span = document.createElement("span");
-  span.className = `code-${kind}`;
+  span.className = kind;
   span.textContent = text;
   return span;
 }

@@ -6,6 +6,7 @@
 
 import { copy } from "./clipboard.js";
 import { element, icon } from "./element.js";
+import { drawMath } from "./math.js";
 import { paint } from "./paint.js";
 import { word } from "./language.js";
 
@@ -47,12 +48,11 @@ function renew(block, html, last) {
   const same = sources.get(block).canonical === canonical;
   if (same || grown(block, fresh)) sources.set(block, { html, canonical, last });
   else fill(block, fresh, html, last);
-  if (!last) for (const code of block.querySelectorAll("pre > code")) paint(code);
 }
 
 function fill(block, content, html, last) {
   sources.set(block, { html, canonical: canonicalOf(content), last });
-  dress(content, last);
+  dress(content);
   block.replaceChildren(content);
 }
 
@@ -65,19 +65,21 @@ function canonicalOf(content) {
 function grown(block, fresh) {
   const now = block.querySelector(":scope > .code > pre > code");
   const next = fresh.children.length === 1 ? fresh.querySelector(":scope > pre > code") : null;
-  if (!now || !next || now.className !== next.className || now.childNodes.length !== 1) return false;
+  if (!now || !next || now.className !== next.className) return false;
   if (!next.textContent.startsWith(now.textContent)) return false;
-  now.firstChild.appendData(next.textContent.slice(now.textContent.length));
+  paint(now, next.textContent);
   return true;
 }
 
-function dress(content, last) {
+function dress(content) {
+  for (const code of content.querySelectorAll("code.language-math")) drawMath(code);
+  for (const item of content.querySelectorAll("li")) drawTask(item);
   for (const pre of content.querySelectorAll("pre")) {
     const code = pre.querySelector("code");
-    if (!last && code) paint(code);
+    if (code) paint(code);
     const frame = element("div", { class: "code", dir: "ltr" });
     pre.replaceWith(frame);
-    frame.append(codeHead(code ?? pre), pre);
+    frame.append(codeHead(code ?? pre, frame), pre);
   }
   for (const table of content.querySelectorAll("table")) {
     const frame = element("div", { class: "table" });
@@ -86,13 +88,33 @@ function dress(content, last) {
   }
 }
 
-function codeHead(code) {
+/** An item that begins with `[ ]` or `[x]` has a box. */
+function drawTask(item) {
+  const holder = item.firstElementChild?.tagName === "P" && !item.firstChild.data?.trim() ? item.firstElementChild : item;
+  const words = holder.firstChild;
+  const found = words?.nodeType === Node.TEXT_NODE ? /^\[([ xX])\]\s/.exec(words.data) : null;
+  if (!found) return;
+  words.data = words.data.slice(found[0].length);
+  const done = found[1] !== " ";
+  const label = word(done ? "taskDone" : "taskOpen");
+  words.before(element("input", { type: "checkbox", disabled: true, checked: done, "aria-label": label }));
+  item.classList.add("task");
+}
+
+function codeHead(code, frame) {
   const language = /(?:^|\s)language-(\S+)/.exec(code.className)?.[1] ?? "";
   const button = element("button", { type: "button", class: "copy" }, icon("copy"), element("span", {}, word("copy")));
   button.addEventListener("click", async () => {
     if (await copy(code.textContent)) confirmCopy(button);
   });
-  return element("div", { class: "code-head" }, element("span", { class: "code-language" }, language), button);
+  const label = word("wrap");
+  const wrap = element(
+    "button",
+    { type: "button", class: "wrap", "aria-label": label, title: label, "aria-pressed": "false" },
+    icon("wrap"),
+  );
+  wrap.addEventListener("click", () => wrap.setAttribute("aria-pressed", String(frame.classList.toggle("wrapped"))));
+  return element("div", { class: "code-head" }, element("span", { class: "code-language" }, language), wrap, button);
 }
 
 function confirmCopy(button) {

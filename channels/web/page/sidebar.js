@@ -5,17 +5,52 @@
  */
 
 import { element, icon, part } from "./element.js";
-import { word } from "./language.js";
+import { day, word } from "./language.js";
 import { openMenu } from "./menu.js";
+
+const SEARCH_PAUSE_MS = 200;
 
 export class Sidebar {
   #list = part("conversations");
+  #field = part("search");
   #items = new Map();
   #lastChats = [];
+  #shown = null;
+  #timer = null;
+  /** What is looked for, in lower case, and the conversations in whose messages the server found it. */
+  #words = "";
+  #found = new Set();
 
-  /** `rename(id, title)` and `remove(chat)` act; `chosen(id)` hears of a click. */
-  constructor({ rename, remove, chosen }) {
-    Object.assign(this, { rename, remove, chosen });
+  /** `rename(id, title)` and `remove(chat)` act; `search(words)` gives ids; `chosen(id)` hears of a click. */
+  constructor({ rename, remove, search, chosen }) {
+    Object.assign(this, { rename, remove, search, chosen });
+    this.#field.addEventListener("input", () => this.#look());
+    this.#field.addEventListener("keydown", (event) => {
+      if (event.key !== "Escape" || !this.#field.value) return;
+      event.stopPropagation();
+      this.#field.value = "";
+      this.#look();
+    });
+  }
+
+  /** Titles at once, messages when the server has answered. */
+  #look() {
+    const words = this.#field.value.trim();
+    this.#words = words.toLocaleLowerCase();
+    this.#found = new Set();
+    this.show(this.#lastChats, this.#shown);
+    clearTimeout(this.#timer);
+    if (!words) return;
+    this.#timer = setTimeout(async () => {
+      const found = await this.search(words);
+      if (words !== this.#field.value.trim()) return;
+      this.#found = new Set(found);
+      this.show(this.#lastChats, this.#shown);
+    }, SEARCH_PAUSE_MS);
+  }
+
+  #matches(chat) {
+    return !this.#words || chat.title.toLocaleLowerCase().includes(this.#words) || this.#found.has(chat.id);
   }
 
   clear() {
@@ -26,20 +61,36 @@ export class Sidebar {
   /** `chats` newest first, each with `running`, `unread`. */
   show(chats, shown) {
     this.#lastChats = chats;
-    part("no-conversations").hidden = chats.length > 0;
-    const ids = new Set(chats.map((chat) => chat.id));
+    this.#shown = shown;
+    this.#field.hidden = chats.length === 0;
+    const listed = chats.filter((chat) => this.#matches(chat));
+    part("no-conversations").hidden = listed.length > 0;
+    part("no-conversations").textContent = word(chats.length ? "nothingFound" : "noConversations");
+    const days = listed.map((chat) => day(chat.at));
+    const ids = new Set([...listed.map((chat) => chat.id), ...days]);
     for (const [id, item] of this.#items) {
       if (ids.has(id)) continue;
       item.remove();
       this.#items.delete(id);
     }
     let place = this.#list.firstElementChild;
-    for (const chat of chats) {
-      const item = this.#itemOf(chat.id);
-      update(item, chat, chat.id === shown);
+    const put = (item) => {
       if (item === place) place = place.nextElementSibling;
       else this.#list.insertBefore(item, place);
+    };
+    listed.forEach((chat, at) => {
+      if (days[at] !== days[at - 1]) put(this.#dayOf(days[at]));
+      const item = this.#itemOf(chat.id);
+      update(item, chat, chat.id === shown);
+      put(item);
+    });
+  }
+
+  #dayOf(name) {
+    if (!this.#items.has(name)) {
+      this.#items.set(name, element("li", { class: "day", role: "presentation" }, element("h2", {}, name)));
     }
+    return this.#items.get(name);
   }
 
   #itemOf(id) {
@@ -81,6 +132,7 @@ export class Sidebar {
     openMenu(button, [
       { text: word("rename"), act: () => this.#beginRename(id) },
       { text: word("delete"), act: () => this.remove(this.#chat(id)), danger: true },
+      { text: word("export"), act: () => save(`api/chats/${id}/export`) },
     ]);
   }
 
@@ -122,6 +174,10 @@ export class Sidebar {
     field.focus();
     field.select();
   }
+}
+
+function save(address) {
+  element("a", { href: address, download: "" }).click();
 }
 
 function update(item, chat, current) {

@@ -19,6 +19,8 @@ export class Store {
   /** What may be written behind a slash: {name, hint, en, zh}. */
   commands = [];
   signedIn = false;
+  /** Whether all sessions may be read. */
+  operator = false;
   after = null;
   /** The id of the conversation that is shown; null is a new one. */
   shown = null;
@@ -51,6 +53,7 @@ export class Store {
     this.commands = answer.commands;
     this.guide = answer.guide;
     this.signedIn = answer.signed_in;
+    this.operator = answer.operator;
     this.chats = new Map(answer.chats.map((chat) => [chat.id, chat]));
     if (this.after === null) this.#listenFrom(answer.after);
     this.changed();
@@ -82,7 +85,7 @@ export class Store {
     this.conversations.clear();
     this.turns.clear();
     this.after = null;
-    this.signedIn = false;
+    this.signedIn = this.operator = false;
     this.changed();
   }
 

@@ -5,6 +5,9 @@
  */
 
 export const STOP = "/stop";
+export const RETRY = "/retry";
+export const EDIT = "/edit ";
+const AGAIN = /^\/(?:retry|edit\s+(?<text>[^]+))$/;
 
 /** Where a message stands: one that took the place of another has a later number, and stays there. */
 export const placeOf = (row) => row.place ?? row.id;
@@ -19,28 +22,72 @@ export function timeline(conversation, waiting, turns) {
   const answers = byReplyTo(rows.filter((row) => !row.dropped));
   const dropped = new Set(rows.filter((row) => row.dropped).map((row) => row.reply_to));
   const current = runningRow(own, turns);
+  const { anew, acts } = answeredAnew(own, unstored, rows, answers, turns);
   const stopped = own.some((row) => row.text === STOP);
 
   const entries = [];
   const follow = (message, text) => {
-    for (const row of answers.get(message) ?? []) if (row.author === "agent") entries.push(ofAnswer(row));
+    const after = anew.get(message)?.after ?? 0;
+    for (const row of answers.get(message) ?? []) {
+      if (row.author === "agent" && placeOf(row) > after) entries.push(ofAnswer(row));
+    }
     const turn = turns.find((it) => it.message === message);
     if (turn && text !== STOP) entries.push(...ofTurn(turn, stopped));
   };
   for (const row of rows) {
+    if (acts.has(row.message) && row.author === "you") continue;
     if (row.author === "you") {
       const queued = current !== null && row.id > current && !answers.has(row.message) && row.text !== STOP;
       const state = answers.has(row.message) || !dropped.has(row.message) ? "stored" : "dropped";
-      entries.push(ofOwnRow(row, queued && state === "stored" ? "queued" : state));
+      const again = anew.get(row.message);
+      const shown = again?.text ? { ...row, text: again.text } : row;
+      entries.push(ofOwnRow(shown, again?.state ?? (queued && state === "stored" ? "queued" : state)));
       follow(row.message, row.text);
     } else if (!known.has(row.reply_to) && !row.dropped) entries.push(ofAnswer(row));
   }
   for (const entry of unstored) {
+    if (acts.has(entry.id)) continue;
     entries.push(ofUnstored(entry));
     follow(entry.id, entry.text);
   }
   for (const turn of turns) if (!known.has(turn.message)) entries.push(...ofTurn(turn, stopped));
+  if (current === null && !unstored.length) offerLast(entries);
   return entries;
+}
+
+const isCommand = (text) => /^[/／][a-z]/i.test(text);
+
+/**
+ * Which messages are answered anew, by `/retry` or in other words by `/edit`: what was answered before is not shown, and
+ * neither is the command. One that was refused has an answer of its own, and is shown like any message.
+ */
+function answeredAnew(own, unstored, rows, answers, turns) {
+  const anew = new Map();
+  const acts = new Set();
+  const spoken = new Map(own.filter((row) => !isCommand(row.text)).map((row) => [row.message, row.id]));
+  const waiting = unstored.map(({ id, text, state }) => ({ message: id, text, state, id: Infinity }));
+  for (const act of [...own, ...waiting]) {
+    const found = AGAIN.exec(act.text.trim());
+    if (!found || answers.has(act.message) || act.state === "refused") continue;
+    const before = (message) => spoken.get(message) < act.id;
+    const answer = rows.find((row) => row.author === "agent" && placeOf(row) > act.id && before(row.reply_to));
+    const turn = turns.find((it) => it.running && before(it.message));
+    const message = answer?.reply_to ?? turn?.message ?? [...spoken.keys()].filter(before).at(-1);
+    if (message === undefined) continue;
+    acts.add(act.message);
+    const state = act.id === Infinity && act.state !== "sent" ? act.state : "stored";
+    anew.set(message, { after: act.id, text: found.groups.text ?? anew.get(message)?.text, state });
+  }
+  return { anew, acts };
+}
+
+/** The last message can be edited and its answer made anew, while nothing is under way. */
+function offerLast(entries) {
+  const at = entries.findLastIndex((entry) => entry.kind === "own" && !isCommand(entry.text));
+  if (at < 0 || entries[at].state !== "stored" || entries.slice(at).some((entry) => entry.kind === "draft")) return;
+  entries[at].last = true;
+  const answer = entries.slice(at).findLast((entry) => entry.kind === "answer" && entry.message === entries[at].message);
+  if (answer) answer.last = true;
 }
 
 function byReplyTo(rows) {

@@ -4,7 +4,7 @@
  */
 
 import { element, icon } from "./element.js";
-import { word } from "./language.js";
+import { number, word } from "./language.js";
 
 const ICONS = { done: "check", failed: "cross" };
 
@@ -29,9 +29,7 @@ function summaryIcon(tools) {
 
 function toolLine(tool) {
   const state = word(`tool_${tool.state}`);
-  return element(
-    "li",
-    { "data-tool": tool.name, "data-state": tool.state },
+  const head = [
     element(
       "span",
       { class: "tool-state", role: "img", "aria-label": state, title: state, "data-state": tool.state },
@@ -39,7 +37,45 @@ function toolLine(tool) {
     ),
     element("span", { class: "tool-name" }, tool.name),
     tool.about ? element("span", { class: "tool-about", dir: "auto", title: tool.about }, tool.about) : null,
+    typeof tool.seconds === "number"
+      ? element("span", { class: "tool-seconds" }, word("seconds", { count: number(tool.seconds) }))
+      : null,
+  ];
+  const open = tool.arguments || tool.result;
+  return element(
+    "li",
+    { "data-tool": tool.name, "data-state": tool.state },
+    ...(open ? [disclosure({ class: "tool-head" }, head, () => details(tool))] : head),
   );
+}
+
+/** A button that shows what `made` makes behind it, and takes it away again. */
+export function disclosure(attributes, content, made) {
+  const turn = () => {
+    const opens = button.getAttribute("aria-expanded") !== "true";
+    button.setAttribute("aria-expanded", String(opens));
+    if (opens) button.after(made());
+    else button.nextElementSibling.remove();
+  };
+  const button = element("button", { type: "button", "aria-expanded": "false", ...attributes, click: turn }, ...content);
+  return button;
+}
+
+function details(tool) {
+  const texts = { toolArguments: readable(tool.arguments), toolResult: tool.result };
+  const parts = Object.entries(texts).flatMap(([name, text]) =>
+    text ? [element("h4", {}, word(name)), element("pre", { tabindex: 0, "aria-label": word(name) }, text)] : [],
+  );
+  return element("div", { class: "tool-details" }, ...parts);
+}
+
+/** JSON over several lines; whatever is none, as it is. */
+function readable(text) {
+  try {
+    return JSON.stringify(JSON.parse(text), null, 2);
+  } catch {
+    return text;
+  }
 }
 
 function sign(state) {

@@ -134,11 +134,33 @@ async def test_messages_are_measured_in_bytes_before_they_are_loaded(archive: Ch
 
 async def test_a_conversation_is_called_by_its_first_words_or_its_file(archive: ChatHistory) -> None:
     for first, title in (("  two\n\n lines\t here ", "two lines here"), ("x" * 61, "x" * 59 + "…"), (" \n ", "…")):
-        assert (await archive.keep(f"c_{title}", "m_1", words(first), 1.0)).title == title
+        assert await title_of(archive, f"c_{title}", "m_1", words(first)) == title
     file = await archive.put(File(name="plan.pdf", type="application/pdf", data=b"x"), 1.0)
-    assert (await archive.keep(CHAT, "m_1", words("", files=(file,)), 1.0)).title == "plan.pdf"
+    assert await title_of(archive, CHAT, "m_1", words("", files=(file,))) == "plan.pdf"
     await archive.rename(CHAT, "My\x00plan")
-    assert (await archive.keep(CHAT, "m_2", words("later words"), 2.0)).title == "My plan"
+    assert await title_of(archive, CHAT, "m_2", words("later words")) == "My plan"
+
+
+async def title_of(archive: ChatHistory, chat: str, key: str, body: MessageBody) -> str:
+    kept = await archive.keep(chat, key, body, 1.0)
+    return kept.title if kept else ""
+
+
+async def test_what_is_one_persons_is_nobody_elses_in_lists_search_files_and_news(archive: ChatHistory) -> None:
+    plan = await archive.upload(File(name="plan.pdf", type="application/pdf", data=b"x"), 1.0, owner="ann", bytes_max=9)
+    assert plan is not None
+    assert await archive.files([plan.id], "bob") == []
+    assert not await archive.discard(plan.id, "bob")
+    assert await archive.keep(CHAT, "m_1", words("Ärger", files=(plan,)), 1.0, owner="ann")
+    assert await archive.answer(CHAT, "k_1", words("no 100% _doubt_"), 2.0)
+    assert await archive.keep(CHAT, "m_2", words("mine"), 3.0, owner="bob") is None
+    for owner, seen in (("ann", 1), ("bob", 0)):
+        assert len(await archive.conversations(owner)) == seen
+        assert [len(await archive.conversations(owner, words=it)) for it in ("ÄRGER", "100% _", "mine", "%%")] == [
+            *(seen, seen, 0, 0)
+        ]
+        assert len(await archive.since(0, owner, limit=9, bytes_max=9999)) == 2 * seen
+        assert len(await archive.files([plan.id], owner)) == seen
 
 
 async def test_an_answer_to_an_erased_conversation_brings_nothing_back_nor_does_its_number_come_again(
@@ -260,6 +282,7 @@ async def test_a_writer_that_has_not_committed_holds_every_later_number_back(pos
     async with opened(postgres_url) as store:
         with psycopg.connect(postgres_url) as slow:
             slow.execute("SELECT pg_advisory_xact_lock(7305843001217)")
+            slow.execute("INSERT INTO web_conversation (id, title, agent, at) VALUES ('c', 'first', 'helper', 1)")
             slow.execute("INSERT INTO web_message (chat, key, author, words, at) VALUES ('c', 'k', 'you', %s, 1)", [W])
             later = asyncio.create_task(store.archive.keep("c_later", "m_1", words("later"), 2.0))
             await until(lambda: waits(slow))

@@ -41,7 +41,7 @@ def tables(connection: Connection) -> Iterator[str]:
 SMALL = {"always", "announced", "surface", "tainted", "uses", "version"}
 SMALL |= {"ambiguous", "attempts", "epoch", "part", "pending", "seq", "status"}
 INDEXES = {"file_chat", "inbox_sender", "inbox_waiting", "outbox_queued", "session_left", "session_owned"}
-INDEXES |= {"inbox_chat_rate", "inbox_sender_rate", "transcript_turns", "web_conversation_at", "web_message_chat"}
+INDEXES |= {"inbox_chat_rate", "inbox_sender_rate", "transcript_turns", "web_conversation_owner", "web_message_chat"}
 INDEXES |= {"contact_waiting", "wrong_code_sender"}
 INDEXES |= {"approval_audit_actor", "approval_grant_digest", "approval_of_session", "approval_open"}
 

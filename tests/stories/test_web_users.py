@@ -1,0 +1,96 @@
+"""Several people in the web chat: what is one's is nobody else's, through whatever door it is asked for."""
+
+from pathlib import Path
+
+from channels.web.admission import COOKIE
+from tests.emulators.models.script import says
+from tests.running import running
+from tests.web_page import CHAT, WEB, Page, new_id, opened
+
+TOKENS = {"operator": "o" * 40, "ann": "a" * 40, "bob": "b" * 40}
+SERVER = f"server: {{ host: 0.0.0.0, adminToken: {'o' * 40}, users: {{ ann: {'a' * 40}, bob: {'b' * 40} }} }}"
+SECRET = "the-heron-lands-at-noon"
+
+
+def bearer(person: str) -> str:
+    return f"Bearer {TOKENS[person]}"
+
+
+async def everything(page: Page, file: str) -> list[str]:
+    """All that a page can ask for, as text, and what it was told unasked."""
+    paths = ["/api/chats", f"/api/chats/{CHAT}", f"/api/chats/{CHAT}/export", f"/api/search?words={SECRET}"]
+    answers = [await page.http.get(path) for path in (*paths, f"/api/files/{file}", f"/api/files/{file}?download")]
+    return [*(it.text for it in answers), str(page.events)]
+
+
+async def test_nothing_of_one_person_reaches_another_and_the_operator_reads_all_sessions(tmp_path: Path) -> None:
+    script = [says(f"{SECRET} it is"), says("mine"), says("still mine")]
+    async with (
+        running(tmp_path, script=script, more=SERVER, feishu=WEB) as house,
+        opened(house.url, authorization=bearer("ann")) as ann,
+        opened(house.url, authorization=bearer("bob")) as bob,
+        opened(house.url, authorization=bearer("operator")) as operator,
+    ):
+        file = (await ann.upload(SECRET.encode(), f"{SECRET}.txt", "text/plain")).json()["id"]
+        assert SECRET not in str(await everything(bob, file))
+        assert (await bob.say("look", files=[file])).status_code == 400
+        assert (await bob.http.delete(f"/api/files/{file}")).status_code == 404
+        assert (await ann.say(f"{SECRET}?", files=[file])).status_code == 200
+        await ann.answers(1)
+        assert SECRET in str(await everything(ann, file))
+
+        for other in (bob, operator):
+            assert SECRET not in str(await everything(other, file))
+            assert (await other.say("/export")).status_code == 404
+            press = {"id": new_id(), "chat": CHAT, "press": {"token": "ap_1", "message": "m_12345678"}}
+            assert (await other.http.post("/webhooks/web/default", json=press)).status_code in (400, 404)
+            assert (await other.http.patch(f"/api/chats/{CHAT}", json={"title": "x"})).status_code == 404
+            assert (await other.http.delete(f"/api/chats/{CHAT}")).status_code == 404
+        assert (await bob.say("hello", chat="c_of_bobs_own")).status_code == 200
+        await bob.answers(1)
+        assert [it["id"] for it in await bob.chats()] == ["c_of_bobs_own"]
+        assert [it["id"] for it in await ann.chats()] == [CHAT]
+        assert (await ann.say("and now?")).status_code == 200
+        await ann.answers(2)
+        assert SECRET not in str(house.anthropic.requests[1].body)
+        assert SECRET not in str(bob.events)
+
+        for person in (ann, bob):
+            assert (await person.http.get("/api/sessions")).status_code == 403
+        listed = (await operator.http.get("/api/sessions")).json()["sessions"]
+        assert [(it["chat"], it["channel"]) for it in listed] == [(CHAT, "web"), ("c_of_bobs_own", "web")]
+        for person in (ann, bob):
+            assert (await person.http.get(f"/api/sessions/{listed[0]['id']}")).status_code == 403
+        read = (await operator.http.get(f"/api/sessions/{listed[0]['id']}")).json()
+        assert SECRET in read["html"]
+        assert (await operator.http.get("/api/sessions/nothing")).status_code == 404
+
+
+async def test_a_cookie_is_its_persons_and_ends_with_the_token_that_began_it(tmp_path: Path) -> None:
+    cookies = {}
+    async with running(tmp_path, more=SERVER, feishu=WEB) as house:
+        for person, token in TOKENS.items():
+            async with opened(house.url, watching=False) as page:
+                answer = await page.http.post("/api/session", json={"token": token})
+                cookies[person] = {"cookie": f"{COOKIE}={answer.cookies[COOKIE]}"}
+                seen = (await page.http.get("/api/chats")).json()
+                assert (seen["person"], seen["operator"]) == (
+                    ("local", True) if person == "operator" else (person, False)
+                )
+    changed = SERVER.replace("a" * 40, "c" * 40)
+    async with running(tmp_path, more=changed, feishu=WEB) as house:
+        for person, status in (("ann", 401), ("bob", 200), ("operator", 200)):
+            async with opened(house.url, watching=False, **cookies[person]) as page:
+                assert (await page.http.get("/api/chats")).status_code == status
+
+
+async def test_whom_the_config_names_besides_is_no_owner(tmp_path: Path) -> None:
+    async with running(tmp_path, more=SERVER, feishu=WEB) as house:
+        for person, words in (("ann", "web:ann"), ("operator", "web:local")):
+            async with opened(house.url, authorization=bearer(person)) as page:
+                chat = f"c_of_{person}s"
+                assert (await page.say("/whoami", chat=chat)).status_code == 200
+                assert words in (await page.answers(1))[0]
+                assert (await page.say("/pair list", chat=chat)).status_code == 200
+                answer = (await page.answers(2))[1]
+                assert ("owner" in answer) == (person == "ann")
