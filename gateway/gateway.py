@@ -37,6 +37,7 @@ from tools.sandbox.sandbox import Sandbox
 
 DEDUPE_SECONDS = 7 * 24 * 3600
 PRUNE_EVERY_SECONDS = 3600
+LAG_EVERY_SECONDS = 1.0
 PROBE_SECONDS = 0.5
 PROBE_EVERY_SECONDS = 0.25
 IDENTITY_RETRY_SECONDS = 15.0
@@ -112,25 +113,32 @@ class Gateway:
         web_door = WebDoor(self.runtime, web, self._peers, self._guesses)
         return web, build_app(door, web_door, api, setup.config.server, self._peers)
 
+    async def start_for_one(self) -> None:
+        """For a person at this machine alone: nothing that others wait for is taken up, and no platform is listened to.
+
+        Raises StoreUnavailable where a shared database does not let this worker in."""
+        await self.runtime.store.start(self._notified)
+        await self._load_choices()
+        self._started = True
+        self.warming = self.spawn(self._warm_up())
+        self.spawn(self._try_sandbox())
+
     async def start(self) -> None:
         """Take up what an earlier process left, and get ready in the background: identities, model clients.
 
         Raises StoreUnavailable where a shared database does not let this worker in."""
-        await self.runtime.store.start(self._notified)
+        await self.start_for_one()
         taken_up = 0
-        await self._load_choices()
         try:
             taken_up = await self.sweep.once()
         except StoreUnavailable as error:  # a full or busy disk: not ready, and the sweep goes on trying
             log.error("store_unavailable", error=repr(error))
-        self._started = True
         channels, agents = self.runtime.setup.channels, self.runtime.setup.runners
         log.info("gateway_started", chats_taken_up=taken_up, channels=len(channels), agents=len(agents))
         for channel in channels.values():
             self._attend(channel)
-        self.warming = self.spawn(self._warm_up())
         self.spawn(self._prune())
-        self.spawn(self._try_sandbox())
+        self.spawn(self._watch_loop())
         self.spawn(self.sweep.run())
         self.spawn(self.runtime.approvals.run())
 
@@ -316,6 +324,13 @@ class Gateway:
         """Store what a channel has fetched. Raises StoreUnavailable: then it is fetched again."""
         outcome = await self._intake.take(channel, receipt)
         self.runtime.metrics.deliveries.labels(channel.name, outcome).inc()
+
+    async def _watch_loop(self) -> None:
+        clock = asyncio.get_running_loop().time
+        while True:
+            due = clock() + LAG_EVERY_SECONDS
+            await asyncio.sleep(LAG_EVERY_SECONDS)
+            self.runtime.metrics.loop_lag.observe(max(0.0, clock() - due))
 
     async def _prune(self) -> None:
         while True:

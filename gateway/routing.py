@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 from agents.config import SessionScope
 from channels.message import MessageContext
-from gateway.config.root import AgentsConfig, BindingConfig, MatchConfig
+from gateway.config.root import AgentsConfig, BindingConfig, Config, MatchConfig
 from gateway.store.store import CONTROL
 
 LOCAL_CHANNEL = "web"
+LOCAL_PERSON = "local"
 _STRONGEST_FIRST = ("sender", "thread", "chat", "chat_type", "account", "channel")
 
 
@@ -96,6 +97,12 @@ def is_owner(owners: Collection[str], context: MessageContext) -> bool:
 def is_with_owner(owners: Collection[str], context: MessageContext) -> bool:
     """Whether it is a direct chat with one of them."""
     return is_owner(owners, context) and context.chat.kind == "direct"
+
+
+def is_operator(config: Config, context: MessageContext) -> bool:
+    """Whether whoever reads the answer is who runs this: in the web chat of a server that only this machine reaches."""
+    is_local = (context.channel, context.sender.id) == (LOCAL_CHANNEL, LOCAL_PERSON)
+    return is_local and config.server.is_open_here
 
 
 def control_session(session: str) -> str:

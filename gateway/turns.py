@@ -11,7 +11,7 @@ from dataclasses import replace
 import structlog
 
 from agents import sentences
-from agents.messages import Message, UserMessage, message_json
+from agents.messages import Message, ToolResultMessage, UserMessage, message_json
 from agents.prompt.inbound import HEARD, ids
 from agents.prompt.internals import without_internals
 from agents.runner import AgentRunner
@@ -32,7 +32,7 @@ from gateway.memory import StoredMemory
 from gateway.outbox import arranged, reply_parts
 from gateway.pairing import REQUESTED
 from gateway.queue import Inbound, inbound_of
-from gateway.routing import conversation, is_control, is_with_owner
+from gateway.routing import conversation, is_control, is_operator, is_with_owner
 from gateway.runtime import Drained, Gate, Runtime, Stopped
 from gateway.store.approvals import Approval
 from gateway.store.contacts import APPROVED
@@ -90,7 +90,8 @@ class Turns:
             if account and (made := batch.work.made):
                 account.take_up(made.answers, counted=batch.work.steps > made.steps)
             attempt = batch.messages[-1].attempts + 1
-            log.info("turn_started", attempt=attempt, resumed=bool(work.so_far), messages=len(batch.messages))
+            spoken = {"text": context.text} if batch.setup.config.logging.content else {}
+            log.info("turn_started", attempt=attempt, resumed=bool(work.so_far), messages=len(batch.messages), **spoken)
             try:
                 ending = await self._ending(batch, watch.tell, account)
                 if account and ending.outcome == "replied" and not inbound.asked:
@@ -293,7 +294,10 @@ class Turns:
             ending = replace(ending, text="\n\n".join((*shown, ending.text)))
         is_for_people = ending.text is not None and not asked  # a program gets the agent's words alone
         shortened = sentences.compacted(result.compaction, context.text) if is_for_people else None
-        return replace(ending, answers=result.answers, notes=(shortened,) if shortened else ())
+        fault = f"({ending.fault})" if ending.fault and is_operator(batch.setup.config, context) else None
+        results = tuple(it for it in journal.kept if isinstance(it, ToolResultMessage))
+        lines = tuple(it for it in (shortened, fault) if it)
+        return replace(ending, answers=result.answers, results=results, notes=lines)
 
     async def _heard(self, batch: Batch, channel: Channel, context: MessageContext) -> Sequence[MessageContext]:
         """What the group said since the last answer, where its history is kept."""
@@ -380,6 +384,11 @@ class Turns:
         metrics.turn_seconds.observe(seconds)
         for answer in ending.answers:
             metrics.count_request(answer)
+        for result in ending.results:
+            metrics.count_tool(result)
+        if ending.outcome == "failed":
+            metrics.failures.labels(ending.reason).inc()
+        spoken = {"reply": ending.shown} if self._runtime.setup.config.logging.content else {}
         if ending.dead:
             metrics.dead.labels("message").inc()
         log.info(
@@ -388,6 +397,9 @@ class Turns:
             outcome=ending.outcome,
             reason=ending.reason,
             seconds=round(seconds, 3),
+            models=[*dict.fromkeys(answer.reference for answer in ending.answers)],
+            tools=[result.tool[:64] + (" failed" if result.is_error else "") for result in ending.results],
+            **spoken,
             **ending.bill(),
         )
         return queued

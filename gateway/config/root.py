@@ -100,13 +100,15 @@ class DatabaseConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_
 
 
 class LoggingConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
-    """What is logged, to standard error. Message text and secrets never are."""
+    """What is logged, to standard error. Secrets never are, and message text only where `content` says so."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
     """The least serious lines to show."""
     format: Literal["auto", "json", "console"] = "auto"
     """`json` for programs, one object a line; `console` for people; `auto` is `console` in a terminal and `json` anywhere
     else."""
+    content: bool = False
+    """`true` also logs what people write and what they are answered: for finding a fault, not for good."""
 
 
 class AgentsConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
