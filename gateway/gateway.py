@@ -17,6 +17,7 @@ from gateway.api.door import ApiDoor
 from gateway.choices import CHOICES_NOTICE
 from gateway.commands.catalog import menu
 from gateway.config.channels import sandboxed
+from gateway.config.report import VERSION
 from gateway.config.root import Config
 from gateway.connections import Connections
 from gateway.door import Door, build_app
@@ -31,6 +32,7 @@ from gateway.setup import adopt, build_setup, version_of
 from gateway.store.archive import WEB_NOTICE
 from gateway.store.store import Store, StoreUnavailable
 from gateway.sweep import Sweep
+from gateway.tracing import Tracing
 from gateway.turns import Turns
 from gateway.web import WebDoor
 from tools.sandbox.sandbox import Sandbox
@@ -82,6 +84,7 @@ class Gateway:
             metrics=Metrics(),
             emit=emit,
             now=now,
+            tracing=Tracing(config.tracing, VERSION) if config.tracing.endpoint else None,
         )
         self.lanes = Lanes(self.runtime, turns=Turns(self.runtime), outbox=Outbox(self.runtime))
         self.sweep = Sweep(self.runtime, self.lanes)
@@ -246,6 +249,8 @@ class Gateway:
         for channel in self.runtime.setup.channels.values():
             await channel.close()
         await self.runtime.store.close()
+        if self.runtime.tracing:
+            await self.runtime.tracing.close()
         log.info("gateway_stopped")
 
     def offer_link(self) -> str | None:
@@ -285,7 +290,7 @@ class Gateway:
         return {}
 
     async def _takes_writes(self) -> bool:
-        """Asked at most once in a while: whoever may ask for readiness must not make us write at will."""
+        """Caller at most once in a while: whoever may ask for readiness must not make us write at will."""
         if (now := time.monotonic()) - self._probed >= PROBE_EVERY_SECONDS:
             self._probed = now
             try:

@@ -6,6 +6,7 @@ is finished with a reply, a recorded silence, or a sentence that says what went 
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
 import structlog
@@ -82,7 +83,8 @@ class Turns:
         with (
             self._runtime.using(batch.setup),
             structlog.contextvars.bound_contextvars(turn=batch.turn, session=lease.sid, agent=inbound.agent),
-            self._watch(batch, draft := await self._draft(batch)) as watch,
+            self._traced(batch) as emit,
+            self._watch(batch, draft := await self._draft(batch), emit) as watch,
         ):
             began = self._runtime.now()
             context = inbound.context
@@ -114,9 +116,15 @@ class Turns:
             replaces = await draft.settle() if draft else None
             parts = await self._finish(lease, batch.turn, inbound, ending, began, replaces)
             watch.outcome = ending.outcome
+            if self._runtime.tracing:
+                self._runtime.tracing.ended(batch.turn, ending.outcome, ending.reason)
             return parts
 
-    def _watch(self, batch: Batch, draft: Draft | None) -> Watch:
+    def _traced(self, batch: Batch) -> AbstractContextManager[Emit]:
+        tracing, emit = self._runtime.tracing, self._runtime.emit
+        return tracing.turn(batch.inbound.agent, batch.lease.sid, batch.turn, emit) if tracing else nullcontext(emit)
+
+    def _watch(self, batch: Batch, draft: Draft | None, emit: Emit) -> Watch:
         """Shows the turn while it runs to the people in its chat, where the channel can."""
         context = batch.inbound.context
         channel = batch.setup.channels.get((context.channel, context.account))
@@ -124,7 +132,7 @@ class Turns:
         if isinstance(channel, ShowsProgress) and not is_control(batch.lease.sid):
             shows.append(channel.show)
         resumed = bool(batch.work.so_far) or batch.messages[-1].attempts > 0
-        return Watch(shows, context, self._runtime.emit, self._runtime.scrubber, resumed=resumed)
+        return Watch(shows, context, emit, self._runtime.scrubber, resumed=resumed)
 
     async def _draft(self, batch: Batch) -> Draft | None:
         """The answer as it grows, where the chat is to see it; after a crash the one that was begun."""

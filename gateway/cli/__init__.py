@@ -6,10 +6,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from gateway.cli import dead_letters, serving
+from gateway.cli import chat, dead_letters, init, serving
 from gateway.cli.access import approvals_app, pairing_app
-from gateway.cli.chat import chat
-from gateway.cli.init import init
 from gateway.cli.sessions import sessions_app
 from gateway.fault import OperatorError
 
@@ -31,7 +29,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Clawgate: a small, durable gateway between chat channels and model agents.",
 )
-for command in (init, serving.serve, chat, serving.check, serving.doctor):
+for command in (init.init, serving.serve, chat.chat, serving.check, serving.doctor):
     app.command()(command)
 app.add_typer(serving.routes_app, name="routes")
 app.add_typer(sessions_app, name="sessions")

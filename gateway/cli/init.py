@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli.options import CONFIG, ConfigOption, environment
+from gateway.cli.options import CONFIG, ConfigOption, environment, load
 from gateway.fault import OperatorError
 
 
@@ -25,54 +25,8 @@ SECRETS: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "telegram": (("TELEGRAM_BOT_TOKEN", "Token of the bot, from @BotFather / @BotFather 给出的 token"),),
 }
-CHANNELS = {
-    "feishu": """
-  # By a long connection, without a public address: channels/feishu/README.md says where to click.
-  # 使用长连接,无需公网地址;控制台步骤见 channels/feishu/README.md
-  feishu:
-    appId: ${FEISHU_APP_ID:-}
-    appSecret: ${FEISHU_APP_SECRET:-}
-    dmPolicy: pairing                  # a stranger gets a code: python -m gateway pairing approve CODE / 陌生人凭配对码获批
-    groupPolicy: allowlist
-    groupAllowFrom: []                 # [oc_…] groups it listens in / 允许的群 chat_id
-""",
-    "telegram": """
-  # By polling, without a public address: channels/telegram/README.md / 轮询方式,无需公网地址
-  telegram:
-    botToken: ${TELEGRAM_BOT_TOKEN:-}
-    dmPolicy: pairing                  # a stranger gets a code: python -m gateway pairing approve CODE / 陌生人凭配对码获批
-    groupAllowFrom: []                 # ["-1001234567890"] groups / 允许的群 id
-""",
-}
-CONFIG_TEXT = """\
-# Clawgate's configuration, written by `python -m gateway init`. All keys: docs/config.md
-# Clawgate 的配置,由 init 命令生成。全部配置项见 docs/config.md
-# ${{NAME}} comes from the environment or from .env beside this file / 取自环境变量或同目录的 .env
-
-server:
-  host: 127.0.0.1                      # this machine alone / 仅本机
-  port: ${{CLAWGATE_PORT:-8080}}
-  adminToken: ${{CLAWGATE_ADMIN_TOKEN:-}} # 16 characters or more; for /metrics, too / 至少 16 个字符
-
-database:
-  url: ${{CLAWGATE_DATABASE_URL:-sqlite:///./data/clawgate.db}}
-
-channels:
-  web: {{}}                              # a chat in the browser, at / — 浏览器里的聊天页面
-{channels}
-# Who may use every command and let strangers in; /whoami prints an id. / 管理者;/whoami 显示 id
-# owners: ["feishu:ou_…", "telegram:123456789"]
-
-agents:
-  list:
-    - id: {agent}
-      model: {model}{comment}
-      systemPrompt: {instructions}
-      workspaceDir: ./data/workspaces/{{agent}} # its own folder / 它自己的工作目录
-      tools:
-        allow: [read, write, edit, ls, exec, message] # exec asks before each command / exec 每次先请求审批
-"""
-INSTRUCTIONS = "You are a helpful assistant. Answer in the language you are addressed in."
+SHIPPED = Path(__file__).resolve().parents[2] / "config.yaml"
+"""Has every platform already, and each stays off until its secrets are set."""
 _SECRET = re.compile(r"[\x21-\x26\x28-\x7e]+")
 
 
@@ -85,7 +39,6 @@ def init(
     ] = None,
     model: Annotated[str | None, typer.Option(help="As provider/model; else the provider's default.")] = None,
     agent: Annotated[str, typer.Option(help="The id of the agent.")] = "assistant",
-    instructions: Annotated[str, typer.Option(help="What the agent is told of itself.")] = INSTRUCTIONS,
     yes: Annotated[
         bool, typer.Option("--yes", help="Ask nothing: the options and the environment say it all.")
     ] = False,
@@ -109,7 +62,6 @@ def init(
             offered = f"Whose model? {', '.join(known)}, or auto / 使用哪家的模型"
             provider = typer.prompt(offered, default=found, err=True).strip()
         agent = typer.prompt("Id of the agent / 智能体 id", default=agent, err=True).strip()
-        instructions = typer.prompt("What is it told of itself? / 系统提示", default=instructions, err=True)
     if provider not in (None, "auto", *known):
         raise OperatorError(
             f"--provider: expected auto, {', '.join(known)}; for others name a --model (docs/providers.md)"
@@ -122,14 +74,9 @@ def init(
     for pair in SECRETS.values():  # half of one would be a mistake
         if not all(there.get(name) or given.get(name) for name, _ in pair):
             given = {name: it for name, it in given.items() if name not in dict(pair)}
-    text = CONFIG_TEXT.format(
-        channels="".join(CHANNELS[it] for it in channel or ()),
-        agent=json.dumps(agent, ensure_ascii=False),
-        model=json.dumps(chosen, ensure_ascii=False),
-        comment=" # whose key is set / 按已设置的密钥选择" if chosen == "auto" else "",
-        instructions=json.dumps(instructions.replace("${", "$${"), ensure_ascii=False),
-    )
-    _write(config, text)
+    text = SHIPPED.read_text(encoding="utf-8").partition("\n")[2]  # without the schema's place
+    text = text.replace("${CLAWGATE_MODEL:-auto}", json.dumps(chosen), 1)
+    _write(config, text.replace("- id: assistant", f"- id: {json.dumps(agent)}", 1))
     if given:
         _append(dotenv, "".join(f"{name}='{value}'\n" for name, value in given.items()))
     _report(config, [name for name, _ in wanted if not there.get(name) and name not in given])
@@ -155,7 +102,6 @@ def _secret(name: str, label: str) -> str:
 
 def _write(path: Path, text: str) -> None:
     """Raises OperatorError where somebody else was faster, or an option cannot be."""
-    from gateway.config.load import load
     from gateway.config.problems import ConfigErrors
 
     try:
@@ -165,7 +111,7 @@ def _write(path: Path, text: str) -> None:
     except OSError as error:
         raise OperatorError(f"{path}: {error.strerror}; nothing was written") from None
     try:
-        load(path, environment())
+        load(path)
     except ConfigErrors:
         path.unlink()
         raise

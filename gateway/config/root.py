@@ -20,6 +20,7 @@ from channels.queue import QueueConfig
 from gateway.config.budgets import BudgetsConfig, RatesConfig
 from gateway.config.channels import ChannelsConfig, configured
 from gateway.config.server import ServerConfig
+from gateway.tracing import TracingConfig
 from skills.catalog import SkillsConfig
 from tools.config import PersonId, ToolsConfig
 
@@ -169,6 +170,8 @@ class Config(BaseModel, extra="forbid", strict=True, frozen=True, alias_generato
     """Where the inbox, the transcripts and the outbox are kept."""
     logging: LoggingConfig = LoggingConfig()
     """What is logged, to standard error."""
+    tracing: TracingConfig = TracingConfig()
+    """Traces for OpenTelemetry."""
     providers: dict[str, ProviderConfig] = {}
     """Model providers, by the name before the slash of `provider/model`. A well-known one needs no block where its key is
     in its usual variable; `demo` needs none at all."""
