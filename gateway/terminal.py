@@ -29,12 +29,12 @@ from gateway.config.root import Config, DatabaseConfig
 from gateway.config.server import ApiConfig
 from gateway.fault import OperatorError
 from gateway.gateway import Gateway
+from gateway.outbox import payload_json
 from gateway.scrubber import Scrubber
 from gateway.serve import harden, listen, serve_one
 from gateway.store.archive import DatabaseSessions
 from gateway.store.glance import answer
 from gateway.store.opening import connected, open_store
-from gateway.store.records import Answer
 from gateway.store.sqlite import DatabaseInUse
 from gateway.store.store import Store, StoreUnavailable
 
@@ -153,10 +153,14 @@ class Conversation:
         path.write_bytes(self._answered("GET", f"/api/files/{file['id']}", params={"download": ""}).content)
         return path
 
-    def answer(self, message: str) -> Answer | None:
-        """What the database has of it, whoever gave it; None as long as there is none."""
+    def answer(self, message: str) -> tuple[str, str | None] | None:
+        """How the turn ended and its reply, whoever gave it; None as long as it has not. A silence has no reply."""
         with connected(self._database) as connection:
-            return answer(connection, f"web:default:{self.chat}:{message}")
+            found = answer(connection, f"web:default:{self.chat}:{message}")
+        if found is None:
+            return None
+        words = "".join(payload_json.validate_json(it).part.text for it in found.payloads)
+        return str(orjson.loads(found.final)["outcome"]), words if found.payloads else None
 
     def events(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """What happens in the conversation, until the stream is refused."""

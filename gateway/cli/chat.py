@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 PROMPT = "> "
 POLL_SECONDS = 1.0
-DELIVERY_SECONDS = 10.0
-"""How long a stored answer may take to reach the web chat."""
+DELIVERY_LOOKS = 10
+"""How often the database has an answer before its words are taken from there, and not from the stream."""
 INTERRUPTED = 130
 FAILURES = {"failed", "declined", "over-budget", "too-many", "too-fast", "stopped", "stale", "recalled", "erased"}
 HELP = (
@@ -85,8 +85,8 @@ class Screen:
         outcome = self._ask(text, files)
         answer = self._answered.get(self._message, {})
         failed = outcome in FAILURES
-        if not (self._streams and self._shown):
-            typer.echo(_shown(answer.get("text", "")) if self._streams else answer.get("text", ""), err=failed)
+        if answer.get("text") and not self._shown:
+            typer.echo(_shown(answer["text"]), err=failed)
         for it in answer.get("files", ()):
             self._note(f"file: {self._conversation.save(it)}")
         return int(failed)
@@ -140,18 +140,19 @@ class Screen:
             raise
 
     def _wait(self, message: str) -> str:
-        import json
-        import time
-
-        seen = 0.0
+        """Until the turn has ended and its words are here: by the stream, or else by the database."""
+        looks = 0
         while True:
             self._news.wait(POLL_SECONDS)
             self._news.clear()
-            if (answer := self._conversation.answer(message)) is None:
+            if (ended := self._conversation.answer(message)) is None:
                 continue
-            seen = seen or time.monotonic()
-            if message in self._answered or not answer.payloads or time.monotonic() - seen > DELIVERY_SECONDS:
-                return str(json.loads(answer.final)["outcome"])
+            outcome, words = ended
+            looks += 1
+            if words is not None and message not in self._answered and looks > DELIVERY_LOOKS:
+                self._complete({"text": words, "reply_to": message, "files": (), "dropped": False})
+            if words is None or message in self._answered:
+                return outcome
 
     def follow(self) -> None:
         """Until the stream is refused."""

@@ -99,8 +99,8 @@ async def terminal(config: Path, *words: str) -> AsyncIterator[Tty]:
         os.close(slave)
 
 
-async def test_one_message_gets_its_answer_on_stdout_and_nothing_else(tmp_path: Path) -> None:
-    async with platforms(tmp_path) as (feishu, anthropic, config):
+async def test_one_message_gets_its_answer_on_stdout_and_nothing_else(tmp_path: Path, database_url: str) -> None:
+    async with platforms(tmp_path, more=f'database: {{ url: "{database_url}" }}') as (feishu, anthropic, config):
         anthropic.script = [says("four"), says("five")]
         assert await run(config, "two and two?") == (0, "four\n", "")
         assert await run(config, typed="two and three?\n") == (0, "five\n", "")
