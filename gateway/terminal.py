@@ -9,6 +9,7 @@ import asyncio
 import secrets
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -42,6 +43,9 @@ SILENT_SECONDS = 45.0
 """A stream that says nothing for so long is dead: the door breaks the silence every 15 seconds."""
 RECONNECT_SECONDS = 1.0
 UPLOAD_SECONDS = 600.0
+PROBE_SECONDS = 5.0
+BUSY_SECONDS = 20
+"""How long a database is waited for that somebody uses and nobody serves."""
 
 T = TypeVar("T")
 
@@ -53,10 +57,8 @@ class NoDoor(OperatorError):
 @contextmanager
 def door(loaded: Loaded, url: str | None, scrubber: Scrubber, language: str) -> Iterator[httpx.Client]:
     """The web chat of the gateway that serves at `url` or by the config, or of one of one's own. Raises OperatorError."""
-    config, store = loaded.config, None
-    if url is None:
-        with suppress(DatabaseInUse):
-            store = open_store(config.database)
+    config = loaded.config
+    store = None if url else _free(config)
     if store is None:
         headers = {"cookie": asyncio.run(_cookie(config.database))} if way_in(config) == "link" else {}
         if token := config.server.admin_token.get_secret_value():
@@ -69,6 +71,19 @@ def door(loaded: Loaded, url: str | None, scrubber: Scrubber, language: str) -> 
         _client(url, language, authorization=f"Bearer {token}") as client,
     ):
         yield client
+
+
+def _free(config: Config) -> Store | None:
+    """The database, unless a gateway serves it. Another terminal's may be done in a moment."""
+    for _ in range(BUSY_SECONDS):
+        try:
+            return open_store(config.database)
+        except DatabaseInUse:
+            with suppress(httpx.TransportError), _client(config.server.address, "") as client:
+                client.get("/healthz", timeout=PROBE_SECONDS)
+                return None
+            time.sleep(1.0)
+    return None
 
 
 def _client(url: str, language: str, **headers: str) -> httpx.Client:

@@ -108,6 +108,9 @@ async def test_one_message_gets_its_answer_on_stdout_and_nothing_else(tmp_path: 
             "two and three?"
         )
         assert not feishu.messages
+        anthropic.script = [says("at once")] * 2
+        both = await asyncio.gather(run(config, "one"), run(config, "two"))  # each in a process of its own
+        assert [*both] == [(0, "at once\n", "")] * 2
         anthropic.script = [Fault(status=400, message="Unsupported parameter: max_tokens")]
         code, output, errors = await run(config, "and now?")
         assert (code, output) == (1, "")
