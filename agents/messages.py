@@ -115,12 +115,14 @@ class Usage:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelError:
-    """Why a response failed. `summary` is for the log: status, type and ids, never the provider's prose."""
+    """Why a response failed. `summary` is for the log: status, type and ids, never the provider's prose. That is in `words`,
+    cut, and for the operator alone: it may quote what somebody wrote."""
 
     kind: ErrorKind
     summary: str
     retryable: bool
     retry_after_seconds: float | None = None
+    words: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -138,7 +138,10 @@ _COMPACTED = {
 _DECLINED = _Sentence("The model declined to answer this.", "模型拒绝回答这个问题。")
 _RETRYING = _Sentence("The model is busy right now; I am asking again.", "模型现在很繁忙，正在重试。")
 _CONNECTING = _Sentence("The connection to the model broke; I am asking again.", "与模型的连接中断，正在重试。")
-_EMPTY = _Sentence("I have no answer to that. Please put it another way.", "我没有得到可用的回答，请换个说法再试一次。")
+_EMPTY = _Sentence(
+    "The model gave no answer. Please try again; if that does not help, ask whoever runs this bot.",
+    "模型没有给出回答，请再试一次；如仍不行，请联系机器人管理员。",
+)
 cut_short = _Sentence(
     "(The answer is cut off here: it reached the length limit.)", "（回答到此被截断：已达长度上限。）"
 )
@@ -191,8 +194,8 @@ _LIMITS: dict[Limit, _Sentence] = {
     ),
 }
 _NOT_ACCEPTED = _Sentence(
-    "The model did not accept this request. Please try to say it differently.",
-    "模型没有接受这次请求，请换一种说法再试。",
+    "The model did not accept this request. Please try again later, or ask whoever runs this bot.",
+    "模型没有接受这次请求，请稍后再试，或联系机器人管理员。",
 )
 _ERRORS: dict[ErrorKind, _Sentence] = {
     "auth": _Sentence(

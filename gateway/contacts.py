@@ -11,6 +11,7 @@ from typing import Any
 from channels.access import ANYBODY, AccessConfig
 from gateway.config.channels import Account, configured
 from gateway.config.root import Config
+from gateway.fault import OperatorError
 from gateway.pairing import hashed
 from gateway.store import contacts
 from gateway.store.contacts import Contact
@@ -18,7 +19,7 @@ from gateway.store.opening import connected
 from gateway.store.statements import PAIRING_SECONDS
 
 
-class UnknownContact(Exception):
+class UnknownContact(OperatorError):
     """There is nobody like that."""
 
 
@@ -35,10 +36,9 @@ def _facts(contact: Contact, config: Config) -> dict[str, Any]:
     return facts | {"state": state, "at": at.isoformat(timespec="seconds"), "approvedBy": contact.approved_by}
 
 
-def lines(found: Sequence[dict[str, Any]]) -> Iterator[str]:
-    for it in found:
-        state = f"approved by {it['approvedBy']}" if it["approvedBy"] else "waits: pairing approve CODE"
-        yield f"{it['name']}  {it['at']}  {state}"
+def line(it: dict[str, Any]) -> str:
+    state = f"approved by {it['approvedBy']}" if it["approvedBy"] else "waits: pairing approve CODE"
+    return f"{it['name']}  {it['at']}  {state}"
 
 
 def approve(config: Config, who: str) -> list[str]:

@@ -18,6 +18,7 @@ from gateway.api.door import ApiDoor
 from gateway.choices import CHOICES_NOTICE
 from gateway.commands.catalog import menu
 from gateway.config.channels import sandboxed
+from gateway.config.report import VERSION
 from gateway.config.root import Config
 from gateway.connections import Connections
 from gateway.door import Door, build_app
@@ -33,12 +34,14 @@ from gateway.setup import adopt, build_setup, version_of
 from gateway.store.archive import WEB_NOTICE
 from gateway.store.store import Store, StoreUnavailable
 from gateway.sweep import Sweep
+from gateway.tracing import Tracing
 from gateway.turns import Turns
 from gateway.web import WebDoor
 from tools.sandbox.sandbox import Sandbox
 
 DEDUPE_SECONDS = 7 * 24 * 3600
 PRUNE_EVERY_SECONDS = 3600
+LAG_EVERY_SECONDS = 1.0
 PROBE_SECONDS = 0.5
 PROBE_EVERY_SECONDS = 0.25
 MARKS_SECONDS, MARKS_MAX = 900.0, 20
@@ -86,6 +89,7 @@ class Gateway:
             metrics=metrics,
             emit=emit,
             now=now,
+            tracing=Tracing(config.tracing, VERSION) if config.tracing.endpoint else None,
         )
         self.lanes = Lanes(self.runtime, turns=Turns(self.runtime), outbox=Outbox(self.runtime))
         self.sweep = Sweep(self.runtime, self.lanes)
@@ -117,26 +121,33 @@ class Gateway:
         web_door = WebDoor(self.runtime, web, self._peers, self._guesses)
         return web, build_app(door, web_door, api, setup.config.server, self._peers)
 
+    async def start_for_one(self) -> None:
+        """For a person at this machine alone: nothing that others wait for is taken up, and no platform is listened to.
+
+        Raises StoreUnavailable where a shared database does not let this worker in."""
+        await self.runtime.store.start(self._notified)
+        await self._load_choices()
+        self._started = True
+        self.warming = self.spawn(self._warm_up())
+        self.spawn(self._try_sandbox())
+
     async def start(self) -> None:
         """Take up what an earlier process left, and get ready in the background: identities, model clients.
 
         Raises StoreUnavailable where a shared database does not let this worker in."""
-        await self.runtime.store.start(self._notified)
+        await self.start_for_one()
         taken_up = 0
-        await self._load_choices()
         try:
             taken_up = await self.sweep.once()
         except StoreUnavailable as error:  # a full or busy disk: not ready, and the sweep goes on trying
             log.error("store_unavailable", error=repr(error))
-        self._started = True
         channels, agents = self.runtime.setup.channels, self.runtime.setup.runners
         log.info("gateway_started", chats_taken_up=taken_up, channels=len(channels), agents=len(agents))
         for channel in channels.values():
             self._attend(channel)
-        self.warming = self.spawn(self._warm_up())
         self.spawn(self._prune())
         self.spawn(self._unmark())
-        self.spawn(self._try_sandbox())
+        self.spawn(self._watch_loop())
         self.spawn(self.sweep.run())
         self.spawn(self.runtime.approvals.run())
 
@@ -260,6 +271,8 @@ class Gateway:
         for channel in self.runtime.setup.channels.values():
             await channel.close()
         await self.runtime.store.close()
+        if self.runtime.tracing:
+            await self.runtime.tracing.close()
         log.info("gateway_stopped")
 
     def offer_link(self) -> str | None:
@@ -299,7 +312,7 @@ class Gateway:
         return {}
 
     async def _takes_writes(self) -> bool:
-        """Asked at most once in a while: whoever may ask for readiness must not make us write at will."""
+        """Caller at most once in a while: whoever may ask for readiness must not make us write at will."""
         if (now := time.monotonic()) - self._probed >= PROBE_EVERY_SECONDS:
             self._probed = now
             try:
@@ -338,6 +351,13 @@ class Gateway:
         """Store what a channel has fetched. Raises StoreUnavailable: then it is fetched again."""
         outcome = await self._intake.take(channel, receipt)
         self.runtime.metrics.deliveries.labels(channel.name, outcome).inc()
+
+    async def _watch_loop(self) -> None:
+        clock = asyncio.get_running_loop().time
+        while True:
+            due = clock() + LAG_EVERY_SECONDS
+            await asyncio.sleep(LAG_EVERY_SECONDS)
+            self.runtime.metrics.loop_lag.observe(max(0.0, clock() - due))
 
     async def _prune(self) -> None:
         while True:

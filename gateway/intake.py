@@ -23,7 +23,7 @@ from channels.channel import (
 )
 from channels.message import MessageContext, Press
 from gateway import pairing
-from gateway.api.asked import Asked
+from gateway.api.caller import Caller
 from gateway.approvals.approvals import PRESSED
 from gateway.commands.approve import INTRODUCTION
 from gateway.commands.catalog import command_of
@@ -185,7 +185,7 @@ class Intake:
         dedupe: Sequence[str],
         *,
         replays: int = 0,
-        asked: Asked | None = None,
+        asked: Caller | None = None,
     ) -> Acceptance:
         """A message for an agent, whoever brings it: nothing is asked of a channel. `dedupe` are names of the message within
         its channel account; `asked`: it is a program's, and no words of it are a command. Raises StoreUnavailable."""

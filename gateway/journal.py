@@ -16,11 +16,13 @@ from agents import sentences
 from agents.messages import AssistantMessage, Message, ToolResultMessage, UserMessage, message_json
 from agents.prompt.internals import without_internals
 from agents.prompt.reply import answered, is_voice, media, visible
+from agents.providers.config import look_at
 from agents.turn import Answered, Declined, LimitReached, ModelFailed, Outcome, OverBudget
 from channels.message import Button, MessageContext, StoredFile, TurnFacts
 from channels.queue import QueueMode
 from gateway.budgets import Account
 from gateway.queue import inbound_of
+from gateway.redaction import redacted
 from gateway.runtime import Drained, Runtime, Stopped
 from gateway.store.records import Entry, Kind, Lease, SessionState, Summary, Waiting
 from gateway.store.spending import Spent
@@ -126,6 +128,10 @@ class Ending:
     """Nobody had begun to answer it."""
     spent: Spent | None = None
     """What is still to be counted."""
+    fault: str = ""
+    """What failed and where to look, in the vendor's words: for the operator."""
+    results: tuple[ToolResultMessage, ...] = ()
+    """Of the tools that this run has called."""
     seed: str = ""
     """Of the pairing code that belongs into the text."""
 
@@ -180,6 +186,7 @@ def stopped_by(turn: int) -> str:
 def ending_of(outcome: Outcome, request: str) -> Ending:
     """What the user sees of an outcome."""
     message: AssistantMessage | None = None
+    fault = ""
     match outcome:
         case Answered(message=message, cut=cut):
             written = without_internals(outcome.text)
@@ -202,12 +209,16 @@ def ending_of(outcome: Outcome, request: str) -> Ending:
         case Declined():
             return Ending(outcome="declined", text=sentences.failure(outcome, request))
         case ModelFailed(error=error, model=model):
-            log.error("model_failed", model=model, kind=error.kind, summary=error.summary)
+            words, key = redacted(error.words), look_at(error.kind, model) if model else ""
+            log.error("model_failed", model=model, kind=error.kind, summary=error.summary, words=words, look_at=key)
             reason = error.kind
+            fault = f"{model}: {words or error.summary}" + (f" — {key}" if key else "")
         case LimitReached(limit=limit):
             reason = limit
         case OverBudget():
             reason = "budget"
         case _:
             assert_never(outcome)
-    return Ending(outcome="failed", reason=reason, text=sentences.failure(outcome, request), message=message)
+    return Ending(
+        outcome="failed", reason=reason, text=sentences.failure(outcome, request), message=message, fault=fault
+    )

@@ -11,7 +11,7 @@ from agents.config import AgentConfig
 from channels.channel import Channel
 from channels.message import MessageContext
 from channels.queue import QueueConfig, QueueMode, StalePolicy
-from gateway.api.asked import Asked
+from gateway.api.caller import Caller
 from gateway.store.records import Waiting
 
 
@@ -30,7 +30,7 @@ class Inbound:
     replays: int = 0
     together: tuple[MessageContext, ...] = ()
     approval: str = ""
-    asked: Asked | None = None
+    asked: Caller | None = None
     recalled: bool = False
 
     @property

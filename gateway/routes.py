@@ -22,6 +22,7 @@ from gateway.config.channels import Account, configured
 from gateway.config.load import Loaded
 from gateway.config.problems import quoted, shown, suggestion
 from gateway.config.root import BindingConfig, Config
+from gateway.fault import OperatorError
 from gateway.layers import ToolLayers
 from gateway.routing import LOCAL_CHANNEL, holding, is_owner, route, session_key, specificity
 from gateway.store.glance import choices, settings, standing
@@ -46,7 +47,7 @@ _STANDINGS = {
 }
 
 
-class NoSuchPlace(Exception):
+class NoSuchPlace(OperatorError):
     """There is no such account, or it is not said who writes where."""
 
 

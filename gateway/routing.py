@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from agents.config import SessionScope
 from channels.message import MessageContext
 from channels.web.admission import OPERATOR
-from gateway.config.root import AgentsConfig, BindingConfig, MatchConfig
+from gateway.config.root import AgentsConfig, BindingConfig, Config, MatchConfig
 from gateway.store.store import CONTROL
 
 LOCAL_CHANNEL = "web"
@@ -100,6 +100,11 @@ def is_owner(owners: Collection[str], context: MessageContext) -> bool:
 def is_with_owner(owners: Collection[str], context: MessageContext) -> bool:
     """Whether it is a direct chat with one of them."""
     return is_owner(owners, context) and context.chat.kind == "direct"
+
+
+def is_operator(config: Config, context: MessageContext) -> bool:
+    """Whether whoever reads the answer is who runs this: in the web chat of a server that only this machine reaches."""
+    return f"{context.channel}:{context.sender.id}" == LOCAL_PERSON and config.server.is_open_here
 
 
 def control_session(session: str) -> str:

@@ -26,6 +26,7 @@ from gateway.queue import Queue, Queues
 from gateway.scrubber import Scrubber
 from gateway.store.records import Acceptance, Delivery, Lease, Part
 from gateway.store.store import Fenced, Store, StoreUnavailable
+from gateway.tracing import Tracing
 from tools.processes import Processes
 from tools.sandbox.sandbox import Sandbox
 
@@ -142,6 +143,7 @@ class Runtime:
     emit: Emit
     now: Callable[[], float]
     scrubber: Scrubber
+    tracing: Tracing | None = None
     choices: Choices = field(init=False)
     approvals: Approvals = field(init=False)
     accept: Callable[[Delivery], Awaitable[Acceptance]] = field(init=False)

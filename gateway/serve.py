@@ -15,7 +15,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 import structlog
@@ -23,6 +23,7 @@ import uvicorn
 import uvloop
 
 from gateway.config.root import Config
+from gateway.fault import OperatorError
 from gateway.gateway import Gateway
 from gateway.reload import Reload
 
@@ -47,7 +48,7 @@ STOPPING = "\nStopping: running turns end at their next step, after at most {:g}
 log = structlog.get_logger()
 
 
-class AddressInUse(Exception):
+class AddressInUse(OperatorError):
     """Choose another: `server.port` (CLAWGATE_PORT with the shipped config), or `serve --port`."""
 
 
@@ -80,19 +81,7 @@ async def serve(gateway: Gateway, listener: socket.socket, reload: Reload | None
     if room < gateway.connections.maximum:
         log.warning("connections_limited", maximum=room, configured=gateway.connections.maximum, files=files)
     gateway.connections.files = room
-    config = uvicorn.Config(
-        gateway.app,
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        lifespan="off",
-        timeout_graceful_shutdown=5,
-        http=cast(Any, gateway.connections.protocol),
-        ws="none",
-        backlog=backlog,
-        proxy_headers=False,
-    )
-    server = Server(config)
+    server = Server(_settings(gateway, backlog))
     stopping: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
     def on_signal(number: int) -> None:
@@ -112,6 +101,36 @@ async def serve(gateway: Gateway, listener: socket.socket, reload: Reload | None
         gateway.spawn(reload.run())
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload.request)
     gateway.warming.add_done_callback(lambda _: settle_heap())
+    await _until(stopping, gateway, server, listener)
+
+
+async def serve_one(gateway: Gateway, listener: socket.socket, ready: Callable[[Callable[[], object]], object]) -> None:
+    """For a person at this machine, in whatever thread. `ready` is given what stops it. Raises StoreUnavailable."""
+    loop = asyncio.get_running_loop()
+    stopping = asyncio.Event()
+    await gateway.start_for_one()
+    ready(lambda: loop.call_soon_threadsafe(stopping.set))
+    await _until(asyncio.create_task(stopping.wait()), gateway, Server(_settings(gateway, BACKLOG)), listener)
+
+
+def _settings(gateway: Gateway, backlog: int) -> uvicorn.Config:
+    return uvicorn.Config(
+        gateway.app,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        lifespan="off",
+        timeout_graceful_shutdown=5,
+        http=cast(Any, gateway.connections.protocol),
+        ws="none",
+        backlog=backlog,
+        proxy_headers=False,
+    )
+
+
+async def _until(
+    stopping: asyncio.Future[Any], gateway: Gateway, server: uvicorn.Server, listener: socket.socket
+) -> None:
     serving: asyncio.Future[Any] = asyncio.create_task(server.serve(sockets=[listener]))
     await asyncio.wait([serving, stopping], return_when=asyncio.FIRST_COMPLETED)
     await gateway.drain()

@@ -25,6 +25,7 @@ from agents.prompt.inbound import ID_LINE
 from agents.workspaces import is_template, workspace_path
 from channels.message import Chat, MessageContext, Sender
 from gateway.config.root import Config, DatabaseConfig
+from gateway.fault import OperatorError
 from gateway.routing import place_of
 from gateway.store import conversations, erasure
 from gateway.store.conversations import Session
@@ -35,10 +36,10 @@ from tools.workspace import folder_of, forget, processes_of
 WAIT_SECONDS = 30.0
 WAIT_POLL_SECONDS = 0.2
 SHORT_CHARS = 200
-_UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
-class StillAnswered(Exception):
+class StillAnswered(OperatorError):
     """Somebody is being answered there now; nothing was erased. Repeat it in a moment, or write /stop there before."""
 
 
@@ -211,7 +212,7 @@ def _moment(at: float, zone: ZoneInfo) -> str:
 
 def _shown(text: str) -> str:
     """Without what a terminal would obey."""
-    return _UNSEEN.sub("�", text)
+    return UNSEEN.sub("�", text)
 
 
 def _short(text: str) -> str:

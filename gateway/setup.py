@@ -34,7 +34,7 @@ from gateway.store.store import Store
 from tools.processes import Processes
 from tools.sandbox.sandbox import Sandbox
 
-FIXED = ("database", "server.host", "server.port")
+FIXED = ("database", "server.host", "server.port", "tracing")
 """What a running gateway cannot change; by key."""
 
 
@@ -158,7 +158,7 @@ def restart_keys(config: Config, started_with: Config) -> tuple[str, ...]:
 def loaded_over(config: Config, running: Config) -> Config:
     """The config with what cannot change as it is."""
     server = config.server.model_copy(update={"host": running.server.host, "port": running.server.port})
-    return config.model_copy(update={"server": server, "database": running.database})
+    return config.model_copy(update={"server": server, "database": running.database, "tracing": running.tracing})
 
 
 def _at(config: Config, key: str) -> Any:

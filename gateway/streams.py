@@ -35,6 +35,8 @@ class EventStream(StreamingResponse):
     pages_max: int
     judge: Callable[[], Awaitable[str]]
     now: Callable[[], float]
+    plain: bool = False
+    """Drafts are sent as text."""
 
     def __post_init__(self) -> None:
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
@@ -47,7 +49,7 @@ class EventStream(StreamingResponse):
             refusal = problem(503, "too-many-pages", f"{open_} Close one of them.", retry_seconds=RETRY_SECONDS)
             await refusal(scope, receive, send)
             return
-        with live.watching(self.person) as watcher:
+        with live.watching(self.person, plain=self.plain) as watcher:
             self.body_iterator = self._pieces(self.channel.events(watcher, self.after))
             sending = asyncio.create_task(self.stream_response(send))
             over = [

@@ -73,6 +73,9 @@ class Sweep:
         if not self._store.shared:  # the command line, which may have stopped something, cannot notify us
             for sid in [sid for sid, lane in self._runtime.control.lanes.items() if lane.turn is not None]:
                 await self._runtime.control.apply_stop(sid)
-        oldest = await self._store.oldest()
-        self.oldest_seconds = max(0.0, self._runtime.now() - oldest) if oldest is not None else 0.0
-        self._runtime.metrics.oldest.set(self.oldest_seconds)
+        backlog, metrics = await self._store.backlog(), self._runtime.metrics
+        now = self._runtime.now()
+        self.oldest_seconds = max(0.0, now - (now if backlog.oldest is None else backlog.oldest))
+        metrics.oldest.set(self.oldest_seconds)
+        metrics.inbox.set(backlog.messages)
+        metrics.outbox.set(backlog.parts)

@@ -6,12 +6,13 @@ is finished with a reply, a recorded silence, or a sentence that says what went 
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
 import structlog
 
 from agents import sentences
-from agents.messages import Message, UserMessage, message_json
+from agents.messages import Message, ToolResultMessage, UserMessage, message_json
 from agents.prompt.inbound import HEARD, ids
 from agents.prompt.internals import without_internals
 from agents.runner import AgentRunner
@@ -32,7 +33,7 @@ from gateway.memory import StoredMemory
 from gateway.outbox import arranged, reply_parts
 from gateway.pairing import REQUESTED
 from gateway.queue import Inbound, inbound_of
-from gateway.routing import conversation, is_control, is_with_owner
+from gateway.routing import conversation, is_control, is_operator, is_with_owner
 from gateway.runtime import Drained, Gate, Runtime, Stopped
 from gateway.store.approvals import Approval
 from gateway.store.contacts import APPROVED
@@ -83,7 +84,8 @@ class Turns:
         with (
             self._runtime.using(batch.setup),
             structlog.contextvars.bound_contextvars(turn=batch.turn, session=lease.sid, agent=inbound.agent),
-            self._watch(batch, draft := await self._draft(batch)) as watch,
+            self._traced(batch) as emit,
+            self._watch(batch, draft := await self._draft(batch), emit) as watch,
         ):
             began = self._runtime.now()
             context = inbound.context
@@ -91,7 +93,8 @@ class Turns:
             if account and (made := batch.work.made):
                 account.take_up(made.answers, counted=batch.work.steps > made.steps)
             attempt = batch.messages[-1].attempts + 1
-            log.info("turn_started", attempt=attempt, resumed=bool(work.so_far), messages=len(batch.messages))
+            spoken = {"text": context.text} if batch.setup.config.logging.content else {}
+            log.info("turn_started", attempt=attempt, resumed=bool(work.so_far), messages=len(batch.messages), **spoken)
             try:
                 ending = await self._ending(batch, watch.tell, account)
                 if account and ending.outcome == "replied" and not inbound.asked:
@@ -114,9 +117,15 @@ class Turns:
             replaces = await draft.settle() if draft else None
             parts = await self._finish(lease, batch.turn, inbound, ending, began, replaces)
             watch.outcome = ending.outcome
+            if self._runtime.tracing:
+                self._runtime.tracing.ended(batch.turn, ending.outcome, ending.reason)
             return parts
 
-    def _watch(self, batch: Batch, draft: Draft | None) -> Watch:
+    def _traced(self, batch: Batch) -> AbstractContextManager[Emit]:
+        tracing, emit = self._runtime.tracing, self._runtime.emit
+        return tracing.turn(batch.inbound.agent, batch.lease.sid, batch.turn, emit) if tracing else nullcontext(emit)
+
+    def _watch(self, batch: Batch, draft: Draft | None, emit: Emit) -> Watch:
         """Shows the turn while it runs to the people in its chat, where the channel can."""
         context = batch.inbound.context
         channel = batch.setup.channels.get((context.channel, context.account))
@@ -124,7 +133,7 @@ class Turns:
         if isinstance(channel, ShowsProgress) and not is_control(batch.lease.sid):
             shows.append(channel.show)
         resumed = bool(batch.work.so_far) or batch.messages[-1].attempts > 0
-        return Watch(shows, context, self._runtime.emit, self._runtime.scrubber, resumed=resumed)
+        return Watch(shows, context, emit, self._runtime.scrubber, resumed=resumed)
 
     async def _draft(self, batch: Batch) -> Draft | None:
         """The answer as it grows, where the chat is to see it; after a crash the one that was begun."""
@@ -294,7 +303,10 @@ class Turns:
             ending = replace(ending, text="\n\n".join((*shown, ending.text)))
         is_for_people = ending.text is not None and not asked  # a program gets the agent's words alone
         shortened = sentences.compacted(result.compaction, context.text) if is_for_people else None
-        return replace(ending, answers=result.answers, notes=(shortened,) if shortened else ())
+        fault = f"({ending.fault})" if ending.fault and is_operator(batch.setup.config, context) else None
+        results = tuple(it for it in journal.kept if isinstance(it, ToolResultMessage))
+        lines = tuple(it for it in (shortened, fault) if it)
+        return replace(ending, answers=result.answers, results=results, notes=lines)
 
     async def _heard(self, batch: Batch, channel: Channel, context: MessageContext) -> Sequence[MessageContext]:
         """What the group said since the last answer, where its history is kept."""
@@ -392,6 +404,11 @@ class Turns:
         metrics.turn_seconds.observe(seconds)
         for answer in ending.answers:
             metrics.count_request(answer)
+        for result in ending.results:
+            metrics.count_tool(result)
+        if ending.outcome == "failed":
+            metrics.failures.labels(ending.reason).inc()
+        spoken = {"reply": ending.shown} if self._runtime.setup.config.logging.content else {}
         if ending.dead:
             metrics.dead.labels("message").inc()
         log.info(
@@ -400,6 +417,9 @@ class Turns:
             outcome=ending.outcome,
             reason=ending.reason,
             seconds=round(seconds, 3),
+            models=[*dict.fromkeys(answer.reference for answer in ending.answers)],
+            tools=[result.tool[:64] + (" failed" if result.is_error else "") for result in ending.results],
+            **spoken,
             **ending.bill(),
         )
         return queued

@@ -330,6 +330,7 @@ class WebDoor:
             pages_max=self._limits.event_streams,
             judge=lambda: self._judge(request),
             now=self._runtime.now,
+            plain="plain" in request.query_params,
         )
 
     async def _judge(self, request: Request) -> str:

@@ -9,8 +9,13 @@ from statistics import median, quantiles
 from gateway.guard import PACKAGES
 
 ROOT = Path(__file__).resolve().parents[1]
+<<<<<<< HEAD
 ENTRANCES = ("gateway/__main__.py", "gateway/cli.py", "tools/supervisor.py", "tools/web/page.py")
 """The last two are programs of their own, started by their names."""
+=======
+ENTRANCES = ("gateway/__main__.py", "gateway/cli/__init__.py", "tools/supervisor.py")
+"""The supervisor is started by its file's name."""
+>>>>>>> terminal
 MIGRATIONS = "gateway/store/migrations"
 
 
@@ -68,7 +73,7 @@ def report() -> Iterator[str]:
     serves = serving(product)
     functions = sorted(length for it in serves for length in it.functions)
     largest = max(serves, key=lambda it: it.lines)
-    yield f"serving      {_total(serves)}, from gateway/cli.py on"
+    yield f"serving      {_total(serves)}, from gateway/cli on"
     p90 = quantiles(functions, n=10)[-1]
     yield f"  functions  median {median(functions):.0f}, p90 {p90:.0f}, longest {functions[-1]} lines"
     yield f"  largest    {largest.lines} lines, {largest.path}"

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, Field, SecretStr, field_validator
 from pydantic.alias_generators import to_camel
 
+from agents.messages import ErrorKind
 from agents.providers.chat.vendors import VENDORS, WellKnown, vendor_for
 from agents.providers.models import Level, PricesConfig, ThinkingStyle, known_names
 
@@ -198,3 +199,20 @@ def serves_own_models(name: str, base_url: str | None) -> bool:
         host = urlsplit(base_url).hostname or ""
         vendor = next((it for it in WELL_KNOWN if any(f".{host}".endswith(f".{own}") for own in it.hosts)), None)
     return vendor is not None and bool(vendor.default_model)
+
+
+def look_at(kind: ErrorKind, reference: str) -> str:
+    """The key of the config, and the variable, that a refusal of `provider/model` is about; empty where it is about none."""
+    name, _, model = reference.partition("/")
+    block = f"providers.{name}"
+    match kind:
+        case "auth" | "billing" | "unconfigured":
+            variables = next((it.variables for it in WELL_KNOWN if name in it.names), ())
+            return f"{block}.apiKey" + (f" ({' or '.join(variables)})" if variables else "")
+        case "not_found":
+            return f"the agent's model, and {block}.baseUrl"
+        case "invalid" | "no_tools" | "stale_thinking" | "too_large":
+            return f'models."{name}/{model}", and {block}.dialect' if name else ""
+        case "network" | "timeout":
+            return f"{block}.baseUrl"
+    return ""

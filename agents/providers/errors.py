@@ -16,6 +16,7 @@ from agents.messages import ErrorKind, ModelError, StopReason
 RETRYABLE: frozenset[ErrorKind] = frozenset(
     {"rate_limited", "overloaded", "server", "network", "timeout", "incomplete"}
 )
+WORDS_CHARS_MAX = 300
 _BY_STATUS: dict[int, ErrorKind] = {
     401: "auth",
     402: "billing",
@@ -115,6 +116,15 @@ def error_of(body: object) -> Mapping[str, Any]:
 def message_of(error: Mapping[str, Any]) -> str:
     message = error.get("message")
     return message[:2000] if isinstance(message, str) else ""
+
+
+def words_of(body: object) -> str:
+    """What a refusal says to people, on one line. Some put it beside the error object, or the whole into a list."""
+    body = body[0] if isinstance(body, list) and body else body
+    outer = body if isinstance(body, dict) else {}
+    candidates = (error_of(body).get("message"), *(outer.get(name) for name in ("message", "detail", "error")))
+    found = next((it for it in candidates if isinstance(it, str)), "")
+    return " ".join(found[:2000].split())[:WORDS_CHARS_MAX]
 
 
 def word(value: object) -> str:

@@ -19,7 +19,7 @@ import structlog
 from agents.messages import AssistantMessage, ErrorKind, ModelError
 from agents.providers.config import ProviderConfig
 from agents.providers.draft import Draft
-from agents.providers.errors import AttemptFailed, BadStream, RequestRefused
+from agents.providers.errors import AttemptFailed, BadStream, RequestRefused, words_of
 from agents.providers.http import END, TAIL_SECONDS, Answer, Client, Event, LazyClient, event_of
 from agents.providers.provider import Done, ModelEvent, ModelRequest
 
@@ -92,6 +92,7 @@ class NetworkProvider:
             yield Done(message=assembly.draft.failed(ModelError(kind="unconfigured", summary=summary, retryable=False)))
             return
         answer, client = Answer(self._config, tail_seconds=self._wire.tail_seconds), self._client
+        event: object = None
         try:
             with client.in_use():
                 try:
@@ -104,7 +105,7 @@ class NetworkProvider:
                     await answer.close()
             message = assembly.finish()
         except Exception as error:  # noqa: BLE001 - the port's promise: whatever breaks is a final message
-            failed = self._explain(error)
+            failed = self._explain(error, event)
             message = assembly.draft.failed(self._with_another_key(key, failed.error), failed.reason)
         yield Done(message=message)
 
@@ -151,14 +152,17 @@ class NetworkProvider:
     def _refused(self, refused: RequestRefused) -> AttemptFailed:
         error = self._wire.from_status(refused.status, refused.body, refused.headers, self._now())
         blocked = self._wire.output_blocked(refused.status, refused.body)
+        error = replace(error, words=words_of(refused.body))
         return AttemptFailed(error, "content_filter" if blocked else "error")
 
-    def _explain(self, error: Exception) -> AttemptFailed:
-        """An exception as one of our kinds: its own, or that of the one that an SDK has wrapped."""
+    def _explain(self, error: Exception, event: object) -> AttemptFailed:
+        """An exception as one of our kinds: its own, or that of the one that an SDK has wrapped. `event` is the stream's
+        last."""
         cause: BaseException | None = error
         while cause is not None:
             match cause:
                 case AttemptFailed():
+                    cause.error = replace(cause.error, words=cause.error.words or words_of(event))
                     return cause
                 case RequestRefused():
                     return self._refused(cause)

@@ -146,7 +146,9 @@ async def complete(
         health.failed(provider.name, request.model)
         if after is None or clock() >= deadline:
             return message
-        log.warning("model_fallback", provider=after[0].name, model=after[1].model, instead_of=error.kind)
+        log.warning(
+            "model_fallback", provider=after[0].name, model=after[1].model, instead_of=error.kind, words=error.words
+        )
     raise AssertionError("the loop returns at the last candidate")
 
 
@@ -169,6 +171,7 @@ async def _attempt_with_retries(
             attempt=attempt,
             kind=error.kind,
             summary=error.summary,
+            words=error.words,
             wait_seconds=round(seconds, 3),
         )
         policy.emit(Retrying(error=error))

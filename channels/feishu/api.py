@@ -209,7 +209,8 @@ def _answer(response: httpx.Response, path: str) -> dict[str, Any]:
     if code == 0 and response.status_code < 400:
         return dict(answer)
     log_id = response.headers.get("x-tt-logid", "")
-    log.info("feishu_error", path=path.split("?")[0], code=code, status=response.status_code, log_id=log_id)
+    facts = {"code": code, "status": response.status_code, "words": " ".join(str(answer.get("msg", "")).split())[:300]}
+    log.info("feishu_error", path=path.split("?")[0], log_id=log_id, **facts)
     raise _error(str(code), response)
 
 

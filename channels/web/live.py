@@ -42,11 +42,12 @@ class _Turn:
 
 class Watcher:
     """One page. `lost`: it was too slow, or is to go; its queued events are dropped. `behind` is set where it
-    was too slow: whoever still sends to it may wait for ever."""
+    was too slow: whoever still sends to it may wait for ever. `plain`: it wants drafts as text, such as a terminal."""
 
-    def __init__(self, person: str = OPERATOR, *, lost: bool = False) -> None:
+    def __init__(self, person: str = OPERATOR, *, lost: bool = False, plain: bool = False) -> None:
         self.person = person
         self.lost = lost
+        self.plain = plain
         self.behind = asyncio.Event()
         self._queue: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._bytes = 0
@@ -85,8 +86,8 @@ class LiveTurns:
         return len(self._watchers)
 
     @contextmanager
-    def watching(self, person: str = OPERATOR) -> Iterator[Watcher]:
-        watcher = Watcher(person, lost=self._closed)
+    def watching(self, person: str = OPERATOR, *, plain: bool = False) -> Iterator[Watcher]:
+        watcher = Watcher(person, lost=self._closed, plain=plain)
         self._watchers.add(watcher)
         try:
             yield watcher
@@ -148,13 +149,20 @@ class LiveTurns:
                 yield _draft_event(key, 0, turn.blocks)
 
     def _tell_draft(self, key: Key, turn: _Turn) -> None:
-        """What has changed of a draft: mostly its last block."""
+        """What has changed of a draft: mostly its last block. As text it comes whole."""
+        watchers = [it for it in self._watchers if it.person == turn.person]
+        for watcher in (it for it in watchers if it.plain):
+            watcher.tell(event("draft", {"chat": key[0], "message": key[1], "text": turn.text}))
+        pages = [it for it in watchers if not it.plain]
+        if not pages:
+            return
         drawn_before = turn.blocks
         turn.draw()
         pairs = enumerate(zip(drawn_before, turn.blocks, strict=False))
         at = next((n for n, (old, new) in pairs if old != new), min(len(drawn_before), len(turn.blocks)))
         if at < max(len(drawn_before), len(turn.blocks)):
-            self.announce(_draft_event(key, at, turn.blocks[at:]), turn.person)
+            for watcher in pages:
+                watcher.tell(_draft_event(key, at, turn.blocks[at:]))
 
     def _forget(self) -> None:
         ended = [key for key, turn in self._turns.items() if turn.outcome is not None]

@@ -15,8 +15,8 @@ import structlog
 
 from channels.api.channel import ApiChannel, Waiting
 from channels.message import MessageContext
-from gateway.api.asked import Asked
 from gateway.api.call import ApiError
+from gateway.api.caller import Caller
 from gateway.intake import Intake
 from gateway.outbox import payload_json
 from gateway.routing import session_key
@@ -39,16 +39,26 @@ class Answering:
     channel: ApiChannel
     context: MessageContext
     agent: str
-    asked: Asked
+    caller: Caller
     final: dict[str, Any] = field(default_factory=dict)
     text: str = ""
+
+    @property
+    def bill(self) -> tuple[int, int, int, int, int]:
+        """All requests of the turn together: tokens of the prompt, of the answer, read from a cache, written to one, and of
+        reasoning."""
+        tokens: dict[str, int] = self.final.get("tokens", {})
+        new, read, written, output, reasoning = (
+            tokens.get(it, 0) for it in ("input", "cache_read", "cache_write", "output", "reasoning")
+        )
+        return new + read + written, output, read, written, reasoning
 
     async def pieces(self) -> AsyncGenerator[str]:
         """The text as it grows; now and then an empty one, while nothing is new. Raises ApiError where the call has failed,
         and StoreUnavailable."""
         with self.channel.waiting(self.context.message_id) as waiting:
             key = self.context.message_id
-            acceptance = await self.intake.accept(self.context, self.agent, [key], asked=self.asked)
+            acceptance = await self.intake.accept(self.context, self.agent, [key], asked=self.caller)
             if acceptance.overflow:
                 raise ApiError(
                     429, "Too many calls wait already.", type_="rate_limit_error", code="rate_limit_exceeded"

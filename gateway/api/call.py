@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 from pydantic import BaseModel, ValidationError
 
-from gateway.api.asked import Asked, Earlier
+from gateway.api.caller import Caller, Earlier
 
 SESSION = re.compile(r"[^\x00-\x1f\x7f-\x9f]{1,200}")
 _NOTHING: Sequence[Any] = (None, False, 0, "", [], {})
@@ -57,7 +57,7 @@ class Call:
 
     agent: str
     text: str
-    asked: Asked
+    caller: Caller
     session: str | None
     stream: bool
     with_usage: bool = True
@@ -123,14 +123,14 @@ def parsed(raw: bytes, field: str, session: str | None) -> Call:
     if not said or said[-1].role != "user" or not said[-1].text.strip():
         raise ApiError(400, f"{field}: the last message must be the user's, with words.", param=field)
     session = _session(session or body.user or None)
-    asked = Asked(
+    caller = Caller(
         instructions="\n\n".join(filter(str.strip, (body.instructions or "", *instructions))),
         earlier=() if session else tuple(said[:-1]),
     )
     return Call(
         agent=body.model,
         text=said[-1].text,
-        asked=asked,
+        caller=caller,
         session=session,
         stream=bool(body.stream),
         with_usage=bool(body.stream_options and body.stream_options.include_usage),

@@ -16,7 +16,7 @@ def whole(call: Call, id_: str, created: int, answering: Answering) -> Mapping[s
     message = {"role": "assistant", "content": answering.text, "refusal": None}
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _reason(answering.final)}
     about = {"id": f"chatcmpl-{id_}", "object": "chat.completion", "created": created, "model": call.agent}
-    return about | {"choices": [choice], "usage": _usage(answering.final)}
+    return about | {"choices": [choice], "usage": _usage(answering)}
 
 
 async def stream(
@@ -36,7 +36,7 @@ async def stream(
         return
     yield chunk({}, _reason(answering.final))
     if call.with_usage:
-        yield chunk(None, usage=_usage(answering.final))
+        yield chunk(None, usage=_usage(answering))
     yield DONE
 
 
@@ -46,15 +46,12 @@ def _reason(final: Mapping[str, Any]) -> str:
     return "length" if final.get("reason") == "cut" else "stop"
 
 
-def _usage(final: Mapping[str, Any]) -> Mapping[str, Any]:
-    """From the turn's bill, all its requests together."""
-    tokens: dict[str, int] = final.get("tokens", {})
-    cached, output = tokens.get("cache_read", 0), tokens.get("output", 0)
-    prompt = tokens.get("input", 0) + cached + tokens.get("cache_write", 0)
+def _usage(answering: Answering) -> Mapping[str, Any]:
+    prompt, output, cached, _, reasoning = answering.bill
     return {
         "prompt_tokens": prompt,
         "completion_tokens": output,
         "total_tokens": prompt + output,
         "prompt_tokens_details": {"cached_tokens": cached},
-        "completion_tokens_details": {"reasoning_tokens": tokens.get("reasoning", 0)},
+        "completion_tokens_details": {"reasoning_tokens": reasoning},
     }

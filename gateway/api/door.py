@@ -119,7 +119,7 @@ class ApiDoor:
     def _answering(self, call: Call, name: str, message_id: str) -> Answering:
         setup = self.runtime.setup
         agent, chars = self._known(call.agent), setup.limits.message_chars
-        if len(call.asked.instructions) > chars:
+        if len(call.caller.instructions) > chars:
             raise ApiError(400, f"The instructions are longer than {chars:,} characters (limits.messageChars).")
         channel = setup.channels.get((ApiChannel.name, name))
         if self.runtime.control.draining or not isinstance(channel, ApiChannel):
@@ -140,7 +140,7 @@ class ApiDoor:
             channel=channel,
             context=context,
             agent=agent,
-            asked=call.asked,
+            caller=call.caller,
         )
 
     async def _streamed(self, shape: ModuleType, call: Call, id_: str, created: int, answering: Answering) -> Response:

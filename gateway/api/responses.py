@@ -20,7 +20,7 @@ def whole(call: Call, id_: str, created: int, answering: Answering) -> Mapping[s
         created,
         "incomplete" if reason else "completed",
         output=[_item(id_, answering.text, "incomplete" if reason else "completed")],
-        usage=_usage(answering.final),
+        usage=_usage(answering),
         incomplete_details={"reason": reason} if reason else None,
     )
 
@@ -78,15 +78,12 @@ def _part(text: str) -> Mapping[str, Any]:
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
 
 
-def _usage(final: Mapping[str, Any]) -> Mapping[str, Any]:
-    """From the turn's bill, all its requests together."""
-    tokens: dict[str, int] = final.get("tokens", {})
-    cached, written, output = (tokens.get(it, 0) for it in ("cache_read", "cache_write", "output"))
-    given = tokens.get("input", 0) + cached + written
+def _usage(answering: Answering) -> Mapping[str, Any]:
+    prompt, output, cached, written, reasoning = answering.bill
     return {
-        "input_tokens": given,
+        "input_tokens": prompt,
         "input_tokens_details": {"cached_tokens": cached, "cache_write_tokens": written},
         "output_tokens": output,
-        "output_tokens_details": {"reasoning_tokens": tokens.get("reasoning", 0)},
-        "total_tokens": given + output,
+        "output_tokens_details": {"reasoning_tokens": reasoning},
+        "total_tokens": prompt + output,
     }

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from agents.config import AgentDefaults
+from gateway.fault import OperatorError
 from gateway.redaction import REDACTED, redacted
 
 PROBLEMS_MAX = 100
@@ -64,7 +65,7 @@ class Problem:
         return where + (f"{self.path}: {self.message}" if self.path else self.message)
 
 
-class ConfigErrors(Exception):
+class ConfigErrors(OperatorError):
     """The config file cannot be used. `problems` are all there are, in the order of the file."""
 
     def __init__(self, problems: tuple[Problem, ...]) -> None:

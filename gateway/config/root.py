@@ -21,6 +21,7 @@ from channels.queue import QueueConfig
 from gateway.config.budgets import BudgetsConfig, RatesConfig
 from gateway.config.channels import ChannelsConfig, configured
 from gateway.config.server import ServerConfig
+from gateway.tracing import TracingConfig
 from skills.catalog import SkillsConfig
 from tools.config import PersonId, ToolsConfig
 
@@ -100,13 +101,15 @@ class DatabaseConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_
 
 
 class LoggingConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
-    """What is logged, to standard error. Message text and secrets never are."""
+    """What is logged, to standard error. Secrets never are, and message text only where `content` says so."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
     """The least serious lines to show."""
     format: Literal["auto", "json", "console"] = "auto"
     """`json` for programs, one object a line; `console` for people; `auto` is `console` in a terminal and `json` anywhere
     else."""
+    content: bool = False
+    """`true` also logs what people write and what they are answered: for finding a fault, not for good."""
 
 
 class AgentsConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
@@ -167,6 +170,8 @@ class Config(BaseModel, extra="forbid", strict=True, frozen=True, alias_generato
     """Where the inbox, the transcripts and the outbox are kept."""
     logging: LoggingConfig = LoggingConfig()
     """What is logged, to standard error."""
+    tracing: TracingConfig = TracingConfig()
+    """Traces for OpenTelemetry."""
     providers: dict[str, ProviderConfig] = {}
     """Model providers, by the name before the slash of `provider/model`. A well-known one needs no block where its key is
     in its usual variable; `demo` needs none at all."""

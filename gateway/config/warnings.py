@@ -22,6 +22,7 @@ from gateway.routing import specificity
 def warnings(settled: Settled, file: Path, origin: Callable[[Key], Key]) -> Iterator[str]:
     """One line each. `origin` has the key under which a value was written."""
     config, names = settled.config, settled.names
+    yield from _logging(config)
     yield from _channels(config, names)
     yield from _providers(config, names)
     yield from dict.fromkeys(_models(config, origin))
@@ -36,6 +37,11 @@ def warnings(settled: Settled, file: Path, origin: Callable[[Key], Key]) -> Iter
     yield from _server(config)
     yield from _inline_secrets(config, file, names)
     yield from _open_folders(config)
+
+
+def _logging(config: Config) -> Iterator[str]:
+    if config.logging.content:
+        yield "logging.content: what people write and what they are answered is logged — set it to false when you are done"
 
 
 def _channels(config: Config, names: Mapping[Key, tuple[str, ...]]) -> Iterator[str]:

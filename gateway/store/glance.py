@@ -13,7 +13,8 @@ from sqlalchemy.exc import OperationalError
 from gateway.config.root import DatabaseConfig
 from gateway.store.migrate import HEAD, DatabaseTooNew, DatabaseUnusable, revision_of
 from gateway.store.opening import connected
-from gateway.store.statements import CHOICES, CONTACT_STANDING, PAIRING_SECONDS, standing_of
+from gateway.store.records import Answer
+from gateway.store.statements import ANSWER, CHOICES, CONTACT_STANDING, PAIRING_SECONDS, answer_of, standing_of
 from gateway.store.store import CHOICE
 from gateway.store.writer import run
 
@@ -77,3 +78,8 @@ def standing(connection: Connection, channel: str, account: str, person: str, at
     """As `Store.standing`."""
     names = {"channel": channel, "account": account, "person": person, "since": at - PAIRING_SECONDS}
     return standing_of(run(connection, CONTACT_STANDING, **names).mappings().one())
+
+
+def answer(connection: Connection, dedupe: str) -> Answer | None:
+    """As `Store.answer`."""
+    return answer_of(run(connection, ANSWER, dedupe=dedupe).mappings().all())

@@ -9,6 +9,8 @@ from pathlib import Path
 import structlog
 from sqlalchemy import Connection, inspect, text
 
+from gateway.fault import OperatorError
+
 log = structlog.get_logger()
 
 HEAD = "0013"
@@ -19,7 +21,7 @@ _LOCK_KEY = 7_305_843_001_216
 """Replicas that start together migrate one after the other."""
 
 
-class DatabaseUnusable(Exception):
+class DatabaseUnusable(OperatorError):
     """The database cannot be opened: is its folder writable, and the file one of ours? See `database.url`."""
 
 

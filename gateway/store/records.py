@@ -283,3 +283,12 @@ class SessionState:
 
     pending: int
     stopped: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Backlog:
+    """Messages that wait or are being answered, reply parts that are to be sent, and since when the oldest waits."""
+
+    messages: int
+    parts: int
+    oldest: float | None

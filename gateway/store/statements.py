@@ -12,6 +12,7 @@ from typing import Any
 
 from gateway.store.records import (
     Answer,
+    Backlog,
     Bill,
     Concerned,
     Entry,
@@ -181,7 +182,7 @@ SELECT body FROM inbox WHERE status IN ({InboxStatus.DONE:d}, {InboxStatus.DEAD:
 ORDER BY id DESC LIMIT :limit
 """
 _ACCEPTED = "SELECT body FROM inbox WHERE (dedupe IN (:first, :second) OR dedupe_text = :second) AND body <> ''"
-_ANSWER = f"""
+ANSWER = f"""
 SELECT i.status, o.payload, CASE WHEN i.status NOT IN ({InboxStatus.WAITING:d}, {InboxStatus.OVERFLOW:d}) THEN (
     SELECT content FROM transcript WHERE sid = i.sid AND turn = i.id AND kind = 'final' ORDER BY seq DESC LIMIT 1
 ) END AS final
@@ -215,10 +216,11 @@ _KEPT_OUT = """
 SELECT at FROM inbox WHERE {0} = (SELECT {0} FROM inbox WHERE id = :turn)
 AND chat IS NOT NULL AND beyond IS NULL AND id < :turn ORDER BY at DESC, id DESC LIMIT 1 OFFSET :skip
 """
-_OLDEST = """
-SELECT min(at) AS at FROM (
-    SELECT min(at) AS at FROM inbox WHERE status = 0 UNION ALL SELECT min(created) FROM outbox WHERE status = 0
-) AS times
+_BACKLOG = """
+SELECT sum(messages) AS messages, sum(parts) AS parts, min(oldest) AS oldest FROM (
+    SELECT count(*) AS messages, 0 AS parts, min(at) AS oldest FROM inbox WHERE status = 0
+    UNION ALL SELECT 0, count(*), min(created) FROM outbox WHERE status = 0
+) AS waiting
 """
 
 PAIRING_SECONDS = 3600.0
@@ -237,6 +239,16 @@ def standing_of(row: Any) -> Standing:
     if row["may_write"] is not None:
         return "paired" if row["may_write"] else "waiting"
     return "new" if row["waiting"] < PAIRING_PENDING_MAX else "crowded"
+
+
+def answer_of(rows: Sequence[Any]) -> Answer | None:
+    """What the rows of `ANSWER` say; None while the message waits."""
+    status = rows[0]["status"] if rows else None
+    if status == InboxStatus.WAITING:
+        return None
+    outcome = '{"outcome": "too-many"}' if status == InboxStatus.OVERFLOW else '{"outcome": "erased"}'
+    final = (rows[0]["final"] if rows else None) or outcome
+    return Answer(final=final, payloads=[row["payload"] for row in rows if row["payload"]])
 
 
 def names_of(known: Known | None) -> dict[str, Any]:
@@ -285,13 +297,7 @@ class InCommon:
         return [row["body"] for row in await self._rows(_ACCEPTED, {"first": first, "second": second})]
 
     async def answer(self, dedupe: str) -> Answer | None:
-        rows = await self._rows(_ANSWER, {"dedupe": dedupe})
-        status = rows[0]["status"] if rows else None
-        if status == InboxStatus.WAITING:
-            return None
-        outcome = '{"outcome": "too-many"}' if status == InboxStatus.OVERFLOW else '{"outcome": "erased"}'
-        final = (rows[0]["final"] if rows else None) or outcome
-        return Answer(final=final, payloads=[row["payload"] for row in rows if row["payload"]])
+        return answer_of(await self._rows(ANSWER, {"dedupe": dedupe}))
 
     async def begin(self, lease: Lease, part: Part, next_at: float) -> None:
         await self._ours(_BEGIN, lease.row | {"part": part.id, "next_at": next_at})
@@ -375,6 +381,5 @@ class InCommon:
     async def session_state(self, lease: Lease) -> SessionState:
         return SessionState(**await self._ours(STATE, lease.row))
 
-    async def oldest(self) -> float | None:
-        at: float | None = (await self._ours(_OLDEST, {}))["at"]
-        return at
+    async def backlog(self) -> Backlog:
+        return Backlog(**await self._ours(_BACKLOG, {}))

@@ -12,6 +12,7 @@ from channels.web.archive import ChatHistory
 from gateway.store.records import (
     Acceptance,
     Answer,
+    Backlog,
     Bill,
     Concerned,
     Delivery,
@@ -203,8 +204,8 @@ class Store(Protocol):
     async def standing(self, channel: str, account: str, person: str, at: float) -> Standing:
         """Whether pairing has let a person in. Raises StoreUnavailable."""
 
-    async def oldest(self) -> float | None:
-        """When the oldest message that is neither answered nor given up was accepted."""
+    async def backlog(self) -> Backlog:
+        """What is neither answered nor given up."""
 
     async def prune(self, before: float) -> int:
         """Delete finished inbox and outbox rows older than `before` (the dedupe horizon)."""

@@ -23,7 +23,7 @@ from sqlalchemy import Engine, event
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway import logs
-from gateway.cli import environment
+from gateway.cli.options import environment
 from gateway.config.load import load
 from gateway.gateway import Gateway
 from gateway.routing import is_control

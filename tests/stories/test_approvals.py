@@ -252,7 +252,7 @@ CONNECTED = FEISHU.replace("mode: webhook", "mode: websocket")
 async def test_a_button_of_a_card_counts_once_for_its_approver_and_the_card_says_who_decided(
     tmp_path: Path, feishu: str
 ) -> None:
-    """Asked by somebody else in a group, who has never written to the bot alone: neither has the approver."""
+    """Caller by somebody else in a group, who has never written to the bot alone: neither has the approver."""
     script = [calls(RUN), says("it waits"), says("it ran")]
     async with running(tmp_path, script=script, more=ASKS, feishu=feishu) as house:
         await tells(house, house.feishu.text_event("run it", sender=BOB, **IN_GROUP))

@@ -99,7 +99,7 @@ async def test_a_model_that_calls_by_prompt_goes_on_with_what_was_approved(tmp_p
 async def test_the_command_line_lists_and_ends_what_waits_and_what_is_allowed_for_good(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.cli.environment", lambda: SECRETS)
+    monkeypatch.setattr("gateway.cli.options.environment", lambda: SECRETS)
 
     def typed(*words: str) -> tuple[int, str]:
         result = CliRunner().invoke(app, ["approvals", *words, "--config", str(tmp_path / "config.yaml")])

@@ -147,7 +147,7 @@ async def test_collected_messages_of_one_whose_budget_is_used_up_get_one_refusal
         assert four.startswith("re four")
         await house.idle()
         assert len(house.feishu.messages) == 4
-        assert await house.gateway.runtime.store.oldest() is None
+        assert (await house.gateway.runtime.store.backlog()).oldest is None
 
 
 async def test_two_replicas_count_into_one_budget_and_warn_once(tmp_path: Path, postgres_url: str) -> None:

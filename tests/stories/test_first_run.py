@@ -28,7 +28,7 @@ OFFERED = [
 
 def test_any_one_key_is_all_that_the_shipped_config_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     for variable, model in OFFERED:
-        monkeypatch.setattr("gateway.cli.environment", lambda variable=variable: {variable: KEY})
+        monkeypatch.setattr("gateway.cli.options.environment", lambda variable=variable: {variable: KEY})
         result = CliRunner().invoke(app, ["check", "--config", str(ROOT / "config.yaml")])
         assert result.exit_code == 0
         assert f"agent assistant: {model} (auto: {variable} is set);" in result.output

@@ -32,7 +32,7 @@ async def test_what_comes_during_a_turn_becomes_one_next_turn_and_is_finished_wi
         assert house.feishu.messages[1].reply_to == newest["event"]["message"]["message_id"]
     store = open_store(DatabaseConfig(url=f"sqlite:///{tmp_path}/data/clawgate.db"))
     assert await store.claim(10) == []
-    assert await store.oldest() is None
+    assert (await store.backlog()).oldest is None
     await store.close()
 
 

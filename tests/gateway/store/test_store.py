@@ -68,7 +68,7 @@ async def test_a_chat_is_not_released_while_a_message_or_a_part_waits(store: Sto
     assert [part.payload for part in (await look(store, lease)).parts] == ["one", "two"]
     assert not await store.sent(lease, first, "om_1")
     assert await store.sent(lease, second, "om_2")
-    assert await store.oldest() is None
+    assert (await store.backlog()).oldest is None
 
 
 async def test_a_part_that_was_sent_lately_is_found_by_its_key_and_by_the_id_that_the_platform_gave_it(
@@ -298,7 +298,7 @@ async def test_finished_rows_are_pruned_and_what_waits_or_failed_is_kept(store: 
     lease = await leased(store, 2)
     assert await store.prune(before=100.0) == 1
     assert (await work_of(store, lease)).waiting[0].body == "body 2"
-    assert await store.oldest() == 2.0
+    assert (await store.backlog()).oldest == 2.0
 
 
 async def test_a_database_under_load_keeps_every_chat_in_order(store: Store) -> None:

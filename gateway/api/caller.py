@@ -18,7 +18,7 @@ class Earlier:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Asked:
+class Caller:
     """`earlier` is empty where the gateway itself keeps the conversation."""
 
     instructions: str = ""
@@ -35,8 +35,8 @@ class Asked:
                 continue
             if not turns:  # a greeting that nobody asked for
                 turns.append([UserMessage(content=(Text(text="…"),))])
-            said = Text(text=it.text)
+            answer = Text(text=it.text)
             turns[-1].append(
-                AssistantMessage(content=(said,), provider=CALLER, model=CALLER, api=CALLER, stop_reason="end_turn")
+                AssistantMessage(content=(answer,), provider=CALLER, model=CALLER, api=CALLER, stop_reason="end_turn")
             )
         return turns

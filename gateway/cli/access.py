@@ -1,0 +1,88 @@
+"""`pairing` and `approvals`: whom and what somebody let in, also while the gateway serves."""
+
+from typing import Annotated
+
+import typer
+
+from gateway.cli.options import CONFIG, AsJson, ConfigOption, load, show
+from gateway.fault import OperatorError
+
+pairing_app = typer.Typer(
+    no_args_is_help=True,
+    help="Who may write to the bot where dmPolicy is pairing: to be listed, approved and revoked, also while it serves.",
+)
+approvals_app = typer.Typer(
+    no_args_is_help=True,
+    help="Calls that wait for a person's approval, and what was allowed for good; also while the gateway serves.",
+)
+
+
+@pairing_app.command("list")
+def list_contacts(as_json: AsJson = False, config: ConfigOption = CONFIG) -> None:
+    """List who waits with a code, and who may write."""
+    from gateway.contacts import line, listed
+
+    found = listed(load(config).config)
+    waiting = sum(it["approvedBy"] is None for it in found)
+    show(found, line, f"{waiting} waiting, {len(found) - waiting} approved", as_json=as_json)
+
+
+@pairing_app.command("approve")
+def approve_contact(
+    who: Annotated[str, typer.Argument(metavar="CODE", help="The code that they were given; or channel:id.")],
+    config: ConfigOption = CONFIG,
+) -> None:
+    """Let somebody write to the bot, on all replicas from now on. They are notified within seconds."""
+    from gateway.contacts import approve
+
+    typer.echo("\n".join(approve(load(config).config, who)))
+
+
+@pairing_app.command("revoke")
+def revoke_contact(
+    who: Annotated[str, typer.Argument(metavar="CHANNEL:ID", help="Such as feishu:ou_…, or telegram:ACCOUNT:123456.")],
+    config: ConfigOption = CONFIG,
+) -> None:
+    """Take the permission back, from the next message on. What is in allowFrom and owners stays as it is."""
+    from gateway.contacts import revoke
+
+    typer.echo("\n".join(revoke(load(config).config, who)))
+
+
+@approvals_app.command("list")
+def list_approvals(as_json: AsJson = False, config: ConfigOption = CONFIG) -> None:
+    """List what waits for a decision, and what was allowed for good, oldest first."""
+    import time
+
+    from gateway.approvals.report import facts, line
+    from gateway.store.approvals import listed
+    from gateway.store.opening import connected
+
+    loaded = load(config).config
+    with connected(loaded.database) as connection:
+        waiting, grants = listed(connection, time.time())
+    found = [facts(it, loaded.server.zone) for it in waiting] + [facts(it, loaded.server.zone) for it in grants]
+    show(found, line, f"{len(waiting)} waiting, {len(grants)} allowed for good", as_json=as_json)
+
+
+@approvals_app.command("revoke")
+def revoke_approvals(
+    name: Annotated[str | None, typer.Argument(metavar="ID", help="A grant or a request, as `list` names it.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All that was allowed for good.")] = False,
+    config: ConfigOption = CONFIG,
+) -> None:
+    """End what was allowed for good, or cancel a request that waits; a running gateway heeds it at once."""
+    import time
+
+    from gateway.approvals.report import id_of
+    from gateway.store.approvals import revoke
+    from gateway.store.opening import connected
+
+    if (name is None) != everything:
+        raise OperatorError("name what to revoke, such as K7QF-2M9X-D3TA (see `approvals list`), or say --all")
+    with connected(load(config).config.database) as connection:
+        revoked = revoke(connection, None if name is None else id_of(name), by="command line", at=time.time())
+    for it in revoked:
+        typer.echo(f"{it}: revoked")
+    if name is not None and not revoked:
+        raise OperatorError(f"nothing to revoke: {name} — `approvals list` shows what there is")

@@ -1,0 +1,229 @@
+"""`chat`: a conversation in the terminal, or one message whose answer is all of standard output."""
+
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gateway.cli.options import CONFIG, ConfigOption, environment, load
+from gateway.fault import OperatorError
+
+if TYPE_CHECKING:
+    from gateway.terminal import Conversation
+
+PROMPT = "> "
+POLL_SECONDS = 1.0
+DELIVERY_LOOKS = 10
+"""How often the database has an answer before its words are taken from there, and not from the stream."""
+INTERRUPTED = 130
+FAILURES = {"failed", "declined", "over-budget", "too-many", "too-fast", "stopped", "stale", "recalled", "erased"}
+HELP = (
+    "A line is a message; @PATH at its beginning sends a file along. "
+    "/help shows commands, Ctrl-C stops an answer, Ctrl-D leaves."
+)
+
+
+def chat(
+    message: Annotated[
+        str | None, typer.Argument(help="One message: its answer is printed, and nothing else. Or from a pipe.")
+    ] = None,
+    agent: Annotated[str | None, typer.Option("--agent", "-a", help="Whom to talk to; else as bindings say.")] = None,
+    file: Annotated[list[Path] | None, typer.Option("--file", "-f", help="Send a file along; may be repeated.")] = None,
+    url: Annotated[
+        str | None, typer.Option(help="Where the gateway listens, if not where the config says.", metavar="URL")
+    ] = None,
+    config: ConfigOption = CONFIG,
+) -> None:
+    """Talk to an agent here in the terminal, beside a serving gateway or without one. With a MESSAGE, or one from a pipe, it
+    prints the answer and exits: 1 if there is none, with the reason on standard error."""
+    from gateway import logs
+    from gateway.config.problems import quoted, suggestion
+    from gateway.scrubber import Scrubber, secrets_of
+    from gateway.terminal import Conversation, door
+
+    loaded = load(config)
+    if agent is not None and agent not in (known := [it.id for it in loaded.config.agents.list]):
+        raise OperatorError(f"--agent: no agent {quoted(agent)}{suggestion(agent, known)}")
+    if message is None and not sys.stdin.isatty():
+        message = sys.stdin.buffer.read().decode(errors="replace").strip()
+    if message is not None and not message.strip() and not file:
+        raise OperatorError("the message is empty")
+    scrubber = Scrubber(secrets_of(loaded.config))
+    logs.configure(level="error", output="auto", scrubber=scrubber)
+    try:
+        with door(loaded, url, scrubber, environment().get("LANG", "")[:2]) as http:
+            conversation = Conversation(http, loaded.config.database, agent)
+            screen = Screen(conversation, interactive=message is None)
+            threading.Thread(target=screen.follow, daemon=True).start()
+            try:
+                code = screen.converse(file or []) if message is None else screen.once(message, file or [])
+            finally:
+                conversation.close()
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    raise typer.Exit(code)
+
+
+class Screen:
+    """What is printed of a conversation: by `follow`, on a thread of its own, while somebody writes or waits."""
+
+    def __init__(self, conversation: "Conversation", *, interactive: bool) -> None:
+        self._conversation = conversation
+        self._interactive = interactive
+        self._streams = sys.stdout.isatty()
+        self._news = threading.Event()
+        self._answered: dict[str, dict[str, Any]] = {}
+        self._message = ""
+        """The message that is being answered, and how much of the answer stands there."""
+        self._shown = ""
+        self._tools: dict[str, str] = {}
+        self._is_prompting = False
+
+    def once(self, text: str, files: list[Path]) -> int:
+        outcome = self._ask(text, files)
+        answer = self._answered.get(self._message, {})
+        failed = outcome in FAILURES
+        if answer.get("text") and not self._shown:
+            typer.echo(_shown(answer["text"]), err=failed)
+        for it in answer.get("files", ()):
+            self._note(f"file: {self._conversation.save(it)}")
+        return int(failed)
+
+    def converse(self, files: list[Path]) -> int:
+        import readline  # noqa: F401 - edits what `input` reads
+
+        typer.echo(HELP)
+        is_leaving = False
+        while True:
+            self._is_prompting = True
+            try:
+                line = input(PROMPT).strip()
+            except EOFError:
+                return 0
+            except KeyboardInterrupt:
+                if is_leaving:
+                    return INTERRUPTED
+                typer.echo("\n(Ctrl-C again leaves.)")
+                is_leaving = True
+                continue
+            finally:
+                self._is_prompting = False
+            is_leaving = False
+            if line in ("/exit", "/quit"):
+                return 0
+            attached, text = _attached(line)
+            if not (text or attached or files):
+                continue
+            try:
+                self._ask(text, [*files, *attached])
+                files = []
+            except OperatorError as error:
+                typer.echo(str(error), err=True)
+            except KeyboardInterrupt:
+                self._ask("/stop", [])
+
+    def _ask(self, text: str, paths: list[Path]) -> str:
+        """Say it and wait; how the turn ended. Raises OperatorError."""
+        try:
+            files = [self._conversation.upload(path) for path in paths]
+        except OSError as error:
+            raise OperatorError(f"{error.filename}: {error.strerror}") from None
+        self._shown, self._tools = "", {}
+        self._message = self._conversation.say(text, files)
+        try:
+            return self._wait(self._message)
+        except KeyboardInterrupt:
+            if not self._interactive:
+                self._conversation.say("/stop")
+            raise
+
+    def _wait(self, message: str) -> str:
+        """Until the turn has ended and its words are here: by the stream, or else by the database."""
+        looks = 0
+        while True:
+            self._news.wait(POLL_SECONDS)
+            self._news.clear()
+            if (ended := self._conversation.answer(message)) is None:
+                continue
+            outcome, words = ended
+            looks += 1
+            if words is not None and message not in self._answered and looks > DELIVERY_LOOKS:
+                self._complete({"text": words, "reply_to": message, "files": (), "dropped": False})
+            if words is None or message in self._answered:
+                return outcome
+
+    def follow(self) -> None:
+        """Until the stream is refused."""
+        for name, data in self._conversation.events():
+            if name == "turn":
+                self._turn(data)
+            elif name == "draft" and data["message"] == self._message and not self._is_prompting:
+                self._draft(data.get("text", ""))
+            elif name == "message" and data["author"] == "agent":
+                self._complete(data)
+            self._news.set()
+
+    def _turn(self, turn: dict[str, Any]) -> None:
+        for tool in turn["tools"]:
+            if self._tools.get(tool["id"]) != tool["state"] and tool["state"] != "done":
+                state = "" if tool["state"] == "running" else " failed"
+                self._note(_shown(f"[{tool['name']}{state}] {tool['about']}".rstrip()))
+            self._tools[tool["id"]] = tool["state"]
+        if turn["note"]:
+            self._note(f"({turn['note']})")
+
+    def _draft(self, text: str) -> None:
+        """What goes on from what stands there; of another answer nothing is shown before it is whole."""
+        text = _shown(text).rstrip()
+        if self._streams and text.startswith(self._shown):
+            self._write(text[len(self._shown) :], end="")
+            self._shown = text
+
+    def _complete(self, message: dict[str, Any]) -> None:
+        text, is_answer = _shown(message["text"]), message["reply_to"] == self._message
+        if is_answer and self._shown:
+            self._write(text[len(self._shown) :] if text.startswith(self._shown) else f"\n\n{text}")
+        elif self._interactive:
+            self._write("(It was not begun.)" if message["dropped"] else text)
+        elif not is_answer:
+            self._write(text, err=True)
+        if self._interactive:
+            for it in message["files"]:
+                self._write(f"file: {self._conversation.save(it)}")
+        if message["reply_to"]:
+            self._answered[message["reply_to"]] = message
+
+    def _note(self, text: str) -> None:
+        """Beside the answer, for a person who watches."""
+        if self._streams and sys.stderr.isatty():
+            self._write(text, err=True)
+
+    def _write(self, text: str, *, end: str = "\n", err: bool = False) -> None:
+        """Above the line that somebody is typing."""
+        if not self._is_prompting:
+            typer.echo(text + end, nl=False, err=err)
+            return
+        import readline
+
+        typer.echo(f"\r\033[K{text}\n{PROMPT}{readline.get_line_buffer()}", nl=False)
+
+
+def _attached(line: str) -> tuple[list[Path], str]:
+    """`@PATH …`: files at the beginning of a line, and what is said of them; a path that is no file is words."""
+    found = []
+    while line.startswith("@"):
+        name, _, rest = line[1:].partition(" ")
+        if not (path := Path(name).expanduser()).is_file():
+            break
+        found.append(path)
+        line = rest.lstrip()
+    return found, line
+
+
+def _shown(text: str) -> str:
+    """Without what a terminal obeys."""
+    from gateway.sessions import UNSEEN
+
+    return UNSEEN.sub("", text)

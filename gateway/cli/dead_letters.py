@@ -1,0 +1,54 @@
+"""`dead-letters list | replay`."""
+
+from typing import Annotated
+
+import typer
+
+from gateway.cli.options import CONFIG, AsJson, ConfigOption, load, number_of, show
+from gateway.fault import OperatorError
+
+dead_letters_app = typer.Typer(
+    no_args_is_help=True, help="Messages that were given up, and reply parts that could not be delivered."
+)
+
+
+@dead_letters_app.command("list")
+def list_dead_letters(as_json: AsJson = False, config: ConfigOption = CONFIG) -> None:
+    """List the dead letters, oldest first."""
+    from dataclasses import asdict
+    from datetime import UTC, datetime
+
+    from gateway.store.dead_letters import dead_letters
+
+    found = [
+        {"name": it.name} | asdict(it) | {"at": datetime.fromtimestamp(it.at, tz=UTC).isoformat(timespec="seconds")}
+        for it in dead_letters(load(config).config.database)
+    ]
+
+    def line(it: dict[str, object]) -> str:
+        doubt = f", {it['ambiguous']} of them may have arrived" if it["ambiguous"] else ""
+        return f"{it['name']}  {it['at']}  {it['session']}  attempts {it['attempts']}{doubt}  {it['reason']}".rstrip()
+
+    show(found, line, number_of(found, "dead letter"), as_json=as_json)
+
+
+@dead_letters_app.command("replay")
+def replay_dead_letters(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Dead letters as `list` names them: message-12 part-7.")
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Every dead letter.")] = False,
+    config: ConfigOption = CONFIG,
+) -> None:
+    """Give dead letters another chance; a running gateway takes them up within seconds."""
+    from gateway.store.dead_letters import dead_letters, replay
+
+    if bool(names) == everything:
+        raise OperatorError("name what to replay, such as part-7 (see `dead-letters list`), or say --all")
+    database = load(config).config.database
+    wanted = [it.name for it in dead_letters(database)] if everything else list(names or [])
+    replayed = replay(database, wanted)
+    for name in replayed:
+        typer.echo(f"{name}: queued again")
+    if missing := [name for name in wanted if name not in replayed]:
+        raise OperatorError(f"no dead letter: {', '.join(missing)} — `dead-letters list` shows them")

@@ -1,0 +1,51 @@
+"""What the commands share: options, the config, and how they end. Here alone the environment is read."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gateway.fault import OperatorError
+
+if TYPE_CHECKING:
+    from gateway.config.load import Loaded
+
+CONFIG = Path("config.yaml")
+ConfigOption = Annotated[Path, typer.Option("--config", "-c", help="The config file.", show_default=True)]
+AsJson = Annotated[bool, typer.Option("--json", help="For programs.")]
+
+
+class Exposed(OperatorError):
+    """The page would be open to the network."""
+
+    code = 2
+
+
+def load(path: Path) -> "Loaded":
+    """Raises ConfigErrors."""
+    from gateway.config.load import load
+
+    return load(path, environment())
+
+
+def environment() -> Mapping[str, str]:
+    """A copy of the environment as it is now; undecodable bytes are replaced, so that every value is text."""
+    return {name: value.encode(errors="surrogateescape").decode(errors="replace") for name, value in os.environ.items()}
+
+
+def show(found: Sequence[dict[str, Any]], line: Callable[[dict[str, Any]], str], total: str, *, as_json: bool) -> None:
+    """A list, for programs or line by line; the `total` goes to standard error."""
+    import json
+
+    if as_json:
+        typer.echo(json.dumps(found, ensure_ascii=False, indent=2))
+        return
+    for it in found:
+        typer.echo(line(it))
+    typer.echo(total, err=True)
+
+
+def number_of(found: Sequence[object], what: str) -> str:
+    return f"{len(found)} {what}{'' if len(found) == 1 else 's'}"

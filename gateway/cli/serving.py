@@ -1,0 +1,141 @@
+"""`serve`, and what looks at the same before it or beside it: `check`, `doctor`, `routes explain`."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from gateway.cli.options import CONFIG, AsJson, ConfigOption, Exposed, environment, load
+from gateway.fault import OperatorError
+
+if TYPE_CHECKING:
+    from gateway.config.root import Config
+
+routes_app = typer.Typer(no_args_is_help=True, help="Who answers what.")
+
+
+def serve(
+    config: ConfigOption = CONFIG,
+    host: Annotated[str | None, typer.Option(help="Listen here instead of server.host.")] = None,
+    port: Annotated[int | None, typer.Option(help="Listen here instead of server.port.", min=0, max=65535)] = None,
+) -> None:
+    """Serve the page and the channels until Ctrl-C or SIGTERM."""
+    from gateway import logs
+    from gateway.config.report import greeting
+    from gateway.gateway import Gateway
+    from gateway.reload import Reload
+    from gateway.scrubber import Scrubber, secrets_of
+    from gateway.serve import harden, listen, run
+    from gateway.store.opening import open_store
+    from gateway.store.store import StoreUnavailable
+
+    loaded = load(config)
+    server = loaded.config.server
+    host, port = host or server.host, server.port if port is None else port
+    settings = loaded.listening(host, port).config
+    if reason := settings.server.exposure:
+        raise Exposed(reason)
+    scrubber = Scrubber()
+
+    def log_as_in(current: "Config") -> None:
+        scrubber.learn(secrets_of(current))
+        logs.configure(level=current.logging.level, output=current.logging.format, scrubber=scrubber)
+
+    log_as_in(settings)
+    sys.excepthook = logs.crashed
+    harden()
+    listener = listen(host, port)
+    try:
+        gateway = Gateway(settings, loaded.environment, store=open_store(settings.database), scrubber=scrubber)
+    except OSError as error:
+        raise OperatorError(str(error)) from None
+    for line in greeting(loaded.listening(host, listener.getsockname()[1]), link=gateway.offer_link()):
+        typer.echo(line, err=True)
+    try:
+        run(gateway, listener, Reload(gateway, config, environment(), loaded, applied=log_as_in))
+    except StoreUnavailable as error:
+        raise OperatorError(f"database.url: {error}") from None
+
+
+def check(
+    config: ConfigOption = CONFIG,
+    online: Annotated[
+        bool, typer.Option("--online", help="Also try what it stands on, as `doctor` does: platforms, providers, disk.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Check the config file: every mistake on a line of its own, exit code 1 if there is one."""
+    from gateway.config.report import report
+
+    if as_json:
+        _examine(config, lambda probe: online or probe == "config", as_json=True)
+        return
+    loaded = load(config)
+    for line in report(loaded):
+        typer.echo(line)
+    if reason := loaded.config.server.exposure:
+        raise Exposed(reason)
+    typer.echo(f"{config}: ok")
+    if online:
+        _examine(config, lambda probe: probe != "config", as_json=False)
+
+
+def doctor(config: ConfigOption = CONFIG, as_json: AsJson = False) -> None:
+    """Try what the gateway stands on, also while it serves: credentials, scopes, webhooks, keys, models, clock, database,
+    disk, folders, sandbox. Each finding with its fix; exit code 1 if there is an error. Nothing is sent to anybody."""
+    _examine(config, bool, as_json=as_json)
+
+
+def _examine(path: Path, wanted: Callable[[str], bool], *, as_json: bool) -> None:
+    import asyncio
+
+    from gateway import doctor, logs
+    from gateway.config.problems import ConfigErrors
+    from gateway.scrubber import Scrubber, secrets_of
+
+    scrubber = Scrubber()
+    logs.configure(level="error", output="console", scrubber=scrubber)
+    try:
+        loaded = load(path)
+    except ConfigErrors as errors:
+        findings = doctor.misread(errors.problems)
+    else:
+        scrubber.learn(secrets_of(loaded.config))
+        findings = asyncio.run(doctor.examine(loaded, wanted=wanted))
+    for line in [doctor.as_json(findings)] if as_json else doctor.lines(findings):
+        typer.echo(line)
+    if any(it.status == "error" for it in findings):
+        raise typer.Exit(1)
+
+
+@routes_app.callback()
+def routes() -> None:
+    """Which agent answers what, and why."""
+
+
+@routes_app.command("explain")
+def explain_route(
+    channel: Annotated[str, typer.Option(help="Such as feishu, telegram or web.")],
+    account: Annotated[str, typer.Option(help="The account on the channel.")] = "default",
+    chat: Annotated[str | None, typer.Option(help="The id of the chat; of a direct one the sender will do.")] = None,
+    chat_type: Annotated[
+        Literal["direct", "group"] | None, typer.Option(help="Where unset, a chat that is not the sender is a group.")
+    ] = None,
+    thread: Annotated[str | None, typer.Option(help="The id of a topic inside the chat.")] = None,
+    sender: Annotated[str | None, typer.Option(help="The id of who writes; where unset, somebody on no list.")] = None,
+    config: ConfigOption = CONFIG,
+    as_json: AsJson = False,
+) -> None:
+    """What would become of a message: agent, session, binding, access, model, tools and skills, and why."""
+    import json
+    import time
+
+    from gateway import routes
+
+    loaded = load(config)
+    context = routes.message_to(loaded.config, channel, account, chat, chat_type, thread, sender)
+    found = routes.explained(loaded, context, time.time())
+    for line in [json.dumps(routes.as_json(found), ensure_ascii=False, indent=2)] if as_json else routes.lines(found):
+        typer.echo(line)

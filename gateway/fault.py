@@ -1,0 +1,7 @@
+"""What whoever runs the gateway is to mend. Without imports, so that the command line knows it before anything is loaded."""
+
+
+class OperatorError(Exception):
+    """Its text is all that a command prints of it; `code` is the command's exit code."""
+
+    code = 1
