@@ -351,13 +351,14 @@ class Turns:
         context, metrics = inbound.context, self._runtime.metrics
         channel = self._runtime.setup.channels.get((context.channel, context.account))
         marked = ending.dropped and channel is not None and channel.capabilities.marks_dropped
-        texts = [""] if marked else self._texts(channel, ending.shown, context.text)
+        is_notice = inbound.command in NOTICES
+        texts = [""] if marked else self._texts(channel, ending.shown, context.text, whole=is_notice)
         messages = arranged(texts, ending.files, channel, captions=replaces is None)
         record = ending.record(len(messages), self._runtime.now())
         final = Entry(turn=turn, kind="final", content=record, spent=ending.spent)
         entries = [entry(turn, ending.message), final] if ending.message else [final]
         purpose = "aside" if is_control(lease.sid) else "dropped" if marked else "reply"
-        if inbound.command in NOTICES or inbound.approval:
+        if is_notice or inbound.approval:
             purpose = f"{inbound.command or 'approval'} {inbound.arguments or inbound.approval or turn}"
         if inbound.replays:
             purpose = f"{purpose} {inbound.replays}"
@@ -392,12 +393,12 @@ class Turns:
         )
         return queued
 
-    def _texts(self, channel: Channel | None, text: str | None, request: str) -> list[str]:
-        """The reply in parts that its channel can carry; of too many the first ones and a note."""
+    def _texts(self, channel: Channel | None, text: str | None, request: str, *, whole: bool) -> list[str]:
+        """The reply in parts that its channel can carry; of too many the first ones and a note, if need not be `whole`."""
         if text is None or channel is None:
             return []
         texts, parts_max = channel.split(self._runtime.scrubber.scrub(text)), self._runtime.setup.limits.reply_parts
-        return texts if len(texts) <= parts_max else [*texts[: parts_max - 1], sentences.cut_short(request)]
+        return texts if whole or len(texts) <= parts_max else [*texts[: parts_max - 1], sentences.cut_short(request)]
 
 
 def _is_unspawned(decided: Approval | None, so_far: Sequence[Message]) -> bool:

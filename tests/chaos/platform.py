@@ -182,6 +182,13 @@ def doubts(url: str, shown: Callable[[str, str, str], Shown]) -> list[Doubt]:
     ]
 
 
+def unsent(url: str) -> int:
+    """Messages, parts and outcomes of approvals that somebody has yet to get."""
+    counts = ("inbox WHERE status = 0", "outbox WHERE status = 0", "approval WHERE announced = 0")
+    with _connected(url) as connection:
+        return sum(connection.execute(text(f"SELECT count(*) FROM {it}")).scalar_one() for it in counts)
+
+
 def unsettled(url: str) -> list[str]:
     """What was asked and has no end, or one that nobody was sent."""
     open_ones = text(

@@ -13,7 +13,7 @@ from tests.chaos.emulated import Emulated
 from tests.chaos.ledger import Ledger
 from tests.chaos.model import EFFECTS, Model, is_whole
 from tests.chaos.oracle import Verdict, answered, excused, judge, unasked
-from tests.chaos.platform import Platform, miscounted, unsettled
+from tests.chaos.platform import Platform, miscounted, unsent, unsettled
 from tests.chaos.replica import Replica, strays
 from tests.chaos.sender import Sender
 from tools.config import ExecMode
@@ -69,10 +69,14 @@ class Scene:
                 del waiting[serial]
         return len(waiting)
 
+    async def notices(self) -> int:
+        """What the gateway still has to send of its own accord: no message waits for that."""
+        return 0 if self.ledger.decisions is None else await asyncio.to_thread(unsent, self.database)
+
     async def settled(self) -> None:
         """Wait until everything has its answer, or none comes any more, making good any death on the way."""
         give_up, least = monotonic() + SETTLE_SECONDS, len(self.platform.open)
-        while left := await self.unanswered():
+        while left := await self.unanswered() or await self.notices():
             if left < least:
                 give_up, least = monotonic() + SETTLE_SECONDS, left
             if monotonic() > give_up:

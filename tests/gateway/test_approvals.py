@@ -73,7 +73,10 @@ class Machine(RuleBasedStateMachine):
             runners={"helper": runner},
             session_rules=lambda _: SimpleNamespace(scope="chat"),
         )
-        runtime: Any = SimpleNamespace(store=self.store, setup=setup, now=lambda: self.wall, accept=accept)
+        scrubber = SimpleNamespace(scrub=lambda text: text)
+        runtime: Any = SimpleNamespace(
+            store=self.store, setup=setup, now=lambda: self.wall, accept=accept, scrubber=scrubber
+        )
         return Approvals(runtime, monotonic=lambda: self.monotonic)
 
     def do(self, work: Any) -> Any:
