@@ -118,5 +118,5 @@ class AgentConfig(AgentDefaults):
     """What the assistant calls itself; the id where it is empty."""
     description: str = ""
     """One line on what it is good at, beside its name where people choose an agent."""
-    examples: Annotated[tuple[str, ...], Field(max_length=6), _Listed] = ()
+    examples: Annotated[tuple[str, ...], Field(max_length=6)] = ()
     """What one may write to it first; a new conversation in the web chat offers them."""

@@ -193,13 +193,6 @@ class Gateway:
         self.warming = self.spawn(self._warm_up())
         self.spawn(self._try_sandbox())
         self.spawn(self._retire(before, gone))
-        self.spawn(self._reconcile())
-
-    async def _reconcile(self) -> None:
-        try:
-            await self.runtime.approvals.reconcile()
-        except StoreUnavailable as error:
-            log.error("approvals_not_reconciled", error=repr(error))
 
     def report(self, state: ConfigState) -> None:
         """What became of the newest config, where an operator looks."""

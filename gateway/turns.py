@@ -374,14 +374,18 @@ class Turns:
         context, metrics = inbound.context, self._runtime.metrics
         channel = self._runtime.setup.channels.get((context.channel, context.account))
         marked = ending.dropped and channel is not None and channel.capabilities.marks_dropped
-        texts, whole = ([""], ()) if marked else await self._texts(channel, ending.shown, context.text)
+        is_notice = inbound.command in NOTICES
+        if marked:
+            texts, whole = [""], ()
+        else:
+            texts, whole = await self._texts(channel, ending.shown, context.text, is_notice=is_notice)
         messages = arranged(texts, (*whole, *ending.files), channel, captions=replaces is None)
         record = ending.record(len(messages), self._runtime.now())
         final = Entry(turn=turn, kind="final", content=record, spent=ending.spent)
         entries = [entry(turn, ending.message), final] if ending.message else [final]
         purpose = "aside" if is_control(lease.sid) else "dropped" if marked else "reply"
         shows_facts = purpose == "reply" and channel is not None and channel.capabilities.marks_dropped
-        if inbound.command in NOTICES or inbound.approval:
+        if is_notice or inbound.approval:
             purpose = f"{inbound.command or 'approval'} {inbound.arguments or inbound.approval or turn}"
         if inbound.replays:
             purpose = f"{purpose} {inbound.replays}"
@@ -425,15 +429,15 @@ class Turns:
         return queued
 
     async def _texts(
-        self, channel: Channel | None, text: str | None, request: str
+        self, channel: Channel | None, text: str | None, request: str, *, is_notice: bool
     ) -> tuple[list[str], tuple[StoredFile, ...]]:
         """The reply in parts that its channel can carry; of too many the first, and the whole as a file. Where no files go,
-        as many as may be."""
+        as many as may be. A notice is read whole."""
         if text is None or channel is None:
             return [], ()
         text, parts_max = self._runtime.scrubber.scrub(text), self._runtime.setup.limits.reply_parts
         texts = channel.split(text)
-        if len(texts) <= parts_max:
+        if is_notice or len(texts) <= parts_max:
             return texts, ()
         if "media" not in channel.capabilities.directives:
             return [*texts[: parts_max - 1], sentences.cut_short(request)], ()

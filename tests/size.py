@@ -9,13 +9,8 @@ from statistics import median, quantiles
 from gateway.guard import PACKAGES
 
 ROOT = Path(__file__).resolve().parents[1]
-<<<<<<< HEAD
-ENTRANCES = ("gateway/__main__.py", "gateway/cli.py", "tools/supervisor.py", "tools/web/page.py")
+ENTRANCES = ("gateway/__main__.py", "gateway/cli/__init__.py", "tools/supervisor.py", "tools/web/page.py")
 """The last two are programs of their own, started by their names."""
-=======
-ENTRANCES = ("gateway/__main__.py", "gateway/cli/__init__.py", "tools/supervisor.py")
-"""The supervisor is started by its file's name."""
->>>>>>> terminal
 MIGRATIONS = "gateway/store/migrations"
 
 

@@ -147,6 +147,8 @@ def _instead(entity: _Entity, me: Me) -> str | None:
             fence = "```" if "```" not in entity.text else "````"
             body = entity.text.removesuffix("\n")
             return f"{fence}{text(entity.wire, 'language')}\n{body}\n{fence}"
+        case "blockquote" | "expandable_blockquote":
+            return "\n".join(f"> {line}" for line in entity.text.splitlines())
         case _:
             return None
 

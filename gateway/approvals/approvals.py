@@ -6,7 +6,6 @@ stored once however often it is accepted, on any replica, and a round of `run` m
 
 import asyncio
 import hashlib
-import json
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -21,13 +20,13 @@ import structlog
 from pydantic import TypeAdapter
 
 from channels.message import Button, Chat, MessageContext, Sender
-from gateway.approvals.display import ANSWERS, SHOWN_CHARS_MAX, visible
+from gateway.approvals.display import SHOWN_CHARS_MAX, answers, visible
 from gateway.queue import Inbound, inbound_json, inbound_of
 from gateway.routing import LOCAL_PERSON, control_session, session_key
-from gateway.store.approvals import Admission, Approval, Decider, Grant, Token
+from gateway.store.approvals import Admission, Approval, Decider, Grant, State, Token
 from gateway.store.records import Delivery
 from gateway.store.store import StoreUnavailable
-from tools.approval import Request, canonical, digest_of
+from tools.approval import Request, digest_of
 from tools.tool import ToolError
 
 if TYPE_CHECKING:
@@ -45,6 +44,12 @@ COMMANDS = ("exec", "process")
 ASK, SETTLED, PRESSED = "approval:ask", "approval:settled", "approval:press"
 """Internal commands; no person's text is one."""
 
+_BUTTONS: Mapping[str, tuple[str, str, Any]] = {
+    "allow-once": ("允许一次", "Allow once", "primary"),
+    "allow-always": ("始终允许", "Allow always", "default"),
+    "deny": ("拒绝", "Deny", "danger"),
+}
+
 log = structlog.get_logger()
 
 
@@ -60,19 +65,6 @@ surfaces_json: TypeAdapter[tuple[Surface, ...]] = TypeAdapter(tuple[Surface, ...
 message_json: TypeAdapter[MessageContext] = TypeAdapter(MessageContext)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class StoredRequest:
-    """What runs, as its row has it. `raw` is the arguments' JSON."""
-
-    arguments: Mapping[str, Any]
-    raw: str
-
-
-def request_of(approval: Approval) -> StoredRequest:
-    arguments = json.loads(approval.request)["arguments"]
-    return StoredRequest(arguments=arguments, raw=canonical(arguments))
-
-
 def message_of(approval: Approval) -> MessageContext:
     """The message whose turn asked."""
     return message_json.validate_json(approval.origin)
@@ -80,7 +72,12 @@ def message_of(approval: Approval) -> MessageContext:
 
 def new_id() -> str:
     """60 random bits: `K7QF-2M9X-D3TA`."""
-    letters = "".join(secrets.choice(ALPHABET) for _ in range(12))
+    return id_of("".join(secrets.choice(ALPHABET) for _ in range(12)))
+
+
+def id_of(typed: str) -> str:
+    """An id as somebody types it: hyphens and small letters do not matter."""
+    letters = "".join(char for char in typed.upper() if char != "-") if typed.isascii() else ""
     return "-".join((letters[:4], letters[4:8], letters[8:]))
 
 
@@ -150,8 +147,12 @@ class Approvals:
     ) -> tuple[Admission, Approval | None]:
         """Ask whoever may decide. Raises ToolError."""
         now, config = self._runtime.now(), self._runtime.setup.config.approvals
-        if len(visible(request.subject.text)[0]) > SHOWN_CHARS_MAX:
+        text = request.subject.text
+        if len(visible(text)[0]) > SHOWN_CHARS_MAX:
             message = "it is too long to be shown whole to whoever approves it; put it into a file, and call that"
+            raise ToolError("EXEC_DENIED", message)
+        if self._runtime.scrubber.scrub(text) != text:
+            message = "it holds a secret of this gateway, so it cannot be shown to whoever approves it"
             raise ToolError("EXEC_DENIED", message)
         surfaces = await self._surfaces(agent, origin)
         new = Approval(
@@ -173,16 +174,16 @@ class Approvals:
             deadline=self.clock.deadline(config.expiry_seconds),
         )
         admission, approval = await self._store.approvals.request(
-            new, approvers=self.approvers(agent), reachable=bool(surfaces), at=now
+            new, approvers=self.approvers(agent), session_max=config.pending_per_session, at=now
         )
         if approval is not None and admission == "pending":
             await self._ask(approval)
         return admission, approval
 
     async def _ask(self, approval: Approval) -> None:
-        self._repeated.add(approval.id)
         for number, surface in enumerate(surfaces_json.validate_json(approval.surfaces)):
             await self._accept(approval, surface.context, f"ask:{number}", command=ASK, number=number)
+        self._repeated.add(approval.id)
         self._asked.set()
 
     async def _surfaces(self, agent: str, origin: MessageContext) -> tuple[Surface, ...]:
@@ -250,37 +251,22 @@ class Approvals:
 
     async def buttons(self, approval: Approval, number: int, *, zh: bool) -> tuple[Button, ...]:
         """For one surface, with new tokens of which only the hashes are kept."""
-        surface = surfaces_json.validate_json(approval.surfaces)[number]
-        labels = {
-            "allow-once": ("允许一次", "Allow once"),
-            "allow-always": ("始终允许", "Allow always"),
-            "deny": ("拒绝", "Deny"),
-        }
+        approver = surfaces_json.validate_json(approval.surfaces)[number].approver
         buttons, tokens = [], []
-        for answer in ANSWERS:
-            if answer == "allow-always" and not approval.always:
-                continue
-            token = secrets.token_urlsafe(24)
+        for answer in answers(approval):
+            token, (zh_label, en_label, style) = secrets.token_urlsafe(24), _BUTTONS[answer]
+            buttons.append(Button(label=zh_label if zh else en_label, token=token, style=style))
             tokens.append(
-                Token(
-                    hash=token_hash(token),
-                    approval=approval.id,
-                    decision=answer,
-                    approver=surface.approver,
-                    surface=number,
-                )
+                Token(hash=token_hash(token), approval=approval.id, decision=answer, approver=approver, surface=number)
             )
-            style: Any = {"allow-once": "primary", "deny": "danger"}.get(answer, "default")
-            buttons.append(Button(label=labels[answer][not zh], token=token, style=style))
         await self._store.approvals.set_tokens(tokens)
         return tuple(buttons)
 
     async def decide(self, approval: Approval, decision: str, by: Decider) -> tuple[bool, Approval]:
         """Whether this decision holds; and the approval as it is then. The person has been found to be an approver."""
-        now = self._runtime.now()
+        now, grant = self._runtime.now(), None
         if approval.state == "pending" and self.clock.is_over(approval):
-            await self._store.approvals.move(approval.id, "pending", "expired", at=now)
-        grant = None
+            await self.move(approval.id, "pending", "expired")
         if decision == "allow-always":
             seconds = self._runtime.setup.config.approvals.grant_days * DAY_SECONDS
             grant = Grant(
@@ -322,36 +308,14 @@ class Approvals:
         for approval in await self._store.approvals.cancel(session, by=f"message {turn}", at=self._runtime.now()):
             await self.announce(approval)
 
-    async def spawn(self, id_: str) -> bool:
-        now = self._runtime.now()
-        return await self._store.approvals.move(id_, "approved", "spawned", at=now, facts={"spawned_at": now})
-
-    async def finished(self, id_: str, exit_code: int | None) -> None:
-        now = self._runtime.now()
-        await self._store.approvals.move(id_, "spawned", "finished", at=now, facts={"exit_code": exit_code})
+    async def move(self, id_: str, before: State, after: State, **facts: object) -> bool:
+        """One arrow that is nobody's decision; False where the approval is elsewhere by now."""
+        return await self._store.approvals.move(id_, before, after, at=self._runtime.now(), facts=facts)
 
     async def close(self, id_: str) -> None:
         """Its turn is over, whether or not the call has come to its end, or to its beginning."""
-        approval = await self.get(id_)
-        if approval is not None and approval.state == "spawned":
-            await self._store.approvals.move(id_, "spawned", "interrupted", at=self._runtime.now())
-        elif approval is not None and approval.state == "approved":
-            await self.discard(id_)
-
-    async def discard(self, id_: str) -> None:
-        """What was approved is not what would run any more."""
-        changed = {"decision": "changed"}
-        await self._store.approvals.move(id_, "approved", "cancelled", at=self._runtime.now(), facts=changed)
-
-    async def reconcile(self) -> None:
-        """After a new config: what its agent may not do any more is cancelled."""
-        runners = self._runtime.setup.runners
-        for approval in await self._store.approvals.unsettled():
-            runner = runners.get(approval.agent)
-            off = runner is None or (approval.tool in COMMANDS and runner.exec_config.mode == "deny")
-            if approval.state == "pending" and off:
-                why = {"decision": "config"}
-                await self._store.approvals.move(approval.id, "pending", "cancelled", at=self._runtime.now(), facts=why)
+        if not await self.move(id_, "spawned", "interrupted"):
+            await self.move(id_, "approved", "cancelled", decision="changed")
 
     async def run(self) -> None:
         """Runs as long as the gateway does: ends what nobody decided, and makes good what a crash left out."""
@@ -369,20 +333,24 @@ class Approvals:
         unsettled = await self._store.approvals.unsettled()
         for approval in unsettled:
             if approval.state == "pending" and self.clock.is_over(approval):
-                await self._store.approvals.move(approval.id, "pending", "expired", at=self._runtime.now())
+                await self.move(approval.id, "pending", "expired")
+            elif approval.state == "pending" and self._is_off(approval):
+                await self.move(approval.id, "pending", "cancelled", decision="config")
             if (current := await self._store.approvals.get(approval.id)) is not None and current.state != "pending":
                 await self.announce(current)
-            elif approval.state == "pending":
-                await self._ask_again(approval)
+            elif (
+                approval.id not in self._repeated
+            ):  # whoever died before its messages were stored left some of them out
+                await self._ask(approval)
         if unsettled:
             await self._store.approvals.close_lost(at=self._runtime.now())
         self._repeated &= {it.id for it in unsettled}
         return bool(unsettled)
 
-    async def _ask_again(self, approval: Approval) -> None:
-        """A process that died between the request and its messages left some of them out."""
-        if approval.id not in self._repeated:
-            await self._ask(approval)
+    def _is_off(self, approval: Approval) -> bool:
+        """Whether the config does not let the agent do this any more."""
+        runner = self._runtime.setup.runners.get(approval.agent)
+        return runner is None or (approval.tool in COMMANDS and runner.exec_config.mode == "deny")
 
 
 def person_of(message: MessageContext) -> str:

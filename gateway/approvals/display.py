@@ -14,9 +14,7 @@ from gateway.store.approvals import Approval
 
 SHOWN_CHARS_MAX = 24_000
 """Of a call: more than that is not put before anybody."""
-ONE_PART_CHARS = 3_500
 VALUE_CHARS = 200
-ANSWERS = ("allow-once", "allow-always", "deny")
 _HINTS = {
     r"\|\s*(?:sudo\s+)?(?:ba|z|da|k)?sh\b|\|\s*(?:python|perl|ruby|node)": (
         "pipes into a shell",
@@ -37,10 +35,6 @@ _WORDS = {
     "en": ("Approval needed:", "Agent", "Requested by", "Chat", "Size", "Expires", "Answer with one of these lines:"),
     "zh": ("需要审批：", "助手", "请求人", "会话", "大小", "有效至", "请用以下任一行回复："),
 }
-
-
-def language(approval: Approval, origin: MessageContext) -> Language:
-    return language_of(origin.text)
 
 
 def visible(text: str) -> tuple[str, bool]:
@@ -74,14 +68,18 @@ def value(text: str) -> str:
     return f"`{shown if len(shown) <= VALUE_CHARS else shown[: VALUE_CHARS - 1] + '…'}`"
 
 
+def answers(approval: Approval) -> list[str]:
+    return [it for it in ("allow-once", "allow-always", "deny") if it != "allow-always" or approval.always]
+
+
 def reply_lines(approval: Approval) -> list[str]:
-    return [f"/approve {approval.id} {it}" for it in ANSWERS if it != "allow-always" or approval.always]
+    return [f"/approve {approval.id} {it}" for it in answers(approval)]
 
 
 def request_text(approval: Approval, origin: MessageContext, zone: ZoneInfo) -> str:
     """Markdown."""
     request = json.loads(approval.request)
-    lang = language(approval, origin)
+    lang = language_of(origin.text)
     zh = lang == "zh"
     head, agent, requester, chat, size, expires, answer = _WORDS[lang]
     data = request["text"].encode(errors="surrogatepass")

@@ -6,16 +6,17 @@ here again: what would run now must be, digest for digest, what was approved, an
 So no history is ever unpaired, nothing waits in a lane, and a crash leaves what every crash of a call leaves.
 """
 
+import json
 from dataclasses import dataclass
 
 from agents.messages import AssistantMessage, Text, ToolCall, UserMessage
 from agents.prompt.inbound import metadata_blocks
 from agents.runner import AgentRunner
 from channels.message import MessageContext
-from gateway.approvals.approvals import Approvals, request_of
+from gateway.approvals.approvals import Approvals
 from gateway.approvals.display import reply_lines
 from gateway.store.approvals import Approval
-from tools.approval import Request, digest_of
+from tools.approval import Request, canonical, digest_of
 from tools.tool import Call, ToolError, ToolResult
 
 _NOTES = {
@@ -33,10 +34,8 @@ def opening(approval: Approval, context: MessageContext, at: float) -> tuple[Use
         f"(A note of the gateway, and of no person. The call of {approval.tool} that waited as {approval.id} {what}.)"
     )
     text = f"[message_id: approval-{approval.id}]\n{note}"
-    request = request_of(approval)
-    call = ToolCall(
-        id=call_id(approval), name=approval.tool, arguments=dict(request.arguments), arguments_raw=request.raw
-    )
+    given = json.loads(approval.request)["arguments"]
+    call = ToolCall(id=call_id(approval), name=approval.tool, arguments=given, arguments_raw=canonical(given))
     return (
         UserMessage(content=(Text(text=text),), metadata=metadata_blocks(context), timestamp=at),
         AssistantMessage(content=(call,), provider="", model="", api="", stop_reason="tool_use", timestamp=at),
@@ -56,7 +55,8 @@ class SpawnedCall:
 
     async def finished(self, result: ToolResult) -> None:
         code = result.details.get("exitCode")
-        await self.approvals.finished(self.id, code if isinstance(code, int) else None)
+        code = code if isinstance(code, int) else None
+        await self.approvals.move(self.id, "spawned", "finished", exit_code=code)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -113,13 +113,13 @@ class TurnGate:
         match approval.state if approval else "cancelled":
             case "approved" if approval is not None:
                 if digest_of(approval.request) != approval.digest or digest != approval.digest:
-                    await self.approvals.discard(id_)
+                    await self.approvals.move(id_, "approved", "cancelled", decision="changed")
                     message = (
                         "what would run now is not what was approved: the folder, the program, a file of the call or a "
                         "setting has changed since; nothing ran. Call it again to ask for a new approval"
                     )
                     raise ToolError("EXEC_BINDING_MISMATCH", message, retryable=True)
-                if await self.approvals.spawn(id_):
+                if await self.approvals.move(id_, "approved", "spawned"):
                     return SpawnedCall(approvals=self.approvals, id=id_)
                 raise ToolError("INTERRUPTED", "it may have run already, elsewhere; it is not run again")
             case "denied" if approval is not None:

@@ -26,11 +26,5 @@ def line(it: dict[str, Any]) -> str:
     return f"{it['id']}  {it['kind']}  {it['agent']}  {it['tool']}  until {it['expires']}  {who}  {value(it['text'])}"
 
 
-def id_of(typed: str) -> str:
-    """An id as somebody types it: hyphens and small letters do not matter."""
-    letters = "".join(char for char in typed.upper() if char != "-") if typed.isascii() else ""
-    return "-".join((letters[:4], letters[4:8], letters[8:]))
-
-
 def _moment(at: float | None, zone: ZoneInfo) -> str | None:
     return None if at is None else datetime.fromtimestamp(at, tz=UTC).astimezone(zone).isoformat(timespec="seconds")

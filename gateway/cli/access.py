@@ -74,7 +74,7 @@ def revoke_approvals(
     """End what was allowed for good, or cancel a request that waits; a running gateway heeds it at once."""
     import time
 
-    from gateway.approvals.report import id_of
+    from gateway.approvals.approvals import id_of
     from gateway.store.approvals import revoke
     from gateway.store.opening import connected
 

@@ -9,25 +9,26 @@ import json
 import re
 from dataclasses import dataclass
 
+from agents.sentences import language_of
 from channels.message import Button
 from gateway.approvals.approvals import (
     ASK,
     PRESSED,
     SETTLED,
     dedupe,
+    id_of,
     message_of,
     person_of,
     surfaces_json,
     token_hash,
 )
-from gateway.approvals.display import ONE_PART_CHARS, language, outcome_text, request_text, value
+from gateway.approvals.display import outcome_text, request_text, value
 from gateway.commands.command import CommandContext
 from gateway.journal import Ending
 from gateway.queue import BUTTON
 from gateway.store.approvals import Approval, Decider
 
 _DECISION = re.compile(r"/approve ([0-9A-HJKMNP-TV-Z-]{12,14}) (allow-once|allow-always|deny)")
-_ID = re.compile(r"[0-9A-HJKMNP-TV-Z]{12}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,11 +52,8 @@ async def approve(context: CommandContext) -> str | None:
         )
     by = _decider(context)
     if await context.runtime.store.approvals.is_muted(by.person, at=context.runtime.now()):
-        await context.runtime.store.approvals.count_wrong(by, at=context.runtime.now())
         return None
-    letters = found[1].replace("-", "")
-    id_ = "-".join((letters[:4], letters[4:8], letters[8:])) if _ID.fullmatch(letters) else ""
-    approval = await context.runtime.approvals.get(id_) if id_ else None
+    approval = await context.runtime.approvals.get(id_of(found[1]))
     if approval is None or not context.runtime.approvals.may_decide(approval.agent, message):
         return await _unknown(context, by)
     return await _decide(context, approval, found[2], by)
@@ -138,9 +136,9 @@ async def ask(context: CommandContext) -> Notice:
         return Notice(text=None)
     origin = message_of(approval)
     text = request_text(approval, origin, context.setup.config.server.zone)
-    if not _has_buttons(context) or len(text) > ONE_PART_CHARS:
+    if not _has_buttons(context):
         return Notice(text=text)
-    zh = language(approval, origin) == "zh"
+    zh = language_of(origin.text) == "zh"
     return Notice(text=text, buttons=await context.runtime.approvals.buttons(approval, int(number), zh=zh))
 
 
@@ -150,12 +148,13 @@ async def settled(context: CommandContext) -> Notice:
     approval = await context.runtime.approvals.get(id_)
     if approval is None:
         return Notice(text=None)
-    sent = await context.runtime.store.approvals.sent(dedupe(id_, f"ask:{number}"))
+    store, asked = context.runtime.store.approvals, dedupe(id_, f"ask:{number}")
+    sent = await store.sent(asked)
     if not sent:
         return Notice(text=None)
-    text = outcome_text(approval, language(approval, message_of(approval)))
-    if _has_buttons(context) and len(sent) == 1:
-        return Notice(text=text, replaces=sent[0])
+    text = outcome_text(approval, language_of(message_of(approval).text))
+    if _has_buttons(context) and not await store.given_up([asked]):  # of several messages the last one has them
+        return Notice(text=text, replaces=sent[-1])
     surface = surfaces_json.validate_json(approval.surfaces)[int(number)].context
     here = approval.decided_in == f"{surface.channel}:{surface.account}:{surface.chat.id}"
     return Notice(text=None if here else text)

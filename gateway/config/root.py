@@ -159,6 +159,8 @@ class ApprovalsConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias
     """How long a request waits for its decision."""
     grant_days: Annotated[float, Field(gt=0, le=365)] = 30
     """How long `allow-always` holds."""
+    pending_per_session: Annotated[int, Field(ge=1, le=100)] = 5
+    """How many requests of one conversation may wait; one more is refused, and the model is told."""
 
 
 class Config(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):

@@ -7,7 +7,7 @@ nothing. Transactions of the kind run one after the other, so that the audit has
 import json
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
@@ -21,7 +21,6 @@ State: TypeAlias = Literal[
 Admission: TypeAlias = Literal["pending", "denied", "granted", "backlog", "unreachable"]
 """What becomes of a request: somebody is asked, or was before; it was denied in this turn; a grant covers it; too many
 wait; nobody can be asked."""
-PENDING_PER_SESSION = 5
 PENDING_PER_AGENT = 20
 ASKED_PER_MINUTE = 3
 """Of one person, or in one chat that the config lists, besides those that were allowed."""
@@ -106,19 +105,16 @@ class Token:
     surface: int
 
 
-_COLUMNS = ", ".join(Approval.__dataclass_fields__)
-_INSERT = f"INSERT INTO approval ({_COLUMNS}) VALUES ({', '.join(f':{it}' for it in Approval.__dataclass_fields__)})"
-_INSERT_GRANT = f"""
-INSERT INTO approval_grant ({", ".join(Grant.__dataclass_fields__)})
-VALUES ({", ".join(f":{it}" for it in Grant.__dataclass_fields__)})
-"""
 _GRANTED = """
 UPDATE approval_grant SET uses = uses + 1, last_used_at = :at WHERE id = (
     SELECT id FROM approval_grant WHERE agent = :agent AND digest = :digest AND revoked_at IS NULL
     AND (expires IS NULL OR expires > :at) AND granted_by IN :approvers ORDER BY granted_at LIMIT 1
 ) RETURNING id, granted_by
 """
-_WAITING = "SELECT count(*) FROM approval WHERE state = 'pending' AND {} = :it"
+_WAITING = """
+SELECT count(*) AS of_agent, count(CASE WHEN sid = :sid THEN 1 END) AS of_session
+FROM approval WHERE state = 'pending' AND agent = :agent
+"""
 _LATELY = """
 SELECT surfaces FROM approval WHERE created > :since AND created <= :at
 AND state NOT IN ('approved', 'spawned', 'finished', 'interrupted')
@@ -137,7 +133,7 @@ class DatabaseApprovals(Database):
 
     @writes
     def request(
-        self, connection: Connection, new: Approval, *, approvers: Collection[str], reachable: bool, at: float
+        self, connection: Connection, new: Approval, *, approvers: Collection[str], session_max: int, at: float
     ) -> tuple[Admission, Approval | None]:
         """Ask, unless the same is asked already, was denied in this turn, or is granted: then it is spawned at once."""
         _serialise(connection)
@@ -150,23 +146,20 @@ class DatabaseApprovals(Database):
         names = {"agent": new.agent, "digest": new.digest, "at": at, "approvers": list(approvers)}
         if (grant := run(connection, _GRANTED, **names).first()) is not None:
             times = {"decision": "grant", "decided_by": grant.granted_by, "decided_at": at, "spawned_at": at}
-            spawned = asdict(new) | times | {"state": "spawned", "announced": 1}
-            run(connection, _INSERT, **spawned)
+            spawned = replace(new, state="spawned", announced=1, **times)
+            _insert(connection, "approval", spawned)
             _audit(connection, at, grant.granted_by, "grant-used", grant.id, "", new.id)
             _audit(connection, at, "gateway", "spawned", new.id, "", "spawned")
-            return "granted", Approval(**spawned)
-        if not reachable:
+            return "granted", spawned
+        if not _asked(new.surfaces):
             return "unreachable", None
-        for column, value, most in (
-            ("sid", new.sid, PENDING_PER_SESSION),
-            ("agent", new.agent, PENDING_PER_AGENT),
-        ):
-            if int(run(connection, _WAITING.format(column), it=value).scalar() or 0) >= most:
-                return "backlog", None
+        waiting = run(connection, _WAITING, sid=new.sid, agent=new.agent).one()
+        if waiting.of_session >= session_max or waiting.of_agent >= PENDING_PER_AGENT:
+            return "backlog", None
         lately = Counter(it for row in run(connection, _LATELY, at=at, since=at - 60).scalars() for it in _asked(row))
         if any(lately[it] >= ASKED_PER_MINUTE for it in _asked(new.surfaces)):
             return "backlog", None
-        run(connection, _INSERT, **asdict(new))
+        _insert(connection, "approval", new)
         _audit(connection, at, new.requester, "requested", new.id, "", "pending")
         return "pending", new
 
@@ -184,7 +177,7 @@ class DatabaseApprovals(Database):
         facts = {"decision": decision, "decided_by": by.person, "decided_in": by.surface, "decided_turn": by.turn}
         won = _move(connection, id_, "pending", to, by.person, at, facts | {"decided_at": at}, by.surface)
         if won and grant is not None:
-            run(connection, _INSERT_GRANT, **asdict(grant))
+            _insert(connection, "approval_grant", grant)
             _audit(connection, at, by.person, "granted", grant.id, "", id_, by.surface)
         found = _one(connection, "SELECT * FROM approval WHERE id = :id", id=id_)
         repeated = found is not None and by.turn is not None and found.decided_turn == by.turn
@@ -203,7 +196,8 @@ class DatabaseApprovals(Database):
     ) -> bool:
         """One arrow that is nobody's decision; False where the approval is elsewhere by now."""
         _serialise(connection)
-        return _move(connection, id_, before, after, "gateway", at, facts)
+        spawned = {"spawned_at": at} if after == "spawned" else {}
+        return _move(connection, id_, before, after, "gateway", at, {**facts, **spawned})
 
     @writes
     def cancel(self, connection: Connection, sid: str, *, by: str, at: float) -> Sequence[Approval]:
@@ -243,9 +237,7 @@ class DatabaseApprovals(Database):
         former = "DELETE FROM approval_token WHERE approval = :approval AND surface = :surface"
         run(connection, former, approval=first.approval, surface=first.surface)
         for token in tokens:
-            names = ", ".join(f":{it}" for it in Token.__dataclass_fields__)
-            columns = ", ".join(Token.__dataclass_fields__)
-            run(connection, f"INSERT INTO approval_token ({columns}) VALUES ({names})", **asdict(token))
+            _insert(connection, "approval_token", token)
 
     @reads
     def token(self, connection: Connection, hash_: str) -> Token | None:
@@ -256,23 +248,16 @@ class DatabaseApprovals(Database):
     def count_wrong(self, connection: Connection, by: Decider, *, at: float) -> bool:
         """Count an id that this person may not decide, once a message; True where there were too many in an hour."""
         _serialise(connection)
-        wrong = "SELECT count(*) FROM approval_audit WHERE actor = :actor AND action = 'wrong-id' AND at > :since"
-        names = {"actor": by.person, "since": at - WRONG_IDS_SECONDS}
-        mine = f"{wrong} AND object = :turn"
-        again = bool(run(connection, mine, **names, turn=f"message {by.turn}").scalar())
-        earlier = int(run(connection, wrong, **names).scalar() or 0) - again
-        if earlier >= WRONG_IDS_MAX:
-            if earlier == WRONG_IDS_MAX and not again:
-                _audit(connection, at, by.person, "wrong-id", f"message {by.turn}", "", "muted", by.surface)
-            return True
-        if not again:
-            _audit(connection, at, by.person, "wrong-id", f"message {by.turn}", "", "", by.surface)
-        return False
+        wrong, mine = _wrong(connection, by.person, at), f"message {by.turn}"
+        if mine not in wrong and len(wrong) < WRONG_IDS_MAX:
+            muted = "muted" if len(wrong) + 1 == WRONG_IDS_MAX else ""
+            _audit(connection, at, by.person, "wrong-id", mine, "", muted, by.surface)
+            return False
+        return mine not in wrong
 
     @reads
     def is_muted(self, connection: Connection, person: str, *, at: float) -> bool:
-        wrong = "SELECT count(*) FROM approval_audit WHERE actor = :actor AND action = 'wrong-id' AND at > :since"
-        return int(run(connection, wrong, actor=person, since=at - WRONG_IDS_SECONDS).scalar() or 0) >= WRONG_IDS_MAX
+        return len(_wrong(connection, person, at)) >= WRONG_IDS_MAX
 
     @reads
     def sent(self, connection: Connection, dedupe: str) -> Sequence[str]:
@@ -297,6 +282,12 @@ class DatabaseApprovals(Database):
     @writes
     def revoke(self, connection: Connection, id_: str | None, *, by: str, at: float) -> Sequence[str]:
         return revoke(connection, id_, by=by, at=at)
+
+
+def _wrong(connection: Connection, person: str, at: float) -> Sequence[str]:
+    """The messages of the last hour in which somebody named an id that he may not decide."""
+    wrong = "SELECT object FROM approval_audit WHERE actor = :actor AND action = 'wrong-id' AND at > :since"
+    return run(connection, wrong, actor=person, since=at - WRONG_IDS_SECONDS).scalars().all()
 
 
 def _asked(surfaces: str) -> set[str]:
@@ -356,6 +347,11 @@ def _move(
     if moved:
         _audit(connection, at, actor, after, id_, before, after, surface)
     return moved
+
+
+def _insert(connection: Connection, table: str, row: Approval | Grant | Token) -> None:
+    names = row.__dataclass_fields__
+    run(connection, f"INSERT INTO {table} ({', '.join(names)}) VALUES (:{', :'.join(names)})", **asdict(row))
 
 
 def _one(connection: Connection, statement: str, **names: object) -> Approval | None:

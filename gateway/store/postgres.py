@@ -35,7 +35,7 @@ from gateway.store.presence import KEEPALIVE, Presence, Transactions
 from gateway.store.records import Acceptance, Delivery, Entry, Known, Lease, NewPart, Part, SessionState, View
 from gateway.store.spending import limits_of
 from gateway.store.statements import InboxStatus, OutboxStatus
-from gateway.store.store import Fenced, StoreUnavailable
+from gateway.store.store import Fenced, Store, StoreUnavailable
 
 POOL_WAIT_SECONDS = 2.0
 STATEMENT_SECONDS = 5
@@ -43,7 +43,7 @@ START_SECONDS = 10.0
 BURY_EVERY_CLAIMS = 60
 
 
-class PostgresStore(shared.InCommon):
+class PostgresStore(Store):
     """`Store` on the database at `conninfo`, a libpq address. Its tables are made where they are missing."""
 
     shared = True

@@ -31,7 +31,7 @@ from gateway.store.migrate import DatabaseUnusable, migrate
 from gateway.store.records import Acceptance, Delivery, Entry, Known, Lease, NewPart, Part, SessionState, View
 from gateway.store.spending import limits_of
 from gateway.store.statements import InboxStatus, OutboxStatus
-from gateway.store.store import CONTROL, Fenced
+from gateway.store.store import CONTROL, Fenced, Store
 from gateway.store.writer import Database, Writer, reads, writes
 
 PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=5000", "wal_autocheckpoint=4000")
@@ -41,7 +41,7 @@ class DatabaseInUse(DatabaseUnusable):
     """Another Clawgate is running on this database file. Stop it first, or give this one its own `database.url`."""
 
 
-class SqliteStore(Database, shared.InCommon):
+class SqliteStore(Database, Store):
     """`Store` on a SQLite file, made where it is missing."""
 
     shared = False

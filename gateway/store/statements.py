@@ -6,28 +6,11 @@ decide. The transcript is the write-ahead log of a turn. Times are seconds since
 `postgres_statements` hold what the two say differently; the steps and the guarantees are the same.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any
 
-from gateway.store.records import (
-    Answer,
-    Backlog,
-    Bill,
-    Concerned,
-    Entry,
-    Known,
-    Lease,
-    Mark,
-    NewPart,
-    Part,
-    SentPart,
-    SessionState,
-    Standing,
-    Work,
-)
-from gateway.store.spending import DayUsage, Rated
-from gateway.store.store import CHOICE, CONTROL, Fenced
+from gateway.store.records import Answer, Known, Standing
 
 
 class InboxStatus(IntEnum):
@@ -56,7 +39,7 @@ class OutboxStatus(IntEnum):
 PART_COLUMNS = "id, turn, part, key, payload, attempts, ambiguous, next_at, created"
 _IS_OURS = "EXISTS (SELECT 1 FROM session WHERE id = :sid AND epoch = :epoch)"
 
-_LEASED = "SELECT id AS sid, epoch FROM session WHERE owner = :owner"
+LEASED = "SELECT id AS sid, epoch FROM session WHERE owner = :owner"
 QUEUED = f"""
 SELECT {PART_COLUMNS} FROM outbox WHERE sid = :sid AND status = 0
 AND EXISTS (SELECT 1 FROM session WHERE id = :sid AND epoch = :epoch AND owner IS NOT NULL) ORDER BY id
@@ -115,10 +98,10 @@ HISTORY = _HISTORY.format(
 """Only what is behind the known row where all before it still stands; in front of it how it was read."""
 HISTORY_BEFORE = _HISTORY.format(before=":before", and_new="", and_read="")
 _NEW_TURN = "COALESCE((SELECT max(turn) FROM mark WHERE sid = :sid AND kind = 'new'), 0)"
-_NEWEST_WORDS = """
+NEWEST_WORDS = """
 SELECT content FROM transcript WHERE sid = :sid AND kind = 'user' AND turn < :before ORDER BY seq DESC LIMIT 1
 """
-_LAST_TURN = f"""
+LAST_TURN = f"""
 SELECT COALESCE(
     (SELECT max(turn) FROM mark WHERE sid = :sid AND kind = 'undone' AND content = :by),
     (SELECT max(t.turn) FROM transcript t WHERE t.sid = :sid AND t.kind = 'final' AND t.turn < :before
@@ -126,49 +109,49 @@ SELECT COALESCE(
 ) AS turn
 """
 _BEGUN = "EXISTS (SELECT 1 FROM transcript u WHERE u.sid = i.sid AND u.turn = i.id AND u.kind = 'user') AS begun"
-_CONCERNED = f"""
+CONCERNED = f"""
 SELECT i.id AS turn, i.body, {_BEGUN} FROM inbox i WHERE i.sid = :sid AND i.status = 0 AND i.id < :before
 UNION ALL
 SELECT i.id AS turn, i.body, {_BEGUN} FROM transcript t JOIN inbox i ON i.id = t.turn AND i.sid = t.sid
 WHERE t.sid = :sid AND t.kind = 'final' AND t.turn < :before AND t.content LIKE :by ORDER BY turn
 """
-_BILLS = f"""
+BILLS = f"""
 SELECT t.content, t.turn > {_NEW_TURN} AS current, COALESCE(i.at >= :since, 1 = 0) AS recent
 FROM transcript t LEFT JOIN inbox i ON i.id = t.turn
 WHERE t.sid IN (:sid, :control) AND t.kind = 'final' AND (t.turn > {_NEW_TURN} OR i.at >= :since) ORDER BY t.turn
 """
-_TRANSCRIPT = f"""
+TRANSCRIPT = f"""
 SELECT turn, kind, content FROM transcript t WHERE sid = :sid AND turn > {_NEW_TURN} AND {_NOT_UNDONE} ORDER BY seq
 """
 CHOICES = "SELECT sid, content FROM mark WHERE kind = 'settings' AND sid LIKE :prefix ORDER BY turn"
-_DRAFT = "SELECT content FROM mark WHERE sid = :sid AND kind = 'draft' AND turn = :turn"
-_MARK = """
+DRAFT = "SELECT content FROM mark WHERE sid = :sid AND kind = 'draft' AND turn = :turn"
+MARK = """
 INSERT INTO mark (sid, kind, turn, content, at) VALUES (:sid, :kind, :turn, :content, :at)
 ON CONFLICT DO NOTHING RETURNING turn
 """
 STATE = "SELECT pending, stopped FROM session WHERE id = :sid AND epoch = :epoch"
-_RENEW = "UPDATE session SET epoch = epoch + 1 WHERE id = :sid AND epoch = :epoch RETURNING epoch"
+RENEW = "UPDATE session SET epoch = epoch + 1 WHERE id = :sid AND epoch = :epoch RETURNING epoch"
 RELEASE = """
 UPDATE session SET owner = NULL WHERE id = :sid AND epoch = :epoch AND pending = 0
 AND NOT EXISTS (SELECT 1 FROM outbox WHERE sid = :sid AND status = 0 AND id <> :part) RETURNING id
 """
-_RELEASE_FOR_TAKEOVER = "UPDATE session SET owner = NULL WHERE id = :sid AND epoch = :epoch"
-_BEGIN = f"""
+RELEASE_FOR_TAKEOVER = "UPDATE session SET owner = NULL WHERE id = :sid AND epoch = :epoch"
+BEGIN = f"""
 UPDATE outbox SET next_at = :next_at, ambiguous = CASE WHEN next_at = 0 THEN 0 ELSE ambiguous END
 WHERE id = :part AND {_IS_OURS} RETURNING id
 """
-_POSTPONE = f"""
+POSTPONE = f"""
 UPDATE outbox SET attempts = attempts + 1, ambiguous = ambiguous + :ambiguous, next_at = :next_at
 WHERE id = :part AND {_IS_OURS}
 """
 _LATELY = "o.id > (SELECT COALESCE(max(id), 0) FROM outbox) - 20000"
 """What is looked for was sent a moment ago, as a rule; an index would cost every part that is sent."""
-_SENT_ID = f"SELECT o.ext_id FROM outbox o WHERE o.key = :key AND o.ext_id IS NOT NULL AND {_LATELY} ORDER BY o.id DESC"
-_SENT_PARTS = f"""
+SENT_ID = f"SELECT o.ext_id FROM outbox o WHERE o.key = :key AND o.ext_id IS NOT NULL AND {_LATELY} ORDER BY o.id DESC"
+SENT_PARTS = f"""
 SELECT o.payload, COALESCE(i.body, '') AS body, o.sid, o.ext_id FROM outbox o LEFT JOIN inbox i ON i.id = o.turn
 WHERE o.{{column}} = :value AND {_LATELY} ORDER BY o.id DESC
 """
-_KEEP_SENT = f"""
+KEEP_SENT = f"""
 INSERT INTO outbox (sid, turn, part, key, payload, status, ext_id, attempts, ambiguous, next_at, created)
 SELECT :sid, t.turn, (SELECT COALESCE(min(part), 0) FROM outbox WHERE turn = t.turn AND part < 0) - 1, :key, :payload,
     {OutboxStatus.SENT:d}, :ext_id, 0, 0, 0, CAST(:at AS DOUBLE PRECISION)
@@ -176,20 +159,20 @@ FROM (SELECT COALESCE(min(id), 0) AS turn FROM inbox WHERE sid = :sid AND status
 WHERE NOT EXISTS (SELECT 1 FROM outbox o WHERE o.key = :key AND {_LATELY}) RETURNING id
 """
 """What a tool sends during a turn has parts below zero: the reply's begin there."""
-_SET_SENT = f"UPDATE outbox SET ext_id = :ext_id WHERE key = :key AND {_LATELY.removeprefix('o.')} RETURNING id"
-_LATELY_DONE = f"""
+SET_SENT = f"UPDATE outbox SET ext_id = :ext_id WHERE key = :key AND {_LATELY.removeprefix('o.')} RETURNING id"
+LATELY_DONE = f"""
 SELECT body FROM inbox WHERE status IN ({InboxStatus.DONE:d}, {InboxStatus.DEAD:d}) AND at > :since AND body <> ''
 ORDER BY id DESC LIMIT :limit
 """
-_ACCEPTED = "SELECT body FROM inbox WHERE (dedupe IN (:first, :second) OR dedupe_text = :second) AND body <> ''"
+ACCEPTED = "SELECT body FROM inbox WHERE (dedupe IN (:first, :second) OR dedupe_text = :second) AND body <> ''"
 ANSWER = f"""
 SELECT i.status, o.payload, CASE WHEN i.status NOT IN ({InboxStatus.WAITING:d}, {InboxStatus.OVERFLOW:d}) THEN (
     SELECT content FROM transcript WHERE sid = i.sid AND turn = i.id AND kind = 'final' ORDER BY seq DESC LIMIT 1
 ) END AS final
 FROM inbox i LEFT JOIN outbox o ON o.turn = i.id AND o.part >= 0 WHERE i.dedupe = :dedupe ORDER BY o.part
 """
-_USAGE = "SELECT scope, tokens, cost, warned FROM usage WHERE day = :day AND scope IN (:first, :second, :third)"
-_CLAIM_WARNING = """
+USAGE = "SELECT scope, tokens, cost, warned FROM usage WHERE day = :day AND scope IN (:first, :second, :third)"
+CLAIM_WARNING = """
 INSERT INTO usage (scope, day, tokens, cost, warned) VALUES (:scope, :day, 0, 0, :turn)
 ON CONFLICT (scope, day) DO UPDATE SET warned = excluded.warned WHERE usage.warned IN (0, :turn) RETURNING scope
 """
@@ -211,12 +194,12 @@ FROM (
 """
 """Whose rate a message exceeds, and whether a note has been given since the newest one that did not: only those count that
 were accepted."""
-_BEYOND = "SELECT beyond FROM inbox WHERE id = :turn"
-_KEPT_OUT = """
+BEYOND = "SELECT beyond FROM inbox WHERE id = :turn"
+KEPT_OUT = """
 SELECT at FROM inbox WHERE {0} = (SELECT {0} FROM inbox WHERE id = :turn)
 AND chat IS NOT NULL AND beyond IS NULL AND id < :turn ORDER BY at DESC, id DESC LIMIT 1 OFFSET :skip
 """
-_BACKLOG = """
+BACKLOG = """
 SELECT sum(messages) AS messages, sum(parts) AS parts, min(oldest) AS oldest FROM (
     SELECT count(*) AS messages, 0 AS parts, min(at) AS oldest FROM inbox WHERE status = 0
     UNION ALL SELECT 0, count(*), min(created) FROM outbox WHERE status = 0
@@ -253,133 +236,3 @@ def answer_of(rows: Sequence[Any]) -> Answer | None:
 
 def names_of(known: Known | None) -> dict[str, Any]:
     return {"known_seq": known.seq, "known": known.standing} if known else {"known_seq": 0, "known": ""}
-
-
-class InCommon:
-    """The methods of a store that are one statement, the same on both databases."""
-
-    _worker: str
-
-    async def _rows(self, statement: str, names: Mapping[str, Any]) -> Sequence[Any]:
-        """What one statement returns, after its commit."""
-        raise NotImplementedError
-
-    async def _one(self, statement: str, names: Mapping[str, Any]) -> Any:
-        """Its first row; None where there is none."""
-        return next(iter(await self._rows(statement, names)), None)
-
-    async def _ours(self, statement: str, names: Mapping[str, Any]) -> Any:
-        """Raises Fenced where there is no row: the chat is somebody else's."""
-        if (row := await self._one(statement, names)) is None:
-            raise Fenced
-        return row
-
-    async def leased(self) -> Sequence[Lease]:
-        return [Lease(**row) for row in await self._rows(_LEASED, {"owner": self._worker})]
-
-    async def sent_id(self, key: str) -> str | None:
-        row = await self._one(_SENT_ID, {"key": key})
-        return row["ext_id"] if row else None
-
-    async def sent_parts(self, *, ext_id: str = "", key: str = "") -> Sequence[SentPart]:
-        statement = _SENT_PARTS.format(column="key" if key else "ext_id")
-        return [SentPart(**row) for row in await self._rows(statement, {"value": key or ext_id})]
-
-    async def keep_sent(self, sid: str, part: NewPart, ext_id: str | None, at: float) -> None:
-        names = {"sid": sid, "key": part.key, "payload": part.payload, "ext_id": ext_id, "at": at}
-        if await self._one(_KEEP_SENT, names) is None and ext_id:
-            await self._rows(_SET_SENT, {"key": part.key, "ext_id": ext_id})
-
-    async def lately_done(self, since: float, limit: int) -> Sequence[str]:
-        return [row["body"] for row in await self._rows(_LATELY_DONE, {"since": since, "limit": limit})]
-
-    async def accepted(self, first: str, second: str) -> Sequence[str]:
-        return [row["body"] for row in await self._rows(_ACCEPTED, {"first": first, "second": second})]
-
-    async def answer(self, dedupe: str) -> Answer | None:
-        return answer_of(await self._rows(ANSWER, {"dedupe": dedupe}))
-
-    async def begin(self, lease: Lease, part: Part, next_at: float) -> None:
-        await self._ours(_BEGIN, lease.row | {"part": part.id, "next_at": next_at})
-
-    async def postpone(self, lease: Lease, part: Part, next_at: float, *, ambiguous: bool) -> None:
-        names = {"part": part.id, "next_at": next_at, "ambiguous": int(ambiguous)}
-        await self._rows(_POSTPONE, lease.row | names)
-
-    async def release(self, lease: Lease) -> bool:
-        return await self._one(RELEASE, lease.row | {"part": 0}) is not None
-
-    async def release_for_takeover(self, lease: Lease) -> None:
-        await self._rows(_RELEASE_FOR_TAKEOVER, lease.row)
-
-    async def renew(self, lease: Lease) -> Lease:
-        return Lease(sid=lease.sid, **await self._ours(_RENEW, lease.row))
-
-    async def draft(self, sid: str, turn: int) -> str | None:
-        row = await self._one(_DRAFT, {"sid": sid, "turn": turn})
-        return row["content"] if row else None
-
-    async def mark(self, sid: str, mark: Mark) -> bool:
-        return await self._one(_MARK, mark.row | {"sid": sid}) is not None
-
-    async def body(self, sid: str, turn: int) -> str | None:
-        row = await self._one(BODY, {"sid": sid, "turn": turn})
-        return row["body"] if row else None
-
-    async def bodies(self, sid: str, turn: int) -> Sequence[str]:
-        return [row["body"] for row in await self._rows(BODIES, {"sid": sid, "turn": turn})]
-
-    async def newest_words(self, sid: str, *, before: int) -> str | None:
-        row = await self._one(_NEWEST_WORDS, {"sid": sid, "before": before})
-        return row["content"] if row else None
-
-    async def last_turn(self, sid: str, *, before: int, by: str) -> int | None:
-        turn: int | None = (await self._one(_LAST_TURN, {"sid": sid, "before": before, "by": by}))["turn"]
-        return turn
-
-    async def concerned(self, sid: str, *, before: int, by: str) -> Sequence[Concerned]:
-        rows = await self._rows(_CONCERNED, {"sid": sid, "before": before, "by": f'%"{by}"%'})
-        return [Concerned(turn=row["turn"], body=row["body"], begun=bool(row["begun"])) for row in rows]
-
-    async def bills(self, sid: str, *, since: float) -> Sequence[Bill]:
-        rows = await self._rows(_BILLS, {"sid": sid, "control": CONTROL + sid, "since": since})
-        return [Bill(content=it["content"], current=bool(it["current"]), recent=bool(it["recent"])) for it in rows]
-
-    async def transcript(self, sid: str) -> Sequence[Entry]:
-        return [Entry(**row) for row in await self._rows(_TRANSCRIPT, {"sid": sid})]
-
-    async def choices(self) -> Mapping[str, str]:
-        rows = await self._rows(CHOICES, {"prefix": f"{CHOICE}%"})
-        return {row["sid"].removeprefix(CHOICE): row["content"] for row in rows}
-
-    async def conversation(self, sid: str, *, before: int, history_turns: int, waiting_max: int) -> Work:
-        names = {"sid": sid, "before": before}
-        waiting = await self._rows(WAITING_BEFORE, names | {"waiting_max": waiting_max})
-        entries = await self._rows(HISTORY_BEFORE, names | {"skip": history_turns - 1})
-        return Work.of(waiting, [Entry(**row) for row in entries])
-
-    async def usage(self, day: str, scopes: Sequence[str]) -> Sequence[DayUsage]:
-        first, second, third = (*scopes, "", "", "")[:3]
-        names = {"day": day, "first": first, "second": second, "third": third}
-        return [DayUsage(**row) for row in await self._rows(_USAGE, names)]
-
-    async def claim_warning(self, scope: str, day: str, turn: int) -> bool:
-        return await self._one(_CLAIM_WARNING, {"scope": scope, "day": day, "turn": turn}) is not None
-
-    async def beyond(self, turn: int, counts: Mapping[Rated, int]) -> tuple[Rated, float] | None:
-        row = await self._one(_BEYOND, {"turn": turn})
-        whose: Rated | None = row["beyond"] if row else None
-        if whose is None or whose not in counts:
-            return None
-        oldest = await self._one(_KEPT_OUT.format(whose), {"turn": turn, "skip": counts[whose] - 1})
-        return (whose, oldest["at"]) if oldest else None
-
-    async def standing(self, channel: str, account: str, person: str, at: float) -> Standing:
-        names = {"channel": channel, "account": account, "person": person, "since": at - PAIRING_SECONDS}
-        return standing_of(await self._ours(CONTACT_STANDING, names))
-
-    async def session_state(self, lease: Lease) -> SessionState:
-        return SessionState(**await self._ours(STATE, lease.row))
-
-    async def backlog(self) -> Backlog:
-        return Backlog(**await self._ours(_BACKLOG, {}))

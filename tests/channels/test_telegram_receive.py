@@ -162,7 +162,7 @@ def test_a_group_message_waits_until_the_bot_knows_its_name_and_a_direct_one_doe
     assert isinstance(post(updated(), channel=nameless), Arrived)
 
 
-def test_code_keeps_its_fence_and_a_link_its_address() -> None:
+def test_code_keeps_its_fence_a_quote_its_marks_and_a_link_its_address() -> None:
     text = "look here: print(1)"
     marks = [
         entity("text_link", "here", text, url="https://example.com/a"),
@@ -170,6 +170,9 @@ def test_code_keeps_its_fence_and_a_link_its_address() -> None:
     ]
     found = arrived(message(text, entities=marks))
     assert found.context.text == "look [here](https://example.com/a): \n```python\nprint(1)\n```"
+    quote = "first\nsecond"
+    found = arrived(message(f"{quote}\nno", entities=[entity("blockquote", quote, f"{quote}\nno")]))
+    assert found.context.text == "> first\n> second\nno"
 
 
 @pytest.mark.parametrize(("length", "more"), [(3_999, False), (4_000, True)])

@@ -74,7 +74,14 @@ async def campaign(
     began = monotonic()
     point = POLLED.get(point.name, point) if chat.fetched else point
     async with scene(
-        point.name, folder, chat=chat, seed=seed, database=database, replicas=replicas, agent=point.agent
+        point.name,
+        folder,
+        chat=chat,
+        seed=seed,
+        database=database,
+        replicas=replicas,
+        agent=point.agent,
+        mode=point.mode,
     ) as played:
         await played.start()
         injected = await _injure(played, point, planned)

@@ -13,6 +13,7 @@ from tests.chaos.replica import Replica
 from tests.chaos.scene import SETTLE_SECONDS, Scene
 from tests.processes import processes_of
 from tests.waiting import until
+from tools.config import ExecMode
 
 BATCH: tuple[Wish, ...] = ("plain", "exec", "write", "ls", "long", "exec", "write", "long", "plain")
 """What one batch asks for, in any order, over all chats."""
@@ -37,7 +38,7 @@ SIDE_BY_SIDE = 40
 class Point:
     """`most` is how often the moment is sure to come in one batch: the kill comes at a random one of them. Of STORM and
     BACKLOG it is the number of messages. Under `load` people write so many messages a second all the while.
-    `agent` is of the agent's config."""
+    `agent` is of the agent's config, `mode` that of its commands; `shared` is what `most` is for one of several replicas."""
 
     name: str
     about: str
@@ -45,6 +46,8 @@ class Point:
     most: int = 1
     load: float = 0.0
     agent: str = "historyTurns: 8"
+    mode: ExecMode = "allow"
+    shared: int = 1
 
 
 Injury: TypeAlias = Callable[[Scene, Point], Awaitable[bool]]
@@ -240,8 +243,8 @@ async def load(scene: Scene, per_second: float) -> AsyncIterator[None]:
 
 
 def _which(scene: Scene, point: Point) -> int:
-    """At which time of many. Of several replicas none is sure to get there more than once."""
-    return scene.chance.randint(1, point.most) if len(scene.replicas) == 1 else 1
+    """At which time of many."""
+    return scene.chance.randint(1, point.most if len(scene.replicas) == 1 else point.shared)
 
 
 async def _deliver(scene: Scene, count: int, copies: int = 1) -> None:
@@ -312,6 +315,8 @@ POINTS: Sequence[Point] = (
     Point("K14", "the platform has shown it, not answered yet", outside, most=13),
     Point("K15", "part 2 of 3 marked as sent", inside, most=2),
     Point("K16", "the last part marked as sent", inside, most=9),
+    Point("K17", "before and after a request is stored, and told to be over", inside, most=8, mode="ask", shared=2),
+    Point("K18", "before and after a decision, the spawn and its end", inside, most=8, mode="ask", shared=4),
     Point("K19", "just before and just after a summary is kept", inside, most=2, agent="contextWindow: 16000"),
     Point("K20", "before and after each step of /new or /undo", commanded),
     Point("SQL", "before any statement that the store sends", inside, most=90),

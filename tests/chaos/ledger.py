@@ -2,23 +2,29 @@
 
 Every message of a user carries a serial and a wish, `S000017 long`; every answer of the model carries the serial, which
 of its answers to that message it is, and the part: `R S000017 n2 p1/3`. So lost, doubled and out of order are questions
-about sets and sequences. Pure.
+about sets and sequences. A command that needs an approval has two serials more: `Q000017` is the gateway's question, and
+`A000017` what is answered after the decision. Pure.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, get_args
 
 from tests.emulators.models.dialogue import summary_names
 
-Wish: TypeAlias = Literal["plain", "exec", "write", "ls", "long", "/new", "/undo"]
-"""What begins with a slash is written as it is, and answered by the gateway itself."""
+Wish: TypeAlias = Literal["plain", "exec", "write", "ls", "long", "/new", "/undo", "/approve", "decided"]
+"""What begins with a slash is written as it is, and answered by the gateway itself; `decided` is written by nobody."""
 Key: TypeAlias = tuple[str, int, int]
 """A part of an answer: serial, take and part."""
 
 WORDS = re.compile(rf"\b(S\d{{6}}) ({'|'.join(get_args(Wish))})\b")
-ANSWER = re.compile(r"\bR (S\d{6}) n(\d+) p(\d)/(\d)\b")
+ANSWER = re.compile(r"\bR ([SA]\d{6}) n(\d+) p(\d)/(\d)\b")
+QUESTION = re.compile(r"echo S(\d{6}) .*/approve (\S+) deny", re.DOTALL)
+CALLED = re.compile(r"echo S(\d{6}) ")
+NOTE = "[message_id: approval-"
+"""How the message begins with which the conversation goes on after a decision."""
+PENDING, FAILED = "EXEC_APPROVAL_PENDING", "error_code"
 
 
 @dataclass(kw_only=True, slots=True)
@@ -58,6 +64,8 @@ class Shown:
 
 def shown(text: str, *, chat: str, serial: str, kills: int) -> Shown:
     """Read from its text; `serial` is that of the message it replies to, for what is no answer of the model."""
+    if question := QUESTION.search(text):
+        return Shown(chat=chat, serial=f"Q{question[1]}", kills=kills)
     if (found := ANSWER.search(text)) is None:
         return Shown(chat=chat, serial=serial, kills=kills)
     take, part, parts = (int(found[group]) for group in (2, 3, 4))
@@ -81,6 +89,10 @@ class Request:
     serials: tuple[str, ...]
     takes: tuple[tuple[str, int], ...] = ()
     refused: str = ""
+    asked: tuple[str, ...] = ()
+    """The serials of the commands of which it says that they wait for an approval."""
+    ran: tuple[str, ...] = ()
+    """And of those that it has the result of, after their approval."""
 
 
 @dataclass(kw_only=True)
@@ -101,6 +113,8 @@ class Ledger:
     requests: list[Request] = field(default_factory=list)
     effects: list[str] = field(default_factory=list)
     """One serial for each time that a command ran."""
+    decisions: dict[str, str] | None = None
+    """By serial what somebody has answered to the question; None where commands need no approval."""
     kills: int = 0
     freezes: int = 0
     stops: int = 0
@@ -111,6 +125,8 @@ class Ledger:
     """Command lines that outlived the gateway they were started by."""
     litter: list[str] = field(default_factory=list)
     """Files left half written in the workspace, under a temporary name or their own."""
+    unsettled: list[str] = field(default_factory=list)
+    """Approvals without an end."""
     miscounted: list[str] = field(default_factory=list)
     """Sums of the budgets that are not what the journaled answers took."""
 
@@ -119,21 +135,49 @@ def request(body: Mapping[str, Any], refused: str = "") -> Request:
     """What the ledger keeps of a request to the model."""
     messages = [] if summary_names(body) is not None else body.get("messages", [])
     texts = [(message["role"], _text(message)) for message in messages]
-    serials = [serial for role, text in texts if role == "user" for serial, _ in WORDS.findall(text)]
+    serials = [serial for _, serial, _ in _wishes(messages)]
+    results = [(f"S{called[1]}", text) for call, text in _results(messages) if (called := CALLED.search(call))]
+    approved = {serial for serial in serials if serial.startswith("A")}
     answers = [found for role, text in texts if role == "assistant" for found in ANSWER.findall(text)]
     takes = {(serial, int(take)): None for serial, take, _, _ in answers}
-    return Request(serials=tuple(serials), takes=tuple(takes), refused=refused)
+    return Request(
+        serials=tuple(serials),
+        takes=tuple(takes),
+        refused=refused,
+        asked=tuple(serial for serial, text in results if PENDING in text),
+        ran=tuple(serial for serial, text in results if f"A{serial[1:]}" in approved and FAILED not in text),
+    )
 
 
 def running(body: Mapping[str, Any]) -> tuple[str, Wish, bool] | None:
     """Serial and wish of the message that is being answered, and whether a tool was called for it."""
-    called = False
-    for message in reversed(body["messages"]):
-        if message["role"] == "user" and (found := WORDS.findall(_text(message))):
-            serial, wish = found[-1]
-            return serial, wish, called
-        called = called or (message["role"] == "assistant" and any(b["type"] == "tool_use" for b in _blocks(message)))
-    return None
+    place, serial, wish = max(_wishes(body["messages"]), default=(-1, "", "plain"))
+    called = any(_calls(message) for message in body["messages"][place + 1 :])
+    return (serial, wish, called) if serial else None
+
+
+def _wishes(messages: Sequence[Mapping[str, Any]]) -> Iterator[tuple[int, str, Wish]]:
+    """What people wish for, with the place of its message. A decision names nothing: the call behind it does."""
+    for place, message in enumerate(messages):
+        if message["role"] != "user":
+            continue
+        text = _text(message)
+        yield from ((place, serial, wish) for serial, wish in WORDS.findall(text))
+        if NOTE in text and (called := CALLED.search(str(messages[place + 1]["content"]))):
+            yield place, f"A{called[1]}", "decided"
+
+
+def _calls(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [block for block in _blocks(message) if message["role"] == "assistant" and block["type"] == "tool_use"]
+
+
+def _results(messages: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+    """The arguments of each call, and what came of it."""
+    calls = {call["id"]: str(call["input"]) for message in messages for call in _calls(message)}
+    for message in messages:
+        for block in _blocks(message):
+            if block["type"] == "tool_result":
+                yield calls[block["tool_use_id"]], str(block["content"])
 
 
 def _text(message: Mapping[str, Any]) -> str:

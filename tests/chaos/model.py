@@ -57,7 +57,7 @@ class Model:
                 return call_block("write", {"file_path": name, "content": f"{serial}\n" * FILE_LINES})
             case "ls":
                 return call_block("ls", {"path": "."})
-            case "plain" | "long" | "/new" | "/undo":
+            case "plain" | "long" | "/new" | "/undo" | "/approve" | "decided":
                 return None
 
     def _answer(self, serial: str, wish: Wish) -> str:

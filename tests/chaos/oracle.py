@@ -28,6 +28,8 @@ def judge(ledger: Ledger) -> Verdict:
         "litter": ledger.litter,
         "hidden": hidden(ledger),
         "miscounted": ledger.miscounted,
+        "unapproved": unapproved(ledger),
+        "unsettled": ledger.unsettled,
     }
 
 
@@ -46,6 +48,23 @@ def excused(ledger: Ledger) -> list[Shown]:
     return [doubt.part for doubt in ledger.doubts.values() if doubt.given_up and doubt.reported]
 
 
+def unasked(message: Message, given_up: Iterable[Shown]) -> bool:
+    """Whether the question of which nobody knows whether it was seen was given up."""
+    return message.wish == "decided" and any(part.serial == f"Q{message.serial[1:]}" for part in given_up)
+
+
+def unapproved(ledger: Ledger) -> list[str]:
+    """Commands that ran though nobody allowed it, and those of which the model has a result and nothing ran."""
+    if ledger.decisions is None:
+        return []
+    allowed = {serial for serial, decision in ledger.decisions.items() if decision != "deny"}
+    said = {serial for request in ledger.requests for serial in request.ran}
+    return [
+        *(f"{serial} ran, and nobody allowed it" for serial in sorted(set(ledger.effects) - allowed)),
+        *(f"{serial} has a result, and did not run" for serial in sorted(said - set(ledger.effects))),
+    ]
+
+
 def lost(ledger: Ledger) -> list[str]:
     """Acknowledged, and no whole reply where it was asked; or never taken at all."""
     replies: defaultdict[str, list[Shown]] = defaultdict(list)
@@ -55,7 +74,9 @@ def lost(ledger: Ledger) -> list[str]:
     return refused + [
         f"{message.serial} ({message.wish}) in {message.chat}: only {_seen(replies[message.serial]) or 'silence'}"
         for message in ledger.messages.values()
-        if message.acked is not None and not answered(message, replies[message.serial], apology_kills=APOLOGY_KILLS)
+        if message.acked is not None
+        and not answered(message, replies[message.serial], apology_kills=APOLOGY_KILLS)
+        and not unasked(message, excused(ledger))
     ]
 
 
@@ -112,7 +133,9 @@ def hidden(ledger: Ledger) -> list[str]:
 
 def order(ledger: Ledger) -> list[str]:
     """Replies of a chat follow its acknowledgements, parts their numbers, histories the acknowledgements too."""
-    place = {message.serial: message.acked for message in ledger.messages.values() if message.acked is not None}
+    beside = ("/approve", "decided")
+    messages = [message for message in ledger.messages.values() if message.wish not in beside]
+    place = {message.serial: message.acked for message in messages if message.acked is not None}
     chats: defaultdict[str, dict[tuple[str, int], None]] = defaultdict(dict)
     for reply in ledger.shown:
         if reply.serial in place:

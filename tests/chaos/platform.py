@@ -7,11 +7,12 @@ is there, in the middle of its answer, or done and not answered yet.
 import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractContextManager, asynccontextmanager, suppress
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
-from sqlalchemy import NullPool, Row, create_engine, text
+from sqlalchemy import Connection, NullPool, Row, create_engine, text
 from sqlalchemy.exc import OperationalError
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -24,7 +25,7 @@ from gateway.store.dead_letters import dead_letters
 from gateway.store.records import Summary
 from gateway.store.statements import OutboxStatus
 from tests.chaos.emulated import Emulated
-from tests.chaos.ledger import Doubt, Ledger, Message, Shown, Wish, request, shown
+from tests.chaos.ledger import QUESTION, Doubt, Ledger, Message, Shown, Wish, request, shown
 from tests.chaos.model import Model
 from tests.emulators.models.anthropic.emulator import AnthropicEmulator
 from tests.loopback import serve_on_loopback
@@ -49,6 +50,8 @@ class Platform:
         """What was shown, by serial."""
         self.open: dict[str, Message] = {}
         """What is not known to be answered, by serial."""
+        self.questions: dict[str, tuple[str, str]] = {}
+        """What nobody has decided yet: the chat and the id that was shown there, by the command's serial."""
         self.trap: Callable[[str, int], bool] | None = None
         """Called with a point that is reached and the number of the replica; whether that one is killed now."""
         self._anthropic = AnthropicEmulator(model, api_key=SECRETS["ANTHROPIC_API_KEY"])
@@ -100,10 +103,10 @@ class Platform:
     def springs(self, point: str, replica: int) -> bool:
         return self.trap is not None and self.trap(point, replica)
 
-    def write(self, wish: Wish, chat: str) -> Message:
+    def write(self, wish: Wish, chat: str, more: str = "") -> Message:
         """A user's message exists from here on."""
         serial = next(serials)
-        message_id, event = self.chat.write(wish if wish.startswith("/") else f"{serial} {wish}", chat)
+        message_id, event = self.chat.write(f"{wish}{more}" if wish.startswith("/") else f"{serial} {wish}", chat)
         message = Message(serial=serial, chat=chat, wish=wish, event=event, kills_before=self.ledger.kills)
         self._serials[chat, message_id] = serial
         self.ledger.messages[serial] = self.open[serial] = message
@@ -115,11 +118,23 @@ class Platform:
             reply = self._shown(*seen)
             self.ledger.shown.append(reply)
             self.replies[reply.serial].append(reply)
+            if question := QUESTION.search(seen[2]):
+                self.questions[f"S{question[1]}"] = seen[0], question[2]
+                self._expect(f"S{question[1]}")
         for received in self._anthropic.requests:
             refusal = f"model: {received.refusal.status} {received.refusal.message}" if received.refusal else ""
             self.ledger.requests.append(request(received.body, refusal))
+            for serial in self.ledger.requests[-1].asked:
+                self._expect(serial)
         self._anthropic.requests.clear()
         return self.ledger
+
+    def _expect(self, serial: str) -> None:
+        """A command that waits for an approval: its conversation goes on, some time."""
+        goes_on, asked = f"A{serial[1:]}", self.ledger.messages[serial]
+        if goes_on not in self.ledger.messages:
+            message = replace(asked, serial=goes_on, wish="decided", acked=-1)
+            self.ledger.messages[goes_on] = self.open[goes_on] = message
 
     async def read_books(self, database: str) -> None:
         """What the gateway says of sends that may have arrived. A given-up one will not come any more."""
@@ -141,15 +156,18 @@ def _door(app: Callable[[int, Scope, Receive, Send], Awaitable[None]]) -> ASGIAp
     return door
 
 
+def _connected(url: str) -> AbstractContextManager[Connection]:
+    return create_engine(url.replace("postgresql://", "postgresql+psycopg://", 1), poolclass=NullPool).begin()
+
+
 def doubts(url: str, shown: Callable[[str, str, str], Shown]) -> list[Doubt]:
     """Every part in doubt so far, read by `shown` from its chat, the message it replies to and its text. None where
     there is no database yet.
 
     Telegram recognises no repetition, so there a lost or doubled part is excused, but only by the gateway's own books: a
     part that was given up must be among the dead letters, and no part can be in doubt more often than processes died."""
-    engine = create_engine(url.replace("postgresql://", "postgresql+psycopg://", 1), poolclass=NullPool)
     rows: Sequence[Row[Any]] = []
-    with suppress(OperationalError), engine.begin() as connection:
+    with suppress(OperationalError), _connected(url) as connection:
         rows = connection.execute(DOUBTFUL).all()
     reported = {it.number for it in dead_letters(DatabaseConfig(url=url)) if it.ambiguous} if rows else set()
     return [
@@ -164,11 +182,26 @@ def doubts(url: str, shown: Callable[[str, str, str], Shown]) -> list[Doubt]:
     ]
 
 
+def unsent(url: str) -> int:
+    """Messages, parts and outcomes of approvals that somebody has yet to get."""
+    counts = ("inbox WHERE status = 0", "outbox WHERE status = 0", "approval WHERE announced = 0")
+    with _connected(url) as connection:
+        return sum(connection.execute(text(f"SELECT count(*) FROM {it}")).scalar_one() for it in counts)
+
+
+def unsettled(url: str) -> list[str]:
+    """What was asked and has no end, or one that nobody was sent."""
+    open_ones = text(
+        "SELECT id, state FROM approval WHERE announced = 0 OR state IN ('pending', 'approved', 'spawned')"
+    )
+    with _connected(url) as connection:
+        return [f"{row.id} is {row.state}" for row in connection.execute(open_ones)]
+
+
 def miscounted(url: str) -> list[str]:
     """No request of a campaign fails at a price, so the answers in the journal took all that was spent, with those that
     stand at summaries."""
-    engine = create_engine(url.replace("postgresql://", "postgresql+psycopg://", 1), poolclass=NullPool)
-    with engine.begin() as connection:
+    with _connected(url) as connection:
         rows = connection.execute(text("SELECT content FROM transcript WHERE kind = 'assistant'")).scalars()
         usages = [
             answer.usage for row in rows if isinstance(answer := message_json.validate_json(row), AssistantMessage)

@@ -16,20 +16,25 @@ from pathlib import Path
 
 import httpx
 
-from tests.chaos.emulated import Emulated
+from tests.chaos.emulated import FIRST_PERSON, Emulated
 from tests.processes import parent, processes_of
-from tests.running import SECRETS
+from tests.running import ALICE, SECRETS
+from tools.config import ExecMode
 
 ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 60.0
 STOP_SECONDS = 60.0
+CHATS = 3
+"""Of those who may decide, in the chats that a sender writes in."""
 PORTS = range(18_000, 28_000)
 """Below those that the system gives to clients: one of those could take the port while its gateway is down."""
 ADMIN_TOKEN = "chaos-looks-at-the-metrics"
+PEOPLE = (f"feishu:{ALICE}", *(f"telegram:{FIRST_PERSON + number}" for number in range(CHATS)))
 CONFIG = f"""
 logging: {{ level: warning }}
 server: {{ publicUrl: https://bot.example.com, adminToken: {ADMIN_TOKEN} }}
-tools: {{ exec: {{ mode: allow, parallel: 16 }} }}
+tools: {{ exec: {{ mode: MODE, parallel: 16 }} }}
+approvals: {{ approvers: [{", ".join(f'"{it}"' for it in PEOPLE)}] }}
 limits: {{ pendingPerSession: 1000, pendingPerSender: 20000 }}
 queue: {{ mode: followup }}
 budgets: {{ agent: {{ tokensPerDay: 1000000000 }}, sender: {{ tokensPerDay: 1000000000 }} }}
@@ -46,7 +51,16 @@ class Replica:
     """One gateway and all its lives."""
 
     def __init__(
-        self, number: int, folder: Path, *, chat: Emulated, chat_url: str, model_url: str, database: str, agent: str
+        self,
+        number: int,
+        folder: Path,
+        *,
+        chat: Emulated,
+        chat_url: str,
+        model_url: str,
+        database: str,
+        agent: str,
+        mode: ExecMode = "allow",
     ) -> None:
         self.restarts: list[float] = []
         """How long each start took to be ready, in seconds."""
@@ -54,7 +68,7 @@ class Replica:
         self.url = f"http://127.0.0.1:{self._port}"
         self._config = folder / f"replica{number}.yaml"
         self._config.write_text(
-            f"""{CONFIG.replace("AGENT", agent)}
+            f"""{CONFIG.replace("AGENT", agent).replace("MODE", mode)}
 database: {{ url: "{database}" }}
 providers: {{ anthropic: {{ apiKey: "${{ANTHROPIC_API_KEY}}", baseUrl: "{model_url}/{number}" }} }}
 channels:

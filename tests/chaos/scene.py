@@ -12,10 +12,11 @@ from time import monotonic, time_ns
 from tests.chaos.emulated import Emulated
 from tests.chaos.ledger import Ledger
 from tests.chaos.model import EFFECTS, Model, is_whole
-from tests.chaos.oracle import Verdict, answered, excused, judge
-from tests.chaos.platform import Platform, miscounted
+from tests.chaos.oracle import Verdict, answered, excused, judge, unasked
+from tests.chaos.platform import Platform, miscounted, unsent, unsettled
 from tests.chaos.replica import Replica, strays
 from tests.chaos.sender import Sender
+from tools.config import ExecMode
 
 SETTLE_SECONDS = 60.0
 """From one answer to the next."""
@@ -31,13 +32,16 @@ TEMPORARY = ".clawgate-*"
 class Scene:
     """`kills` in the ledger counts all deaths, those as well that came while an earlier one was being made good."""
 
-    def __init__(self, name: str, folder: Path, *, chat: Emulated, seed: int, database: str | None) -> None:
+    def __init__(
+        self, name: str, folder: Path, *, chat: Emulated, seed: int, database: str | None, mode: ExecMode
+    ) -> None:
         self.chance = random.Random(f"{name}:{seed}")
         self.marker = f"chaos-{name}-{seed}-{time_ns()}"
         self.folder = folder
         self.database = database or f"sqlite:///{folder}/data/clawgate.db"
         self.model = Model(self.marker, self.chance)
         self.platform = Platform(chat, self.model)
+        self.platform.ledger.decisions = {} if mode == "ask" else None
         self.replicas: list[Replica] = []
         self.sender = Sender(self.platform, self._url, self.chance)
         self._deliveries = count()
@@ -54,20 +58,25 @@ class Scene:
     async def unanswered(self) -> int:
         waiting = self.platform.open
         self.platform.read()
+        self.sender.decide()
         if waiting and monotonic() > self._books_read + BOOKS_SECONDS and not self.ledger.repeats:
             await self.platform.read_books(self.database)
             self._books_read = monotonic()
         given_up = excused(self.ledger)
         for serial, message in list(waiting.items()):
             parts = [*self.platform.replies[serial], *(part for part in given_up if part.serial == serial)]
-            if parts and message.acked is not None and answered(message, parts):
+            if unasked(message, given_up) or (parts and message.acked is not None and answered(message, parts)):
                 del waiting[serial]
         return len(waiting)
+
+    async def notices(self) -> int:
+        """What the gateway still has to send of its own accord: no message waits for that."""
+        return 0 if self.ledger.decisions is None else await asyncio.to_thread(unsent, self.database)
 
     async def settled(self) -> None:
         """Wait until everything has its answer, or none comes any more, making good any death on the way."""
         give_up, least = monotonic() + SETTLE_SECONDS, len(self.platform.open)
-        while left := await self.unanswered():
+        while left := await self.unanswered() or await self.notices():
             if left < least:
                 give_up, least = monotonic() + SETTLE_SECONDS, left
             if monotonic() > give_up:
@@ -140,6 +149,7 @@ class Scene:
         ledger = self.platform.read()
         ledger.effects, ledger.litter = self.effects(), self.litter()
         ledger.miscounted = await asyncio.to_thread(miscounted, self.database)
+        ledger.unsettled = await asyncio.to_thread(unsettled, self.database)
         counts = [replica.counted for replica in self.replicas]
         ledger.counted = None if None in counts else sum(count or 0 for count in counts)
         return judge(ledger)
@@ -155,13 +165,21 @@ async def scene(
     database: str | None = None,
     replicas: int = 1,
     agent: str = "historyTurns: 8",
+    mode: ExecMode = "allow",
 ) -> AsyncIterator[Scene]:
     """The gateway is not started yet; at the end whatever runs of it is killed."""
-    played = Scene(name, folder, chat=chat, seed=seed, database=database)
+    played = Scene(name, folder, chat=chat, seed=seed, database=database, mode=mode)
     async with played.platform.served() as (chat_url, model_url), played.sender:
         played.replicas += [
             Replica(
-                number, folder, chat=chat, chat_url=chat_url, model_url=model_url, database=played.database, agent=agent
+                number,
+                folder,
+                chat=chat,
+                chat_url=chat_url,
+                model_url=model_url,
+                database=played.database,
+                agent=agent,
+                mode=mode,
             )
             for number in range(replicas)
         ]

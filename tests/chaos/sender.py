@@ -14,11 +14,12 @@ import httpx
 
 from tests.chaos.ledger import Message, Wish
 from tests.chaos.platform import Platform
+from tests.chaos.replica import CHATS
 
 PATIENCE_SECONDS = 3.0
 RETRY_SECONDS = (0.05, 0.2)
 AGAIN_CHANCE = 0.2
-CHATS = 3
+DENY_CHANCE = 0.2
 
 
 class Sender:
@@ -50,6 +51,15 @@ class Sender:
         for wish in self._chance.sample(wishes, len(wishes)):
             chat = self._chance.choice(list(self._queues))
             self._queues[chat].put_nowait(self._platform.write(wish, chat))
+
+    def decide(self) -> None:
+        """Somebody answers every question that is open."""
+        questions, self._platform.questions = self._platform.questions, {}
+        for serial, (chat, id_) in questions.items():
+            decision = "deny" if self._chance.random() < DENY_CHANCE else "allow-once"
+            if self._platform.ledger.decisions is not None:
+                self._platform.ledger.decisions[serial] = decision
+            self._queues[chat].put_nowait(self._platform.write("/approve", chat, f" {id_} {decision}"))
 
     async def _deliver(self, queue: asyncio.Queue[Message]) -> None:
         fetched = self._platform.chat.fetched

@@ -29,6 +29,21 @@ ALL = {"messages": THREE}
 DOUBT: dict[str, Any] = {"repeats": False, "recognises": False, "kills": 1, "doubts": doubts(ANSWER)}
 """A platform that recognises nothing, and a config that gives up what may have arrived."""
 LAST = {"messages": THREE[2:], "doubts": doubts(LONG[2])}
+AFTER = Message(serial="A000001", chat="a", wish="decided", acked=-1)
+GOES_ON = Shown(chat="a", serial="A000001", take=1)
+ASKED: dict[str, Any] = {
+    "messages": [message(1, wish="exec"), AFTER],
+    "decisions": {ONE: "allow-once"},
+    "effects": [ONE],
+    "requests": [Request(serials=(ONE, "A000001"), ran=(ONE,))],
+}
+GIVEN_UP = {
+    "repeats": False,
+    "kills": 1,
+    "effects": [],
+    "requests": [],
+    "doubts": doubts(Shown(chat="a", serial="Q000001")),
+}
 REPEATED = DOUBT | {"repeats": True, "counted": 1, "doubts": doubts(ANSWER, given_up=False)}
 
 
@@ -67,6 +82,13 @@ def test_a_run_without_fault_is_clean() -> None:
             [ANSWER], {"requests": [Request(serials=(ONE,), takes=((ONE, 2),))]}, {"dup_turns"}, id="another is kept"
         ),
         pytest.param([ANSWER, shown(1, take=2, part=2, parts=2)], {}, {"dup_turns"}, id="two answers shown"),
+        pytest.param([ANSWER, GOES_ON], ASKED, set(), id="approved and run"),
+        pytest.param([ANSWER], ASKED, {"lost"}, id="silent after the decision"),
+        pytest.param([ANSWER, GOES_ON], ASKED | {"effects": []}, {"unapproved"}, id="a result of what did not run"),
+        pytest.param([ANSWER, GOES_ON], ASKED | {"decisions": {ONE: "deny"}}, {"unapproved"}, id="run though denied"),
+        pytest.param([ANSWER, GOES_ON], ASKED | {"decisions": {}}, {"unapproved"}, id="run though nobody decided"),
+        pytest.param([ANSWER, GOES_ON], ASKED | {"unsettled": ["X is pending"]}, {"unsettled"}, id="without an end"),
+        pytest.param([ANSWER], ASKED | GIVEN_UP, set(), id="a question that nobody may have seen"),
         pytest.param([ANSWER], {"requests": [Request(serials=(ONE,))] * 2}, {"dup_turns"}, id="two turns"),
         pytest.param([ANSWER], {"requests": [Request(serials=(ONE,))] * 2, "kills": 1}, set(), id="a turn for a death"),
         pytest.param(
@@ -108,3 +130,23 @@ def test_a_request_is_read_for_its_serials_and_answers() -> None:
     assert running(body) == (TWO, "exec", False)
     body["messages"].append({"role": "assistant", "content": [{"type": "tool_use", "name": "exec"}]})
     assert running(body) == (TWO, "exec", True)
+
+
+def test_what_goes_on_after_an_approval_is_known_by_its_call() -> None:
+    call = {"type": "tool_use", "id": "c", "name": "exec", "input": {"command": f"echo {ONE} >> effects.txt; : x"}}
+    result = {"type": "tool_result", "tool_use_id": "c", "content": '{"error_code": "EXEC_APPROVAL_PENDING"}'}
+    asks = [
+        {"role": "user", "content": f"{ONE} exec"},
+        {"role": "assistant", "content": [call]},
+        {"role": "user", "content": [result]},
+    ]
+    assert running({"messages": asks}) == (ONE, "exec", True)
+    assert request({"messages": asks}) == Request(serials=(ONE,), asked=(ONE,))
+    goes_on = [
+        {"role": "user", "content": f"{TWO} plain"},
+        {"role": "user", "content": "[message_id: approval-X]\n(A note of the gateway.)"},
+        {"role": "assistant", "content": [call | {"id": "d"}]},
+        {"role": "user", "content": [result | {"tool_use_id": "d", "content": "exit code 0"}]},
+    ]
+    assert running({"messages": asks + goes_on}) == ("A000001", "decided", True)
+    assert request({"messages": asks + goes_on}) == Request(serials=(ONE, TWO, "A000001"), asked=(ONE,), ran=(ONE,))

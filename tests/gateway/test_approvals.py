@@ -7,6 +7,7 @@ import os
 import tempfile
 from collections import Counter
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -50,7 +51,9 @@ class Machine(RuleBasedStateMachine):
         super().__init__()
         self.loop = asyncio.new_event_loop()
         self.folder = tempfile.TemporaryDirectory()
-        self.store = SqliteStore(Path(self.folder.name) / "data" / "x.db")
+        path = Path(self.folder.name) / "x.db"
+        path.write_bytes(empty_database())
+        self.store = SqliteStore(path)
         self.wall, self.monotonic, self.turn = 1_000_000.0, 5_000.0, 0
         self.accepted: Counter[str] = Counter()
         self.ended: dict[str, str] = {}
@@ -70,7 +73,10 @@ class Machine(RuleBasedStateMachine):
             runners={"helper": runner},
             session_rules=lambda _: SimpleNamespace(scope="chat"),
         )
-        runtime: Any = SimpleNamespace(store=self.store, setup=setup, now=lambda: self.wall, accept=accept)
+        scrubber = SimpleNamespace(scrub=lambda text: text)
+        runtime: Any = SimpleNamespace(
+            store=self.store, setup=setup, now=lambda: self.wall, accept=accept, scrubber=scrubber
+        )
         return Approvals(runtime, monotonic=lambda: self.monotonic)
 
     def do(self, work: Any) -> Any:
@@ -86,9 +92,7 @@ class Machine(RuleBasedStateMachine):
     def rows(self) -> list[Approval]:
         async def read() -> list[Approval]:
             return await self.store.read(
-                lambda it: [
-                    Approval(**row) for row in run(it, "SELECT * FROM approval ORDER BY created, id").mappings()
-                ]
+                lambda it: [Approval(**row) for row in run(it, "SELECT * FROM approval ORDER BY rowid").mappings()]
             )
 
         found: list[Approval] = self.do(read())
@@ -212,6 +216,15 @@ class Machine(RuleBasedStateMachine):
         self.do(self.store.close())
         self.loop.close()
         self.folder.cleanup()
+
+
+@cache
+def empty_database() -> bytes:
+    """Its tables take longer to make than a sequence does."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "x.db"
+        asyncio.run(SqliteStore(path).close())
+        return path.read_bytes()
 
 
 def request(text: str, inode: int = 1) -> Request:
