@@ -90,8 +90,8 @@ _STANDING = f"""{_BEGIN_TURN}
 || ' ' || (SELECT count(*) FROM mark WHERE sid = :sid AND kind = 'undone')
 || ' ' || COALESCE((SELECT content FROM mark WHERE sid = :sid AND kind = 'erased'), '')
 || ' ' || COALESCE((SELECT turn FROM transcript WHERE sid = :sid AND seq = {{seq}}), 0)"""
-"""Of the turns up to the row `seq`, all that can change in them: rows are only added behind the last, who erases turns leaves
-a mark, and the numbers of turns never come again."""
+"""Of the turns up to the row `seq`, all that can change in them: rows are only added behind the last, erasing leaves a mark,
+and the numbers of turns never come again."""
 _HISTORY = f"""
 SELECT turn, kind, content FROM (
     SELECT turn, kind, content, seq FROM transcript t
