@@ -9,6 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 
 import structlog
 
@@ -22,16 +23,14 @@ from agents.providers.draft import Draft
 from agents.providers.models import ModelFacts, nearest
 from agents.providers.provider import Done, ModelRequest, OneTool, System, ToolChoice
 from agents.providers.textcalls.answer import DONE_WELL
-from agents.repair import IMAGES_MAX, repair
-from agents.tokens import below, bound_of, request_tokens
+from agents.repair import IMAGES_MAX, repair, settled
+from agents.tokens import below, request_tokens
 from agents.turn import Compaction, Emit, ModelCalled, ModelRetried, ModelStreamed
 from tools.tool import ToolSpec
 
-TOOL_TOKENS_MAX = 2_000
-"""What the description and the schema of one tool take, at most."""
 HISTORY_SHARE = 0.2
 """Of the input: a smaller history is not what fills it, and is not worth a summary."""
-LEARNING_SHARE = 0.25
+LEARNING_SHARE = 0.1
 """Of the window: smaller requests are not measured against their usage, for there an estimate decides nothing."""
 
 log = structlog.get_logger()
@@ -69,8 +68,6 @@ class ModelCalls:
         kept = self.config.history_turns
         newest = self.history if kept is None else self.history[max(0, len(self.history) - kept) :]
         self._left_out = len(self.history) - len(newest)
-        prompt_bound = bound_of(self.system.stable) + bound_of(self.system.volatile)
-        self._fixed_bound = prompt_bound + TOOL_TOKENS_MAX * len(self.tools)
         self._past = self._behind_summary(past(newest))
         self._deadline = time.monotonic() + turn_seconds
 
@@ -124,7 +121,7 @@ class ModelCalls:
             return None
         limit = int(self._room(model) * share)
         room = limit - self._fixed_tokens - self._past.size(running)
-        size = sum(map(self._past.size, [self._past.lead, *self._past.turns]))
+        size = self._past.size(self._past.lead) + sum(turn.tokens for turn in self._past.turns)
         fills = size > limit * HISTORY_SHARE and room > 0
         return room // 2 if fills and self.compactor.may_try(self._conversation, size) else None
 
@@ -174,7 +171,7 @@ class ModelCalls:
 
     def _overflowed(self, model: Model, fit: Fit, messages: Sequence[Message]) -> bool:
         """Whether less can be sent than was refused as too long."""
-        estimated = self._estimated(fit.messages)
+        estimated = self._estimated(fit)
         self._refused[model.reference] = estimated
         log.warning("context_overflow", model=model.reference, estimated_tokens=estimated)
         return self.fit(model, messages).back != fit.back
@@ -208,18 +205,18 @@ class ModelCalls:
         )
 
     def _request(self, model: Model, fit: Fit, number: int) -> ModelRequest:
-        facts = model.facts
-        repaired = repair(
-            fit.messages,
-            api=model.provider.api,
-            family=model.family if self._own_payloads else "",
-            images_max=IMAGES_MAX if facts.vision else 0,
-        )
+        facts, api = model.facts, model.provider.api
+        family = model.family if self._own_payloads else ""
+        past, ids = settled(fit.turns, api=api, family=family)
+        rest = fit.messages[sum(map(len, fit.turns[: len(past)])) :]
+        images_max = IMAGES_MAX if facts.vision else 0
+        repaired = repair(rest, api=api, family=family, images_max=images_max, taken=ids)
         return ModelRequest(
             model=model.name,
             facts=facts,
             system=self.system,
-            messages=tuple(repaired),
+            messages=(*chain.from_iterable(past), *repaired),
+            settled=past,
             tools=self.tools,
             tool_choice=self._tool_choice(number),
             thinking=nearest(self.config.thinking, facts.thinking) if self.config.thinking else None,
@@ -229,22 +226,19 @@ class ModelCalls:
 
     def fit(self, model: Model, messages: Sequence[Message]) -> Fit:
         """What the next request holds of the conversation, `messages` being its running turn."""
-        room, results = self._room(model), self.budget(model).results
-        return self._past.whole(messages, tokens_max=room - self._fixed_bound, chars_max=results) or self._past.fit(
+        return self._past.fit(
             messages,
-            tokens_max=room - self._fixed_tokens,
-            chars_max=results,
+            tokens_max=self._room(model) - self._fixed_tokens,
+            chars_max=self.budget(model).results,
             binds_thinking=model.facts.thinking_style != "budget",
         )
 
     def exceeds(self, model: Model, messages: Sequence[Message], share: float) -> bool:
-        """Whether the next request takes more than this share of what the model's input may be. Cheap where it surely does
-        not."""
-        fit, tokens_max = self.fit(model, messages), share * self._room(model)
-        return self._fixed_bound + fit.most > tokens_max and self._estimated(fit.messages) > tokens_max
+        """Whether the next request takes more than this share of what the model's input may be."""
+        return self._estimated(self.fit(model, messages)) > share * self._room(model)
 
-    def _estimated(self, messages: Sequence[Message]) -> int:
-        return self._fixed_tokens + self._past.size(messages)
+    def _estimated(self, fit: Fit) -> int:
+        return self._fixed_tokens + fit.tokens
 
     def _room(self, model: Model) -> int:
         """So many estimated tokens the model's input may take."""
@@ -282,8 +276,8 @@ class ModelCalls:
         answer = self.shared.priced(answer, request)
         if answer.error is None and (refused := self._refused.get(answer.reference)):
             self.shared.calibration.overflowed(answer.model, refused)
-        if answer.error is None and fit.most > self._window(request.facts) * LEARNING_SHARE:
-            self.shared.calibration.learn(answer.model, self._estimated(request.messages), answer.usage)
+        if answer.error is None and fit.tokens > self._window(request.facts) * LEARNING_SHARE:
+            self.shared.calibration.learn(answer.model, self._estimated(fit), answer.usage)
         if answer.usage.is_reported:
             self.answers.append(answer)
 

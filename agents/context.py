@@ -9,12 +9,14 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import accumulate, chain
+from itertools import accumulate, chain, takewhile
+from operator import attrgetter
 from typing import NamedTuple
 
 from agents.messages import AssistantMessage, Message, Text, Thinking, ToolResultMessage, UserMessage, with_parts
 from agents.providers.models import ModelFacts
-from agents.tokens import bound, tokens
+from agents.providers.provider import Turn, grown
+from agents.tokens import texts_of, tokens
 from agents.truncate import CHARS_PER_TOKEN, STUB_CHARS, shortened
 from tools.tool import Image
 
@@ -37,6 +39,8 @@ IMAGE_TURNS = 3
 LOW_WATER, LOW_WATER_MIN = 0.7, 0.35
 """How full a request is after a step: so that `ROUNDS_AHEAD` rounds like the latest fit behind it."""
 ROUNDS_AHEAD = 2
+_UNITS, _REACHES = attrgetter("units"), attrgetter("reaches")
+_TOKENS, _RESULT_CHARS = attrgetter("tokens"), attrgetter("result_chars")
 LEFT_OUT = UserMessage(content=(Text(text="[Earlier steps of this turn are left out here. What they did stands.]"),))
 
 
@@ -55,24 +59,28 @@ def budget(facts: ModelFacts, *, window: int, answer_tokens: int | None, result_
     return Budget(answer, int((window - answer) * INPUT_SHARE), results)
 
 
-class PastTurn(tuple[Message, ...]):
-    """A finished turn as later requests hold it. What was reckoned of it stays with it: whoever keeps the turns of a chat
-    that are `lasting` (all later requests hold them so) reckons each of them once."""
+class PastTurn(Turn):
+    """A finished turn without metadata and old pictures. `lasting`: all later requests hold it so."""
 
     lasting = False
 
     @cached_property
-    def bound(self) -> int:
-        return bound(self)
-
-    @cached_property
     def size(self) -> int:
-        """In memory, roughly."""
-        return self.bound + MESSAGE_BYTES * len(self)
+        """In memory, roughly: as messages and as a request has them."""
+        chars = sum(len(text) for message in self for text in texts_of(message))
+        return 2 * chars + MESSAGE_BYTES * len(self)
 
     @cached_property
     def sizes(self) -> list[int]:
         return [tokens(message) for message in self]
+
+    @cached_property
+    def tokens(self) -> int:
+        return sum(self.sizes)
+
+    @cached_property
+    def result_chars(self) -> int:
+        return _result_chars(self)
 
     @cached_property
     def units(self) -> int:
@@ -86,13 +94,15 @@ class PastTurn(tuple[Message, ...]):
 
 def past(turns: Sequence[Sequence[Message]]) -> list[PastTurn]:
     """Finished turns as later requests hold them: without metadata, and after some turns without pictures."""
+    if {PastTurn}.issuperset(map(type, turns)):  # at the speed of C: that is all of a long chat, as a rule
+        return list(turns)  # type: ignore[arg-type]
     old = len(turns) + 1 - IMAGE_TURNS
-    return [it if isinstance(it, PastTurn) else _past_turn(it, lasting=at < old) for at, it in enumerate(turns)]
+    return [it if isinstance(it, PastTurn) else _past_turn(it, is_old=at < old) for at, it in enumerate(turns)]
 
 
-def _past_turn(turn: Sequence[Message], *, lasting: bool) -> PastTurn:
-    shown = PastTurn(_past(message, pictures=not lasting) for message in turn)
-    shown.lasting = lasting
+def _past_turn(turn: Sequence[Message], *, is_old: bool) -> PastTurn:
+    shown = PastTurn(_past(message, pictures=not is_old) for message in turn)
+    shown.lasting = is_old or not any(isinstance(part, Image) for message in shown for part in message.content)
     return shown
 
 
@@ -154,12 +164,13 @@ class _Limits(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fit:
-    """The messages of a request, which take no more tokens than `most`. `back` is their reach, for the answer to carry; None
-    where they are whole."""
+    """The messages of a request, and what they take by estimate. They begin with `turns`, which are whole. `back` is their
+    reach, for the answer to carry; None where all is whole."""
 
     messages: list[Message]
+    turns: Sequence[Turn] = ()
     back: tuple[int, int, int] | None
-    most: int
+    tokens: int
     fits: bool = True
 
 
@@ -173,21 +184,29 @@ class Conversation:
     lead: Sequence[Message] = ()
     _sizes: dict[int, tuple[Message, int]] = field(default_factory=dict)
     _excerpts: dict[tuple[int, int], tuple[Message, Message]] = field(default_factory=dict)
-    _kept: tuple[Reach, list[Message], int] | None = None
+    _shown: tuple[Reach, list[Message]] | None = None
 
     def __post_init__(self) -> None:
         self._reach = NOTHING_TAKEN
-        self._ends = list(accumulate([turn.units for turn in self.turns], initial=0))
-        if any(turn.reaches for turn in self.turns):
+        self._ends = list(accumulate(map(_UNITS, self.turns), initial=0))
+        if any(map(_REACHES, self.turns)):
             for turn, begin in zip(self.turns, self._ends, strict=False):
                 _, self._reach = _reached(turn, begin, self._reach)
+
+    @cached_property
+    def _whole(self) -> tuple[tuple[Turn, ...], "_Limits"]:
+        """The lasting turns at the beginning, and what all take where nothing is taken from them."""
+        newest = 1 - IMAGE_TURNS
+        turns: tuple[Turn, ...] = (*self.turns[:newest], *takewhile(attrgetter("lasting"), self.turns[newest:]))
+        if lead := tuple(self.lead):  # it belongs to the first turn
+            none: tuple[Turn, ...] = ()
+            turns = (*grown(turns[:1], lead, none, lambda _, first: (Turn((*lead, *first[0])),)), *turns[1:])
+        taken = _Limits(sum(map(_TOKENS, self.turns)), sum(map(_RESULT_CHARS, self.turns)))
+        return turns, _Limits(taken.tokens + self.size(self.lead), taken.chars)
 
     def size(self, messages: Sequence[Message]) -> int:
         """Their estimated tokens. Each message is estimated once."""
         total = 0
-        if not self._sizes:
-            for turn in self.turns:
-                self._sizes.update((id(it), (it, size)) for it, size in zip(turn, turn.sizes, strict=True))
         for message in messages:
             known = self._sizes.get(id(message))
             if known is None:
@@ -195,25 +214,24 @@ class Conversation:
             total += known[1]
         return total
 
-    def whole(self, running: Sequence[Message], *, tokens_max: int, chars_max: int) -> Fit | None:
-        """The conversation where nothing was ever taken from it and it surely fits, at a hundredth of the cost of `fit`."""
-        _, reach = _reached(running, self._ends[-1], self._reach)
-        if reach != NOTHING_TAKEN:
-            return None
-        history, most = self._history(reach)
-        most += bound(running)
-        return Fit(messages=[*history, *running], back=None, most=most) if most <= min(tokens_max, chars_max) else None
-
     def fit(self, running: Sequence[Message], *, tokens_max: int, chars_max: int, binds_thinking: bool = False) -> Fit:
         """As much of the past as fits beside the running turn: into `tokens_max` by estimate, with results of at most
         `chars_max`; the least of it where nothing fits. `binds_thinking`: the model refuses thinking of its own behind
         another past than it had."""
         begin = self._ends[-1]
         units, reach = _reached(running, begin, self._reach)
+        full = _Limits(tokens_max, chars_max)
+        if reach == NOTHING_TAKEN:
+            turns, past = self._whole
+            taken = _Limits(past.tokens + self.size(running), past.chars + _result_chars(running))
+            if taken.fit(full):
+                return Fit(messages=[*self._history(reach), *running], turns=turns, back=None, tokens=taken.tokens)
+        for turn in self.turns:
+            self._sizes.update((id(it), (it, size)) for it, size in zip(turn, turn.sizes, strict=True))
 
         def messages(reach: Reach) -> list[Message]:
             now = self._turn(running, begin, reach, running=True, binds_thinking=binds_thinking)
-            return [*self._history(reach)[0], *now]
+            return [*self._history(reach), *now]
 
         def fits(reach: Reach, limits: _Limits) -> bool:
             shown = messages(reach)
@@ -223,7 +241,6 @@ class Conversation:
             at = bisect_left(steps, True, key=lambda step: fits(step, limits))
             return steps[at] if at < len(steps) else None
 
-        full = _Limits(tokens_max, chars_max)
         if not fits(reach, full):
             last = max((n for n, it in enumerate(running) if isinstance(it, AssistantMessage)), default=len(running))
             latest = _Limits(self.size(running[last:]), _result_chars(running[last:]))
@@ -241,20 +258,20 @@ class Conversation:
                 or fewer[-1]
             )
         shown = messages(reach)
-        return Fit(messages=shown, back=_back(reach, units), most=bound(shown), fits=fits(reach, full))
+        return Fit(messages=shown, back=_back(reach, units), tokens=self.size(shown), fits=fits(reach, full))
 
-    def _history(self, reach: Reach) -> tuple[list[Message], int]:
-        """What is shown of the past, and what it takes at most."""
-        if self._kept is None and reach == NOTHING_TAKEN:
-            most = bound(self.lead) + sum(turn.bound for turn in self.turns)
-            self._kept = reach, [*self.lead, *chain.from_iterable(self.turns)], most
-        elif self._kept is None or self._kept[0] != reach:
-            shown = list(self.lead)
-            for turn, begin, end in zip(self.turns, self._ends, self._ends[1:], strict=False):
-                if end > reach.gone:
-                    shown += turn if begin >= reach.short else self._turn(turn, begin, reach)
-            self._kept = reach, shown, bound(shown)
-        return self._kept[1], self._kept[2]
+    def _history(self, reach: Reach) -> list[Message]:
+        """What is shown of the past."""
+        if self._shown is None or self._shown[0] != reach:
+            shown = [*self.lead]
+            if reach == NOTHING_TAKEN:
+                shown += chain.from_iterable(self.turns)
+            else:
+                for turn, begin, end in zip(self.turns, self._ends, self._ends[1:], strict=False):
+                    if end > reach.gone:
+                        shown += turn if begin >= reach.short else self._turn(turn, begin, reach)
+            self._shown = reach, shown
+        return self._shown[1]
 
     def _turn(
         self, turn: Sequence[Message], unit: int, reach: Reach, *, running: bool = False, binds_thinking: bool = False

@@ -8,8 +8,9 @@ The order of the steps matters: each may rely on what the ones before it promise
 import base64
 import binascii
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 from agents.messages import (
     AssistantMessage,
@@ -27,6 +28,7 @@ from agents.messages import (
     with_parts,
 )
 from agents.providers.payload import well_formed, well_formed_json
+from agents.providers.provider import Turn, grown
 from tools.picture import IMAGE_CHARS_MAX, image_type
 from tools.tool import Image, ToolError
 
@@ -38,64 +40,64 @@ _LASTING = frozenset({("openai-responses", "phase"), ("google-gemini", "thought_
 as the history holds them, and OpenAI the phase of each text."""
 
 
-def repair(messages: Sequence[Message], *, api: str, family: str, images_max: int = IMAGES_MAX) -> Sequence[Message]:
+def repair(
+    messages: Sequence[Message],
+    *,
+    api: str,
+    family: str,
+    images_max: int = IMAGES_MAX,
+    taken: Collection[str] = (),
+) -> Sequence[Message]:
     """The history as `api` and the model `family` may get it; `messages` itself where nothing is to be done. With no
-    `family`, no payload of any provider's goes back; with no `images_max`, no picture."""
-    healthy = _healthy(messages)
-    rest = messages[healthy:]
-    repaired = _repaired(rest, api, family, images_max)
-    return messages if repaired is rest else (*messages[:healthy], *repaired)
-
-
-PLAIN_MAX = 16_384
-_plain: dict[int, Message] = {}
-"""Messages that were found to be nothing but words, by identity: a chat's past is the same objects at each turn."""
-
-
-def _healthy(messages: Sequence[Message]) -> int:
-    """How many messages at the beginning no step changes, and none behind them concerns: exchanges of nothing but words, up
-    to a message of a person."""
-    count = 0
-    while count + 2 < len(messages) and isinstance(messages[count + 2], UserMessage):
-        if not (_is_plain(messages[count], UserMessage) and _is_plain(messages[count + 1], AssistantMessage)):
-            break
-        count += 2
-    return count
-
-
-def _is_plain(message: Message, kind: type[Message]) -> bool:
-    if not isinstance(message, kind):
-        return False
-    if _plain.get(id(message)) is message:
-        return True
-    if isinstance(message, UserMessage):
-        sound = not message.metadata
-    else:
-        sound = isinstance(message, AssistantMessage) and message.stop_reason in ("end_turn", "stop_sequence")
-    if not sound or not message.content or not all(map(_is_words, message.content)):
-        return False
-    if len(_plain) >= PLAIN_MAX:
-        _plain.clear()
-    _plain[id(message)] = message
-    return True
-
-
-def _is_words(part: UserPart | AssistantPart) -> bool:
-    if not isinstance(part, Text) or part.wire is not None:
-        return False
-    return bool(part.text.strip()) and well_formed(part.text) is part.text
-
-
-def _repaired(messages: Sequence[Message], api: str, family: str, images_max: int) -> Sequence[Message]:
+    `family`, no payload of any provider's goes back; with no `images_max`, no picture. `taken`: ids of earlier calls."""
     repaired = [it for message in messages if (it := _readable(message)).content or not _failed(it)]
     repaired = _without_refusals(repaired)
-    repaired = _paired(repaired)
+    repaired = _paired(repaired, taken)
     repaired = _own_wires(repaired, api, family)
     repaired = [it for it in repaired if it.content or not isinstance(it, AssistantMessage)]
     repaired = _with_fitting_pictures(repaired, images_max)
     repaired = _open_ended(repaired)
     repaired = _joined(repaired)
     return messages if same(repaired, messages) else tuple(repaired)
+
+
+NEXT = UserMessage(content=(Text(text="…"),))
+
+
+def settled(turns: Sequence[Turn], *, api: str, family: str) -> tuple[tuple[Turn, ...], frozenset[str]]:
+    """The turns at the beginning that are repaired the same way alone and in front of any others, so that each is repaired
+    once; and the ids of their calls."""
+    none: _Settled = ((), frozenset(), True)
+    found, taken, _ = grown(turns, (api, family), none, lambda before, new: _settle(before, new, api, family))
+    return found, taken
+
+
+_Settled: TypeAlias = tuple[tuple[Turn, ...], frozenset[str], bool]
+"""The last says whether the next turn may be settled, too."""
+
+
+def _settle(before: _Settled, turns: Sequence[Turn], api: str, family: str) -> _Settled:
+    found, taken, is_open = list(before[0]), set(before[1]), before[2]
+    for turn in turns:
+        alone, ids = _alone(turn, api, family)
+        is_open = is_open and alone is not None and taken.isdisjoint(ids)
+        if not is_open or alone is None:
+            break
+        found.append(alone)
+        taken.update(ids)
+    return tuple(found), frozenset(taken), is_open
+
+
+def _alone(turn: Sequence[Message], api: str, family: str) -> tuple[Turn | None, tuple[str, ...]]:
+    """None where what stands behind it would be joined to it, or where its ids would be others."""
+    *repaired, _ = repair((*turn, NEXT), api=api, family=family)
+    ids, own = _call_ids(repaired), _call_ids(turn)
+    ends = bool(repaired) and isinstance(repaired[-1], AssistantMessage) and bool(repaired[-1].text.strip())
+    return (Turn(repaired) if ends and ids == own else None), ids
+
+
+def _call_ids(messages: Sequence[Message]) -> tuple[str, ...]:
+    return tuple(call.id for it in messages if isinstance(it, AssistantMessage) for call in it.calls)
 
 
 def _readable(message: Message) -> Message:
@@ -149,13 +151,13 @@ def _refused(message: Message) -> bool:
     return isinstance(message, AssistantMessage) and message.stop_reason in ("refusal", "content_filter")
 
 
-def _paired(messages: list[Message]) -> list[Message]:
+def _paired(messages: list[Message], earlier: Collection[str]) -> list[Message]:
     """Behind each answer stand the results of its calls, one each, in call order, under ids used only once."""
     start = next((n for n, message in enumerate(messages) if isinstance(message, UserMessage)), len(messages))
     messages = messages[start:]
     answers = _answers(messages)
-    taken = {call.id for message in messages if isinstance(message, AssistantMessage) for call in message.calls}
-    used: set[str] = set()
+    used = set(earlier)
+    taken = used.union(_call_ids(messages))
     paired: list[Message] = []
     for number, message in enumerate(messages):
         if isinstance(message, ToolResultMessage):

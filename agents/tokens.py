@@ -6,7 +6,8 @@ holds no vocabulary; `Calibration` learns the rest per model. Exact counts come 
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 from agents.messages import Message, Opaque, Text, Thinking, ToolCall, Usage, UserMessage
 from agents.providers.provider import System
@@ -55,39 +56,29 @@ _SYMBOL_WEIGHT = 1.6
 
 def request_tokens(system: System, tools: Sequence[ToolSpec], messages: Sequence[Message]) -> int:
     """A whole request: the prompt, the descriptions of the tools, and the conversation."""
-    total = estimate(system.stable) + estimate(system.volatile)
+    total = _lasting(system.stable) + estimate(system.volatile)
     for tool in tools:
         schema = json.dumps(tool.input_schema, ensure_ascii=False, separators=(",", ":"))
-        total += estimate(tool.name) + estimate(tool.description) + estimate(schema) + WRAPPING_TOKENS
+        total += _lasting(tool.name) + _lasting(tool.description) + _lasting(schema) + WRAPPING_TOKENS
     return int(total) + sum(tokens(message) for message in messages)
 
 
 def tokens(message: Message) -> int:
     """One message with its metadata; a picture counts 1,500 flat, never its base64."""
-    return int(_measured(message, estimate)) + WRAPPING_TOKENS
+    pictures = sum(isinstance(part, Image) for part in message.content)
+    return int(sum(map(estimate, texts_of(message)))) + IMAGE_TOKENS * pictures + WRAPPING_TOKENS
 
 
-def bound(messages: Sequence[Message]) -> int:
-    """More than `tokens` would say of them, at a hundredth of the cost: often it already fits."""
-    return sum(int(_measured(message, bound_of)) + WRAPPING_TOKENS for message in messages)
-
-
-def _measured(message: Message, measure: Callable[[str], float]) -> float:
-    total = measure(message.metadata) if isinstance(message, UserMessage) else 0.0
+def texts_of(message: Message) -> Iterator[str]:
+    """All that one message has of text, its metadata included."""
+    if isinstance(message, UserMessage):
+        yield message.metadata
     for part in message.content:
         match part:
             case Text(text=text) | Thinking(text=text) | ToolCall(arguments_raw=text):
-                total += measure(text)
-            case Image():
-                total += IMAGE_TOKENS
+                yield text
             case Opaque():
-                total += measure(str(part.wire.data))
-    return total
-
-
-def bound_of(text: str) -> int:
-    """More than `estimate` would say."""
-    return len(text) if text.isascii() else 2 * len(text)
+                yield str(part.wire.data)
 
 
 class Calibration:
@@ -151,6 +142,10 @@ def estimate(text: str) -> float:
     rest, marks = _MARKS.subn("\0", rest)
     total += _MARKS_WEIGHT * marks + len(_PIECE.findall(rest))
     return total if rest.isascii() else total + _foreign(rest)
+
+
+_lasting = lru_cache(maxsize=512)(estimate)
+"""For what is the same in every request."""
 
 
 def _foreign(text: str) -> float:

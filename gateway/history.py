@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from agents.context import IMAGE_TURNS, past
 from agents.messages import Message, message_json
-from gateway.store.records import Entry, Known, Lease, View, Work
+from gateway.store.records import Entry, Known, Lease, View
 from gateway.store.store import Store
 from tools.tool import Image
 
@@ -59,32 +59,28 @@ class Histories:
         if (work := view.work) is None:
             return view
         numbered, rows = numbered_turns(work.history), work.history
-        numbers: Sequence[int] = [number for number, _ in numbered]
-        turns: Sequence[Sequence[Message]] = [turn for _, turn in numbered]
+        numbers = [number for number, _ in numbered]
+        turns: list[Sequence[Message]] = [turn for _, turn in numbered]
+        since = 0
         if kept and work.continues:
             work = replace(work, history=[*kept.newest, *rows])
-            numbers, turns = [*kept.numbers, *numbers][-TURNS_MAX:], [*kept.turns, *turns][-TURNS_MAX:]
-        work = replace(work, numbers=numbers, turns=turns)
+            since = max(0, len(kept.turns) - IMAGE_TURNS)
+            numbers, turns = [*kept.numbers, *numbers], [*kept.turns, *turns]
+        shown = past(turns[since:])
+        size = sum(map(_SIZE, chain(turns[:since], shown))) + _picture_chars(turns[-IMAGE_TURNS:])
+        turns[since:] = [it if it.lasting else turn for it, turn in zip(shown, turns[since:], strict=True)]
+        work = replace(work, numbers=numbers[-TURNS_MAX:], turns=turns[-TURNS_MAX:])
         self._forget(lease.sid)
         is_whole = {row.turn for row in rows} == {row.turn for row in rows if row.kind == "final"}
-        if is_whole and not work.so_far and work.known:  # else one of them may go on
-            self._keep(lease.sid, work, work.known, new=len(numbered) if work.continues else len(turns))
+        if is_whole and not work.so_far and work.known and size <= SESSION_SIZE_MAX:  # else one of them may go on
+            newest = work.history[-1:]
+            self._kept[lease.sid] = _Kept(
+                known=work.known, numbers=work.numbers, turns=work.turns, newest=newest, size=size
+            )
+            self._size += size
+            while self._size > KEPT_SIZE_MAX:
+                self._forget(next(iter(self._kept)))
         return replace(view, work=work)
-
-    def _keep(self, sid: str, work: Work, known: Known, *, new: int) -> None:
-        """So many of its turns are `new`; those before them were kept."""
-        since = max(0, len(work.turns) - new - IMAGE_TURNS)
-        tail = work.turns[since:]
-        shown = past(tail)
-        size = sum(map(_SIZE, chain(work.turns[:since], shown))) + _picture_chars(tail[-IMAGE_TURNS:])
-        if size > SESSION_SIZE_MAX:
-            return
-        turns = [*work.turns[:since], *(it if it.lasting else turn for it, turn in zip(shown, tail, strict=True))]
-        newest = work.history[-1:]
-        self._kept[sid] = _Kept(known=known, numbers=work.numbers, turns=turns, newest=newest, size=size)
-        self._size += size
-        while self._size > KEPT_SIZE_MAX:
-            self._forget(next(iter(self._kept)))
 
     def _forget(self, sid: str) -> None:
         if gone := self._kept.pop(sid, None):

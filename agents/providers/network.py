@@ -128,9 +128,16 @@ class NetworkProvider:
 
     async def _send(self, lazy: LazyClient, request: ModelRequest, key: str | None) -> Any:
         client = await lazy.get()
-        body = _encoded(self._wire.body(request))
         headers = {"Content-Type": "application/json"} | (dict([self._wire.key_header(key)]) if key else {})
-        return await client.post(self._wire.path(request), body, headers)
+        return await client.post(self._wire.path(request), self._body(request), headers)
+
+    def _body(self, request: ModelRequest) -> bytes:
+        """Faster by twenty than the standard library, which alone writes whole numbers of any size."""
+        try:
+            return orjson.dumps(self._wire.body(request))
+        except TypeError:
+            body = self._wire.body(replace(request, settled=()))
+            return json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
 
     def _parsed(self, answer: Answer, events: Sequence[Event]) -> Iterator[dict[str, Any]]:
         """Each one when its turn comes. Behind the end nothing is an error any more."""
@@ -178,14 +185,6 @@ class NetworkProvider:
         # Its text may hold what a person wrote, so the log gets the name alone.
         log.error("model_unexpected_error", provider=self.name, type=name)
         return AttemptFailed(ModelError(kind="invalid", summary=f"unexpected {name}", retryable=False))
-
-
-def _encoded(body: dict[str, Any]) -> bytes:
-    """Faster by twenty than the standard library, which alone writes whole numbers of any size."""
-    try:
-        return orjson.dumps(body)
-    except TypeError:
-        return json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
 
 
 _KINDS: dict[str, ErrorKind] = {

@@ -5,9 +5,9 @@ carries a `ModelError`. It makes one attempt; repeating is the business of `agen
 task closes the stream.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 from agents.messages import AssistantMessage, Message, ToolCall
 from agents.providers.models import UNKNOWN, Level, ModelFacts
@@ -32,9 +32,40 @@ class OneTool:
 ToolChoice: TypeAlias = Literal["auto", "none", "required"] | OneTool
 
 
+FORMS_MAX = 4
+T = TypeVar("T")
+
+
+class Turn(tuple[Message, ...]):
+    """A finished turn as all later requests hold it. The first of a chat keeps what was made of it and those behind it."""
+
+    def __init__(self, messages: object = ()) -> None:
+        self.forms: dict[Hashable, tuple[Sequence[Turn], Any]] = {}
+
+
+def grown(turns: Sequence[Turn], key: Hashable, start: T, add: Callable[[T, Sequence[Turn]], T]) -> T:
+    """What `add` makes of the turns, beginning with `start`. As long as the chat is kept, it is asked about new turns alone;
+    `key` says all else that the result depends on."""
+    if not turns:
+        return start
+    forms = turns[0].forms
+    done: Sequence[Turn]
+    value: T
+    done, value = forms.get(key, ((), start))
+    if turns[: len(done)] != done:
+        done, value = (), start
+    if len(done) < len(turns):
+        if len(forms) >= FORMS_MAX:  # a fallback's, a model's of before
+            forms.clear()
+        value = add(value, turns[len(done) :])
+        forms[key] = turns, value
+    return value
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelRequest:
-    """What a model is asked. `messages` is repaired and ready; `model` is the name without its provider.
+    """What a model is asked. `messages` is repaired and ready; `model` is the name without its provider. It begins with the
+    turns of `settled`: each of them begins with a person, ends with an answer, and shares no call's id with the rest.
 
     `thinking` is one of the levels the model takes, or None to leave it to the model. `conversation` names the chat to
     caches and key rings: the same from turn to turn, and nothing that tells who it is.
@@ -44,11 +75,17 @@ class ModelRequest:
     facts: ModelFacts = UNKNOWN
     system: System
     messages: tuple[Message, ...]
+    settled: tuple[Turn, ...] = ()
     tools: tuple[ToolSpec, ...] = ()
     tool_choice: ToolChoice = "auto"
     thinking: Level | None = None
     max_tokens: int = 8192
     conversation: str = ""
+
+    @property
+    def unsettled(self) -> tuple[Message, ...]:
+        """The messages behind the settled turns."""
+        return self.messages[sum(map(len, self.settled)) :]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

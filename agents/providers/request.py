@@ -6,15 +6,16 @@ wire cannot demand is also asked for in the prompt (`agents.runner`), so a degra
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
+import orjson
 import structlog
 
 from agents.messages import AssistantMessage, Message, Text, ToolResultMessage
 from agents.providers.models import Level
 from agents.providers.payload import well_formed
-from agents.providers.provider import ModelRequest, OneTool, System, ToolChoice
+from agents.providers.provider import ModelRequest, OneTool, System, ToolChoice, Turn, grown
 from tools.tool import Image, ToolSpec
 
 THINKING_SHARES: dict[Level, float] = {"minimal": 0.1, "low": 0.2, "medium": 0.4, "high": 0.6, "xhigh": 0.7, "max": 0.8}
@@ -36,11 +37,28 @@ def description_of(tool: ToolSpec) -> str:
     return well_formed(tool.description or tool.summary or tool.name)
 
 
-def called_names(messages: Sequence[Message]) -> list[str]:
+def written(
+    turns: tuple[Turn, ...], convert: Callable[[Sequence[Message]], list[Any]], *depends: Hashable
+) -> list[orjson.Fragment]:
+    """The settled turns as `convert` writes each of them by itself, as one piece of JSON. The wire, and what else it
+    `depends` on, names that form. Raises TypeError where only the standard library writes a number."""
+
+    def add(before: bytes, new: Sequence[Turn]) -> bytes:
+        return b",".join([*([before] if before else ()), *(orjson.dumps(convert(turn))[1:-1] for turn in new)])
+
+    data: bytes = grown(turns, depends, b"", add)
+    return [orjson.Fragment(data)] if turns else []
+
+
+def called_names(request: ModelRequest) -> list[str]:
     """The tools that the history calls, each once: an agent that has lost its tools declares them still, since a history
     with calls and no tools is refused."""
-    calls = (call for message in messages if isinstance(message, AssistantMessage) for call in message.calls)
-    return list(dict.fromkeys(call.name for call in calls))
+
+    def add(before: dict[str, None], turns: Sequence[Sequence[Message]]) -> dict[str, None]:
+        answers = (it for turn in turns for it in turn if isinstance(it, AssistantMessage))
+        return before | dict.fromkeys(call.name for answer in answers for call in answer.calls)
+
+    return list(add(grown(request.settled, "names", {}, add), [request.unsettled]))
 
 
 def texts_and_images(message: ToolResultMessage) -> tuple[list[str], list[Image]]:

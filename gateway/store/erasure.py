@@ -6,6 +6,7 @@ sessions (`hold`); what was deleted is overwritten, and `scrub` leaves no copy o
 """
 
 import re
+import secrets
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -53,6 +54,10 @@ _SETTLE = """
 UPDATE session SET owner = NULL,
     pending = (SELECT count(*) FROM inbox WHERE inbox.sid = session.id AND inbox.status = 0)
 WHERE id IN :sids
+"""
+_ERASED = """
+INSERT INTO mark (sid, kind, turn, content, at) VALUES (:sid, 'erased', 0, :content, :at)
+ON CONFLICT (sid, kind, turn) DO UPDATE SET content = excluded.content
 """
 
 
@@ -163,6 +168,8 @@ def erase(connection: Connection, portions: Iterable[Portion], person: tuple[str
             removed["chatter"] += run(connection, "DELETE FROM chatter WHERE chat = :chat", chat=chat).rowcount
         else:
             run(connection, _SETTLE, sids=portion.sids)
+            if not portion.whole:
+                run(connection, _ERASED, sid=portion.sid, content=secrets.token_hex(8), at=time.time())
             _forget_quotes(connection, portion)
         if place_of(portion.sid).channel == "web":
             files |= _forget_web(connection, portion, removed)

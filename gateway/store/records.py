@@ -10,7 +10,7 @@ from agents.messages import AssistantMessage, Message
 from gateway.store.spending import Rate, Rated, Spent
 
 Kind: TypeAlias = Literal["user", "steered", "assistant", "toolResult", "drained", "final"]
-MarkKind: TypeAlias = Literal["new", "summary", "settings", "undone", "draft"]
+MarkKind: TypeAlias = Literal["new", "summary", "settings", "undone", "draft", "erased"]
 Reading: TypeAlias = Literal["whole", "continued"]
 """Of a row in front of a history: whether it has all turns, or only those behind what was known."""
 Standing: TypeAlias = Literal["paired", "waiting", "crowded", "new"]
@@ -92,7 +92,8 @@ class Entry:
 class Mark:
     """What a command or a compaction says of a conversation; its rows stay as they are. `new`: it begins anew behind `turn`.
     `summary`: a `Summary` stands for all turns up to `turn`. `settings`: what holds from `turn` on, until the next ones or a
-    `new`. `undone`: that one turn is out of the history. Written once: a second one about the same turn is none."""
+    `new`. `undone`: that one turn is out of the history. `erased`: that turns are no
+    more. Written once: a second one about the same turn is none."""
 
     turn: int
     kind: MarkKind

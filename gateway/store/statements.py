@@ -73,30 +73,33 @@ _BEGIN_SEQ = _LAST.format("<= " + _BEGIN_TURN, "")
 _ENDED = "COALESCE((SELECT seq FROM transcript WHERE sid = :sid AND kind = 'final' ORDER BY seq DESC LIMIT 1), 0)"
 _STANDING = f"""{_BEGIN_TURN}
 || ' ' || (SELECT count(*) FROM mark WHERE sid = :sid AND kind = 'undone')
-|| ' ' || (SELECT count(*) FROM transcript
-    WHERE sid = :sid AND kind = 'user' AND seq > {_BEGIN_SEQ} AND seq <= {{seq}})
+|| ' ' || COALESCE((SELECT content FROM mark WHERE sid = :sid AND kind = 'erased'), '')
 || ' ' || COALESCE((SELECT turn FROM transcript WHERE sid = :sid AND seq = {{seq}}), 0)"""
-"""Of the turns up to the row `seq`, all that can change in them: rows are only added behind the last, a turn is erased with
-all its rows, and the numbers of turns never come again."""
+"""Of the turns up to the row `seq`, all that can change in them: rows are only added behind the last, erasing leaves a mark,
+and the numbers of turns never come again."""
 _HISTORY = f"""
 SELECT turn, kind, content FROM (
     SELECT turn, kind, content, seq FROM transcript t
-    WHERE t.sid = :sid AND t.turn > {_BEGIN_TURN} AND t.seq > {_BEGIN_SEQ}
-    AND t.seq >= {_LAST.format("< {before}", " OFFSET :skip")}
-    AND {_NOT_UNDONE}{{and_new}}
+    WHERE t.sid = :sid AND t.turn > {_BEGIN_TURN} AND t.seq > {{after}} AND {_NOT_UNDONE}
     UNION ALL {_NEWEST_MARKS}{{and_read}}
 ) AS rows ORDER BY seq
 """
 """The transcript from where the conversation, or what its summary leaves, begins; before it the newest marks."""
+_AFTER = f"""(
+    SELECT max(seq) FROM (
+        SELECT {_BEGIN_SEQ} AS seq UNION ALL SELECT {_LAST.format("< {before}", " OFFSET :skip")} - 1
+    ) AS bounds
+)"""
 _STANDS = f"({_STANDING.format(seq=':known_seq')}) = :known"
 HISTORY = _HISTORY.format(
-    before="(SELECT min(id) FROM inbox WHERE sid = :sid AND status = 0)",
-    and_new=f" AND t.seq > CASE WHEN {_STANDS} THEN :known_seq ELSE 0 END",
+    after=f"CASE WHEN {_STANDS} THEN :known_seq ELSE {_AFTER} END".format(
+        before="(SELECT min(id) FROM inbox WHERE sid = :sid AND status = 0)"
+    ),
     and_read=f"""
     UNION ALL SELECT {_ENDED}, CASE WHEN {_STANDS} THEN 'continued' ELSE 'whole' END, {_STANDING.format(seq=_ENDED)}, -2""",
 )
 """Only what is behind the known row where all before it still stands; in front of it how it was read."""
-HISTORY_BEFORE = _HISTORY.format(before=":before", and_new="", and_read="")
+HISTORY_BEFORE = _HISTORY.format(after=_AFTER.format(before=":before"), and_read="")
 _NEW_TURN = "COALESCE((SELECT max(turn) FROM mark WHERE sid = :sid AND kind = 'new'), 0)"
 NEWEST_WORDS = """
 SELECT content FROM transcript WHERE sid = :sid AND kind = 'user' AND turn < :before ORDER BY seq DESC LIMIT 1

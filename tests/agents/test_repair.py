@@ -3,11 +3,13 @@
 import copy
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agents.context import past
 from agents.messages import (
     AssistantMessage,
     Message,
@@ -20,7 +22,7 @@ from agents.messages import (
     UserMessage,
     Wire,
 )
-from agents.repair import IMAGES_MAX, repair
+from agents.repair import IMAGES_MAX, repair, settled
 from tests.agents.histories import API, OTHER, broken_histories
 from tests.agents.providers.requests import MODEL, PIXEL, assistant, call, result, user
 from tests.emulators.models.anthropic.script import thinking_block
@@ -182,6 +184,29 @@ def test_a_past_of_nothing_but_words_changes_nothing_of_what_follows(messages: l
     whole = repair([*words, *follows], api=API, family=MODEL)
     assert list(whole[: len(words)]) == words
     assert list(whole[len(words) :]) == list(repair(follows, api=API, family=MODEL))
+
+
+def own(messages: Sequence[Message]) -> list[Message]:
+    """Without results of another turn's calls, which no journal has."""
+    calls = {it.id for message in messages if isinstance(message, AssistantMessage) for it in message.calls}
+    return [it for it in messages if not isinstance(it, ToolResultMessage) or it.call_id in calls]
+
+
+@given(st.lists(broken_histories, max_size=3), broken_histories)
+@settings(max_examples=25, deadline=None)
+def test_what_was_settled_turn_by_turn_is_what_the_whole_history_becomes(
+    turns: list[list[Message]], messages: list[Message]
+) -> None:
+    words: list[Message] = [user("question"), assistant(Text(text="answer"))]
+    chat: list[list[Message]] = [[user("a"), *own(turn), assistant(Text(text="b"))] for turn in turns]
+    shown = [turn for turn in past([*chat, words, words]) if turn.lasting]
+    running = [user("and now?", metadata="M"), *own(messages)]
+    for count in range(len(shown) + 1):  # as the chat grows
+        found, taken = settled(shown[:count], api=API, family=MODEL)
+    rest = [it for turn in shown[len(found) :] for it in turn]
+    behind = repair([*rest, *running], api=API, family=MODEL, taken=taken)
+    whole = repair([it for turn in shown for it in turn] + running, api=API, family=MODEL)
+    assert [*chain.from_iterable(found), *behind] == list(whole)
 
 
 @given(broken_histories)

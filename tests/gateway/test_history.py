@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from agents import context, tokens
+from agents import context
 from agents.context import PastTurn
 from agents.messages import AssistantMessage, Message, Text, UserMessage, message_json
+from agents.tokens import tokens
 from gateway.config.root import DatabaseConfig
 from gateway.history import Histories
 from gateway.store import erasure
@@ -80,21 +81,19 @@ class Chat:
 
 async def test_turn_500_reads_no_more_than_turn_10(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     reckoned: list[Message] = []
-    measured = tokens._measured
-
-    def count(it: Message, measure: object) -> float:
-        reckoned.append(it)
-        return measured(it, measure)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(tokens, "_measured", count)
     shown: list[Sequence[Message]] = []
     whole = context._past_turn
 
-    def show(turn: Sequence[Message], *, lasting: bool) -> PastTurn:
+    def show(turn: Sequence[Message], *, is_old: bool) -> PastTurn:
         shown.append(turn)
-        return whole(turn, lasting=lasting)
+        return whole(turn, is_old=is_old)
+
+    def count(it: Message) -> int:
+        reckoned.append(it)
+        return tokens(it)
 
     monkeypatch.setattr(context, "_past_turn", show)
+    monkeypatch.setattr(context, "tokens", count)
     async with opened(database_url) as store:
         chat, costs = Chat(store), {}
         for number in range(1, 501):
@@ -104,7 +103,7 @@ async def test_turn_500_reads_no_more_than_turn_10(database_url: str, monkeypatc
             await chat.finish(lease)
             costs[number] = chat.read, len(reckoned), len(shown)
         assert len(await chat.turns(await chat.write())) == 500
-    assert costs[500] == costs[10] == (3, 6, 3)
+    assert costs[500] == costs[10] == (3, 0, 1)
 
 
 @pytest.mark.parametrize("seed", range(3))

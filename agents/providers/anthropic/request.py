@@ -7,6 +7,7 @@ Blocks are built from our own model, never from the SDK's, because the server re
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from agents.messages import AssistantMessage, Message, Opaque, Text, Thinking, ToolCall, ToolResultMessage, UserMessage
@@ -26,7 +27,7 @@ Block: TypeAlias = dict[str, Any]
 
 def wire_request(request: ModelRequest) -> dict[str, Any]:
     """The body of `POST /v1/messages`, without `stream`."""
-    messages, marks = _messages(request.messages)
+    messages, marks = _messages(request)
     body: dict[str, Any] = {
         "model": request.model,
         "max_tokens": shared.output_tokens(request),
@@ -40,7 +41,7 @@ def wire_request(request: ModelRequest) -> dict[str, Any]:
             body["tools"][-1]["cache_control"] = MARK
         if choice := _tool_choice(request):
             body["tool_choice"] = choice
-    elif called := shared.called_names(request.messages):
+    elif called := shared.called_names(request):
         body["tools"] = [{"name": shared.wire_name(called[0]), "input_schema": {"type": "object", "properties": {}}}]
         body["tool_choice"] = {"type": "none"}
     forced = body.get("tool_choice", {}).get("type") in ("any", "tool")
@@ -74,23 +75,35 @@ def _tool_choice(request: ModelRequest) -> Block | None:
     return {"none": {"type": "none"}, "required": {"type": "any"}}.get(choice)
 
 
-def _messages(messages: Sequence[Message]) -> tuple[list[Block], int]:
-    """How many cache marks there are in them as well."""
+def _messages(request: ModelRequest) -> tuple[list[Any], int]:
+    """How many cache marks there are in them as well. The last two turns can carry one, so they are written anew."""
+    settled = request.settled[:-2]
+    request = replace(request, settled=settled)
+    messages = request.unsettled
     *_, last, running = 0, 0, *(n for n, message in enumerate(messages) if isinstance(message, UserMessage))
     long = sum(len(message.content) for message in messages[last:running]) > LOOK_BACK_BLOCKS
     wire: list[Block] = []
-    marks, before = 0, ""
+    marks = 0
     for number, message in enumerate(messages):
         if number == running or (number == last and long):
             marks += _mark_last(wire)
-        role = "assistant" if isinstance(message, AssistantMessage) else "user"
-        blocks = _blocks(message)
-        if role == before:  # the server joins them anyway, strict ones insist
-            wire[-1]["content"].extend(blocks)
-        elif blocks:
-            wire.append({"role": role, "content": blocks})
-            before = role
-    return wire, marks + _mark_last(wire)
+        _append(wire, message)
+    return [*shared.written(request.settled, _unmarked, API), *wire], marks + _mark_last(wire)
+
+
+def _unmarked(messages: Sequence[Message]) -> list[Block]:
+    wire: list[Block] = []
+    for message in messages:
+        _append(wire, message)
+    return wire
+
+
+def _append(wire: list[Block], message: Message) -> None:
+    role, blocks = "assistant" if isinstance(message, AssistantMessage) else "user", _blocks(message)
+    if wire and role == wire[-1]["role"]:  # the server joins them anyway, strict ones insist
+        wire[-1]["content"].extend(blocks)
+    elif blocks:
+        wire.append({"role": role, "content": blocks})
 
 
 def _mark_last(wire: list[Block]) -> int:
@@ -105,9 +118,6 @@ def _mark_last(wire: list[Block]) -> int:
 def _blocks(message: Message) -> list[Block]:
     if isinstance(message, ToolResultMessage):
         return [_result_block(message)]
-    parts = message.sent_parts if isinstance(message, UserMessage) and message.metadata else message.content
-    if len(parts) == 1 and isinstance(part := parts[0], Text):  # most of a long chat
-        return [{"type": "text", "text": part.text}]
     if isinstance(message, UserMessage):
         return [_part(part) for part in message.sent_parts]
     return _assistant_blocks(message)

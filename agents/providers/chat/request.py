@@ -8,11 +8,12 @@ servers of text-only models refuse lists.
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 import structlog
 
-from agents.messages import AssistantMessage, Text, ToolCall, ToolResultMessage, UserMessage
+from agents.messages import AssistantMessage, Message, Text, ToolCall, ToolResultMessage, UserMessage
 from agents.providers import request as shared
 from agents.providers.chat.thinking import may_think, replayed, thinking_members
 from agents.providers.chat.vendors import Vendor, for_model
@@ -40,12 +41,12 @@ def wire_request(request: ModelRequest, vendor: Vendor) -> Object:
 
 def _tool_members(request: ModelRequest, vendor: Vendor) -> Object:
     """`tools` and `tool_choice`. A history with calls always has some tool declared."""
-    called = dict.fromkeys(shared.wire_name(name) for name in shared.called_names(request.messages))
     if not request.tools:
+        called = dict.fromkeys(map(shared.wire_name, shared.called_names(request)))
         forgotten = [_tool(name, "No longer available.", parameters({}, inline_defs=False)) for name in called]
         return _with_choice({"tools": forgotten}, "none", vendor) if forgotten else {}
     choice = _choice(request, vendor)
-    if choice == "none" and "none" not in vendor.choices and not called:
+    if choice == "none" and "none" not in vendor.choices and not shared.called_names(request):
         log.info("tools_left_out", model=request.model, reason=f"{vendor.name} has no tool_choice none")
         return {}
     return _with_choice({"tools": _tools(request.tools, vendor)}, choice, vendor)
@@ -134,13 +135,19 @@ _FROM_TOOLS = "Pictures from the tool results above:"
 _SILENT_FAILURE = "the tool failed and gave no reason"
 
 
-def conversation(request: ModelRequest, vendor: Vendor) -> list[Object]:
+def conversation(request: ModelRequest, vendor: Vendor) -> list[Any]:
     """`messages`, with the system prompt as the first."""
+    texts = shared.system_texts(request.system)
+    system = [{"role": "system", "content": "\n\n".join(texts)}] if texts else []
+    convert = partial(_messages, vendor=vendor)
+    written = shared.written(request.settled, convert, "chat", vendor.name)
+    return [*system, *written, *convert(request.unsettled)]
+
+
+def _messages(messages: Sequence[Message], vendor: Vendor) -> list[Object]:
     wire: list[Object] = []
-    if system := shared.system_texts(request.system):
-        wire.append({"role": "system", "content": "\n\n".join(system)})
     pictures: list[Image] = []
-    for message in request.messages:
+    for message in messages:
         match message:
             case ToolResultMessage():
                 wire.append(_result(message, vendor))

@@ -7,6 +7,7 @@ goes without, for it would be refused.
 
 import re
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 from agents.messages import (
@@ -38,13 +39,16 @@ def wire_request(request: ModelRequest) -> dict[str, Any]:
     generation: dict[str, Any] = {"maxOutputTokens": limit}
     if thinking := thinking_config(request, limit):
         generation["thinkingConfig"] = thinking
-    body: dict[str, Any] = {"contents": _contents(request.messages, signed=signs(request.model))}
+    signed = signs(request.model)
+    convert = partial(_contents, signed=signed)
+    contents = [*shared.written(request.settled, convert, API, signed), *convert(request.unsettled)]
+    body: dict[str, Any] = {"contents": contents}
     if system := shared.system_texts(request.system):
         body["systemInstruction"] = {"parts": [{"text": text} for text in system]}
     if request.tools:
         body["tools"] = [{"functionDeclarations": [_declaration(tool) for tool in request.tools]}]
         body["toolConfig"] = {"functionCallingConfig": _choice(request)}
-    elif called := dict.fromkeys(called_name(name) for name in shared.called_names(request.messages)):
+    elif called := dict.fromkeys(called_name(name) for name in shared.called_names(request)):
         body["tools"] = [{"functionDeclarations": [{"name": name, "description": name} for name in called]}]
         body["toolConfig"] = {"functionCallingConfig": {"mode": "NONE"}}
     return body | {"generationConfig": generation}

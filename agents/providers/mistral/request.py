@@ -8,13 +8,13 @@ level is sent; which models think is their own affair.
 
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
-from itertools import count
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, count
 from typing import Any, TypeAlias
 
-from agents.messages import AssistantMessage, Text, Thinking, ToolCall, ToolResultMessage, UserMessage
+from agents.messages import AssistantMessage, Message, Text, Thinking, ToolCall, ToolResultMessage, UserMessage
 from agents.providers import request as shared
-from agents.providers.provider import ModelRequest, OneTool
+from agents.providers.provider import ModelRequest, OneTool, grown
 from tools.tool import Image, ToolSpec
 
 API = "mistral"
@@ -35,7 +35,7 @@ def wire_request(request: ModelRequest) -> dict[str, Any]:
         body["tools"] = [_tool(tool) for tool in request.tools]
         if (choice := _tool_choice(request)) is not None:
             body["tool_choice"] = choice
-    elif called := dict.fromkeys(shared.wire_name(name) for name in shared.called_names(request.messages)):
+    elif called := dict.fromkeys(map(shared.wire_name, shared.called_names(request))):
         parameters = {"type": "object", "properties": {}}
         body["tools"] = [{"type": "function", "function": {"name": name, "parameters": parameters}} for name in called]
         body["tool_choice"] = "none"
@@ -59,13 +59,31 @@ def _tool_choice(request: ModelRequest) -> str | Block | None:
     return {"none": "none", "required": "any"}.get(choice)
 
 
-def _messages(request: ModelRequest) -> list[Block]:
-    calls = (call for message in request.messages if isinstance(message, AssistantMessage) for call in message.calls)
-    results = (message.call_id for message in request.messages if isinstance(message, ToolResultMessage))
-    ids = fitting_ids([*(call.id for call in calls), *results])
+def _messages(request: ModelRequest) -> list[Any]:
+    """Each turn's ids are made by themselves; where two calls would share one, all are made together."""
+    behind = fitting_ids(_ids(request.unsettled))
+    ids = [*grown(request.settled, "ids", list[str](), _add_ids), *behind.values()]
+    if len(ids) > len(set(ids)):
+        return _converted(request.messages, fitting_ids(_ids(request.messages)))
+    return [*shared.written(request.settled, _converted, API), *_converted(request.unsettled, behind)]
+
+
+def _add_ids(before: list[str], turns: Sequence[Sequence[Message]]) -> list[str]:
+    return [*before, *chain.from_iterable(fitting_ids(_ids(turn)).values() for turn in turns)]
+
+
+def _ids(messages: Sequence[Message]) -> Iterator[str]:
+    for message in messages:
+        if isinstance(message, AssistantMessage):
+            yield from (call.id for call in message.calls)
+    yield from (message.call_id for message in messages if isinstance(message, ToolResultMessage))
+
+
+def _converted(messages: Sequence[Message], ids: dict[str, str] | None = None) -> list[Block]:
+    ids = fitting_ids(_ids(messages)) if ids is None else ids
     wire: list[Block] = []
     pictures: list[Block] = []  # of the results, sent behind the last of them
-    for message in request.messages:
+    for message in messages:
         if not isinstance(message, ToolResultMessage):
             _append(wire, "user", pictures)
             pictures = []

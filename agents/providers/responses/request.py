@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
-from agents.messages import AssistantMessage, Opaque, Text, Thinking, ToolCall, ToolResultMessage, UserMessage
+from agents.messages import AssistantMessage, Message, Opaque, Text, Thinking, ToolCall, ToolResultMessage, UserMessage
 from agents.providers import request as shared
 from agents.providers.openai.strict import strict_schema
 from agents.providers.payload import json_object
@@ -26,7 +26,7 @@ def wire_request(request: ModelRequest) -> dict[str, Any]:
     """The body of `POST /v1/responses`, without `stream`."""
     body: dict[str, Any] = {
         "model": request.model,
-        "input": _input(request),
+        "input": [*shared.written(request.settled, _input, API), *_input(request.unsettled)],
         "store": False,
         "max_output_tokens": max(OUTPUT_TOKENS_MIN, shared.output_tokens(request)),
     }
@@ -60,7 +60,7 @@ def _tool_members(request: ModelRequest) -> dict[str, Any]:
             case choice:
                 members["tool_choice"] = choice
         return members
-    if called := shared.called_names(request.messages):
+    if called := shared.called_names(request):
         empty = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
         tool = {"type": "function", "name": shared.wire_name(called[0]), "parameters": empty, "strict": False}
         return {"tools": [tool], "tool_choice": "none"}
@@ -79,9 +79,9 @@ def _tool(tool: ToolSpec) -> dict[str, Any]:
     }
 
 
-def _input(request: ModelRequest) -> list[Item]:
+def _input(messages: Sequence[Message]) -> list[Item]:
     items: list[Item] = []
-    for message in request.messages:
+    for message in messages:
         match message:
             case UserMessage():
                 items.append({"role": "user", "content": _input_parts(message.sent_parts)})

@@ -13,7 +13,7 @@ import json
 import re
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import groupby, takewhile
+from itertools import chain, groupby, takewhile
 from typing import Literal, TypeAlias, assert_never
 
 from agents.messages import (
@@ -28,7 +28,8 @@ from agents.messages import (
     UserPart,
 )
 from agents.prompt.fences import TOOL_CALLS
-from agents.providers.provider import ModelEvent, ModelRequest, OneTool, System
+from agents.providers.provider import ModelEvent, ModelRequest, OneTool, System, Turn, grown
+from agents.providers.request import called_names
 from agents.providers.textcalls.answer import Rewriting, Style, rewritten
 from agents.providers.textcalls.forms import PROMPTED
 from agents.providers.textcalls.written import Stretch, calls_among_words
@@ -102,21 +103,22 @@ def _unreadable(message: AssistantMessage) -> bool:
 
 def translated(request: ModelRequest, offer: Offer) -> ModelRequest:
     """The request as the model gets it; the same object where it needs no tools and has none in its history."""
-    calls = any(isinstance(it, ToolResultMessage) or _calls(it) for it in request.messages)
-    if not request.tools and not calls:
+    if not request.tools and not called_names(request):
         return request
+    settled = grown(request.settled, "prompted", tuple[Turn, ...](), _add_translated)
     stable = "\n\n".join(part for part in (request.system.stable, _section(request, offer)) if part)
     return replace(
         request,
         system=System(stable=stable, volatile=request.system.volatile),
-        messages=tuple(_alternating(request.messages)),
+        messages=(*chain.from_iterable(settled), *_alternating(request.unsettled)),
+        settled=settled,
         tools=(),
         tool_choice="auto",
     )
 
 
-def _calls(message: Message) -> bool:
-    return isinstance(message, AssistantMessage) and bool(message.calls)
+def _add_translated(before: tuple[Turn, ...], turns: Sequence[Turn]) -> tuple[Turn, ...]:
+    return (*before, *(Turn(_alternating(turn)) for turn in turns))
 
 
 def _section(request: ModelRequest, offer: Offer) -> str:

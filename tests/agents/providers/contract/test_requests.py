@@ -13,8 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.messages import AssistantMessage, AssistantPart, Message, Text, Thinking, UserMessage
+from agents.providers.catalog import build_provider
 from agents.providers.models import Level, facts_of, family_of
-from agents.providers.provider import ModelRequest, OneTool, System, ToolChoice
+from agents.providers.network import NetworkProvider
+from agents.providers.provider import ModelRequest, OneTool, System, ToolChoice, Turn
 from agents.repair import repair
 from tests.agents.histories import broken_histories
 from tests.agents.providers.contract.bodies import Body, thought
@@ -92,6 +94,22 @@ def rich(subject: Subject) -> ModelRequest:
         history = repair(history, api=subject.wire, family=family_of(subject.model), images_max=0)
     request = asking(*history, tools=(LS, READ), model=subject.model, tool_choice=OneTool(name="ls"))
     return replace(request, conversation="c")
+
+
+@ANY
+def test_turns_that_were_written_before_are_the_same_bytes(subject: Subject) -> None:
+    provider = build_provider(subject.name, subject.config("http://127.0.0.1:9", {}), now=lambda: 0.0)
+    assert isinstance(provider, NetworkProvider)
+    ids = ("one", "x" * 70, "123456789", "2", "3", "4")
+    turns = [
+        Turn((user("look"), assistant(call(it, "read")), result(it, "中"), assistant(Text(text="seen")))) for it in ids
+    ]
+    for count in range(len(turns) + 1):
+        messages = [it for turn in turns for it in turn] + [user("now"), assistant(call("n")), result("n")]
+        for members in ({"tools": (LS,)}, {"tools": ()}):
+            request = asking(*messages, model=subject.model, **members)
+            written = provider._body(replace(request, settled=tuple(turns[:count])))
+            assert written == provider._body(request)
 
 
 @ANY
