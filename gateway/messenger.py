@@ -103,7 +103,7 @@ class ChannelMessenger:
             )
             options = tuple(map(self._clean, post.options))
             parts.append((replace(part, buttons=buttons, options=options, replaces=post.edits), part_key))
-            if carrier.capabilities.quotes_once:
+            if carrier.capabilities.quotes != "all":
                 target = replace(target, reply_to=None)
         return parts
 

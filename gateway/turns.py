@@ -375,11 +375,9 @@ class Turns:
         channel = self._runtime.setup.channels.get((context.channel, context.account))
         marked = ending.dropped and channel is not None and channel.capabilities.marks_dropped
         is_notice = inbound.command in NOTICES
-        if marked:
-            texts, whole = [""], ()
-        else:
-            texts, whole = await self._texts(channel, ending.shown, context.text, is_notice=is_notice)
-        messages = arranged(texts, (*whole, *ending.files), channel, captions=replaces is None)
+        shown = None if marked else ending.shown
+        texts, whole = await self._texts(channel, shown, context.text, is_notice=is_notice)
+        messages = arranged([""] if marked else texts, (*whole, *ending.files), channel, captions=replaces is None)
         record = ending.record(len(messages), self._runtime.now())
         final = Entry(turn=turn, kind="final", content=record, spent=ending.spent)
         entries = [entry(turn, ending.message), final] if ending.message else [final]

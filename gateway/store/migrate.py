@@ -13,7 +13,7 @@ from gateway.fault import OperatorError
 
 log = structlog.get_logger()
 
-HEAD = "0013"
+HEAD = "0012"
 FIRST = "0001"
 """What databases held before revisions were recorded in them."""
 SCRIPTS = Path(__file__).with_name("migrations")

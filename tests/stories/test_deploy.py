@@ -19,7 +19,8 @@ def blocks(section: str, language: str) -> list[str]:
 
 
 def paste(script: str, folder: Path) -> None:
-    (folder / ".venv").exists() or (folder / ".venv").symlink_to(ROOT / ".venv")
+    if not (folder / ".venv").exists():
+        (folder / ".venv").symlink_to(ROOT / ".venv")
     done = subprocess.run(["bash", "-eu", "-c", script], cwd=folder, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
