@@ -89,7 +89,7 @@ def _wants(platform: str, default: bool) -> bool:
 def _secret(name: str, label: str) -> str:
     """Empty where it is to be set later."""
     value: str = typer.prompt(
-        f"{label} ({name}; empty: later / 留空则稍后填写)",
+        f"{label} [{name}; empty: later / 留空则稍后填写]",
         default="",
         show_default=False,
         hide_input=sys.stdin.isatty(),

@@ -370,7 +370,9 @@ async def test_a_tool_that_the_config_names_waits_too_and_a_queue_that_interrupt
         assert results(house.anthropic.requests[-1].body)[-1].startswith("Wrote")
 
 
-@pytest.mark.parametrize(("words", "head"), [("run it", "Approval needed:"), ("请运行", "需要审批:")], ids=["en", "zh"])
+@pytest.mark.parametrize(
+    ("words", "head"), [("run it", "Approval needed:"), ("请运行", "需要审批：")], ids=["en", "zh"]
+)
 async def test_an_approver_is_asked_three_times_a_minute_besides_what_he_allows(
     tmp_path: Path, words: str, head: str
 ) -> None:

@@ -58,7 +58,7 @@ async def test_what_is_pasted_from_a_page_needs_no_mending_and_no_warning(tmp_pa
     exported = [name for line in re.findall(r"export (.+)", text) for name in re.findall(r"([A-Z0-9_]+)=", line)]
     others = tuple(f"{name.upper()}_" for name in CHANNEL_TYPES if f"{name}:" not in "".join(snippets(page)))
     named = {name for name in (*exported, *re.findall(r"\$\{([A-Z0-9_]+)\}", text)) if not name.startswith(others)}
-    env = KEYS | {name: VALUES.get(name, DUMMY) for name in named}
+    env = KEYS | {name: VALUES.get(name, f"{DUMMY}-{name}") for name in named}
     config = data_of((ROOT / "config.yaml").read_text(encoding="utf-8"))
     for number, snippet in enumerate(snippets(page), start=1):
         config = pasted(config, snippet, page)

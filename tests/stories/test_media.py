@@ -70,7 +70,7 @@ async def test_what_feishu_takes_as_no_picture_goes_as_a_file_and_what_not_at_al
 LONG = "\n\n".join(f"```\n{number} " + "wörd " * 600 + "\n```" for number in range(8))
 
 
-@pytest.mark.parametrize(("ask", "note"), [("go", "(The whole answer is"), ("请写长一点", "(完整回答见文件")])
+@pytest.mark.parametrize(("ask", "note"), [("go", "(The whole answer is"), ("请写长一点", "（完整回答见文件")])
 async def test_of_a_very_long_answer_comes_the_first_part_and_the_whole_as_a_file(
     tmp_path: Path, ask: str, note: str
 ) -> None:
