@@ -116,6 +116,10 @@ def _parsed(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | Non
     return getattr(parsed, "ipv4_mapped", None) or parsed
 
 
+class Unserved(Exception):
+    """Status, code and sentence of an answer that says why not."""
+
+
 class Unreadable(Exception):
     """The body could not be read: the answer is `status`, and nobody looked at what was in it."""
 
@@ -168,6 +172,8 @@ def catch_errors(route: Route, guesses: Guesses) -> Route:
             if rejected.guess:
                 log.warning("token_refused", reason=rejected.reason)
             return problem(rejected.status, code, rejected.sentence)
+        except Unserved as unserved:
+            return problem(*unserved.args)
         except Unreadable as unreadable:
             return problem(unreadable.status, "unreadable", f"The request could not be read: {unreadable.reason}.")
         except StoreUnavailable as error:

@@ -56,7 +56,7 @@ async def offered(
     final = Entry(turn=accepted.turn, kind="final", content='{"outcome": "replied"}')
     (queued,) = await store.finish(accepted.lease, [final], [NewPart(key=name[2:], payload=payload)], at=now)
     assert await Outbox(gateway.runtime).deliver(accepted.lease, queued)
-    if (sent := await store.sent_id(name[2:])) is None:
+    if (sent := (await store.sent_parts(key=name[2:]))[0].ext_id) is None:
         raise DeliveryError("given up")
     return sent
 

@@ -149,7 +149,6 @@ WHERE id = :part AND {_IS_OURS}
 """
 _LATELY = "o.id > (SELECT COALESCE(max(id), 0) FROM outbox) - 20000"
 """What is looked for was sent a moment ago, as a rule; an index would cost every part that is sent."""
-SENT_ID = f"SELECT o.ext_id FROM outbox o WHERE o.key = :key AND o.ext_id IS NOT NULL AND {_LATELY} ORDER BY o.id DESC"
 SENT_PARTS = f"""
 SELECT o.payload, COALESCE(i.body, '') AS body, o.sid, o.ext_id FROM outbox o LEFT JOIN inbox i ON i.id = o.turn
 WHERE o.{{column}} = :value AND {_LATELY} ORDER BY o.id DESC

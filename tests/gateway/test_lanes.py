@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -16,6 +16,7 @@ from gateway.store.records import Delivery, Entry, Lease, NewPart, Part, Work
 from gateway.store.sqlite import SqliteStore
 from gateway.store.store import Fenced, StoreUnavailable
 from gateway.sweep import Sweep
+from gateway.turns import Turns
 from tests.gateway.runtimes import runtime
 from tests.waiting import until
 
@@ -34,9 +35,8 @@ class House:
         self.clock = 0.0
         limits = LimitsConfig(parallelTurns=parallel_turns, turnSeconds=turn_seconds)
         self.runtime = runtime(self.store, now=lambda: self.clock, limits=limits, channels={})
-        self.lanes = Lanes(
-            self.runtime, turns=self, outbox=Outbox(self.runtime, attempt=lambda part: self.attempt(part))
-        )
+        outbox = Outbox(self.runtime, attempt=lambda part: self.attempt(part))
+        self.lanes = Lanes(self.runtime, turns=cast(Turns, self), outbox=outbox)
         self.sweep = Sweep(self.runtime, self.lanes)
 
     async def say(self, chat: str, text: str, *, at: float = 1.0) -> None:
