@@ -311,13 +311,11 @@ class Gateway:
     async def _learn_identity(self, channel: Channel) -> None:
         while True:
             try:
-                await channel.learn_identity(IDENTITY_TIMEOUT_SECONDS)
+                return await channel.learn_identity(IDENTITY_TIMEOUT_SECONDS)
             except DeliveryError as error:
                 facts = {"channel": channel.name, "account": channel.account, "code": error.code}
                 log.error("identity_unknown", error=type(error).__name__, reason=str(error), **facts)
                 await asyncio.sleep(IDENTITY_RETRY_SECONDS)
-            else:
-                return
 
     async def _keep_connected(self, channel: Listens) -> None:
         """Whatever breaks a channel's connection is logged, and it is made anew."""

@@ -34,7 +34,7 @@ from gateway.runtime import Runtime
 from gateway.sessions import found as found_session
 from gateway.sessions import listed, markdown, summary
 from gateway.streams import EventStream
-from gateway.uploads import TooManyUploads, Uploads
+from gateway.uploads import Uploads
 from tools.workspace import forget
 
 PAGE = Path(__file__).resolve().parent.parent / "channels" / "web" / "page"
@@ -70,7 +70,7 @@ class WebDoor:
         self._archive = channel.archive
         self._config = runtime.setup.config
         self._limits = self._config.limits
-        self._uploads = Uploads(channel.archive, limits=self._limits, now=runtime.now)
+        self._uploads = Uploads(channel.archive, self._limits, runtime.now)
         self._peers = peers
         self._guesses = guesses
         files = {
@@ -289,10 +289,6 @@ class WebDoor:
     async def upload(self, request: Request, person: str) -> Response:
         try:
             return answer_json(asdict(await self._uploads.take(request, person)))
-        except TooManyUploads:
-            limit = f"{self._limits.uploads_bytes / 1_048_576:.0f} MiB (limits.uploadsBytes)"
-            sentence = f"The files that wait to be sent fill the limit of {limit}. Send some of them, or remove them."
-            return problem(413, "too-many-uploads", f"{sentence} What is not sent within a day is deleted.")
         except Unreadable as unreadable:
             if unreadable.status != 413:
                 raise

@@ -53,13 +53,12 @@ class SqliteStore(Database, Store):
             _make_private(path)
             with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
                 migrate(connection, begin="BEGIN IMMEDIATE")
-        except (SQLAlchemyError, OSError) as error:
+        except (SQLAlchemyError, OSError, DatabaseUnusable) as error:
             self._let_go()
+            if isinstance(error, DatabaseUnusable):
+                raise
             reason = getattr(error, "orig", None) or error
             raise DatabaseUnusable(f"{path}: {reason}. {DatabaseUnusable.__doc__}") from error
-        except DatabaseUnusable:
-            self._let_go()
-            raise
         self._writer = Writer(engine, name="store-writer", begin="BEGIN IMMEDIATE")
         self._reader = Writer(engine, name="store-reader", begin="BEGIN")
         super().__init__(read=self._reader.call, write=self._writer.call)
