@@ -42,7 +42,6 @@ async def offered(
     session = control_session(session_key("helper", asked, "chat"))
     delivery = Delivery(
         sid=session,
-        control=session,
         dedupe=(name,),
         body=inbound_json.dump_json(Inbound(agent="helper", context=asked)).decode(),
         at=now,

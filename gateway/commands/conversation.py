@@ -14,7 +14,6 @@ from gateway.history import TURNS_MAX, numbered_turns, turns_of
 from gateway.journal import stopped_by
 from gateway.memory import StoredMemory
 from gateway.queue import Inbound, inbound_json, inbound_of
-from gateway.routing import control_session
 from gateway.store.records import Delivery, Mark, Summary
 
 EXPORTED_CHARS_MAX = 200_000
@@ -120,7 +119,6 @@ async def _deliver(context: CommandContext, inbound: Inbound) -> None:
     scope = f"{message.channel}:{message.account}:"
     delivery = Delivery(
         sid=context.session,
-        control=control_session(context.session),
         dedupe=(f"{scope}command:{context.turn}",),
         body=inbound_json.dump_json(inbound).decode(),
         at=context.runtime.now(),

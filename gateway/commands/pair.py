@@ -36,9 +36,7 @@ async def pair(context: CommandContext) -> str | Reply:
         "pairing_approved", channel=contact.channel, account=contact.account, sender=contact.person, by=context.person
     )
     if notice is not None:
-        await context.runtime.accept(
-            Delivery(sid=notice.sid, control=notice.sid, dedupe=(notice.dedupe,), body=notice.body, at=at)
-        )
+        await context.runtime.accept(Delivery(sid=notice.sid, dedupe=(notice.dedupe,), body=notice.body, at=at))
     return context.say(f"`{contact.name}` may write to me now.", f"`{contact.name}` 现在可以给我发消息了。")
 
 

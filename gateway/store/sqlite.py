@@ -20,10 +20,10 @@ from sqlalchemy.exc import SQLAlchemyError
 from gateway.store import sqlite_statements as sql
 from gateway.store import statements as shared
 from gateway.store.migrate import DatabaseUnusable, migrate
-from gateway.store.records import Acceptance, Delivery, Entry, Known, Lease, NewPart, Part, SessionState, View
+from gateway.store.records import CONTROL, Acceptance, Delivery, Entry, Known, Lease, NewPart, Part, SessionState, View
 from gateway.store.spending import limits_of
 from gateway.store.statements import InboxStatus, OutboxStatus
-from gateway.store.store import CONTROL, Fenced, Store
+from gateway.store.store import Fenced, Store
 from gateway.store.writer import Database, Writer, reads, writes
 
 PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=5000", "wal_autocheckpoint=4000")
@@ -183,10 +183,8 @@ class SqliteStore(Database, Store):
 
     @writes
     def prune(self, connection: Connection, before: float) -> int:
-        _rows(connection, sql.PRUNE_USAGE, before=before)
-        _rows(connection, sql.PRUNE_DRAFTS, before=before)
-        _rows(connection, sql.PRUNE_OUTBOX, before=before)
-        _rows(connection, sql.PRUNE_INBOX, before=before)
+        for statement in sql.PRUNE:
+            _rows(connection, statement, before=before)
         pruned: int = _value(connection, "SELECT changes()")
         return pruned
 

@@ -12,6 +12,7 @@ from channels.web.admission import Sessions
 from channels.web.archive import ChatHistory
 from gateway.store import statements as sql
 from gateway.store.records import (
+    CONTROL,
     Acceptance,
     Answer,
     Backlog,
@@ -42,9 +43,6 @@ if TYPE_CHECKING:
 
 NOTIFY_CHANNEL = "clawgate"
 """Where the workers of a shared database wake each other."""
-
-CONTROL = "aside:"
-"""What the ids of control sessions begin with: commands and notes, which never wait behind a turn."""
 
 CHOICE = "choice:"
 """What the ids begin with under which `gateway.choices` keeps its marks; no conversation's does."""

@@ -40,9 +40,7 @@ class House:
         self.sweep = Sweep(self.runtime, self.lanes)
 
     async def say(self, chat: str, text: str, *, at: float = 1.0) -> None:
-        await self.lanes.accept(
-            Delivery(sid=chat, control=f"aside:{chat}", dedupe=(f"{chat}:{text}",), body=text, at=at)
-        )
+        await self.lanes.accept(Delivery(sid=chat, dedupe=(f"{chat}:{text}",), body=text, at=at))
 
     def wait_seconds(self, lease: Lease, work: Work, *, during_turn: bool) -> float:
         return 0.0
@@ -190,7 +188,7 @@ async def test_a_turn_that_does_not_end_when_it_is_told_to_is_ended_without_it(
 
 async def test_a_chat_that_is_ours_and_has_no_lane_gets_one(tmp_path: Path) -> None:
     async with house(tmp_path) as h:
-        message = Delivery(sid="a", control="aside:a", dedupe=("a:a0",), body="a0", at=0.0)
+        message = Delivery(sid="a", dedupe=("a:a0",), body="a0", at=0.0)
         await h.store.accept(message, pending_max=9, sender_max=9, claim=True)
         await h.sweep._audit()
         assert not h.runtime.control.lanes
