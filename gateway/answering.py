@@ -41,7 +41,7 @@ class AgentRun:
     gate: Gate
     _decided: Approval | None = None
     """What the run goes on with, where it is not people's words."""
-    _read: list[UserMessage] = field(default_factory=list)
+    _messages: list[UserMessage] = field(default_factory=list)
     """What this run has made of people's messages."""
 
     def __post_init__(self) -> None:
@@ -66,7 +66,7 @@ class AgentRun:
         result = await self.runner.run(turn, journal=journal, emit=emit, budget=self.account, save=save, gate=gate)
         if decided is not None:
             await approvals.close(decided.id)
-        return await self._read_by_people(turn, journal, result)
+        return await self._shown(turn, journal, result)
 
     async def _journaled(self, journal: TurnJournal) -> tuple[MessageContext, Sequence[Message]]:
         """The turn so far, begun if it was not, and the message that it answers."""
@@ -104,8 +104,8 @@ class AgentRun:
         received = [
             await self._attachments.receive(self.runner, self.channel, self._with_new_files(it), sid) for it in contexts
         ]
-        self._read.append(self.runner.user_message(*contexts, received=received, notes=notes, heard=heard))
-        return self._read[-1]
+        self._messages.append(self.runner.user_message(*contexts, received=received, notes=notes, heard=heard))
+        return self._messages[-1]
 
     def _with_new_files(self, context: MessageContext) -> MessageContext:
         """Without the files of a quoted message that the conversation holds, with its files."""
@@ -144,7 +144,7 @@ class AgentRun:
             caller=inbound.asked.instructions if inbound.asked else "",
         )
 
-    async def _read_by_people(self, turn: Turn, journal: TurnJournal, result: TurnResult) -> Ending:
+    async def _shown(self, turn: Turn, journal: TurnJournal, result: TurnResult) -> Ending:
         """With the files that the answer names, and with what stands above it and beneath."""
         request, asked = turn.context.text, self.batch.inbound.asked
         ending = ending_of(result.outcome, request)
@@ -166,7 +166,7 @@ class AgentRun:
 
     def _is_here(self, message_id: str, turn: Turn) -> bool:
         """Whether it is another message of this conversation: the model names what it likes."""
-        turns = (*self.batch.work.turns, (turn.user, *turn.so_far), self._read)
+        turns = (*self.batch.work.turns, (turn.user, *turn.so_far), self._messages)
         here = {it for messages in turns for message in messages for it in ids(message)}
         here |= {it.reply_to.message_id for it in self.batch.inbound.contexts if it.reply_to}
         return "reply" in self.channel.capabilities.directives and message_id in here - {turn.context.message_id, ""}

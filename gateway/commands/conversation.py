@@ -69,15 +69,14 @@ async def _answer_again(context: CommandContext, text: str = "") -> str | Reply:
     turn = await _last_turn(context, context.say("There is nothing to answer again.", "没有可以重新回答的消息。"))
     if isinstance(turn, str):
         return turn
-    store = context.runtime.store
-    bodies, own = await store.bodies(context.session, turn), await store.body(context.session, turn)
-    if own is None:
+    bodies = await context.runtime.store.bodies(context.session, turn)
+    if (own := bodies.get(turn)) is None:
         return context.say(
             "That message is too old to be answered again; please send it anew.",
             "那条消息太旧，无法重新回答，请重新发送。",
         )
     await _undo(context, turn)
-    contexts = tuple(it for body in bodies for it in inbound_of(body).contexts)
+    contexts = tuple(it for body in bodies.values() for it in inbound_of(body).contexts)
     again = replace(inbound_of(own).context, sent_at=context.message.sent_at)
     again = replace(again, text=text) if text else again
     together = (*contexts[:-1], again) if len(contexts) > 1 else ()
@@ -89,7 +88,7 @@ async def undo(context: CommandContext) -> str:
     turn = await _last_turn(context, context.say("There is nothing to undo.", "没有可以撤销的对话。"))
     if isinstance(turn, str):
         return turn
-    body = await context.runtime.store.body(context.session, turn)
+    body = (await context.runtime.store.bodies(context.session, turn)).get(turn)
     await _undo(context, turn)
     words = first_words(inbound_of(body).context.text) if body else ""
     return context.say(f"Forgotten: {words or 'the last exchange'}.", f"已撤销：{words or '上一轮对话'}。")

@@ -228,14 +228,9 @@ class Store(Protocol):
         entries = await self._rows(sql.HISTORY_BEFORE, names | {"skip": history_turns - 1})
         return Work.of(waiting, [Entry(**row) for row in entries])
 
-    async def body(self, sid: str, turn: int) -> str | None:
-        """The inbox's body of a message; None where it is gone."""
-        row = await self._one(sql.BODY, {"sid": sid, "turn": turn})
-        return row["body"] if row else None
-
-    async def bodies(self, sid: str, turn: int) -> Sequence[str]:
-        """The bodies of all messages that a turn answered, oldest first; none where its own is gone."""
-        return [row["body"] for row in await self._rows(sql.BODIES, {"sid": sid, "turn": turn})]
+    async def bodies(self, sid: str, turn: int) -> Mapping[int, str]:
+        """The bodies of all messages that a turn answered, by number, oldest first; none where its own is gone."""
+        return {row["id"]: row["body"] for row in await self._rows(sql.BODIES, {"sid": sid, "turn": turn})}
 
     async def newest_words(self, sid: str, *, before: int) -> str | None:
         """The newest message of a person below turn `before` as it is journaled, whatever marks stand behind it."""

@@ -221,10 +221,10 @@ async def test_a_message_can_be_read_again_until_its_row_is_gone(store: Store) -
     lease = await leased(store, 1)
     turn = (await work_of(store, lease)).waiting[0].turn
     await finish(store, lease)
-    assert await store.body("chat", turn) == "body 1"
-    assert await store.body("other", turn) is None
+    assert await store.bodies("chat", turn) == {turn: "body 1"}
+    assert await store.bodies("other", turn) == {}
     await store.prune(2.0)
-    assert await store.body("chat", turn) is None
+    assert await store.bodies("chat", turn) == {}
 
 
 async def test_one_note_answers_a_burst_beyond_the_limit_beside_the_conversation(store: Store) -> None:
