@@ -19,10 +19,6 @@ from gateway.store.opening import connected
 from gateway.store.statements import PAIRING_SECONDS
 
 
-class UnknownContact(OperatorError):
-    """There is nobody like that."""
-
-
 def listed(config: Config) -> list[dict[str, Any]]:
     """As JSON, the oldest first. Raises DatabaseUnusable."""
     with connected(config.database) as connection:
@@ -42,15 +38,13 @@ def line(it: dict[str, Any]) -> str:
 
 
 def approve(config: Config, who: str) -> list[str]:
-    """By a code, or by `channel:id`: what to say of it. Raises UnknownContact and DatabaseUnusable."""
+    """By a code, or by `channel:id`: what to say of it. Raises OperatorError."""
     code, at = hashed(who), time.time()
     if code is not None:
         with connected(config.database) as connection:
             found = contacts.approve_code(connection, code, at=at)
         if not found:
-            raise UnknownContact(
-                "no such code: it may be wrong, or older than an hour — `pairing list` shows who waits"
-            )
+            raise OperatorError("no such code: it may be wrong, or older than an hour — `pairing list` shows who waits")
         return [*_approved(config, found)]
     channel, person, accounts = _place(config, who)
     with connected(config.database) as connection:
@@ -68,12 +62,12 @@ def _approved(config: Config, found: Sequence[Contact]) -> Iterator[str]:
 
 
 def revoke(config: Config, who: str) -> list[str]:
-    """What to say of it, also of an account that is no longer configured. Raises UnknownContact and DatabaseUnusable."""
+    """What to say of it, also of an account that is no longer configured. Raises OperatorError."""
     channel, account, person = _parts(who)
     with connected(config.database) as connection:
         found = contacts.revoke(connection, channel, person, account)
     if not found:
-        raise UnknownContact(f"{who}: was not let in by pairing — `pairing list` shows who was")
+        raise OperatorError(f"{who}: was not let in by pairing — `pairing list` shows who was")
     notes = [f"{it.name}: may no longer write" for it in found]
     places = {(it.channel, it.account) for it in found}
     lists = [it.config.allow_from for it in _accounts(config) if (it.kind.name, it.name) in places]
@@ -83,18 +77,18 @@ def revoke(config: Config, who: str) -> list[str]:
 
 
 def _place(config: Config, who: str) -> tuple[str, str, list[str]]:
-    """The channel, the id, and the accounts that may be meant, the likeliest first. Raises UnknownContact."""
+    """The channel, the id, and the accounts that may be meant, the likeliest first. Raises OperatorError."""
     channel, account, person = _parts(who)
     accounts = [it for it in _accounts(config) if it.kind.name == channel and account in ("", it.name)]
     if not accounts or person == ANYBODY:
         known = ", ".join(f"{it.kind.name}:{it.name}" for it in _accounts(config)) or "none"
-        raise UnknownContact(
+        raise OperatorError(
             f"{who}: expected a code, or one person as channel:id or channel:account:id, of a configured account ({known})"
         )
     only = accounts[0].config.model_copy(update={"allow_from": (person,)})
     for key, problem in accounts[0].kind.problems(only):
         if key.startswith("allowFrom"):
-            raise UnknownContact(f"{who}: {problem}")
+            raise OperatorError(f"{who}: {problem}")
     return channel, person, [it.name for it in accounts]
 
 

@@ -14,6 +14,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from email.utils import parsedate_to_datetime
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from agents.providers import doctor as provider_doctor
 from agents.providers.catalog import wire_of
 from channels.finding import Finding, Status
 from channels.transport import Transport, client_class
-from gateway.config.channels import Account, configured, sandboxed
+from gateway.config.channels import configured, sandboxed
 from gateway.config.load import Loaded
 from gateway.config.problems import Problem
 from gateway.config.report import VERSION, report
@@ -121,16 +122,10 @@ def _probes(loaded: Loaded, now: Callable[[], float], free: Callable[[Path], int
     yield "sandbox", lambda: _sandbox(loaded)
     yield "clock", lambda: _clock(loaded, now)
     for account in configured(config.channels):
-        if account.kind.probe is not None:
-            yield f"{account.kind.name} {account.name}", _of_account(account, loaded, now)
+        if probe := account.kind.probe:
+            yield f"{account.kind.name} {account.name}", partial(probe, account.config, account.name, config, now())
     for name in _providers(loaded):
         yield f"provider {name}", _of_provider(name, loaded)
-
-
-def _of_account(account: Account, loaded: Loaded, now: Callable[[], float]) -> Probe:
-    probe = account.kind.probe
-    assert probe is not None
-    return lambda: probe(account.config, account.name, loaded.config, now())
 
 
 def _of_provider(name: str, loaded: Loaded) -> Probe:

@@ -8,12 +8,15 @@ and never a queue of old ones. Nothing of it is needed for the answer: where it 
 import asyncio
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import Self
 
 import structlog
 
 from channels.channel import DeliveryError, Progress, RateLimited, Refused, ShowsDrafts, Unreachable
 from channels.message import MessageContext, Outbound, Target
+from gateway.batch import Batch
 from gateway.outbox import idempotency_key
+from gateway.routing import is_control
 from gateway.runtime import Runtime
 from gateway.store.records import Mark
 
@@ -21,16 +24,40 @@ OPEN_SECONDS = 1.0
 """An answer that is whole sooner needs no draft."""
 REFRESH_SECONDS = 15.0
 """Half the time that a draft stands which vanishes by itself."""
+PACE_SECONDS = 3.0
+"""Where the chat is not to see it any more."""
 FAILURES_MAX = 3
 STATUS_CHARS = 80
 
 log = structlog.get_logger()
 
 
+async def draft_of(runtime: Runtime, batch: Batch) -> "Draft | None":
+    """The answer as it grows, where the chat is to see it; after a crash the one that was begun."""
+    context, sid = batch.inbound.context, batch.lease.sid
+    channel = batch.setup.channel(context)
+    if not isinstance(channel, ShowsDrafts) or is_control(sid):
+        return None
+    opened = await runtime.store.draft(sid, batch.turn) if batch.work.so_far else None
+    seconds = channel.draft_seconds(context)
+    if seconds is None and opened is None:
+        return None
+    return Draft(
+        runtime=runtime,
+        channel=channel,
+        context=context,
+        sid=sid,
+        turn=batch.turn,
+        seconds=seconds or PACE_SECONDS,
+        whole=seconds is None or channel.draft_is_whole(context),
+        handle=opened,
+    )
+
+
 @dataclass(kw_only=True)
 class Draft:
-    """The draft of one turn. `seconds` is its pace; `whole` shows what the turn does, and nothing of the answer.
-    `handle` is what an earlier process has opened."""
+    """The draft of one turn, as long as its `async with` lasts. `seconds` is its pace; `whole` shows what the turn does, and
+    nothing of the answer. `handle` is of what stands there, also what an earlier process has opened."""
 
     runtime: Runtime
     channel: ShowsDrafts
@@ -56,18 +83,17 @@ class Draft:
         if self._task is None:
             self._task = asyncio.create_task(self._run())
 
-    async def settle(self) -> str | None:
-        """Ends it; the handle of what stands there. An edit under way is waited for: it would come after the answer."""
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, _: object, error: BaseException | None, __: object) -> None:
+        """Ends it; an edit under way is waited for, as it would come after the answer, unless the turn was cut off."""
         self._over.set()
         self._changed.set()
-        if self._task is not None:
-            await asyncio.wait([self._task])
-        return self.handle or None
-
-    def cancel(self) -> None:
-        """Ends it at once, where the turn was cut off."""
-        if self._task is not None:
+        if self._task is not None and isinstance(error, asyncio.CancelledError):
             self._task.cancel()
+        elif self._task is not None:
+            await asyncio.wait([self._task])
 
     def _state(self, progress: Progress) -> str:
         running = next((it for it in reversed(progress.tools) if it.state == "running"), None)

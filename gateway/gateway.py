@@ -79,8 +79,9 @@ class Gateway:
         file = config.database.path
         sandbox = Sandbox([Path(file)] if file else [])
         metrics = Metrics()
+        self._build = partial(build_setup, store=store, scrubber=scrubber, now=now, sandbox=sandbox, metrics=metrics)
         self.runtime = Runtime(
-            setup=build_setup(config, environment, store, scrubber, now, sandbox, metrics),
+            setup=self._build(config, environment),
             scrubber=scrubber,
             sandbox=sandbox,
             config_state=ConfigState(version=version_of(config)),
@@ -161,16 +162,7 @@ class Gateway:
         it is closed when the last turn that began with it is over. Raises OSError where a workspace cannot be opened;
         then the old one holds."""
         before, runtime = self.runtime.setup, self.runtime
-        setup = build_setup(
-            config,
-            environment,
-            runtime.store,
-            runtime.scrubber,
-            runtime.now,
-            runtime.sandbox,
-            runtime.metrics,
-            before=before,
-        )
+        setup = self._build(config, environment, before=before)
         gone = [channel for channel in before.channels.values() if channel not in setup.channels.values()]
         leaving = [task for channel in gone for task in self._attending.pop(channel, ())]
         for task in leaving:
@@ -217,7 +209,7 @@ class Gateway:
         with suppress(StoreUnavailable):
             for body in await self.runtime.store.lately_done(self.runtime.now() - MARKS_SECONDS, MARKS_MAX):
                 context = inbound_of(body).context
-                channel = self.runtime.setup.channels.get((context.channel, context.account))
+                channel = self.runtime.setup.channel(context)
                 if isinstance(channel, MarksMessages):
                     await channel.unmark(context)
 
@@ -319,13 +311,11 @@ class Gateway:
     async def _learn_identity(self, channel: Channel) -> None:
         while True:
             try:
-                await channel.learn_identity(IDENTITY_TIMEOUT_SECONDS)
+                return await channel.learn_identity(IDENTITY_TIMEOUT_SECONDS)
             except DeliveryError as error:
                 facts = {"channel": channel.name, "account": channel.account, "code": error.code}
                 log.error("identity_unknown", error=type(error).__name__, reason=str(error), **facts)
                 await asyncio.sleep(IDENTITY_RETRY_SECONDS)
-            else:
-                return
 
     async def _keep_connected(self, channel: Listens) -> None:
         """Whatever breaks a channel's connection is logged, and it is made anew."""

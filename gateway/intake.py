@@ -203,7 +203,6 @@ class Intake:
         sid, scope = self._session(agent, context), f"{context.channel}:{context.account}:"
         return Delivery(
             sid=control_session(sid) if command else sid,
-            control=control_session(sid),
             dedupe=tuple(scope + key for key in dedupe),
             body=inbound_json.dump_json(inbound).decode(),
             at=self._runtime.now(),

@@ -18,13 +18,12 @@ from agents.prompt.internals import without_internals
 from agents.prompt.reply import answered, is_voice, media, visible
 from agents.providers.config import look_at
 from agents.turn import Answered, Declined, LimitReached, ModelFailed, Outcome, OverBudget
-from channels.message import Button, MessageContext, StoredFile, TurnFacts
-from channels.queue import QueueMode
+from channels.message import Button, StoredFile, TurnFacts
+from gateway.batch import Batch
 from gateway.budgets import Account
-from gateway.queue import inbound_of
 from gateway.redaction import redacted
 from gateway.runtime import Drained, Runtime, Stopped
-from gateway.store.records import Entry, Kind, Lease, SessionState, Summary, Waiting
+from gateway.store.records import Entry, Kind, SessionState, Summary, Waiting
 from gateway.store.spending import Spent
 
 STEERED_MAX = 20
@@ -33,66 +32,61 @@ STEERED_MAX = 20
 log = structlog.get_logger()
 
 
-@dataclass(kw_only=True, slots=True)
+@dataclass(kw_only=True)
 class TurnJournal:
-    """The journal of one turn. `enrich` adds names and quotes to a message, `user_message` makes of it what is read, and
-    `takes` says whether the running turn may take it in."""
+    """The journal of one turn. `read` makes of a waiting message what the model reads; `numbers` are those of the turns of
+    its history, oldest first. `kept` is what this run has journaled."""
 
     runtime: Runtime
-    lease: Lease
-    turn: int
-    mode: QueueMode
-    enrich: Callable[[MessageContext], Awaitable[MessageContext]]
-    user_message: Callable[[MessageContext], Awaitable[UserMessage]]
-    takes: Callable[[Waiting], bool]
+    batch: Batch
+    read: Callable[[Waiting], Awaitable[UserMessage]]
     numbers: Sequence[int]
-    """Of the turns of its history, oldest first."""
-    steps: int
-    """Answers and results that the turn has journaled."""
-    kept: list[Message] = field(default_factory=list)
-    """What this run has journaled."""
     account: Account | None = None
+    kept: list[Message] = field(default_factory=list)
     _pending: int = 0
+
+    def __post_init__(self) -> None:
+        self._lease, self._turn = self.batch.lease, self.batch.turn
+        self._steps = self.batch.work.steps
 
     async def begin(self, *messages: Message, joined: Sequence[int]) -> None:
         """The turn's first rows, and the earlier messages that it answers as well. Raises Fenced or Stopped."""
-        entries = [entry(self.turn, message) for message in messages]
-        self._judge(await self.runtime.store.append(self.lease, entries, joined))
-        self.steps += len(messages) - 1
+        entries = [entry(self._turn, message) for message in messages]
+        self._judge(await self.runtime.store.append(self._lease, entries, joined))
+        self._steps += len(messages) - 1
 
     async def append(self, message: AssistantMessage | ToolResultMessage) -> None:
         """Raises Fenced, Stopped or Drained."""
         spent = self.account.spent() if self.account else None
-        self._judge(await self.runtime.store.append(self.lease, [entry(self.turn, message, spent=spent)]))
+        self._judge(await self.runtime.store.append(self._lease, [entry(self._turn, message, spent=spent)]))
         self.kept.append(message)
-        self.steps += 1
+        self._steps += 1
         if self.runtime.control.draining:
-            await self.runtime.store.append(self.lease, [Entry(turn=self.turn, kind="drained", content="{}")])
+            await self.runtime.store.append(self._lease, [Entry(turn=self._turn, kind="drained", content="{}")])
             raise Drained
 
     async def steered(self) -> Sequence[UserMessage]:
         """What people wrote meanwhile, journaled as part of this turn; nothing in the other queue modes."""
-        if self.mode != "steer" or self._pending <= 1:
+        if self.batch.queue.mode != "steer" or self._pending <= 1:
             return ()
-        work = (await self.runtime.store.load(self.lease, history_turns=1, waiting_max=STEERED_MAX)).work
-        others = [message for message in work.waiting if message.turn != self.turn] if work else []
-        waiting = list(takewhile(self.takes, others))
+        work = (await self.runtime.store.load(self._lease, history_turns=1, waiting_max=STEERED_MAX)).work
+        others = [message for message in work.waiting if message.turn != self._turn] if work else []
+        waiting = list(takewhile(self.batch.takes, others))
         if not waiting:
             return ()
-        contexts = [await self.enrich(inbound_of(message.body).context) for message in waiting]
-        messages = [await self.user_message(context) for context in contexts]
-        entries = [entry(self.turn, message, kind="steered") for message in messages]
-        self._judge(await self.runtime.store.append(self.lease, entries, [message.turn for message in waiting]))
+        messages = [await self.read(message) for message in waiting]
+        entries = [entry(self._turn, message, kind="steered") for message in messages]
+        self._judge(await self.runtime.store.append(self._lease, entries, [message.turn for message in waiting]))
         return messages
 
     async def summarised(self, text: str, turns: int, answers: tuple[AssistantMessage, ...]) -> None:
         """A crash before it leaves the history whole, and after it the summary stands, with what it took."""
-        made = Summary(text=text, by=self.turn, turns=turns, steps=self.steps, answers=answers)
-        await self.runtime.store.mark(self.lease.sid, made.mark(self.numbers[turns - 1], self.runtime.now()))
+        made = Summary(text=text, by=self._turn, turns=turns, steps=self._steps, answers=answers)
+        await self.runtime.store.mark(self._lease.sid, made.mark(self.numbers[turns - 1], self.runtime.now()))
 
     def _judge(self, state: SessionState) -> None:
         self._pending = state.pending
-        if state.stopped > self.turn:
+        if state.stopped > self._turn:
             raise Stopped
 
 

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Protocol
+from typing import Any
 
 import structlog
 
@@ -18,6 +18,7 @@ from gateway.outbox import Outbox
 from gateway.runtime import Drained, Lane, Runtime, Stopped
 from gateway.store.records import Acceptance, Delivery, Lease, Part, Work
 from gateway.store.store import Fenced, StoreUnavailable
+from gateway.turns import Turns
 
 BACKOFF_SECONDS_MAX = 30.0
 PENDING_INTERNAL_MAX = 2**31 - 1
@@ -27,24 +28,8 @@ OVERDUE_SECONDS = 30.0
 log = structlog.get_logger()
 
 
-class TurnRunner(Protocol):
-    """Runs the messages of a session. Each method but the first finishes a turn durably and returns its reply parts."""
-
-    def wait_seconds(self, lease: Lease, work: Work, *, during_turn: bool) -> float:
-        """How long to wait for more messages before this work begins. `during_turn`: it arrived while a turn ran."""
-
-    async def run(self, lease: Lease, work: Work) -> Sequence[Part]:
-        """Raises Fenced, Drained, Stopped or StoreUnavailable where it is not this run that ends the turn."""
-
-    async def end_stopped(self, lease: Lease, work: Work) -> Sequence[Part]:
-        """End a turn that was stopped in the middle."""
-
-    async def end_stuck(self, lease: Lease, work: Work) -> Sequence[Part]:
-        """End a turn with an apology that would not end by itself."""
-
-
 class Lanes:
-    def __init__(self, runtime: Runtime, *, turns: TurnRunner, outbox: Outbox) -> None:
+    def __init__(self, runtime: Runtime, *, turns: Turns, outbox: Outbox) -> None:
         limits = runtime.setup.limits
         self._runtime = runtime
         self._store = runtime.store
@@ -55,7 +40,7 @@ class Lanes:
         self._slots = asyncio.Semaphore(limits.parallel_turns)
         self._free = limits.parallel_turns
         self._awaiting_slot = 0
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._accepting: set[asyncio.Task[Acceptance]] = set()
         self.wanted = asyncio.Event()
         """Set where there may be sessions without an owner: another worker's notice, or a slot that others wait for."""
@@ -72,12 +57,8 @@ class Lanes:
         for _ in range(now - before):
             self._slots.release()
         for _ in range(before - now):
-            taking = asyncio.create_task(self._take_slot(), name="slot")
-            self._track(taking)
+            self._track(asyncio.create_task(self._slots.acquire(), name="slot"))
         self.wanted.set()
-
-    async def _take_slot(self) -> None:
-        await self._slots.acquire()
 
     async def accept(self, delivery: Delivery) -> Acceptance:
         """Store the message; it is answered from here on, by this process or the next. Raises StoreUnavailable.
@@ -144,7 +125,7 @@ class Lanes:
         self._awaiting_slot += 1
         self._track(asyncio.create_task(self._lane(lane), name=f"lane {lease.sid}"))
 
-    def _track(self, task: asyncio.Task[None]) -> None:
+    def _track(self, task: asyncio.Task[Any]) -> None:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

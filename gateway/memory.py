@@ -7,18 +7,14 @@ agents never share one. Nothing here is asked for where nothing was ever noted o
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from itertools import groupby
-
-import orjson
-from pydantic import ValidationError
 
 from agents.compaction import Save
-from agents.messages import AssistantMessage, Message, ToolResultMessage, UserMessage, message_json, texts
+from agents.messages import AssistantMessage, Message, ToolResultMessage, UserMessage, texts
 from agents.prompt.inbound import spoken, timestamp
 from channels.api.channel import ApiChannel
 from channels.message import MessageContext
+from gateway.history import numbered_turns, turns_of
 from gateway.routing import agent_of
-from gateway.store.records import Entry
 from gateway.store.store import Store, StoreUnavailable
 from tools.memory import Note, Passage
 from tools.tool import Call
@@ -60,7 +56,7 @@ class StoredMemory:
         notes = [Passage(path=f"notes/{it.number}", at=it.at, text=it.text) for it in await self._call_notes(call)]
         turns = await self._store.memory.search(call.session, wanted, CANDIDATES * limit)
         rows = await self._store.memory.turns(call.session, turns) if turns else ()
-        return [*notes, *(_passage(turn, messages) for turn, messages in _turns(rows))]
+        return [*notes, *(_passage(turn, messages) for turn, messages in numbered_turns(rows))]
 
     async def text(self, path: str, call: Call) -> str | None:
         kind, _, number = path.partition("/")
@@ -72,26 +68,10 @@ class StoredMemory:
         if kind == "notes":
             return next((it.text for it in await self._call_notes(call) if it.number == int(number)), None)
         rows = await self._store.memory.turns(call.session, [int(number)])
-        return next(("\n".join(_shown(messages)) for _, messages in _turns(rows)), None)
+        return next(("\n".join(_shown(messages)) for messages in turns_of(rows)), None)
 
     async def _call_notes(self, call: Call) -> Sequence[Note]:
         return await self.notes(call.session, call.message)
-
-
-def _turns(rows: Sequence[Entry]) -> Iterator[tuple[int, list[Message]]]:
-    """Those that later requests may hold: not what the model's safety system refused, and nothing unreadable."""
-    for turn, entries in groupby(sorted(rows, key=lambda it: it.turn), key=lambda it: it.turn):
-        messages: list[Message] = []
-        try:
-            for row in entries:
-                if row.kind == "final" and orjson.loads(row.content).get("outcome") == "declined":
-                    messages.clear()
-                elif row.kind not in ("final", "drained"):
-                    messages.append(message_json.validate_json(row.content))
-        except (ValidationError, orjson.JSONDecodeError):
-            continue
-        if messages:
-            yield turn, messages
 
 
 def _passage(turn: int, messages: Sequence[Message]) -> Passage:

@@ -16,8 +16,9 @@ from agents.prompt.internals import without_internals
 from channels.channel import ActsOnMessages, Channel, DeliveryError, RateLimited, Unreachable
 from channels.message import Action, Button, MessageContext, Outbound, Press, Quote, StoredFile, Target
 from gateway.metrics import Metrics
-from gateway.outbox import OutboxPayload, arranged, idempotency_key, may_repeat, payload_json
+from gateway.outbox import OutboxPayload, idempotency_key, may_repeat, payload_json
 from gateway.queue import BUTTON, Inbound, inbound_of
+from gateway.reply import arranged
 from gateway.scrubber import Scrubber
 from gateway.store.records import NewPart, SentPart
 from gateway.store.store import Store, StoreUnavailable
@@ -121,7 +122,7 @@ class ChannelMessenger:
         """Send one part unless an earlier run has; its id. Buttons are on record before anybody can press them."""
         repeats = part.replaces is not None
         if call.begun_at is not None and not repeats:
-            if known := await self.store.sent_id(key):
+            if known := next((it.ext_id for it in await self.store.sent_parts(key=key) if it.ext_id), None):
                 return known
             if not may_repeat(carrier, self.now() - call.begun_at):
                 self.metrics.ambiguous.labels(carrier.name).inc()

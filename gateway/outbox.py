@@ -7,23 +7,21 @@ session that another worker may own by now.
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import groupby
 from typing import TypeAlias
 from uuid import NAMESPACE_URL, uuid5
 
 import structlog
 from pydantic import TypeAdapter
 
-from channels.access import Quotes
 from channels.channel import Channel, DeliveryError, Gone, RateLimited, Refused, Unreachable
-from channels.message import PICTURES, Button, MessageContext, Outbound, StoredFile, Target, TurnFacts
+from channels.message import Outbound
 from gateway.pairing import with_code
 from gateway.runtime import Runtime
-from gateway.store.records import Lease, NewPart, Part
+from gateway.store.records import Lease, Part
 from gateway.store.store import Fenced, StoreUnavailable
 
 BACKOFF_SECONDS_MAX = 60.0
@@ -210,62 +208,3 @@ payload_json: TypeAdapter[OutboxPayload] = TypeAdapter(OutboxPayload)
 def idempotency_key(*names: str) -> str:
     """36 characters, the same for the same names."""
     return str(uuid5(_KEYS, "\x1f".join(names)))
-
-
-def reply_parts(
-    context: MessageContext,
-    messages: Sequence[tuple[str, tuple[StoredFile, ...]]],
-    *,
-    voice: bool = False,
-    purpose: str = "reply",
-    quotes: Quotes = "all",
-    dropped: bool = False,
-    replaces: str | None = None,
-    seed: str = "",
-    buttons: tuple[Button, ...] = (),
-    answers_to: str | None = None,
-    turn: TurnFacts | None = None,
-) -> list[NewPart]:
-    """The parts of a reply to `context`, in order, each a text with its files; the last one has the buttons, the first one
-    `replaces`. `purpose` keeps the keys of a note and of a reply apart; `quotes` says which of them show what they answer;
-    with `dropped` there is no answer. What answers a press stands under the message with the button; `answers_to`
-    is another message of the chat to stand under."""
-    answered = answers_to or (context.press.message_id if context.press else context.message_id or None)
-    if quotes == "off" and not answers_to and context.press is None:
-        answered = None
-    target = Target(chat=context.chat.id, thread=context.chat.thread, reply_to=answered)
-    parts = []
-    if replaces is not None and (not messages or messages[0][1] or answers_to):
-        messages = [("", ()), *messages]  # what was begun to be said is taken away
-    for number, (text, files) in enumerate(messages):
-        if number and quotes == "first":
-            target = replace(target, reply_to=None)
-        part = Outbound(target=target, text=text, files=files, voice=voice and bool(files), dropped=dropped, turn=turn)
-        part = part if number else replace(part, replaces=replaces)
-        part = replace(part, buttons=buttons) if number == len(messages) - 1 else part
-        payload = OutboxPayload(channel=context.channel, account=context.account, part=part, seed=seed)
-        names = (context.channel, context.account, context.chat.id, context.message_id)
-        key = idempotency_key(purpose, *names, str(number))
-        parts.append(NewPart(key=key, payload=payload_json.dump_json(payload).decode()))
-    return parts
-
-
-def arranged(
-    texts: Sequence[str], files: tuple[StoredFile, ...], channel: Channel | None, *, captions: bool = True
-) -> list[tuple[str, tuple[StoredFile, ...]]]:
-    """Which message of a reply brings which files. Without `captions` a text stands for itself."""
-    rules = channel.capabilities.file_messages if channel else None
-    if not files or rules is None:
-        return [(text, files if number == len(texts) - 1 else ()) for number, text in enumerate(texts)]
-    said = [text for text in texts if text.strip()]
-    caption = said.pop() if captions and said and len(said[-1]) <= rules.caption_chars else ""
-    first, *others = _albums(files, rules.album)
-    return [*((text, ()) for text in said), (caption, first), *(("", group) for group in others)]
-
-
-def _albums(files: Sequence[StoredFile], most: int) -> Iterator[tuple[StoredFile, ...]]:
-    """Pictures in a row together, as many as go; every other file alone."""
-    for pictures, group in groupby(files, key=lambda file: file.type in PICTURES):
-        row = list(group)
-        step = most if pictures else 1
-        yield from (tuple(row[at : at + step]) for at in range(0, len(row), step))

@@ -8,7 +8,7 @@ swapped and an editor's renaming look the same that way, and a look costs micros
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import structlog
@@ -28,23 +28,19 @@ log = structlog.get_logger()
 _Stamp = tuple[tuple[int, int, int] | None, ...]
 
 
+@dataclass(eq=False)
 class Reload:
     """`applied` is called with a config before it holds: for the log, which must know its secrets."""
 
-    def __init__(
-        self,
-        gateway: Gateway,
-        path: Path,
-        environment: Mapping[str, str],
-        loaded: Loaded,
-        *,
-        applied: Callable[[Config], None],
-    ) -> None:
-        self._gateway = gateway
-        self._path = path
-        self._environment = environment
-        self._files, self._started_with = loaded.files, loaded.config
-        self._applied = applied
+    gateway: Gateway
+    path: Path
+    environment: Mapping[str, str]
+    loaded: Loaded
+    """As it started."""
+    applied: Callable[[Config], None]
+
+    def __post_init__(self) -> None:
+        self._files = self.loaded.files
         self._requested = asyncio.Event()
 
     def request(self) -> None:
@@ -64,9 +60,9 @@ class Reload:
                 read = seen
 
     async def _read(self) -> None:
-        state = self._gateway.runtime.config_state
+        state = self.gateway.runtime.config_state
         try:
-            loaded = await asyncio.to_thread(load, self._path, self._environment)
+            loaded = await asyncio.to_thread(load, self.path, self.environment)
             self._files = loaded.files
             await self._swap(loaded)
             error = None
@@ -74,31 +70,31 @@ class Reload:
             error = str(errors.problems[0])
             log.error("config_refused", problem=error, problems=len(errors.problems), in_force=state.version)
         except OSError as failure:
-            error = f"{self._path}:1:1: {failure.filename}: {failure.strerror}"
+            error = f"{self.path}:1:1: {failure.filename}: {failure.strerror}"
             log.error("config_refused", problem=error, in_force=state.version)
         except Exception as failure:  # the watcher's edge: the next edit must be seen whatever this one did
-            error = f"{self._path}:1:1: it could not be put in force ({type(failure).__name__}); the log has the place"
+            error = f"{self.path}:1:1: it could not be put in force ({type(failure).__name__}); the log has the place"
             log.error("config_not_applied", exc_info=failure, in_force=state.version)
-        self._gateway.report(replace(self._gateway.runtime.config_state, error=error))
+        self.gateway.report(replace(self.gateway.runtime.config_state, error=error))
 
     async def _swap(self, loaded: Loaded) -> None:
-        running = self._gateway.config
+        running = self.gateway.config
         config = loaded_over(loaded.config, running)
         if reason := config.server.exposure:
-            raise ConfigErrors((Problem(str(self._path), 1, 1, "", reason),))
-        restart = restart_keys(loaded.config, self._started_with)
+            raise ConfigErrors((Problem(str(self.path), 1, 1, "", reason),))
+        restart = restart_keys(loaded.config, self.loaded.config)
         state = ConfigState(version=version_of(config), restart=restart)
         if restart:
             log.warning("config_wants_restart", keys=restart)
         if differing := changes(config, running):
-            self._applied(config)
-            await self._gateway.apply(config, loaded.environment, state)
+            self.applied(config)
+            await self.gateway.apply(config, loaded.environment, state)
             log.info("config_reloaded", changed=differing, version=state.version)
         else:
-            self._gateway.runtime.config_state = state
+            self.gateway.runtime.config_state = state
 
     def _stamp(self) -> _Stamp:
-        return tuple(_stamps([self._path, *sorted(self._files)]))
+        return tuple(_stamps([self.path, *sorted(self._files)]))
 
 
 def _stamps(files: Iterable[Path]) -> Iterable[tuple[int, int, int] | None]:

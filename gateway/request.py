@@ -12,7 +12,7 @@ import asyncio
 import ipaddress
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import orjson
@@ -77,24 +77,24 @@ class Peers:
         return parsed is not None and any(parsed in network for network in self._trusted)
 
 
+@dataclass(eq=False)
 class Guesses:
     """`per_minute` wrong secrets are answered as such."""
 
-    def __init__(self, peers: Peers, *, per_minute: int, now: Callable[[], float]) -> None:
-        self._peers = peers
-        self._per_minute = per_minute
-        self._now = now
-        self._wrong: dict[str, list[float]] = {}
-        """The times of wrong secrets, by network; the latest guesser stands last."""
+    peers: Peers
+    per_minute: int
+    now: Callable[[], float]
+    _wrong: dict[str, list[float]] = field(default_factory=dict)
+    """The times of wrong secrets, by network; the latest guesser stands last."""
 
     def wait(self, scope: Any) -> int:
         """Count the wrong secret of a request. How many seconds its sender is to wait, 0 while he may go on."""
-        now, address = self._now(), network_of(self._peers.of(scope).address)
+        now, address = self.now(), network_of(self.peers.of(scope).address)
         wrong = [at for at in self._wrong.pop(address, ()) if at > now - WINDOW_SECONDS]
         self._wrong[address] = wrong
         if len(self._wrong) > ADDRESSES_MAX:
             del self._wrong[next(iter(self._wrong))]
-        if len(wrong) >= self._per_minute:
+        if len(wrong) >= self.per_minute:
             return max(1, math.ceil(wrong[0] + WINDOW_SECONDS - now))
         wrong.append(now)
         return 0
@@ -114,6 +114,10 @@ def _parsed(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | Non
     except ValueError:
         return None
     return getattr(parsed, "ipv4_mapped", None) or parsed
+
+
+class Unserved(Exception):
+    """Status, code and sentence of an answer that says why not."""
 
 
 class Unreadable(Exception):
@@ -168,6 +172,8 @@ def catch_errors(route: Route, guesses: Guesses) -> Route:
             if rejected.guess:
                 log.warning("token_refused", reason=rejected.reason)
             return problem(rejected.status, code, rejected.sentence)
+        except Unserved as unserved:
+            return problem(*unserved.args)
         except Unreadable as unreadable:
             return problem(unreadable.status, "unreadable", f"The request could not be read: {unreadable.reason}.")
         except StoreUnavailable as error:

@@ -25,8 +25,9 @@ from gateway.config.root import BindingConfig, Config
 from gateway.fault import OperatorError
 from gateway.layers import ToolLayers
 from gateway.routing import LOCAL_CHANNEL, holding, is_owner, route, session_key, specificity
-from gateway.store.glance import choices, settings, standing
+from gateway.store.glance import settings, standing
 from gateway.store.opening import connected
+from gateway.store.store import CHOICE
 from tools.catalog import offered
 from tools.policy import owners_layer, permitted
 
@@ -98,7 +99,7 @@ def explained(loaded: Loaded, context: MessageContext, at: float) -> dict[str, B
     with ExitStack() as leaving:
         exists = config.database.path is None or Path(config.database.path).is_file()
         database = leaving.enter_context(connected(config.database)) if exists else None
-        chosen = choices(database).get(chat_key(context), "") if database else ""
+        chosen = settings(database, CHOICE + chat_key(context)) if database else ""
         agents = {agent.id: agent for agent in config.agents.list}
         routed = route(config.routes, config.agents, context)
         agent = agents[chosen if chosen in agents else routed]
@@ -184,7 +185,7 @@ def _access(
 
 
 def _model(loaded: Loaded, agent: AgentConfig, session: str, database: Connection | None) -> Because:
-    chosen = settings_json.validate_json(settings(database, session)).model if database else None
+    chosen = settings_json.validate_json(settings(database, session) or "{}").model if database else None
     if chosen in loaded.config.choosable_models:
         return Because(chosen, "somebody chose it for this session with /model; it has no fallbacks")
     first, *others = agent.model

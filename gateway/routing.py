@@ -7,7 +7,7 @@ from agents.config import SessionScope
 from channels.message import MessageContext
 from channels.web.admission import OPERATOR
 from gateway.config.root import AgentsConfig, BindingConfig, Config, MatchConfig
-from gateway.store.store import CONTROL
+from gateway.store.records import CONTROL
 
 LOCAL_CHANNEL = "web"
 LOCAL_PERSON = f"{LOCAL_CHANNEL}:{OPERATOR}"

@@ -113,6 +113,10 @@ class Setup:
     def limits(self) -> LimitsConfig:
         return self.config.limits
 
+    def channel(self, context: MessageContext) -> Channel | None:
+        """That a message came by; None where it is no longer configured."""
+        return self.channels.get((context.channel, context.account))
+
     def session_rules(self, agent: str) -> SessionConfig:
         """The defaults for one that is no longer configured."""
         runner = self.runners.get(agent)

@@ -41,12 +41,12 @@ FIXED = ("database", "server.host", "server.port", "tracing")
 def build_setup(
     config: Config,
     environment: Mapping[str, str],
+    *,
     store: Store,
     scrubber: Scrubber,
     now: Callable[[], float],
     sandbox: Sandbox,
     metrics: Metrics,
-    *,
     before: Setup | None = None,
 ) -> Setup:
     """The agents share their models, the skill catalogue and the messenger. Of the setup `before` it takes what is still

@@ -14,13 +14,12 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from uuid import uuid4
 
 import httpx
 import orjson
 from pydantic import SecretStr
-from sqlalchemy import Connection
 
 from channels.web.admission import COOKIE, PAGE_HEADER, Admission
 from channels.web.config import WebConfig
@@ -35,7 +34,7 @@ from gateway.scrubber import Scrubber
 from gateway.serve import harden, listen, serve_one
 from gateway.store.archive import DatabaseSessions
 from gateway.store.glance import answer
-from gateway.store.opening import connected, open_store
+from gateway.store.opening import beside, connected, open_store
 from gateway.store.sqlite import DatabaseInUse
 from gateway.store.store import Store, StoreUnavailable
 
@@ -46,12 +45,6 @@ UPLOAD_SECONDS = 600.0
 PROBE_SECONDS = 5.0
 BUSY_SECONDS = 20
 """How long a database is waited for that somebody uses and nobody serves."""
-
-T = TypeVar("T")
-
-
-class NoDoor(OperatorError):
-    """There is no way to the gateway that uses this database."""
 
 
 @contextmanager
@@ -93,12 +86,8 @@ def _client(url: str, language: str, **headers: str) -> httpx.Client:
 
 async def _cookie(config: DatabaseConfig) -> str:
     """Whoever may write the database may sign in: with a link that is made and used at once."""
-
-    async def call(operation: Callable[[Connection], T]) -> T:
-        with connected(config) as connection:
-            return operation(connection)
-
-    admission = Admission(token="", way="link", sessions=DatabaseSessions(read=call, write=call))
+    sessions = DatabaseSessions(read=beside(config), write=beside(config))
+    admission = Admission(token="", way="link", sessions=sessions)
     return f"{COOKIE}={await admission.sign_in(admission.offer_link() or '', ())}"
 
 
@@ -150,14 +139,14 @@ class Conversation:
         self._folder: Path | None = None
 
     def say(self, text: str, files: Sequence[str] = ()) -> str:
-        """The id of the message, which is accepted. Raises NoDoor."""
+        """The id of the message, which is accepted. Raises OperatorError."""
         message = uuid4().hex
         body = {"id": message, "chat": self.chat, "agent": self._agent, "text": text, "files": list(files)}
         self._asked("POST", "/webhooks/web/default", json=body)
         return message
 
     def upload(self, path: Path) -> str:
-        """Raises NoDoor and OSError."""
+        """Raises OperatorError and OSError."""
         uploaded = self._asked("POST", "/api/files", params={"name": path.name}, content=path.read_bytes())
         return str(uploaded["id"])
 
@@ -215,7 +204,7 @@ class Conversation:
         try:
             response = self._http.request(method, path, **request)
         except httpx.TransportError as error:
-            raise NoDoor(
+            raise OperatorError(
                 f"no gateway answers at {self._http.base_url} ({type(error).__name__}), although one uses this database — "
                 "say where it listens with --url"
             ) from None
@@ -227,4 +216,4 @@ class Conversation:
             reason = f"HTTP {response.status_code} from {self._http.base_url}"
         if response.status_code == 404:
             reason = f"{reason} — is channels.web.enabled false in the gateway that serves there?"
-        raise NoDoor(reason)
+        raise OperatorError(reason)

@@ -7,6 +7,7 @@ database counts once more when it keeps one, for all replicas. Others wait for t
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 
 from fastapi import Request
 
@@ -14,7 +15,7 @@ from agents.attachments import actual_type
 from channels.message import File, StoredFile, media_type
 from channels.web.archive import ChatHistory
 from gateway.config.root import LimitsConfig
-from gateway.request import read_body
+from gateway.request import Unserved, read_body
 
 UPLOAD_SECONDS = 600.0
 FILES_AT_ONCE = 2
@@ -22,29 +23,25 @@ FILES_AT_ONCE = 2
 NAME_CHARS_MAX = 200
 
 
-class TooManyUploads(Exception):
-    """The uploads that wait to be sent fill `limits.uploadsBytes`."""
-
-
+@dataclass(eq=False)
 class Uploads:
     """Takes what the page uploads. In bytes, `_reserved` are the uploads that have begun, `_reading` those in memory."""
 
-    def __init__(self, archive: ChatHistory, *, limits: LimitsConfig, now: Callable[[], float]) -> None:
-        self._archive = archive
-        self._limits = limits
-        self._now = now
-        self._reserved = 0
-        self._reading = 0
-        self._turn = asyncio.Condition()
+    archive: ChatHistory
+    limits: LimitsConfig
+    now: Callable[[], float]
+    _reserved: int = 0
+    _reading: int = 0
+    _turn: asyncio.Condition = field(default_factory=asyncio.Condition)
 
     async def take(self, request: Request, person: str) -> StoredFile:
-        """Read a file of a person's and keep it. Raises TooManyUploads, Unreadable."""
-        file_max, uploads_max = self._limits.file_bytes, self._limits.uploads_bytes
+        """Read a file of a person's and keep it. Raises Unserved, Unreadable."""
+        file_max, uploads_max = self.limits.file_bytes, self.limits.uploads_bytes
         declared = request.headers.get("content-length", "")
         size = min(int(declared[:20]), file_max) if declared.isdecimal() else file_max
-        waiting = await self._archive.waiting_bytes()
+        waiting = await self.archive.waiting_bytes()
         if waiting + self._reserved + size > uploads_max:
-            raise TooManyUploads
+            raise self._too_many()
         self._reserved += size
         try:
             async with self._room(size):
@@ -52,18 +49,23 @@ class Uploads:
                 name = _file_name(request.query_params.get("name", "")) or "file"
                 kind = actual_type(media_type(request.headers.get("content-type", "")), data)
                 file = File(name=name, type=kind, data=data)
-                kept = await self._archive.upload(file, self._now(), owner=person, bytes_max=uploads_max)
+                kept = await self.archive.upload(file, self.now(), owner=person, bytes_max=uploads_max)
         finally:
             self._reserved -= size
         if kept is None:
-            raise TooManyUploads
+            raise self._too_many()
         return kept
+
+    def _too_many(self) -> Unserved:
+        limit = f"{self.limits.uploads_bytes / 1_048_576:.0f} MiB (limits.uploadsBytes)"
+        sentence = f"The files that wait to be sent fill the limit of {limit}. Send some of them, or remove them."
+        return Unserved(413, "too-many-uploads", f"{sentence} What is not sent within a day is deleted.")
 
     @asynccontextmanager
     async def _room(self, size: int) -> AsyncIterator[None]:
         """Wait until there is memory for a body; small ones pass large ones."""
         async with self._turn:
-            await self._turn.wait_for(lambda: self._reading + size <= FILES_AT_ONCE * self._limits.file_bytes)
+            await self._turn.wait_for(lambda: self._reading + size <= FILES_AT_ONCE * self.limits.file_bytes)
             self._reading += size
         try:
             yield

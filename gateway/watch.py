@@ -7,7 +7,7 @@ not say is not shown either: directives, the silent token, and what a failed att
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 import structlog
@@ -32,34 +32,28 @@ DETAIL_CHARS = 4_000
 log = structlog.get_logger()
 
 
+@dataclass(eq=False)
 class Watch:
     """One turn, for as long as the `with` lasts. `tell` receives every event; `outcome` is how the turn ended. Without
     anybody to show it to, events are only passed on to `emit`."""
 
-    def __init__(
-        self,
-        shows: Sequence[Callable[[Progress], None]],
-        context: MessageContext,
-        emit: Emit,
-        scrubber: Scrubber,
-        *,
-        resumed: bool = False,
-    ) -> None:
-        self.tell: Emit = self._follow if shows else emit
-        self.outcome = "interrupted"
-        self._shows = shows
-        self._context = context
-        self._resumed = resumed
-        self._emit = emit
-        self._scrubber = scrubber
-        self._before = ""
-        """The earlier text of an answer that is being continued."""
-        self._text: list[str] = []
-        self._tools: dict[str, ToolUse] = {}
-        self._began: dict[str, float] = {}
-        self._note = ""
-        self._timer: asyncio.TimerHandle | None = None
-        self._pause = SHOW_SECONDS
+    shows: Sequence[Callable[[Progress], None]]
+    context: MessageContext
+    emit: Emit
+    scrubber: Scrubber
+    resumed: bool = False
+    outcome: str = "interrupted"
+    _before: str = ""
+    """The earlier text of an answer that is being continued."""
+    _text: list[str] = field(default_factory=list)
+    _tools: dict[str, ToolUse] = field(default_factory=dict)
+    _began: dict[str, float] = field(default_factory=dict)
+    _note: str = ""
+    _timer: asyncio.TimerHandle | None = None
+    _pause: float = SHOW_SECONDS
+
+    def __post_init__(self) -> None:
+        self.tell: Emit = self._follow if self.shows else self.emit
 
     def __enter__(self) -> Self:
         return self
@@ -69,7 +63,7 @@ class Watch:
         self._show(self.outcome)
 
     def _follow(self, event: TurnEvent) -> None:
-        self._emit(event)
+        self.emit(event)
         match event:
             case turn.TurnStarted(turn=begun):
                 self._recall(begun.so_far)
@@ -85,7 +79,7 @@ class Watch:
                 self._text.clear()
                 self._soon()
             case turn.ModelRetried(error=error):
-                self._note = retrying(error, self._context.text)
+                self._note = retrying(error, self.context.text)
                 self._show()
             case turn.ModelAnswered(message=message) if _is_cut(message):
                 self._before += message.text
@@ -114,7 +108,7 @@ class Watch:
         self._tools[call.id] = ToolUse(
             id=call.id,
             name=call.name,
-            about=self._scrubber.scrub(about(call)),
+            about=self.scrubber.scrub(about(call)),
             state="running",
             arguments=self._detail(call.arguments_raw),
         )
@@ -132,7 +126,7 @@ class Watch:
     def _detail(self, text: str) -> str:
         """Its beginning; where it is cut, nothing of a secret is left that was cut in two."""
         return (
-            self._scrubber.scrub(text) if len(text) <= DETAIL_CHARS else f"{self._scrubber.draft(text[:DETAIL_CHARS])}…"
+            self.scrubber.scrub(text) if len(text) <= DETAIL_CHARS else f"{self.scrubber.draft(text[:DETAIL_CHARS])}…"
         )
 
     def _soon(self) -> None:
@@ -140,20 +134,20 @@ class Watch:
             self._timer = asyncio.get_running_loop().call_later(self._pause, self._show)
 
     def _show(self, outcome: str | None = None) -> None:
-        if not self._shows:
+        if not self.shows:
             return
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         began = time.perf_counter()
         try:
-            text = self._scrubber.draft(draft(self._before + "".join(self._text)))
+            text = self.scrubber.draft(draft(self._before + "".join(self._text)))
             tools = tuple(self._tools.values())
             note = "" if outcome else self._note
             progress = Progress(
-                context=self._context, text=text, tools=tools, note=note, outcome=outcome, resumed=self._resumed
+                context=self.context, text=text, tools=tools, note=note, outcome=outcome, resumed=self.resumed
             )
-            for show in self._shows:
+            for show in self.shows:
                 show(progress)
         except Exception as error:
             log.error("progress_not_shown", exc_info=error)

@@ -28,13 +28,13 @@ from channels.web.archive import Conversation
 from channels.web.channel import FILES_MAX, WebChannel
 from channels.web.views import PAGE_BYTES_MAX, conversation_view, event, fitting, html
 from gateway.commands.catalog import offered
-from gateway.request import Guesses, Peers, Route, Unreadable, answer_json, catch_errors, problem, read_json
+from gateway.request import Guesses, Peers, Route, Unreadable, Unserved, answer_json, catch_errors, problem, read_json
 from gateway.routing import chat_session, control_session
 from gateway.runtime import Runtime
 from gateway.sessions import found as found_session
 from gateway.sessions import listed, markdown, summary
 from gateway.streams import EventStream
-from gateway.uploads import TooManyUploads, Uploads
+from gateway.uploads import Uploads
 from tools.workspace import forget
 
 PAGE = Path(__file__).resolve().parent.parent / "channels" / "web" / "page"
@@ -46,6 +46,9 @@ STOP_SECONDS = 5.0
 STOP_POLL_SECONDS = 0.05
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
+NO_SUCH_FILE = 404, "no-such-file", "There is no such file."
+NO_SUCH_CHAT = 404, "no-such-chat", "There is no such conversation."
+OPERATOR_ONLY = 403, "operator-only", "Only whoever has server.adminToken reads all sessions."
 PersonRoute = Callable[[Request, str], Awaitable[Response]]
 """What answers a request that was let in, and whose it is."""
 
@@ -67,7 +70,7 @@ class WebDoor:
         self._archive = channel.archive
         self._config = runtime.setup.config
         self._limits = self._config.limits
-        self._uploads = Uploads(channel.archive, limits=self._limits, now=runtime.now)
+        self._uploads = Uploads(channel.archive, self._limits, runtime.now)
         self._peers = peers
         self._guesses = guesses
         files = {
@@ -108,7 +111,7 @@ class WebDoor:
     async def page(self, request: Request) -> Response:
         name = request.path_params.get("name", "index.html")
         if name not in self._files:
-            return _no_such_file()
+            raise Unserved(*NO_SUCH_FILE)
         body, tag = self._files[name]
         headers = {"etag": tag, "cache-control": "no-cache"}
         if request.headers.get("if-none-match") == tag:
@@ -154,7 +157,7 @@ class WebDoor:
                 ],
                 "person": person,
                 "operator": person == OPERATOR,
-                "chats": [conversation_view(it, running=self._channel.live.running(it.id)) for it in found],
+                "chats": [*map(self._view, found)],
                 "after": last,
                 "signed_in": bool(await self._channel.admission.signed_in(request.headers.items())),
                 "commands": [
@@ -171,15 +174,16 @@ class WebDoor:
         found = await self._archive.conversations(person, words=words) if words else ()
         return answer_json({"chats": [it.id for it in found]})
 
-    async def _own(self, request: Request, person: str) -> Conversation | None:
-        """The conversation that the path names, where it is the person's."""
+    async def _own(self, request: Request, person: str) -> Conversation:
+        """The conversation that the path names. Raises Unserved where it is not the person's."""
         found = await self._archive.conversation(_named(request, "chat"))
-        return found if found and found.owner == person else None
+        if found is None or found.owner != person:
+            raise Unserved(*NO_SUCH_CHAT)
+        return found
 
     async def export(self, request: Request, person: str) -> Response:
         """All of it as Markdown; what people and agents wrote stands there as they wrote it."""
-        if (found := await self._own(request, person)) is None:
-            return _no_such_chat()
+        found = await self._own(request, person)
         names = {it.id: it.name or it.id for it in self._config.agents.list}
         written = self._exported(found, names)
         name = f"filename*=UTF-8''{quote(found.title, safe='')}.md"
@@ -206,13 +210,13 @@ class WebDoor:
     async def sessions(self, request: Request, person: str) -> Response:
         """Of every channel, the last active first."""
         if person != OPERATOR:
-            return _operator_only()
+            raise Unserved(*OPERATOR_ONLY)
         found = await asyncio.to_thread(listed, self._config)
         return answer_json({"sessions": [summary(it, self._config.server.zone) for it in reversed(found)]})
 
     async def session(self, request: Request, person: str) -> Response:
         if person != OPERATOR:
-            return _operator_only()
+            raise Unserved(*OPERATOR_ONLY)
         read = await asyncio.to_thread(self._read_session, _named(request, "session"))
         return answer_json(read) if read else problem(404, "no-such-session", "There is no such session.")
 
@@ -225,30 +229,27 @@ class WebDoor:
         return {"session": summary(session, zone), "html": html(text)}
 
     async def chat(self, request: Request, person: str) -> Response:
-        chat, before = _named(request, "chat"), request.query_params.get("before", "")
-        if (found := await self._own(request, person)) is None:
-            return _no_such_chat()
+        found, before = await self._own(request, person), request.query_params.get("before", "")
         newest = await self._archive.page(
-            chat, before=_number(before), limit=PAGE_MESSAGES + 1, bytes_max=PAGE_BYTES_MAX
+            found.id, before=_number(before), limit=PAGE_MESSAGES + 1, bytes_max=PAGE_BYTES_MAX
         )
         numbers = fitting(newest[:PAGE_MESSAGES])
         messages = [orjson.Fragment(it.json) for it in await self._channel.renderings.of(numbers[::-1])]
-        view = conversation_view(found, running=self._channel.live.running(chat))
-        return answer_json({"chat": view, "messages": messages, "more": len(newest) > len(numbers)})
+        return answer_json({"chat": self._view(found), "messages": messages, "more": len(newest) > len(numbers)})
 
     async def rename(self, request: Request, person: str) -> Response:
-        chat, given = _named(request, "chat"), await read_json(request, _Title)
-        own = await self._own(request, person)
-        if own is None or (found := await self._archive.rename(chat, given.title)) is None:
-            return _no_such_chat()
+        given, own = await read_json(request, _Title), await self._own(request, person)
+        if (found := await self._archive.rename(own.id, given.title)) is None:
+            raise Unserved(*NO_SUCH_CHAT)
         self._channel.tell(found)
-        return answer_json(conversation_view(found, running=self._channel.live.running(chat)))
+        return answer_json(self._view(found))
+
+    def _view(self, found: Conversation) -> dict[str, Any]:
+        return conversation_view(found, running=self._channel.live.running(found.id))
 
     async def erase(self, request: Request, person: str) -> Response:
         """Whoever answers there is stopped first: what a running turn writes would be left behind."""
-        chat = _named(request, "chat")
-        if await self._own(request, person) is None:
-            return _no_such_chat()
+        chat = (await self._own(request, person)).id
         sessions = await self._sessions(chat)
         self._channel.leaving.add(chat)
         try:
@@ -265,7 +266,7 @@ class WebDoor:
         finally:
             self._channel.leaving.discard(chat)
         if not there_was:
-            return _no_such_chat()
+            raise Unserved(*NO_SUCH_CHAT)
         self._channel.live.announce(event("chat", {"id": chat, "deleted": True}), person)
         return Response(status_code=204)
 
@@ -288,10 +289,6 @@ class WebDoor:
     async def upload(self, request: Request, person: str) -> Response:
         try:
             return answer_json(asdict(await self._uploads.take(request, person)))
-        except TooManyUploads:
-            limit = f"{self._limits.uploads_bytes / 1_048_576:.0f} MiB (limits.uploadsBytes)"
-            sentence = f"The files that wait to be sent fill the limit of {limit}. Send some of them, or remove them."
-            return problem(413, "too-many-uploads", f"{sentence} What is not sent within a day is deleted.")
         except Unreadable as unreadable:
             if unreadable.status != 413:
                 raise
@@ -301,14 +298,14 @@ class WebDoor:
     async def discard(self, request: Request, person: str) -> Response:
         """An upload that was not sent; what was sent goes with its conversation."""
         if not await self._archive.discard(_named(request, "key"), person):
-            return _no_such_file()
+            raise Unserved(*NO_SUCH_FILE)
         return Response(status_code=204)
 
     async def download(self, request: Request, person: str) -> Response:
         """Pictures may be shown, everything else is saved: a page that somebody uploaded must not become ours."""
         file = next(iter(await self._archive.files([_named(request, "key")], person)), None)
         if file is None:
-            return _no_such_file()
+            raise Unserved(*NO_SUCH_FILE)
         shown = file.type in PICTURES and "download" not in request.query_params
         disposition = f"{'inline' if shown else 'attachment'}; filename*=UTF-8''{quote(file.name, safe='')}"
         policy = {"content-security-policy": "default-src 'none'; sandbox"}
@@ -346,15 +343,3 @@ def _named(request: Request, parameter: str) -> str:
 
 def _number(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 18 else None
-
-
-def _no_such_file() -> Response:
-    return problem(404, "no-such-file", "There is no such file.")
-
-
-def _operator_only() -> Response:
-    return problem(403, "operator-only", "Only whoever has server.adminToken reads all sessions.")
-
-
-def _no_such_chat() -> Response:
-    return problem(404, "no-such-chat", "There is no such conversation.")

@@ -42,7 +42,6 @@ async def offered(
     session = control_session(session_key("helper", asked, "chat"))
     delivery = Delivery(
         sid=session,
-        control=session,
         dedupe=(name,),
         body=inbound_json.dump_json(Inbound(agent="helper", context=asked)).decode(),
         at=now,
@@ -56,7 +55,7 @@ async def offered(
     final = Entry(turn=accepted.turn, kind="final", content='{"outcome": "replied"}')
     (queued,) = await store.finish(accepted.lease, [final], [NewPart(key=name[2:], payload=payload)], at=now)
     assert await Outbox(gateway.runtime).deliver(accepted.lease, queued)
-    if (sent := await store.sent_id(name[2:])) is None:
+    if (sent := (await store.sent_parts(key=name[2:]))[0].ext_id) is None:
         raise DeliveryError("given up")
     return sent
 

@@ -241,7 +241,6 @@ class Approvals:
         )
         delivery = Delivery(
             sid=control_session(sid) if command else sid,
-            control=control_session(sid),
             dedupe=(dedupe(approval.id, purpose),),
             body=inbound_json.dump_json(inbound).decode(),
             at=now,

@@ -1,16 +1,17 @@
 """What a person reads before he decides: the whole call, exactly, with nothing hidden in it and nothing that could pose as
-the gateway's own words."""
+the gateway's own words. And what the command line prints of requests and grants."""
 
 import hashlib
 import json
 import re
-from datetime import datetime
+from datetime import UTC, datetime
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from agents.prompt.fences import unseen
 from agents.sentences import Language, language_of
 from channels.message import MessageContext
-from gateway.store.approvals import Approval
+from gateway.store.approvals import Approval, Grant
 
 SHOWN_CHARS_MAX = 24_000
 """Of a call: more than that is not put before anybody."""
@@ -100,6 +101,27 @@ def request_text(approval: Approval, origin: MessageContext, zone: ZoneInfo) -> 
         lines += [("提示（仅供参考）：" if zh else "Hints, and no more than that: ") + "; ".join(hints), ""]
     lines += [answer, *(f"- `{line}`" for line in reply_lines(approval))]
     return "\n".join(lines)
+
+
+def facts(it: Approval | Grant, zone: ZoneInfo) -> dict[str, Any]:
+    """In JSON: `kind` is `pending` or `grant`."""
+    request = json.loads(it.request)
+    shared = {"id": it.id, "agent": it.agent, "tool": request["tool"], "text": request["text"], "digest": it.digest}
+    if isinstance(it, Grant):
+        used = _moment(it.last_used_at, zone)
+        of_grant = {"by": it.granted_by, "since": _moment(it.granted_at, zone), "uses": it.uses, "lastUsed": used}
+        return {"kind": "grant", **shared, **of_grant, "expires": _moment(it.expires, zone)}
+    asked = {"requester": it.requester, "session": it.sid, "since": _moment(it.created, zone)}
+    return {"kind": "pending", **shared, **asked, "expires": _moment(it.expires, zone)}
+
+
+def line(it: dict[str, Any]) -> str:
+    who = f"by {it['by']}, uses {it['uses']}" if it["kind"] == "grant" else f"for {it['requester']}"
+    return f"{it['id']}  {it['kind']}  {it['agent']}  {it['tool']}  until {it['expires']}  {who}  {value(it['text'])}"
+
+
+def _moment(at: float | None, zone: ZoneInfo) -> str | None:
+    return None if at is None else datetime.fromtimestamp(at, tz=UTC).astimezone(zone).isoformat(timespec="seconds")
 
 
 def outcome_text(approval: Approval, lang: Language) -> str:

@@ -1,11 +1,15 @@
 """`pairing` and `approvals`: whom and what somebody let in, also while the gateway serves."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gateway.cli.options import CONFIG, AsJson, ConfigOption, load, show
 from gateway.fault import OperatorError
+
+if TYPE_CHECKING:
+    from gateway.config.root import Config
+    from gateway.store.approvals import DatabaseApprovals
 
 pairing_app = typer.Typer(
     no_args_is_help=True,
@@ -49,18 +53,23 @@ def revoke_contact(
     typer.echo("\n".join(revoke(load(config).config, who)))
 
 
+def _approvals(config: "Config") -> "DatabaseApprovals":
+    from gateway.store.approvals import DatabaseApprovals
+    from gateway.store.opening import beside
+
+    return DatabaseApprovals(read=beside(config.database), write=beside(config.database))
+
+
 @approvals_app.command("list")
 def list_approvals(as_json: AsJson = False, config: ConfigOption = CONFIG) -> None:
     """List what waits for a decision, and what was allowed for good, oldest first."""
+    import asyncio
     import time
 
-    from gateway.approvals.report import facts, line
-    from gateway.store.approvals import listed
-    from gateway.store.opening import connected
+    from gateway.approvals.display import facts, line
 
     loaded = load(config).config
-    with connected(loaded.database) as connection:
-        waiting, grants = listed(connection, time.time())
+    waiting, grants = asyncio.run(_approvals(loaded).listed(time.time()))
     found = [facts(it, loaded.server.zone) for it in waiting] + [facts(it, loaded.server.zone) for it in grants]
     show(found, line, f"{len(waiting)} waiting, {len(grants)} allowed for good", as_json=as_json)
 
@@ -72,16 +81,17 @@ def revoke_approvals(
     config: ConfigOption = CONFIG,
 ) -> None:
     """End what was allowed for good, or cancel a request that waits; a running gateway heeds it at once."""
+    import asyncio
     import time
 
     from gateway.approvals.approvals import id_of
-    from gateway.store.approvals import revoke
-    from gateway.store.opening import connected
 
     if (name is None) != everything:
         raise OperatorError("name what to revoke, such as K7QF-2M9X-D3TA (see `approvals list`), or say --all")
-    with connected(load(config).config.database) as connection:
-        revoked = revoke(connection, None if name is None else id_of(name), by="command line", at=time.time())
+    ended = _approvals(load(config).config).revoke(
+        None if name is None else id_of(name), by="command line", at=time.time()
+    )
+    revoked = asyncio.run(ended)
     for it in revoked:
         typer.echo(f"{it}: revoked")
     if name is not None and not revoked:

@@ -12,14 +12,8 @@ sessions_app = typer.Typer(
     no_args_is_help=True,
     help="What is kept of conversations: to be listed, read, exported and erased, also while the gateway serves.",
 )
+NO_SESSION = "no session: {} — `sessions list` shows them"
 SessionId = Annotated[str, typer.Argument(metavar="ID", help="A session, as `sessions list` names it.")]
-
-
-class NoSuchSession(OperatorError):
-    """No session has this id."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"no session: {name} — `sessions list` shows them")
 
 
 @sessions_app.command("list")
@@ -61,7 +55,7 @@ def _export(name: str, form: str, config: Path) -> None:
 
     loaded = load(config).config
     if (it := found(loaded, name)) is None:
-        raise NoSuchSession(name)
+        raise OperatorError(NO_SESSION.format(name))
     session, entries, marks = it
     if form == "json":
         typer.echo(exported(session, entries, marks, loaded.server.zone))
@@ -91,7 +85,7 @@ def erase_sessions(
     wanted = (channel, who) if person else None
     session = next((it for it in listed(loaded) if it.id == name), None)
     if name is not None and session is None:
-        raise NoSuchSession(name)
+        raise OperatorError(NO_SESSION.format(name))
     for it in portions(loaded, session=session, person=wanted):
         what = "" if it.all_between else ", what answers this person"
         typer.echo(f"{it.sid}{what}: {len(it.numbers)} turns and commands", err=True)

@@ -14,7 +14,6 @@ from gateway.history import TURNS_MAX, numbered_turns, turns_of
 from gateway.journal import stopped_by
 from gateway.memory import StoredMemory
 from gateway.queue import Inbound, inbound_json, inbound_of
-from gateway.routing import control_session
 from gateway.store.records import Delivery, Mark, Summary
 
 EXPORTED_CHARS_MAX = 200_000
@@ -70,15 +69,14 @@ async def _answer_again(context: CommandContext, text: str = "") -> str | Reply:
     turn = await _last_turn(context, context.say("There is nothing to answer again.", "没有可以重新回答的消息。"))
     if isinstance(turn, str):
         return turn
-    store = context.runtime.store
-    bodies, own = await store.bodies(context.session, turn), await store.body(context.session, turn)
-    if own is None:
+    bodies = await context.runtime.store.bodies(context.session, turn)
+    if (own := bodies.get(turn)) is None:
         return context.say(
             "That message is too old to be answered again; please send it anew.",
             "那条消息太旧，无法重新回答，请重新发送。",
         )
     await _undo(context, turn)
-    contexts = tuple(it for body in bodies for it in inbound_of(body).contexts)
+    contexts = tuple(it for body in bodies.values() for it in inbound_of(body).contexts)
     again = replace(inbound_of(own).context, sent_at=context.message.sent_at)
     again = replace(again, text=text) if text else again
     together = (*contexts[:-1], again) if len(contexts) > 1 else ()
@@ -90,7 +88,7 @@ async def undo(context: CommandContext) -> str:
     turn = await _last_turn(context, context.say("There is nothing to undo.", "没有可以撤销的对话。"))
     if isinstance(turn, str):
         return turn
-    body = await context.runtime.store.body(context.session, turn)
+    body = (await context.runtime.store.bodies(context.session, turn)).get(turn)
     await _undo(context, turn)
     words = first_words(inbound_of(body).context.text) if body else ""
     return context.say(f"Forgotten: {words or 'the last exchange'}.", f"已撤销：{words or '上一轮对话'}。")
@@ -120,7 +118,6 @@ async def _deliver(context: CommandContext, inbound: Inbound) -> None:
     scope = f"{message.channel}:{message.account}:"
     delivery = Delivery(
         sid=context.session,
-        control=control_session(context.session),
         dedupe=(f"{scope}command:{context.turn}",),
         body=inbound_json.dump_json(inbound).decode(),
         at=context.runtime.now(),

@@ -10,7 +10,6 @@ import structlog
 
 from gateway.commands.command import CommandContext, Reply
 from gateway.pairing import hashed
-from gateway.store.records import Delivery
 from gateway.store.statements import PAIRING_SECONDS
 
 log = structlog.get_logger()
@@ -36,9 +35,7 @@ async def pair(context: CommandContext) -> str | Reply:
         "pairing_approved", channel=contact.channel, account=contact.account, sender=contact.person, by=context.person
     )
     if notice is not None:
-        await context.runtime.accept(
-            Delivery(sid=notice.sid, control=notice.sid, dedupe=(notice.dedupe,), body=notice.body, at=at)
-        )
+        await context.runtime.accept(notice)
     return context.say(f"`{contact.name}` may write to me now.", f"`{contact.name}` 现在可以给我发消息了。")
 
 

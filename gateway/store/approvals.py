@@ -111,6 +111,9 @@ UPDATE approval_grant SET uses = uses + 1, last_used_at = :at WHERE id = (
     AND (expires IS NULL OR expires > :at) AND granted_by IN :approvers ORDER BY granted_at LIMIT 1
 ) RETURNING id, granted_by
 """
+_GRANTS = """
+SELECT * FROM approval_grant WHERE revoked_at IS NULL AND (expires IS NULL OR expires > :at) ORDER BY granted_at
+"""
 _WAITING = """
 SELECT count(*) AS of_agent, count(CASE WHEN sid = :sid THEN 1 END) AS of_session
 FROM approval WHERE state = 'pending' AND agent = :agent
@@ -277,11 +280,23 @@ class DatabaseApprovals(Database):
 
     @reads
     def listed(self, connection: Connection, at: float) -> tuple[Sequence[Approval], Sequence[Grant]]:
-        return listed(connection, at)
+        """What waits for a decision, and what is granted, oldest first."""
+        waiting = run(connection, "SELECT * FROM approval WHERE state = 'pending' ORDER BY created").mappings()
+        grants = run(connection, _GRANTS, at=at).mappings()
+        return [Approval(**it) for it in waiting], [Grant(**it) for it in grants]
 
     @writes
     def revoke(self, connection: Connection, id_: str | None, *, by: str, at: float) -> Sequence[str]:
-        return revoke(connection, id_, by=by, at=at)
+        """End a grant, or a request that waits; with None all grants. The ids of what has ended."""
+        _serialise(connection)
+        wanted, names = ("", {}) if id_ is None else (" AND id = :id", {"id": id_})
+        ended = f"UPDATE approval_grant SET revoked_at = :at WHERE revoked_at IS NULL{wanted} RETURNING id"
+        revoked = list(run(connection, ended, at=at, **names).scalars())
+        for it in revoked:
+            _audit(connection, at, by, "revoked", it, "", "")
+        if id_ is not None and _move(connection, id_, "pending", "cancelled", by, at, {"decision": "revoked"}):
+            revoked.append(id_)
+        return revoked
 
 
 def _wrong(connection: Connection, person: str, at: float) -> Sequence[str]:
@@ -292,27 +307,6 @@ def _wrong(connection: Connection, person: str, at: float) -> Sequence[str]:
 
 def _asked(surfaces: str) -> set[str]:
     return {it["approver"] or it["context"]["chat"]["id"] for it in json.loads(surfaces)}
-
-
-def listed(connection: Connection, at: float) -> tuple[Sequence[Approval], Sequence[Grant]]:
-    """What waits for a decision, and what is granted, oldest first."""
-    waiting = run(connection, "SELECT * FROM approval WHERE state = 'pending' ORDER BY created").mappings()
-    live = "SELECT * FROM approval_grant WHERE revoked_at IS NULL AND (expires IS NULL OR expires > :at) ORDER BY granted_at"
-    return [Approval(**it) for it in waiting], [Grant(**it) for it in run(connection, live, at=at).mappings()]
-
-
-def revoke(connection: Connection, id_: str | None, *, by: str, at: float) -> Sequence[str]:
-    """End a grant, or a request that waits; with None all grants. The ids of what has ended."""
-    _serialise(connection)
-    wanted = "" if id_ is None else " AND id = :id"
-    names = {} if id_ is None else {"id": id_}
-    ended = f"UPDATE approval_grant SET revoked_at = :at WHERE revoked_at IS NULL{wanted} RETURNING id"
-    revoked = list(run(connection, ended, at=at, **names).scalars())
-    for it in revoked:
-        _audit(connection, at, by, "revoked", it, "", "")
-    if id_ is not None and _move(connection, id_, "pending", "cancelled", by, at, {"decision": "revoked"}):
-        revoked.append(id_)
-    return revoked
 
 
 def forget_approvals(connection: Connection, turns: Sequence[int]) -> Mapping[str, int]:

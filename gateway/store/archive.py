@@ -18,6 +18,7 @@ from channels.message import Button, File, StoredFile
 from channels.web.admission import OPERATOR
 from channels.web.archive import Conversation, MessageBody, Sized, WebMessage
 from gateway.store import memory
+from gateway.store.approvals import forget_approvals
 from gateway.store.store import NOTIFY_CHANNEL
 from gateway.store.writer import Database, reads, writes
 from gateway.store.writer import is_shared as _is_shared
@@ -113,6 +114,8 @@ class DatabaseArchive(Database):
             return False
         for table in ("web_message", "file"):
             _run(connection, f"DELETE FROM {table} WHERE chat = :chat", chat=chat)
+        turns = _run(connection, "SELECT id FROM inbox WHERE sid IN :sessions", sessions=sessions).scalars().all()
+        forget_approvals(connection, turns)
         for rows in ("transcript WHERE", "mark WHERE", "inbox WHERE status <> 0 AND", "outbox WHERE"):
             _run(connection, f"DELETE FROM {rows} sid IN :sessions", sessions=sessions)
         memory.forget(connection, sessions)

@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeAlias
 from sqlalchemy import Connection
 
 from gateway.queue import inbound_json
+from gateway.store.records import Delivery
 from gateway.store.statements import PAIRING_PENDING_MAX, PAIRING_SECONDS
 from gateway.store.writer import Database, is_shared, reads, run, writes
 
@@ -80,17 +81,7 @@ class Contact:
         return contact_name(self.channel, self.account, self.person)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Notice:
-    """The message, from nobody, that has an approved person notified: a row of the inbox of his control session. `dedupe`
-    is the same however often it is made."""
-
-    sid: str
-    body: str
-    dedupe: str
-
-
-Redeemed: TypeAlias = tuple[Contact, Notice | None] | Literal["wrong", "muted"]
+Redeemed: TypeAlias = tuple[Contact, Delivery | None] | Literal["wrong", "muted"]
 
 
 def contact_name(channel: str, account: str, person: str) -> str:
@@ -132,7 +123,7 @@ class DatabaseContacts(Database):
             run(connection, wrong, **names)
             return "wrong"
         contact = Contact(**row)
-        return contact, _notice(connection, contact)
+        return contact, _notice(connection, contact, at)
 
     @reads
     def waiting(self, connection: Connection, since: float) -> Sequence[Contact]:
@@ -169,22 +160,22 @@ def _approved(connection: Connection, rows: Sequence[Any], at: float) -> list[Co
     """Those approved, each with his notice in the inbox; the next sweep finds it."""
     found = [Contact(**row) for row in rows]
     for contact in found:
-        if notice := _notice(connection, contact):
-            names = {"sid": notice.sid, "body": notice.body, "dedupe": notice.dedupe, "at": at}
-            if run(connection, _NOTIFY, **names).first() is not None:
-                run(connection, _COUNT, sid=notice.sid)
+        notice = _notice(connection, contact, at)
+        if notice and run(connection, _NOTIFY, **notice.row).first() is not None:
+            run(connection, _COUNT, sid=notice.sid)
     return found
 
 
-def _notice(connection: Connection, contact: Contact) -> Notice | None:
-    """None where no message of his is kept: nobody knows in which chat to write to him."""
+def _notice(connection: Connection, contact: Contact, at: float) -> Delivery | None:
+    """The message, from nobody, that has an approved person notified; the same however often it is made. None where nothing
+    that he wrote is kept: nobody knows in which chat to write to him."""
     asked = run(connection, "SELECT sid, body FROM inbox WHERE id = :turn AND body <> ''", turn=contact.turn).first()
     if asked is None:
         return None
     inbound = inbound_json.validate_json(asked.body)
     inbound = replace(inbound, command=APPROVED, replays=inbound.replays + 1)
     body = inbound_json.dump_json(inbound).decode()
-    return Notice(sid=asked.sid, body=body, dedupe=f"{APPROVED}:{contact.turn}")
+    return Delivery(sid=asked.sid, body=body, dedupe=(f"{APPROVED}:{contact.turn}",), at=at)
 
 
 def revoke(connection: Connection, channel: str, person: str, account: str) -> list[Contact]:

@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 from sqlalchemy import Connection, text
 
-from gateway.store.store import CONTROL
+from gateway.store.records import CONTROL
 
 _TAIL_CHARS = 80
 _TIME = re.compile(r'"timestamp":([0-9.e+]+),"role":"[A-Za-z]+"}$')

@@ -4,7 +4,6 @@ Nothing is changed and nothing is migrated, so that whoever looks cannot break w
 """
 
 import time
-from collections.abc import Mapping
 from pathlib import Path
 
 from sqlalchemy import Connection, text
@@ -14,8 +13,7 @@ from gateway.config.root import DatabaseConfig
 from gateway.store.migrate import HEAD, DatabaseTooNew, DatabaseUnusable, revision_of
 from gateway.store.opening import connected
 from gateway.store.records import Answer
-from gateway.store.statements import ANSWER, CHOICES, CONTACT_STANDING, PAIRING_SECONDS, answer_of, standing_of
-from gateway.store.store import CHOICE
+from gateway.store.statements import ANSWER, CONTACT_STANDING, PAIRING_SECONDS, answer_of, standing_of
 from gateway.store.writer import run
 
 CHECK_SECONDS = 8.0
@@ -63,15 +61,9 @@ def _quick_check(connection: Connection) -> str:
     return ", sound"
 
 
-def choices(connection: Connection) -> Mapping[str, str]:
-    """As `Store.choices`."""
-    rows = run(connection, CHOICES, prefix=f"{CHOICE}%").mappings()
-    return {row["sid"].removeprefix(CHOICE): row["content"] for row in rows}
-
-
 def settings(connection: Connection, sid: str) -> str:
-    """What a person has chosen for a session that still goes on, as JSON."""
-    return run(connection, _SETTINGS, sid=sid).scalar() or "{}"
+    """What a person has chosen for a session that still goes on, or for a chat (`CHOICE`); empty for nothing."""
+    return run(connection, _SETTINGS, sid=sid).scalar() or ""
 
 
 def standing(connection: Connection, channel: str, account: str, person: str, at: float) -> str:

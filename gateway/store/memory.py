@@ -94,17 +94,6 @@ class DatabaseMemory(Database):
         """The transcript of those that are finished and in the history, in order."""
         return [Entry(**row) for row in run(connection, _TURNS, sid=sid, turns=list(turns)).mappings()]
 
-    @writes
-    def forget(self, connection: Connection, sid: str) -> None:
-        """Take a session out of the index; what its transcript still has is found again."""
-        forget(connection, [sid])
-
-    @writes
-    def forget_person(self, connection: Connection, person: str) -> int:
-        """Delete the notes of `channel:id`, whatever bot they were given to; how many there were."""
-        channel, _, id_ = person.partition(":")
-        return forget_notes(connection, channel, id_)
-
     @reads
     def _unindexed(self, connection: Connection, sid: str) -> tuple[int, int, Sequence[tuple[int, str]]] | None:
         """The next step of the index: behind which row it begins, with which it ends, and turns with their terms."""
@@ -145,6 +134,7 @@ class DatabaseMemory(Database):
 
 
 def forget_notes(connection: Connection, channel: str, person: str) -> int:
+    """Whatever bot they were given to; how many there were."""
     senders = run(connection, "SELECT DISTINCT sender FROM note").scalars()
     theirs = [it for it in senders if (it.partition(":")[0], it.split(":", 2)[2]) == (channel, person)]
     return run(connection, "DELETE FROM note WHERE sender IN :theirs", theirs=theirs).rowcount

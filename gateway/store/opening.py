@@ -1,8 +1,9 @@
 """Which store stands behind a `database.url`, and how the command line reaches its database beside it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from sqlalchemy import Connection, create_engine
 from sqlalchemy.exc import SQLAlchemyError
@@ -10,6 +11,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from gateway.config.root import DatabaseConfig
 from gateway.store.migrate import DatabaseUnusable
 from gateway.store.store import Store
+from gateway.store.writer import Run
+
+T = TypeVar("T")
 
 
 def open_store(config: DatabaseConfig) -> Store:
@@ -21,6 +25,16 @@ def open_store(config: DatabaseConfig) -> Store:
     from gateway.store.postgres import PostgresStore
 
     return PostgresStore(config.url, lease_seconds=config.lease_seconds, connections=config.connections)
+
+
+def beside(config: DatabaseConfig) -> Run:
+    """Runs an operation in a transaction of its own, beside a running gateway or without one."""
+
+    async def run(operation: Callable[[Connection], T]) -> T:
+        with connected(config) as connection:
+            return operation(connection)
+
+    return run
 
 
 @contextmanager

@@ -20,16 +20,8 @@ from psycopg_pool import AsyncConnectionPool, PoolTimeout
 from sqlalchemy import create_engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from channels.web.admission import Sessions
-from channels.web.archive import ChatHistory
 from gateway.store import postgres_statements as sql
 from gateway.store import statements as shared
-from gateway.store.approvals import DatabaseApprovals
-from gateway.store.archive import DatabaseArchive, DatabaseSessions
-from gateway.store.changes import DatabaseChanges
-from gateway.store.chatter import DatabaseChatter
-from gateway.store.contacts import DatabaseContacts
-from gateway.store.memory import DatabaseMemory
 from gateway.store.migrate import DatabaseUnusable, migrate
 from gateway.store.presence import KEEPALIVE, Presence, Transactions
 from gateway.store.records import Acceptance, Delivery, Entry, Known, Lease, NewPart, Part, SessionState, View
@@ -58,14 +50,7 @@ class PostgresStore(Store):
         self._claims = 0
         self._turnstiles: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._transactions = Transactions(conninfo, statement_seconds=STATEMENT_SECONDS)
-        calls = self._transactions.call
-        self.archive: ChatHistory = DatabaseArchive(read=calls, write=calls)
-        self.sessions: Sessions = DatabaseSessions(read=calls, write=calls)
-        self.memory = DatabaseMemory(read=calls, write=calls)
-        self.contacts = DatabaseContacts(read=calls, write=calls)
-        self.chatter = DatabaseChatter(read=calls, write=calls)
-        self.changes = DatabaseChanges(read=calls, write=calls)
-        self.approvals = DatabaseApprovals(read=calls, write=calls)
+        self._share(self._transactions.call, self._transactions.call)
         engine = create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(conninfo, **KEEPALIVE))
         try:
             with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
@@ -166,13 +151,11 @@ class PostgresStore(Store):
             raise Fenced
         return [Part(**row) for row in rows if row["id"] is not None]
 
-    async def sent(self, lease: Lease, part: Part, ext_id: str) -> bool:
-        names = {"status": int(OutboxStatus.SENT), "ext_id": ext_id, "reason": None}
-        return await self._one(sql.MARK, lease.row | {"part": part.id} | names) is not None
-
-    async def failed(self, lease: Lease, part: Part, reason: str) -> bool:
-        names = {"status": int(OutboxStatus.FAILED), "ext_id": None, "reason": reason}
-        return await self._one(sql.MARK, lease.row | {"part": part.id} | names) is not None
+    async def _close(
+        self, lease: Lease, part: Part, status: OutboxStatus, *, ext_id: str | None = None, reason: str | None = None
+    ) -> bool:
+        names = {"part": part.id, "status": int(status), "ext_id": ext_id, "reason": reason}
+        return await self._one(sql.MARK, lease.row | names) is not None
 
     async def stop(self, sid: str, before: int) -> int:
         row = await self._one(sql.STOP, {"sid": sid, "before": before})

@@ -4,8 +4,9 @@ Counters on the session row decide, never an EXISTS over another table: under RE
 see a row that another transaction just added.
 """
 
+from gateway.store.records import CONTROL
 from gateway.store.statements import PART_COLUMNS, RATES, RELEASE
-from gateway.store.store import CONTROL, NOTIFY_CHANNEL
+from gateway.store.store import NOTIFY_CHANNEL
 
 _ACCEPT = f"""
 WITH r AS ({{rates}}),

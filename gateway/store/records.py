@@ -15,6 +15,8 @@ Reading: TypeAlias = Literal["whole", "continued"]
 """Of a row in front of a history: whether it has all turns, or only those behind what was known."""
 Standing: TypeAlias = Literal["paired", "waiting", "crowded", "new"]
 """Of a person at a channel account: he may write, he has a code or had one lately, too many others wait, none of these."""
+CONTROL = "aside:"
+"""What the ids of control sessions begin with: commands and notes, which never wait behind a turn."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,13 +31,11 @@ class NewPart:
 class Delivery:
     """A message to accept. `dedupe` is one or two keys, scoped to channel and account.
 
-    `control` is the session beside the chat's own: commands go there, and so does a message beyond a limit, to be answered
-    with a note. `sender` is whom it counts for, over all chats; nobody where None. `interrupts`: whatever the chat had
+    `sender` is whom it counts for, over all chats; nobody where None. `interrupts`: whatever the chat had
     before this message is to be stopped. `chat` is the chat with all its topics. It counts towards `rates`.
     """
 
     sid: str
-    control: str
     dedupe: tuple[str, ...]
     body: str
     at: float
@@ -45,6 +45,11 @@ class Delivery:
     rates: Mapping[Rated, Rate] = field(default_factory=dict)
     internal: bool = False
     """It is the gateway's own, and no limit of messages that wait keeps it out."""
+
+    @property
+    def control(self) -> str:
+        """The session for commands, and for a message beyond a limit, which is answered with a note."""
+        return CONTROL + self.sid.removeprefix(CONTROL)
 
     @property
     def row(self) -> dict[str, Any]:

@@ -17,21 +17,13 @@ from sqlalchemy import Connection, create_engine, event
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import SQLAlchemyError
 
-from channels.web.admission import Sessions
-from channels.web.archive import ChatHistory
 from gateway.store import sqlite_statements as sql
 from gateway.store import statements as shared
-from gateway.store.approvals import DatabaseApprovals
-from gateway.store.archive import DatabaseArchive, DatabaseSessions
-from gateway.store.changes import DatabaseChanges
-from gateway.store.chatter import DatabaseChatter
-from gateway.store.contacts import DatabaseContacts
-from gateway.store.memory import DatabaseMemory
 from gateway.store.migrate import DatabaseUnusable, migrate
-from gateway.store.records import Acceptance, Delivery, Entry, Known, Lease, NewPart, Part, SessionState, View
+from gateway.store.records import CONTROL, Acceptance, Delivery, Entry, Known, Lease, NewPart, Part, SessionState, View
 from gateway.store.spending import limits_of
 from gateway.store.statements import InboxStatus, OutboxStatus
-from gateway.store.store import CONTROL, Fenced, Store
+from gateway.store.store import Fenced, Store
 from gateway.store.writer import Database, Writer, reads, writes
 
 PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "busy_timeout=5000", "wal_autocheckpoint=4000")
@@ -61,23 +53,16 @@ class SqliteStore(Database, Store):
             _make_private(path)
             with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
                 migrate(connection, begin="BEGIN IMMEDIATE")
-        except (SQLAlchemyError, OSError) as error:
+        except (SQLAlchemyError, OSError, DatabaseUnusable) as error:
             self._let_go()
+            if isinstance(error, DatabaseUnusable):
+                raise
             reason = getattr(error, "orig", None) or error
             raise DatabaseUnusable(f"{path}: {reason}. {DatabaseUnusable.__doc__}") from error
-        except DatabaseUnusable:
-            self._let_go()
-            raise
         self._writer = Writer(engine, name="store-writer", begin="BEGIN IMMEDIATE")
         self._reader = Writer(engine, name="store-reader", begin="BEGIN")
         super().__init__(read=self._reader.call, write=self._writer.call)
-        self.archive: ChatHistory = DatabaseArchive(read=self.read, write=self.write)
-        self.sessions: Sessions = DatabaseSessions(read=self.read, write=self.write)
-        self.memory = DatabaseMemory(read=self.read, write=self.write)
-        self.contacts = DatabaseContacts(read=self.read, write=self.write)
-        self.chatter = DatabaseChatter(read=self.read, write=self.write)
-        self.changes = DatabaseChanges(read=self.read, write=self.write)
-        self.approvals = DatabaseApprovals(read=self.read, write=self.write)
+        self._share(self.read, self.write)
 
     async def start(self, on_notify: Callable[[str | None], None]) -> None:
         """Nobody else is on this file: there is nobody to announce to, and nobody who notifies."""
@@ -174,14 +159,18 @@ class SqliteStore(Database, Store):
         return queued
 
     @writes
-    def sent(self, connection: Connection, lease: Lease, part: Part, ext_id: str) -> bool:
-        _rows(connection, sql.MARK, part=part.id, status=OutboxStatus.SENT, ext_id=ext_id, reason=None)
-        return _release(connection, lease)
-
-    @writes
-    def failed(self, connection: Connection, lease: Lease, part: Part, reason: str) -> bool:
-        _rows(connection, sql.MARK, part=part.id, status=OutboxStatus.FAILED, ext_id=None, reason=reason)
-        return _release(connection, lease)
+    def _close(
+        self,
+        connection: Connection,
+        lease: Lease,
+        part: Part,
+        status: OutboxStatus,
+        *,
+        ext_id: str | None = None,
+        reason: str | None = None,
+    ) -> bool:
+        _rows(connection, sql.MARK, part=part.id, status=status, ext_id=ext_id, reason=reason)
+        return bool(_rows(connection, shared.RELEASE, **lease.row, part=0))
 
     @writes
     def stop(self, connection: Connection, sid: str, before: int) -> int:
@@ -194,10 +183,8 @@ class SqliteStore(Database, Store):
 
     @writes
     def prune(self, connection: Connection, before: float) -> int:
-        _rows(connection, sql.PRUNE_USAGE, before=before)
-        _rows(connection, sql.PRUNE_DRAFTS, before=before)
-        _rows(connection, sql.PRUNE_OUTBOX, before=before)
-        _rows(connection, sql.PRUNE_INBOX, before=before)
+        for statement in sql.PRUNE:
+            _rows(connection, statement, before=before)
         pruned: int = _value(connection, "SELECT changes()")
         return pruned
 
@@ -262,11 +249,6 @@ def _state(connection: Connection, lease: Lease) -> SessionState:
     if rows := _rows(connection, shared.STATE, **lease.row):
         return SessionState(**rows[0])
     raise Fenced
-
-
-def _release(connection: Connection, lease: Lease) -> bool:
-    """By the counter on the chat's own row, so that no message can slip in between."""
-    return bool(_rows(connection, shared.RELEASE, **lease.row, part=0))
 
 
 def _configure(connection: Any, _: Any) -> None:

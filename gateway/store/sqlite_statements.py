@@ -56,16 +56,18 @@ VALUES (:sid, :turn, :part, :key, :payload, 0, 0, 0, 0, :created) RETURNING id
 MARK = "UPDATE outbox SET status = :status, ext_id = :ext_id, reason = :reason WHERE id = :part"
 STOP = "UPDATE session SET stopped = max(stopped, :before) WHERE id = :sid"
 STOPPED = "SELECT count(*) FROM inbox WHERE sid = :sid AND id < :before AND status = 0"
-PRUNE_INBOX = "DELETE FROM inbox WHERE status IN (1, 2, 3) AND at < :before"
-PRUNE_OUTBOX = "DELETE FROM outbox WHERE status = 2 AND created < :before"
 SPEND = """
 INSERT INTO usage (scope, day, tokens, cost) VALUES (:scope, :day, :tokens, :cost)
 ON CONFLICT (scope, day) DO UPDATE SET tokens = usage.tokens + excluded.tokens, cost = usage.cost + excluded.cost
 """
-PRUNE_DRAFTS = "DELETE FROM mark WHERE kind = 'draft' AND at < :before"
-PRUNE_USAGE = "DELETE FROM usage WHERE day < date(:before, 'unixepoch')"
 PROBE = """
 INSERT INTO worker (id, lock_key, expires) VALUES ('probe', 0, '1970-01-01 00:00:00')
 ON CONFLICT (id) DO UPDATE SET lock_key = lock_key + 1
 """
 """A statement that changes nothing would pass on a full or read-only disk: this one changes a row."""
+PRUNE = (
+    "DELETE FROM usage WHERE day < date(:before, 'unixepoch')",
+    "DELETE FROM mark WHERE kind = 'draft' AND at < :before",
+    "DELETE FROM outbox WHERE status = 2 AND created < :before",
+    "DELETE FROM inbox WHERE status IN (1, 2, 3) AND at < :before",
+)

@@ -56,10 +56,9 @@ SELECT i.id AS turn, i.body, i.at, i.attempts FROM inbox i
 WHERE i.sid = :sid AND i.status = 0 AND i.id < :before ORDER BY i.id LIMIT :waiting_max
 """
 BODIES = """
-SELECT body FROM inbox WHERE sid = :sid AND (id = :turn OR turn = :turn) AND body <> ''
+SELECT id, body FROM inbox WHERE sid = :sid AND (id = :turn OR turn = :turn) AND body <> ''
 AND EXISTS (SELECT 1 FROM inbox WHERE id = :turn AND sid = :sid AND body <> '') ORDER BY id
 """
-BODY = "SELECT body FROM inbox WHERE id = :turn AND sid = :sid AND body <> ''"
 _NEWEST = "SELECT * FROM (SELECT turn, kind, content, -1 AS seq FROM mark WHERE {} ORDER BY turn DESC LIMIT 1) AS {}"
 _NEWEST_MARKS = " UNION ALL ".join(
     _NEWEST.format(f"sid = :sid AND kind = '{kind}'", f"of_{kind}") for kind in ("new", "summary", "settings")
@@ -149,7 +148,6 @@ WHERE id = :part AND {_IS_OURS}
 """
 _LATELY = "o.id > (SELECT COALESCE(max(id), 0) FROM outbox) - 20000"
 """What is looked for was sent a moment ago, as a rule; an index would cost every part that is sent."""
-SENT_ID = f"SELECT o.ext_id FROM outbox o WHERE o.key = :key AND o.ext_id IS NOT NULL AND {_LATELY} ORDER BY o.id DESC"
 SENT_PARTS = f"""
 SELECT o.payload, COALESCE(i.body, '') AS body, o.sid, o.ext_id FROM outbox o LEFT JOIN inbox i ON i.id = o.turn
 WHERE o.{{column}} = :value AND {_LATELY} ORDER BY o.id DESC

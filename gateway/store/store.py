@@ -12,6 +12,7 @@ from channels.web.admission import Sessions
 from channels.web.archive import ChatHistory
 from gateway.store import statements as sql
 from gateway.store.records import (
+    CONTROL,
     Acceptance,
     Answer,
     Backlog,
@@ -38,12 +39,10 @@ if TYPE_CHECKING:
     from gateway.store.chatter import DatabaseChatter
     from gateway.store.contacts import DatabaseContacts
     from gateway.store.memory import DatabaseMemory
+    from gateway.store.writer import Run
 
 NOTIFY_CHANNEL = "clawgate"
 """Where the workers of a shared database wake each other."""
-
-CONTROL = "aside:"
-"""What the ids of control sessions begin with: commands and notes, which never wait behind a turn."""
 
 CHOICE = "choice:"
 """What the ids begin with under which `gateway.choices` keeps its marks; no conversation's does."""
@@ -62,19 +61,31 @@ class Store(Protocol):
     shared: bool
     """Whether other processes work on the same database."""
     archive: ChatHistory
-    """The memory of the web chat, in the same database."""
+    """The memory of the web chat; this and all that follows is in the same database."""
     sessions: Sessions
-    """Who is signed in to the web chat, in the same database."""
+    """Who is signed in to the web chat."""
     memory: "DatabaseMemory"
-    """People's notes, and the index of past turns, in the same database."""
+    """People's notes, and the index of past turns."""
     changes: "DatabaseChanges"
-    """What people do to messages that were accepted, in the same database."""
+    """What people do to messages that were accepted."""
     chatter: "DatabaseChatter"
-    """What groups say beside the bot, in the same database."""
+    """What groups say beside the bot."""
     contacts: "DatabaseContacts"
-    """Who waits for pairing and whom it has let in, in the same database."""
+    """Who waits for pairing and whom it has let in."""
     approvals: "DatabaseApprovals"
-    """What waits for a person's decision, and what was approved for good, in the same database."""
+    """What waits for a person's decision, and what was approved for good."""
+
+    def _share(self, read: "Run", write: "Run") -> None:
+        """What is one text for both databases."""
+        from gateway.store import approvals, archive, changes, chatter, contacts, memory
+
+        self.archive = archive.DatabaseArchive(read=read, write=write)
+        self.sessions = archive.DatabaseSessions(read=read, write=write)
+        self.memory = memory.DatabaseMemory(read=read, write=write)
+        self.changes = changes.DatabaseChanges(read=read, write=write)
+        self.chatter = chatter.DatabaseChatter(read=read, write=write)
+        self.contacts = contacts.DatabaseContacts(read=read, write=write)
+        self.approvals = approvals.DatabaseApprovals(read=read, write=write)
 
     async def start(self, on_notify: Callable[[str | None], None]) -> None:
         """Announce this worker. `on_notify` is called on this loop with the session to load, or None for any."""
@@ -133,14 +144,23 @@ class Store(Protocol):
 
     async def sent(self, lease: Lease, part: Part, ext_id: str) -> bool:
         """Mark a part as sent; True where that was the last work of the chat and it has been released."""
+        return await self._close(lease, part, sql.OutboxStatus.SENT, ext_id=ext_id)
 
     async def failed(self, lease: Lease, part: Part, reason: str) -> bool:
         """Give a part up: it is a dead letter. True as for `sent`."""
+        return await self._close(lease, part, sql.OutboxStatus.FAILED, reason=reason)
 
-    async def sent_id(self, key: str) -> str | None:
-        """The platform's id of the part with that key, where it was sent lately."""
-        row = await self._one(sql.SENT_ID, {"key": key})
-        return row["ext_id"] if row else None
+    async def _close(
+        self,
+        lease: Lease,
+        part: Part,
+        status: sql.OutboxStatus,
+        *,
+        ext_id: str | None = None,
+        reason: str | None = None,
+    ) -> bool:
+        """By the counter on the chat's own row, so that no message can slip in between."""
+        raise NotImplementedError
 
     async def sent_parts(self, *, ext_id: str = "", key: str = "") -> Sequence[SentPart]:
         """The parts that platforms know by that id, or the one with that key, where they were sent lately."""
@@ -208,14 +228,9 @@ class Store(Protocol):
         entries = await self._rows(sql.HISTORY_BEFORE, names | {"skip": history_turns - 1})
         return Work.of(waiting, [Entry(**row) for row in entries])
 
-    async def body(self, sid: str, turn: int) -> str | None:
-        """The inbox's body of a message; None where it is gone."""
-        row = await self._one(sql.BODY, {"sid": sid, "turn": turn})
-        return row["body"] if row else None
-
-    async def bodies(self, sid: str, turn: int) -> Sequence[str]:
-        """The bodies of all messages that a turn answered, oldest first; none where its own is gone."""
-        return [row["body"] for row in await self._rows(sql.BODIES, {"sid": sid, "turn": turn})]
+    async def bodies(self, sid: str, turn: int) -> Mapping[int, str]:
+        """The bodies of all messages that a turn answered, by number, oldest first; none where its own is gone."""
+        return {row["id"]: row["body"] for row in await self._rows(sql.BODIES, {"sid": sid, "turn": turn})}
 
     async def newest_words(self, sid: str, *, before: int) -> str | None:
         """The newest message of a person below turn `before` as it is journaled, whatever marks stand behind it."""

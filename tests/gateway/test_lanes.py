@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -16,6 +16,7 @@ from gateway.store.records import Delivery, Entry, Lease, NewPart, Part, Work
 from gateway.store.sqlite import SqliteStore
 from gateway.store.store import Fenced, StoreUnavailable
 from gateway.sweep import Sweep
+from gateway.turns import Turns
 from tests.gateway.runtimes import runtime
 from tests.waiting import until
 
@@ -34,15 +35,12 @@ class House:
         self.clock = 0.0
         limits = LimitsConfig(parallelTurns=parallel_turns, turnSeconds=turn_seconds)
         self.runtime = runtime(self.store, now=lambda: self.clock, limits=limits, channels={})
-        self.lanes = Lanes(
-            self.runtime, turns=self, outbox=Outbox(self.runtime, attempt=lambda part: self.attempt(part))
-        )
+        outbox = Outbox(self.runtime, attempt=lambda part: self.attempt(part))
+        self.lanes = Lanes(self.runtime, turns=cast(Turns, self), outbox=outbox)
         self.sweep = Sweep(self.runtime, self.lanes)
 
     async def say(self, chat: str, text: str, *, at: float = 1.0) -> None:
-        await self.lanes.accept(
-            Delivery(sid=chat, control=f"aside:{chat}", dedupe=(f"{chat}:{text}",), body=text, at=at)
-        )
+        await self.lanes.accept(Delivery(sid=chat, dedupe=(f"{chat}:{text}",), body=text, at=at))
 
     def wait_seconds(self, lease: Lease, work: Work, *, during_turn: bool) -> float:
         return 0.0
@@ -190,7 +188,7 @@ async def test_a_turn_that_does_not_end_when_it_is_told_to_is_ended_without_it(
 
 async def test_a_chat_that_is_ours_and_has_no_lane_gets_one(tmp_path: Path) -> None:
     async with house(tmp_path) as h:
-        message = Delivery(sid="a", control="aside:a", dedupe=("a:a0",), body="a0", at=0.0)
+        message = Delivery(sid="a", dedupe=("a:a0",), body="a0", at=0.0)
         await h.store.accept(message, pending_max=9, sender_max=9, claim=True)
         await h.sweep._audit()
         assert not h.runtime.control.lanes

@@ -9,6 +9,7 @@ from channels.access import Quotes
 from channels.channel import Capabilities, DeliveryError, Gone, RateLimited, Refused, Unreachable
 from channels.message import Chat, MessageContext, Outbound, Press, Target
 from gateway.config.root import LimitsConfig
+from gateway.journal import Ending
 from gateway.outbox import (
     Attempts,
     Begin,
@@ -18,8 +19,8 @@ from gateway.outbox import (
     Postponed,
     Report,
     payload_json,
-    reply_parts,
 )
+from gateway.reply import reply_parts
 from gateway.store.records import Part
 from tests.gateway.runtimes import runtime
 from tests.tools.bench import CALL
@@ -39,6 +40,7 @@ PART = Part(
     created=1_000.0,
     begun=True,
 )
+ENDING = Ending(outcome="replied", text="done")
 MAYBE, SURELY_NOT = Unreachable("no answer"), Unreachable("refused", maybe_arrived=False)
 
 
@@ -131,7 +133,7 @@ def context(**changes: Any) -> MessageContext:
 
 def test_a_part_has_the_same_key_whenever_it_is_made_and_no_two_share_one() -> None:
     def keys(context: MessageContext, purpose: str = "reply") -> list[str]:
-        return [part.key for part in reply_parts(context, [("one", ()), ("two", ())], purpose=purpose)]
+        return [part.key for part in reply_parts(context, [("one", ()), ("two", ())], ENDING, purpose=purpose)]
 
     first = keys(context())
     assert first == keys(context())
@@ -148,7 +150,7 @@ def test_a_part_has_the_same_key_whenever_it_is_made_and_no_two_share_one() -> N
 def test_a_part_is_a_reply_to_the_message_in_its_chat_and_topic(
     quotes: Quotes, replies: tuple[str | None, str | None]
 ) -> None:
-    parts = reply_parts(context(), [("one", ()), ("two", ())], quotes=quotes)
+    parts = reply_parts(context(), [("one", ()), ("two", ())], ENDING, quotes=quotes)
     first, second = [payload_json.validate_json(part.payload) for part in parts]
     assert first.part.target == Target(chat="oc_1", thread="omt_1", reply_to=replies[0])
     assert second.part.target == replace(first.part.target, reply_to=replies[1])
@@ -160,7 +162,7 @@ def test_what_answers_a_press_stands_under_the_button_and_two_presses_get_two_an
         context(message_id=name, press=Press(token=token, message_id="om_card"))
         for name, token in (("event-1", "a"), ("event-2", "a"))
     ]
-    parts = [reply_parts(it, [("done", ())], purpose="aside") for it in pressed]
+    parts = [reply_parts(it, [("done", ())], ENDING, purpose="aside") for it in pressed]
     targets = {payload_json.validate_json(part.payload).part.target for (part,) in parts}
     assert targets == {Target(chat="oc_1", thread="omt_1", reply_to="om_card")}
     assert len({part.key for (part,) in parts}) == 2

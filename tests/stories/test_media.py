@@ -14,7 +14,7 @@ from channels.feishu.config import FeishuAccount
 from channels.message import Outbound, StoredFile, Target
 from channels.telegram.channel import TelegramChannel
 from channels.telegram.config import TelegramAccount
-from gateway.outbox import arranged
+from gateway.reply import arranged
 from tests.channels.contexts import Kept
 from tests.emulators.models.script import says
 from tests.emulators.telegram.emulator import TelegramEmulator

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gateway import contacts
+from gateway.fault import OperatorError
 from gateway.pairing import ALPHABET
 from gateway.store.opening import connected
 from gateway.store.store import StoreUnavailable
@@ -295,7 +296,7 @@ async def test_by_id_somebody_is_approved_who_never_got_a_code_and_nobody_is_by_
             "ABCD",
             "*",
         ):
-            with pytest.raises(contacts.UnknownContact):
+            with pytest.raises(OperatorError):
                 contacts.approve(config, wrong)
         (line,) = await asyncio.to_thread(contacts.approve, config, f"feishu:{BOB}")
         assert line.startswith(f"feishu:{BOB}: may write now (tell them")

@@ -103,6 +103,18 @@ async def test_what_was_said_to_an_agent_that_is_no_longer_there_and_beside_a_fu
         await answered_anew(house, page)
 
 
+async def test_what_waits_for_a_decision_goes_too(house: Running, page: Page) -> None:
+    house.anthropic.script = [calls(("exec", {"command": f"echo {SECRET} >> ran.txt; true"})), says("asked")]
+    await page.say("run it")
+    await page.until(lambda: any("/approve" in it["text"] for it in page.written()))
+    await house.idle()
+    assert rows_with(house.folder, SECRET)
+    await erase(page)
+    await house.idle()
+    assert rows_with(house.folder, SECRET) == []
+    await answered_anew(house, page)
+
+
 async def test_only_that_conversation_goes(house: Running, page: Page) -> None:
     for chat in ("c_same_prefix", "c_same_prefix2", "cXsame_prefix", "c_same_prefi"):
         await page.say(f"remember {chat}.", chat=chat)

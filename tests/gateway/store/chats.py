@@ -40,7 +40,6 @@ def message(
     dedupe = (f"{sid}:m{number}", text_key) if text_key else (f"{sid}:m{number}",)
     return Delivery(
         sid=sid,
-        control=f"aside:{sid}",
         dedupe=dedupe,
         body=f"body {number}",
         at=float(number),

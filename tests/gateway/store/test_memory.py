@@ -8,7 +8,7 @@ import pytest
 
 from agents.messages import Text, UserMessage, message_json
 from channels.web.archive import MessageBody
-from gateway.store.memory import NOTES_MAX, STEP_ROWS
+from gateway.store.memory import NOTES_MAX, STEP_ROWS, forget, forget_notes
 from gateway.store.records import Entry
 from gateway.store.store import Store
 from tests.gateway.store.chats import accept, leased, opened
@@ -55,7 +55,7 @@ async def test_a_note_is_taken_and_deleted_once_however_often_its_message_is_run
     for turn in range(100, 100 + NOTES_MAX - 8):
         assert await memory.take_note(BEN, "a", "n", turn=turn, at=1.0) is not None
     assert await memory.take_note(BEN, "a", "one more", turn=99, at=1.0) is None
-    assert await memory.forget_person("telegram:1") == 4
+    assert await memory.write(lambda connection: forget_notes(connection, "telegram", "1")) == 4
     assert (await memory.notes(ANN, "a"), len(await memory.notes(BEN, "a"))) == ([], NOTES_MAX)
 
 
@@ -84,7 +84,7 @@ async def test_what_is_erased_leaves_no_word_behind(tmp_path: Path, database_url
         assert await store.archive.erase("c_1", ["chat"])
         assert await find(store, "heliotrope") == []
         assert await find(store, "heliotrope", sid="other") == [mine]
-        await store.memory.forget("other")
+        await store.memory.write(lambda connection: forget(connection, ["other"]))
         assert count(database_url, "word") == count(database_url, "indexed") == 0
         assert await find(store, "heliotrope", sid="other") == [mine]  # made anew of what there is
         await accept(store, 3)
