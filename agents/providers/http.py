@@ -11,8 +11,8 @@ from contextlib import contextmanager, suppress
 from typing import Any, Protocol
 
 from agents.providers.config import ProviderConfig
-from agents.providers.errors import BadStream, RequestRefused, error_of
-from agents.providers.payload import json_object
+from agents.providers.errors import BadStream, RequestRefused
+from agents.providers.payload import json_object, object_of
 from channels.transport import Transport, client_class
 
 END = "[DONE]"
@@ -25,9 +25,6 @@ REFUSAL_SECONDS = 5.0
 """How much of a refusal's body is read, and for how long: its status says the most."""
 ERROR_BYTES_MAX = 1_000_000
 """Of an error that is told in the place of events."""
-
-Event = tuple[str, str]
-"""A server-sent event: its name, mostly empty, and its data."""
 
 
 class Client(Protocol):
@@ -177,12 +174,12 @@ class Answer:
         body = b""
         while kind == "application/json" and len(body) <= ERROR_BYTES_MAX and (chunk := await anext(self._chunks, b"")):
             body += chunk
-        if not error_of(error := json_object(body)):
+        if not object_of(error := json_object(body), "error"):
             raise BadStream("the answer is not an event stream")
-        self._reader.found.append(("", json.dumps(error)))
+        self._reader.found.append(json.dumps(error))
 
-    async def read(self) -> Sequence[Event] | None:
-        """What arrived together; None at the end of the body, or of the patience with it."""
+    async def read(self) -> Sequence[str] | None:
+        """The data of events that arrived together; None at the end of the body, or of the patience with it."""
         if self._over:
             return None
         if self.ended and not self._in_tail:
@@ -198,7 +195,7 @@ class Answer:
             raise
         if not self.ended:
             self._until = min(self._end, self._clock() + self._idle_seconds)
-        elif any(data == END for _, data in events):
+        elif END in events:
             self._until = min(self._until, self._clock() + TAIL_SECONDS)
         return events
 
@@ -211,12 +208,11 @@ class _EventReader:
     """Lines end at line feeds alone: what else Python takes for the end of a line may stand inside JSON."""
 
     def __init__(self) -> None:
-        self.found: list[Event] = []
+        self.found: list[str] = []
         self._rest = b""
-        self._name = ""
         self._data: list[str] = []
 
-    def feed(self, chunk: bytes) -> list[Event]:
+    def feed(self, chunk: bytes) -> list[str]:
         """The events that are whole with it."""
         *lines, self._rest = (self._rest + chunk).split(b"\n")
         for line in lines:
@@ -227,12 +223,9 @@ class _EventReader:
     def _take(self, line: bytes) -> None:
         if line.startswith(b"data:"):
             self._data.append(line[5:].removeprefix(b" ").decode())
-        elif line.startswith(b"event:"):
-            self._name = line[6:].strip().decode()
-        elif not line:
-            if self._data:
-                self.found.append((self._name, "\n".join(self._data)))
-            self._name, self._data = "", []
+        elif not line and self._data:
+            self.found.append("\n".join(self._data))
+            self._data = []
 
 
 def event_of(data: str) -> dict[str, Any]:

@@ -9,13 +9,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from agents.messages import AssistantMessage, StopReason, Usage
+from agents.messages import AssistantMessage, StopReason
 from agents.providers.draft import Draft, Payload, TextBuffer
-from agents.providers.errors import AttemptFailed, BadStream, error_of
-from agents.providers.openai.errors import from_event
+from agents.providers.errors import BadStream
+from agents.providers.openai.answer import usage_of
 from agents.providers.payload import (
     arguments_of,
-    count_of,
     index_of,
     object_of,
     objects_of,
@@ -25,11 +24,9 @@ from agents.providers.payload import (
     well_formed_json,
 )
 from agents.providers.provider import ModelEvent
-from agents.providers.responses.request import API
+from agents.providers.refusals import failure_of
 
 PartKind: TypeAlias = Literal["text", "refusal", "summary", "reasoning", "arguments"]
-
-ENDS = frozenset({"response.completed", "response.incomplete", "response.failed"})
 
 _DELTAS: dict[str, tuple[PartKind, str]] = {
     "response.output_text.delta": ("text", "content_index"),
@@ -84,12 +81,12 @@ class _Item:
 
 
 class ResponsesAssembly:
-    def __init__(self, *, provider: str, model: str, timestamp: float) -> None:
-        self.draft = Draft(api=API, provider=provider, model=model, timestamp=timestamp)
+    def __init__(self, draft: Draft) -> None:
+        self.draft = draft
         self._items: dict[int, _Item] = {}
         self._places: dict[str, int] = {}
         self._incomplete: str | None = None
-        self._ended = False
+        self.ended = False
 
     def feed(self, event: dict[str, Any]) -> Iterator[ModelEvent]:
         match event.get("type"):
@@ -104,9 +101,9 @@ class ResponsesAssembly:
             case "response.completed" | "response.incomplete" as type_:
                 yield from self._end(required_object(event, "response"), completed=type_ == "response.completed")
             case "response.failed" | "error":
-                if isinstance(response := event.get("response"), dict):
-                    self._note(response)
-                raise failure_of(event)
+                response = object_of(event, "response")
+                self._note(response)
+                raise failure_of(response or event)
             case None if isinstance(event.get("error"), dict):  # a proxy's, without any form
                 raise failure_of(event)
             case str() as type_ if type_ in _DELTAS:
@@ -119,7 +116,7 @@ class ResponsesAssembly:
     def _note(self, response: dict[str, Any]) -> None:
         self.draft.response_id = text_of(response, "id") or self.draft.response_id
         if usage := object_of(response, "usage"):
-            self.draft.usage = _usage(usage)
+            self.draft.usage = usage_of(usage)
 
     def _open(self, place: int, start: dict[str, Any]) -> Iterator[ModelEvent]:
         item = _Item(start)
@@ -179,7 +176,7 @@ class ResponsesAssembly:
             yield from self._finish_call(place, cut=not completed and item.sealed is None)
         if not completed:
             self._incomplete = text_of(response.get("incomplete_details"), "reason")
-        self._ended = True
+        self.ended = True
 
     def _finish_call(self, place: int, *, cut: bool) -> Iterator[ModelEvent]:
         """One that was cut has no arguments unless what arrived of them is an object."""
@@ -203,7 +200,7 @@ class ResponsesAssembly:
         return place
 
     def finish(self) -> AssistantMessage:
-        if not self._ended:
+        if not self.ended:
             raise BadStream("the stream ended without response.completed")
         return self.draft.finished(self._reason())
 
@@ -224,29 +221,3 @@ def _final_parts(item: Mapping[str, Any]) -> Iterator[tuple[PartKind, int, str]]
             yield kind, index, text_of(part, "refusal" if kind == "refusal" else "text")
     if item.get("arguments") is not None:
         yield "arguments", 0, arguments_of(item)
-
-
-def _usage(usage: dict[str, Any]) -> Usage:
-    """OpenAI's input is the sum; ours is what neither came from the cache nor went into it."""
-    into = usage.get("input_tokens_details")
-    read, written = count_of(into, "cached_tokens"), count_of(into, "cache_write_tokens")
-    return Usage(
-        input=max(0, count_of(usage, "input_tokens") - read - written),
-        cache_read=read,
-        cache_write=written,
-        output=count_of(usage, "output_tokens"),
-        reasoning=count_of(usage.get("output_tokens_details"), "reasoning_tokens"),
-    )
-
-
-def failure_of(event: Mapping[str, Any]) -> AttemptFailed:
-    """`event` is a `response.failed`, or an `error`, flat or with its `error` inside."""
-    response = event.get("response")
-    error = error_of(response if isinstance(response, dict) else event)
-    if not error and event.get("type") == "error":
-        error = event
-    code = str(error.get("code"))
-    blocked = code.endswith("_policy") or "policy_violation" in code
-    if blocked or "image" in code or code in ("invalid_prompt", "data_residency_mismatch"):
-        error = {**error, "type": "invalid_request_error"}
-    return AttemptFailed(from_event(error), "content_filter" if blocked else "error")

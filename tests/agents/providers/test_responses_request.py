@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.messages import Message, Opaque, Text, Thinking, ToolCall, Wire
+from agents.providers.draft import Draft
 from agents.providers.models import Level
 from agents.providers.openai.strict import strict_schema
 from agents.providers.provider import ModelRequest, OneTool
@@ -141,7 +142,7 @@ steps = st.builds(
 def test_whatever_is_said_goes_back_as_it_was_said(turn: Turn) -> None:
     """Through the stream, our own message, the repair, and out again; but for ids of items and what is a default."""
     events = events_of(turn, 1, wire(asking()), 1)
-    made = ResponsesAssembly(provider="openai", model=MODEL, timestamp=0.0)
+    made = ResponsesAssembly(Draft(api=API, provider="openai", model=MODEL, timestamp=0.0))
     for event in events:
         list(made.feed(json.loads(json.dumps(event))))
     message = made.finish()
