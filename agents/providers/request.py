@@ -6,13 +6,14 @@ wire cannot demand is also asked for in the prompt (`agents.runner`), so a degra
 
 import hashlib
 import re
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import orjson
 import structlog
 
-from agents.messages import AssistantMessage, Message, Text, ToolResultMessage
+from agents.messages import AssistantMessage, Message, Text, ToolResultMessage, UserMessage, with_parts
 from agents.providers.models import Level
 from agents.providers.payload import well_formed
 from agents.providers.provider import ModelRequest, OneTool, System, ToolChoice, Turn, grown
@@ -50,9 +51,19 @@ def written(
     return [orjson.Fragment(data)] if turns else []
 
 
+def with_lost_tools(request: ModelRequest) -> ModelRequest:
+    """An agent that has lost its tools declares those that its history calls and may call none, since a history with calls
+    and no tools is refused."""
+    if request.tools or not (called := called_names(request)):
+        return request
+    names = dict.fromkeys(map(wire_name, called))
+    schema = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
+    lost = (ToolSpec(name=it, summary="No longer available.", description="", input_schema=schema) for it in names)
+    return replace(request, tools=tuple(lost), tool_choice="none")
+
+
 def called_names(request: ModelRequest) -> list[str]:
-    """The tools that the history calls, each once: an agent that has lost its tools declares them still, since a history
-    with calls and no tools is refused."""
+    """The tools that the history calls, each once."""
 
     def add(before: dict[str, None], turns: Sequence[Sequence[Message]]) -> dict[str, None]:
         answers = (it for turn in turns for it in turn if isinstance(it, AssistantMessage))
@@ -61,9 +72,25 @@ def called_names(request: ModelRequest) -> list[str]:
     return list(add(grown(request.settled, "names", {}, add), [request.unsettled]))
 
 
-def texts_and_images(message: ToolResultMessage) -> tuple[list[str], list[Image]]:
-    texts = [part.text for part in message.content if isinstance(part, Text)]
-    return texts, [part for part in message.content if isinstance(part, Image)]
+def with_pictures_behind(messages: Sequence[Message]) -> Iterator[Message]:
+    """For wires whose results are text: the pictures of results follow the last of them as a user's."""
+    pictures: list[Image] = []
+    for message in (*messages, None):
+        if isinstance(message, ToolResultMessage):
+            images = [part for part in message.content if isinstance(part, Image)]
+            below = (Text(text=_SHOWN_BELOW),) if images else ()
+            yield with_parts(message, [*(it for it in message.content if isinstance(it, Text)), *below])
+            pictures += images
+            continue
+        if pictures:
+            yield UserMessage(content=(Text(text=_FROM_TOOLS), *pictures))
+            pictures = []
+        if message is not None:
+            yield message
+
+
+_SHOWN_BELOW = "(the picture follows in the next user message)"
+_FROM_TOOLS = "Pictures from the tool results above:"
 
 
 def data_url(image: Image) -> str:
@@ -84,7 +111,8 @@ def wire_id(call_id: str, *, pattern: str = r"[a-zA-Z0-9_-]{1,64}") -> str:
 
 def wire_name(name: str) -> str:
     """A model may have called a tool by a name that the wire refuses; what is sent stays close to that."""
-    return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64] or "unknown"
+    legal = re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64] or "unknown"
+    return legal if re.match("[a-zA-Z_]", legal) else f"_{legal[1:]}"
 
 
 def without_thinking(request: ModelRequest, reason: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, count
 from typing import Any, TypeAlias
 
-from agents.messages import AssistantMessage, Message, Text, Thinking, ToolCall, ToolResultMessage, UserMessage
+from agents.messages import AssistantMessage, Message, Text, Thinking, ToolCall, ToolResultMessage, UserMessage, texts
 from agents.providers import request as shared
 from agents.providers.provider import ModelRequest, OneTool, grown
 from tools.tool import Image, ToolSpec
@@ -24,8 +24,9 @@ Block: TypeAlias = dict[str, Any]
 
 def wire_request(request: ModelRequest) -> dict[str, Any]:
     """The body of `POST /v1/chat/completions`, without `stream`."""
-    texts = shared.system_texts(request.system)
-    system = [{"role": "system", "content": "\n\n".join(texts)}] if texts else []
+    request = shared.with_lost_tools(request)
+    halves = shared.system_texts(request.system)
+    system = [{"role": "system", "content": "\n\n".join(halves)}] if halves else []
     body: dict[str, Any] = {
         "model": request.model,
         "messages": [*system, *_messages(request)],
@@ -35,10 +36,6 @@ def wire_request(request: ModelRequest) -> dict[str, Any]:
         body["tools"] = [_tool(tool) for tool in request.tools]
         if (choice := _tool_choice(request)) is not None:
             body["tool_choice"] = choice
-    elif called := dict.fromkeys(map(shared.wire_name, shared.called_names(request))):
-        parameters = {"type": "object", "properties": {}}
-        body["tools"] = [{"type": "function", "function": {"name": name, "parameters": parameters}} for name in called]
-        body["tool_choice"] = "none"
     return body
 
 
@@ -82,11 +79,7 @@ def _ids(messages: Sequence[Message]) -> Iterator[str]:
 def _converted(messages: Sequence[Message], ids: dict[str, str] | None = None) -> list[Block]:
     ids = fitting_ids(_ids(messages)) if ids is None else ids
     wire: list[Block] = []
-    pictures: list[Block] = []  # of the results, sent behind the last of them
-    for message in messages:
-        if not isinstance(message, ToolResultMessage):
-            _append(wire, "user", pictures)
-            pictures = []
+    for message in shared.with_pictures_behind(messages):
         match message:
             case UserMessage():
                 _append(wire, "user", [_part(part) for part in message.sent_parts])
@@ -94,10 +87,6 @@ def _converted(messages: Sequence[Message], ids: dict[str, str] | None = None) -
                 _append(wire, "assistant", _assistant_chunks(message), [_call(call, ids) for call in message.calls])
             case ToolResultMessage():
                 wire.append(_result(message, ids[message.call_id]))
-                if images := shared.texts_and_images(message)[1]:
-                    about = Text(text=f"[what {shared.wire_name(message.tool)} returned]")
-                    pictures += [_part(about), *map(_part, images)]
-    _append(wire, "user", pictures)
     return [_with_plain_content(message) for message in wire]
 
 
@@ -152,8 +141,7 @@ def _call(call: ToolCall, ids: dict[str, str]) -> Block:
 
 def _result(message: ToolResultMessage, call_id: str) -> Block:
     """A result is text. There is no member for an error, so its text says that it is one."""
-    texts, images = shared.texts_and_images(message)
-    text = "\n".join([*texts, *["[the image follows]"] * len(images)]) or "(no output)"
+    text = "\n".join(texts(message)) or "(no output)"
     if message.is_error and not text.lstrip().startswith('{"ok": false'):
         text = f"The tool failed: {text}"
     return {"role": "tool", "tool_call_id": call_id, "name": shared.wire_name(message.tool), "content": text}

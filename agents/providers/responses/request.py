@@ -5,12 +5,11 @@ message becomes several items in order; items' own ids, which only a stored resp
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from agents.messages import AssistantMessage, Message, Opaque, Text, Thinking, ToolCall, ToolResultMessage, UserMessage
 from agents.providers import request as shared
-from agents.providers.openai.strict import strict_schema
 from agents.providers.payload import json_object
 from agents.providers.provider import ModelRequest, OneTool
 from tools.tool import Image, ToolSpec
@@ -24,6 +23,7 @@ Item: TypeAlias = dict[str, Any]
 
 def wire_request(request: ModelRequest) -> dict[str, Any]:
     """The body of `POST /v1/responses`, without `stream`."""
+    request = shared.with_lost_tools(request)
     body: dict[str, Any] = {
         "model": request.model,
         "input": [*shared.written(request.settled, _input, API), *_input(request.unsettled)],
@@ -50,21 +50,17 @@ def _reasoning_members(request: ModelRequest) -> dict[str, Any]:
 
 
 def _tool_members(request: ModelRequest) -> dict[str, Any]:
-    if request.tools:
-        members: dict[str, Any] = {"tools": [_tool(tool) for tool in request.tools]}
-        match shared.settled(request):
-            case "auto":
-                pass  # the server's default
-            case OneTool(name=name):
-                members["tool_choice"] = {"type": "function", "name": name}
-            case choice:
-                members["tool_choice"] = choice
-        return members
-    if called := shared.called_names(request):
-        empty = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
-        tool = {"type": "function", "name": shared.wire_name(called[0]), "parameters": empty, "strict": False}
-        return {"tools": [tool], "tool_choice": "none"}
-    return {}
+    if not request.tools:
+        return {}
+    members: dict[str, Any] = {"tools": [_tool(tool) for tool in request.tools]}
+    match shared.settled(request):
+        case "auto":
+            pass  # the server's default
+        case OneTool(name=name):
+            members["tool_choice"] = {"type": "function", "name": name}
+        case choice:
+            members["tool_choice"] = choice
+    return members
 
 
 def _tool(tool: ToolSpec) -> dict[str, Any]:
@@ -77,6 +73,31 @@ def _tool(tool: ToolSpec) -> dict[str, Any]:
         "parameters": {"properties": {}, **tool.input_schema} if strict is None else strict,
         "strict": strict is not None,
     }
+
+
+_SAYABLE = frozenset({"type", "description", "enum", "items", "minimum", "maximum"})
+
+
+def strict_schema(schema: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The form of a tool's schema that constrained decoding takes: every member is required there, so an optional one may be
+    null, which the toolbox drops. None where a member says more than the decoder knows, such as a length, or where the
+    schema is not of our tools' form, closed and with flat members: nothing is dropped to make it fit."""
+    members: Mapping[str, Any] = schema.get("properties", {})
+    is_flat = all(_is_flat(it) and ("items" not in it or _is_flat(it["items"])) for it in members.values())
+    if not is_flat or schema.get("additionalProperties") is not False or "$defs" in schema:
+        return None
+    required = schema.get("required", ())
+    derived = {name: member if name in required else _or_null(member) for name, member in members.items()}
+    return {**schema, "properties": derived, "required": list(derived)}
+
+
+def _is_flat(member: Mapping[str, Any]) -> bool:
+    return member.keys() <= _SAYABLE and member.get("type") in ("string", "number", "integer", "boolean", "array")
+
+
+def _or_null(member: Mapping[str, Any]) -> dict[str, Any]:
+    enum = {"enum": [*member["enum"], None]} if "enum" in member else {}
+    return {**member, "type": [member["type"], "null"], **enum}
 
 
 def _input(messages: Sequence[Message]) -> list[Item]:

@@ -79,9 +79,14 @@ def test_a_long_history_goes_back_as_it_was() -> None:
     assert sent == [
         {"role": "user", "content": [PNG, text("META\n\nwhat is it?"), text("MORE\n\nand now?")]},
         {"role": "assistant", "content": [thinking_chunk("hm"), text("a "), text("b")], "tool_calls": calls},
-        {"role": "tool", "tool_call_id": "AbC123xyZ", "name": "read", "content": "see\n[the image follows]"},
+        {
+            "role": "tool",
+            "tool_call_id": "AbC123xyZ",
+            "name": "read",
+            "content": "see\n(the picture follows in the next user message)",
+        },
         {"role": "tool", "tool_call_id": given, "name": "ls", "content": "The tool failed: exit code 1"},
-        {"role": "user", "content": [text("[what read returned]"), PNG, text("well?")]},
+        {"role": "user", "content": [text("Pictures from the tool results above:"), PNG, text("well?")]},
         {"role": "assistant", "content": [text("c"), thinking_chunk("d"), text("e")]},
         {"role": "user", "content": "f"},
     ]
