@@ -8,7 +8,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 from agents.providers.config import ProviderConfig
 from agents.providers.errors import BadStream, RequestRefused
@@ -27,15 +27,9 @@ ERROR_BYTES_MAX = 1_000_000
 """Of an error that is told in the place of events."""
 
 
-class Client(Protocol):
-    async def post(self, path: str, body: bytes, headers: Mapping[str, str]) -> Any:
-        """The open answer: an httpx response. Raises RequestRefused, perhaps as the cause of an SDK's exception."""
-
-    async def close(self) -> None: ...
-
-
 class PlainClient:
-    """httpx alone. An SDK would add little more than names, and cost a second and tens of megabytes."""
+    """httpx alone. An SDK would add little more than names, and cost a second and tens of megabytes. `post` returns the open
+    answer, an httpx response, and raises RequestRefused, perhaps as the cause of an SDK's exception."""
 
     def __init__(self, config: ProviderConfig, base_url: str, headers: Mapping[str, str]) -> None:
         import httpx
@@ -70,6 +64,9 @@ class SdkClient:
 
     async def close(self) -> None:
         await self._client.close()
+
+
+Client: TypeAlias = PlainClient | SdkClient
 
 
 class LazyClient:

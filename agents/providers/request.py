@@ -142,11 +142,6 @@ def settled(request: ModelRequest, *, required: str = "", named: str = "") -> To
 
 
 def _degraded(request: ModelRequest, to: ToolChoice, reason: str) -> ToolChoice:
-    log.info(
-        "tool_choice_degraded", model=request.model, wanted=_shown(request.tool_choice), to=_shown(to), reason=reason
-    )
+    wanted, chosen = (it.name if isinstance(it, OneTool) else it for it in (request.tool_choice, to))
+    log.info("tool_choice_degraded", model=request.model, wanted=wanted, to=chosen, reason=reason)
     return to
-
-
-def _shown(choice: ToolChoice) -> str:
-    return choice.name if isinstance(choice, OneTool) else choice

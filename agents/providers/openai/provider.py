@@ -25,7 +25,7 @@ def chat_wire(config: ProviderConfig, vendor: Vendor) -> WireSpec:
         api=API,
         build=lambda: _build_client(config, base_url),
         path=lambda request: "/chat/completions",
-        body=lambda request: chat_request.wire_request(request, vendor) | {"stream": True},
+        body=lambda request: chat_request.wire_request(request, vendor),
         assembly=lambda draft: ChatAssembly(draft, vendor),
         keyless=vendor.keyless or is_local(base_url),
         models_url=f"{base_url.rstrip('/')}/models",
