@@ -31,10 +31,6 @@ class Assembly(Protocol):
 
     draft: Draft
 
-    @property
-    def ended(self) -> bool:
-        """Whether the answer is complete: what is still fed belongs to its price."""
-
     def feed(self, event: dict[str, Any]) -> Iterator[ModelEvent]:
         """Take one event of the wire. Raises BadStream for what is plainly broken, AttemptFailed for a reported error;
         passes over what it does not know."""
@@ -173,7 +169,7 @@ def _fed(assembly: Assembly, answer: Answer, events: Sequence[str]) -> Iterator[
             if not answer.ended:
                 raise
         else:
-            answer.ended = answer.ended or event.get("type") == END or assembly.ended
+            answer.ended = answer.ended or event.get("type") == END or assembly.draft.ended
 
 
 def _numbered(failed: AttemptFailed, headers: Mapping[str, str]) -> AttemptFailed:

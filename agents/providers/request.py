@@ -13,9 +13,9 @@ from typing import Any
 import orjson
 import structlog
 
-from agents.messages import AssistantMessage, Message, Text, ToolResultMessage, UserMessage, with_parts
+from agents.messages import AssistantMessage, Message, Text, ToolResultMessage, UserMessage, texts, with_parts
 from agents.providers.models import Level
-from agents.providers.payload import well_formed
+from agents.providers.payload import json_object, well_formed
 from agents.providers.provider import ModelRequest, OneTool, System, ToolChoice, Turn, grown
 from tools.tool import Image, ToolSpec
 
@@ -91,6 +91,30 @@ def with_pictures_behind(messages: Sequence[Message]) -> Iterator[Message]:
 
 _SHOWN_BELOW = "(the picture follows in the next user message)"
 _FROM_TOOLS = "Pictures from the tool results above:"
+
+
+def result_text(message: ToolResultMessage) -> str:
+    """For wires without a flag for a failure: the text says it. Our tools' errors are objects that do already."""
+    text = "\n".join(texts(message))
+    if message.is_error and json_object(text).get("ok") is not False:
+        return f"Error: {text or SILENT_FAILURE}"
+    return text or "(no output)"
+
+
+SILENT_FAILURE = "the tool failed and gave no reason"
+
+
+def append(wire: list[dict[str, Any]], role: str, member: str, parts: list[dict[str, Any]]) -> None:
+    """To the last message where it has this role, for roles alternate; no parts make no message."""
+    if wire and wire[-1]["role"] == role:
+        wire[-1][member] += parts
+    elif parts:
+        wire.append({"role": role, member: parts})
+
+
+def cache_key(request: ModelRequest) -> str:
+    """At most 64 characters, and nothing that tells who it is."""
+    return hashlib.sha256(request.conversation.encode(errors="surrogatepass")).hexdigest()
 
 
 def data_url(image: Image) -> str:

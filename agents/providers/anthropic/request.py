@@ -97,11 +97,8 @@ def _unmarked(messages: Sequence[Message]) -> list[Block]:
 
 
 def _append(wire: list[Block], message: Message) -> None:
-    role, blocks = "assistant" if isinstance(message, AssistantMessage) else "user", _blocks(message)
-    if wire and role == wire[-1]["role"]:  # the server joins them anyway, strict ones insist
-        wire[-1]["content"].extend(blocks)
-    elif blocks:
-        wire.append({"role": role, "content": blocks})
+    role = "assistant" if isinstance(message, AssistantMessage) else "user"
+    shared.append(wire, role, "content", _blocks(message))
 
 
 def _mark_last(wire: list[Block]) -> int:

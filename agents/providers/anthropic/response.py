@@ -35,7 +35,6 @@ class AnthropicAssembly:
         """What opened each block; a thinking block's collects its signature."""
         self._stop_reason = ""
         self._usage: dict[str, Any] = {}
-        self.ended = False
 
     def feed(self, event: dict[str, Any]) -> Iterator[ModelEvent]:
         match event.get("type"):
@@ -55,7 +54,7 @@ class AnthropicAssembly:
             case "message_stop":
                 for index in self._starts:
                     yield from self._close(index)
-                self.ended = True
+                self.draft.ended = True
             case kind if kind == "error" or object_of(event, "error"):
                 raise failure_of(event)
 
@@ -109,7 +108,7 @@ class AnthropicAssembly:
             self.draft.usage = _usage(self._usage)
 
     def finish(self) -> AssistantMessage:
-        if not self.ended:
+        if not self.draft.ended:
             raise BadStream("the stream ended without message_stop")
         return self.draft.finished(_STOP_REASONS.get(self._stop_reason))
 

@@ -5,7 +5,6 @@ What differs from vendor to vendor is asked of its record. Text is sent as a str
 servers of text-only models refuse lists.
 """
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -34,7 +33,7 @@ def wire_request(request: ModelRequest, vendor: Vendor) -> Object:
         body["stream_options"] = {"include_usage": True}
     body[vendor.limit_field] = shared.output_tokens(request)
     if vendor.prompt_cache_key and request.conversation:
-        body["prompt_cache_key"] = hashlib.sha256(request.conversation.encode(errors="replace")).hexdigest()
+        body["prompt_cache_key"] = shared.cache_key(request)
     body |= _tool_members(request, vendor)
     return body | thinking_members(request, vendor, armed="tools" in body)
 
@@ -89,9 +88,6 @@ def _tool(name: str, description: str, schema: Mapping[str, Any]) -> Object:
 
 def _cut(text: str, chars_max: int | None) -> str:
     return text if chars_max is None or len(text) <= chars_max else text[: chars_max - 1] + "…"
-
-
-_SILENT_FAILURE = "the tool failed and gave no reason"
 
 
 def conversation(request: ModelRequest, vendor: Vendor) -> list[Any]:
@@ -156,20 +152,13 @@ def _arguments(call: ToolCall, vendor: Vendor) -> str:
 
 
 def _result(message: ToolResultMessage, vendor: Vendor) -> Object:
-    """Text only. The wire has no flag for a failure, so the text says it."""
-    text = "\n\n".join(texts(message))
-    content = _as_json(text, failed=message.is_error) if vendor.json_results else _plain(text, failed=message.is_error)
+    content = _json_result(message) if vendor.json_results else shared.result_text(message)
     return {"role": "tool", "tool_call_id": shared.wire_id(message.call_id, pattern=vendor.ids), "content": content}
 
 
-def _plain(text: str, *, failed: bool) -> str:
-    if failed and json_object(text).get("ok") is not False:
-        return f"Error: {text or _SILENT_FAILURE}"
-    return text or "(no output)"
-
-
-def _as_json(text: str, *, failed: bool) -> str:
+def _json_result(message: ToolResultMessage) -> str:
+    text, failed = "\n".join(texts(message)), message.is_error
     result = json_object(text)
     if result and (not failed or result.get("ok") is False or "error" in result):
         return text
-    return json.dumps({"error": text or _SILENT_FAILURE} if failed else {"output": text}, ensure_ascii=False)
+    return json.dumps({"error": text or shared.SILENT_FAILURE} if failed else {"output": text}, ensure_ascii=False)

@@ -56,7 +56,7 @@ class ChatAssembly:
             self.draft.usage = usage_of(usage)
         yield from self._extend(object_of(choice, "delta"))
         if (reason := text_of(choice, "finish_reason")) and not self._finish_reason:
-            self._finish_reason = reason
+            self._finish_reason, self.draft.ended = reason, True
             if self._stop_reason == "error":
                 raise broken_off(reason)
             yield from self._calls.close()
@@ -92,10 +92,6 @@ class ChatAssembly:
                 return
             self.draft.open("text", "text")
         yield from self.draft.add("text", text)
-
-    @property
-    def ended(self) -> bool:
-        return bool(self._finish_reason)
 
     def finish(self) -> AssistantMessage:
         if not self._finish_reason and not (self._done and self._vendor.finish_optional):

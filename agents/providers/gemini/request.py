@@ -73,23 +73,14 @@ def _contents(messages: Sequence[Message], *, signed: bool) -> list[Part]:
     for message in messages if signed else shared.with_pictures_behind(messages):
         match message:
             case UserMessage():
-                _append(contents, "user", [_spoken(part) for part in message.sent_parts])
+                shared.append(contents, "user", "parts", [_spoken(part) for part in message.sent_parts])
             case AssistantMessage():
                 names |= {call.id: shared.wire_name(call.name) for call in message.calls}
-                _append(contents, "model", _model_parts(message, signed=signed))
+                shared.append(contents, "model", "parts", _model_parts(message, signed=signed))
             case ToolResultMessage():
                 name = names.get(message.call_id) or shared.wire_name(message.tool)
-                _append(contents, "user", [_result_part(message, name)])
+                shared.append(contents, "user", "parts", [_result_part(message, name)])
     return contents
-
-
-def _append(contents: list[Part], role: str, parts: list[Part]) -> None:
-    if not parts:
-        return
-    if contents and contents[-1]["role"] == role:
-        contents[-1]["parts"] += parts
-    else:
-        contents.append({"role": role, "parts": parts})
 
 
 def _spoken(part: UserPart) -> Part:

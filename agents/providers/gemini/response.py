@@ -68,10 +68,7 @@ class GeminiAssembly:
             yield from self._take(part)
         if (reason := text_of(candidate, "finishReason")) != "FINISH_REASON_UNSPECIFIED":
             self._finish_reason = reason or self._finish_reason
-
-    @property
-    def ended(self) -> bool:
-        return bool(self._finish_reason)
+        self.draft.ended = bool(self._finish_reason)
 
     def _take(self, part: dict[str, Any]) -> Iterator[ModelEvent]:
         signature = text_of(part, "thoughtSignature")

@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from agents.messages import AssistantMessage, Message, Text, Thinking, ToolCall, ToolResultMessage, UserMessage, texts
+from agents.messages import AssistantMessage, Message, Text, Thinking, ToolCall, ToolResultMessage, UserMessage
 from agents.providers import request as shared
 from agents.providers.provider import ModelRequest, OneTool
 from tools.tool import Image, ToolSpec
@@ -119,10 +119,7 @@ def _call(call: ToolCall) -> Block:
 
 
 def _result(message: ToolResultMessage) -> Block:
-    """A result is text. There is no member for an error, so its text says that it is one."""
-    text = "\n".join(texts(message)) or "(no output)"
-    if message.is_error and not text.lstrip().startswith('{"ok": false'):
-        text = f"The tool failed: {text}"
+    text = shared.result_text(message)
     return {
         "role": "tool",
         "tool_call_id": fitting_id(message.call_id),

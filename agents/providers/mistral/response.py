@@ -101,12 +101,8 @@ class MistralAssembly:
         pieces = objects_of(delta, "tool_calls")
         yield from self._calls.add([piece | {"id": None} if piece.get("id") == "null" else piece for piece in pieces])
         if reason := text_of(choice, "finish_reason"):
-            self._finish_reason = reason
+            self._finish_reason, self.draft.ended = reason, True
             yield from self._calls.close()
-
-    @property
-    def ended(self) -> bool:
-        return bool(self._finish_reason)
 
     def _write(self, text: str) -> Iterator[ModelEvent]:
         if self._current is None or self._thought is not None:

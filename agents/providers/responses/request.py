@@ -4,13 +4,21 @@ Stateless: nothing is stored over there, so every item is sent again, and reason
 message becomes several items in order; items' own ids, which only a stored response needs, are not sent.
 """
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from agents.messages import AssistantMessage, Message, Opaque, Text, Thinking, ToolCall, ToolResultMessage, UserMessage
+from agents.messages import (
+    AssistantMessage,
+    Message,
+    Opaque,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResultMessage,
+    UserMessage,
+    texts,
+)
 from agents.providers import request as shared
-from agents.providers.payload import json_object
 from agents.providers.provider import ModelRequest, OneTool
 from tools.tool import Image, ToolSpec
 
@@ -33,8 +41,7 @@ def wire_request(request: ModelRequest) -> dict[str, Any]:
     if instructions := shared.system_texts(request.system):
         body["instructions"] = "\n\n".join(instructions)
     if request.conversation:
-        # At most 64 characters, and nothing that tells who it is.
-        body["prompt_cache_key"] = hashlib.sha256(request.conversation.encode("utf-8", "surrogatepass")).hexdigest()
+        body["prompt_cache_key"] = shared.cache_key(request)
     return body | _tool_members(request) | _reasoning_members(request)
 
 
@@ -115,15 +122,11 @@ def _input(messages: Sequence[Message]) -> list[Item]:
 
 def _input_parts(parts: Sequence[Text | Image]) -> list[Item]:
     return [
-        _input_text(part.text)
+        {"type": "input_text", "text": part.text}
         if isinstance(part, Text)
         else {"type": "input_image", "detail": "auto", "image_url": shared.data_url(part)}
         for part in parts
     ]
-
-
-def _input_text(text: str) -> Item:
-    return {"type": "input_text", "text": text}
 
 
 def _assistant_items(message: AssistantMessage) -> Iterator[Item]:
@@ -163,14 +166,8 @@ def _call_item(call: ToolCall, *, own: bool) -> Item:
 
 
 def _result_item(message: ToolResultMessage) -> Item:
-    """There is no flag for an error: the text says it."""
-    parts = _input_parts(message.content)
-    texts = [part for part in parts if part["type"] == "input_text"]
-    if message.is_error and not texts:
-        parts.insert(0, _input_text("Error: the tool failed and gave no reason."))
-    elif message.is_error and not json_object(texts[0]["text"]):  # our tools' errors are objects with a code
-        texts[0]["text"] = f"Error: {texts[0]['text']}"
-    output: str | list[Item] = parts
-    if all(part["type"] == "input_text" for part in parts):
-        output = "\n".join(part["text"] for part in parts) or "(no output)"
+    text = shared.result_text(message)
+    images = [part for part in message.content if isinstance(part, Image)]
+    spoken = [Text(text=text)] if message.is_error or texts(message) else []
+    output: str | list[Item] = _input_parts([*spoken, *images]) if images else text
     return {"type": "function_call_output", "call_id": shared.wire_id(message.call_id), "output": output}

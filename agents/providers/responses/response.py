@@ -28,21 +28,14 @@ from agents.providers.refusals import failure_of
 
 PartKind: TypeAlias = Literal["text", "refusal", "summary", "reasoning", "arguments"]
 
-_DELTAS: dict[str, tuple[PartKind, str]] = {
-    "response.output_text.delta": ("text", "content_index"),
-    "response.refusal.delta": ("refusal", "content_index"),
-    "response.reasoning_summary_text.delta": ("summary", "summary_index"),
-    "response.reasoning_text.delta": ("reasoning", "content_index"),
-    "response.function_call_arguments.delta": ("arguments", ""),
+_DELTAS: dict[str, tuple[PartKind, str, str]] = {
+    "response.output_text.delta": ("text", "content_index", "message"),
+    "response.refusal.delta": ("refusal", "content_index", "message"),
+    "response.reasoning_summary_text.delta": ("summary", "summary_index", "reasoning"),
+    "response.reasoning_text.delta": ("reasoning", "content_index", "reasoning"),
+    "response.function_call_arguments.delta": ("arguments", "", "function_call"),
 }
-_OWNERS: dict[PartKind, str] = {
-    "text": "message",
-    "refusal": "message",
-    "summary": "reasoning",
-    "reasoning": "reasoning",
-    "arguments": "function_call",
-}
-"""Which type of item has parts of a kind."""
+"""Of which kind of part a delta is a piece, what has the part's number, and which type of item has such parts."""
 _KINDS: dict[str, PartKind] = {"output_text": "text", "refusal": "refusal", "reasoning_text": "reasoning"}
 _INCOMPLETE: dict[str, StopReason] = {"max_output_tokens": "max_tokens", "content_filter": "content_filter"}
 
@@ -86,7 +79,6 @@ class ResponsesAssembly:
         self._items: dict[int, _Item] = {}
         self._places: dict[str, int] = {}
         self._incomplete: str | None = None
-        self.ended = False
 
     def feed(self, event: dict[str, Any]) -> Iterator[ModelEvent]:
         match event.get("type"):
@@ -107,9 +99,10 @@ class ResponsesAssembly:
             case None if isinstance(event.get("error"), dict):  # a proxy's, without any form
                 raise failure_of(event)
             case str() as type_ if type_ in _DELTAS:
-                kind, index = _DELTAS[type_]
+                kind, index, owner = _DELTAS[type_]
                 place = self._place(event)
-                yield from self._extend(place, kind, index_of(event, index) or 0, text_of(event, "delta"))
+                if self._items[place].type == owner:
+                    yield from self._extend(place, kind, index_of(event, index) or 0, text_of(event, "delta"))
             case _:
                 pass
 
@@ -136,8 +129,6 @@ class ResponsesAssembly:
 
     def _extend(self, place: int, kind: PartKind, part: int, piece: str) -> Iterator[ModelEvent]:
         item = self._items[place]
-        if item.type != _OWNERS[kind]:
-            return
         begins = bool(piece) and (kind, part) not in item.parts and any(item.parts.values())
         item.parts[kind, part] = item.parts.get((kind, part), "") + piece
         if kind == "refusal":
@@ -176,7 +167,7 @@ class ResponsesAssembly:
             yield from self._finish_call(place, cut=not completed and item.sealed is None)
         if not completed:
             self._incomplete = text_of(response.get("incomplete_details"), "reason")
-        self.ended = True
+        self.draft.ended = True
 
     def _finish_call(self, place: int, *, cut: bool) -> Iterator[ModelEvent]:
         """One that was cut has no arguments unless what arrived of them is an object."""
@@ -200,7 +191,7 @@ class ResponsesAssembly:
         return place
 
     def finish(self) -> AssistantMessage:
-        if not self.ended:
+        if not self.draft.ended:
             raise BadStream("the stream ended without response.completed")
         return self.draft.finished(self._reason())
 

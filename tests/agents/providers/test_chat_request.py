@@ -85,7 +85,7 @@ def test_a_long_history_goes_back_as_it_was() -> None:
             "content": None,
             "tool_calls": [called("call_A", raw), called("call_B", '{"path": "目录"}')],
         },
-        {"role": "tool", "tool_call_id": "call_A", "content": f"found\n\n{below}"},
+        {"role": "tool", "tool_call_id": "call_A", "content": f"found\n{below}"},
         {"role": "tool", "tool_call_id": "call_B", "content": below},
         {
             "role": "user",

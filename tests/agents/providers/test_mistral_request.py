@@ -85,7 +85,7 @@ def test_a_long_history_goes_back_as_it_was() -> None:
             "name": "read",
             "content": "see\n(the picture follows in the next user message)",
         },
-        {"role": "tool", "tool_call_id": given, "name": "ls", "content": "The tool failed: exit code 1"},
+        {"role": "tool", "tool_call_id": given, "name": "ls", "content": "Error: exit code 1"},
         {"role": "user", "content": [text("Pictures from the tool results above:"), PNG, text("well?")]},
         {"role": "assistant", "content": [text("c"), thinking_chunk("d"), text("e")]},
         {"role": "user", "content": "f"},
@@ -95,7 +95,7 @@ def test_a_long_history_goes_back_as_it_was() -> None:
 DENIED = '{"ok": false, "error_code": "DENIED"}'
 
 
-@pytest.mark.parametrize(("text", "sent"), [(DENIED, DENIED), ("", "The tool failed: (no output)")])
+@pytest.mark.parametrize(("text", "sent"), [(DENIED, DENIED), ("", "Error: the tool failed and gave no reason")])
 def test_a_failure_of_a_tool_is_said_in_words_once(text: str, sent: str) -> None:
     history = (user("go"), assistant(call("a"), call("b")), result("a", text, is_error=True), result("b", ""))
     assert [message["content"] for message in messages(*history)[2:]] == [sent, "(no output)"]

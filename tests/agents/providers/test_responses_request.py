@@ -112,7 +112,7 @@ def test_the_output_limit_is_at_least_the_smallest_that_is_taken() -> None:
     assert wire(replace(asking(), max_tokens=1))["max_output_tokens"] == 16
 
 
-SILENT = "Error: the tool failed and gave no reason."
+SILENT = "Error: the tool failed and gave no reason"
 IMAGE = {"type": "input_image", "detail": "auto", "image_url": IMAGE_URL}
 
 
