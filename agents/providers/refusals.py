@@ -60,7 +60,7 @@ _OVERFLOW = (
 _NOT_OVERFLOW = r"rate.?limit|too many (?:requests|tokens)|please wait|number of output tokens"
 _SAYS: dict[ErrorKind, str] = {
     "stale_thinking": r"thinking` block|thinking`, but found|thinking chunk|thinking signature|thought.?signature"
-    r"|`signature`|reasoning_content|'thinking'",  # the last is the place that Mistral's validator names
+    r"|`signature`|reasoning_content|\.thinking\b",  # the last is the place that Mistral's validator names
     "billing": r"credit balance is too low",
 }
 _DELAY = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)s")
@@ -98,7 +98,8 @@ def broken_off(reason: str, kind: ErrorKind = "server") -> AttemptFailed:
 
 
 def _names(error: Mapping[str, object]) -> Iterator[str]:
-    yield from (str(error.get(member)) for member in ("code", "type", "status"))
+    values = (error.get(member) for member in ("code", "type", "status"))
+    yield from (str(value) for value in values if isinstance(value, str | int))
     yield text_of(error.get("details"), "error_code")
     for detail in objects_of(error, "details"):
         yield text_of(detail, "reason")
@@ -140,7 +141,9 @@ def prose_of(value: object, depth: int = 4) -> str:
         case list() if depth:
             return "; ".join(filter(None, (prose_of(item, depth - 1) for item in value[:10])))
         case {"msg": str(fault), **more}:
-            return f"{fault} {more.get('loc', '')}"[:_PROSE_CHARS_MAX]
+            place = more.get("loc")
+            steps = (str(it) for it in place if isinstance(it, str | int)) if isinstance(place, list) else ()
+            return f"{fault} {'.'.join(steps)}"[:_PROSE_CHARS_MAX]
         case dict() if depth:
             inner = value.get("error")
             places = (inner if isinstance(inner, dict) else None, value.get("message"), value.get("detail"), inner)
