@@ -207,8 +207,8 @@ def look_at(kind: ErrorKind, reference: str) -> str:
     block = f"providers.{name}"
     match kind:
         case "auth" | "billing" | "unconfigured":
-            variables = next((it.variables for it in WELL_KNOWN if name in it.names), ())
-            return f"{block}.apiKey" + (f" ({' or '.join(variables)})" if variables else "")
+            vendor = well_known(name)
+            return f"{block}.apiKey" + (f" ({' or '.join(vendor.variables)})" if vendor else "")
         case "not_found":
             return f"the agent's model, and {block}.baseUrl"
         case "invalid" | "no_tools" | "stale_thinking" | "too_large":

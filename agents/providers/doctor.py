@@ -15,6 +15,7 @@ from agents.providers.errors import RequestRefused
 from agents.providers.http import http_client
 from agents.providers.network import WireSpec
 from agents.providers.payload import objects_of
+from agents.providers.refusals import failure_of
 from channels.finding import Finding
 
 LIST_BYTES_MAX = 8 * 1024 * 1024
@@ -56,7 +57,7 @@ async def _listed(wire: WireSpec, config: ProviderConfig, key: str) -> ModelErro
             body = await _read(client, wire.models_url)
         return [*_names(json.loads(body))]
     except RequestRefused as refused:
-        return wire.from_status(refused.status, refused.body, refused.headers, time.time())
+        return failure_of(refused.body, refused.status, refused.headers, time.time()).error
     except (httpx.HTTPError, TimeoutError) as error:
         return ModelError(kind="network", summary=type(error).__name__, retryable=True)
     except (ValueError, RecursionError):

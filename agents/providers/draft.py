@@ -70,7 +70,7 @@ class Block:
 
 @dataclass(slots=True)
 class Draft:
-    """`blocks` by a key of the wire's choice."""
+    """`blocks` by a key of the wire's choice. `ended`: the answer is complete, and what still comes belongs to its price."""
 
     api: str
     provider: str
@@ -79,6 +79,7 @@ class Draft:
     response_id: str | None = None
     usage: Usage = field(default_factory=lambda: Usage(estimated=True))
     blocks: dict[Hashable, Block] = field(default_factory=dict)
+    ended: bool = False
     _call_ids: set[str] = field(default_factory=set)
     _chars: int = 0
 

@@ -8,11 +8,11 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 from agents.providers.config import ProviderConfig
-from agents.providers.errors import BadStream, RequestRefused, error_of
-from agents.providers.payload import json_object
+from agents.providers.errors import BadStream, RequestRefused
+from agents.providers.payload import json_object, object_of
 from channels.transport import Transport, client_class
 
 END = "[DONE]"
@@ -26,19 +26,10 @@ REFUSAL_SECONDS = 5.0
 ERROR_BYTES_MAX = 1_000_000
 """Of an error that is told in the place of events."""
 
-Event = tuple[str, str]
-"""A server-sent event: its name, mostly empty, and its data."""
-
-
-class Client(Protocol):
-    async def post(self, path: str, body: bytes, headers: Mapping[str, str]) -> Any:
-        """The open answer: an httpx response. Raises RequestRefused, perhaps as the cause of an SDK's exception."""
-
-    async def close(self) -> None: ...
-
 
 class PlainClient:
-    """httpx alone. An SDK would add little more than names, and cost a second and tens of megabytes."""
+    """httpx alone. An SDK would add little more than names, and cost a second and tens of megabytes. `post` returns the open
+    answer, an httpx response, and raises RequestRefused, perhaps as the cause of an SDK's exception."""
 
     def __init__(self, config: ProviderConfig, base_url: str, headers: Mapping[str, str]) -> None:
         import httpx
@@ -73,6 +64,9 @@ class SdkClient:
 
     async def close(self) -> None:
         await self._client.close()
+
+
+Client: TypeAlias = PlainClient | SdkClient
 
 
 class LazyClient:
@@ -177,12 +171,12 @@ class Answer:
         body = b""
         while kind == "application/json" and len(body) <= ERROR_BYTES_MAX and (chunk := await anext(self._chunks, b"")):
             body += chunk
-        if not error_of(error := json_object(body)):
+        if not object_of(error := json_object(body), "error"):
             raise BadStream("the answer is not an event stream")
-        self._reader.found.append(("", json.dumps(error)))
+        self._reader.found.append(json.dumps(error))
 
-    async def read(self) -> Sequence[Event] | None:
-        """What arrived together; None at the end of the body, or of the patience with it."""
+    async def read(self) -> Sequence[str] | None:
+        """The data of events that arrived together; None at the end of the body, or of the patience with it."""
         if self._over:
             return None
         if self.ended and not self._in_tail:
@@ -198,7 +192,7 @@ class Answer:
             raise
         if not self.ended:
             self._until = min(self._end, self._clock() + self._idle_seconds)
-        elif any(data == END for _, data in events):
+        elif END in events:
             self._until = min(self._until, self._clock() + TAIL_SECONDS)
         return events
 
@@ -211,12 +205,11 @@ class _EventReader:
     """Lines end at line feeds alone: what else Python takes for the end of a line may stand inside JSON."""
 
     def __init__(self) -> None:
-        self.found: list[Event] = []
+        self.found: list[str] = []
         self._rest = b""
-        self._name = ""
         self._data: list[str] = []
 
-    def feed(self, chunk: bytes) -> list[Event]:
+    def feed(self, chunk: bytes) -> list[str]:
         """The events that are whole with it."""
         *lines, self._rest = (self._rest + chunk).split(b"\n")
         for line in lines:
@@ -227,12 +220,9 @@ class _EventReader:
     def _take(self, line: bytes) -> None:
         if line.startswith(b"data:"):
             self._data.append(line[5:].removeprefix(b" ").decode())
-        elif line.startswith(b"event:"):
-            self._name = line[6:].strip().decode()
-        elif not line:
-            if self._data:
-                self.found.append((self._name, "\n".join(self._data)))
-            self._name, self._data = "", []
+        elif not line and self._data:
+            self.found.append("\n".join(self._data))
+            self._data = []
 
 
 def event_of(data: str) -> dict[str, Any]:

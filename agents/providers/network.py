@@ -9,7 +9,6 @@ import json
 import time
 import zlib
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -19,9 +18,10 @@ import structlog
 from agents.messages import AssistantMessage, ErrorKind, ModelError
 from agents.providers.config import ProviderConfig
 from agents.providers.draft import Draft
-from agents.providers.errors import AttemptFailed, BadStream, RequestRefused, words_of
-from agents.providers.http import END, TAIL_SECONDS, Answer, Client, Event, LazyClient, event_of
+from agents.providers.errors import AttemptFailed, BadStream, RequestRefused
+from agents.providers.http import END, TAIL_SECONDS, Answer, Client, LazyClient, event_of
 from agents.providers.provider import Done, ModelEvent, ModelRequest
+from agents.providers.refusals import failure_of, word
 
 log = structlog.get_logger()
 
@@ -45,21 +45,13 @@ def bearer(key: str) -> tuple[str, str]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WireSpec:
-    """One vendor's protocol. `keyless`: it needs no key. `event` parses one server-sent event: its name, its data, and the
-    headers of the answer. `ends`: the answer is complete with it, and `late` is what counts of one behind that, for
-    `tail_seconds`. `from_status` says what a refusal means, at a wall time in seconds, and `output_blocked` whether it
-    is a content filter's, of what the model wrote."""
+    """One vendor's protocol. `keyless`: it needs no key. `tail_seconds`: so long a complete answer waits for its price."""
 
     api: str
     build: Callable[[], Client]
     path: Callable[[ModelRequest], str]
     body: Callable[[ModelRequest], dict[str, Any]]
-    assembly: Callable[..., Assembly]
-    ends: Callable[[dict[str, Any]], bool]
-    from_status: Callable[[int, object, Mapping[str, str], float], ModelError]
-    output_blocked: Callable[[int, object], bool] = lambda status, body: False
-    event: Callable[[str, str, Mapping[str, str]], dict[str, Any]] = lambda name, data, headers: event_of(data)
-    late: Callable[[dict[str, Any]], dict[str, Any]] = lambda event: {}
+    assembly: Callable[[Draft], Assembly]
     key_header: Callable[[str], tuple[str, str]] = bearer
     keyless: bool = False
     tail_seconds: float = TAIL_SECONDS
@@ -85,28 +77,27 @@ class NetworkProvider:
         self._now = now
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        assembly = self._wire.assembly(provider=self.name, model=request.model, timestamp=self._now())
+        draft = Draft(api=self.api, provider=self.name, model=request.model, timestamp=self._now())
+        assembly = self._wire.assembly(draft)
         key = self._keys.pick(request.conversation)
         if key is None and not self._wire.keyless:
             summary = f"providers.{self.name}.apiKey is empty"
-            yield Done(message=assembly.draft.failed(ModelError(kind="unconfigured", summary=summary, retryable=False)))
+            yield Done(message=draft.failed(ModelError(kind="unconfigured", summary=summary, retryable=False)))
             return
         answer, client = Answer(self._config, tail_seconds=self._wire.tail_seconds), self._client
-        event: object = None
         try:
             with client.in_use():
                 try:
                     await answer.open(self._send(client, request, key))
                     while (events := await answer.read()) is not None:
-                        for event in self._parsed(answer, events):
-                            for piece in assembly.feed(event):
-                                yield piece
+                        for piece in _fed(assembly, answer, events):
+                            yield piece
                 finally:
                     await answer.close()
             message = assembly.finish()
         except Exception as error:  # noqa: BLE001 - the port's promise: whatever breaks is a final message
-            failed = self._explain(error, event)
-            message = assembly.draft.failed(self._with_another_key(key, failed.error), failed.reason)
+            failed = self._explain(error, answer.headers)
+            message = draft.failed(self._with_another_key(key, failed.error), failed.reason)
         yield Done(message=message)
 
     async def warm_up(self) -> None:
@@ -139,72 +130,67 @@ class NetworkProvider:
             body = self._wire.body(replace(request, settled=()))
             return json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
 
-    def _parsed(self, answer: Answer, events: Sequence[Event]) -> Iterator[dict[str, Any]]:
-        """Each one when its turn comes. Behind the end nothing is an error any more."""
-        for name, data in events:
-            if not answer.ended:
-                event = self._wire.event(name, data, answer.headers)
-                yield event
-                answer.ended = event.get("type") == END or self._wire.ends(event)
-                continue
-            with suppress(BadStream, AttemptFailed):
-                yield self._wire.late(self._wire.event(name, data, answer.headers))
-
     def _with_another_key(self, key: str | None, error: ModelError) -> ModelError:
         if key and self._keys.refused(key, error):
             log.warning("model_key_rests", provider=self.name, kind=error.kind)
             return replace(error, retryable=True, retry_after_seconds=0.0)
         return error
 
-    def _refused(self, refused: RequestRefused) -> AttemptFailed:
-        error = self._wire.from_status(refused.status, refused.body, refused.headers, self._now())
-        blocked = self._wire.output_blocked(refused.status, refused.body)
-        error = replace(error, words=words_of(refused.body))
-        return AttemptFailed(error, "content_filter" if blocked else "error")
-
-    def _explain(self, error: Exception, event: object) -> AttemptFailed:
-        """An exception as one of our kinds: its own, or that of the one that an SDK has wrapped. `event` is the stream's
-        last."""
-        cause: BaseException | None = error
-        while cause is not None:
+    def _explain(self, error: Exception, headers: Mapping[str, str]) -> AttemptFailed:
+        """An exception as one of our kinds, the innermost first: an SDK wraps what happened. `headers` are the answer's."""
+        chain: list[BaseException] = [error]
+        while (cause := chain[-1].__cause__) is not None:
+            chain.append(cause)
+        for cause in reversed(chain):
             match cause:
                 case AttemptFailed():
-                    cause.error = replace(cause.error, words=cause.error.words or words_of(event))
-                    return cause
+                    return _numbered(cause, headers)
                 case RequestRefused():
-                    return self._refused(cause)
+                    refusal = failure_of(cause.body, cause.status, cause.headers, self._now())
+                    return _numbered(refusal, cause.headers)
                 case BadStream():
                     return _failed("incomplete", str(cause))
-            if kind := _kind(cause):
-                named = cause.__cause__ or cause if kind == "network" else cause
-                return _failed(kind, type(named).__name__)
-            cause = cause.__cause__
+            bases = {base.__name__ for base in type(cause).__mro__}
+            if kind := next((kind for name, kind in _KINDS.items() if name in bases), None):
+                return _failed(kind, type(cause.__cause__ or cause if kind == "network" else cause).__name__)
         name = type(error).__name__
-        if "APIConnectionError" in _class_names(error):
-            return _failed("network", name)
         # Its text may hold what a person wrote, so the log gets the name alone.
         log.error("model_unexpected_error", provider=self.name, type=name)
         return AttemptFailed(ModelError(kind="invalid", summary=f"unexpected {name}", retryable=False))
 
 
+def _fed(assembly: Assembly, answer: Answer, events: Sequence[str]) -> Iterator[ModelEvent]:
+    """Each event when its turn comes. Behind the end nothing is an error any more."""
+    for data in events:
+        try:
+            event = event_of(data)
+            yield from assembly.feed(event)
+        except (BadStream, AttemptFailed):
+            if not answer.ended:
+                raise
+        else:
+            answer.ended = answer.ended or event.get("type") == END or assembly.draft.ended
+
+
+def _numbered(failed: AttemptFailed, headers: Mapping[str, str]) -> AttemptFailed:
+    """With the number under which the vendor knows the request."""
+    number = next((headers[name] for name in _REQUEST_IDS if name in headers), None)
+    if number is not None:
+        failed.error = replace(failed.error, summary=f"{failed.error.summary} request_id={word(number)}")
+    return failed
+
+
+_REQUEST_IDS = ("request-id", "x-request-id", "mistral-correlation-id")
 _KINDS: dict[str, ErrorKind] = {
     "TimeoutError": "timeout",
     "UnicodeDecodeError": "incomplete",
     "TimeoutException": "timeout",
     "DecodingError": "incomplete",
     "HTTPError": "network",
+    "APIConnectionError": "network",
 }
 """By the class or its base, the first that fits. By name, since httpx comes as `httpx2` with the SDKs, too, and importing
 either for nothing costs time."""
-
-
-def _kind(error: BaseException) -> ErrorKind | None:
-    names = _class_names(error)
-    return next((kind for name, kind in _KINDS.items() if name in names), None)
-
-
-def _class_names(error: BaseException) -> set[str]:
-    return {base.__name__ for base in type(error).__mro__}
 
 
 def _failed(kind: ErrorKind, summary: str) -> AttemptFailed:

@@ -6,15 +6,16 @@ wire cannot demand is also asked for in the prompt (`agents.runner`), so a degra
 
 import hashlib
 import re
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import orjson
 import structlog
 
-from agents.messages import AssistantMessage, Message, Text, ToolResultMessage
+from agents.messages import AssistantMessage, Message, Text, ToolResultMessage, UserMessage, texts, with_parts
 from agents.providers.models import Level
-from agents.providers.payload import well_formed
+from agents.providers.payload import json_object, well_formed
 from agents.providers.provider import ModelRequest, OneTool, System, ToolChoice, Turn, grown
 from tools.tool import Image, ToolSpec
 
@@ -50,9 +51,19 @@ def written(
     return [orjson.Fragment(data)] if turns else []
 
 
+def with_lost_tools(request: ModelRequest) -> ModelRequest:
+    """An agent that has lost its tools declares those that its history calls and may call none, since a history with calls
+    and no tools is refused."""
+    if request.tools or not (called := called_names(request)):
+        return request
+    names = dict.fromkeys(map(wire_name, called))
+    schema = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
+    lost = (ToolSpec(name=it, summary="No longer available.", description="", input_schema=schema) for it in names)
+    return replace(request, tools=tuple(lost), tool_choice="none")
+
+
 def called_names(request: ModelRequest) -> list[str]:
-    """The tools that the history calls, each once: an agent that has lost its tools declares them still, since a history
-    with calls and no tools is refused."""
+    """The tools that the history calls, each once."""
 
     def add(before: dict[str, None], turns: Sequence[Sequence[Message]]) -> dict[str, None]:
         answers = (it for turn in turns for it in turn if isinstance(it, AssistantMessage))
@@ -61,9 +72,49 @@ def called_names(request: ModelRequest) -> list[str]:
     return list(add(grown(request.settled, "names", {}, add), [request.unsettled]))
 
 
-def texts_and_images(message: ToolResultMessage) -> tuple[list[str], list[Image]]:
-    texts = [part.text for part in message.content if isinstance(part, Text)]
-    return texts, [part for part in message.content if isinstance(part, Image)]
+def with_pictures_behind(messages: Sequence[Message]) -> Iterator[Message]:
+    """For wires whose results are text: the pictures of results follow the last of them as a user's."""
+    pictures: list[Image] = []
+    for message in (*messages, None):
+        if isinstance(message, ToolResultMessage):
+            images = [part for part in message.content if isinstance(part, Image)]
+            below = (Text(text=_SHOWN_BELOW),) if images else ()
+            yield with_parts(message, [*(it for it in message.content if isinstance(it, Text)), *below])
+            pictures += images
+            continue
+        if pictures:
+            yield UserMessage(content=(Text(text=_FROM_TOOLS), *pictures))
+            pictures = []
+        if message is not None:
+            yield message
+
+
+_SHOWN_BELOW = "(the picture follows in the next user message)"
+_FROM_TOOLS = "Pictures from the tool results above:"
+
+
+def result_text(message: ToolResultMessage) -> str:
+    """For wires without a flag for a failure: the text says it. Our tools' errors are objects that do already."""
+    text = "\n".join(texts(message))
+    if message.is_error and json_object(text).get("ok") is not False:
+        return f"Error: {text or SILENT_FAILURE}"
+    return text or "(no output)"
+
+
+SILENT_FAILURE = "the tool failed and gave no reason"
+
+
+def append(wire: list[dict[str, Any]], role: str, member: str, parts: list[dict[str, Any]]) -> None:
+    """To the last message where it has this role, for roles alternate; no parts make no message."""
+    if wire and wire[-1]["role"] == role:
+        wire[-1][member] += parts
+    elif parts:
+        wire.append({"role": role, member: parts})
+
+
+def cache_key(request: ModelRequest) -> str:
+    """At most 64 characters, and nothing that tells who it is."""
+    return hashlib.sha256(request.conversation.encode(errors="surrogatepass")).hexdigest()
 
 
 def data_url(image: Image) -> str:
@@ -84,7 +135,8 @@ def wire_id(call_id: str, *, pattern: str = r"[a-zA-Z0-9_-]{1,64}") -> str:
 
 def wire_name(name: str) -> str:
     """A model may have called a tool by a name that the wire refuses; what is sent stays close to that."""
-    return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64] or "unknown"
+    legal = re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64] or "unknown"
+    return legal if re.match("[a-zA-Z_]", legal) else f"_{legal[1:]}"
 
 
 def without_thinking(request: ModelRequest, reason: str) -> dict[str, Any]:
@@ -114,11 +166,6 @@ def settled(request: ModelRequest, *, required: str = "", named: str = "") -> To
 
 
 def _degraded(request: ModelRequest, to: ToolChoice, reason: str) -> ToolChoice:
-    log.info(
-        "tool_choice_degraded", model=request.model, wanted=_shown(request.tool_choice), to=_shown(to), reason=reason
-    )
+    wanted, chosen = (it.name if isinstance(it, OneTool) else it for it in (request.tool_choice, to))
+    log.info("tool_choice_degraded", model=request.model, wanted=wanted, to=chosen, reason=reason)
     return to
-
-
-def _shown(choice: ToolChoice) -> str:
-    return choice.name if isinstance(choice, OneTool) else choice

@@ -27,6 +27,7 @@ Block: TypeAlias = dict[str, Any]
 
 def wire_request(request: ModelRequest) -> dict[str, Any]:
     """The body of `POST /v1/messages`, without `stream`."""
+    request = shared.with_lost_tools(request)
     messages, marks = _messages(request)
     body: dict[str, Any] = {
         "model": request.model,
@@ -41,9 +42,6 @@ def wire_request(request: ModelRequest) -> dict[str, Any]:
             body["tools"][-1]["cache_control"] = MARK
         if choice := _tool_choice(request):
             body["tool_choice"] = choice
-    elif called := shared.called_names(request):
-        body["tools"] = [{"name": shared.wire_name(called[0]), "input_schema": {"type": "object", "properties": {}}}]
-        body["tool_choice"] = {"type": "none"}
     forced = body.get("tool_choice", {}).get("type") in ("any", "tool")
     return body | thinking_members(request, forced=forced)
 
@@ -99,11 +97,8 @@ def _unmarked(messages: Sequence[Message]) -> list[Block]:
 
 
 def _append(wire: list[Block], message: Message) -> None:
-    role, blocks = "assistant" if isinstance(message, AssistantMessage) else "user", _blocks(message)
-    if wire and role == wire[-1]["role"]:  # the server joins them anyway, strict ones insist
-        wire[-1]["content"].extend(blocks)
-    elif blocks:
-        wire.append({"role": role, "content": blocks})
+    role = "assistant" if isinstance(message, AssistantMessage) else "user"
+    shared.append(wire, role, "content", _blocks(message))
 
 
 def _mark_last(wire: list[Block]) -> int:

@@ -6,24 +6,15 @@ Unknown events, deltas and blocks are passed over or kept opaque, for the protoc
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
-from agents.messages import AssistantMessage, ErrorKind, ModelError, StopReason, Usage
-from agents.providers.anthropic.request import API
+from agents.messages import AssistantMessage, StopReason, Usage
 from agents.providers.draft import Draft, Payload
-from agents.providers.errors import (
-    AttemptFailed,
-    BadStream,
-    error_of,
-    failure,
-    kind_of_status,
-    message_of,
-    overflows,
-    word,
-)
+from agents.providers.errors import BadStream
 from agents.providers.payload import count_of, object_of, required_index, required_object, text_of
 from agents.providers.provider import ModelEvent
+from agents.providers.refusals import failure_of
 
 _STOP_REASONS: dict[str, StopReason] = {
     "end_turn": "end_turn",
@@ -38,13 +29,12 @@ _STOP_REASONS: dict[str, StopReason] = {
 
 
 class AnthropicAssembly:
-    def __init__(self, *, provider: str, model: str, timestamp: float) -> None:
-        self.draft = Draft(api=API, provider=provider, model=model, timestamp=timestamp)
+    def __init__(self, draft: Draft) -> None:
+        self.draft = draft
         self._starts: dict[int, dict[str, Any]] = {}
         """What opened each block; a thinking block's collects its signature."""
         self._stop_reason = ""
         self._usage: dict[str, Any] = {}
-        self._ended = False
 
     def feed(self, event: dict[str, Any]) -> Iterator[ModelEvent]:
         match event.get("type"):
@@ -61,14 +51,12 @@ class AnthropicAssembly:
             case "message_delta":
                 self._stop_reason = text_of(required_object(event, "delta"), "stop_reason") or self._stop_reason
                 self._count(event.get("usage"))
-            case "error":
-                raise AttemptFailed(from_event(event))
             case "message_stop":
                 for index in self._starts:
                     yield from self._close(index)
-                self._ended = True
-            case _:
-                pass
+                self.draft.ended = True
+            case kind if kind == "error" or object_of(event, "error"):
+                raise failure_of(event)
 
     def _open(self, index: int, start: dict[str, Any]) -> Iterator[ModelEvent]:
         match kind := text_of(start, "type"):
@@ -120,7 +108,7 @@ class AnthropicAssembly:
             self.draft.usage = _usage(self._usage)
 
     def finish(self) -> AssistantMessage:
-        if not self._ended:
+        if not self.draft.ended:
             raise BadStream("the stream ended without message_stop")
         return self.draft.finished(_STOP_REASONS.get(self._stop_reason))
 
@@ -139,56 +127,3 @@ def _usage(usage: dict[str, Any]) -> Usage:
         output=count_of(usage, "output_tokens"),
         reasoning=count_of(usage.get("output_tokens_details"), "thinking_tokens"),
     )
-
-
-_BY_TYPE: dict[str, ErrorKind] = {
-    "authentication_error": "auth",
-    "permission_error": "auth",
-    "billing_error": "billing",
-    "invalid_request_error": "invalid",
-    "not_found_error": "not_found",
-    "request_too_large": "too_large",
-    "rate_limit_error": "rate_limited",
-    "overloaded_error": "overloaded",
-    "api_error": "server",
-    "timeout_error": "timeout",
-    "conflict_error": "server",
-}
-_SPENT = frozenset({"enforced_spend_limit_reached", "contract_spend_limit_reached"})
-
-
-def from_status(status: int, body: object, headers: Mapping[str, str], now: float) -> ModelError:
-    error = error_of(body)
-    kind = _kind(status, error)
-    if kind == "rate_limited" and text_of(object_of(error, "details"), "error_code") in _SPENT:
-        kind = "billing"
-    summary = f"status={status} type={word(error.get('type'))} request_id={word(headers.get('request-id'))}"
-    return failure(kind, summary, headers, now)
-
-
-def from_event(event: object) -> ModelError:
-    """An `error` event in the middle of a stream that began with 200."""
-    error = error_of(event)
-    kind = _BY_TYPE.get(str(error.get("type")), "server")
-    if kind == "invalid" and overflows(message_of(error)):
-        kind = "too_large"
-    summary = f"status=200 type={word(error.get('type'))} request_id={word(text_of(event, 'request_id'))}"
-    return failure(kind, summary, {}, 0.0)
-
-
-def output_blocked(status: int, body: object) -> bool:
-    """A content filter's refusal of what the model wrote; it has no type of its own."""
-    return status == 400 and "output blocked by content filtering" in message_of(error_of(body)).lower()
-
-
-def _kind(status: int, error: Mapping[str, Any]) -> ErrorKind:
-    message = message_of(error)
-    if status in (400, 413, 422) and overflows(message):
-        return "too_large"
-    if status != 400:
-        return kind_of_status(status)
-    if "credit balance is too low" in message.lower():
-        return "billing"
-    if "thinking` block" in message or "thinking`, but found" in message:
-        return "stale_thinking"
-    return _BY_TYPE.get(str(error.get("type")), "invalid")

@@ -5,7 +5,6 @@ What differs from vendor to vendor is asked of its record. Text is sent as a str
 servers of text-only models refuse lists.
 """
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -13,7 +12,7 @@ from typing import Any, TypeAlias
 
 import structlog
 
-from agents.messages import AssistantMessage, Message, Text, ToolCall, ToolResultMessage, UserMessage
+from agents.messages import AssistantMessage, Message, Text, ToolCall, ToolResultMessage, UserMessage, texts
 from agents.providers import request as shared
 from agents.providers.chat.thinking import may_think, replayed, thinking_members
 from agents.providers.chat.vendors import Vendor, for_model
@@ -28,23 +27,21 @@ log = structlog.get_logger()
 
 def wire_request(request: ModelRequest, vendor: Vendor) -> Object:
     """The body of `POST /chat/completions`."""
-    vendor = for_model(vendor, request.model)
+    vendor, request = for_model(vendor, request.model), shared.with_lost_tools(request)
     body: Object = {"model": request.model, "messages": conversation(request, vendor), "stream": True}
     if vendor.stream_options:
         body["stream_options"] = {"include_usage": True}
     body[vendor.limit_field] = shared.output_tokens(request)
     if vendor.prompt_cache_key and request.conversation:
-        body["prompt_cache_key"] = hashlib.sha256(request.conversation.encode(errors="replace")).hexdigest()
+        body["prompt_cache_key"] = shared.cache_key(request)
     body |= _tool_members(request, vendor)
     return body | thinking_members(request, vendor, armed="tools" in body)
 
 
 def _tool_members(request: ModelRequest, vendor: Vendor) -> Object:
-    """`tools` and `tool_choice`. A history with calls always has some tool declared."""
+    """`tools` and `tool_choice`."""
     if not request.tools:
-        called = dict.fromkeys(map(shared.wire_name, shared.called_names(request)))
-        forgotten = [_tool(name, "No longer available.", parameters({}, inline_defs=False)) for name in called]
-        return _with_choice({"tools": forgotten}, "none", vendor) if forgotten else {}
+        return {}
     choice = _choice(request, vendor)
     if choice == "none" and "none" not in vendor.choices and not shared.called_names(request):
         log.info("tools_left_out", model=request.model, reason=f"{vendor.name} has no tool_choice none")
@@ -76,69 +73,27 @@ def _tools(tools: Sequence[ToolSpec], vendor: Vendor) -> list[Object]:
         _tool(
             tool.name,
             _cut(shared.description_of(tool), vendor.description_chars_max),
-            parameters(tool.input_schema, inline_defs=vendor.inline_defs),
+            tool.input_schema,
         )
         for tool in tools
     ]
 
 
-def _tool(name: str, description: str, schema: Object) -> Object:
-    return {"type": "function", "function": {"name": name, "description": description, "parameters": schema}}
+def _tool(name: str, description: str, schema: Mapping[str, Any]) -> Object:
+    """A server of the Clawdbot kind silently drops a tool whose schema leaves `properties` or `required` out."""
+    parameters = {**schema, "type": "object", "properties": schema.get("properties") or {}}
+    parameters["required"] = schema.get("required") or []
+    return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}
 
 
 def _cut(text: str, chars_max: int | None) -> str:
     return text if chars_max is None or len(text) <= chars_max else text[: chars_max - 1] + "…"
 
 
-_DEFINITIONS = ("$defs", "definitions")
-
-
-def parameters(schema: Mapping[str, Any], *, inline_defs: bool) -> dict[str, Any]:
-    whole: dict[str, Any] = _inlined(dict(schema), schema, ()) if inline_defs else dict(schema)
-    return whole | {
-        "type": "object",
-        "properties": whole.get("properties") or {},
-        "required": whole.get("required") or [],
-    }
-
-
-def _inlined(value: Any, root: Mapping[str, Any], above: tuple[str, ...]) -> Any:
-    """`above`: the references that led here; one that comes back to itself is left open."""
-    if isinstance(value, list):
-        return [_inlined(item, root, above) for item in value]
-    if not isinstance(value, dict):
-        return value
-    here = {key: member for key, member in value.items() if key != "$ref" and not _defines(key, member)}
-    reference = value.get("$ref")
-    found = _found(reference, root) if isinstance(reference, str) and reference not in above else None
-    inner = {key: _inlined(member, root, above) for key, member in here.items()}
-    if found is None:
-        return inner
-    return _inlined(found, root, (*above, str(reference))) | inner
-
-
-def _defines(key: str, member: Any) -> bool:
-    """A block of definitions, and not a property of that name."""
-    return key in _DEFINITIONS and isinstance(member, dict) and "type" not in member
-
-
-def _found(reference: str, root: Mapping[str, Any]) -> dict[str, Any] | None:
-    at: Any = root
-    for step in reference.removeprefix("#").strip("/").split("/"):
-        name = step.replace("~1", "/").replace("~0", "~")
-        at = at.get(name) if isinstance(at, Mapping) and name else None
-    return dict(at) if isinstance(at, Mapping) else None
-
-
-_SHOWN_BELOW = "(the picture follows in the next user message)"
-_FROM_TOOLS = "Pictures from the tool results above:"
-_SILENT_FAILURE = "the tool failed and gave no reason"
-
-
 def conversation(request: ModelRequest, vendor: Vendor) -> list[Any]:
     """`messages`, with the system prompt as the first."""
-    texts = shared.system_texts(request.system)
-    system = [{"role": "system", "content": "\n\n".join(texts)}] if texts else []
+    halves = shared.system_texts(request.system)
+    system = [{"role": "system", "content": "\n\n".join(halves)}] if halves else []
     convert = partial(_messages, vendor=vendor)
     written = shared.written(request.settled, convert, "chat", vendor.name)
     return [*system, *written, *convert(request.unsettled)]
@@ -146,21 +101,14 @@ def conversation(request: ModelRequest, vendor: Vendor) -> list[Any]:
 
 def _messages(messages: Sequence[Message], vendor: Vendor) -> list[Object]:
     wire: list[Object] = []
-    pictures: list[Image] = []
-    for message in messages:
+    for message in shared.with_pictures_behind(messages):
         match message:
             case ToolResultMessage():
                 wire.append(_result(message, vendor))
-                pictures += shared.texts_and_images(message)[1]
-                continue
             case UserMessage():
-                parts = [_user_part(part) for part in message.sent_parts]
-                _append_user(wire, [*_from_tools(pictures), *parts])
+                _append_user(wire, [_user_part(part) for part in message.sent_parts])
             case AssistantMessage():
-                _append_user(wire, _from_tools(pictures))
                 wire.extend(_assistant(message, vendor))
-        pictures = []
-    _append_user(wire, _from_tools(pictures))
     return wire
 
 
@@ -170,14 +118,8 @@ def _user_part(part: Text | Image) -> Object:
     return {"type": "text", "text": part.text}
 
 
-def _from_tools(pictures: Sequence[Image]) -> list[Object]:
-    return [{"type": "text", "text": _FROM_TOOLS}, *map(_user_part, pictures)] if pictures else []
-
-
 def _append_user(wire: list[Object], parts: Sequence[Object]) -> None:
     """As one message with that of a person before it."""
-    if not parts:
-        return
     before = wire.pop()["content"] if wire and wire[-1]["role"] == "user" else []
     whole = [*([{"type": "text", "text": before}] if isinstance(before, str) else before), *parts]
     plain = all(part["type"] == "text" for part in whole)
@@ -186,11 +128,10 @@ def _append_user(wire: list[Object], parts: Sequence[Object]) -> None:
 
 def _assistant(message: AssistantMessage, vendor: Vendor) -> list[Object]:
     """One message, or none where it says nothing that this wire has a place for."""
-    texts = [part.text for part in message.content if isinstance(part, Text)]
-    calls = [_call(call, vendor) for call in message.calls]
-    if not texts and not calls:
+    spoken, calls = texts(message), [_call(call, vendor) for call in message.calls]
+    if not spoken and not calls:
         return []
-    wire_message: Object = {"role": "assistant", "content": "\n\n".join(texts) if texts else vendor.call_content}
+    wire_message: Object = {"role": "assistant", "content": "\n\n".join(spoken) if spoken else vendor.call_content}
     if calls:
         wire_message["tool_calls"] = calls
     return [wire_message | replayed(message, vendor)]
@@ -211,23 +152,13 @@ def _arguments(call: ToolCall, vendor: Vendor) -> str:
 
 
 def _result(message: ToolResultMessage, vendor: Vendor) -> Object:
-    """Text only. The wire has no flag for a failure, so the text says it."""
-    texts, images = shared.texts_and_images(message)
-    if images:
-        texts.append(_SHOWN_BELOW)
-    text = "\n\n".join(texts)
-    content = _as_json(text, failed=message.is_error) if vendor.json_results else _plain(text, failed=message.is_error)
+    content = _json_result(message) if vendor.json_results else shared.result_text(message)
     return {"role": "tool", "tool_call_id": shared.wire_id(message.call_id, pattern=vendor.ids), "content": content}
 
 
-def _plain(text: str, *, failed: bool) -> str:
-    if failed and json_object(text).get("ok") is not False:
-        return f"Error: {text or _SILENT_FAILURE}"
-    return text or "(no output)"
-
-
-def _as_json(text: str, *, failed: bool) -> str:
+def _json_result(message: ToolResultMessage) -> str:
+    text, failed = "\n".join(texts(message)), message.is_error
     result = json_object(text)
     if result and (not failed or result.get("ok") is False or "error" in result):
         return text
-    return json.dumps({"error": text or _SILENT_FAILURE} if failed else {"output": text}, ensure_ascii=False)
+    return json.dumps({"error": text or shared.SILENT_FAILURE} if failed else {"output": text}, ensure_ascii=False)

@@ -4,117 +4,19 @@ A finish reason is the proof of an end, or `[DONE]` for the vendors that send no
 this wire differ in every detail of it, so what a chunk lacks or says twice is borne; `Calls` keeps calls apart.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from agents.messages import AssistantMessage, StopReason, Usage
+from agents.messages import AssistantMessage, StopReason
 from agents.providers.chat.thinking import DETAILS, merge
-from agents.providers.chat.vendors import Vendor
-from agents.providers.draft import Block, Draft, Payload
-from agents.providers.errors import AttemptFailed, BadStream, failure, word
+from agents.providers.chat.vendors import Vendor, for_model
+from agents.providers.draft import Draft, Payload
+from agents.providers.errors import BadStream
 from agents.providers.http import END
-from agents.providers.openai.errors import from_event
-from agents.providers.payload import arguments_of, count_of, index_of, object_of, parse_arguments, text_of
+from agents.providers.openai.answer import Calls, usage_of
+from agents.providers.payload import object_of, text_of
 from agents.providers.provider import ModelEvent
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Piece:
-    """What one delta says of a call; what it does not say is empty."""
-
-    index: int | None
-    id: str
-    name: str
-    arguments: str
-
-
-@dataclass(kw_only=True, slots=True)
-class _Call:
-    """A call under way; `key` is its block's in the draft, `vendor_id` and `index` are the server's."""
-
-    key: str
-    block: Block
-    index: int | None
-    vendor_id: str = ""
-    name: str = ""
-
-    @property
-    def complete(self) -> bool:
-        """Whether its arguments are a whole object already."""
-        raw = self.block.body.raw
-        return raw.rstrip().endswith("}") and parse_arguments(raw) is not None
-
-
-@dataclass(slots=True)
-class Calls:
-    draft: Draft
-    _calls: list[_Call] = field(default_factory=list)
-
-    def add(self, pieces: Sequence[object]) -> Iterator[ModelEvent]:
-        here: list[_Call] = []
-        for value in pieces:
-            piece = _read(value)
-            if not (piece.id or piece.name or piece.arguments):
-                continue
-            call = self._known(piece, here) or self._new(piece)
-            here.append(call)
-            if call.block.call is None:
-                yield from self._extend(call, piece)
-
-    def close(self) -> Iterator[ModelEvent]:
-        """Nothing more is to come."""
-        for call in self._calls:
-            if call.block.call is None:
-                yield from self.draft.start(call.key, vendor_id=call.vendor_id, name=call.name)
-                yield from self.draft.close(call.key)
-
-    def _known(self, piece: _Piece, here: Sequence[_Call]) -> _Call | None:
-        """The call that the piece continues."""
-        if piece.index is not None:
-            same = [call for call in self._calls if call.index == piece.index]
-        else:
-            same = [call for call in self._calls if piece.id and call.vendor_id == piece.id]
-            same = same or ([] if piece.id and piece.name else self._calls[-1:])
-        if not same or (piece.name and _another(same[-1], piece, here)):
-            return None
-        return same[-1]
-
-    def _new(self, piece: _Piece) -> _Call:
-        key = f"call {len(self._calls)}"
-        call = _Call(key=key, block=self.draft.open(key, "call"), index=piece.index)
-        self._calls.append(call)
-        return call
-
-    def _extend(self, call: _Call, piece: _Piece) -> Iterator[ModelEvent]:
-        """A call is shown as soon as its name is known."""
-        call.vendor_id = call.vendor_id or piece.id
-        call.name = call.name or piece.name
-        yield from self.draft.add(call.key, piece.arguments)
-        if call.name:
-            yield from self.draft.start(call.key, vendor_id=call.vendor_id, name=call.name)
-
-
-def _another(call: _Call, piece: _Piece, here: Sequence[_Call]) -> bool:
-    """Whether a piece that brings a name opens a call of its own, though it could belong to `call`."""
-    return (
-        any(call is other for other in here)
-        or (bool(call.name) and piece.name != call.name)
-        or (bool(piece.id and call.vendor_id) and piece.id != call.vendor_id)
-        or (piece.arguments.lstrip().startswith("{") and call.complete)
-    )
-
-
-def _read(value: object) -> _Piece:
-    piece: dict[str, Any] = value if isinstance(value, dict) else {}
-    function = object_of(piece, "function")
-    return _Piece(
-        index=index_of(piece, "index"),
-        id=text_of(piece, "id"),
-        name=text_of(function, "name"),
-        arguments=arguments_of(function),
-    )
-
+from agents.providers.refusals import broken_off, failure_of
 
 API = "openai-chat"
 
@@ -131,10 +33,10 @@ _STOP_REASONS: dict[str, StopReason] = {
 class ChatAssembly:
     """One answer in the making. The wire has no order of parts: they stand in the order in which they began."""
 
-    def __init__(self, *, provider: str, model: str, timestamp: float, vendor: Vendor) -> None:
-        self.draft = Draft(api=API, provider=provider, model=model, timestamp=timestamp)
+    def __init__(self, draft: Draft, vendor: Vendor) -> None:
+        self.draft = draft
         self._calls = Calls(self.draft)
-        self._vendor = vendor
+        self._vendor = for_model(vendor, draft.model)
         self._reasoning_field = ""
         self._details: list[dict[str, Any]] = []
         self._refused = False
@@ -143,7 +45,7 @@ class ChatAssembly:
 
     def feed(self, event: dict[str, Any]) -> Iterator[ModelEvent]:
         if event.get("error") and not self._finish_reason:
-            raise AttemptFailed(from_event(event))
+            raise failure_of(event)
         if event.get("type") == END:
             self._done = True
             yield from self._calls.close()
@@ -154,9 +56,9 @@ class ChatAssembly:
             self.draft.usage = usage_of(usage)
         yield from self._extend(object_of(choice, "delta"))
         if (reason := text_of(choice, "finish_reason")) and not self._finish_reason:
-            self._finish_reason = reason
+            self._finish_reason, self.draft.ended = reason, True
             if self._stop_reason == "error":
-                raise AttemptFailed(failure("server", f"status=200 finish_reason={word(reason)}", {}, 0.0))
+                raise broken_off(reason)
             yield from self._calls.close()
 
     def _extend(self, delta: Mapping[str, Any]) -> Iterator[ModelEvent]:
@@ -214,26 +116,3 @@ def first_choice(event: Mapping[str, Any]) -> Mapping[str, Any]:
     """We ask for one; an empty list is normal in chunks that bring something else."""
     choices = event.get("choices")
     return choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
-
-
-def finishes(event: Mapping[str, Any]) -> bool:
-    """Whether this chunk ends the answer; what comes behind it is its price."""
-    return bool(text_of(first_choice(event), "finish_reason"))
-
-
-def usage_of(usage: Mapping[str, Any]) -> Usage:
-    """`usage` is the last that came: each one replaces those before it."""
-    prompt = usage.get("prompt_tokens_details")
-    read = (
-        count_of(prompt, "cached_tokens")
-        or count_of(usage, "prompt_cache_hit_tokens")  # DeepSeek
-        or count_of(usage, "cached_tokens")  # Moonshot
-    )
-    write = count_of(prompt, "cache_write_tokens")
-    return Usage(
-        input=max(0, count_of(usage, "prompt_tokens") - read - write),
-        cache_read=read,
-        cache_write=write,
-        output=count_of(usage, "completion_tokens"),
-        reasoning=count_of(usage.get("completion_tokens_details"), "reasoning_tokens"),
-    )

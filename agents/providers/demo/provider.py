@@ -10,17 +10,18 @@ import json
 import re
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from dataclasses import replace
 from html import unescape
 from itertools import count
 from typing import Any, TypeAlias
 
-from agents.messages import AssistantMessage, Message, Text, ToolCall, ToolResultMessage, Usage, UserMessage
+from agents.messages import AssistantMessage, Message, ToolCall, ToolResultMessage, Usage, UserMessage, texts
 from agents.providers.draft import Draft
 from agents.providers.provider import Done, ModelEvent, ModelRequest, OneTool
 from agents.sentences import language_of
+from agents.tokens import request_tokens, tokens
 
 PIECE_CHARS = 16
-CHARS_PER_TOKEN = 3.5
 
 
 class DemoProvider:
@@ -38,9 +39,8 @@ class DemoProvider:
             yield event
             await asyncio.sleep(0)  # let others in between, as a network would
         message = draft.finished("end_turn")
-        read = len(request.system.stable) + len(request.system.volatile) + sum(_chars(it) for it in request.messages)
-        draft.usage = Usage(input=_tokens(read), output=_tokens(_chars(message)), estimated=True)
-        yield Done(message=draft.finished("end_turn"))
+        read = request_tokens(request.system, request.tools, request.messages)
+        yield Done(message=replace(message, usage=Usage(input=read, output=tokens(message), estimated=True)))
 
     async def warm_up(self) -> None:
         """There is nothing to warm."""
@@ -59,16 +59,6 @@ def _events(draft: Draft, step: ToolCall | str) -> Iterator[ModelEvent]:
     for at in range(0, len(text), PIECE_CHARS):
         yield from draft.add(0, text[at : at + PIECE_CHARS])
     yield from draft.close(0)
-
-
-def _chars(message: Message) -> int:
-    texts = (part.text for part in message.content if isinstance(part, Text))
-    arguments = (part.arguments_raw for part in message.content if isinstance(part, ToolCall))
-    return sum(map(len, texts)) + sum(map(len, arguments))
-
-
-def _tokens(chars: int) -> int:
-    return int(chars / CHARS_PER_TOKEN) + 1
 
 
 STEPS_MAX = 4
@@ -183,8 +173,7 @@ def _last_request(messages: Sequence[Message]) -> str:
     """The person's last message, without the gateway's line above it and their name before it."""
     for message in reversed(messages):
         if isinstance(message, UserMessage):
-            text = "\n".join(part.text for part in message.content if isinstance(part, Text))
-            return _NOTE.sub("", _BODY.sub("", text)).strip()
+            return _NOTE.sub("", _BODY.sub("", _text(message))).strip()
     return ""
 
 
@@ -197,8 +186,8 @@ def _done(messages: Sequence[Message]) -> list[Made]:
     return [(call, results.get(call.id)) for call in calls]
 
 
-def _text(result: ToolResultMessage | None) -> str:
-    return "\n".join(part.text for part in result.content if isinstance(part, Text)) if result else ""
+def _text(message: UserMessage | ToolResultMessage | None) -> str:
+    return "\n".join(texts(message)) if message else ""
 
 
 def _new_id(messages: Sequence[Message]) -> str:

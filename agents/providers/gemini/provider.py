@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 from agents.providers.config import ProviderConfig
 from agents.providers.gemini.request import API, resource, wire_request
-from agents.providers.gemini.response import GeminiAssembly, finish_reason, from_status
+from agents.providers.gemini.response import GeminiAssembly
 from agents.providers.http import PlainClient
 from agents.providers.network import WireSpec
 
@@ -27,7 +27,4 @@ def gemini_wire(config: ProviderConfig) -> WireSpec:
         models_url=f"{base_url(config)}/models?pageSize=1000",
         key_header=lambda key: ("x-goog-api-key", key),
         assembly=GeminiAssembly,
-        ends=lambda event: bool(finish_reason(event)),
-        late=lambda event: {} if "error" in event else event,
-        from_status=from_status,
     )

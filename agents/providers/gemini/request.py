@@ -28,13 +28,13 @@ from agents.providers.provider import ModelRequest, OneTool
 from tools.tool import ToolSpec
 
 API = "google-gemini"
-NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}")
 
 Part: TypeAlias = dict[str, Any]
 
 
 def wire_request(request: ModelRequest) -> dict[str, Any]:
     """The body of `POST …/models/{model}:streamGenerateContent`."""
+    request = shared.with_lost_tools(request)
     limit = shared.output_tokens(request)
     generation: dict[str, Any] = {"maxOutputTokens": limit}
     if thinking := thinking_config(request, limit):
@@ -48,18 +48,7 @@ def wire_request(request: ModelRequest) -> dict[str, Any]:
     if request.tools:
         body["tools"] = [{"functionDeclarations": [_declaration(tool) for tool in request.tools]}]
         body["toolConfig"] = {"functionCallingConfig": _choice(request)}
-    elif called := dict.fromkeys(called_name(name) for name in shared.called_names(request)):
-        body["tools"] = [{"functionDeclarations": [{"name": name, "description": name} for name in called]}]
-        body["toolConfig"] = {"functionCallingConfig": {"mode": "NONE"}}
     return body | {"generationConfig": generation}
-
-
-def called_name(name: str) -> str:
-    """A model may have called a tool by a name that the wire refuses; what it is told stays close to that."""
-    if NAME.fullmatch(name):
-        return name
-    legal = shared.wire_name(name)
-    return legal if NAME.fullmatch(legal) else f"_{legal}"
 
 
 def _declaration(tool: ToolSpec) -> Part:
@@ -81,33 +70,17 @@ def _choice(request: ModelRequest) -> Part:
 def _contents(messages: Sequence[Message], *, signed: bool) -> list[Part]:
     contents: list[Part] = []
     names: dict[str, str] = {}
-    pictures: list[Part] = []
-    for message in messages:
-        if not isinstance(message, ToolResultMessage):
-            _append(contents, "user", pictures)
-            pictures = []
+    for message in messages if signed else shared.with_pictures_behind(messages):
         match message:
             case UserMessage():
-                _append(contents, "user", [_spoken(part) for part in message.sent_parts])
+                shared.append(contents, "user", "parts", [_spoken(part) for part in message.sent_parts])
             case AssistantMessage():
-                names |= {call.id: called_name(call.name) for call in message.calls}
-                _append(contents, "model", _model_parts(message, signed=signed))
+                names |= {call.id: shared.wire_name(call.name) for call in message.calls}
+                shared.append(contents, "model", "parts", _model_parts(message, signed=signed))
             case ToolResultMessage():
-                name = names.get(message.call_id) or called_name(message.tool)
-                response, shown = _result_part(message, name, pictures_inside=signed)
-                _append(contents, "user", [response])
-                pictures += shown
-    _append(contents, "user", pictures)
+                name = names.get(message.call_id) or shared.wire_name(message.tool)
+                shared.append(contents, "user", "parts", [_result_part(message, name)])
     return contents
-
-
-def _append(contents: list[Part], role: str, parts: list[Part]) -> None:
-    if not parts:
-        return
-    if contents and contents[-1]["role"] == role:
-        contents[-1]["parts"] += parts
-    else:
-        contents.append({"role": role, "parts": parts})
 
 
 def _spoken(part: UserPart) -> Part:
@@ -146,7 +119,7 @@ def _signature(part: Text | Thinking | ToolCall | Opaque) -> Part:
     """The member that gives a part its signature back; empty where it has none, or is no longer what was signed."""
     if part.wire is None or part.wire.api != API or part.wire.kind != "thought_signature":
         return {}
-    if isinstance(part, ToolCall) and (part.arguments is None or called_name(part.name) != part.name):
+    if isinstance(part, ToolCall) and (part.arguments is None or shared.wire_name(part.name) != part.name):
         return {}
     return {"thoughtSignature": part.wire.data}
 
@@ -155,21 +128,21 @@ def _call_part(call: ToolCall) -> Part:
     """The id is always sent, with the call and with its result: it pairs them whatever the order, and Gemini takes
     ids of anybody's making."""
     return {
-        "functionCall": {"id": shared.wire_id(call.id), "name": called_name(call.name), "args": call.arguments or {}}
+        "functionCall": {
+            "id": shared.wire_id(call.id),
+            "name": shared.wire_name(call.name),
+            "args": call.arguments or {},
+        }
     }
 
 
-def _result_part(message: ToolResultMessage, name: str, *, pictures_inside: bool) -> tuple[Part, list[Part]]:
-    """The response, and the pictures that must stand behind all responses because they may not stand inside."""
+def _result_part(message: ToolResultMessage, name: str) -> Part:
     spoken = [_spoken(part) for part in message.content]
     text = "\n".join(wire["text"] for wire in spoken if "text" in wire)
     pictures = [wire for wire in spoken if "inlineData" in wire]
     answer = {"error": text or "The tool failed and gave no reason."} if message.is_error else {"output": text}
     response: dict[str, Any] = {"id": shared.wire_id(message.call_id), "name": name, "response": answer}
-    if pictures and pictures_inside:
-        response["parts"] = pictures
-        return {"functionResponse": response}, []
-    return {"functionResponse": response}, pictures
+    return {"functionResponse": response | ({"parts": pictures} if pictures else {})}
 
 
 PLACEHOLDER_SIGNATURE = "skip_thought_signature_validator"

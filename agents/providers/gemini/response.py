@@ -6,26 +6,15 @@ members and parts are passed over. Nothing here knows a socket.
 """
 
 import json
-import re
-from collections.abc import Hashable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Hashable, Iterator
 from typing import Any
 
-from agents.messages import AssistantMessage, ErrorKind, ModelError, StopReason, Usage
+from agents.messages import AssistantMessage, ErrorKind, StopReason, Usage
 from agents.providers.draft import Draft, Payload
-from agents.providers.errors import (
-    AttemptFailed,
-    BadStream,
-    error_of,
-    failure,
-    kind_of_status,
-    message_of,
-    overflows,
-    word,
-)
-from agents.providers.gemini.request import API
-from agents.providers.payload import arguments_of, count_of, object_of, objects_of, text_of
+from agents.providers.errors import BadStream
+from agents.providers.payload import arguments_of, count_of, object_of, text_of
 from agents.providers.provider import ModelEvent
+from agents.providers.refusals import broken_off, failure_of
 
 _STOP_REASONS: dict[str, StopReason] = {
     "STOP": "end_turn",
@@ -54,15 +43,9 @@ _KEPT = frozenset({"executableCode", "codeExecutionResult", "toolCall", "toolRes
 """Parts that only Gemini understands: they go back as they came."""
 
 
-def finish_reason(chunk: dict[str, Any]) -> str:
-    """Why the answer ended, of the chunk that says it; else empty."""
-    reason = text_of(_candidate(chunk), "finishReason")
-    return "" if reason == "FINISH_REASON_UNSPECIFIED" else reason
-
-
 class GeminiAssembly:
-    def __init__(self, *, provider: str, model: str, timestamp: float) -> None:
-        self.draft = Draft(api=API, provider=provider, model=model, timestamp=timestamp)
+    def __init__(self, draft: Draft) -> None:
+        self.draft = draft
         self._open: tuple[Hashable, bool] | None = None
         """The unsigned text that goes on, and whether it is a thought; a signed one is complete."""
         self._finish_reason = ""
@@ -71,18 +54,21 @@ class GeminiAssembly:
 
     def feed(self, event: dict[str, Any]) -> Iterator[ModelEvent]:
         if event.get("error") is not None:
-            raise AttemptFailed(from_event(event))
+            raise failure_of(event)
         self.draft.response_id = text_of(event, "responseId") or self.draft.response_id
         if usage := object_of(event, "usageMetadata"):
             self._usage |= usage
             self.draft.usage = _usage(self._usage)
         self._blocked = self._blocked or bool(object_of(event, "promptFeedback").get("blockReason"))
-        parts = object_of(_candidate(event), "content").get("parts")
+        candidate = _candidate(event)
+        parts = object_of(candidate, "content").get("parts")
         for part in parts if isinstance(parts, list) else ():
             if not isinstance(part, dict):
                 raise BadStream("a part is not an object")
             yield from self._take(part)
-        self._finish_reason = finish_reason(event) or self._finish_reason
+        if (reason := text_of(candidate, "finishReason")) != "FINISH_REASON_UNSPECIFIED":
+            self._finish_reason = reason or self._finish_reason
+        self.draft.ended = bool(self._finish_reason)
 
     def _take(self, part: dict[str, Any]) -> Iterator[ModelEvent]:
         signature = text_of(part, "thoughtSignature")
@@ -124,7 +110,7 @@ class GeminiAssembly:
         if not self._finish_reason:
             raise BadStream("the stream ended without finishReason")
         if kind := _FAILURES.get(self._finish_reason):
-            raise AttemptFailed(failure(kind, f"status=200 finish={word(self._finish_reason)}", {}, 0.0))
+            raise broken_off(self._finish_reason, kind)
         return self.draft.finished(_STOP_REASONS.get(self._finish_reason))
 
 
@@ -152,66 +138,3 @@ def _candidate(event: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(candidates[0], dict):
         raise BadStream("a candidate is not an object")
     return candidates[0]
-
-
-_CODES = {
-    "INVALID_ARGUMENT": 400,
-    "FAILED_PRECONDITION": 400,
-    "OUT_OF_RANGE": 400,
-    "UNAUTHENTICATED": 401,
-    "PERMISSION_DENIED": 403,
-    "NOT_FOUND": 404,
-    "ABORTED": 409,
-    "RESOURCE_EXHAUSTED": 429,
-    "CANCELLED": 499,
-    "INTERNAL": 500,
-    "UNKNOWN": 500,
-    "UNAVAILABLE": 503,
-    "DEADLINE_EXCEEDED": 504,
-}
-_BY_STATUS: dict[int, ErrorKind] = {499: "server", 504: "timeout"}
-_SIGNATURE = re.compile(r"thought.?signature", re.IGNORECASE)
-_PAYLOAD = re.compile(r"request payload size exceeds", re.IGNORECASE)
-_DELAY = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)s")
-
-
-def from_status(status: int, body: object, headers: Mapping[str, str], now: float) -> ModelError:
-    error = error_of(body[0] if isinstance(body, list) and body else body)
-    summary = f"status={status} type={word(error.get('status'))}"
-    failed = failure(_kind(status, error), summary, headers, now)
-    return (
-        failed if failed.retry_after_seconds is not None else replace(failed, retry_after_seconds=_retry_delay(error))
-    )
-
-
-def from_event(event: object) -> ModelError:
-    """An error in the middle of a stream that began with 200."""
-    error = error_of(event)
-    name, code = error.get("status"), error.get("code")
-    status = code if isinstance(code, int) and 400 <= code < 600 else _CODES.get(str(name), 500)
-    failed = failure(_kind(status, error), f"status=200 type={word(name)}", {}, 0.0)
-    return replace(failed, retry_after_seconds=_retry_delay(error))
-
-
-def _kind(status: int, error: Mapping[str, Any]) -> ErrorKind:
-    message = message_of(error)
-    if status in (400, 413, 422) and (overflows(message) or _PAYLOAD.search(message)):
-        return "too_large"
-    if status == 400:
-        if any(str(detail.get("reason")).startswith("API_KEY_") for detail in objects_of(error, "details")):
-            return "auth"
-        if error.get("status") == "FAILED_PRECONDITION":
-            return "auth"  # the account, or the place it asks from: nothing that another wording would cure
-        return "stale_thinking" if _SIGNATURE.search(message) else "invalid"
-    violations = (it for detail in objects_of(error, "details") for it in objects_of(detail, "violations"))
-    if status == 429 and any("PerDay" in str(violation.get("quotaId")) for violation in violations):
-        return "billing"
-    return _BY_STATUS.get(status) or kind_of_status(status)
-
-
-def _retry_delay(error: Mapping[str, Any]) -> float | None:
-    """Seconds, from `RetryInfo`."""
-    for detail in objects_of(error, "details"):
-        if (match := _DELAY.fullmatch(text_of(detail, "retryDelay"))) and float(match[1]) > 0:
-            return float(match[1])
-    return None

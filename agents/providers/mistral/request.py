@@ -6,15 +6,15 @@ models accept it, and to put invented words of the assistant between them would 
 level is sent; which models think is their own affair.
 """
 
+import base64
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, count
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from agents.messages import AssistantMessage, Message, Text, Thinking, ToolCall, ToolResultMessage, UserMessage
 from agents.providers import request as shared
-from agents.providers.provider import ModelRequest, OneTool, grown
+from agents.providers.provider import ModelRequest, OneTool
 from tools.tool import Image, ToolSpec
 
 API = "mistral"
@@ -24,21 +24,18 @@ Block: TypeAlias = dict[str, Any]
 
 def wire_request(request: ModelRequest) -> dict[str, Any]:
     """The body of `POST /v1/chat/completions`, without `stream`."""
-    texts = shared.system_texts(request.system)
-    system = [{"role": "system", "content": "\n\n".join(texts)}] if texts else []
+    request = shared.with_lost_tools(request)
+    halves = shared.system_texts(request.system)
+    system = [{"role": "system", "content": "\n\n".join(halves)}] if halves else []
     body: dict[str, Any] = {
         "model": request.model,
-        "messages": [*system, *_messages(request)],
+        "messages": [*system, *shared.written(request.settled, _converted, API), *_converted(request.unsettled)],
         "max_tokens": shared.output_tokens(request),
     }
     if request.tools:
         body["tools"] = [_tool(tool) for tool in request.tools]
         if (choice := _tool_choice(request)) is not None:
             body["tool_choice"] = choice
-    elif called := dict.fromkeys(map(shared.wire_name, shared.called_names(request))):
-        parameters = {"type": "object", "properties": {}}
-        body["tools"] = [{"type": "function", "function": {"name": name, "parameters": parameters}} for name in called]
-        body["tool_choice"] = "none"
     return body
 
 
@@ -59,53 +56,24 @@ def _tool_choice(request: ModelRequest) -> str | Block | None:
     return {"none": "none", "required": "any"}.get(choice)
 
 
-def _messages(request: ModelRequest) -> list[Any]:
-    """Each turn's ids are made by themselves; where two calls would share one, all are made together."""
-    behind = fitting_ids(_ids(request.unsettled))
-    ids = [*grown(request.settled, "ids", list[str](), _add_ids), *behind.values()]
-    if len(ids) > len(set(ids)):
-        return _converted(request.messages, fitting_ids(_ids(request.messages)))
-    return [*shared.written(request.settled, _converted, API), *_converted(request.unsettled, behind)]
-
-
-def _add_ids(before: list[str], turns: Sequence[Sequence[Message]]) -> list[str]:
-    return [*before, *chain.from_iterable(fitting_ids(_ids(turn)).values() for turn in turns)]
-
-
-def _ids(messages: Sequence[Message]) -> Iterator[str]:
-    for message in messages:
-        if isinstance(message, AssistantMessage):
-            yield from (call.id for call in message.calls)
-    yield from (message.call_id for message in messages if isinstance(message, ToolResultMessage))
-
-
-def _converted(messages: Sequence[Message], ids: dict[str, str] | None = None) -> list[Block]:
-    ids = fitting_ids(_ids(messages)) if ids is None else ids
+def _converted(messages: Sequence[Message]) -> list[Block]:
     wire: list[Block] = []
-    pictures: list[Block] = []  # of the results, sent behind the last of them
-    for message in messages:
-        if not isinstance(message, ToolResultMessage):
-            _append(wire, "user", pictures)
-            pictures = []
+    for message in shared.with_pictures_behind(messages):
         match message:
             case UserMessage():
                 _append(wire, "user", [_part(part) for part in message.sent_parts])
             case AssistantMessage():
-                _append(wire, "assistant", _assistant_chunks(message), [_call(call, ids) for call in message.calls])
+                _append(wire, "assistant", _assistant_chunks(message), [_call(call) for call in message.calls])
             case ToolResultMessage():
-                wire.append(_result(message, ids[message.call_id]))
-                if images := shared.texts_and_images(message)[1]:
-                    about = Text(text=f"[what {shared.wire_name(message.tool)} returned]")
-                    pictures += [_part(about), *map(_part, images)]
-    _append(wire, "user", pictures)
+                wire.append(_result(message))
     return [_with_plain_content(message) for message in wire]
 
 
 def _append(wire: list[Block], role: str, chunks: list[Block], calls: Sequence[Block] = ()) -> None:
-    """Add to the last message if it has this role, else begin one; calls end a message, for results follow them."""
+    """Add to the last message if it has this role, else begin one."""
     if not chunks and not calls:
         return
-    if not wire or wire[-1]["role"] != role or "tool_calls" in wire[-1]:
+    if not wire or wire[-1]["role"] != role:
         wire.append({"role": role, "content": []})
     wire[-1]["content"] += chunks
     if calls:
@@ -141,36 +109,28 @@ def _assistant_chunks(message: AssistantMessage) -> list[Block]:
     return chunks
 
 
-def _call(call: ToolCall, ids: dict[str, str]) -> Block:
+def _call(call: ToolCall) -> Block:
     """The arguments go back as the string that came, broken ones too: the model sees what it did wrong."""
     function = {
         "name": shared.wire_name(call.name),
         "arguments": call.arguments_raw if call.arguments_raw.strip() else "{}",
     }
-    return {"id": ids[call.id], "type": "function", "function": function}
+    return {"id": fitting_id(call.id), "type": "function", "function": function}
 
 
-def _result(message: ToolResultMessage, call_id: str) -> Block:
-    """A result is text. There is no member for an error, so its text says that it is one."""
-    texts, images = shared.texts_and_images(message)
-    text = "\n".join([*texts, *["[the image follows]"] * len(images)]) or "(no output)"
-    if message.is_error and not text.lstrip().startswith('{"ok": false'):
-        text = f"The tool failed: {text}"
-    return {"role": "tool", "tool_call_id": call_id, "name": shared.wire_name(message.tool), "content": text}
+def _result(message: ToolResultMessage) -> Block:
+    text = shared.result_text(message)
+    return {
+        "role": "tool",
+        "tool_call_id": fitting_id(message.call_id),
+        "name": shared.wire_name(message.tool),
+        "content": text,
+    }
 
 
-def fitting_ids(call_ids: Iterable[str]) -> dict[str, str]:
-    """What each id is called on the wire."""
-    given = dict.fromkeys(call_ids)
-    fitting = {call_id: call_id for call_id in given if re.fullmatch(r"[a-zA-Z0-9]{9}", call_id)}
-    taken = set(fitting)
-    for call_id in given:
-        if call_id not in fitting:
-            derived = (_derived(call_id, attempt) for attempt in count())
-            fitting[call_id] = next(it for it in derived if it not in taken)
-            taken.add(fitting[call_id])
-    return fitting
-
-
-def _derived(call_id: str, attempt: int) -> str:
-    return hashlib.sha256(call_id.encode("utf-8", "surrogatepass") + b"\0" * attempt).hexdigest()[:9]
+def fitting_id(call_id: str) -> str:
+    """Nine letters and digits: the id as it is where it is that, else made from it, the same for the call and its result."""
+    if re.fullmatch(r"[a-zA-Z0-9]{9}", call_id):
+        return call_id
+    digest = hashlib.sha256(call_id.encode("utf-8", "surrogatepass")).digest()
+    return base64.b64encode(digest, b"Az")[:9].decode()

@@ -5,17 +5,17 @@ Calls stand beside the content in this protocol, not in it: text that goes on af
 shape is known to do otherwise (arguments as an object, calls in pieces, an id "null" or none) is understood.
 """
 
-import re
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from agents.messages import AssistantMessage, ErrorKind, ModelError, StopReason, Usage
+from agents.messages import AssistantMessage, StopReason
 from agents.providers.draft import Draft, Payload
-from agents.providers.errors import AttemptFailed, BadStream, failure, kind_of_status, overflows, word
-from agents.providers.mistral.request import API
-from agents.providers.payload import arguments_of, count_of, object_of, objects_of, parse_arguments, text_of
+from agents.providers.errors import BadStream
+from agents.providers.openai.answer import Calls, usage_of
+from agents.providers.payload import object_of, objects_of, text_of
 from agents.providers.provider import ModelEvent
+from agents.providers.refusals import broken_off, failure_of
 
 
 @dataclass(slots=True)
@@ -72,21 +72,20 @@ _STOP_REASONS: dict[str, StopReason] = {
 
 
 class MistralAssembly:
-    def __init__(self, *, provider: str, model: str, timestamp: float) -> None:
-        self.draft = Draft(api=API, provider=provider, model=model, timestamp=timestamp)
+    def __init__(self, draft: Draft) -> None:
+        self.draft = draft
         self._current: Hashable = None
         """The block of the text or thought that goes on."""
         self._thought: Thought | None = None
-        self._calls: dict[int, tuple[Hashable, str]] = {}
-        """By the vendor's index: the call's block, and the id that the vendor gave it."""
+        self._calls = Calls(draft)
         self._finish_reason = ""
 
     def feed(self, event: dict[str, Any]) -> Iterator[ModelEvent]:
-        if (error := from_event(event)) is not None:
-            raise AttemptFailed(error)
+        if event.get("error") or event.get("object") == "error" or ("detail" in event and "choices" not in event):
+            raise failure_of(event)
         self.draft.response_id = self.draft.response_id or text_of(event, "id") or None
         if isinstance(usage := event.get("usage"), dict):
-            self.draft.usage = _usage(usage)
+            self.draft.usage = usage_of(usage)
         for choice in objects_of(event, "choices"):
             if choice.get("index") in (0, None):
                 yield from self._choose(choice)
@@ -99,12 +98,11 @@ class MistralAssembly:
                 yield from self._write(text_of(chunk, "text"))
             elif chunk.get("type") == "thinking":
                 yield from self._think(chunk)
-        for piece in objects_of(delta, "tool_calls"):
-            yield from self._call(piece)
+        pieces = objects_of(delta, "tool_calls")
+        yield from self._calls.add([piece | {"id": None} if piece.get("id") == "null" else piece for piece in pieces])
         if reason := text_of(choice, "finish_reason"):
-            self._finish_reason = reason
-            for key in self.draft.blocks:
-                yield from self.draft.close(key)
+            self._finish_reason, self.draft.ended = reason, True
+            yield from self._calls.close()
 
     def _write(self, text: str) -> Iterator[ModelEvent]:
         if self._current is None or self._thought is not None:
@@ -121,130 +119,10 @@ class MistralAssembly:
         for text in self._thought.add(chunk):
             yield from self.draft.add(self._current, text)
 
-    def _call(self, piece: dict[str, Any]) -> Iterator[ModelEvent]:
-        function = object_of(piece, "function")
-        name, vendor_id = text_of(function, "name"), text_of(piece, "id")
-        vendor_id = "" if vendor_id == "null" else vendor_id
-        place = piece.get("index")
-        place = place if isinstance(place, int) else max(self._calls, default=0)
-        if place not in self._calls or not self._continues(*self._calls[place], vendor_id, name):
-            key = object()
-            self._calls[place] = key, vendor_id
-            self.draft.open(key, "call")
-            yield from self.draft.start(key, vendor_id=vendor_id, name=name)
-        yield from self.draft.add(self._calls[place][0], arguments_of(function))
-
-    def _continues(self, key: Hashable, known_id: str, vendor_id: str, name: str) -> bool:
-        """Whether a piece with this id and name belongs to this call and begins no other."""
-        if vendor_id and vendor_id != known_id:
-            return False
-        raw = self.draft.blocks[key].body.raw
-        whole = bool(raw.strip()) and parse_arguments(raw) is not None
-        return not name or (bool(vendor_id) and not whole)
-
     def finish(self) -> AssistantMessage:
         match self._finish_reason:
             case "":
                 raise BadStream("the stream ended without finish_reason")
             case "error":
-                raise AttemptFailed(failure("server", "status=200 finish_reason=error", {}, 0.0))
+                raise broken_off("error")
         return self.draft.finished(_STOP_REASONS.get(self._finish_reason))
-
-
-def _usage(usage: dict[str, Any]) -> Usage:
-    """Mistral's prompt includes what came from the cache, ours does not."""
-    cached = count_of(usage.get("prompt_tokens_details"), "cached_tokens")
-    return Usage(
-        input=max(0, count_of(usage, "prompt_tokens") - cached),
-        cache_read=cached,
-        output=count_of(usage, "completion_tokens"),
-    )
-
-
-_BY_WORD: tuple[tuple[str, ErrorKind], ...] = (
-    ("credit", "billing"),
-    ("billing", "billing"),
-    ("quota", "billing"),
-    ("rate_limit", "rate_limited"),
-    ("overload", "overloaded"),
-    ("capacity", "overloaded"),
-    ("auth", "auth"),
-    ("permission", "auth"),
-    ("invalid_model", "not_found"),
-    ("not_found", "not_found"),
-    ("invalid", "invalid"),
-    ("timeout", "timeout"),
-)
-"""Parts of a `type` or `code`, the first that fits: for errors that are told inside a stream, without a status."""
-_STALE_THINKING = re.compile(r"thinking chunk|thinking signature|`signature`", re.IGNORECASE)
-_TEXT_CHARS_MAX = 2000
-
-
-def from_status(status: int, body: object, headers: Mapping[str, str], now: float) -> ModelError:
-    error = _error_of(body)
-    request_id = headers.get("mistral-correlation-id") or headers.get("x-request-id")
-    summary = f"{_summary(status, error)} request_id={word(request_id)}"
-    return failure(_kind(status, error), summary, headers, now)
-
-
-def from_event(event: Mapping[str, Any]) -> ModelError | None:
-    """An error that is told in the middle of a stream that began with 200; None where it is none."""
-    reported = event.get("object") == "error" or isinstance(event.get("error"), dict | str)
-    if not reported and not ("detail" in event and "choices" not in event):
-        return None
-    error = _error_of(event)
-    kind = _kind_of_words(error) or "server"
-    if kind == "invalid":
-        kind = _kind(400, error)
-    return failure(kind, _summary(200, error), {}, 0.0)
-
-
-def _error_of(body: object) -> Mapping[str, Any]:
-    if not isinstance(body, dict):
-        return {}
-    inner = body.get("error")
-    if isinstance(inner, dict):
-        return inner
-    return {"message": inner} if isinstance(inner, str) else body
-
-
-def _kind(status: int, error: Mapping[str, Any]) -> ErrorKind:
-    if status in (400, 402, 403, 429) and _kind_of_words(error) == "billing":
-        return "billing"
-    if status not in (400, 413, 422):
-        return kind_of_status(status)
-    text = _text_of(error)
-    if overflows(text):
-        return "too_large"
-    if _STALE_THINKING.search(text) or _about_thinking(error):
-        return "stale_thinking"
-    if _kind_of_words(error) == "not_found":
-        return "not_found"
-    return kind_of_status(status)
-
-
-def _kind_of_words(error: Mapping[str, Any]) -> ErrorKind | None:
-    words = f"{error.get('type')} {error.get('code')}".lower()
-    return next((kind for part, kind in _BY_WORD if part in words), None)
-
-
-def _text_of(error: Mapping[str, Any]) -> str:
-    """The prose of a refusal, wherever it is: `message` may be text, or an object with `detail`."""
-    message = error.get("message", error.get("detail"))
-    if isinstance(message, dict):
-        message = message.get("detail")
-    if isinstance(message, list):
-        message = "; ".join(str(item.get("msg")) for item in message if isinstance(item, dict))
-    return message[:_TEXT_CHARS_MAX] if isinstance(message, str) else ""
-
-
-def _about_thinking(error: Mapping[str, Any]) -> bool:
-    """Whether the validator points at a thinking chunk."""
-    places = [item.get("loc") for item in objects_of(error, "detail")]
-    return any(isinstance(place, list) and "thinking" in place for place in places)
-
-
-def _summary(status: int, error: Mapping[str, Any]) -> str:
-    code = error.get("code")
-    code = str(code) if isinstance(code, int) else code
-    return f"status={status} type={word(error.get('type'))} code={word(code)}"

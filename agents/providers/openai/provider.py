@@ -4,14 +4,13 @@ What a vendor of Chat wants differently is its record (`chat.vendors`).
 """
 
 from agents.providers.chat import request as chat_request
-from agents.providers.chat import response as chat_response
-from agents.providers.chat.vendors import Vendor, for_model
+from agents.providers.chat.response import API, ChatAssembly
+from agents.providers.chat.vendors import Vendor
 from agents.providers.config import ProviderConfig
 from agents.providers.http import SdkClient, http_client
 from agents.providers.network import WireSpec
-from agents.providers.openai.errors import from_status, output_blocked
 from agents.providers.responses import request as responses_request
-from agents.providers.responses import response as responses_response
+from agents.providers.responses.response import ResponsesAssembly
 from channels.transport import is_local
 
 NO_KEY = "no-key"
@@ -21,23 +20,13 @@ TAIL_SECONDS = 2.0
 
 
 def chat_wire(config: ProviderConfig, vendor: Vendor) -> WireSpec:
-    """After the finish reason, later stream errors are ignored."""
     base_url = config.base_url or vendor.base_url or ""  # `api_of` has checked that there is one
-
-    def assembly(*, provider: str, model: str, timestamp: float) -> chat_response.ChatAssembly:
-        own = for_model(vendor, model)
-        return chat_response.ChatAssembly(provider=provider, model=model, timestamp=timestamp, vendor=own)
-
     return WireSpec(
-        api=chat_response.API,
+        api=API,
         build=lambda: _build_client(config, base_url),
         path=lambda request: "/chat/completions",
-        body=lambda request: chat_request.wire_request(request, vendor) | {"stream": True},
-        assembly=assembly,
-        ends=chat_response.finishes,
-        late=lambda event: event,
-        from_status=from_status,
-        output_blocked=output_blocked,
+        body=lambda request: chat_request.wire_request(request, vendor),
+        assembly=lambda draft: ChatAssembly(draft, vendor),
         keyless=vendor.keyless or is_local(base_url),
         models_url=f"{base_url.rstrip('/')}/models",
         key_url=f"{base_url.rstrip('/')}{vendor.key_path}" if vendor.key_path else "",
@@ -52,10 +41,7 @@ def responses_wire(config: ProviderConfig) -> WireSpec:
         build=lambda: _build_client(config, base_url),
         path=lambda request: "/responses",
         body=lambda request: responses_request.wire_request(request) | {"stream": True},
-        assembly=responses_response.ResponsesAssembly,
-        ends=lambda event: event.get("type") in responses_response.ENDS,
-        from_status=from_status,
-        output_blocked=output_blocked,
+        assembly=ResponsesAssembly,
         keyless=is_local(base_url),
         models_url=f"{base_url.rstrip('/')}/models",
     )

@@ -4,14 +4,21 @@ Stateless: nothing is stored over there, so every item is sent again, and reason
 message becomes several items in order; items' own ids, which only a stored response needs, are not sent.
 """
 
-import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from agents.messages import AssistantMessage, Message, Opaque, Text, Thinking, ToolCall, ToolResultMessage, UserMessage
+from agents.messages import (
+    AssistantMessage,
+    Message,
+    Opaque,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResultMessage,
+    UserMessage,
+    texts,
+)
 from agents.providers import request as shared
-from agents.providers.openai.strict import strict_schema
-from agents.providers.payload import json_object
 from agents.providers.provider import ModelRequest, OneTool
 from tools.tool import Image, ToolSpec
 
@@ -24,6 +31,7 @@ Item: TypeAlias = dict[str, Any]
 
 def wire_request(request: ModelRequest) -> dict[str, Any]:
     """The body of `POST /v1/responses`, without `stream`."""
+    request = shared.with_lost_tools(request)
     body: dict[str, Any] = {
         "model": request.model,
         "input": [*shared.written(request.settled, _input, API), *_input(request.unsettled)],
@@ -33,8 +41,7 @@ def wire_request(request: ModelRequest) -> dict[str, Any]:
     if instructions := shared.system_texts(request.system):
         body["instructions"] = "\n\n".join(instructions)
     if request.conversation:
-        # At most 64 characters, and nothing that tells who it is.
-        body["prompt_cache_key"] = hashlib.sha256(request.conversation.encode("utf-8", "surrogatepass")).hexdigest()
+        body["prompt_cache_key"] = shared.cache_key(request)
     return body | _tool_members(request) | _reasoning_members(request)
 
 
@@ -50,21 +57,17 @@ def _reasoning_members(request: ModelRequest) -> dict[str, Any]:
 
 
 def _tool_members(request: ModelRequest) -> dict[str, Any]:
-    if request.tools:
-        members: dict[str, Any] = {"tools": [_tool(tool) for tool in request.tools]}
-        match shared.settled(request):
-            case "auto":
-                pass  # the server's default
-            case OneTool(name=name):
-                members["tool_choice"] = {"type": "function", "name": name}
-            case choice:
-                members["tool_choice"] = choice
-        return members
-    if called := shared.called_names(request):
-        empty = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
-        tool = {"type": "function", "name": shared.wire_name(called[0]), "parameters": empty, "strict": False}
-        return {"tools": [tool], "tool_choice": "none"}
-    return {}
+    if not request.tools:
+        return {}
+    members: dict[str, Any] = {"tools": [_tool(tool) for tool in request.tools]}
+    match shared.settled(request):
+        case "auto":
+            pass  # the server's default
+        case OneTool(name=name):
+            members["tool_choice"] = {"type": "function", "name": name}
+        case choice:
+            members["tool_choice"] = choice
+    return members
 
 
 def _tool(tool: ToolSpec) -> dict[str, Any]:
@@ -77,6 +80,31 @@ def _tool(tool: ToolSpec) -> dict[str, Any]:
         "parameters": {"properties": {}, **tool.input_schema} if strict is None else strict,
         "strict": strict is not None,
     }
+
+
+_SAYABLE = frozenset({"type", "description", "enum", "items", "minimum", "maximum"})
+
+
+def strict_schema(schema: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The form of a tool's schema that constrained decoding takes: every member is required there, so an optional one may be
+    null, which the toolbox drops. None where a member says more than the decoder knows, such as a length, or where the
+    schema is not of our tools' form, closed and with flat members: nothing is dropped to make it fit."""
+    members: Mapping[str, Any] = schema.get("properties", {})
+    is_flat = all(_is_flat(it) and ("items" not in it or _is_flat(it["items"])) for it in members.values())
+    if not is_flat or schema.get("additionalProperties") is not False or "$defs" in schema:
+        return None
+    required = schema.get("required", ())
+    derived = {name: member if name in required else _or_null(member) for name, member in members.items()}
+    return {**schema, "properties": derived, "required": list(derived)}
+
+
+def _is_flat(member: Mapping[str, Any]) -> bool:
+    return member.keys() <= _SAYABLE and member.get("type") in ("string", "number", "integer", "boolean", "array")
+
+
+def _or_null(member: Mapping[str, Any]) -> dict[str, Any]:
+    enum = {"enum": [*member["enum"], None]} if "enum" in member else {}
+    return {**member, "type": [member["type"], "null"], **enum}
 
 
 def _input(messages: Sequence[Message]) -> list[Item]:
@@ -94,15 +122,11 @@ def _input(messages: Sequence[Message]) -> list[Item]:
 
 def _input_parts(parts: Sequence[Text | Image]) -> list[Item]:
     return [
-        _input_text(part.text)
+        {"type": "input_text", "text": part.text}
         if isinstance(part, Text)
         else {"type": "input_image", "detail": "auto", "image_url": shared.data_url(part)}
         for part in parts
     ]
-
-
-def _input_text(text: str) -> Item:
-    return {"type": "input_text", "text": text}
 
 
 def _assistant_items(message: AssistantMessage) -> Iterator[Item]:
@@ -142,14 +166,8 @@ def _call_item(call: ToolCall, *, own: bool) -> Item:
 
 
 def _result_item(message: ToolResultMessage) -> Item:
-    """There is no flag for an error: the text says it."""
-    parts = _input_parts(message.content)
-    texts = [part for part in parts if part["type"] == "input_text"]
-    if message.is_error and not texts:
-        parts.insert(0, _input_text("Error: the tool failed and gave no reason."))
-    elif message.is_error and not json_object(texts[0]["text"]):  # our tools' errors are objects with a code
-        texts[0]["text"] = f"Error: {texts[0]['text']}"
-    output: str | list[Item] = parts
-    if all(part["type"] == "input_text" for part in parts):
-        output = "\n".join(part["text"] for part in parts) or "(no output)"
+    text = shared.result_text(message)
+    images = [part for part in message.content if isinstance(part, Image)]
+    spoken = [Text(text=text)] if message.is_error or texts(message) else []
+    output: str | list[Item] = _input_parts([*spoken, *images]) if images else text
     return {"type": "function_call_output", "call_id": shared.wire_id(message.call_id), "output": output}

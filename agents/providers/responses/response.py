@@ -9,13 +9,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from agents.messages import AssistantMessage, StopReason, Usage
+from agents.messages import AssistantMessage, StopReason
 from agents.providers.draft import Draft, Payload, TextBuffer
-from agents.providers.errors import AttemptFailed, BadStream, error_of
-from agents.providers.openai.errors import from_event
+from agents.providers.errors import BadStream
+from agents.providers.openai.answer import usage_of
 from agents.providers.payload import (
     arguments_of,
-    count_of,
     index_of,
     object_of,
     objects_of,
@@ -25,27 +24,18 @@ from agents.providers.payload import (
     well_formed_json,
 )
 from agents.providers.provider import ModelEvent
-from agents.providers.responses.request import API
+from agents.providers.refusals import failure_of
 
 PartKind: TypeAlias = Literal["text", "refusal", "summary", "reasoning", "arguments"]
 
-ENDS = frozenset({"response.completed", "response.incomplete", "response.failed"})
-
-_DELTAS: dict[str, tuple[PartKind, str]] = {
-    "response.output_text.delta": ("text", "content_index"),
-    "response.refusal.delta": ("refusal", "content_index"),
-    "response.reasoning_summary_text.delta": ("summary", "summary_index"),
-    "response.reasoning_text.delta": ("reasoning", "content_index"),
-    "response.function_call_arguments.delta": ("arguments", ""),
+_DELTAS: dict[str, tuple[PartKind, str, str]] = {
+    "response.output_text.delta": ("text", "content_index", "message"),
+    "response.refusal.delta": ("refusal", "content_index", "message"),
+    "response.reasoning_summary_text.delta": ("summary", "summary_index", "reasoning"),
+    "response.reasoning_text.delta": ("reasoning", "content_index", "reasoning"),
+    "response.function_call_arguments.delta": ("arguments", "", "function_call"),
 }
-_OWNERS: dict[PartKind, str] = {
-    "text": "message",
-    "refusal": "message",
-    "summary": "reasoning",
-    "reasoning": "reasoning",
-    "arguments": "function_call",
-}
-"""Which type of item has parts of a kind."""
+"""Of which kind of part a delta is a piece, what has the part's number, and which type of item has such parts."""
 _KINDS: dict[str, PartKind] = {"output_text": "text", "refusal": "refusal", "reasoning_text": "reasoning"}
 _INCOMPLETE: dict[str, StopReason] = {"max_output_tokens": "max_tokens", "content_filter": "content_filter"}
 
@@ -84,12 +74,11 @@ class _Item:
 
 
 class ResponsesAssembly:
-    def __init__(self, *, provider: str, model: str, timestamp: float) -> None:
-        self.draft = Draft(api=API, provider=provider, model=model, timestamp=timestamp)
+    def __init__(self, draft: Draft) -> None:
+        self.draft = draft
         self._items: dict[int, _Item] = {}
         self._places: dict[str, int] = {}
         self._incomplete: str | None = None
-        self._ended = False
 
     def feed(self, event: dict[str, Any]) -> Iterator[ModelEvent]:
         match event.get("type"):
@@ -104,22 +93,23 @@ class ResponsesAssembly:
             case "response.completed" | "response.incomplete" as type_:
                 yield from self._end(required_object(event, "response"), completed=type_ == "response.completed")
             case "response.failed" | "error":
-                if isinstance(response := event.get("response"), dict):
-                    self._note(response)
-                raise failure_of(event)
+                response = object_of(event, "response")
+                self._note(response)
+                raise failure_of(response or event)
             case None if isinstance(event.get("error"), dict):  # a proxy's, without any form
                 raise failure_of(event)
             case str() as type_ if type_ in _DELTAS:
-                kind, index = _DELTAS[type_]
+                kind, index, owner = _DELTAS[type_]
                 place = self._place(event)
-                yield from self._extend(place, kind, index_of(event, index) or 0, text_of(event, "delta"))
+                if self._items[place].type == owner:
+                    yield from self._extend(place, kind, index_of(event, index) or 0, text_of(event, "delta"))
             case _:
                 pass
 
     def _note(self, response: dict[str, Any]) -> None:
         self.draft.response_id = text_of(response, "id") or self.draft.response_id
         if usage := object_of(response, "usage"):
-            self.draft.usage = _usage(usage)
+            self.draft.usage = usage_of(usage)
 
     def _open(self, place: int, start: dict[str, Any]) -> Iterator[ModelEvent]:
         item = _Item(start)
@@ -139,8 +129,6 @@ class ResponsesAssembly:
 
     def _extend(self, place: int, kind: PartKind, part: int, piece: str) -> Iterator[ModelEvent]:
         item = self._items[place]
-        if item.type != _OWNERS[kind]:
-            return
         begins = bool(piece) and (kind, part) not in item.parts and any(item.parts.values())
         item.parts[kind, part] = item.parts.get((kind, part), "") + piece
         if kind == "refusal":
@@ -179,7 +167,7 @@ class ResponsesAssembly:
             yield from self._finish_call(place, cut=not completed and item.sealed is None)
         if not completed:
             self._incomplete = text_of(response.get("incomplete_details"), "reason")
-        self._ended = True
+        self.draft.ended = True
 
     def _finish_call(self, place: int, *, cut: bool) -> Iterator[ModelEvent]:
         """One that was cut has no arguments unless what arrived of them is an object."""
@@ -203,7 +191,7 @@ class ResponsesAssembly:
         return place
 
     def finish(self) -> AssistantMessage:
-        if not self._ended:
+        if not self.draft.ended:
             raise BadStream("the stream ended without response.completed")
         return self.draft.finished(self._reason())
 
@@ -224,29 +212,3 @@ def _final_parts(item: Mapping[str, Any]) -> Iterator[tuple[PartKind, int, str]]
             yield kind, index, text_of(part, "refusal" if kind == "refusal" else "text")
     if item.get("arguments") is not None:
         yield "arguments", 0, arguments_of(item)
-
-
-def _usage(usage: dict[str, Any]) -> Usage:
-    """OpenAI's input is the sum; ours is what neither came from the cache nor went into it."""
-    into = usage.get("input_tokens_details")
-    read, written = count_of(into, "cached_tokens"), count_of(into, "cache_write_tokens")
-    return Usage(
-        input=max(0, count_of(usage, "input_tokens") - read - written),
-        cache_read=read,
-        cache_write=written,
-        output=count_of(usage, "output_tokens"),
-        reasoning=count_of(usage.get("output_tokens_details"), "reasoning_tokens"),
-    )
-
-
-def failure_of(event: Mapping[str, Any]) -> AttemptFailed:
-    """`event` is a `response.failed`, or an `error`, flat or with its `error` inside."""
-    response = event.get("response")
-    error = error_of(response if isinstance(response, dict) else event)
-    if not error and event.get("type") == "error":
-        error = event
-    code = str(error.get("code"))
-    blocked = code.endswith("_policy") or "policy_violation" in code
-    if blocked or "image" in code or code in ("invalid_prompt", "data_residency_mismatch"):
-        error = {**error, "type": "invalid_request_error"}
-    return AttemptFailed(from_event(error), "content_filter" if blocked else "error")

@@ -150,7 +150,7 @@ def _described(tool: ToolSpec) -> str:
 
 
 def _alternating(messages: Sequence[Message]) -> Iterator[Message]:
-    """Users and assistants by turns, as strict templates want it; a message that needs no change stays as it is."""
+    """Users and assistants by turns, as strict templates want it."""
     for answers, group in groupby(messages, lambda message: isinstance(message, AssistantMessage)):
         run = list(group)
         yield _answer([it for it in run if isinstance(it, AssistantMessage)]) if answers else _question(run)
@@ -184,8 +184,6 @@ def _written(call: ToolCall) -> str:
 
 
 def _question(run: Sequence[Message]) -> UserMessage:
-    if len(run) == 1 and isinstance(run[0], UserMessage) and not _posing(run[0]):
-        return run[0]
     parts: list[UserPart] = []
     for message in run:
         match message:
@@ -213,14 +211,9 @@ def _result(message: ToolResultMessage) -> Iterator[UserPart]:
 
 
 def _plain(message: UserMessage) -> Iterator[UserPart]:
-    """A person's parts with no tag in them; they stay readable."""
+    """A person's parts, readable, but with nothing that reads as a call, a result or a chat template's own token."""
     for part in message.sent_parts:
         yield Text(text=_TAG.sub("‹", part.text)) if isinstance(part, Text) else part
-
-
-def _posing(message: UserMessage) -> bool:
-    """A person's words that would read as a call, a result or a chat template's own token."""
-    return any(_TAG.search(part.text) for part in message.sent_parts if isinstance(part, Text))
 
 
 def _harmless(value: Mapping[str, object]) -> str:

@@ -22,6 +22,6 @@ async def test_errors_are_logged_by_request() -> None:
         messages = [(await collect(provider, asking()))[1] for _ in range(2)]
     assert [message.stop_reason for message in messages] == ["error", "content_filter"]
     assert [message.error and message.error.summary for message in messages] == [
-        "status=200 type=authentication_error request_id=req_0001",
-        "status=400 type=invalid_request_error request_id=req_0002",
+        "status=200 type=authentication_error code=none request_id=req_0001",
+        "status=400 type=invalid_request_error code=none request_id=req_0002",
     ]

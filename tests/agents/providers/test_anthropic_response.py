@@ -5,15 +5,18 @@ from typing import Any
 import pytest
 
 from agents.messages import AssistantMessage, ErrorKind, Usage
-from agents.providers.anthropic.response import AnthropicAssembly, from_event, from_status, output_blocked
-from agents.providers.errors import BadStream, retry_after
+from agents.providers.anthropic.request import API
+from agents.providers.anthropic.response import AnthropicAssembly
+from agents.providers.draft import Draft
+from agents.providers.errors import BadStream
 from agents.providers.provider import ModelEvent
+from agents.providers.refusals import failure_of, retry_after
 
 MODEL = "claude-sonnet-4-6"
 
 
 def assemble(*events: dict[str, Any], stop: str = "end_turn") -> tuple[list[ModelEvent], AssistantMessage]:
-    assembly = AnthropicAssembly(provider="anthropic", model=MODEL, timestamp=0.0)
+    assembly = AnthropicAssembly(Draft(api=API, provider="anthropic", model=MODEL, timestamp=0.0))
     end: list[dict[str, Any]] = [{"type": "message_delta", "delta": {"stop_reason": stop}}, {"type": "message_stop"}]
     pieces = [piece for event in [*events, *end] for piece in assembly.feed(event)]
     return pieces, assembly.finish()
@@ -126,19 +129,18 @@ def body(type_: str = "invalid_request_error", message: str = "", code: str | No
     ],
 )
 def test_by_status(status: int, sent: object, kind: ErrorKind, retryable: bool) -> None:
-    error = from_status(status, sent, {}, NOW)
+    error = failure_of(sent, status).error
     assert (error.kind, error.retryable) == (kind, retryable)
 
 
 def test_the_server_may_overrule_the_status() -> None:
-    assert from_status(400, body(), {"x-should-retry": "true"}, NOW).retryable
-    assert not from_status(529, body(), {"x-should-retry": "false"}, NOW).retryable
+    assert failure_of(body(), 400, {"x-should-retry": "true"}).error.retryable
+    assert not failure_of(body(), 529, {"x-should-retry": "false"}).error.retryable
 
 
 def test_the_summary_repeats_no_prose() -> None:
     hostile = {"error": {"type": "<script>", "message": "user said: secret"}}
-    error = from_status(400, hostile, {"request-id": "req_01\nforged=1"}, NOW)
-    assert error.summary == "status=400 type=none request_id=none"
+    assert failure_of(hostile, 400).error.summary == "status=400 type=none code=none"
 
 
 @pytest.mark.parametrize(
@@ -169,9 +171,9 @@ def test_retry_after(headers: dict[str, str], seconds: float | None) -> None:
     ],
 )
 def test_in_mid_stream(event: object, kind: ErrorKind) -> None:
-    assert from_event(event).kind == kind
+    assert failure_of(event).error.kind == kind
 
 
 def test_only_a_400_blocks_output() -> None:
     sent = body(message="Output blocked by content filtering policy")
-    assert [output_blocked(status, sent) for status in (400, 500)] == [True, False]
+    assert [failure_of(sent, status).reason for status in (400, 500)] == ["content_filter", "error"]

@@ -1,13 +1,11 @@
 """Our request as a Chat body: what goes where at each vendor, judged by the emulator's own rules."""
 
-import json
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from agents.messages import Message, Text, Thinking, ToolCall, ToolResultMessage, UserMessage, Wire
-from agents.providers.chat.request import parameters
 from agents.providers.chat.response import API
 from agents.providers.models import Level, family_of
 from agents.providers.provider import OneTool
@@ -15,7 +13,7 @@ from tests.agents.providers.contract.bodies import chat
 from tests.agents.providers.contract.subjects import SUBJECTS
 from tests.agents.providers.requests import LS, PIXEL, READ, asking, assistant, call, result, user
 from tests.emulators.models.chat.shapes import signature_of
-from tools.tool import Image, ToolSpec
+from tools.tool import Image
 
 MODELS = {name.removesuffix(" chat").replace(" ", "-"): it.model for name, it in SUBJECTS.items()}
 """A model of each vendor."""
@@ -87,7 +85,7 @@ def test_a_long_history_goes_back_as_it_was() -> None:
             "content": None,
             "tool_calls": [called("call_A", raw), called("call_B", '{"path": "目录"}')],
         },
-        {"role": "tool", "tool_call_id": "call_A", "content": f"found\n\n{below}"},
+        {"role": "tool", "tool_call_id": "call_A", "content": f"found\n{below}"},
         {"role": "tool", "tool_call_id": "call_B", "content": below},
         {
             "role": "user",
@@ -237,28 +235,6 @@ def test_reasoning_goes_back_in_the_field_that_the_vendor_knows() -> None:
         own = assistant(thought("hm", MODELS[vendor], kind, data), call("a"))
         message = ask(vendor, user("go"), own, result("a"))["messages"][2]
         assert {name: value for name, value in message.items() if "reasoning" in name} == sent
-
-
-def test_references_are_put_in_place_for_servers_that_know_none() -> None:
-    schema = {
-        "type": "object",
-        "properties": {"a": {"$ref": "#/$defs/A~1~0", "description": "one"}, "tree": {"$ref": "#/$defs/Tree"}},
-        "$defs": {
-            "A/~": {"type": "string", "description": "any"},
-            "Tree": {"type": "object", "properties": {"left": {"$ref": "#/$defs/Tree"}}},
-        },
-    }
-    assert parameters(schema, inline_defs=True) == {
-        "type": "object",
-        "properties": {
-            "a": {"type": "string", "description": "one"},
-            "tree": {"type": "object", "properties": {"left": {}}},
-        },
-        "required": [],
-    }
-    assert parameters(schema, inline_defs=False)["$defs"] == schema["$defs"]
-    spec = ToolSpec(name="t", summary="t", description="t", input_schema=schema)
-    assert "$ref" not in json.dumps(ask("qwen", tools=(spec,)))
 
 
 def test_a_long_description_is_cut_where_long_ones_are_refused() -> None:

@@ -7,6 +7,7 @@ import pytest
 from agents.messages import AssistantMessage, Text, Thinking, Usage
 from agents.providers.chat.response import API, ChatAssembly
 from agents.providers.chat.vendors import VENDORS
+from agents.providers.draft import Draft
 from agents.providers.errors import AttemptFailed, BadStream
 from agents.providers.provider import (
     ModelEvent,
@@ -21,7 +22,7 @@ DONE = {"type": "[DONE]"}
 
 
 def assembly(vendor: str = "generic") -> ChatAssembly:
-    return ChatAssembly(provider="p", model="m", timestamp=1.0, vendor=VENDORS[vendor])
+    return ChatAssembly(Draft(api=API, provider="p", model="m", timestamp=1.0), VENDORS[vendor])
 
 
 def chunk(finish: str | None = None, /, **delta: Any) -> dict[str, Any]:

@@ -138,7 +138,11 @@ def test_older_models_get_the_pictures_of_tools_behind_all_results() -> None:
     for after in ((), (user("which?"),)):
         parts = wire(ask(*history, *after, model=OLD))["contents"][2]["parts"]
         assert "parts" not in parts[0]["functionResponse"]
-        assert parts[2:] == [PNG, *({"text": "which?"} for _ in after)]
+        assert parts[2:] == [
+            {"text": "Pictures from the tool results above:"},
+            PNG,
+            *({"text": "which?"} for _ in after),
+        ]
 
 
 @pytest.mark.parametrize(

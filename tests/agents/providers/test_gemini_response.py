@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from agents.messages import AssistantMessage, ErrorKind, Opaque, StopReason, Usage, Wire
+from agents.providers.draft import Draft
 from agents.providers.errors import AttemptFailed, BadStream
 from agents.providers.gemini.request import API
 from agents.providers.gemini.response import GeminiAssembly
@@ -14,7 +15,7 @@ MODEL = "gemini-3.1-pro-preview"
 
 
 def assemble(*events: dict[str, Any]) -> tuple[list[ModelEvent], AssistantMessage]:
-    assembly = GeminiAssembly(provider="google", model=MODEL, timestamp=0.0)
+    assembly = GeminiAssembly(Draft(api=API, provider="google", model=MODEL, timestamp=0.0))
     pieces = [piece for event in events for piece in assembly.feed(event)]
     return pieces, assembly.finish()
 

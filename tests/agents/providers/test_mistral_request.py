@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.messages import Message, Text, Thinking, ToolCall, UserMessage
-from agents.providers.mistral.request import API, fitting_ids
+from agents.providers.mistral.request import API, fitting_id
 from tests.agents.providers.contract.bodies import mistral as wire
 from tests.agents.providers.contract.bodies import thought as thought_of
 from tests.agents.providers.requests import PIXEL, READ, asking, assistant, call, result, user
@@ -71,7 +71,7 @@ def test_a_long_history_goes_back_as_it_was() -> None:
         assistant(thought("d"), Text(text="e")),
         user("f"),
     )
-    given = fitting_ids(["b"])["b"]
+    given = fitting_id("b")
     calls = [
         {"id": "AbC123xyZ", "type": "function", "function": {"name": "ls", "arguments": '{"path": "."}'}},
         {"id": given, "type": "function", "function": {"name": "__", "arguments": '{"path": '}},
@@ -79,9 +79,14 @@ def test_a_long_history_goes_back_as_it_was() -> None:
     assert sent == [
         {"role": "user", "content": [PNG, text("META\n\nwhat is it?"), text("MORE\n\nand now?")]},
         {"role": "assistant", "content": [thinking_chunk("hm"), text("a "), text("b")], "tool_calls": calls},
-        {"role": "tool", "tool_call_id": "AbC123xyZ", "name": "read", "content": "see\n[the image follows]"},
-        {"role": "tool", "tool_call_id": given, "name": "ls", "content": "The tool failed: exit code 1"},
-        {"role": "user", "content": [text("[what read returned]"), PNG, text("well?")]},
+        {
+            "role": "tool",
+            "tool_call_id": "AbC123xyZ",
+            "name": "read",
+            "content": "see\n(the picture follows in the next user message)",
+        },
+        {"role": "tool", "tool_call_id": given, "name": "ls", "content": "Error: exit code 1"},
+        {"role": "user", "content": [text("Pictures from the tool results above:"), PNG, text("well?")]},
         {"role": "assistant", "content": [text("c"), thinking_chunk("d"), text("e")]},
         {"role": "user", "content": "f"},
     ]
@@ -90,7 +95,7 @@ def test_a_long_history_goes_back_as_it_was() -> None:
 DENIED = '{"ok": false, "error_code": "DENIED"}'
 
 
-@pytest.mark.parametrize(("text", "sent"), [(DENIED, DENIED), ("", "The tool failed: (no output)")])
+@pytest.mark.parametrize(("text", "sent"), [(DENIED, DENIED), ("", "Error: the tool failed and gave no reason")])
 def test_a_failure_of_a_tool_is_said_in_words_once(text: str, sent: str) -> None:
     history = (user("go"), assistant(call("a"), call("b")), result("a", text, is_error=True), result("b", ""))
     assert [message["content"] for message in messages(*history)[2:]] == [sent, "(no output)"]
@@ -108,19 +113,7 @@ NINE = re.compile(r"[a-zA-Z0-9]{9}")
 
 @given(st.lists(st.one_of(st.text(max_size=4), st.from_regex(NINE, fullmatch=True), st.just("\ud800"))))
 def test_every_id_becomes_nine_letters_of_its_own_and_fitting_ones_stay(ids: list[str]) -> None:
-    fitting = fitting_ids(ids)
-    assert fitting == fitting_ids(ids)
+    fitting = {given: fitting_id(given) for given in ids}
     assert all(NINE.fullmatch(sent) for sent in fitting.values())
     assert len(set(fitting.values())) == len(set(ids))
     assert all(fitting[given] == given for given in ids if NINE.fullmatch(given))
-
-
-def test_an_id_that_is_already_taken_gives_way() -> None:
-    derived = fitting_ids(["call_1"])["call_1"]
-    fitting = fitting_ids(["call_1", derived])
-    assert fitting[derived] == derived
-    assert fitting["call_1"] != derived
-
-
-def test_an_id_is_the_same_in_the_next_request() -> None:
-    assert fitting_ids(["call_1"])["call_1"] == fitting_ids(["call_0", "call_1"])["call_1"]

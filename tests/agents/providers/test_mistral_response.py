@@ -5,9 +5,12 @@ from typing import Any
 import pytest
 
 from agents.messages import AssistantMessage, ErrorKind, StopReason, Usage
+from agents.providers.draft import Draft
 from agents.providers.errors import AttemptFailed, BadStream
-from agents.providers.mistral.response import MistralAssembly, from_event, from_status
+from agents.providers.mistral.request import API
+from agents.providers.mistral.response import MistralAssembly
 from agents.providers.provider import ModelEvent
+from agents.providers.refusals import failure_of
 
 MODEL = "magistral-medium-latest"
 
@@ -32,7 +35,7 @@ CALLED = delta("tool_calls")
 
 
 def put_together(*chunks: dict[str, Any]) -> tuple[list[ModelEvent], AssistantMessage]:
-    assembly = MistralAssembly(provider="mistral", model=MODEL, timestamp=1.0)
+    assembly = MistralAssembly(Draft(api=API, provider="mistral", model=MODEL, timestamp=1.0))
     pieces = [piece for chunk in chunks for piece in assembly.feed(chunk)]
     return pieces, assembly.finish()
 
@@ -182,16 +185,15 @@ REFUSALS: list[tuple[int, object, ErrorKind, bool]] = [
 
 @pytest.mark.parametrize(("status", "body", "kind", "retryable"), REFUSALS)
 def test_refusals(status: int, body: object, kind: ErrorKind, retryable: bool) -> None:
-    failure = from_status(status, body, {}, 0.0)
+    failure = failure_of(body, status).error
     assert (failure.kind, failure.retryable) == (kind, retryable)
 
 
 def test_the_log_gets_ids_and_codes_and_the_wait() -> None:
-    headers = {"mistral-correlation-id": "01-ab", "retry-after": "7"}
-    failure = from_status(429, error("张三 wrote too much", "rate_limited", 1300), headers, 0.0)
-    assert failure.summary == "status=429 type=rate_limited code=1300 request_id=01-ab"
+    failure = failure_of(error("张三 wrote too much", "rate_limited", 1300), 429, {"retry-after": "7"}).error
+    assert failure.summary == "status=429 type=rate_limited code=1300"
     assert failure.retry_after_seconds == 7.0
-    assert "none" in from_status(400, error("x", "张三 wrote"), {}, 0.0).summary
+    assert "none" in failure_of(error("x", "张三 wrote"), 400).error.summary
 
 
 @pytest.mark.parametrize(
@@ -204,6 +206,7 @@ def test_the_log_gets_ids_and_codes_and_the_wait() -> None:
     ],
 )
 def test_errors_inside_a_stream(event: dict[str, Any], kind: ErrorKind, retryable: bool) -> None:
-    failure = from_event(event)
-    assert failure is not None
+    with pytest.raises(AttemptFailed) as failed:
+        put_together(event)
+    failure = failed.value.error
     assert (failure.kind, failure.retryable) == (kind, retryable)

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.messages import Message, Opaque, Text, Thinking, ToolCall, Wire
+from agents.providers.draft import Draft
 from agents.providers.models import Level
-from agents.providers.openai.strict import strict_schema
 from agents.providers.provider import ModelRequest, OneTool
 from agents.providers.request import wire_id
 from agents.providers.responses.request import API
@@ -40,11 +40,13 @@ def reasoning(item_id: str = "rs_1") -> Thinking:
 def test_the_first_request_of_a_chat() -> None:
     text = {"type": "input_text", "text": "## Inbound Context\n{}\n\n张三: 你好"}
     tool = {"type": "function", "name": "read", "description": "Read a file.", "strict": True}
+    path = {"type": ["string", "null"], "description": "The folder."}
+    strict = {"type": "object", "properties": {"path": path}, "required": ["path"], "additionalProperties": False}
     assert wire(asking(user("张三: 你好", metadata="## Inbound Context\n{}"), tools=(READ,))) == {
         "model": MODEL,
         "instructions": "You are a helper.\n\n## Runtime\nagent=coder",
         "input": [{"role": "user", "content": [text]}],
-        "tools": [tool | {"parameters": strict_schema(READ.input_schema)}],
+        "tools": [tool | {"parameters": strict}],
         "max_output_tokens": 1024,
         "store": False,
         "include": ["reasoning.encrypted_content"],
@@ -81,11 +83,36 @@ def test_a_schema_that_cannot_be_strict_is_sent_as_it_is_and_says_so() -> None:
     assert second["description"] == "read a file"
 
 
+_ENUM = {"type": "string", "enum": ["x"]}
+_LIST = {"type": "array", "items": _ENUM}
+_MEMBERS = {"a": {"type": "integer", "minimum": 1}, "b": _ENUM, "c": _LIST}
+
+
+def test_what_is_optional_may_be_null_and_everything_is_required_in_its_order() -> None:
+    def sent(**members: Any) -> dict[str, Any]:
+        schema = {"type": "object", "properties": _MEMBERS, "required": ["a"], "additionalProperties": False} | members
+        made: dict[str, Any] = wire(asking(tools=(replace(LS, input_schema=schema),)))["tools"][0]
+        return made
+
+    nullable = {"type": ["string", "null"], "enum": ["x", None]}
+    members = _MEMBERS | {"b": nullable, "c": _LIST | {"type": ["array", "null"]}}
+    assert sent()["parameters"]["properties"] == members
+    assert (sent()["parameters"]["required"], sent()["strict"]) == (["a", "b", "c"], True)
+    loose: tuple[dict[str, Any], ...] = (
+        {"additionalProperties": True},
+        {"$defs": {}},
+        {"properties": {"a": {"type": "object"}}},
+    )
+    long = {"type": "string", "minLength": 1}
+    for more in (*loose, {"properties": {"a": long}}, {"properties": {"a": {"type": "array", "items": long}}}):
+        assert not sent(**more)["strict"]
+
+
 def test_the_output_limit_is_at_least_the_smallest_that_is_taken() -> None:
     assert wire(replace(asking(), max_tokens=1))["max_output_tokens"] == 16
 
 
-SILENT = "Error: the tool failed and gave no reason."
+SILENT = "Error: the tool failed and gave no reason"
 IMAGE = {"type": "input_image", "detail": "auto", "image_url": IMAGE_URL}
 
 
@@ -141,7 +168,7 @@ steps = st.builds(
 def test_whatever_is_said_goes_back_as_it_was_said(turn: Turn) -> None:
     """Through the stream, our own message, the repair, and out again; but for ids of items and what is a default."""
     events = events_of(turn, 1, wire(asking()), 1)
-    made = ResponsesAssembly(provider="openai", model=MODEL, timestamp=0.0)
+    made = ResponsesAssembly(Draft(api=API, provider="openai", model=MODEL, timestamp=0.0))
     for event in events:
         list(made.feed(json.loads(json.dumps(event))))
     message = made.finish()

@@ -5,15 +5,17 @@ from typing import Any
 import pytest
 
 from agents.messages import AssistantMessage, ErrorKind, Opaque, StopReason, Text, Thinking, Usage, Wire
+from agents.providers.draft import Draft
 from agents.providers.errors import AttemptFailed, BadStream
 from agents.providers.provider import ModelEvent, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallEnd, ToolCallStart
+from agents.providers.responses.request import API
 from agents.providers.responses.response import ResponsesAssembly
 
 MODEL = "gpt-5.5"
 
 
 def assembly() -> ResponsesAssembly:
-    return ResponsesAssembly(provider="openai", model=MODEL, timestamp=0.0)
+    return ResponsesAssembly(Draft(api=API, provider="openai", model=MODEL, timestamp=0.0))
 
 
 def assemble(*events: dict[str, Any], end: dict[str, Any] | None = None) -> tuple[list[ModelEvent], AssistantMessage]:

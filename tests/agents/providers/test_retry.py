@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 import pytest
 
 from agents.messages import AssistantMessage, ErrorKind, ModelError, StopReason, Text
-from agents.providers.errors import RETRYABLE
 from agents.providers.network import KeyRing
 from agents.providers.provider import Done, ModelEvent, ModelRequest, TextDelta
+from agents.providers.refusals import RETRYABLE
 from agents.providers.retry import Health, Notice, RetryConfig, Retrying, complete
 from tests.agents.providers.requests import asking, assistant
 

@@ -14,6 +14,7 @@ from agents.messages import message_json
 from agents.providers.anthropic.response import AnthropicAssembly
 from agents.providers.chat.response import ChatAssembly
 from agents.providers.chat.vendors import VENDORS
+from agents.providers.draft import Draft
 from agents.providers.errors import AttemptFailed, BadStream
 from agents.providers.gemini.response import GeminiAssembly
 from agents.providers.mistral.response import MistralAssembly
@@ -23,12 +24,12 @@ from tests.agents.providers.contract.subjects import SUBJECTS
 from tests.agents.providers.contract.test_contract import recorded
 from tests.emulators.models.script import Call, Say, Think, Turn
 
-ASSEMBLIES: dict[str, Callable[..., Assembly]] = {
+ASSEMBLIES: dict[str, Callable[[Draft], Assembly]] = {
     "anthropic": AnthropicAssembly,
     "responses": ResponsesAssembly,
     "gemini": GeminiAssembly,
     "mistral": MistralAssembly,
-    "openrouter": lambda **members: ChatAssembly(vendor=VENDORS["openrouter"], **members),
+    "openrouter": lambda draft: ChatAssembly(draft, VENDORS["openrouter"]),
 }
 RICH = Turn(parts=(Think(text="hm"), Say(text="So."), Call(name="ls", arguments={"path": "a"}), Call(name="ls")))
 _WORDS = st.sampled_from(["", "text", "thinking", "null", "{}", "ls", "\ud83d"])
@@ -69,7 +70,7 @@ def test_whatever_a_server_sends_is_read_or_refused(
         places = [place for event in events for place in _places(event)]
         container, key = places[number % len(places)]
         container[key] = value
-    assembly = ASSEMBLIES[name](provider="p", model="m", timestamp=0.0)
+    assembly = ASSEMBLIES[name](Draft(api="a", provider="p", model="m", timestamp=0.0))
     try:
         for event in events[: cut or None]:
             list(assembly.feed(event))

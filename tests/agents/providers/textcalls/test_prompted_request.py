@@ -115,7 +115,7 @@ def test_what_is_said_next_joins_the_results_with_its_metadata_before_its_own_wo
     steered = UserMessage(content=(Image(media_type="image/png", data=PIXEL), Text(text="faster")), metadata="META")
     sent = translated(asking(user("q", "FIRST"), assistant(call("c1")), result("c1"), steered, user("more")), "tools")
     first, _, joined = sent.messages
-    assert first == user("q", "FIRST")
+    assert first == user("FIRST\n\nq")
     assert isinstance(joined, UserMessage)
     assert joined.metadata == ""
     assert [part.text if isinstance(part, Text) else part.type for part in joined.content] == [

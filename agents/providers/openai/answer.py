@@ -1,0 +1,127 @@
+"""What the wires in OpenAI's manner share in their answers: calls in pieces, kept apart, and the price."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from agents.messages import Usage
+from agents.providers.draft import Block, Draft
+from agents.providers.payload import arguments_of, count_of, index_of, object_of, parse_arguments, text_of
+from agents.providers.provider import ModelEvent
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Piece:
+    """What one delta says of a call; what it does not say is empty."""
+
+    index: int | None
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(kw_only=True, slots=True)
+class _Call:
+    """A call under way; `key` is its block's in the draft, `vendor_id` and `index` are the server's."""
+
+    key: str
+    block: Block
+    index: int | None
+    vendor_id: str = ""
+    name: str = ""
+
+    @property
+    def complete(self) -> bool:
+        """Whether its arguments are a whole object already."""
+        raw = self.block.body.raw
+        return raw.rstrip().endswith("}") and parse_arguments(raw) is not None
+
+
+@dataclass(slots=True)
+class Calls:
+    draft: Draft
+    _calls: list[_Call] = field(default_factory=list)
+
+    def add(self, pieces: Sequence[object]) -> Iterator[ModelEvent]:
+        here: list[_Call] = []
+        for value in pieces:
+            piece = _read(value)
+            if not (piece.id or piece.name or piece.arguments):
+                continue
+            call = self._known(piece, here) or self._new(piece)
+            here.append(call)
+            if call.block.call is None:
+                yield from self._extend(call, piece)
+
+    def close(self) -> Iterator[ModelEvent]:
+        """Nothing more is to come."""
+        for call in self._calls:
+            if call.block.call is None:
+                yield from self.draft.start(call.key, vendor_id=call.vendor_id, name=call.name)
+                yield from self.draft.close(call.key)
+
+    def _known(self, piece: _Piece, here: Sequence[_Call]) -> _Call | None:
+        """The call that the piece continues."""
+        if piece.index is not None:
+            same = [call for call in self._calls if call.index == piece.index]
+        else:
+            same = [call for call in self._calls if piece.id and call.vendor_id == piece.id]
+            same = same or ([] if piece.id and piece.name else self._calls[-1:])
+        if not same or (piece.name and _another(same[-1], piece, here)):
+            return None
+        return same[-1]
+
+    def _new(self, piece: _Piece) -> _Call:
+        key = f"call {len(self._calls)}"
+        call = _Call(key=key, block=self.draft.open(key, "call"), index=piece.index)
+        self._calls.append(call)
+        return call
+
+    def _extend(self, call: _Call, piece: _Piece) -> Iterator[ModelEvent]:
+        """A call is shown as soon as its name is known."""
+        call.vendor_id = call.vendor_id or piece.id
+        call.name = call.name or piece.name
+        yield from self.draft.add(call.key, piece.arguments)
+        if call.name:
+            yield from self.draft.start(call.key, vendor_id=call.vendor_id, name=call.name)
+
+
+def _another(call: _Call, piece: _Piece, here: Sequence[_Call]) -> bool:
+    """Whether a piece that brings a name opens a call of its own, though it could belong to `call`."""
+    return (
+        any(call is other for other in here)
+        or (bool(call.name) and piece.name != call.name)
+        or (bool(piece.id and call.vendor_id) and piece.id != call.vendor_id)
+        or (piece.arguments.lstrip().startswith("{") and call.complete)
+    )
+
+
+def _read(value: object) -> _Piece:
+    piece: dict[str, Any] = value if isinstance(value, dict) else {}
+    function = object_of(piece, "function")
+    return _Piece(
+        index=index_of(piece, "index"),
+        id=text_of(piece, "id"),
+        name=text_of(function, "name"),
+        arguments=arguments_of(function),
+    )
+
+
+def usage_of(usage: Mapping[str, Any]) -> Usage:
+    """Their input is the sum, and has two names; ours is what neither came from the cache nor went into it."""
+    into = usage.get("prompt_tokens_details", usage.get("input_tokens_details"))
+    out = usage.get("completion_tokens_details", usage.get("output_tokens_details"))
+    read = (
+        count_of(into, "cached_tokens")
+        or count_of(usage, "prompt_cache_hit_tokens")  # DeepSeek
+        or count_of(usage, "cached_tokens")  # Moonshot
+    )
+    write = count_of(into, "cache_write_tokens")
+    given = count_of(usage, "prompt_tokens") or count_of(usage, "input_tokens")
+    return Usage(
+        input=max(0, given - read - write),
+        cache_read=read,
+        cache_write=write,
+        output=count_of(usage, "completion_tokens") or count_of(usage, "output_tokens"),
+        reasoning=count_of(out, "reasoning_tokens"),
+    )

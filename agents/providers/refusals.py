@@ -1,0 +1,185 @@
+"""What a refusal means, whichever vendor it is from: our error kind, when to try again, and its words for the operator.
+
+Kinds are found by status and by the names in `type`, `code` and their like; one vendor's names mean nothing else to
+another. Prose is read only where the vendors leave no choice. A summary is for the log: numbers and names in a safe
+alphabet, nothing the provider wrote for people.
+"""
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from email.utils import parsedate_to_datetime
+
+from agents.messages import ErrorKind, ModelError
+from agents.providers.errors import AttemptFailed
+from agents.providers.payload import object_of, objects_of, text_of
+
+RETRYABLE: frozenset[ErrorKind] = frozenset(
+    {"rate_limited", "overloaded", "server", "network", "timeout", "incomplete"}
+)
+WORDS_CHARS_MAX = 300
+_PROSE_CHARS_MAX = 2000
+_BY_STATUS: dict[int, ErrorKind] = {
+    401: "auth",
+    402: "billing",
+    403: "auth",
+    404: "not_found",
+    408: "timeout",
+    409: "server",
+    413: "too_large",
+    429: "rate_limited",
+    499: "server",
+    503: "overloaded",
+    529: "overloaded",
+}
+_CERTAIN: dict[ErrorKind, str] = {
+    "billing": r"quota|billing|credit|(?:spend|usage)_limit|perday|\b1113\b|\b13(?:0[89]|1\d|2[01])\b",
+    "stale_thinking": r"invalid_encrypted_content",
+    "too_large": r"context_length_exceeded|request_too_large|\b1261\b",
+    "overloaded": r"overload|slow_down|\b1305\b",
+    "not_found": r"model_not_found|invalid_model",
+    "timeout": r"deadline_exceeded",
+}
+"""Names that say more than any status; the numbers are Zhipu's."""
+_LIKELY: dict[ErrorKind, str] = {
+    "rate_limited": r"rate_limit|resource_exhausted|\b1302\b",
+    "overloaded": r"capacity|unavailable",
+    "auth": r"authenti|unauth|permission|api_key|unsupported_country|failed_precondition",
+    "not_found": r"not_found",
+    "timeout": r"timeout",
+    "server": r"server_error|api_error",
+    "invalid": r"invalid|out_of_range|image|data_residency|policy",
+}
+"""Names that say more than status 400, and than none."""
+_OVERFLOW = (
+    r"prompt is too long|exceed context limit|maximum context length|exceeds the context window|input token count"
+    r"|too large for model with|exceeded model token limit|range of input length|exceeds max length"
+    r"|exceeds the available context size|exceeded max context length|greater than the context length"
+    r"|context window exceeds|maximum prompt length|input is too long|request payload size exceeds"
+)
+_NOT_OVERFLOW = r"rate.?limit|too many (?:requests|tokens)|please wait|number of output tokens"
+_SAYS: dict[ErrorKind, str] = {
+    "stale_thinking": r"thinking` block|thinking`, but found|thinking chunk|thinking signature|thought.?signature"
+    r"|`signature`|reasoning_content|\.thinking\b",  # the last is the place that Mistral's validator names
+    "billing": r"credit balance is too low",
+}
+_DELAY = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)s")
+
+
+def failure_of(
+    body: object, status: int = 0, headers: Mapping[str, str] | None = None, now: float = 0
+) -> AttemptFailed:
+    """What a server refused with `status`, or reported inside a stream that began with 200. `body` is the parsed JSON,
+    with or without an `error` member around it. `headers` have a say in whether and when to try again (`x-should-retry`
+    overrides the kind); `now` is wall time in seconds, for a Retry-After that names a date."""
+    body = body[0] if isinstance(body, list) and body else body
+    error = object_of(body, "error") or (body if isinstance(body, dict) else {})
+    headers, code = headers or {}, error.get("code")
+    names, words = " ".join(_names(error))[:_PROSE_CHARS_MAX].lower(), prose_of(body)
+    prose = words.lower()
+    meant = status or (code if isinstance(code, int) and 400 <= code < 600 else 0)
+    kind = _kind(meant, names, prose)
+    should_retry = headers.get("x-should-retry", "").lower()
+    wait = retry_after(headers, now)
+    failed = ModelError(
+        kind=kind,
+        summary=f"status={status or 200} type={word(error.get('type') or error.get('status'))} code={word(code)}",
+        retryable=should_retry == "true" or (should_retry != "false" and kind in RETRYABLE),
+        retry_after_seconds=_retry_delay(error) if wait is None else wait,
+        words=" ".join(words.split())[:WORDS_CHARS_MAX],
+    )
+    return AttemptFailed(failed, "content_filter" if _is_filtered(meant, names, prose) else "error")
+
+
+def broken_off(reason: str, kind: ErrorKind = "server") -> AttemptFailed:
+    """The model ended its answer for a reason that is none."""
+    summary = f"status=200 finish_reason={word(reason)}"
+    return AttemptFailed(ModelError(kind=kind, summary=summary, retryable=kind in RETRYABLE))
+
+
+def _names(error: Mapping[str, object]) -> Iterator[str]:
+    values = (error.get(member) for member in ("code", "type", "status"))
+    yield from (str(value) for value in values if isinstance(value, str | int))
+    yield text_of(error.get("details"), "error_code")
+    for detail in objects_of(error, "details"):
+        yield text_of(detail, "reason")
+        yield from (text_of(violation, "quotaId") for violation in objects_of(detail, "violations"))
+
+
+def _kind(status: int, names: str, prose: str) -> ErrorKind:
+    if "does not support tools" in prose:  # Ollama
+        return "no_tools"
+    if kind := _named(_CERTAIN, names):
+        return kind
+    if status in (0, 400, 413, 422):
+        if re.search(_OVERFLOW, prose) and not re.search(_NOT_OVERFLOW, prose):
+            return "too_large"
+        if kind := _named(_SAYS, prose):
+            return kind
+    if status in (0, 400):
+        return _named(_LIKELY, names) or ("invalid" if status else "server")
+    return _BY_STATUS.get(status, "server" if status >= 500 else "invalid")
+
+
+def _named(kinds: Mapping[ErrorKind, str], names: str) -> ErrorKind | None:
+    return next((kind for kind, pattern in kinds.items() if re.search(pattern, names)), None)
+
+
+def _is_filtered(status: int, names: str, prose: str) -> bool:
+    """Whether it is a content filter's: of what goes in, or of what the model wrote."""
+    if status == 400 and ("content_filter" in names or "output blocked by content filtering" in prose):
+        return True
+    return status in (0, 400) and bool(re.search(r"_policy\b|policy_violation", names))
+
+
+def prose_of(value: object, depth: int = 4) -> str:
+    """What a refusal says to people, wherever that is: beside the error object or in it, in an object of its own, or in a
+    validator's list with the place of each fault."""
+    match value:
+        case str():
+            return value[:_PROSE_CHARS_MAX]
+        case list() if depth:
+            return "; ".join(filter(None, (prose_of(item, depth - 1) for item in value[:10])))
+        case {"msg": str(fault), **more}:
+            place = more.get("loc")
+            steps = (str(it) for it in place if isinstance(it, str | int)) if isinstance(place, list) else ()
+            return f"{fault} {'.'.join(steps)}"[:_PROSE_CHARS_MAX]
+        case dict() if depth:
+            inner = value.get("error")
+            places = (inner if isinstance(inner, dict) else None, value.get("message"), value.get("detail"), inner)
+            return next(filter(None, (prose_of(it, depth - 1) for it in places)), "")
+    return ""
+
+
+def retry_after(headers: Mapping[str, str], now: float) -> float | None:
+    """Seconds that the server asks us to wait; None where it says nothing, nonsense, or a moment that has passed."""
+    for name, scale in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
+        text = headers.get(name, "").strip()
+        if not text:
+            continue
+        try:
+            seconds = float(text) / scale
+        except ValueError:
+            seconds = _until(text, now)
+        if math.isfinite(seconds) and seconds > 0:
+            return seconds
+    return None
+
+
+def _until(date: str, now: float) -> float:
+    try:
+        return parsedate_to_datetime(date).timestamp() - now
+    except (ValueError, OverflowError):
+        return math.nan
+
+
+def _retry_delay(error: Mapping[str, object]) -> float | None:
+    """Seconds, from Google's `RetryInfo`."""
+    delays: Iterable[str] = (text_of(detail, "retryDelay") for detail in objects_of(error, "details"))
+    found = (float(match[1]) for delay in delays if (match := _DELAY.fullmatch(delay)))
+    return next((seconds for seconds in found if seconds > 0), None)
+
+
+def word(value: object) -> str:
+    """A name fit for a log line; whatever else a server may put there is not repeated."""
+    return str(value) if isinstance(value, str | int) and re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", str(value)) else "none"
