@@ -7,7 +7,7 @@ what a refusal means, is the channel's business.
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import httpx
 
@@ -34,18 +34,17 @@ async def download(
     path: str,
     *,
     bytes_max: int,
-    params: Mapping[str, str] | None = None,
-    headers: Mapping[str, str] | None = None,
     seconds: float = SECONDS,
+    method: str = "GET",
+    headers: Mapping[str, str] | None = None,
+    **sent: Any,
 ) -> Download:
-    """Raises TooLarge, or Unreachable where no complete answer arrived."""
+    """`sent` goes to httpx as it is. Raises TooLarge, or Unreachable where no complete answer arrived."""
     request_headers = {"accept-encoding": "identity", **(headers or {})}
     try:
         # The client's own timeout is for one read; a file that comes drop by drop would never end.
         async with asyncio.timeout(seconds):
-            async with client.stream(
-                "GET", path, params=params, headers=request_headers, follow_redirects=False
-            ) as response:
+            async with client.stream(method, path, headers=request_headers, follow_redirects=False, **sent) as response:
                 data = await _read(response, bytes_max)
     except (httpx.HTTPError, TimeoutError) as error:
         raise Unreachable(f"the file did not come ({type(error).__name__})") from error

@@ -15,8 +15,8 @@ import fcntl
 import os
 import secrets
 import unicodedata
-from collections.abc import Collection, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import PurePosixPath
 from typing import Final, get_args
 
@@ -188,6 +188,21 @@ def sweep(folder: int) -> None:
                         os.unlink(name, dir_fd=folder)
                 finally:
                     os.close(fd)
+
+
+@contextmanager
+def replacing(folder: int, name: str) -> Iterator[int]:
+    """A descriptor for what is to be `name`: it gets that name once it is written, and stays open and locked."""
+    sweep(folder)
+    temporary, fd = new_temporary(folder)
+    try:
+        yield fd
+        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary, dir_fd=folder)
+        os.close(fd)
+        raise
 
 
 def _locked(fd: int) -> bool:

@@ -21,7 +21,7 @@ import structlog
 from tools.config import ProcessConfig
 from tools.exec import Exec
 from tools.output import Output
-from tools.paths import is_locked, new_temporary, sweep
+from tools.paths import is_locked, replacing
 from tools.process import Supervised
 from tools.tool import ToolError
 from tools.workspace import make_folder, processes_of
@@ -208,22 +208,13 @@ def _begin(folder: Path, record: Record) -> int:
 def _written(folder: Path, record: Record) -> int:
     parent = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        sweep(parent)
-        temporary, file = new_temporary(parent)
-        try:
-            with os.fdopen(os.dup(file), "wb") as written:
-                written.write(record.dump())
-                written.flush()
-                os.fsync(file)
-            os.rename(temporary, record.id, src_dir_fd=parent, dst_dir_fd=parent)
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(temporary, dir_fd=parent)
-            os.close(file)
-            raise
+        with replacing(parent, record.id) as fd:
+            with open(fd, "wb", closefd=False) as file:
+                file.write(record.dump())
+            os.fsync(fd)
     finally:
         os.close(parent)
-    return file
+    return fd
 
 
 def _save(it: Running, record: Record) -> None:
