@@ -205,22 +205,17 @@ def replacing(folder: int, name: str) -> Iterator[int]:
         raise
 
 
-def _locked(fd: int) -> bool:
+def _locked(fd: int, how: int = fcntl.LOCK_EX) -> bool:
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(fd, how | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True
 
 
 def is_locked(fd: int) -> bool:
-    """Whether somebody still writes it, on whichever replica."""
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    fcntl.flock(fd, fcntl.LOCK_UN)
-    return False
+    """Whether somebody still writes it, on whichever replica. Who asks lets it go by closing it."""
+    return not _locked(fd, fcntl.LOCK_SH)
 
 
 def _is(name: str, folder: int, fd: int) -> bool:

@@ -44,8 +44,8 @@ from channels.telegram.api import MethodError, TelegramApi, fetch_file, refusal_
 from channels.telegram.config import TelegramAccount, bot_of
 from channels.telegram.connection import Callbacks, Polling, Registration, offer_menu
 from channels.telegram.content import Me
-from channels.telegram.files import ALBUM_MAX, CAPTION_CHARS, SentFiles, fits_caption
-from channels.telegram.render import RenderedText, rendered, split
+from channels.telegram.files import ALBUM_MAX, CAPTION_CHARS, CAPTION_UNITS_MAX, SentFiles
+from channels.telegram.render import RenderedText, rendered, split, units
 from channels.telegram.timing import Activity, TelegramPace, Timing, is_group
 from channels.wire import loads, mapping, number, text
 
@@ -287,7 +287,7 @@ class TelegramChannel:
             return await self._called(part, self._worded(made) | place, partial(self._api.call, method))
         loaded = [it for file in part.files if (it := await self._stored(file.id))]
         sent = SentFiles(api=self._api, files=loaded, voice=part.voice)
-        caption = made if fits_caption(made.text) else rendered("")
+        caption = made if units(made.text) <= CAPTION_UNITS_MAX else rendered("")
         if caption is not made:
             await self._called(part, self._worded(made) | place, partial(self._api.call, "sendMessage"))
         words = {"caption": caption.text, "caption_entities": caption.entities} if caption.text else {}
