@@ -7,7 +7,7 @@ what a refusal means, is the channel's business.
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import httpx
 
@@ -34,17 +34,18 @@ async def download(
     path: str,
     *,
     bytes_max: int,
-    seconds: float = SECONDS,
-    method: str = "GET",
+    params: Mapping[str, str] | None = None,
     headers: Mapping[str, str] | None = None,
-    **sent: Any,
+    seconds: float = SECONDS,
 ) -> Download:
-    """`sent` goes to httpx as it is. Raises TooLarge, or Unreachable where no complete answer arrived."""
+    """Raises TooLarge, or Unreachable where no complete answer arrived."""
     request_headers = {"accept-encoding": "identity", **(headers or {})}
     try:
         # The client's own timeout is for one read; a file that comes drop by drop would never end.
         async with asyncio.timeout(seconds):
-            async with client.stream(method, path, headers=request_headers, follow_redirects=False, **sent) as response:
+            async with client.stream(
+                "GET", path, params=params, headers=request_headers, follow_redirects=False
+            ) as response:
                 data = await _read(response, bytes_max)
     except (httpx.HTTPError, TimeoutError) as error:
         raise Unreachable(f"the file did not come ({type(error).__name__})") from error

@@ -4,6 +4,7 @@ The server is the operator's choice, not the model's: it may be anywhere, and re
 the key away.
 """
 
+import asyncio
 import html
 import json
 import re
@@ -14,7 +15,6 @@ from urllib.parse import urlsplit
 
 from pydantic import Field
 
-from channels.channel import TooLarge, Unreachable
 from tools.tool import Arguments, Call, ToolError, ToolResult
 from tools.web.config import SearchConfig, SearchProvider
 
@@ -81,7 +81,6 @@ class SearchArguments(Arguments):
     )
 
 
-@dataclass
 class WebSearch:
     spec = SearchArguments.spec(
         "web_search",
@@ -93,14 +92,15 @@ class WebSearch:
     )
     parse = staticmethod(SearchArguments.parse)
 
-    config: SearchConfig
+    def __init__(self, config: SearchConfig) -> None:
+        self._config = config
 
     async def run(self, arguments: SearchArguments, call: Call) -> ToolResult:
         query = " ".join(arguments.query.split())
         if not query:
             raise ToolError("INVALID_ARGUMENT", "'query' has no word to look for")
-        assert self.config.provider is not None
-        engine, count = ENGINES[self.config.provider], arguments.count or RESULTS
+        assert self._config.provider is not None
+        engine, count = ENGINES[self._config.provider], arguments.count or RESULTS
         answer = await self._ask(engine, query, count)
         try:
             found = [_shown(number, it, engine.snippet) for number, it in enumerate(engine.results(answer)[:count], 1)]
@@ -112,36 +112,41 @@ class WebSearch:
     async def _ask(self, engine: Engine, query: str, count: int) -> Any:
         import httpx
 
-        from channels.download import download
         from channels.transport import Transport, client_class
 
-        config = self.config
+        config = self._config
         params, headers, body = engine.request(config.api_key.get_secret_value(), query, count)
         base = (config.base_url or engine.base_url).rstrip("/")
         url = base + engine.path.removeprefix(urlsplit(base).path)
         try:
-            async with client_class(httpx)(transport=Transport(httpx, url), timeout=SECONDS) as client:
-                got = await download(
-                    client,
+            async with (
+                asyncio.timeout(SECONDS),
+                client_class(httpx)(transport=Transport(httpx, url), timeout=SECONDS) as client,
+            ):
+                request = client.build_request(
+                    "GET" if body is None else "POST",
                     url,
-                    bytes_max=ANSWER_BYTES_MAX,
-                    seconds=SECONDS,
-                    method="GET" if body is None else "POST",
-                    headers={"Accept": "application/json", **headers},
                     params=params or None,
                     json=body,
+                    headers={"Accept": "application/json", "Accept-Encoding": "identity", **headers},
                 )
-        except TooLarge:
-            raise ToolError("SEARCH_FAILED", "the search provider's answer is too long") from None
-        except Unreachable as error:
-            if isinstance(error.__cause__, TimeoutError):
-                late = "the search provider did not answer in time"
-                raise ToolError("SEARCH_TIMEOUT", late, retryable=True) from None
+                response = await client.send(request, stream=True)
+                try:
+                    if response.status_code != 200:
+                        raise refusal(response.status_code)
+                    data = bytearray()
+                    async for piece in response.aiter_raw():
+                        data += piece
+                        if len(data) > ANSWER_BYTES_MAX:
+                            raise ToolError("SEARCH_FAILED", "the search provider's answer is too long")
+                finally:
+                    await response.aclose()
+        except TimeoutError:
+            raise ToolError("SEARCH_TIMEOUT", "the search provider did not answer in time", retryable=True) from None
+        except httpx.HTTPError:
             raise ToolError("SEARCH_FAILED", "the search provider cannot be reached", retryable=True) from None
-        if got.status != 200:
-            raise refusal(got.status)
         try:
-            return json.loads(got.data)
+            return json.loads(data)
         except ValueError:
             raise ToolError("SEARCH_FAILED", "the search provider's answer is no JSON", retryable=True) from None
 
