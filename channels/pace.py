@@ -8,7 +8,7 @@ need at once is made once.
 import asyncio
 import time
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from channels.channel import RateLimited, Unreachable
@@ -39,28 +39,23 @@ class _Bucket:
         return max(self.closed_until - now, -self.tokens / self.rate, 0.0)
 
 
+@dataclass(kw_only=True)
 class Pace:
     """The buckets of one account: its own, and one for each chat that was too fast. Rates are sends a second."""
 
-    def __init__(
-        self,
-        *,
-        per_second: float | None,
-        account_rate: float,
-        chat_rate: Callable[[str], float],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._per_second = per_second
-        self._account_rate = account_rate
-        self._chat_rate = chat_rate
-        self._clock = clock
-        self._buckets: dict[str, _Bucket] = {}
-        if per_second is not None:
-            self._buckets[ACCOUNT] = _Bucket(per_second, max(1.0, per_second), clock())
+    per_second: float | None
+    account_rate: float
+    chat_rate: Callable[[str], float]
+    clock: Callable[[], float] = time.monotonic
+    _buckets: dict[str, _Bucket] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.per_second is not None:
+            self._buckets[ACCOUNT] = _Bucket(self.per_second, max(1.0, self.per_second), self.clock())
 
     async def wait(self, chat: str) -> None:
         """Return when a message may go to `chat`. Raises RateLimited where that is not soon."""
-        now = self._clock()
+        now = self.clock()
         self._buckets = {key: bucket for key, bucket in self._buckets.items() if bucket.ends >= now}
         buckets = [bucket for key in (ACCOUNT, chat) if (bucket := self._buckets.get(key))]
         wait = max((bucket.take(now) for bucket in buckets), default=0.0)
@@ -73,12 +68,12 @@ class Pace:
 
     def slow(self, chat: str | None, seconds: float) -> None:
         """The platform asked to wait: with this chat, or with everything."""
-        now, key = self._clock(), chat or ACCOUNT
-        rate = self._chat_rate(key) if chat else self._per_second or self._account_rate
+        now, key = self.clock(), chat or ACCOUNT
+        rate = self.chat_rate(key) if chat else self.per_second or self.account_rate
         bucket = self._buckets.setdefault(key, _Bucket(rate, 0.0, now))
         bucket.tokens = min(bucket.tokens, 0.0)
         bucket.closed_until = max(bucket.closed_until, now + seconds)
-        if chat or self._per_second is None:
+        if chat or self.per_second is None:
             bucket.ends = bucket.closed_until + CAREFUL_SECONDS
 
 

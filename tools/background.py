@@ -115,10 +115,10 @@ class Process:
         return Subject(text=_input(arguments, record), facts=facts, identity=identity)
 
     @property
-    def _uploads(self) -> Path:
+    def _folder(self) -> Path:
         if self.shell.workspace.uploads is None:
             raise ToolError("PROCESS_UNAVAILABLE", "there is no session here that could keep a process")
-        return self.shell.workspace.uploads
+        return processes_of(self.shell.workspace.uploads)
 
     def _seconds(self, arguments: ProcessArguments) -> float:
         most = self.processes.config.timeout_seconds
@@ -126,12 +126,12 @@ class Process:
 
     async def _named(self, arguments: ProcessArguments) -> Record:
         record = await asyncio.to_thread(self._record, _given(arguments.id, "id", arguments.action))
-        if running := self.processes.running(self._uploads, record.id):
+        if running := self.processes.running(self._folder, record.id):
             running.touched = self.processes.now()
         return record
 
     def _record(self, id_: str) -> Record:
-        record = self.processes.record(self._uploads, str(self.shell.workspace.root), id_)
+        record = self.processes.record(self._folder, str(self.shell.workspace.root), id_)
         if record is None:
             raise ToolError("NOT_FOUND", f"this session has no process {id_[:64]!r}; `list` shows those it has")
         return record
@@ -148,20 +148,20 @@ class Process:
             output=Output(self.shell.config.output_bytes),
         )
         try:
-            await self.processes.start(self._uploads, record, self.shell, seconds)
+            await self.processes.start(self._folder, record, self.shell, seconds)
         except OSError as error:
             raise self.shell.not_started(error) from error
         text = f"Started process {record.id}; it may run for {seconds:g} seconds. `poll` shows its output."
         return ToolResult(content=(text,), details={"id": record.id})
 
     async def _list(self) -> ToolResult:
-        records = await asyncio.to_thread(self.processes.records, self._uploads, str(self.shell.workspace.root))
+        records = await asyncio.to_thread(self.processes.records, self._folder, str(self.shell.workspace.root))
         lines = [f"{it.id} {self._state(it)}: {_short(it.command)}" for it in records]
         states = {it.id: it.state for it in records}
         return ToolResult(content=("\n".join(lines) or "(no processes)",), details={"processes": states})
 
     async def _poll(self, record: Record, wait_seconds: float) -> ToolResult:
-        running = self.processes.running(self._uploads, record.id)
+        running = self.processes.running(self._folder, record.id)
         for _ in range(int(wait_seconds / LOOK_SECONDS)):
             if running is None or running.task.done() or record.output.total > record.polled:
                 break
@@ -172,7 +172,7 @@ class Process:
         text = await asyncio.to_thread(new.shown, self.shell.result_chars - len(note) - 1)
         record.polled += new.total
         if record.state in ("ended", "interrupted") and new.total:
-            await asyncio.to_thread(polled, processes_of(self._uploads), record)
+            await asyncio.to_thread(polled, self._folder, record)
         return ToolResult(content=(f"{text.rstrip(chr(10))}\n{note}".lstrip("\n"),), details=_details(record))
 
     async def _log(self, record: Record, arguments: ProcessArguments) -> ToolResult:
@@ -186,7 +186,7 @@ class Process:
 
     async def _write(self, record: Record, arguments: ProcessArguments) -> ToolResult:
         data = _input(arguments, record).encode(errors="replace")
-        running = self.processes.running(self._uploads, record.id)
+        running = self.processes.running(self._folder, record.id)
         if running is None:
             raise ToolError("NOT_RUNNING", f"process {record.id} takes no input here: {self._state(record)}")
         if record.terminal and any(len(line) > LINE_BYTES_MAX for line in data.splitlines()):
@@ -205,7 +205,7 @@ class Process:
 
     async def _kill(self, record: Record) -> ToolResult:
         if record.state in ("running", "elsewhere"):
-            await self.processes.kill(self._uploads, record)
+            await self.processes.kill(self._folder, record)
             record = await asyncio.to_thread(self._record, record.id)
         return await self._poll(record, 0)
 

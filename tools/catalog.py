@@ -63,7 +63,7 @@ class Catalog:
     def tools(self, workspace: Workspace, abilities: Collection[str] = ("send",)) -> list[Tool]:
         """`abilities`: what the `message` tool can do in the turn's chat."""
         built = (build(self, workspace) for name, build in _BUILDERS.items() if name in self.names)
-        return [it.having(abilities) if isinstance(it, Message) else it for it in built]
+        return [replace(it, abilities=frozenset(abilities)) if isinstance(it, Message) else it for it in built]
 
     def shell(self, workspace: Workspace) -> Exec:
         return Exec(workspace, self.exec_config, self.exec_slots, self.sandbox, self.result_chars, self.network)

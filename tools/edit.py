@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from dataclasses import dataclass
 
 from pydantic import Field
 
@@ -17,6 +18,7 @@ class EditArguments(Arguments):
     new_text: str = Field(description="What takes its place; empty to delete the passage.")
 
 
+@dataclass
 class Edit:
     spec = EditArguments.spec(
         "edit",
@@ -29,15 +31,14 @@ class Edit:
     )
     parse = staticmethod(EditArguments.parse)
 
-    def __init__(self, workspace: Workspace) -> None:
-        self._workspace = workspace
+    workspace: Workspace
 
     async def run(self, arguments: EditArguments, call: Call) -> ToolResult:
         return await asyncio.to_thread(self._edit, arguments)
 
     def _edit(self, arguments: EditArguments) -> ToolResult:
         path = arguments.file_path
-        with self._workspace.reading(path) as fd:
+        with self.workspace.reading(path) as fd:
             status = os.fstat(fd)
             if status.st_size > FILE_BYTES_MAX:
                 raise ToolError("TOO_LARGE", f"{path!r} is larger than {FILE_BYTES_MAX} bytes; use another way")
@@ -52,7 +53,7 @@ class Edit:
             new_data = changed.encode()
         except UnicodeEncodeError:
             raise ToolError("INVALID_ARGUMENT", "'new_text' holds half a character; write it whole") from None
-        name = self._workspace.write(path, new_data, expected=status)
+        name = self.workspace.write(path, new_data, expected=status)
         lines = f"line {first}" if first == last else f"lines {first}-{last}"
         if last < first:
             lines = f"deleted at line {first}"

@@ -34,6 +34,7 @@ class FindArguments(Arguments):
     limit: int = Field(default=LIMIT, ge=1, le=LIMIT_MAX, description="How many to show, at most 1000.")
 
 
+@dataclass
 class Find:
     spec = FindArguments.spec(
         "find",
@@ -46,16 +47,15 @@ class Find:
     )
     parse = staticmethod(FindArguments.parse)
 
-    def __init__(self, workspace: Workspace, result_chars: int) -> None:
-        self._workspace = workspace
-        self._result_chars = result_chars
+    workspace: Workspace
+    result_chars: int
 
     async def run(self, arguments: FindArguments, call: Call) -> ToolResult:
         return await asyncio.to_thread(self._find, arguments)
 
     def _find(self, arguments: FindArguments) -> ToolResult:
-        matches, search = Glob(arguments.glob), Search(self._workspace)
-        page = Page(arguments.limit, self._result_chars)
+        matches, search = Glob(arguments.glob), Search(self.workspace)
+        page = Page(arguments.limit, self.result_chars)
         for name, below, is_folder in search.below(arguments.path):
             if matches(below):
                 page.add(shown(name) + ("/" if is_folder else ""))

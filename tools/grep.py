@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 
 import re2
 from pydantic import Field
@@ -31,6 +32,7 @@ class GrepArguments(Arguments):
     limit: int = Field(default=LIMIT, ge=1, le=LIMIT_MAX, description="How many lines to show, at most 1000.")
 
 
+@dataclass
 class Grep:
     spec = GrepArguments.spec(
         "grep",
@@ -43,16 +45,15 @@ class Grep:
     )
     parse = staticmethod(GrepArguments.parse)
 
-    def __init__(self, workspace: Workspace, result_chars: int) -> None:
-        self._workspace = workspace
-        self._result_chars = result_chars
+    workspace: Workspace
+    result_chars: int
 
     async def run(self, arguments: GrepArguments, call: Call) -> ToolResult:
         return await asyncio.to_thread(self._grep, arguments)
 
     def _grep(self, arguments: GrepArguments) -> ToolResult:
         pattern = expression(arguments.pattern, "pattern", ignore_case=arguments.ignore_case)
-        search, page = Search(self._workspace), Page(arguments.limit, self._result_chars)
+        search, page = Search(self.workspace), Page(arguments.limit, self.result_chars)
         total, cut = 0, 0
         for name in self._files(arguments, search):
             data, is_cut = self._text(name)
@@ -74,7 +75,7 @@ class Grep:
 
     def _text(self, name: str) -> tuple[bytes, bool]:
         """The beginning of a file, nothing of a binary one; whether there is more."""
-        with suppress(ToolError, OSError), self._workspace.found(name) as fd, open(fd, "rb", closefd=False) as file:
+        with suppress(ToolError, OSError), self.workspace.found(name) as fd, open(fd, "rb", closefd=False) as file:
             head = file.read(HEAD_BYTES)
             if b"\0" not in head:
                 return head + file.read(FILE_BYTES_MAX - HEAD_BYTES), os.fstat(fd).st_size > FILE_BYTES_MAX

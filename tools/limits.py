@@ -4,6 +4,7 @@ A part of the supervisor (`tools.supervisor`): it imports nothing but what every
 that writes a letter to STATUS when there is too much.
 """
 
+import fcntl
 import os
 import resource
 import sys
@@ -28,6 +29,14 @@ QUICK_ENTRIES_MAX = 10_000
 """So many files and folders are looked through before a command begins: 40 ms."""
 ENTRY_BYTES = 4096
 """What a file counts on top of its content, so that empty ones have an end, too."""
+
+
+def above(fd: int) -> int:
+    """The same descriptor, out of the shell's way, and not for the command."""
+    try:
+        return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 10)
+    finally:
+        os.close(fd)
 
 
 def limit(seconds: int, file_bytes: int, *, processes: int) -> None:

@@ -1,6 +1,7 @@
 """`ls`: what is in a folder of the workspace."""
 
 import asyncio
+from dataclasses import dataclass
 
 from pydantic import Field
 
@@ -14,6 +15,7 @@ class LsArguments(Arguments):
     path: str = Field(default=".", description="The folder, relative to the workspace; the workspace if left out.")
 
 
+@dataclass
 class Ls:
     spec = LsArguments.spec(
         "ls",
@@ -26,11 +28,10 @@ class Ls:
     )
     parse = staticmethod(LsArguments.parse)
 
-    def __init__(self, workspace: Workspace) -> None:
-        self._workspace = workspace
+    workspace: Workspace
 
     async def run(self, arguments: LsArguments, call: Call) -> ToolResult:
-        entries = await asyncio.to_thread(self._workspace.entries, arguments.path)
+        entries = await asyncio.to_thread(self.workspace.entries, arguments.path)
         names = sorted(shown(name) + ("/" if is_folder else "") for name, is_folder in entries.items())
         listing = "\n".join(names[:ENTRIES_MAX]) or "(empty folder)"
         if len(names) > ENTRIES_MAX:

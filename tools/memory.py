@@ -130,6 +130,7 @@ class SearchArguments(Arguments):
     )
 
 
+@dataclass
 class MemorySearch:
     spec = SearchArguments.spec(
         "memory_search",
@@ -143,17 +144,16 @@ class MemorySearch:
     )
     parse = staticmethod(SearchArguments.parse)
 
-    def __init__(self, workspace: Workspace, memory: Memory) -> None:
-        self._workspace = workspace
-        self._memory = memory
+    workspace: Workspace
+    memory: Memory
 
     async def run(self, arguments: SearchArguments, call: Call) -> ToolResult:
         if not (wanted := wanted_terms(arguments.query)):
             raise ToolError("INVALID_ARGUMENT", "'query' has no word to look for")
         limit = arguments.limit or RESULTS
-        found = [*await self._memory.passages(wanted, limit, call)]
+        found = [*await self.memory.passages(wanted, limit, call)]
         if call.message.chat.kind == "direct":
-            found += await asyncio.to_thread(_in_files, self._workspace, wanted)
+            found += await asyncio.to_thread(_in_files, self.workspace, wanted)
         scored = [(it.score(wanted), it.at, it) for it in found]
         best = sorted((it for it in scored if it[0]), key=lambda it: it[:2], reverse=True)[:limit]
         lines = [f"{it.path} ({_day(it.at)})\n  {it.snippet(wanted)}" for _, _, it in best]
@@ -196,6 +196,7 @@ class GetArguments(Arguments):
     limit: int | None = Field(default=None, ge=1, description="How many lines to read.")
 
 
+@dataclass
 class MemoryGet:
     spec = GetArguments.spec(
         "memory_get",
@@ -209,20 +210,19 @@ class MemoryGet:
     )
     parse = staticmethod(GetArguments.parse)
 
-    def __init__(self, workspace: Workspace, memory: Memory, page_chars: int) -> None:
-        self._read = Read(workspace, page_chars)
-        self._root = str(workspace.root)
-        self._memory = memory
-        self._page_chars = page_chars
+    workspace: Workspace
+    memory: Memory
+    page_chars: int
 
     async def run(self, arguments: GetArguments, call: Call) -> ToolResult:
         path, colon, line = arguments.path.strip().rpartition(":")
         if not (colon and re.fullmatch("[0-9]{1,9}", line)):
             path, line = arguments.path.strip(), ""
         offset = arguments.offset if arguments.offset is not None else int(line or 1)
-        if (text := await self._memory.text(path, call)) is not None:
-            return await asyncio.to_thread(text_page, text, offset, arguments.limit, self._page_chars)
-        name = relative(path, self._root) if path else path
+        if (text := await self.memory.text(path, call)) is not None:
+            return await asyncio.to_thread(text_page, text, offset, arguments.limit, self.page_chars)
+        name = relative(path, str(self.workspace.root)) if path else path
         if call.message.chat.kind != "direct" or not is_memory(name.split("/")):
             raise ToolError("NOT_FOUND", f"there is no {path[:200]!r} in your memory here; `memory_search` gives paths")
-        return await self._read.run(ReadArguments(file_path=name, offset=offset, limit=arguments.limit), call)
+        read = Read(self.workspace, self.page_chars)
+        return await read.run(ReadArguments(file_path=name, offset=offset, limit=arguments.limit), call)

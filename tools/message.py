@@ -5,7 +5,7 @@ people it was not meant for. Of the actions and members only those are offered t
 """
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Protocol, get_args
@@ -92,32 +92,26 @@ class Messenger(Protocol):
     async def react(self, at: Destination, message_id: str, emoji: str, call: Call) -> None: ...
 
 
+@dataclass
 class Message:
     """`abilities` are the actions that the current chat's channel can carry out, `media` and `voice` among them."""
 
-    def __init__(
-        self,
-        messenger: Messenger,
-        config: MessageConfig,
-        workspace: Workspace,
-        abilities: frozenset[str] = frozenset({"send"}),
-    ) -> None:
-        self._messenger = messenger
-        self._config = config
-        self._workspace = workspace
-        self._abilities = abilities
-        self.spec = _spec(abilities)
+    messenger: Messenger
+    config: MessageConfig
+    workspace: Workspace
+    abilities: frozenset[str] = frozenset({"send"})
 
-    def having(self, abilities: Collection[str]) -> "Message":
-        return Message(self._messenger, self._config, self._workspace, frozenset(abilities))
+    @property
+    def spec(self) -> ToolSpec:
+        return _spec(self.abilities)
 
     def parse(self, raw: Mapping[str, Any]) -> MessageArguments:
         arguments = MessageArguments.parse(raw)
-        if arguments.action not in self._abilities:
-            there = " or ".join(f"'{it}'" for it in ACTIONS if it in self._abilities)
+        if arguments.action not in self.abilities:
+            there = " or ".join(f"'{it}'" for it in ACTIONS if it in self.abilities)
             raise ToolError("INVALID_ARGUMENT", f"'action' must be {there}")
         for name, needed in _MEMBERS.items():
-            if getattr(arguments, name) and needed not in self._abilities:
+            if getattr(arguments, name) and needed not in self.abilities:
                 raise ToolError("INVALID_ARGUMENT", f"'{name}' is not an argument of this tool here")
         required = _REQUIRED.get(arguments.action, () if arguments.media else ("message",))
         if missing := [name for name in required if not getattr(arguments, name)]:
@@ -137,16 +131,16 @@ class Message:
         message_id = arguments.message_id or (current if is_here else "")
         match arguments.action:
             case "delete":
-                await self._messenger.delete(to, message_id)
+                await self.messenger.delete(to, message_id)
                 done = f"Deleted message {message_id}"
             case "react":
-                await self._messenger.react(to, message_id, arguments.emoji, call)
+                await self.messenger.react(to, message_id, arguments.emoji, call)
                 done = f"Reacted to message {message_id}"
             case _:
                 post = await self._post(arguments, current if is_here else None)
                 if post.buttons and not is_here:
                     raise ToolError("INVALID_ARGUMENT", "'buttons' are for the current chat: presses come back to it")
-                message_id = await self._messenger.send(to, post, call)
+                message_id = await self.messenger.send(to, post, call)
                 done = f"Edited message {message_id}" if post.edits else f"Sent to {where} (message {message_id})"
         return ToolResult(content=(done,), details={"messageId": message_id, "channel": to.channel, "chat": to.chat})
 
@@ -157,9 +151,7 @@ class Message:
                 raise ToolError(
                     "INVALID_ARGUMENT", "'media' takes paths of the workspace; put an address into 'message'"
                 )
-            files.append(
-                await asyncio.to_thread(attachment, self._workspace, path, bytes_max=self._messenger.file_bytes)
-            )
+            files.append(await asyncio.to_thread(attachment, self.workspace, path, bytes_max=self.messenger.file_bytes))
         return Post(
             text=arguments.message,
             files=tuple(files),
@@ -180,7 +172,7 @@ class Message:
 
     def _account(self, channel: str, chat: str, current: str) -> str:
         """Which bot sends there, from the config's line that allows it. Raises ToolError."""
-        for target in self._config.targets:
+        for target in self.config.targets:
             named, *account, listed = target.split(":")
             if (named, listed) == (channel, chat):
                 return account[0] if account else current

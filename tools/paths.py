@@ -15,8 +15,8 @@ import fcntl
 import os
 import secrets
 import unicodedata
-from collections.abc import Collection, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import PurePosixPath
 from typing import Final, get_args
 
@@ -190,22 +190,32 @@ def sweep(folder: int) -> None:
                     os.close(fd)
 
 
-def _locked(fd: int) -> bool:
+@contextmanager
+def replacing(folder: int, name: str) -> Iterator[int]:
+    """A descriptor for what is to be `name`: it gets that name once it is written, and stays open and locked."""
+    sweep(folder)
+    temporary, fd = new_temporary(folder)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield fd
+        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary, dir_fd=folder)
+        os.close(fd)
+        raise
+
+
+def _locked(fd: int, how: int = fcntl.LOCK_EX) -> bool:
+    try:
+        fcntl.flock(fd, how | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True
 
 
 def is_locked(fd: int) -> bool:
-    """Whether somebody still writes it, on whichever replica."""
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    fcntl.flock(fd, fcntl.LOCK_UN)
-    return False
+    """Whether somebody still writes it, on whichever replica. Who asks lets it go by closing it."""
+    return not _locked(fd, fcntl.LOCK_SH)
 
 
 def _is(name: str, folder: int, fd: int) -> bool:

@@ -21,10 +21,10 @@ import structlog
 from tools.config import ProcessConfig
 from tools.exec import Exec
 from tools.output import Output
-from tools.paths import is_locked, new_temporary, sweep
+from tools.paths import is_locked, replacing
 from tools.process import Supervised
 from tools.tool import ToolError
-from tools.workspace import make_folder, processes_of
+from tools.workspace import make_folder
 
 KEEP_SECONDS = 2.0
 """How often a running process's record takes up what is new, and what others want of the process is noticed."""
@@ -80,16 +80,17 @@ class Running:
 
 @dataclass
 class Processes:
-    """Those of this gateway, for all agents and over every reload; `config` is the one in force."""
+    """Those of this gateway, for all agents and over every reload; `config` is the one in force. `folder` holds a session's
+    records."""
 
     config: ProcessConfig
     now: Callable[[], float]
     _running: dict[str, Running] = field(default_factory=dict)
     _starting: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    async def start(self, uploads: Path, record: Record, shell: Exec, seconds: float) -> None:
+    async def start(self, folder: Path, record: Record, shell: Exec, seconds: float) -> None:
         """Run it in the background; also where nobody waits for it any more. Raises ToolError and OSError."""
-        await asyncio.shield(self._start(processes_of(uploads), record, shell, seconds))
+        await asyncio.shield(self._start(folder, record, shell, seconds))
 
     async def _start(self, folder: Path, record: Record, shell: Exec, seconds: float) -> None:
         size = (self.config.terminal_rows, self.config.terminal_columns)
@@ -108,35 +109,34 @@ class Processes:
             running = self._running[record.id] = Running(folder, record, supervised, file, self.now())
             running.task = asyncio.create_task(self._attend(running, shell, seconds))
 
-    def running(self, uploads: Path, id_: str) -> Running | None:
+    def running(self, folder: Path, id_: str) -> Running | None:
         """One of this gateway's."""
         found = self._running.get(id_)
-        return found if found is not None and found.folder == processes_of(uploads) else None
+        return found if found is not None and found.folder == folder else None
 
-    def records(self, uploads: Path, workspace: str) -> list[Record]:
+    def records(self, folder: Path, workspace: str) -> list[Record]:
         """All of a session's in that workspace, oldest first. Blocking."""
-        folder = processes_of(uploads)
         names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
-        found = (self.record(uploads, workspace, name) for name in names)
+        found = (self.record(folder, workspace, name) for name in names)
         return sorted((it for it in found if it is not None), key=lambda it: it.started)
 
-    def record(self, uploads: Path, workspace: str, id_: str) -> Record | None:
+    def record(self, folder: Path, workspace: str, id_: str) -> Record | None:
         """As it is now: what runs here as it is in memory. Blocking."""
-        if running := self.running(uploads, id_):
+        if running := self.running(folder, id_):
             record = running.record
-        elif not _ID.fullmatch(id_) or (found := _read(processes_of(uploads) / id_)) is None:
+        elif not _ID.fullmatch(id_) or (found := _read(folder / id_)) is None:
             return None
         else:
             record = found
         return record if record.workspace == workspace else None
 
-    async def kill(self, uploads: Path, record: Record) -> None:
+    async def kill(self, folder: Path, record: Record) -> None:
         """Ask for its end, wherever it runs, and return when it has ended or will not soon."""
-        if running := self.running(uploads, record.id):
+        if running := self.running(folder, record.id):
             running.supervised.stop("killed")
             await asyncio.wait([running.task])
             return
-        path = processes_of(uploads) / record.id
+        path = folder / record.id
         path.with_suffix(_KILL).touch()
         for _ in range(KILLS_LOOKED_FOR):
             found = await asyncio.to_thread(_read, path)
@@ -208,22 +208,13 @@ def _begin(folder: Path, record: Record) -> int:
 def _written(folder: Path, record: Record) -> int:
     parent = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        sweep(parent)
-        temporary, file = new_temporary(parent)
-        try:
-            with os.fdopen(os.dup(file), "wb") as written:
-                written.write(record.dump())
-                written.flush()
-                os.fsync(file)
-            os.rename(temporary, record.id, src_dir_fd=parent, dst_dir_fd=parent)
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(temporary, dir_fd=parent)
-            os.close(file)
-            raise
+        with replacing(parent, record.id) as fd:
+            with open(fd, "wb", closefd=False) as file:
+                file.write(record.dump())
+            os.fsync(fd)
     finally:
         os.close(parent)
-    return file
+    return fd
 
 
 def _save(it: Running, record: Record) -> None:

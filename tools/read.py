@@ -32,6 +32,7 @@ class ReadArguments(Arguments):
     )
 
 
+@dataclass
 class Read:
     spec = ReadArguments.spec(
         "read",
@@ -44,32 +45,24 @@ class Read:
     )
     parse = staticmethod(ReadArguments.parse)
 
-    def __init__(self, workspace: Workspace, page_chars: int) -> None:
-        """A page is as long as a result may be, so that none of it is cut and the next one begins where it ends."""
-        self._workspace = workspace
-        self._page_chars = page_chars
+    workspace: Workspace
+    page_chars: int
+    """A page is as long as a result may be, so that none of it is cut and the next one begins where it ends."""
 
     async def run(self, arguments: ReadArguments, call: Call) -> ToolResult:
         return await asyncio.to_thread(self._read, arguments)
 
     def _read(self, arguments: ReadArguments) -> ToolResult:
         path, offset = arguments.file_path, 1 if arguments.offset is None else arguments.offset
-        check_offset(offset)
-        with self._workspace.reading(path) as fd:
+        page = _Page(offset=offset, byte=arguments.byte, limit=arguments.limit, chars_max=self.page_chars)
+        with self.workspace.reading(path) as fd:
             size = os.fstat(fd).st_size
             head = os.pread(fd, _BLOCK_BYTES, 0)
             if image_type(head):
                 return _image(fd, size, path)
             if b"\0" in head:
                 raise ToolError("NOT_TEXT", f"{path!r} is a binary file of {size} bytes; it cannot be shown as text")
-            page = _Page(offset=offset, byte=arguments.byte, limit=arguments.limit, chars_max=self._page_chars)
             return page.read(fd, size)
-
-
-def check_offset(offset: int) -> None:
-    """Raises ToolError."""
-    if offset == 0:
-        raise ToolError("INVALID_ARGUMENT", "'offset' is 0; the first line is 1, the last is -1")
 
 
 def _image(fd: int, size: int, path: str) -> ToolResult:
@@ -92,9 +85,13 @@ class _Page:
     """From line `offset` on, of at most `limit` lines; from `byte` of that line where the line was cut before."""
 
     offset: int
-    byte: int | None
+    byte: int | None = None
     limit: int | None
     chars_max: int
+
+    def __post_init__(self) -> None:
+        if self.offset == 0:
+            raise ToolError("INVALID_ARGUMENT", "'offset' is 0; the first line is 1, the last is -1")
 
     def read(self, fd: int, size: int) -> ToolResult:
         """Raises ToolError where it lies too far in."""
@@ -137,11 +134,11 @@ class _Page:
 
 def text_page(text: str, offset: int, limit: int | None, chars_max: int) -> ToolResult:
     """The same of a text that lies in no file. Blocking."""
-    check_offset(offset)
+    page = _Page(offset=offset, limit=limit, chars_max=chars_max)
     data = text.encode(errors="replace")
     with os.fdopen(os.memfd_create("page"), "wb+", buffering=0) as file:
         file.write(data)
-        return _Page(offset=offset, byte=None, limit=limit, chars_max=chars_max).read(file.fileno(), len(data))
+        return page.read(file.fileno(), len(data))
 
 
 def _line_start(fd: int, size: int, line: int) -> int:

@@ -39,6 +39,7 @@ from tools.limits import (
     FILE_BYTES_MAX,
     PROCESSES_MAX,
     Written,
+    above,
     children,
     descendants,
     free_bytes,
@@ -171,14 +172,6 @@ class Plan:
         for _ in range(self.wrappers):
             inside = [child for pid in inside for child in children(pid)]
         return [pid for it in inside for pid in (it, *descendants(it))] if self.wrappers else [-shell]
-
-
-def above(fd: int) -> int:
-    """The same descriptor, out of the shell's way, and not for the command."""
-    try:
-        return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 10)
-    finally:
-        os.close(fd)
 
 
 def make_temporary(uid: int, gid: int, links: dict[str, str]) -> str:

@@ -20,7 +20,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from tools.limits import ENTRY_BYTES, stored_bytes
-from tools.paths import new_temporary, not_found, open_beneath, protection, relative, sweep
+from tools.paths import not_found, open_beneath, protection, relative, replacing
 from tools.tool import ToolError
 
 NOBODY = 65_534
@@ -239,22 +239,15 @@ class Workspace:
 
     def _replace(self, parent: int, leaf: str, data: bytes, path: str, expected: os.stat_result | None) -> None:
         mode = self._check_replaceable(parent, leaf, path)
-        sweep(parent)
-        temporary, fd = new_temporary(parent)
-        try:
-            with os.fdopen(fd, "wb") as file:
+        with replacing(parent, leaf) as fd:
+            with open(fd, "wb", closefd=False) as file:
                 file.write(data)
-                file.flush()
-                self._give(file.fileno())
-                os.fchmod(file.fileno(), mode)
-                os.fsync(file.fileno())
+            self._give(fd)
+            os.fchmod(fd, mode)
+            os.fsync(fd)
             if expected is not None and not _is_unchanged(parent, leaf, expected):
                 raise ToolError("CHANGED", f"{path!r} changed while it was edited; read it again", retryable=True)
-            os.rename(temporary, leaf, src_dir_fd=parent, dst_dir_fd=parent)
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(temporary, dir_fd=parent)
-            raise
+        os.close(fd)
         os.fsync(parent)
 
     def _check_replaceable(self, parent: int, leaf: str, path: str) -> int:

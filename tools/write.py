@@ -1,6 +1,7 @@
 """`write`: a whole file, new or replaced."""
 
 import asyncio
+from dataclasses import dataclass
 
 from pydantic import Field
 
@@ -13,6 +14,7 @@ class WriteArguments(Arguments):
     content: str = Field(description="The whole content of the file.")
 
 
+@dataclass
 class Write:
     spec = WriteArguments.spec(
         "write",
@@ -25,15 +27,14 @@ class Write:
     )
     parse = staticmethod(WriteArguments.parse)
 
-    def __init__(self, workspace: Workspace) -> None:
-        self._workspace = workspace
+    workspace: Workspace
 
     async def run(self, arguments: WriteArguments, call: Call) -> ToolResult:
         try:
             data = arguments.content.encode()
         except UnicodeEncodeError:
             raise ToolError("INVALID_ARGUMENT", "'content' holds half a character; write it whole") from None
-        name = await asyncio.to_thread(self._workspace.write, arguments.file_path, data)
+        name = await asyncio.to_thread(self.workspace.write, arguments.file_path, data)
         return ToolResult(
             content=(f"Wrote {name} ({len(data)} bytes)",), details={"bytesWritten": len(data), "path": name}
         )

@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import quote
 
@@ -110,15 +111,13 @@ class FeishuApi:
     async def endpoint(self) -> Mapping[str, Any]:
         """Where a long connection may be opened: `URL` and `ClientConfig`. Raises DeliveryError."""
         body = {"AppID": self._account.app_id, "AppSecret": self._account.app_secret.get_secret_value()}
-        return mapping(await self._request("POST", ENDPOINT_PATH, "", None, body, None), "data")
+        return mapping(await self._request("POST", ENDPOINT_PATH, body=body), "data")
 
     async def upload(self, path: str, fields: Mapping[str, str], part: str, file: File) -> Mapping[str, Any]:
         """The `data` of the answer to an upload. Raises DeliveryError."""
         form = {"data": fields, "files": {part: (file.name, file.data, file.type)}}
-        answer = await self._with_token(
-            lambda token: self._request("POST", path, token, None, None, UPLOAD_SECONDS, form)
-        )
-        return mapping(answer, "data")
+        send = partial(self._request, "POST", path, timeout_seconds=UPLOAD_SECONDS, form=form)
+        return mapping(await self._with_token(send), "data")
 
     async def close(self) -> None:
         self._fetching.cancel()
@@ -146,7 +145,7 @@ class FeishuApi:
         secret = self._account.app_secret.get_secret_value()
         body = {"app_id": self._account.app_id, "app_secret": secret}
         try:
-            answer = await self._request("POST", TOKEN_PATH, "", None, body, None)
+            answer = await self._request("POST", TOKEN_PATH, body=body)
         except Unreachable as error:
             raise Unreachable(str(error), code=error.code, maybe_arrived=False) from error
         token, ends = answer.get("tenant_access_token"), answer.get("expire")
@@ -159,11 +158,11 @@ class FeishuApi:
         self,
         method: str,
         path: str,
-        token: str,
-        params: Params,
-        body: Body,
-        timeout_seconds: float | None,
-        form: Mapping[str, Any] | None = None,
+        token: str = "",
+        params: Params = None,
+        body: Body = None,
+        timeout_seconds: float | None = None,
+        form: Body = None,
     ) -> dict[str, Any]:
         headers = {} if form else {"content-type": "application/json; charset=utf-8"}
         headers |= {"authorization": f"Bearer {token}"} if token else {"locale": "zh"}

@@ -113,7 +113,7 @@ class FeishuChannel:
             per_second=config.sends_per_second, account_rate=ACCOUNT_RATE, chat_rate=lambda chat: CHAT_RATE
         )
         self._cards = LiveCards(self._api, self._place)
-        self._reactions = Reactions(self._api, account=account, app_id=config.app_id, emoji=config.reaction)
+        self._reactions = Reactions(api=self._api, account=account, app_id=config.app_id, emoji=config.reaction)
         self._bot: str | None = None
         self._learning = SingleFlight(self._learn, late="Feishu has not said yet who the bot is")
 

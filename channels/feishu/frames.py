@@ -67,9 +67,10 @@ def encode(frame: Frame) -> bytes:
         written += _varint(field << 3 | _VARINT) + _varint(number % _WRAP)
     for key, value in frame.headers:
         written += _text(5, _text(1, key.encode()) + _text(2, value.encode()))
-    for field, text in ((6, frame.encoding.encode()), (7, frame.kind.encode()), (8, frame.payload)):
+    texts = (frame.encoding.encode(), frame.kind.encode(), frame.payload, frame.log_id.encode())
+    for field, text in enumerate(texts, start=6):
         written += _text(field, text) if text else b""
-    return bytes(written + (_text(9, frame.log_id.encode()) if frame.log_id else b""))
+    return bytes(written)
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:

@@ -8,6 +8,7 @@ first message. Source: the open platform's pages on CardKit.
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
@@ -32,6 +33,13 @@ _CLOSED = frozenset({"300309", "200850"})
 Place: TypeAlias = Callable[[Outbound, str, str, dict[str, Any]], Awaitable[str]]
 
 
+@dataclass(slots=True)
+class _Card:
+    message: str | None = None
+    """Which shows it."""
+    sequence: int = 0
+
+
 class LiveCards:
     """`place` sends a message of some kind and content under a key, and returns its id."""
 
@@ -39,13 +47,11 @@ class LiveCards:
         self._api = api
         self._place = place
         self._now = now
-        self._messages: OrderedDict[str, str] = OrderedDict()
-        """The message that shows a card."""
-        self._sequences: OrderedDict[str, int] = OrderedDict()
+        self._cards: OrderedDict[str, _Card] = OrderedDict()
 
     async def open(self, part: Outbound) -> str:
         """A card that nobody sees yet; its handle. Raises DeliveryError."""
-        body = {"type": "card_json", "data": orjson.dumps(_card(part.text, streams=True)).decode()}
+        body = {"type": "card_json", "data": orjson.dumps(_body(part.text, streams=True)).decode()}
         card = text(mapping(await self._api.call(_CARDS, body=body), "data"), "card_id")
         if not card:
             raise Refused("Feishu's answer does not name the card")
@@ -54,8 +60,7 @@ class LiveCards:
     async def update(self, part: Outbound) -> None:
         """Raises DeliveryError."""
         card, begun = _parts(part)
-        if card not in self._messages:
-            await self._send(card, part)
+        await self._send(card, part)
         body = {"content": shown(part.text), **self._number(card, begun)}
         await self._api.call(f"{_CARDS}/{quote(card, safe='')}/elements/{ELEMENT}/content", body=body, method="PUT")
 
@@ -66,7 +71,7 @@ class LiveCards:
         if not part.text.strip():
             await self.take_away(part)
             return ""
-        whole = {"type": "card_json", "data": orjson.dumps(_card(part.text, streams=False)).decode()}
+        whole = {"type": "card_json", "data": orjson.dumps(_body(part.text, streams=False)).decode()}
         body = {"card": whole, "uuid": key, **self._number(card, begun)}
         try:
             await self._api.call(f"{_CARDS}/{quote(card, safe='')}", body=body, method="PUT")
@@ -85,22 +90,22 @@ class LiveCards:
             return
 
     async def _send(self, card: str, part: Outbound) -> str:
-        if card in self._messages:
-            return self._messages[card]
-        fresh = Outbound(target=part.target, text="")
-        content = {"type": "card", "data": {"card_id": card}}
-        self._messages[card] = await self._place(fresh, f"card-{card}", "interactive", content)
-        while len(self._messages) > CARDS_KEPT:
-            self._messages.popitem(last=False)
-        return self._messages[card]
+        known = self._known(card)
+        if known.message is None:
+            fresh = Outbound(target=part.target, text="")
+            content = {"type": "card", "data": {"card_id": card}}
+            known.message = await self._place(fresh, f"card-{card}", "interactive", content)
+        return known.message
 
     def _number(self, card: str, begun: int) -> dict[str, int]:
-        since = int(self._now() * 1000) - begun
-        sequence = min(max(since, self._sequences.get(card, 0) + 1, 1), SEQUENCE_MAX)
-        self._sequences[card] = sequence
-        while len(self._sequences) > CARDS_KEPT:
-            self._sequences.popitem(last=False)
-        return {"sequence": sequence}
+        known, since = self._known(card), int(self._now() * 1000) - begun
+        known.sequence = min(max(since, known.sequence + 1), SEQUENCE_MAX)
+        return {"sequence": known.sequence}
+
+    def _known(self, card: str) -> "_Card":
+        if len(self._cards) >= CARDS_KEPT and card not in self._cards:
+            self._cards.popitem(last=False)
+        return self._cards.setdefault(card, _Card())
 
 
 def is_closed(error: DeliveryError) -> bool:
@@ -112,6 +117,6 @@ def _parts(part: Outbound) -> tuple[str, int]:
     return card, int(begun)
 
 
-def _card(words: str, *, streams: bool) -> dict[str, Any]:
+def _body(words: str, *, streams: bool) -> dict[str, Any]:
     element = {"tag": "markdown", "element_id": ELEMENT, "content": shown(words)}
     return made([element], "…" if streams else words, streaming_mode=streams)

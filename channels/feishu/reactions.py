@@ -7,6 +7,7 @@ process has left, or whose call got lost, goes with it. An app without the permi
 import asyncio
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass, field
 from urllib.parse import quote
 
 import structlog
@@ -51,17 +52,17 @@ async def react(api: FeishuApi, message_id: str, emoji: str) -> None:
     await api.call(path, body={"reaction_type": {"emoji_type": name}})
 
 
+@dataclass(kw_only=True, slots=True)
 class Reactions:
     """`emoji` is one of Feishu's, empty for none."""
 
-    def __init__(self, api: FeishuApi, *, account: str, app_id: str, emoji: str) -> None:
-        self._api = api
-        self._account = account
-        self._app_id = app_id
-        self._emoji = emoji
-        self._turns: dict[str, asyncio.Event] = {}
-        """What is being answered, by the message's id, and whether that is over."""
-        self._tasks: set[asyncio.Task[None]] = set()
+    api: FeishuApi
+    account: str
+    app_id: str
+    emoji: str
+    _turns: dict[str, asyncio.Event] = field(default_factory=dict)
+    """What is being answered, by the message's id, and whether that is over."""
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     def show(self, progress: Progress) -> None:
         """Never blocks and never raises. In a group only who addressed the bot is to see it."""
@@ -71,9 +72,9 @@ class Reactions:
                 over.set()
             return
         addressed = context.chat.kind == "direct" or context.mentioned
-        if self._emoji and addressed and context.press is None and context.message_id not in {*self._turns, ""}:
+        if self.emoji and addressed and context.press is None and context.message_id not in {*self._turns, ""}:
             over = self._turns[context.message_id] = asyncio.Event()
-            task = asyncio.create_task(self._present(progress, self._emoji, over))
+            task = asyncio.create_task(self._present(progress, self.emoji, over))
             self._tasks.add(task)
             task.add_done_callback(self._done)
 
@@ -93,11 +94,11 @@ class Reactions:
         path = f"/open-apis/im/v1/messages/{quote(progress.context.message_id, safe='')}/reactions"
         try:
             body = {"reaction_type": {"emoji_type": emoji}}
-            await self._api.call(path, body=body, timeout_seconds=CALL_SECONDS)
+            await self.api.call(path, body=body, timeout_seconds=CALL_SECONDS)
         except DeliveryError as error:
-            log.info("feishu_reaction_not_shown", account=self._account, code=error.code, reason=str(error))
+            log.info("feishu_reaction_not_shown", account=self.account, code=error.code, reason=str(error))
             if isinstance(error, Refused):
-                self._emoji = ""  # it would be refused for every message
+                self.emoji = ""  # it would be refused for every message
             if not isinstance(error, Unreachable):
                 return
         await over.wait()
@@ -105,12 +106,12 @@ class Reactions:
 
     async def remove(self, context: MessageContext) -> None:
         """Not while it is being answered."""
-        if not self._emoji or context.message_id in {*self._turns, ""} or context.press:
+        if not self.emoji or context.message_id in {*self._turns, ""} or context.press:
             return
         path = f"/open-apis/im/v1/messages/{quote(context.message_id, safe='')}/reactions"
         for attempt in range(ATTEMPTS_MAX):
             try:
-                await self._remove(path, self._emoji)
+                await self._remove(path, self.emoji)
             except (RateLimited, Unreachable):
                 await asyncio.sleep(AGAIN_SECONDS * 2**attempt)
             except DeliveryError:
@@ -119,13 +120,13 @@ class Reactions:
                 return
 
     async def _remove(self, path: str, emoji: str) -> None:
-        listed = await self._api.call(path, {"reaction_type": emoji}, timeout_seconds=CALL_SECONDS)
+        listed = await self.api.call(path, {"reaction_type": emoji}, timeout_seconds=CALL_SECONDS)
         for reaction in self._own(listed):
-            await self._api.call(f"{path}/{quote(reaction, safe='')}", method="DELETE", timeout_seconds=CALL_SECONDS)
+            await self.api.call(f"{path}/{quote(reaction, safe='')}", method="DELETE", timeout_seconds=CALL_SECONDS)
 
     def _own(self, listed: dict[str, object]) -> Iterator[str]:
         for item in mappings(mapping(listed, "data"), "items"):
-            if text(mapping(item, "operator"), "operator_id") == self._app_id:
+            if text(mapping(item, "operator"), "operator_id") == self.app_id:
                 yield text(item, "reaction_id")
 
     def _done(self, task: asyncio.Task[None]) -> None:

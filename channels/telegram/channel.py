@@ -41,11 +41,11 @@ from channels.message import Attachment, Button, File, MessageContext, Outbound,
 from channels.pace import SingleFlight
 from channels.telegram import updates
 from channels.telegram.api import MethodError, TelegramApi, fetch_file, refusal_of
-from channels.telegram.config import TelegramAccount
+from channels.telegram.config import TelegramAccount, bot_of
 from channels.telegram.connection import Callbacks, Polling, Registration, offer_menu
 from channels.telegram.content import Me
-from channels.telegram.files import ALBUM_MAX, CAPTION_CHARS, SentFiles, fits_caption
-from channels.telegram.render import RenderedText, rendered, split
+from channels.telegram.files import ALBUM_MAX, CAPTION_CHARS, CAPTION_UNITS_MAX, SentFiles
+from channels.telegram.render import RenderedText, rendered, split, units
 from channels.telegram.timing import Activity, TelegramPace, Timing, is_group
 from channels.wire import loads, mapping, number, text
 
@@ -89,8 +89,7 @@ class TelegramChannel:
         self._pace = TelegramPace(per_second=config.sends_per_second)
         self._callbacks = Callbacks(api=self._api, account=account)
         self._stored = stored
-        bot_id = config.bot_token.get_secret_value().strip().partition(":")[0]
-        self._me = Me(id=int(bot_id) if bot_id.isdecimal() else 0)
+        self._me = Me(id=int(bot_of(config)) if bot_of(config).isdecimal() else 0)
         self._learning = SingleFlight(self._learn, late="Telegram has not said yet who the bot is")
         self._draftless: set[str] = set()
         """Direct chats that take no drafts."""
@@ -288,7 +287,7 @@ class TelegramChannel:
             return await self._called(part, self._worded(made) | place, partial(self._api.call, method))
         loaded = [it for file in part.files if (it := await self._stored(file.id))]
         sent = SentFiles(api=self._api, files=loaded, voice=part.voice)
-        caption = made if fits_caption(made.text) else rendered("")
+        caption = made if units(made.text) <= CAPTION_UNITS_MAX else rendered("")
         if caption is not made:
             await self._called(part, self._worded(made) | place, partial(self._api.call, "sendMessage"))
         words = {"caption": caption.text, "caption_entities": caption.entities} if caption.text else {}

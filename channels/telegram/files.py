@@ -26,10 +26,6 @@ _AS_DOCUMENT = ("photo_", "image_process_failed", "voice_messages_forbidden", "w
 log = structlog.get_logger()
 
 
-def fits_caption(text: str) -> bool:
-    return len(text.encode("utf-16-le")) // 2 <= CAPTION_UNITS_MAX
-
-
 class SentFiles:
     """The files of one message, on their way. `attempt` may be made again with another body."""
 

@@ -59,17 +59,18 @@ class Timing:
             await self.sleep(wait)
 
 
+@dataclass(kw_only=True)
 class TelegramPace(Pace):
     """Telegram counts a bot's messages: all, those to one chat, and more strictly those to one group.
 
     A refusal slows its chat; refusals in `MANY_CHATS` at a time slow the whole bot."""
 
-    def __init__(self, *, per_second: float | None, clock: Callable[[], float] = time.monotonic) -> None:
-        super().__init__(per_second=per_second, account_rate=ACCOUNT_RATE, chat_rate=_chat_rate, clock=clock)
-        self._refused: dict[str, float] = {}
+    account_rate: float = ACCOUNT_RATE
+    chat_rate: Callable[[str], float] = lambda chat: GROUP_RATE if is_group(chat) else CHAT_RATE
+    _refused: dict[str, float] = field(default_factory=dict)
 
     def refused(self, chat: str, seconds: float | None) -> None:
-        now, seconds = self._clock(), SLOW_SECONDS if seconds is None else seconds
+        now, seconds = self.clock(), SLOW_SECONDS if seconds is None else seconds
         self._refused = {one: at for one, at in self._refused.items() if now - at < TOGETHER_SECONDS} | {chat: now}
         self.slow(chat, seconds)
         if len(self._refused) >= MANY_CHATS:
@@ -79,10 +80,6 @@ class TelegramPace(Pace):
 def is_group(chat: str) -> bool:
     """By its id: people's are positive. A public name may be a group's."""
     return not chat.isdecimal()
-
-
-def _chat_rate(chat: str) -> float:
-    return GROUP_RATE if is_group(chat) else CHAT_RATE
 
 
 QUICK_SECONDS = 0.3

@@ -16,6 +16,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Literal, Protocol, TypeAlias
 from urllib.parse import urlsplit
@@ -55,29 +56,23 @@ class Sessions(Protocol):
         """Whether one of them has begun and not ended."""
 
 
+@dataclass(kw_only=True)
 class Admission:
-    def __init__(
-        self,
-        *,
-        token: str,
-        way: Way,
-        sessions: Sessions,
-        users: Mapping[str, str] | None = None,
-        public_host: str | None = None,
-        link_seconds: float = 3600.0,
-        now: Callable[[], float] = time.time,
-    ) -> None:
-        tokens = {OPERATOR: token, **(users or {})}
+    token: str = field(repr=False)
+    way: Way
+    sessions: Sessions
+    users: Mapping[str, str] = field(default_factory=dict, repr=False)
+    public_host: str | None = None
+    link_seconds: float = 3600.0
+    now: Callable[[], float] = time.time
+    _link: tuple[bytes, float] | None = None
+    """The hash of the code that has yet to be used, and when it expires."""
+
+    def __post_init__(self) -> None:
+        tokens = {OPERATOR: self.token, **self.users}
         self._tokens = {person: given.encode() for person, given in tokens.items() if given}
-        self._signers = self._tokens | ({OPERATOR: token.encode()} if way == "link" else {})
+        self._signers = self._tokens | ({OPERATOR: self.token.encode()} if self.way == "link" else {})
         """What sessions are signed with: whoever came by the link has no token."""
-        self._way = way
-        self._sessions = sessions
-        self._public_host = _bare(public_host) if public_host else None
-        self._link_seconds = link_seconds
-        self._now = now
-        self._link: tuple[bytes, float] | None = None
-        """The hash of the code that has yet to be used, and when it expires."""
 
     async def judge(self, headers: Headers, *, changes: bool) -> str:
         """Who sends a request. `changes`: it is not a mere GET. Raises Rejected with what the person is to do."""
@@ -85,9 +80,9 @@ class Admission:
             self.judge_origin(headers)
         else:
             self._judge_site(headers)
-        if self._way == "open" and _is_here(headers):
+        if self.way == "open" and _is_here(headers):
             return OPERATOR
-        if self._way in ("open", "closed"):
+        if self.way in ("open", "closed"):
             sentence = (
                 "The web chat is closed: set server.adminToken (CLAWGATE_ADMIN_TOKEN) to open it beyond this machine."
             )
@@ -99,7 +94,7 @@ class Admission:
         if is_ours:
             raise _wrong_token()
         sentence = "Sign in with the token of this server."
-        if self._way == "link":
+        if self.way == "link":
             sentence = "Open the sign-in link that the gateway printed at its start, or sign in with server.adminToken."
         raise Rejected("not signed in", status=401, sentence=sentence)
 
@@ -113,7 +108,7 @@ class Admission:
         """No page of another site asks for anything, as far as its browser says who asks: the answer would be kept from
         it, the work would not be. Raises Rejected."""
         host, origin = _bare(_one(headers, "host") or ""), _one(headers, "origin")
-        ours = origin is None or (bool(place := _place(origin)) and place in (host, self._public_host))
+        ours = origin is None or (bool(place := _place(origin)) and place in (host, _bare(self.public_host or "")))
         if not ours or _one(headers, "sec-fetch-site") not in (None, "same-origin", "none"):
             sentence = (
                 "The request comes from another site. Behind a proxy, pass the Host header on, or set server.publicUrl."
@@ -122,10 +117,10 @@ class Admission:
 
     def offer_link(self) -> str | None:
         """A code that signs in once, as if it were the token; None where no link is offered."""
-        if self._way != "link":
+        if self.way != "link":
             return None
         code = f"{LINK_PREFIX}{secrets.token_urlsafe(32)}"
-        self._link = (_digest(code), self._now() + self._link_seconds)
+        self._link = (_digest(code), self.now() + self.link_seconds)
         return code
 
     async def sign_in(self, token: str, headers: Headers) -> str:
@@ -134,10 +129,10 @@ class Admission:
         person = self._owner(token)
         link = None if person else self._take_link(token.strip())
         value = secrets.token_urlsafe(32)
-        session, now = f"{value}.{_signature(self._signers[person or OPERATOR], value)}", self._now()
+        session, now = f"{value}.{_signature(self._signers[person or OPERATOR], value)}", self.now()
         replaced = [key for _, key in self._presented(headers)]
         try:
-            await self._sessions.begin(_key(session), ends=now + SESSION_SECONDS, at=now, instead_of=replaced)
+            await self.sessions.begin(_key(session), ends=now + SESSION_SECONDS, at=now, instead_of=replaced)
         except Exception:
             self._link = link or self._link  # nobody was signed in with it
             raise
@@ -148,7 +143,7 @@ class Admission:
         if not code.startswith(LINK_PREFIX):
             raise _wrong_token()
         link = self._link
-        if link is None or link[1] <= self._now() or not hmac.compare_digest(_digest(code), link[0]):
+        if link is None or link[1] <= self.now() or not hmac.compare_digest(_digest(code), link[0]):
             sentence = (
                 "This sign-in link has been used or has expired. Restart the gateway for another one, or sign in with "
                 "server.adminToken."
@@ -159,12 +154,12 @@ class Admission:
 
     async def sign_out(self, headers: Headers) -> None:
         """Ends the request's sessions, at every replica."""
-        await self._sessions.end([key for _, key in self._presented(headers)])
+        await self.sessions.end([key for _, key in self._presented(headers)])
 
     async def signed_in(self, headers: Headers) -> str | None:
         """Whose session the request has."""
         for person, key in self._presented(headers):
-            if await self._sessions.hold([key], self._now()):
+            if await self.sessions.hold([key], self.now()):
                 return person
         return None
 

@@ -193,9 +193,8 @@ async def test_thousands_of_mistakes_are_a_short_answer(at: Bench) -> None:
 def test_what_a_channel_cannot_do_is_no_argument_of_its_message_tool(
     at: Bench, arguments: dict[str, Any], message: str
 ) -> None:
-    tool = Message(at.outbox, MessageConfig(), at.workspace).having(
-        {"send", "reply", "edit", "delete", "react", "buttons", "media"}
-    )
+    abilities = frozenset({"send", "reply", "edit", "delete", "react", "buttons", "media"})
+    tool = Message(at.outbox, MessageConfig(), at.workspace, abilities)
     with pytest.raises(ToolError) as error:
         tool.parse(arguments)
     assert error.value.message.startswith(message)

@@ -9,9 +9,9 @@ import os
 import stat
 from pathlib import Path
 
-from tools.limits import PROCESSES_MAX
+from tools.limits import PROCESSES_MAX, above
 from tools.sandbox.confine import STAGE, seccomp
-from tools.sandbox.launch import SCRATCH, SKILLS, Place, kept, own_skills, protected, shown, skills
+from tools.sandbox.launch import SCRATCH, SKILLS, Place, own_skills, protected, shown, skills
 from tools.workspace import Workspace
 
 SHARED_BYTES_MAX = 64 * 1024 * 1024
@@ -59,7 +59,7 @@ def fenced(
 ) -> tuple[list[str], list[int]]:
     """The command line, and the descriptors it names. Raises OSError."""
     places = _places(workspace)
-    program = kept(os.memfd_create("seccomp", os.MFD_CLOEXEC))
+    program = above(os.memfd_create("seccomp", os.MFD_CLOEXEC))
     os.write(program, seccomp())
     os.lseek(program, 0, os.SEEK_SET)
     root = str(workspace.root)

@@ -4,7 +4,6 @@ What a command sees is opened here, by descriptors, and nothing of it is looked 
 folder meanwhile changes nothing.
 """
 
-import fcntl
 import marshal
 import os
 import stat
@@ -15,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tools.limits import above
 from tools.paths import MEMORY_FOLDER, NOT_MADE, open_by_walking, protection
 from tools.web.proxy import Proxy
 from tools.workspace import NOBODY, Workspace
@@ -25,8 +25,6 @@ SKILLS = "skills"
 SHOWN_MAX = 150
 """Descriptors of one command: each is a mount, and a process may hold 256."""
 _ROOT = str(Path(__file__).parents[2])
-_FD_MIN = 10
-"""The shell's own are below."""
 
 
 @dataclass(kw_only=True)
@@ -82,7 +80,7 @@ def shown(workspace: Workspace) -> list[Place]:
     places = [Place(path=str(workspace.root), fd=_opened(workspace, "."), is_writable=True)]
     if workspace.uploads is not None:
         with suppress(FileNotFoundError):
-            fd = kept(os.open(workspace.uploads, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC))
+            fd = above(os.open(workspace.uploads, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC))
             places.append(Place(path=str(workspace.uploads), fd=fd, is_writable=True))
     return places
 
@@ -93,7 +91,7 @@ def skills(workspace: Workspace, hidden: Collection[str] = ()) -> list[Place]:
     for name, folder in workspace.mounts.items():
         if name.startswith(f"{SKILLS}/") and f"{workspace.root}/{name}" not in hidden:
             with suppress(OSError):
-                fd = kept(os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))
+                fd = above(os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))
                 places.append(Place(path=f"{workspace.root}/{name}", fd=fd))
     return places
 
@@ -140,14 +138,4 @@ def _names(workspace: Workspace, folder: str) -> list[str]:
 
 
 def _opened(workspace: Workspace, name: str) -> int:
-    return kept(open_by_walking(workspace.fd, name, os.O_PATH))
-
-
-def kept(fd: int) -> int:
-    """The same descriptor, out of the shell's way."""
-    if fd >= _FD_MIN:
-        return fd
-    try:
-        return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _FD_MIN)
-    finally:
-        os.close(fd)
+    return above(open_by_walking(workspace.fd, name, os.O_PATH))

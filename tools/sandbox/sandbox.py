@@ -19,10 +19,11 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from tools.config import ExecConfig
+from tools.limits import above
 from tools.process import run
 from tools.sandbox.bubblewrap import SYSTEM, binaries, fenced
 from tools.sandbox.confine import landlock_version
-from tools.sandbox.launch import SKILLS, Launch, kept, not_made, owner_of, shown, skills
+from tools.sandbox.launch import SKILLS, Launch, not_made, owner_of, shown, skills
 from tools.tool import ToolError
 from tools.web.client import Client
 from tools.web.config import FetchConfig
@@ -71,7 +72,7 @@ class Wall:
         if network is None:
             return Launch(argv=tuple(argv), env=env, owner=owner, plan=plan, pass_fds=tuple(fds))
         proxy = Proxy(network)
-        plan["network"] = (fd := kept(proxy.fd), PORT)
+        plan["network"] = (fd := above(proxy.fd), PORT)
         passed = (*fds, fd)
         return Launch(argv=tuple(argv), env=env | ENVIRONMENT, owner=owner, plan=plan, pass_fds=passed, proxy=proxy)
 

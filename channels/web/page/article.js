@@ -4,15 +4,13 @@
  * reader's eyes.
  */
 
-import { copy } from "./clipboard.js";
-import { element, icon } from "./element.js";
+import { copyBy } from "./clipboard.js";
+import { element, icon, iconButton } from "./element.js";
 import { fileList } from "./files.js";
 import { moment, number, sentence, word } from "./language.js";
 import { blocksOf, showBlocks } from "./prose.js";
 import { EDIT, RETRY, STOP } from "./timeline.js";
 import { disclosure, toolList } from "./tools.js";
-
-const COPIED_MS = 2000;
 
 /** The article of an entry; `show(article, entry)` brings it up to date later. */
 export function articleOf(entry, acts) {
@@ -215,20 +213,12 @@ function time(at) {
   return element("time", { datetime: iso, title: moment(at, { long: true }) }, moment(at));
 }
 
-function iconButton(name, label, click) {
-  return element(
-    "button",
-    { type: "button", class: "icon-button small", "aria-label": label, title: label, click },
-    icon(name),
-  );
-}
-
 function copyButton(text, label) {
-  const button = iconButton("copy", label, async () => {
-    if (!(await copy(text))) return;
-    button.replaceChildren(icon("check"));
-    button.title = word("copiedAnswer");
-    setTimeout(() => button.replaceChildren(icon("copy")), COPIED_MS);
-  });
+  const button = iconButton("copy", label, () =>
+    copyBy(button, text, (done) => {
+      if (done) button.title = word("copiedAnswer");
+      return [icon(done ? "check" : "copy")];
+    }),
+  );
   return button;
 }

@@ -4,7 +4,7 @@
  */
 
 import { fileAddress } from "./api.js";
-import { element, icon, part } from "./element.js";
+import { element, icon, iconButton, part } from "./element.js";
 import { isPicture } from "./files.js";
 import { sentence, size, word } from "./language.js";
 import { recallJson, remember } from "./memory.js";
@@ -19,11 +19,7 @@ export class Attachments {
 
   /** `limits()` are the server's; `say(text)` tells the person; `changed()` hears of every step. */
   constructor({ upload, discard, limits, say, changed }) {
-    this.upload = upload;
-    this.discard = discard;
-    this.limits = limits;
-    this.say = say;
-    this.changed = changed;
+    Object.assign(this, { upload, discard, limits, say, changed });
   }
 
   get #items() {
@@ -32,9 +28,7 @@ export class Attachments {
   }
 
   get ready() {
-    return this.#items
-      .filter((item) => item.state === "ready")
-      .map(({ id, name, type, size }) => ({ id, name, type, size }));
+    return readyOf(this.#items);
   }
 
   get uploading() {
@@ -93,10 +87,8 @@ export class Attachments {
 
   /** They are on their way with a message. */
   clear() {
-    this.#chats.set(
-      this.#chat,
-      this.#items.filter((item) => item.state !== "ready"),
-    );
+    const left = this.#items.filter((item) => item.state !== "ready");
+    this.#chats.set(this.#chat, left);
     keep(this.#chat, []);
     this.#told();
   }
@@ -118,39 +110,22 @@ export class Attachments {
   }
 
   #entry(item) {
-    const removal = word("remove", { name: item.name });
     return element(
       "li",
       { class: "attachment", "data-state": item.state },
       preview(item),
       element("span", { class: "attachment-name", dir: "auto", title: item.name }, item.name),
       item.state === "uploading" ? progress(item) : element("span", { class: "attachment-about" }, about(item)),
-      item.state === "failed" && item.file ? this.#againButton(item) : null,
-      element(
-        "button",
-        {
-          type: "button",
-          class: "icon-button small",
-          "aria-label": removal,
-          title: removal,
-          click: () => this.#remove(item),
-        },
-        icon("close"),
-      ),
+      item.state === "failed" && item.file
+        ? iconButton("retry", word("again", { name: item.name }), () => this.#again(item))
+        : null,
+      iconButton("close", word("remove", { name: item.name }), () => this.#remove(item)),
     );
   }
 
-  #againButton(item) {
-    const label = word("again", { name: item.name });
-    const again = () => {
-      this.#upload(item, this.#chat);
-      this.#told();
-    };
-    return element(
-      "button",
-      { type: "button", class: "icon-button small", "aria-label": label, title: label, click: again },
-      icon("retry"),
-    );
+  #again(item) {
+    this.#upload(item, this.#chat);
+    this.#told();
   }
 }
 
@@ -173,9 +148,12 @@ function remembered(chat) {
   return Array.isArray(items) ? items.map((item) => ({ ...item, state: "ready" })) : [];
 }
 
+function readyOf(items) {
+  const ready = items.filter((item) => item.state === "ready");
+  return ready.map(({ id, name, type, size }) => ({ id, name, type, size }));
+}
+
 function keep(chat, items) {
-  const ready = items
-    .filter((item) => item.state === "ready")
-    .map(({ id, name, type, size }) => ({ id, name, type, size }));
+  const ready = readyOf(items);
   remember(PREFIX + chat, ready.length ? JSON.stringify(ready) : null, "sessionStorage");
 }

@@ -2,7 +2,16 @@
  * Text into the clipboard, also on a plain http host, where the browser keeps `navigator.clipboard` back.
  */
 
-export async function copy(text) {
+const COPIED_MS = 2000;
+
+/** Copies the text, and for a while shows in the button that it is done: what `drawn(done)` gives. */
+export async function copyBy(button, text, drawn) {
+  if (!(await copy(text))) return;
+  button.replaceChildren(...drawn(true));
+  setTimeout(() => button.replaceChildren(...drawn(false)), COPIED_MS);
+}
+
+async function copy(text) {
   try {
     if (navigator.clipboard) {
       await navigator.clipboard.writeText(text);

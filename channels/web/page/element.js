@@ -51,6 +51,12 @@ export function icon(name) {
   return drawing;
 }
 
+/** A small button with an icon, which says in words what it does. */
+export function iconButton(name, label, click, attributes = {}) {
+  const named = { type: "button", class: "icon-button small", "aria-label": label, title: label, click };
+  return element("button", { ...named, ...attributes }, icon(name));
+}
+
 /** The part of the page that index.html names so. */
 export function part(id) {
   return document.getElementById(id);

@@ -4,15 +4,14 @@
  * Code gets a head with its language and a Copy button, a wide table a frame to scroll in.
  */
 
-import { copy } from "./clipboard.js";
-import { element, icon } from "./element.js";
+import { copyBy } from "./clipboard.js";
+import { element, icon, iconButton } from "./element.js";
 import { drawMath } from "./math.js";
 import { paint } from "./paint.js";
 import { word } from "./language.js";
 
 /** The HTML each block was made from. */
 const sources = new WeakMap();
-const COPIED_MS = 2000;
 
 /** Makes `container` show these blocks, with as little change as can be. */
 export function showBlocks(container, blocks, { growing = false } = {}) {
@@ -103,21 +102,10 @@ function drawTask(item) {
 
 function codeHead(code, frame) {
   const language = /(?:^|\s)language-(\S+)/.exec(code.className)?.[1] ?? "";
-  const button = element("button", { type: "button", class: "copy" }, icon("copy"), element("span", {}, word("copy")));
-  button.addEventListener("click", async () => {
-    if (await copy(code.textContent)) confirmCopy(button);
-  });
-  const label = word("wrap");
-  const wrap = element(
-    "button",
-    { type: "button", class: "wrap", "aria-label": label, title: label, "aria-pressed": "false" },
-    icon("wrap"),
-  );
-  wrap.addEventListener("click", () => wrap.setAttribute("aria-pressed", String(frame.classList.toggle("wrapped"))));
+  const drawn = (done) => [icon(done ? "check" : "copy"), element("span", {}, word(done ? "copied" : "copy"))];
+  const button = element("button", { type: "button", class: "copy" }, ...drawn(false));
+  button.addEventListener("click", () => copyBy(button, code.textContent, drawn));
+  const turn = () => wrap.setAttribute("aria-pressed", String(frame.classList.toggle("wrapped")));
+  const wrap = iconButton("wrap", word("wrap"), turn, { class: "icon-button small wrap", "aria-pressed": "false" });
   return element("div", { class: "code-head" }, element("span", { class: "code-language" }, language), wrap, button);
-}
-
-function confirmCopy(button) {
-  button.replaceChildren(icon("check"), element("span", {}, word("copied")));
-  setTimeout(() => button.replaceChildren(icon("copy"), element("span", {}, word("copy"))), COPIED_MS);
 }

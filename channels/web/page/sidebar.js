@@ -4,7 +4,7 @@
  * they are.
  */
 
-import { element, icon, part } from "./element.js";
+import { element, iconButton, part } from "./element.js";
 import { day, word } from "./language.js";
 import { openMenu } from "./menu.js";
 
@@ -106,18 +106,12 @@ export class Sidebar {
       dir: "auto",
       click: () => this.chosen(id),
     });
-    const options = element(
-      "button",
-      {
-        type: "button",
-        class: "icon-button small options",
-        "aria-haspopup": "menu",
-        "aria-label": word("options"),
-        "aria-describedby": `link-${id}`,
-      },
-      icon("more"),
-    );
-    options.addEventListener("click", () => this.#openOptions(id, options));
+    const options = iconButton("more", word("options"), () => this.#openOptions(id, options), {
+      class: "icon-button small options",
+      title: null,
+      "aria-haspopup": "menu",
+      "aria-describedby": `link-${id}`,
+    });
     link.addEventListener("dblclick", () => this.#beginRename(id));
     return element(
       "li",

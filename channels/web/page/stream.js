@@ -24,10 +24,7 @@ export class Stream {
    * with the refusal that says why.
    */
   constructor({ refresh, refused, heard, state }) {
-    this.refresh = refresh;
-    this.refused = refused;
-    this.heard = heard;
-    this.state = state;
+    Object.assign(this, { refresh, refused, heard, state });
     document.addEventListener("visibilitychange", () => (document.hidden ? this.#hide() : this.#wakeUp()));
     window.addEventListener("online", () => this.#wanted && this.open());
     window.addEventListener("pageshow", (event) => event.persisted && this.open());

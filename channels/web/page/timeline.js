@@ -103,19 +103,8 @@ function runningRow(own, turns) {
   return rows.length ? Math.max(...rows) : null;
 }
 
-function ofOwnRow(row, state) {
-  const { message, text, files, at } = row;
-  return {
-    kind: "own",
-    key: message,
-    message,
-    row: row.id,
-    text,
-    files,
-    at,
-    state,
-    refusal: null,
-  };
+function ofOwnRow({ id, message, text, files, at }, state) {
+  return { kind: "own", key: message, message, row: id, text, files, at, state, refusal: null };
 }
 
 function ofUnstored({ id, text, files, at, state, refusal }) {
