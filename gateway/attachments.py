@@ -80,10 +80,10 @@ class Attachments:
                     limit = self._runtime.setup.limits.file_bytes
                     read = partial(runner.attachment, layers=turn.layers, bytes_max=limit)
                     file = await asyncio.to_thread(read, path, context, turn.session)
-                    data = await asyncio.to_thread(self._runtime.scrubber.scrub_file, file.data)
+                    file = await asyncio.to_thread(self._runtime.scrubber.scrub_file, file)
                 except ToolError as error:
                     log.warning("attachment_not_sent", code=error.code)
                     lines.append(sentences.not_attached(path, context.text))
                 else:
-                    kept.append(await self._runtime.store.archive.put(replace(file, data=data), self._runtime.now()))
+                    kept.append(await self._runtime.store.archive.put(file, self._runtime.now()))
         return tuple(kept), "\n".join(lines)

@@ -86,8 +86,8 @@ class Messenger(Protocol):
         """Send at once, split as the channel needs; the platform's id of the first part. The same call never makes a second
         message where the platform dedupes; elsewhere a send that an earlier run may have done is not repeated."""
 
-    async def delete(self, at: Destination, message_id: str) -> None:
-        """Take back one of the bot's own messages."""
+    async def delete(self, at: Destination, message_id: str, call: Call) -> None:
+        """Take back what the same conversation has said."""
 
     async def react(self, at: Destination, message_id: str, emoji: str, call: Call) -> None: ...
 
@@ -137,7 +137,7 @@ class Message:
         message_id = arguments.message_id or (current if is_here else "")
         match arguments.action:
             case "delete":
-                await self._messenger.delete(to, message_id)
+                await self._messenger.delete(to, message_id, call)
                 done = f"Deleted message {message_id}"
             case "react":
                 await self._messenger.react(to, message_id, arguments.emoji, call)

@@ -22,9 +22,9 @@ _SIGNATURES = (
     (b"GIF87a", "image/gif"),
     (b"GIF89a", "image/gif"),
 )
-_CONVERTED = (b"BM", b"II*\0", b"MM\0*", b"\0\0\1\0")
-"""BMP, TIFF and ICO."""
-_FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "BMP", "TIFF", "ICO")
+_CONVERTED = (b"BM", b"II*\0", b"MM\0*")
+"""BMP and TIFF. An ICO says of the picture in it what size it likes."""
+_FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "BMP", "TIFF")
 _one_at_a_time = threading.Lock()
 
 
