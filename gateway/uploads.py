@@ -5,6 +5,7 @@ database counts once more when it keeps one, for all replicas. Others wait for t
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -27,13 +28,14 @@ class TooManyUploads(Exception):
 
 
 class Uploads:
-    """Takes what the page uploads. In bytes, `_reserved` are the uploads that have begun, `_reading` those in memory."""
+    """Takes what the page uploads. In bytes, `_reserved` are the uploads that have begun, by person, `_reading` those in
+    memory."""
 
     def __init__(self, archive: ChatHistory, *, limits: LimitsConfig, now: Callable[[], float]) -> None:
         self._archive = archive
         self._limits = limits
         self._now = now
-        self._reserved = 0
+        self._reserved: Counter[str] = Counter()
         self._reading = 0
         self._turn = asyncio.Condition()
 
@@ -42,10 +44,10 @@ class Uploads:
         file_max, uploads_max = self._limits.file_bytes, self._limits.uploads_bytes
         declared = request.headers.get("content-length", "")
         size = min(int(declared[:20]), file_max) if declared.isdecimal() else file_max
-        waiting = await self._archive.waiting_bytes()
-        if waiting + self._reserved + size > uploads_max:
+        waiting = await self._archive.waiting_bytes(person)
+        if waiting + self._reserved[person] + size > uploads_max:
             raise TooManyUploads
-        self._reserved += size
+        self._reserved[person] += size
         try:
             async with self._room(size):
                 data = await read_body(request, bytes_max=file_max, seconds=UPLOAD_SECONDS)
@@ -54,7 +56,7 @@ class Uploads:
                 file = File(name=name, type=kind, data=data)
                 kept = await self._archive.upload(file, self._now(), owner=person, bytes_max=uploads_max)
         finally:
-            self._reserved -= size
+            self._reserved[person] -= size
         if kept is None:
             raise TooManyUploads
         return kept

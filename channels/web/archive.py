@@ -112,10 +112,10 @@ class ChatHistory(Protocol):
         """Keep a file of an agent's. One that comes into no conversation within a day is thrown away."""
 
     async def upload(self, file: File, at: float, *, bytes_max: int, owner: str = OPERATOR) -> StoredFile | None:
-        """Keep a person's file until it is sent, for a day. None where all that wait would be more than `bytes_max`."""
+        """Keep a person's file until it is sent, for a day. None where all his that wait would be more than `bytes_max`."""
 
-    async def waiting_bytes(self) -> int:
-        """Of the uploads that are not sent."""
+    async def waiting_bytes(self, owner: str = OPERATOR) -> int:
+        """Of a person's uploads that are not sent."""
 
     async def discard(self, key: str, owner: str = OPERATOR) -> bool:
         """Forget a person's upload. False where it is not there, or sent."""

@@ -153,13 +153,13 @@ class DatabaseArchive(Database):
     ) -> StoredFile | None:
         _alone(connection, _UPLOADS_KEY)
         _delete_expired(connection, at)
-        if _waiting(connection) + len(file.data) > bytes_max:
+        if _waiting(connection, owner) + len(file.data) > bytes_max:
             return None
         return _insert_file(connection, file, at, chat=UNSENT + owner)
 
     @reads
-    def waiting_bytes(self, connection: Connection) -> int:
-        return _waiting(connection)
+    def waiting_bytes(self, connection: Connection, owner: str = OPERATOR) -> int:
+        return _waiting(connection, owner)
 
     @writes
     def discard(self, connection: Connection, key: str, owner: str = OPERATOR) -> bool:
@@ -254,8 +254,8 @@ def _sized(connection: Connection, which: str, limit: int, bytes_max: int, **nam
     return found
 
 
-def _waiting(connection: Connection) -> int:
-    return _number(connection, "SELECT sum(length(data)) FROM file WHERE chat LIKE :unsent", unsent=f"{UNSENT}%")
+def _waiting(connection: Connection, owner: str) -> int:
+    return _number(connection, "SELECT sum(length(data)) FROM file WHERE chat = :unsent", unsent=UNSENT + owner)
 
 
 def _delete_expired(connection: Connection, at: float) -> None:
