@@ -161,6 +161,8 @@ class ApprovalsConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias
     """How long `allow-always` holds."""
     pending_per_session: Annotated[int, Field(ge=1, le=100)] = 5
     """How many requests of one conversation may wait; one more is refused, and the model is told."""
+    pending_per_agent: Annotated[int, Field(ge=1, le=1_000)] = 20
+    """The same of one agent, in all its conversations together."""
 
 
 class Config(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):
