@@ -56,7 +56,11 @@ class Attachments:
                 files.append(replace(file, name=f"quoted-{file.name}") if quoted else file)
                 spoken.append(attachment.kind in SPOKEN)
         reason = f"not fetched: of one message only {FILES_MAX} files are"
-        missing += [Missing(name=it.name or it.kind, reason=reason) for it in attachments[FILES_MAX:]]
+        beyond = attachments[FILES_MAX:]
+        missing += [Missing(name=it.name or it.kind, reason=reason) for it in beyond[:FILES_MAX]]
+        missing += (
+            [Missing(name="others", reason=f"{more} more {reason}")] if (more := len(beyond) - FILES_MAX) > 0 else []
+        )
         transcripts = await asyncio.gather(*map(self._transcript, files, spoken))
         return await asyncio.to_thread(runner.receive, context, session, files, missing, transcripts)
 

@@ -76,9 +76,11 @@ class ChatHistory(Protocol):
         """Lets an agent's message say something else, under a new number and in its old place; nothing where it says that
         already. False where it is not there."""
 
-    async def conversations(self, owner: str = OPERATOR, *, words: str = "") -> Sequence[Conversation]:
-        """A person's; where something was said last comes first, a page's worth. With `words`, those in whose title or
-        messages they stand."""
+    async def conversations(self, owner: str = OPERATOR) -> Sequence[Conversation]:
+        """A person's; where something was said last comes first, a page's worth."""
+
+    async def says(self, chat: str, words: str) -> bool:
+        """Whether the words, which are casefolded, stand in a message of the conversation."""
 
     async def conversation(self, chat: str) -> Conversation | None: ...
 

@@ -77,13 +77,16 @@ class DatabaseArchive(Database):
         return True
 
     @reads
-    def conversations(
-        self, connection: Connection, owner: str = OPERATOR, *, words: str = ""
-    ) -> Sequence[Conversation]:
+    def conversations(self, connection: Connection, owner: str = OPERATOR) -> Sequence[Conversation]:
         which = "WHERE owner = :owner ORDER BY at DESC LIMIT :limit"
-        found = _conversations(connection, which, owner=owner, limit=CONVERSATIONS_MAX)
-        wanted = words.casefold()
-        return [it for it in found if not wanted or wanted in it.title.casefold() or _says(connection, it.id, wanted)]
+        return _conversations(connection, which, owner=owner, limit=CONVERSATIONS_MAX)
+
+    @reads
+    def says(self, connection: Connection, chat: str, words: str) -> bool:
+        """Neither database compares capitals beyond ASCII."""
+        spoken = text("SELECT words FROM web_message WHERE chat = :chat").execution_options(yield_per=ROWS_AT_ONCE)
+        with connection.scalars(spoken, {"chat": chat}) as rows:
+            return any(words in str(orjson.loads(it)["text"]).casefold() for it in rows)
 
     @reads
     def conversation(self, connection: Connection, chat: str) -> Conversation | None:
@@ -229,13 +232,6 @@ def _find(connection: Connection, chat: str) -> Conversation | None:
 def _conversations(connection: Connection, which: str, **names: object) -> list[Conversation]:
     rows = _run(connection, f"SELECT id, title, agent, at, owner FROM web_conversation {which}", **names).mappings()
     return [Conversation(**row) for row in rows]
-
-
-def _says(connection: Connection, chat: str, wanted: str) -> bool:
-    """Whether the words stand in a message, in upper or lower case, as neither database compares beyond ASCII."""
-    spoken = text("SELECT words FROM web_message WHERE chat = :chat").execution_options(yield_per=ROWS_AT_ONCE)
-    with connection.scalars(spoken, {"chat": chat}) as rows:
-        return any(wanted in str(orjson.loads(it)["text"]).casefold() for it in rows)
 
 
 def _sized(connection: Connection, which: str, limit: int, bytes_max: int, **names: object) -> list[Sized]:
