@@ -195,7 +195,8 @@ async def test_pictures_are_scaled_to_what_models_take_and_what_cannot_be_shown_
         assert list(it.house.uploads().values()) == [large]
         words, pictures = await it.sees(it.file(written("BMP", 20, 10), "scan.bmp"))
         assert (pictures, "scaled from 20x10 to 20x10" in words) == (["image/jpeg"], True)
-        for data, name in ((HEIC, "IMG_1.heic"), (bomb(), "bomb.png"), (written("ICO", 20, 10), "icon.ico")):
+        icon, torn = written("ICO", 20, 10), PIXEL[:45]
+        for data, name in ((HEIC, "IMG_1.heic"), (bomb(), "bomb.png"), (icon, "icon.ico"), (torn, "torn.png")):
             words, pictures = await it.sees(it.file(data, name, media_type="image/png"))
             assert pictures == []
             assert "not shown: no picture of a kind or size that can be shown" in words
