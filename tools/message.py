@@ -122,6 +122,8 @@ class Message:
         required = _REQUIRED.get(arguments.action, () if arguments.media else ("message",))
         if missing := [name for name in required if not getattr(arguments, name)]:
             raise ToolError("INVALID_ARGUMENT", "; ".join(f"'{name}' is required" for name in missing))
+        if not f"{arguments.message_id}{arguments.reply_to}".isprintable():
+            raise ToolError("INVALID_ARGUMENT", "an id has no control characters")
         if arguments.message and not arguments.message.strip():
             raise ToolError("INVALID_ARGUMENT", "'message' has no visible text")
         if arguments.media and (arguments.buttons or arguments.action not in ("send", "reply")):
