@@ -56,8 +56,8 @@ class SpeechEmulator:
         self.heard.append((fields | {"name": name}, data))
         match self.faults.pop(0) if self.faults else None:
             case None:
-                said = json.dumps({"text": self.text, "usage": {"type": "duration", "seconds": 2}})
-                return Response(said, media_type="application/json")
+                heard = json.dumps({"text": self.text, "usage": {"type": "duration", "seconds": 2}})
+                return Response(heard, media_type="application/json")
             case "hangs":
                 await self.released.wait()
                 return PlainTextResponse("", 503)

@@ -86,9 +86,9 @@ async def test_wrong_codes_are_counted_for_each_sender_once_a_command_and_for_an
 
 
 async def test_an_edit_brings_no_words_of_a_stranger_into_the_database(store: Store) -> None:
-    said = context("telegram", Chat(id="1", kind="direct"), text="hi")
-    body = inbound_json.dump_json(pairing.request(said, "helper", default="en")).decode()
+    written = context("telegram", Chat(id="1", kind="direct"), text="hi")
+    body = inbound_json.dump_json(pairing.request(written, "helper", default="en")).decode()
     name = "telegram:default:message:1:1"
     delivery = Delivery(sid="aside:s", control="aside:s", dedupe=(name,), body=body, at=NOW)
     await store.accept(delivery, pending_max=9, sender_max=9, claim=False)
-    assert await store.changes.edit(name, said.sender.id, "swordfish") is None
+    assert await store.changes.edit(name, written.sender.id, "swordfish") is None
