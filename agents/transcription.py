@@ -15,10 +15,10 @@ from pydantic.alias_generators import to_camel
 
 from channels.message import File
 from channels.transport import Transport, client_class
+from channels.wire import clean, loads
 
 BYTES_MAX = 25 * 1024 * 1024
 """As OpenAI takes."""
-ANSWER_BYTES_MAX = 4 * 1024 * 1024
 ATTEMPTS = 2
 _UNHEARD = "not transcribed: no transcription is set up here, so nobody knows what it says"
 
@@ -83,13 +83,14 @@ def _read(answer: httpx.Response) -> Transcript:
         log.warning("not_transcribed", status=answer.status_code)
         return Transcript(problem=f"not transcribed: the transcription server refused it (HTTP {answer.status_code})")
     try:
-        text = answer.json()["text"] if len(answer.content) <= ANSWER_BYTES_MAX else None
-    except (ValueError, KeyError, TypeError):
-        text = None
-    if not isinstance(text, str):
+        found = loads(answer.content)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or not isinstance(text := found.get("text"), str):
         log.warning("not_transcribed", error="unreadable")
         return Transcript(problem="not transcribed: the transcription server's answer cannot be read")
-    return Transcript(text=text.strip()) if text.strip() else Transcript(problem="no speech was heard in it")
+    text = clean(text).strip()
+    return Transcript(text=text) if text else Transcript(problem="no speech was heard in it")
 
 
 def sound(data: bytes) -> str | None:

@@ -25,6 +25,8 @@ CONNECTIONS_MAX = 1000
 KEEP_ALIVE_SECONDS = 5.0
 """Shorter than any server's or proxy's, so that a connection is rarely closed by them just as it is used again."""
 PIECE_BYTES = 256 * 1024
+ANSWER_BYTES_MAX = 32 * 1024 * 1024
+"""Of an answer that is read whole, unpacked: no server decides how much memory it takes."""
 _AUTOMATIC = ("accept", "accept-encoding", "content-type", "user-agent")
 """Headers that aiohttp would add: httpx has decided about them."""
 
@@ -122,11 +124,19 @@ def client_class(library: Any) -> type[Any]:
                 if self._refuse is not None and not response.is_success:
                     await self._refuse(response)
                 if not stream:
-                    await response.aread()
+                    response._content = await self._whole(response)  # where httpx itself puts it
             except BaseException:
                 await response.aclose()
                 raise
             return response
+
+        async def _whole(self, response: Any) -> bytes:
+            body = bytearray()
+            async for piece in response.aiter_bytes():
+                body += piece
+                if len(body) > ANSWER_BYTES_MAX:
+                    raise library.RemoteProtocolError("the answer is too large")
+            return bytes(body)
 
     return Client
 

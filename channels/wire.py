@@ -9,6 +9,8 @@ from typing import Any
 
 import orjson
 
+DEPTH_MAX, KEYS_MAX, TEXT_CHARS_MAX = 64, 10_000, 262_144
+"""Of one delivery; no platform comes near."""
 ID_MAX = 2**52
 """Telegram's ids have up to 52 significant bits."""
 
@@ -23,6 +25,23 @@ def loads(raw: bytes | str) -> object:
         return json.loads(raw)
     except RecursionError:
         raise ValueError("nested too deeply") from None
+
+
+def fits(raw: bytes, found: Mapping[str, Any]) -> bool:
+    """Whether it is nested no deeper, and has no more keys and no longer texts, than a delivery may. `raw` is what it was
+    read from: of most the brackets in it say enough."""
+    if len(raw) <= 4 * KEYS_MAX and raw.count(b"{") + raw.count(b"[") <= DEPTH_MAX:
+        return True
+    level: list[Any] = [found]
+    keys = 0
+    for _ in range(DEPTH_MAX):
+        keys += sum(len(it) for it in level if isinstance(it, dict))
+        inner = [one for it in level for one in (it.values() if isinstance(it, dict) else it)]
+        if keys > KEYS_MAX or any(isinstance(it, str) and len(it) > TEXT_CHARS_MAX for it in inner):
+            return False
+        if not (level := [it for it in inner if isinstance(it, dict | list)]):
+            return True
+    return False
 
 
 def clean(text: str) -> str:

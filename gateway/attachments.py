@@ -56,7 +56,11 @@ class Attachments:
                 files.append(replace(file, name=f"quoted-{file.name}") if quoted else file)
                 spoken.append(attachment.kind in SPOKEN)
         reason = f"not fetched: of one message only {FILES_MAX} files are"
-        missing += [Missing(name=it.name or it.kind, reason=reason) for it in attachments[FILES_MAX:]]
+        beyond = attachments[FILES_MAX:]
+        missing += [Missing(name=it.name or it.kind, reason=reason) for it in beyond[:FILES_MAX]]
+        missing += (
+            [Missing(name="others", reason=f"{more} more {reason}")] if (more := len(beyond) - FILES_MAX) > 0 else []
+        )
         transcripts = await asyncio.gather(*map(self._transcript, files, spoken))
         return await asyncio.to_thread(runner.receive, context, session, files, missing, transcripts)
 
@@ -80,10 +84,10 @@ class Attachments:
                     limit = self._runtime.setup.limits.file_bytes
                     read = partial(runner.attachment, layers=turn.layers, bytes_max=limit)
                     file = await asyncio.to_thread(read, path, context, turn.session)
-                    data = await asyncio.to_thread(self._runtime.scrubber.scrub_file, file.data)
+                    file = await asyncio.to_thread(self._runtime.scrubber.scrub_file, file)
                 except ToolError as error:
                     log.warning("attachment_not_sent", code=error.code)
                     lines.append(sentences.not_attached(path, context.text))
                 else:
-                    kept.append(await self._runtime.store.archive.put(replace(file, data=data), self._runtime.now()))
+                    kept.append(await self._runtime.store.archive.put(file, self._runtime.now()))
         return tuple(kept), "\n".join(lines)

@@ -64,7 +64,8 @@ class Intake:
         if isinstance(receipt, Edited):
             return await self._edit(channel, receipt)
         if isinstance(receipt, Moved):
-            await self._runtime.choices.move(channel.name, channel.account, receipt.before, receipt.after)
+            if not all(group_refusal(channel.access, it) for it in (receipt.before, receipt.after)):
+                await self._runtime.choices.move(channel.name, channel.account, receipt.before, receipt.after)
             return "ignored: group migrated"
         if isinstance(receipt, Membership):
             return await self._join(channel, receipt)

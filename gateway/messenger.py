@@ -47,7 +47,7 @@ class ChannelMessenger:
         action: Action = "poll" if post.options else "edit" if post.edits else "buttons" if post.buttons else "send"
         carrier = self._carrier(to, action)
         if post.edits:
-            await self._own(to, post.edits)
+            await self._check_is_own(to, post.edits, call.session)
         if post.reply_to:
             await self._check_is_here(to, post.reply_to, call)
         parts = await self._parts(carrier, to, post, call.key)
@@ -62,9 +62,9 @@ class ChannelMessenger:
                 raise
         return sent[0]
 
-    async def delete(self, at: Destination, message_id: str) -> None:
+    async def delete(self, at: Destination, message_id: str, call: Call) -> None:
         carrier = self._carrier(at, "delete")
-        await self._own(at, message_id)
+        await self._check_is_own(at, message_id, call.session)
         assert isinstance(carrier, ActsOnMessages)
         await self._attempted(carrier, lambda: carrier.delete(at.chat, message_id), repeats=True)
 
@@ -114,8 +114,8 @@ class ChannelMessenger:
     async def _kept(self, post: Post) -> tuple[StoredFile, ...]:
         kept = []
         for file in post.files:
-            data = await asyncio.to_thread(self.scrubber.scrub_file, file.data)
-            kept.append(await self.store.archive.put(replace(file, data=data), self.now()))
+            clean = await asyncio.to_thread(self.scrubber.scrub_file, file)
+            kept.append(await self.store.archive.put(clean, self.now()))
         return tuple(kept)
 
     async def _sent(self, carrier: Channel, to: Destination, part: Outbound, key: str, call: Call) -> str:
@@ -160,10 +160,11 @@ class ChannelMessenger:
                 raise ToolError("NOT_DELIVERED", f"the platform refused it ({error.code or 'no code'})") from error
         raise AssertionError("unreachable")
 
-    async def _own(self, at: Destination, message_id: str) -> None:
-        """Raises ToolError where it is not the bot's own message in that chat."""
+    async def _check_is_own(self, at: Destination, message_id: str, session: str = "") -> None:
+        """Raises ToolError where it is not the bot's own message in that chat; with `session`, one of that conversation:
+        what another one has said, or the gateway itself, such as a request for approval, is not the agent's to change."""
         for sent in await self.store.sent_parts(ext_id=message_id) if message_id else ():
-            if _is_in(sent, at):
+            if _is_in(sent, at) and session in ("", sent.sid):
                 return
         raise ToolError("NOT_FOUND", "that is none of your own messages in this chat; nothing was changed")
 
@@ -176,7 +177,7 @@ class ChannelMessenger:
         scope = f"{at.channel}:{at.account}:message:"
         bodies = await self.store.accepted(f"{scope}{message_id}", f"{scope}{at.chat}:{message_id}")
         if not any(inbound_of(it).context.chat.id == at.chat for it in bodies):
-            await self._own(at, message_id)
+            await self._check_is_own(at, message_id)
 
 
 def _is_in(sent: SentPart, at: Destination) -> bool:

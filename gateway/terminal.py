@@ -153,7 +153,7 @@ class Conversation:
     def save(self, file: dict[str, Any]) -> Path:
         """A file that the agent sent, in a folder that is made for the conversation."""
         self._folder = self._folder or Path(tempfile.mkdtemp(prefix="clawgate-"))
-        path = self._folder / f"{file['id'][:8]}-{Path(file['name']).name}"
+        path = self._folder / Path(f"{file['id'][:8]}-{file['name']}".replace("/", "_")).name
         path.write_bytes(self._answered("GET", f"/api/files/{file['id']}", params={"download": ""}).content)
         return path
 

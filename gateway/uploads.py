@@ -5,6 +5,7 @@ database counts once more when it keeps one, for all replicas. Others wait for t
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -25,12 +26,13 @@ NAME_CHARS_MAX = 200
 
 @dataclass(eq=False)
 class Uploads:
-    """Takes what the page uploads. In bytes, `_reserved` are the uploads that have begun, `_reading` those in memory."""
+    """Takes what the page uploads. In bytes, `_reserved` are the uploads that have begun, by person, `_reading` those in
+    memory."""
 
     archive: ChatHistory
     limits: LimitsConfig
     now: Callable[[], float]
-    _reserved: int = 0
+    _reserved: Counter[str] = field(default_factory=Counter)
     _reading: int = 0
     _turn: asyncio.Condition = field(default_factory=asyncio.Condition)
 
@@ -39,10 +41,10 @@ class Uploads:
         file_max, uploads_max = self.limits.file_bytes, self.limits.uploads_bytes
         declared = request.headers.get("content-length", "")
         size = min(int(declared[:20]), file_max) if declared.isdecimal() else file_max
-        waiting = await self.archive.waiting_bytes()
-        if waiting + self._reserved + size > uploads_max:
+        waiting = await self.archive.waiting_bytes(person)
+        if waiting + self._reserved[person] + size > uploads_max:
             raise self._too_many()
-        self._reserved += size
+        self._reserved[person] += size
         try:
             async with self._room(size):
                 data = await read_body(request, bytes_max=file_max, seconds=UPLOAD_SECONDS)
@@ -51,7 +53,7 @@ class Uploads:
                 file = File(name=name, type=kind, data=data)
                 kept = await self.archive.upload(file, self.now(), owner=person, bytes_max=uploads_max)
         finally:
-            self._reserved -= size
+            self._reserved[person] -= size
         if kept is None:
             raise self._too_many()
         return kept

@@ -107,7 +107,7 @@ class Watch:
     def _start(self, call: ToolCall) -> None:
         self._tools[call.id] = ToolUse(
             id=call.id,
-            name=call.name,
+            name=self.scrubber.scrub(call.name)[:ABOUT_CHARS],
             about=self.scrubber.scrub(about(call)),
             state="running",
             arguments=self._detail(call.arguments_raw),

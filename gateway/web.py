@@ -73,6 +73,7 @@ class WebDoor:
         self._uploads = Uploads(channel.archive, self._limits, runtime.now)
         self._peers = peers
         self._guesses = guesses
+        self._searching = asyncio.Lock()
         files = {
             path.relative_to(PAGE).as_posix(): path.read_bytes() for path in sorted(PAGE.rglob("*")) if path.is_file()
         }
@@ -170,9 +171,12 @@ class WebDoor:
         )
 
     async def search(self, request: Request, person: str) -> Response:
-        words = request.query_params.get("words", "").strip()
-        found = await self._archive.conversations(person, words=words) if words else ()
-        return answer_json({"chats": [it.id for it in found]})
+        """One after the other, and a conversation at a time: whoever else reads the database waits for no search."""
+        words = request.query_params.get("words", "").strip().casefold()
+        async with self._searching:
+            found = await self._archive.conversations(person) if words else ()
+            ids = [it.id for it in found if words in it.title.casefold() or await self._archive.says(it.id, words)]
+        return answer_json({"chats": ids})
 
     async def _own(self, request: Request, person: str) -> Conversation:
         """The conversation that the path names. Raises Unserved where it is not the person's."""

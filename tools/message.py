@@ -86,8 +86,8 @@ class Messenger(Protocol):
         """Send at once, split as the channel needs; the platform's id of the first part. The same call never makes a second
         message where the platform dedupes; elsewhere a send that an earlier run may have done is not repeated."""
 
-    async def delete(self, at: Destination, message_id: str) -> None:
-        """Take back one of the bot's own messages."""
+    async def delete(self, at: Destination, message_id: str, call: Call) -> None:
+        """Take back what the same conversation has said."""
 
     async def react(self, at: Destination, message_id: str, emoji: str, call: Call) -> None: ...
 
@@ -116,6 +116,8 @@ class Message:
         required = _REQUIRED.get(arguments.action, () if arguments.media else ("message",))
         if missing := [name for name in required if not getattr(arguments, name)]:
             raise ToolError("INVALID_ARGUMENT", "; ".join(f"'{name}' is required" for name in missing))
+        if not f"{arguments.message_id}{arguments.reply_to}".isprintable():
+            raise ToolError("INVALID_ARGUMENT", "an id has no control characters")
         if arguments.message and not arguments.message.strip():
             raise ToolError("INVALID_ARGUMENT", "'message' has no visible text")
         if arguments.media and (arguments.buttons or arguments.action not in ("send", "reply")):
@@ -131,7 +133,7 @@ class Message:
         message_id = arguments.message_id or (current if is_here else "")
         match arguments.action:
             case "delete":
-                await self.messenger.delete(to, message_id)
+                await self.messenger.delete(to, message_id, call)
                 done = f"Deleted message {message_id}"
             case "react":
                 await self.messenger.react(to, message_id, arguments.emoji, call)

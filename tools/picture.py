@@ -1,7 +1,8 @@
 """A picture as models take it: of a kind that they know, and no larger than they take it. Blocking.
 
-What is small enough goes as it is. Anything else is decoded, turned as its camera meant it, scaled down and written as
-JPEG. Its size is judged before it is decoded, and one picture is decoded at a time: a small file can hold a huge picture.
+What is small enough goes as it is, once it could be decoded: one that no model can read would fail each request that
+shows it. Anything else is turned as its camera meant it, scaled down and written as JPEG. Its size is judged before it is
+decoded, and one picture is decoded at a time: a small file can hold a huge picture.
 """
 
 import io
@@ -22,9 +23,9 @@ _SIGNATURES = (
     (b"GIF87a", "image/gif"),
     (b"GIF89a", "image/gif"),
 )
-_CONVERTED = (b"BM", b"II*\0", b"MM\0*", b"\0\0\1\0")
-"""BMP, TIFF and ICO."""
-_FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "BMP", "TIFF", "ICO")
+_CONVERTED = (b"BM", b"II*\0", b"MM\0*")
+"""BMP and TIFF. An ICO says of the picture in it what size it likes."""
+_FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "BMP", "TIFF")
 _one_at_a_time = threading.Lock()
 
 
@@ -58,6 +59,7 @@ def fitted(data: bytes) -> Picture | None:
         with _one_at_a_time, Image.open(io.BytesIO(data), formats=_FORMATS) as source:
             width, height = source.size
             if as_it_is and max(width, height) <= SIDE_MAX:
+                source.load()
                 return as_it_is
             if width * height > PIXELS_MAX:
                 return None
@@ -70,7 +72,5 @@ def fitted(data: bytes) -> Picture | None:
             paper.save(written, "JPEG", quality=JPEG_QUALITY)
             note = f", scaled from {width}x{height} to {paper.width}x{paper.height}"
             return Picture(type="image/jpeg", data=written.getvalue(), note=note)
-    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
-        return None
     except Exception:  # noqa: BLE001 - bytes of strangers: a decoder may raise anything
-        return as_it_is
+        return None

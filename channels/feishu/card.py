@@ -17,6 +17,7 @@ from channels.message import Button
 SUMMARY_CHARS = 60
 TABLES_MAX = 5
 _PREFIX = re.compile("[ >]*")
+_PING = re.compile(r"<(?=/?at\b)", re.IGNORECASE)
 
 
 def card(text: str, buttons: Sequence[Button]) -> dict[str, Any]:
@@ -57,7 +58,7 @@ def shown(text: str) -> str:
 
 def without_pings(text: str) -> str:
     """A model must not be able to call people, or everybody: `<at …>` is text here."""
-    return text.replace("<at", "<\u200bat")
+    return _PING.sub("<\u200b", text)
 
 
 def _text(text: str) -> Iterator[dict[str, Any]]:

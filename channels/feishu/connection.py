@@ -23,7 +23,7 @@ import structlog
 from channels.channel import Arrived, Deliver, DeliveryError, NotReady, Receipt, Refused, Rejected, Unreachable
 from channels.feishu.api import FeishuApi, refused
 from channels.feishu.frames import CONTROL, DATA, Frame, decode, encode
-from channels.wire import mapping, number, text
+from channels.wire import loads, mapping, number, text
 
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
@@ -147,7 +147,7 @@ class LongConnection:
                 continue
             if frame.method == CONTROL and frame.header("type") == "pong":
                 with suppress(ValueError):
-                    config = json.loads(frame.payload or b"{}")
+                    config = loads(frame.payload or b"{}")
                     self.rhythm.learn(config if isinstance(config, dict) else {})
             elif frame.method == DATA and frame.header("type") == "event" and (whole := self._parts.join(frame)):
                 await connection.send(encode(await self._answer(frame, whole)))

@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.padding import PKCS7
 
 from channels.channel import Rejected, WebhookRequest
+from channels.wire import fits
 
 TIMESTAMP_HEADER = "x-lark-request-timestamp"
 NONCE_HEADER = "x-lark-request-nonce"
@@ -65,16 +66,18 @@ def parse(raw: bytes) -> dict[str, Any]:
         found = orjson.loads(raw)
     except orjson.JSONDecodeError:
         raise Rejected("body is not JSON", status=400) from None
-    if not isinstance(found, dict):
-        raise Rejected("body is not a JSON object", status=400)
+    if not isinstance(found, dict) or not fits(raw, found):
+        raise Rejected("body is not a JSON object of an event's size", status=400)
     return found
 
 
 def encrypted_part(body: bytes) -> str:
     """The text under `encrypt`, which must be the only member. Raises Rejected."""
-    outer = parse(body)
-    inner = outer.get("encrypt")
-    if list(outer) != ["encrypt"] or not isinstance(inner, str):
+    try:
+        outer = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        outer = None
+    if not isinstance(outer, dict) or list(outer) != ["encrypt"] or not isinstance(inner := outer["encrypt"], str):
         raise Rejected("body is not encrypted", status=400)
     return inner
 
@@ -91,7 +94,7 @@ def decrypt(text: str, key: str) -> dict[str, Any]:
         unpadder = PKCS7(_BLOCK_BYTES * 8).unpadder()
         plain = unpadder.update(padded) + unpadder.finalize()
         found = orjson.loads(plain)
-        if not isinstance(found, dict):
+        if not isinstance(found, dict) or not fits(plain, found):
             raise ValueError
     except (ValueError, binascii.Error):
         raise Rejected("cannot be decrypted", status=400, guess=True) from None

@@ -47,7 +47,7 @@ from channels.telegram.content import Me
 from channels.telegram.files import ALBUM_MAX, CAPTION_CHARS, CAPTION_UNITS_MAX, SentFiles
 from channels.telegram.render import RenderedText, rendered, split, units
 from channels.telegram.timing import Activity, TelegramPace, Timing, is_group
-from channels.wire import loads, mapping, number, text
+from channels.wire import fits, loads, mapping, number, text
 
 SECRET_HEADER = "x-telegram-bot-api-secret-token"
 OTHER_WAYS_MAX = 4
@@ -109,7 +109,7 @@ class TelegramChannel:
             update = loads(request.body)
         except ValueError:
             update = None
-        if not isinstance(update, dict):
+        if not isinstance(update, dict) or not fits(request.body, update):
             return Ignored(kind="unknown", reason="malformed")
         return self._read(update, now)
 

@@ -76,9 +76,11 @@ class ChatHistory(Protocol):
         """Lets an agent's message say something else, under a new number and in its old place; nothing where it says that
         already. False where it is not there."""
 
-    async def conversations(self, owner: str = OPERATOR, *, words: str = "") -> Sequence[Conversation]:
-        """A person's; where something was said last comes first, a page's worth. With `words`, those in whose title or
-        messages they stand."""
+    async def conversations(self, owner: str = OPERATOR) -> Sequence[Conversation]:
+        """A person's; where something was said last comes first, a page's worth."""
+
+    async def says(self, chat: str, words: str) -> bool:
+        """Whether the words, which are casefolded, stand in a message of the conversation."""
 
     async def conversation(self, chat: str) -> Conversation | None: ...
 
@@ -112,10 +114,10 @@ class ChatHistory(Protocol):
         """Keep a file of an agent's. One that comes into no conversation within a day is thrown away."""
 
     async def upload(self, file: File, at: float, *, bytes_max: int, owner: str = OPERATOR) -> StoredFile | None:
-        """Keep a person's file until it is sent, for a day. None where all that wait would be more than `bytes_max`."""
+        """Keep a person's file until it is sent, for a day. None where all his that wait would be more than `bytes_max`."""
 
-    async def waiting_bytes(self) -> int:
-        """Of the uploads that are not sent."""
+    async def waiting_bytes(self, owner: str = OPERATOR) -> int:
+        """Of a person's uploads that are not sent."""
 
     async def discard(self, key: str, owner: str = OPERATOR) -> bool:
         """Forget a person's upload. False where it is not there, or sent."""

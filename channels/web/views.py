@@ -16,7 +16,7 @@ from markdown_it import MarkdownIt
 from markdown_it.common.utils import escapeHtml
 from markdown_it.renderer import RendererHTML
 from markdown_it.rules_block import StateBlock
-from markdown_it.rules_inline import StateInline
+from markdown_it.rules_inline import StateInline, linkify
 from markdown_it.token import Token
 
 from channels.web.archive import ChatHistory, Conversation, Sized, WebMessage
@@ -114,6 +114,7 @@ def fitting(sized: Sequence[Sized]) -> list[int]:
 
 
 MATH_LINES_MAX = 50
+LINK_BACK_CHARS = 1_000
 _MATH = re.compile(
     r"\$\$(?:[^$\\]|\\.)+\$\$|\$(?![\s$])(?:[^$\\]|\\.)+(?<!\s)\$(?!\d)"
     r"|\\\((?:.|\n){1,1000}?\\\)|\\\[(?:.|\n){1,1000}?\\\]",
@@ -152,10 +153,16 @@ def _markdown() -> MarkdownIt:
     markdown.enable(["table", "strikethrough", "linkify"])
     markdown.inline.ruler.before("escape", "math", _inline_math)
     markdown.block.ruler.before("fence", "math", _math_block, {"alt": ["paragraph", "reference", "blockquote", "list"]})
+    markdown.inline.ruler.at("linkify", _linkify)
     if markdown.linkify is not None:  # only what begins like an address: `main.py` is none of an island's
         markdown.linkify.set({"fuzzy_link": False, "fuzzy_email": False})
     markdown.validateLink = lambda url: bool(_SAFE_LINK.match(url.strip()))  # type: ignore[method-assign]
     return markdown
+
+
+def _linkify(state: StateInline, silent: bool) -> bool:
+    """The library's rule looks back over all words in a row at every `:`; so far back no address begins."""
+    return len(state.pending) <= LINK_BACK_CHARS and linkify(state, silent)
 
 
 def _inline_math(state: StateInline, silent: bool) -> bool:

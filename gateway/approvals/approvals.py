@@ -174,7 +174,11 @@ class Approvals:
             deadline=self.clock.deadline(config.expiry_seconds),
         )
         admission, approval = await self._store.approvals.request(
-            new, approvers=self.approvers(agent), session_max=config.pending_per_session, at=now
+            new,
+            approvers=self.approvers(agent),
+            session_max=config.pending_per_session,
+            agent_max=config.pending_per_agent,
+            at=now,
         )
         if approval is not None and admission == "pending":
             await self._ask(approval)

@@ -37,8 +37,8 @@ class LimitsConfig(TurnLimits):
     file_bytes: Count = 20_971_520
     """One file, to the agent or from it."""
     uploads_bytes: Count = 209_715_200
-    """Files that were uploaded to the web chat and wait to be sent with a message, in all. One that is not sent within a
-    day is deleted."""
+    """Files that one person has uploaded to the web chat and that wait to be sent with a message, in all. One that is not
+    sent within a day is deleted."""
     event_streams: Count = 100
     """Pages of the web chat that are connected to one replica at the same time; one more is asked to try again."""
     reply_parts: Count = 20
@@ -161,6 +161,8 @@ class ApprovalsConfig(BaseModel, extra="forbid", strict=True, frozen=True, alias
     """How long `allow-always` holds."""
     pending_per_session: Annotated[int, Field(ge=1, le=100)] = 5
     """How many requests of one conversation may wait; one more is refused, and the model is told."""
+    pending_per_agent: Annotated[int, Field(ge=1, le=1_000)] = 20
+    """The same of one agent, in all its conversations together."""
 
 
 class Config(BaseModel, extra="forbid", strict=True, frozen=True, alias_generator=to_camel):

@@ -21,7 +21,6 @@ State: TypeAlias = Literal[
 Admission: TypeAlias = Literal["pending", "denied", "granted", "backlog", "unreachable"]
 """What becomes of a request: somebody is asked, or was before; it was denied in this turn; a grant covers it; too many
 wait; nobody can be asked."""
-PENDING_PER_AGENT = 20
 ASKED_PER_MINUTE = 3
 """Of one person, or in one chat that the config lists, besides those that were allowed."""
 WRONG_IDS_MAX = 10
@@ -136,7 +135,14 @@ class DatabaseApprovals(Database):
 
     @writes
     def request(
-        self, connection: Connection, new: Approval, *, approvers: Collection[str], session_max: int, at: float
+        self,
+        connection: Connection,
+        new: Approval,
+        *,
+        approvers: Collection[str],
+        session_max: int,
+        agent_max: int,
+        at: float,
     ) -> tuple[Admission, Approval | None]:
         """Ask, unless the same is asked already, was denied in this turn, or is granted: then it is spawned at once."""
         _serialise(connection)
@@ -157,7 +163,7 @@ class DatabaseApprovals(Database):
         if not _asked(new.surfaces):
             return "unreachable", None
         waiting = run(connection, _WAITING, sid=new.sid, agent=new.agent).one()
-        if waiting.of_session >= session_max or waiting.of_agent >= PENDING_PER_AGENT:
+        if waiting.of_session >= session_max or waiting.of_agent >= agent_max:
             return "backlog", None
         lately = Counter(it for row in run(connection, _LATELY, at=at, since=at - 60).scalars() for it in _asked(row))
         if any(lately[it] >= ASKED_PER_MINUTE for it in _asked(new.surfaces)):

@@ -78,13 +78,16 @@ class DatabaseArchive(Database):
         return True
 
     @reads
-    def conversations(
-        self, connection: Connection, owner: str = OPERATOR, *, words: str = ""
-    ) -> Sequence[Conversation]:
+    def conversations(self, connection: Connection, owner: str = OPERATOR) -> Sequence[Conversation]:
         which = "WHERE owner = :owner ORDER BY at DESC LIMIT :limit"
-        found = _conversations(connection, which, owner=owner, limit=CONVERSATIONS_MAX)
-        wanted = words.casefold()
-        return [it for it in found if not wanted or wanted in it.title.casefold() or _says(connection, it.id, wanted)]
+        return _conversations(connection, which, owner=owner, limit=CONVERSATIONS_MAX)
+
+    @reads
+    def says(self, connection: Connection, chat: str, words: str) -> bool:
+        """Neither database compares capitals beyond ASCII."""
+        spoken = text("SELECT words FROM web_message WHERE chat = :chat").execution_options(yield_per=ROWS_AT_ONCE)
+        with connection.scalars(spoken, {"chat": chat}) as rows:
+            return any(words in str(orjson.loads(it)["text"]).casefold() for it in rows)
 
     @reads
     def conversation(self, connection: Connection, chat: str) -> Conversation | None:
@@ -156,13 +159,13 @@ class DatabaseArchive(Database):
     ) -> StoredFile | None:
         _alone(connection, _UPLOADS_KEY)
         _delete_expired(connection, at)
-        if _waiting(connection) + len(file.data) > bytes_max:
+        if _waiting(connection, owner) + len(file.data) > bytes_max:
             return None
         return _insert_file(connection, file, at, chat=UNSENT + owner)
 
     @reads
-    def waiting_bytes(self, connection: Connection) -> int:
-        return _waiting(connection)
+    def waiting_bytes(self, connection: Connection, owner: str = OPERATOR) -> int:
+        return _waiting(connection, owner)
 
     @writes
     def discard(self, connection: Connection, key: str, owner: str = OPERATOR) -> bool:
@@ -234,13 +237,6 @@ def _conversations(connection: Connection, which: str, **names: object) -> list[
     return [Conversation(**row) for row in rows]
 
 
-def _says(connection: Connection, chat: str, wanted: str) -> bool:
-    """Whether the words stand in a message, in upper or lower case, as neither database compares beyond ASCII."""
-    spoken = text("SELECT words FROM web_message WHERE chat = :chat").execution_options(yield_per=ROWS_AT_ONCE)
-    with connection.scalars(spoken, {"chat": chat}) as rows:
-        return any(wanted in str(orjson.loads(it)["text"]).casefold() for it in rows)
-
-
 def _sized(connection: Connection, which: str, limit: int, bytes_max: int, **names: object) -> list[Sized]:
     """The database measures, so what is too much is not loaded; and SQLite, which must read a text for that, no further
     than it is asked."""
@@ -257,8 +253,8 @@ def _sized(connection: Connection, which: str, limit: int, bytes_max: int, **nam
     return found
 
 
-def _waiting(connection: Connection) -> int:
-    return _number(connection, "SELECT sum(length(data)) FROM file WHERE chat LIKE :unsent", unsent=f"{UNSENT}%")
+def _waiting(connection: Connection, owner: str) -> int:
+    return _number(connection, "SELECT sum(length(data)) FROM file WHERE chat = :unsent", unsent=UNSENT + owner)
 
 
 def _delete_expired(connection: Connection, at: float) -> None:

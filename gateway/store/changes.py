@@ -66,11 +66,12 @@ class DatabaseChanges(Database):
 
     @writes
     def edit(self, connection: Connection, name: str, sender: str, text: str) -> Changed | None:
-        """Let a message that waits say this. None where it is not this person's, or says so already."""
+        """Let a message that waits say this. None where it is not this person's, is a command or a stranger's request, of
+        which no words are kept, or says so already."""
         if (row := run(connection, _FOUND, name=name).first()) is None:
             return None
-        context = inbound_json.validate_json(row.body).context
-        if context.sender.id != sender or context.text == text:
+        inbound = inbound_json.validate_json(row.body)
+        if inbound.command or inbound.context.sender.id != sender or inbound.context.text == text:
             return None
         changed = _changed(row)
         if changed.state == "waiting":

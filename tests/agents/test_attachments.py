@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from agents.attachments import Missing, receive
 from channels.message import File
+from tests.stories.test_telegram import PIXEL
 from tools.attachment import NAME_BYTES_MAX, NAME_CHARS_MAX, attachment, safe_name
 from tools.tool import ToolError
 from tools.workspace import Workspace
@@ -88,7 +89,7 @@ def test_no_message_id_leads_out_of_the_folder(workspace: Workspace, message: st
 
 
 def test_the_model_is_told_of_every_file_in_one_line(workspace: Workspace) -> None:
-    picture = file("p.png", b"\x89PNG\r\n\x1a\n" + b"0" * 2000, "image/png")
+    picture = file("p.png", PIXEL + bytes(1_930), "image/png")
     got = receive(
         workspace,
         "m_1",
@@ -98,13 +99,13 @@ def test_the_model_is_told_of_every_file_in_one_line(workspace: Workspace) -> No
     )
     assert got.note == (
         "(The gateway: attached files: a.txt, 1,234 bytes, saved as ./uploads/m-1/a.txt; "
-        "p.png, 2,008 bytes, shown to you, saved as ./uploads/m-1/p.png; b_c.txt, could not be fetched.)"
+        "p.png, 2,000 bytes, shown to you, saved as ./uploads/m-1/p.png; b_c.txt, could not be fetched.)"
     )
     assert [(image.media_type, image.name) for image in got.pictures] == [("image/png", "p.png")]
 
 
 def test_an_agent_without_a_tool_to_read_sees_pictures_and_gets_no_files(workspace: Workspace) -> None:
-    picture = file("p.png", b"\x89PNG\r\n\x1a\n" + b"0" * 20, "image/png")
+    picture = file("p.png", PIXEL, "image/png")
     got = receive(workspace, "m_1", [picture, file("a.txt")], [], keeps=False)
     assert len(got.pictures) == 1
     assert got.note.count("no tool reads files") == 2

@@ -1,9 +1,11 @@
 """One message of Alice's, as a channel hands it on, and a clock that a test sets."""
 
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from channels.message import Chat, MessageContext, Sender, StoredFile
+from channels.wire import DEPTH_MAX, KEYS_MAX, TEXT_CHARS_MAX
 
 
 def context(channel: str, chat: Chat, **changes: Any) -> MessageContext:
@@ -34,3 +36,19 @@ class Kept(dict[str, tuple[StoredFile, bytes]]):
         stored = StoredFile(id=f"id-{len(self)}", name=name, type=kind, size=len(data))
         self[stored.id] = stored, data
         return stored
+
+
+def oversized(event: Mapping[str, Any]) -> Iterator[tuple[bool, dict[str, Any]]]:
+    """The event with something more, which fits just so, or just not."""
+    for beyond in (0, 1):
+        nested: list[Any] = []
+        for _ in range(DEPTH_MAX - 2 + beyond):
+            nested = [nested]
+        keys = {str(number): 0 for number in range(KEYS_MAX - _keys(event) - 1 + beyond)}
+        for more in (nested, keys, "x" * (TEXT_CHARS_MAX + beyond)):
+            yield not beyond, {**event, "more": more}
+
+
+def _keys(value: object) -> int:
+    inner = value.values() if isinstance(value, dict) else ()
+    return len(inner) + sum(map(_keys, inner))

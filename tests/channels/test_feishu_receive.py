@@ -15,7 +15,7 @@ from channels.channel import AnsweredAtOnce, Arrived, Ignored, NotReady, Rejecte
 from channels.feishu.channel import FeishuChannel
 from channels.feishu.config import FeishuAccount
 from channels.feishu.signature import sign
-from tests.channels.contexts import Kept
+from tests.channels.contexts import Kept, oversized
 from tests.emulators.feishu.emulator import FeishuEmulator
 from tests.emulators.feishu.events import encrypt
 
@@ -83,6 +83,15 @@ def test_a_header_sent_twice_is_no_header() -> None:
     once = delivered(text_event())
     with pytest.raises(Rejected, match="malformed"):
         channel().receive(WebhookRequest(headers=[*once.headers, *once.headers], body=once.body), NOW)
+
+
+def test_an_event_has_so_much_depth_so_many_keys_and_so_long_a_text_and_no_more() -> None:
+    plain = {"encryptKey": "", "verification": "token"}
+    for fits, event in oversized(text_event()):
+        for changes, post in (({}, delivered(event)), (plain, delivered(event, key=""))):
+            with nullcontext() if fits else pytest.raises(Rejected) as refused:
+                assert isinstance(channel(**changes).receive(post, NOW), Arrived)
+            assert fits or (refused and refused.value.status == 400)
 
 
 @pytest.mark.parametrize(("age", "ok"), [(3600, True), (3601, False), (-3600, True), (-3601, False)])

@@ -174,8 +174,8 @@ async def test_a_person_s_id_is_the_direct_chat_with_him() -> None:
 
 async def test_a_model_cannot_call_people() -> None:
     async with connected() as (feishu, channel):
-        await channel.send(part('<at user_id="all"></at> hello'), "key-1")
-        assert '<at user_id="all">' not in feishu.messages[0].text
+        await channel.send(part('<at user_id="all"></at> <AT id=all></AT> hello'), "key-1")
+        assert "<at " not in feishu.messages[0].text.lower()
         assert "hello" in feishu.messages[0].text
 
 

@@ -14,6 +14,7 @@ from channels.telegram.channel import SECRET_HEADER, TelegramChannel
 from channels.telegram.config import TelegramAccount, TelegramConfig, accounts, problems, warnings
 from channels.telegram.content import Me
 from channels.telegram.updates import receipt
+from tests.channels.contexts import oversized
 from tests.channels.telegram_bot import bot
 from tests.channels.telegram_samples import BOT_ID, BOT_TOKEN, BOT_USERNAME, WEBHOOK_SECRET
 
@@ -91,6 +92,11 @@ def test_a_secret_sent_twice_is_no_secret_and_a_bot_that_polls_has_no_webhook() 
 )
 def test_what_cannot_be_read_is_taken_and_dropped_for_telegram_would_repeat_it_all_day(body: bytes) -> None:
     assert isinstance(post(body), Ignored)
+
+
+def test_an_update_has_so_much_depth_so_many_keys_and_so_long_a_text_and_no_more() -> None:
+    for fits, update in oversized(json.loads(updated())):
+        assert isinstance(post(json.dumps(update).encode()), Arrived if fits else Ignored)
 
 
 _json = st.recursive(

@@ -24,7 +24,7 @@ RESULTS = [
 
 @dataclass
 class SearchEmulator:
-    """`queries` as they arrived. `fault` answers instead: a status, `redirect`, `no json` or `shapeless`."""
+    """`queries` as they arrived. `fault` answers instead: a status, `redirect`, `no json`, `deep` or `shapeless`."""
 
     results: list[dict[str, str]] = field(default_factory=lambda: list(RESULTS))
     queries: list[str] = field(default_factory=list)
@@ -83,6 +83,8 @@ class SearchEmulator:
                 return PlainTextResponse(f"error {KEY}", status)
             case "redirect":
                 return RedirectResponse("http://127.0.0.1:1/", 302)
+            case "deep":
+                return PlainTextResponse("[" * 100_000)
             case "no json":
                 return PlainTextResponse("<html>")
             case _:

@@ -4,6 +4,8 @@ Members, the endings of names, the size and the shapes of answers and refusals a
 """
 
 import asyncio
+import gzip
+import json
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +25,7 @@ _MEMBERS = {"model", "language", "prompt", "response_format", "temperature"}
 @dataclass
 class SpeechEmulator:
     """`heard` are the requests that were taken: the fields and the bytes. `faults` are answered first, one each: a status,
-    `shapeless`, `no json`, or `hangs` until `released`."""
+    `shapeless`, `no json`, `deep`, `huge` (packed), or `hangs` until `released`."""
 
     text: str = "请提醒我明天开会"
     heard: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
@@ -54,12 +56,18 @@ class SpeechEmulator:
         self.heard.append((fields | {"name": name}, data))
         match self.faults.pop(0) if self.faults else None:
             case None:
-                return JSONResponse({"text": self.text, "usage": {"type": "duration", "seconds": 2}})
+                heard = json.dumps({"text": self.text, "usage": {"type": "duration", "seconds": 2}})
+                return Response(heard, media_type="application/json")
             case "hangs":
                 await self.released.wait()
                 return PlainTextResponse("", 503)
             case "shapeless":
                 return JSONResponse({"text": ["no", "text"]})
+            case "deep":
+                return PlainTextResponse("[" * 100_000)
+            case "huge":
+                packed = gzip.compress(b'{"text":"' + bytes(64 * 1024 * 1024) + b'"}')
+                return Response(packed, headers={"content-encoding": "gzip"}, media_type="application/json")
             case int(status):
                 return self._refuse(status, f"The server said no {KEY}")
             case _:

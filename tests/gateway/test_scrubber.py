@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from channels.message import File
 from gateway.scrubber import RUN_CHARS, Scrubber
 
 KEY = "sk-ant-api03-Qw7_zR2mXv9LkP4t"
@@ -104,3 +105,11 @@ def test_a_long_reply_costs_well_under_a_millisecond() -> None:
         return time.thread_time() - began
 
     assert min(seconds() for _ in range(30)) < 0.001
+
+
+@pytest.mark.parametrize("around", [b"a %b z", b"\xff\xfe %b \x80", b"PK\3\4\xe9%b"])
+def test_a_file_is_scrubbed_with_its_name_whatever_bytes_stand_around(around: bytes) -> None:
+    file = SCRUBBER.scrub_file(File(name=f"{KEY}.txt", type="text/plain", data=around % KEY.encode()))
+    assert (file.name, file.data) == ("***.txt", around % b"***")
+    clean = File(name="a.bin", type="x/y", data=bytes(range(256)))
+    assert SCRUBBER.scrub_file(clean) == clean

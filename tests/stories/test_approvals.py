@@ -196,6 +196,27 @@ async def test_what_was_allowed_for_good_runs_unasked_until_it_is_revoked(tmp_pa
         assert ran(house) == 2
 
 
+async def test_an_agent_cannot_change_what_an_approver_reads_nor_what_another_conversation_said(tmp_path: Path) -> None:
+    agents = """
+agents:
+  list:
+    - { id: helper, model: anthropic/claude-sonnet-4-6, tools: { allow: [exec, message] }, session: { scope: sender } }
+"""
+    more = f'{ASKS[:-2]}, surfaces: ["feishu:{GROUP}"] }}'
+    async with running(tmp_path, agents=agents, script=[calls(RUN), says("it waits")], more=more) as house:
+        await asked(house, sender=BOB, **IN_GROUP)
+        before = house.feishu.shown(GROUP)
+        changes = [{"action": "edit", "message": "harmless"}, {"action": "delete"}]
+        script = [
+            ("message", change | {"message_id": it.message_id}) for it in house.feishu.messages for change in changes
+        ]
+        house.anthropic.script = [calls(*script), says("nothing changed")]
+        await house.say("change them", sender=ALICE, **IN_GROUP)
+        await house.replies(3)
+        assert errors(house) == ["NOT_FOUND"] * 4
+        assert house.feishu.shown(GROUP) == [*before, "nothing changed"]
+
+
 async def test_a_stop_cancels_what_waits(tmp_path: Path) -> None:
     async with running(tmp_path, script=[calls(RUN), says("it waits")], more=ASKS) as house:
         id_ = await asked(house)
@@ -411,6 +432,16 @@ async def test_of_one_conversation_so_many_requests_wait_and_no_more(tmp_path: P
         await house.say("run them")
         await shows(house, "they wait")
         assert errors(house) == ["EXEC_APPROVAL_PENDING", "EXEC_APPROVAL_PENDING", "APPROVAL_BACKLOG"]
+
+
+async def test_of_one_agent_so_many_requests_wait_and_no_more(tmp_path: Path, database_url: str) -> None:
+    more = f"{ASKS[:-2]}, pendingPerAgent: 2 }}\ndatabase: {{ url: '{database_url}' }}"
+    async with running(tmp_path, script=[calls(RUN), says("waits")] * 3, more=more) as house:
+        await asked(house)
+        await asked(house, sender=BOB, chat=BOB_CHAT)
+        await house.say("run it", sender=BOB, **IN_GROUP)
+        await house.replies(5)
+        assert errors(house) == ["APPROVAL_BACKLOG"]
 
 
 async def test_what_would_not_be_shown_as_it_runs_is_put_before_nobody(tmp_path: Path) -> None:

@@ -86,13 +86,13 @@ async def test_no_canary_is_written_whatever_happens(tmp_path: Path, log: io.Str
 async def test_a_page_never_sees_one_however_the_answer_is_cut(tmp_path: Path) -> None:
     async with running(tmp_path, **CONFIG) as house, opened(house.url, authorization=f"Bearer {TOKEN}") as page:
         for text in (f"It is {TOKEN}.", f"{TOKEN[:20]} and {TOKEN[20:]}", f"`{PASSED_ON}`"):
-            house.anthropic.script = [calls(("ls", {"path": TOKEN})), says(text, pause_seconds=0.03)]
+            house.anthropic.script = [calls(("ls", {"path": TOKEN}), (TOKEN, {})), says(text, pause_seconds=0.03)]
             count = len(page.written())
             await page.say("tell me")
             await page.answers(count + 1)
-        (house.workspace() / "a.txt").write_text(f"one\n{TOKEN}\n")
+        (house.workspace() / f"a-{TOKEN}.txt").write_text(f"one\n{TOKEN}\n")
         (house.workspace() / "a.bin").write_bytes(b"\xff\x00\xff")
-        house.anthropic.script = [says("Here.\n\nMEDIA: ./a.txt\nMEDIA: ./a.bin")]
+        house.anthropic.script = [says(f"Here.\n\nMEDIA: ./a-{TOKEN}.txt\nMEDIA: ./a.bin")]
         await page.say("send them")
         await page.answers(4)
         await page.say("/export")

@@ -136,6 +136,13 @@ async def test_feishus_posts_stickers_and_files_behind_a_token_that_ended(tmp_pa
         assert "look" in words
         assert len(pictures) == 10
         assert words.count("image, not fetched: of one message only 10 files are") == 2
+        content["content"] += [content["content"][1]] * 2_000
+        event = it.house.feishu.message_event(
+            "post", orjson.dumps(content).decode(), sender=ALICE, chat=ALICE_CHAT, chat_type="p2p"
+        )
+        words, _ = await it.sees(event)
+        assert words.count("image, not fetched: of one message only 10 files are") == 10
+        assert "others, 1992 more not fetched: " in words
         downloads = len(it.house.feishu.requests)
         words, _ = await it.sees(it.file(b"x", "s", kind="sticker"))
         assert "sticker, could not be fetched" in words

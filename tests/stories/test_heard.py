@@ -77,6 +77,8 @@ PROBLEMS: list[tuple[list[int | str], str]] = [
     ([400], " refused it (HTTP 400)"),
     (["shapeless"], "'s answer cannot be read"),
     (["no json"], "'s answer cannot be read"),
+    (["deep"], "'s answer cannot be read"),
+    (["huge"], " gave no answer in time"),
     (["hangs"], " gave no answer in time"),
 ]
 
@@ -89,10 +91,12 @@ async def test_speech_that_cannot_be_had_is_a_line_to_the_model_and_the_message_
             assert (f"not transcribed: the transcription server{problem}" if problem else speech.text) in words
             assert KEY not in words
         speech.released.set()
+        speech.text = "half a \ud83d and \0 no more"
+        assert "half a ? and  no more" in (await it.sees(voice(it)))[0]
         speech.text = "  "
         assert "no speech was heard in it" in (await it.sees(voice(it)))[0]
         assert speech.refused == [*(["The server said no " + KEY] * 4)]
-        await it.house.replies(len(PROBLEMS) + 1)
+        await it.house.replies(len(PROBLEMS) + 2)
     (tmp_path / "b").mkdir()
     async with room(tmp_path / "b", "feishu") as it:
         assert "not transcribed: no transcription is set up here" in (await it.sees(voice(it)))[0]
@@ -191,7 +195,8 @@ async def test_pictures_are_scaled_to_what_models_take_and_what_cannot_be_shown_
         assert list(it.house.uploads().values()) == [large]
         words, pictures = await it.sees(it.file(written("BMP", 20, 10), "scan.bmp"))
         assert (pictures, "scaled from 20x10 to 20x10" in words) == (["image/jpeg"], True)
-        for data, name in ((HEIC, "IMG_1.heic"), (bomb(), "bomb.png")):
+        icon, torn = written("ICO", 20, 10), PIXEL[:45]
+        for data, name in ((HEIC, "IMG_1.heic"), (bomb(), "bomb.png"), (icon, "icon.ico"), (torn, "torn.png")):
             words, pictures = await it.sees(it.file(data, name, media_type="image/png"))
             assert pictures == []
             assert "not shown: no picture of a kind or size that can be shown" in words

@@ -52,6 +52,20 @@ async def test_on_telegram_as_well_and_a_block_is_no_group(tmp_path: Path) -> No
             assert len(telegram.messages) == 1
 
 
+async def test_of_a_group_in_which_it_does_not_listen_nothing_is_kept_when_it_moves(tmp_path: Path) -> None:
+    telegram = TelegramEmulator()
+    async with serve_on_loopback(telegram.app) as url:
+        account = f'botToken: "{telegram.token}"\n    apiRoot: "{url}"\n    dmPolicy: open\n    groupPolicy: disabled\n'
+        async with running(tmp_path, script=[says("hi")], feishu=f"{FEISHU}  telegram:\n    {account}") as house:
+            for moved in telegram.migrate(telegram.group(), -1002000000077):
+                await telegram.push(moved)
+            await telegram.push(telegram.text_update("hi", chat=telegram.private()))
+            await telegram.sent(1)
+            choices = house.gateway.runtime.choices
+            await choices.load()
+            assert not choices._chosen
+
+
 @pytest.mark.parametrize("first", [0, 1])
 async def test_what_was_said_in_a_group_goes_with_it_when_it_becomes_a_supergroup(tmp_path: Path, first: int) -> None:
     async with bot(tmp_path, "polling", script=[says("noted"), says("blue"), says("still blue")]) as it:

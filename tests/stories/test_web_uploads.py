@@ -11,7 +11,8 @@ import pytest
 
 from tests.running import Running, running
 from tests.stories.test_web_files import kept
-from tests.web_page import WEB, Page
+from tests.stories.test_web_users import SERVER, bearer
+from tests.web_page import WEB, Page, opened
 
 FILE = b"x" * 1000
 
@@ -79,3 +80,16 @@ async def test_room_is_taken_before_a_body_is_read_and_given_back_where_it_break
     await page.until(has_room)
     with closing(sqlite3.connect(house.folder / "data" / "clawgate.db", timeout=10)) as database:
         assert database.execute("SELECT count(*) FROM file").fetchone() == (0,)
+
+
+async def test_one_person_does_not_fill_another_ones_room(tmp_path: Path) -> None:
+    limits = "limits: { fileBytes: 1000, uploadsBytes: 2500 }"
+    async with (
+        running(tmp_path, more=f"{SERVER}\n{limits}", feishu=WEB) as house,
+        opened(house.url, watching=False, authorization=bearer("ann")) as ann,
+        opened(house.url, watching=False, authorization=bearer("bob")) as bob,
+    ):
+        for _ in range(2):
+            await kept(ann, FILE, "a.bin")
+        assert await is_full(ann)
+        assert not await is_full(bob)

@@ -40,7 +40,7 @@ class Outbox:
         self.sent.append(asdict(to) | {"text": post.text, "key": call.key, "begun_at": call.begun_at})
         return f"om_{len(self.sent)}"
 
-    async def delete(self, at: Destination, message_id: str) -> None:
+    async def delete(self, at: Destination, message_id: str, call: Call) -> None:
         raise NotImplementedError
 
     async def react(self, at: Destination, message_id: str, emoji: str, call: Call) -> None:

@@ -188,6 +188,8 @@ async def test_thousands_of_mistakes_are_a_short_answer(at: Bench) -> None:
         ({"action": "send", "message": "x", "media": ["a"], "buttons": ["b"]}, "'media' goes with "),
         ({"action": "buttons", "message": "x", "buttons": ["b"] * 9}, "'buttons': list should have at most 8 items"),
         ({"action": "shout", "message": "x"}, "'action' must be "),
+        ({"action": "edit", "message_id": "a\0b", "message": "x"}, "an id has no control characters"),
+        ({"action": "reply", "reply_to": "\n", "message": "x"}, "an id has no control characters"),
     ],
 )
 def test_what_a_channel_cannot_do_is_no_argument_of_its_message_tool(

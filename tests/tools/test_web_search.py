@@ -53,6 +53,7 @@ async def test_a_result_is_a_title_an_address_and_a_snippet(engine: tuple[Search
         (500, "SEARCH_FAILED", True),
         ("redirect", "SEARCH_FAILED", False),
         ("no json", "SEARCH_FAILED", True),
+        ("deep", "SEARCH_FAILED", True),
         ("shapeless", "SEARCH_FAILED", True),
     ],
 )

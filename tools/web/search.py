@@ -147,7 +147,7 @@ class WebSearch:
             raise ToolError("SEARCH_FAILED", "the search provider cannot be reached", retryable=True) from None
         try:
             return json.loads(data)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise ToolError("SEARCH_FAILED", "the search provider's answer is no JSON", retryable=True) from None
 
 

@@ -5,9 +5,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from channels.message import Chat
+from gateway import pairing
+from gateway.queue import inbound_json
 from gateway.store.contacts import TRIES_MAX, Contact
+from gateway.store.records import Delivery
 from gateway.store.statements import PAIRING_SECONDS
 from gateway.store.store import Store
+from tests.channels.contexts import context
 from tests.gateway.store.chats import opened
 
 NOW = 1_800_000_000.0
@@ -78,3 +83,12 @@ async def test_wrong_codes_are_counted_for_each_sender_once_a_command_and_for_an
     assert await redeem(store, "hash 2", 201, at=NOW + 3_599) == "muted"
     assert await redeem(store, "hash 2", 202, by="telegram:3") == "2"
     assert await redeem(store, "no", 203, at=NOW + 3_600) == "wrong"
+
+
+async def test_an_edit_brings_no_words_of_a_stranger_into_the_database(store: Store) -> None:
+    written = context("telegram", Chat(id="1", kind="direct"), text="hi")
+    body = inbound_json.dump_json(pairing.request(written, "helper", default="en")).decode()
+    name = "telegram:default:message:1:1"
+    delivery = Delivery(sid="aside:s", control="aside:s", dedupe=(name,), body=body, at=NOW)
+    await store.accept(delivery, pending_max=9, sender_max=9, claim=False)
+    assert await store.changes.edit(name, written.sender.id, "swordfish") is None
