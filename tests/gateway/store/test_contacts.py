@@ -89,6 +89,6 @@ async def test_an_edit_brings_no_words_of_a_stranger_into_the_database(store: St
     written = context("telegram", Chat(id="1", kind="direct"), text="hi")
     body = inbound_json.dump_json(pairing.request(written, "helper", default="en")).decode()
     name = "telegram:default:message:1:1"
-    delivery = Delivery(sid="aside:s", control="aside:s", dedupe=(name,), body=body, at=NOW)
+    delivery = Delivery(sid="aside:s", dedupe=(name,), body=body, at=NOW)
     await store.accept(delivery, pending_max=9, sender_max=9, claim=False)
     assert await store.changes.edit(name, written.sender.id, "swordfish") is None
