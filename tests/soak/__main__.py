@@ -9,12 +9,11 @@ import argparse
 import asyncio
 import gc
 import json
-import os
 import random
 import re
-import signal
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -23,7 +22,6 @@ from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from statistics import median
-from types import FrameType
 
 from tests.bench.sides import Web as WebSide
 from tests.bench.subject import Command, Subject, started
@@ -41,6 +39,9 @@ PATIENCE_SECONDS = 90.0
 GROWTH_MAX = 1.1
 """Of the median of the last third to that of the second."""
 RECENT = 300
+COUNTED = "counted.json"
+GROWN_EVERY = 5
+"""Minutes, after which is said of what there is more."""
 WISH = re.compile(r"\b(S\d{6}) (plain|long|tools|file|buttons)\b")
 END = re.compile(r"\bE (S\d{6})\b")
 BEGUN = re.compile(r"\bR S\d{6}\b|⏳")
@@ -220,9 +221,8 @@ class Sample:
 
 
 async def sampled(subject: Subject, folder: Path, began: float, before: Sample | None) -> Sample:
-    process, file = Path(f"/proc/{subject.pid}"), folder / "counted.json"
+    process, file = Path(f"/proc/{subject.pid}"), folder / COUNTED
     file.unlink(missing_ok=True)
-    os.kill(subject.pid, signal.SIGUSR1)
     while not file.exists():
         await asyncio.sleep(0.1)
     minutes, cpu = (time.monotonic() - began) / 60, subject.cpu_seconds()
@@ -236,16 +236,20 @@ async def sampled(subject: Subject, folder: Path, began: float, before: Sample |
 
 
 def observed(config: str) -> None:
-    """The gateway as `serve` runs it; on SIGUSR1 it writes down what it holds."""
+    """The gateway as `serve` runs it, with a thread that writes down what the process holds where that is asked for."""
+    file = Path(config).with_name(COUNTED)
 
-    def count_up(number: int, frame: FrameType | None) -> None:
-        kinds = Counter(type(it).__qualname__ for it in gc.get_objects())
-        held = {"tasks": len(asyncio.all_tasks()), "objects": dict(kinds.most_common(60))}
-        file = Path(config).with_name("counted.new")
-        file.write_text(json.dumps(held))
-        file.replace(file.with_name("counted.json"))
+    def count_up() -> None:
+        while True:
+            time.sleep(0.2)
+            if not file.exists():
+                objects = gc.get_objects()
+                tasks = sum(isinstance(it, asyncio.Task) and not it.done() for it in objects)
+                kinds = Counter(type(it).__qualname__ for it in objects).most_common(100)
+                file.with_suffix(".new").write_text(json.dumps({"tasks": tasks, "objects": dict(kinds)}))
+                file.with_suffix(".new").replace(file)
 
-    signal.signal(signal.SIGUSR1, count_up)
+    threading.Thread(target=count_up, daemon=True).start()
     sys.argv = ["gateway", "serve", "--config", config, "--port", "0"]
     from gateway.__main__ import main as serve
 
@@ -294,12 +298,17 @@ async def soak(folder: Path, minutes: float, pause_seconds: float, seed: int) ->
                 due += 60.0
                 samples.append(await sampled(gateway, folder, began, samples[-1] if samples else None))
                 sys.stdout.write(f"{samples[-1]}  {sum(played.acts.values())} acts, {len(played.lost)} lost\n")
+                if len(samples) > GROWN_EVERY and len(samples) % GROWN_EVERY == 1:
+                    grown = samples[-1].objects - samples[-1 - GROWN_EVERY].objects
+                    sys.stdout.write(f"    more than {GROWN_EVERY} minutes ago: {dict(grown.most_common(12))}\n")
                 sys.stdout.flush()
                 refused += [str(it.refusal) for it in anthropic.requests if it.refusal]
                 for requests in (feishu.requests, long.requests, telegram.requests, anthropic.requests):
                     requests.clear()
             await asyncio.sleep(0.5)
-        people.result()
+        if error := people.exception():
+            sys.stdout.writelines(gateway.output)
+            raise error
         await asyncio.sleep(5.0)
         begun = [it for place in places for it in played.scan(place, None)]
         watching.cancel()
@@ -317,8 +326,6 @@ async def soak(folder: Path, minutes: float, pause_seconds: float, seed: int) ->
         found |= {"faults": long.socket.faults}
         sys.stdout.write(f"{len(played.ends)} answers to {dict(played.acts)}\n")
         sys.stdout.write(" ".join(f"{kind}={len(words)}" for kind, words in found.items()) + f" medians={medians}\n")
-        grown = (samples[-1].objects - samples[third].objects).most_common(15)
-        sys.stdout.write(f"objects, from the end of the first third on: {grown}\n")
         for kind, words in found.items():
             sys.stdout.writelines(f"    {kind}: {it}\n" for it in words[:10])
         sys.stdout.writelines(gateway.output[:40])
