@@ -7,13 +7,12 @@ press, quote and give commands. Each text carries a serial that the one answer t
 
 import argparse
 import asyncio
-import gc
-import json
+import os
 import random
 import re
+import signal
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -39,9 +38,7 @@ PATIENCE_SECONDS = 90.0
 GROWTH_MAX = 1.1
 """Of the median of the last third to that of the second."""
 RECENT = 300
-COUNTED = "counted.json"
-GROWN_EVERY = 5
-"""Minutes, after which is said of what there is more."""
+COUNTED = "tasks"
 WISH = re.compile(r"\b(S\d{6}) (plain|long|tools|file|buttons)\b")
 END = re.compile(r"\bE (S\d{6})\b")
 BEGUN = re.compile(r"\bR S\d{6}\b|⏳")
@@ -210,8 +207,6 @@ class Sample:
     cpu: float
     """Of one core, in percent, since the sample before."""
     cpu_seconds: float
-    objects: Counter[str]
-    """Live ones of the commonest kinds."""
 
     def __str__(self) -> str:
         return (
@@ -223,33 +218,25 @@ class Sample:
 async def sampled(subject: Subject, folder: Path, began: float, before: Sample | None) -> Sample:
     process, file = Path(f"/proc/{subject.pid}"), folder / COUNTED
     file.unlink(missing_ok=True)
+    os.kill(subject.pid, signal.SIGUSR1)
     while not file.exists():
         await asyncio.sleep(0.1)
     minutes, cpu = (time.monotonic() - began) / 60, subject.cpu_seconds()
     (threads,) = re.findall(r"^Threads:\s+(\d+)$", (process / "status").read_text(), re.M)
-    held = json.loads(file.read_text())
     share = 100 * (cpu - before.cpu_seconds) / (minutes - before.minutes) / 60 if before else 0.0
     files = len(list((process / "fd").iterdir()))
-    return Sample(
-        minutes, subject.resident_mb(), files, int(threads), held["tasks"], share, cpu, Counter(held["objects"])
-    )
+    return Sample(minutes, subject.resident_mb(), files, int(threads), int(file.read_text()), share, cpu)
 
 
 def observed(config: str) -> None:
-    """The gateway as `serve` runs it, with a thread that writes down what the process holds where that is asked for."""
+    """The gateway as `serve` runs it; on SIGUSR1 it writes down how many tasks it has."""
     file = Path(config).with_name(COUNTED)
 
-    def count_up() -> None:
-        while True:
-            time.sleep(0.2)
-            if not file.exists():
-                objects = gc.get_objects()
-                tasks = sum(isinstance(it, asyncio.Task) and not it.done() for it in objects)
-                kinds = Counter(type(it).__qualname__ for it in objects).most_common(100)
-                file.with_suffix(".new").write_text(json.dumps({"tasks": tasks, "objects": dict(kinds)}))
-                file.with_suffix(".new").replace(file)
+    def count_up(*_: object) -> None:
+        file.with_suffix(".new").write_text(str(len(asyncio.all_tasks())))
+        file.with_suffix(".new").replace(file)
 
-    threading.Thread(target=count_up, daemon=True).start()
+    signal.signal(signal.SIGUSR1, count_up)
     sys.argv = ["gateway", "serve", "--config", config, "--port", "0"]
     from gateway.__main__ import main as serve
 
@@ -298,16 +285,14 @@ async def soak(folder: Path, minutes: float, pause_seconds: float, seed: int) ->
                 due += 60.0
                 samples.append(await sampled(gateway, folder, began, samples[-1] if samples else None))
                 sys.stdout.write(f"{samples[-1]}  {sum(played.acts.values())} acts, {len(played.lost)} lost\n")
-                if len(samples) > GROWN_EVERY and len(samples) % GROWN_EVERY == 1:
-                    grown = samples[-1].objects - samples[-1 - GROWN_EVERY].objects
-                    sys.stdout.write(f"    more than {GROWN_EVERY} minutes ago: {dict(grown.most_common(12))}\n")
                 sys.stdout.flush()
                 refused += [str(it.refusal) for it in anthropic.requests if it.refusal]
                 for requests in (feishu.requests, long.requests, telegram.requests, anthropic.requests):
                     requests.clear()
             await asyncio.sleep(0.5)
         if error := people.exception():
-            sys.stdout.writelines(gateway.output)
+            await asyncio.sleep(1.0)
+            sys.stdout.writelines([*gateway.output, f"the gateway's exit code: {gateway.exit_code}\n"])
             raise error
         await asyncio.sleep(5.0)
         begun = [it for place in places for it in played.scan(place, None)]
