@@ -134,7 +134,6 @@ class Soak:
     lost: list[str] = field(default_factory=list)
     ends: dict[str, set[str]] = field(default_factory=dict)
     """By serial the messages that end with it."""
-    may_miss: set[str] = field(default_factory=set)
     acts: Counter[str] = field(default_factory=Counter)
     _serials: "count[int]" = field(default_factory=lambda: count(1))
 
@@ -169,20 +168,19 @@ class Soak:
         message = await place.write(f"{serial} {'long' if act in ('edit', 'recall') else wish}", chat)
         if act in ("edit", "recall"):
             await asyncio.sleep(self.chance.uniform(0.0, 3.0))
-            self.may_miss |= {serial} if act == "recall" else set()
             await (place.recall(message) if act == "recall" else place.edit(message, f"{serial} long, or so", chat))
         if act != "recall":
-            await self._answered(serial)
+            await self._answered(serial, f"{place.name} {chat} {act}")
         if act == "buttons" and (pressed := f"S9{serial[2:]}") and await place.press(chat, f"{pressed} plain"):
-            await self._answered(pressed)
+            await self._answered(pressed, f"{place.name} {chat} press")
 
-    async def _answered(self, serial: str) -> None:
+    async def _answered(self, serial: str, what: str) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(PATIENCE_SECONDS):
                 while serial not in self.ends:
                     await asyncio.sleep(0.5)
             return
-        self.lost.append(serial)
+        self.lost.append(f"{serial} {what}")
 
     async def _command(self, place: Place, chat: str) -> None:
         command, before = self.chance.choice(COMMANDS), place.count(chat)
@@ -298,8 +296,8 @@ async def soak(folder: Path, minutes: float, pause_seconds: float, seed: int) ->
         begun = [it for place in places for it in played.scan(place, None)]
         watching.cancel()
         doubled = [f"{serial}: {keys}" for serial, keys in played.ends.items() if len(keys) > 1]
-        lost = [it for it in played.lost if it not in played.ends]
-        late = [it for it in played.lost if it in played.ends]
+        lost = [it for it in played.lost if it.split()[0] not in played.ends]
+        late = [it for it in played.lost if it.split()[0] in played.ends]
         left = [str(it) for one in (feishu, long) for it in one.reactions.values()]
         left += [f"card {it.text} streams" for one in (feishu, long) for it in one.messages if _streams(one, it)]
         third = len(samples) // 3
