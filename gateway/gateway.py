@@ -27,6 +27,7 @@ from gateway.lanes import Lanes
 from gateway.metrics import Metrics
 from gateway.outbox import Outbox
 from gateway.queue import inbound_of
+from gateway.replicas import LIVE_NOTICE, Replicas
 from gateway.request import Guesses, Peers
 from gateway.runtime import ConfigState, Control, Runtime, Setup
 from gateway.scrubber import Scrubber
@@ -69,12 +70,13 @@ class Gateway:
         now: Callable[[], float] = time.time,
     ) -> None:
         self._background: set[asyncio.Task[None]] = set()
+        self._replicas: Replicas | None = None
         self._attending: dict[Channel, list[asyncio.Task[None]]] = {}
         """What is done for a channel as long as it is there."""
         self._retiring: list[Setup] = []
         """Replaced, and still at work for a turn."""
         self._loading: set[asyncio.Task[None]] = set()
-        """Short reads of the database, which are waited for: one that is cancelled in the middle can hang in its driver."""
+        """Short calls of the database, which are waited for: one that is cancelled in the middle can hang in its driver."""
         scrubber = scrubber or Scrubber()
         file = config.database.path
         sandbox = Sandbox([Path(file)] if file else [])
@@ -119,6 +121,7 @@ class Gateway:
         web = setup.channels.get((WebChannel.name, WebChannel.account))
         if not isinstance(web, WebChannel):
             return None, build_app(door, None, api, setup.config.server, self._peers)
+        self._replicas = Replicas(web.live, self.runtime.store, self._soon) if self.runtime.store.shared else None
         web_door = WebDoor(self.runtime, web, self._peers, self._guesses)
         return web, build_app(door, web_door, api, setup.config.server, self._peers)
 
@@ -268,13 +271,19 @@ class Gateway:
         """Another worker of the same database has something to tell: of a session, of any, or of the web chat."""
         # None also where this worker has come back: it may have missed one.
         if what in (CHOICES_NOTICE, None) and not self.runtime.control.draining:
-            task = asyncio.create_task(self._load_choices())
-            self._loading.add(task)
-            task.add_done_callback(self._loading.discard)
-        if what == WEB_NOTICE and self._web:
+            self._soon(self._load_choices())
+        if what is not None and what.startswith(LIVE_NOTICE):
+            if self._replicas:
+                self._replicas.take(what)
+        elif what == WEB_NOTICE and self._web:
             self._web.live.announce(None)
         elif what not in (WEB_NOTICE, CHOICES_NOTICE):
             self.lanes.notified(what)
+
+    def _soon(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._loading.add(task)
+        task.add_done_callback(self._loading.discard)
 
     async def _load_choices(self) -> None:
         try:

@@ -236,6 +236,7 @@ class WebChannel:
         known: set[str] = set()
         news: bytes | None = None
         while not watcher.lost:
+            self.live.watched()
             if news is None:
                 missed = await self.archive.since(
                     after, watcher.person, limit=MISSED_MAX + 1, bytes_max=MISSED_BYTES_MAX

@@ -5,7 +5,7 @@ archive. A page that does not keep up is let go, for it comes back and starts fr
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -24,14 +24,16 @@ Key = tuple[str, str]
 
 
 @dataclass(slots=True)
-class _Turn:
+class LiveTurn:
+    person: str
+    """Whose conversation it is in."""
     text: str = ""
-    blocks: list[str] = field(default_factory=list)
     tools: tuple[ToolUse, ...] = ()
     note: str = ""
     outcome: str | None = None
-    person: str = ""
-    """Whose conversation it is in."""
+    heard: float | None = None
+    """When the replica that runs it has last sent something of it; None where this one does."""
+    blocks: list[str] = field(default_factory=list)
     drawn: str = ""
     """The text that `blocks` show."""
 
@@ -74,10 +76,13 @@ class Watcher:
 
 
 class LiveTurns:
-    """The turns of one process and the pages connected to it."""
+    """The turns of one process, those of other replicas that it hears of, and the pages connected to it. `watched` is
+    called now and then while there are pages, `changed` at each step of an own turn."""
 
     def __init__(self) -> None:
-        self._turns: dict[Key, _Turn] = {}
+        self.watched: Callable[[], None] = lambda: None
+        self.changed: Callable[[Key, LiveTurn], None] = lambda key, turn: None
+        self._turns: dict[Key, LiveTurn] = {}
         self._watchers: set[Watcher] = set()
         self._closed = False
 
@@ -107,22 +112,43 @@ class LiveTurns:
                 watcher.tell(notice)
 
     def show(self, progress: Progress) -> None:
-        key = (progress.context.chat.id, progress.context.message_id)
+        key, person = (progress.context.chat.id, progress.context.message_id), progress.context.sender.id
+        news = LiveTurn(person, progress.text, progress.tools, progress.note, progress.outcome)
+        self.take(key, news)
+        self.changed(key, self._turns.get(key, news))
+
+    def take(self, key: Key, news: LiveTurn) -> None:
+        """How a turn stands now. What another replica still says of one that runs here is late."""
         turn, before = self._turns.get(key), None
         if turn is None:
             self._forget()
-            turn = self._turns[key] = _Turn(person=progress.context.sender.id)
+            turn = self._turns[key] = LiveTurn(news.person)
+        elif news.heard and not turn.heard and turn.outcome is None:
+            return
         else:
             before = (turn.tools, turn.note, turn.outcome)
-        turn.tools, turn.note, turn.outcome = progress.tools or turn.tools, progress.note, progress.outcome
+        turn.tools, turn.note, turn.outcome = news.tools or turn.tools, news.note, news.outcome
+        turn.heard = news.heard
         if before != (turn.tools, turn.note, turn.outcome):
             self.announce(_turn_event(key, turn), turn.person)
-        if progress.outcome is not None:
-            turn.text = progress.text or turn.text
+        if news.outcome is not None:
+            turn.text = news.text or turn.text
+            if news.heard:
+                del self._turns[key]
         else:
-            turn.text = progress.text
+            turn.text = news.text
             if self._watchers:
                 self._tell_draft(key, turn)
+
+    def own(self) -> list[tuple[Key, LiveTurn]]:
+        """The turns that run here."""
+        return [(key, turn) for key, turn in self._turns.items() if turn.outcome is None and turn.heard is None]
+
+    def lose(self, before: float) -> None:
+        """Turns of a replica that has not been heard of since then: it is gone, and whoever goes on with them shows them."""
+        for key, turn in list(self._turns.items()):
+            if turn.heard and turn.heard < before:
+                self.take(key, LiveTurn(turn.person, outcome="interrupted", heard=turn.heard))
 
     def running(self, chat: str) -> bool:
         return any(key[0] == chat and turn.outcome is None for key, turn in self._turns.items())
@@ -148,7 +174,7 @@ class LiveTurns:
                 yield _turn_event(key, turn)
                 yield _draft_event(key, 0, turn.blocks)
 
-    def _tell_draft(self, key: Key, turn: _Turn) -> None:
+    def _tell_draft(self, key: Key, turn: LiveTurn) -> None:
         """What has changed of a draft: mostly its last block. As text it comes whole."""
         watchers = [it for it in self._watchers if it.person == turn.person]
         for watcher in (it for it in watchers if it.plain):
@@ -170,7 +196,7 @@ class LiveTurns:
             del self._turns[key]
 
 
-def _turn_event(key: Key, turn: _Turn) -> bytes:
+def _turn_event(key: Key, turn: LiveTurn) -> bytes:
     facts = {"chat": key[0], "message": key[1], "running": turn.outcome is None, "outcome": turn.outcome}
     tools = [replace(it, arguments="", result="") for it in turn.tools]  # said so often, they come with the answer
     return event("turn", facts | {"note": turn.note, "tools": tools})

@@ -55,6 +55,14 @@ class Subject:
     seen: int = 0
     """The last message that the web chat's page was told."""
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        return self._process.returncode
+
     def cpu_seconds(self) -> float:
         """User and system time of all its threads so far."""
         fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()

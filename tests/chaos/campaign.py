@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 
-from tests.chaos.emulated import Emulated
+from tests.chaos.emulated import Emulated, OnFeishu
 from tests.chaos.injuries import POLLED, Point, load
 from tests.chaos.ledger import Ledger
 from tests.chaos.oracle import Verdict
@@ -73,6 +73,8 @@ async def campaign(
     """`folder` is empty; it holds the logs afterwards."""
     began = monotonic()
     point = POLLED.get(point.name, point) if chat.fetched else point
+    if isinstance(chat, OnFeishu):
+        chat.live = point.live
     async with scene(
         point.name,
         folder,

@@ -6,6 +6,7 @@ what becomes of a send that may have arrived. Who is killed, and how it is judge
 
 import asyncio
 import random
+import re
 from collections.abc import Callable, Iterator, Mapping
 from itertools import count
 from typing import Any, Literal, TypeAlias
@@ -14,6 +15,8 @@ import httpx
 import orjson
 from starlette.types import ASGIApp, Scope
 
+from tests.chaos.ledger import ANSWER
+from tests.emulators.feishu.emulator import Sent
 from tests.emulators.telegram.emulator import TelegramEmulator
 from tests.running import ALICE, FEISHU, feishu_emulator
 
@@ -21,6 +24,7 @@ FIRST_PERSON = 500_000_011
 TELEGRAM_SECRET = "a-long-random-word_0123456789"
 LOOK_SECONDS = 0.004
 LOOKS = 25
+FILE = re.compile(r"file-(S\d{6})\.txt")
 
 Seen: TypeAlias = tuple[str, str, str]
 """A message that people see of the bot: its chat, the message it replies to, its text."""
@@ -35,14 +39,21 @@ class OnFeishu:
     fetched = False
     """Whether the gateway fetches its messages: then none comes by itself, and none again after it was taken."""
 
+    live = False
+    """Whether answers grow in cards, and messages that are being answered have a reaction."""
+
     def __init__(self) -> None:
         self.emulator = feishu_emulator()
         self.app: ASGIApp = self.emulator.app
         self._read = 0
+        self._growing: list[Sent] = []
+        self._takes: dict[str, str] = {}
 
     def config(self, url: str) -> str:
         """The channel's block of the config, indented by two."""
-        return f'  feishu:\n    baseUrl: "{url}"\n{FEISHU}'
+        shows = "    streaming: partial\n    reaction: Typing\n" if self.live else ""
+        plain = FEISHU.replace("    streaming: off\n", "").replace('    reaction: ""\n', "") if self.live else FEISHU
+        return f'  feishu:\n    baseUrl: "{url}"\n{plain}{shows}'
 
     def chat(self, chance: random.Random) -> str:
         """A new direct chat."""
@@ -59,13 +70,38 @@ class OnFeishu:
         answer = await client.post(f"{gateway_url}/webhooks/feishu/default", content=body, headers=headers)
         return answer.status_code == 200
 
-    def is_send(self, scope: Scope) -> bool:
-        return scope["method"] == "POST" and "/im/v1/messages" in scope["path"]
+    def points(self, scope: Scope, body: bytes) -> tuple[str, str] | None:
+        """The points at which a request is there, and is done and not answered yet."""
+        path = scope["path"]
+        if "/reactions" in path:
+            return "K25", "K25"
+        if "/cardkit/" in path or b'\\"card_id\\"' in body:
+            return "K23", "K23"
+        if path.endswith(("/im/v1/images", "/im/v1/files")):
+            return "K24", "K24"
+        return ("K13", "K14") if scope["method"] == "POST" and "/im/v1/messages" in path else None
 
     def seen(self) -> Iterator[Seen]:
-        """What is new since this was last read."""
-        new, self._read = self.emulator.messages[self._read :], len(self.emulator.messages)
-        return ((sent.chat_id, sent.reply_to or "", sent.text) for sent in new)
+        """What is new since this was last read; a card once it is whole."""
+        new, self._read = self._growing + self.emulator.messages[self._read :], len(self.emulator.messages)
+        self._growing = [sent for sent in new if self._grows(sent)]
+        for sent in (it for it in new if not self._grows(it)):
+            text = self.emulator.cardkit.cards[sent.text].states[-1] if sent.card else sent.text
+            if found := FILE.search(self.emulator.resources[text].name if sent.msg_type == "file" else ""):
+                text = f"R {found[1]} n{self._takes.get(found[1], '1')} p2/2"
+            elif found := ANSWER.search(text):
+                self._takes[found[1]] = found[2]
+            if not (sent.card and self.emulator.known[sent.message_id].recalled):
+                yield sent.chat_id, sent.reply_to or "", text
+
+    def _grows(self, sent: Sent) -> bool:
+        recalled = self.emulator.known[sent.message_id].recalled
+        return sent.card and self.emulator.cardkit.cards[sent.text].streams and not recalled
+
+    def unfinished(self) -> list[str]:
+        """What people see of a turn that is over."""
+        cards = [f"a card in {it.chat_id} still grows" for it in self.emulator.messages if self._grows(it)]
+        return cards + [f"a reaction stands at {it['message_id']}" for it in self.emulator.reactions.values()]
 
 
 class OnTelegram:
@@ -118,8 +154,11 @@ class OnTelegram:
                 return True
         return False
 
-    def is_send(self, scope: Scope) -> bool:
-        return str(scope["path"]).endswith("/sendMessage")
+    def points(self, scope: Scope, body: bytes) -> tuple[str, str] | None:
+        return ("K13", "K14") if str(scope["path"]).endswith("/sendMessage") else None
+
+    def unfinished(self) -> list[str]:
+        return []
 
     def seen(self) -> Iterator[Seen]:
         new, self._read = self.emulator.messages[self._read :], len(self.emulator.messages)

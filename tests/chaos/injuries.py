@@ -17,6 +17,9 @@ from tools.config import ExecMode
 
 BATCH: tuple[Wish, ...] = ("plain", "exec", "write", "ls", "long", "exec", "write", "long", "plain")
 """What one batch asks for, in any order, over all chats."""
+LIVE_BATCH: tuple[Wish, ...] = ("plain", "file", "long", "exec", "file", "long")
+LIVE_PAUSE_SECONDS = 0.4
+"""Before each piece of an answer, so that a card is opened."""
 COMMANDS: Mapping[Wish, int] = {"/new": 6, "/undo": 4}
 """And how many moments each has."""
 BATCHES_MAX = 5
@@ -48,6 +51,12 @@ class Point:
     agent: str = "historyTurns: 8"
     mode: ExecMode = "allow"
     shared: int = 1
+    live: bool = False
+    """Answers grow, more slowly than elsewhere: on Feishu only."""
+
+    @property
+    def batch(self) -> tuple[Wish, ...]:
+        return LIVE_BATCH if self.live else BATCH
 
 
 Injury: TypeAlias = Callable[[Scene, Point], Awaitable[bool]]
@@ -57,7 +66,7 @@ async def inside(scene: Scene, point: Point) -> bool:
     """The victim kills itself at the n-th time that it reaches the point."""
     replica = scene.chance.choice(scene.replicas)
     await replica.arm(f"{point.name}:{_which(scene, point)}")
-    if not await _dies(scene, lambda: replica.dead):
+    if not await _dies(scene, point, lambda: replica.dead):
         await replica.arm("nothing")
         return False
     again = scene.chance.random() < AGAIN_CHANCE
@@ -82,8 +91,9 @@ async def outside(scene: Scene, point: Point) -> bool:
         struck[0].signal(SIGKILL)
         return True
 
+    scene.model.pace(pause_seconds=LIVE_PAUSE_SECONDS if point.live else 0.0)
     scene.platform.trap = trap
-    died = await _dies(scene, lambda: any(replica.dead for replica in struck))
+    died = await _dies(scene, point, lambda: any(replica.dead for replica in struck))
     scene.platform.trap = None
     return died and await _revived(scene, struck[0])
 
@@ -274,14 +284,14 @@ async def _revived(scene: Scene, replica: Replica) -> bool:
     return True
 
 
-async def _dies(scene: Scene, dead: Callable[[], bool]) -> bool:
+async def _dies(scene: Scene, point: Point, dead: Callable[[], bool]) -> bool:
     """Write batch after batch until it does. False where it does not, though everything was answered."""
 
     async def over() -> bool:
         return dead() or not await scene.unanswered()
 
     for _ in range(BATCHES_MAX):
-        scene.sender.write(BATCH)
+        scene.sender.write(point.batch)
         await _within(SETTLE_SECONDS, over)
         if await _within(LATE_SECONDS, dead):
             return True
@@ -319,6 +329,9 @@ POINTS: Sequence[Point] = (
     Point("K18", "before and after a decision, the spawn and its end", inside, most=8, mode="ask", shared=4),
     Point("K19", "just before and just after a summary is kept", inside, most=2, agent="contextWindow: 16000"),
     Point("K20", "before and after each step of /new or /undo", commanded),
+    Point("K23", "a card is made, sent, changed or finished", outside, most=12, live=True),
+    Point("K24", "a file is uploaded", outside, most=4, live=True),
+    Point("K25", "a reaction is added, looked for or taken away", outside, most=12, live=True),
     Point("SQL", "before any statement that the store sends", inside, most=90),
     Point("K21", "while the tables are made", start, most=8),
     Point("K22", "SIGTERM, and SIGKILL before it is done", stop),

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from tests.emulators.models.dialogue import summary_names
 
-Wish: TypeAlias = Literal["plain", "exec", "write", "ls", "long", "/new", "/undo", "/approve", "decided"]
+Wish: TypeAlias = Literal["plain", "exec", "write", "ls", "long", "file", "/new", "/undo", "/approve", "decided"]
 """What begins with a slash is written as it is, and answered by the gateway itself; `decided` is written by nobody."""
 Key: TypeAlias = tuple[str, int, int]
 """A part of an answer: serial, take and part."""
@@ -121,6 +121,8 @@ class Ledger:
     """SIGTERMs."""
     refused: list[str] = field(default_factory=list)
     """What the platform did not take, in its own words."""
+    unfinished: list[str] = field(default_factory=list)
+    """Cards that still wait for an end, and reactions that nobody took away."""
     orphans: list[str] = field(default_factory=list)
     """Command lines that outlived the gateway they were started by."""
     litter: list[str] = field(default_factory=list)

@@ -52,6 +52,8 @@ class Model:
             case "exec":
                 command = f"echo {serial} >> {EFFECTS}; sleep {self._sleep_seconds}; : {self._marker}"
                 return call_block("exec", {"command": command})
+            case "file":
+                return call_block("write", {"file_path": f"file-{serial}.txt", "content": serial})
             case "write":
                 name = f"note-{self._chance.randrange(3)}.txt"
                 return call_block("write", {"file_path": name, "content": f"{serial}\n" * FILE_LINES})
@@ -61,6 +63,8 @@ class Model:
                 return None
 
     def _answer(self, serial: str, wish: Wish) -> str:
+        if wish == "file":
+            return f"R {serial} n{self._takes[serial]} p1/2\n\nMEDIA: ./file-{serial}.txt"
         parts = 3 if wish == "long" else 1
         heads = (f"R {serial} n{self._takes[serial]} p{part}/{parts}" for part in range(1, parts + 1))
         return "\n".join(f"{head} {'and so on ' * (PART_CHARS // 10)}" if parts > 1 else head for head in heads)

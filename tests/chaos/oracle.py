@@ -25,6 +25,7 @@ def judge(ledger: Ledger) -> Verdict:
         "orphans": ledger.orphans,
         "reruns": [f"{serial} ran {times} times" for serial, times in Counter(ledger.effects).items() if times > 1],
         "refused": [*(request.refused for request in ledger.requests if request.refused), *ledger.refused],
+        "unfinished": ledger.unfinished,
         "litter": ledger.litter,
         "hidden": hidden(ledger),
         "miscounted": ledger.miscounted,

@@ -65,10 +65,8 @@ class Platform:
             yield chat, model
 
     async def _chat(self, replica: int, scope: Scope, receive: Receive, send: Send) -> None:
-        if not self.chat.is_send(scope):
-            await self.chat.app(scope, receive, send)
-            return
         body = await Request(scope, receive).body()
+        points = self.chat.points(scope, body)
         if (part := shown(body.decode(), chat="", serial="", kills=0)).take:
             self.ledger.sends.add(part.key)
         given, held = [{"type": "http.request", "body": body}], []
@@ -79,11 +77,15 @@ class Platform:
         async def hold(message: Sent) -> None:
             held.append(message)
 
-        if not self.springs("K13", replica):
+        if points is None:
+            await self.chat.app(scope, again, send)
+            return
+        before, behind = points
+        if not self.springs(before, replica):
             await self.chat.app(scope, again, hold)
-            if held[0].get("status") != 200:
+            if held[0].get("status") != 200 and before != "K25":
                 self.ledger.refused.append(f"{self.chat.name}: {held[-1].get('body', b'')!r}")
-            if not self.springs("K14", replica):
+            if not self.springs(behind, replica):
                 for message in held:
                     await send(message)
                 return
@@ -179,6 +181,7 @@ def doubts(url: str, shown: Callable[[str, str, str], Shown]) -> list[Doubt]:
         )
         for row in rows
         for part in (payload_json.validate_json(row.payload).part,)
+        if part.replaces is None  # what takes the place of a message is in no doubt
     ]
 
 

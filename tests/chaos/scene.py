@@ -21,6 +21,8 @@ from tools.config import ExecMode
 SETTLE_SECONDS = 60.0
 """From one answer to the next."""
 ORPHAN_SECONDS = 20.0
+UNFINISHED_SECONDS = 20.0
+"""For a card that grows, or a reaction, after the last answer."""
 QUIET_SECONDS = 0.7
 """Doubles may come late."""
 POLL_SECONDS = 0.004
@@ -95,6 +97,9 @@ class Scene:
         await self.settled()
         await self.sender.quiet()
         await asyncio.sleep(QUIET_SECONDS)
+        give_up = monotonic() + UNFINISHED_SECONDS
+        while self.platform.chat.unfinished() and monotonic() < give_up:
+            await asyncio.sleep(POLL_SECONDS)
         await self.platform.read_books(self.database)
         for replica in self.replicas:
             await replica.count()
@@ -147,6 +152,7 @@ class Scene:
         await self.look_for_orphans()
         await self.platform.read_books(self.database)
         ledger = self.platform.read()
+        ledger.unfinished = self.platform.chat.unfinished()
         ledger.effects, ledger.litter = self.effects(), self.litter()
         ledger.miscounted = await asyncio.to_thread(miscounted, self.database)
         ledger.unsettled = await asyncio.to_thread(unsettled, self.database)

@@ -14,6 +14,8 @@ from tests.chaos.injuries import POINTS
 from tests.chaos.scene import scene
 from tests.waiting import until
 
+INSIDE = ("K2", "K5", "K7", "K8", "K9", "K11", "K12", "K14", "K16", "K17", "K18", "K19", "K20")
+LIVE = ("K23", "K24", "K25")
 NAMED = {point.name: replace(point, most=100) if point.name == "STORM" else point for point in POINTS}
 
 
@@ -24,7 +26,9 @@ async def played(name: str, folder: Path, channel: str = "feishu", **more: Any) 
     return result
 
 
-@pytest.mark.parametrize("name", ["K2", "K5", "K7", "K8", "K9", "K11", "K12", "K14", "K16", "K17", "K18", "K19", "K20"])
+@pytest.mark.parametrize(
+    "name", ["K2", "K5", "K7", "K8", "K9", "K11", "K12", "K14", "K16", "K17", "K18", "K19", "K20", *LIVE]
+)
 async def test_killed_there_nothing_is_lost_doubled_or_run_again(name: str, tmp_path: Path) -> None:
     await played(name, tmp_path)
 
@@ -40,7 +44,7 @@ async def test_on_telegram_only_what_may_have_arrived_is_given_up_or_doubled_and
     assert doubts or name == "K3"
 
 
-@pytest.mark.parametrize("name", ["K2", "K5", "K9", "K14", "K18", "K20", "ROLL", "STORM"])
+@pytest.mark.parametrize("name", ["K2", "K5", "K9", "K14", "K18", "K20", *LIVE, "ROLL", "STORM"])
 async def test_the_other_replica_goes_on_and_an_event_delivered_five_times_is_one_turn(
     name: str, tmp_path: Path, postgres_url: str
 ) -> None:

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import psycopg
 import pytest
@@ -16,7 +17,7 @@ from tests.emulators.models.script import calls, says
 from tests.loopback import serve_on_loopback
 from tests.running import AGENTS, ALICE, ALICE_CHAT, FEISHU, SECRETS, Running, client, running, started
 from tests.stories.at_work import NEVER, RUNS, users
-from tests.web_page import WEB
+from tests.web_page import CHAT, WEB, opened
 
 TWO_AGENTS = f"{AGENTS}    - {{ id: second, model: anthropic/claude-sonnet-4-6 }}\n"
 
@@ -139,3 +140,52 @@ async def test_a_session_begins_and_ends_at_both(tmp_path: Path, postgres_url: s
         assert [(await http.get(f"{it.url}/api/chats")).status_code for it in (one, other)] == [200, 200]
         assert (await http.delete(f"{other.url}/api/session")).status_code == 204
         assert [(await http.get(f"{it.url}/api/chats")).status_code for it in (one, other)] == [401, 401]
+
+
+async def test_a_page_of_the_other_one_sees_the_turn_run_its_tools_and_its_text(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    """The text is longer than one notice, and does not pack."""
+    text = "".join(Random(1).choices("abcdefghijklmnopqrstuvwxyzäöü你好", k=20_000))
+    script = [calls(("ls", {})), says(f"{text}\n\nthe end")]
+    agents = AGENTS.replace(
+        "[read, write, edit, ls, exec, message]", "[ls]"
+    )  # so that the page is open to this machine
+    both = two(tmp_path, postgres_url, script, feishu=WEB, agents=agents)
+    async with both as (one, other), opened(one.url) as here, opened(other.url) as there:
+        one.line.hold(after_pieces=1_500)
+        await here.say("tell me")
+        await there.until(lambda: text[:17_000] in "".join(there.drafts()[-1:]))
+        assert [(it["name"], it["state"]) for it in there.named("turn")[-1]["tools"]] == [("ls", "done")]
+        assert [it["running"] for it in await there.chats()] == [True]
+        async with opened(other.url) as late:
+            await late.until(lambda: text[:17_000] in "".join(late.drafts()[-1:]))
+        one.line.release()
+        (answer,) = await there.answers(1)
+        assert answer == f"{text}\n\nthe end"
+        await there.until(lambda: not there.named("turn")[-1]["running"])
+        assert [it["running"] for it in await there.chats()] == [False]
+        assert there.named("turn")[-1]["outcome"] == "replied"
+        assert {it["chat"] for it in there.named("draft")} == {CHAT}
+
+
+async def test_what_a_dead_replica_was_showing_does_not_run_for_ever(
+    tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.replicas.ASK_SECONDS", 0.02)
+    monkeypatch.setattr("gateway.replicas.ASKED_SECONDS", 0.5)
+    monkeypatch.setattr("channels.web.channel.ALIVE_SECONDS", 0.05)
+    both = two(tmp_path, postgres_url, [NEVER], feishu=WEB, agents=AGENTS.replace("exec, ", ""))
+    async with both as (one, other), opened(other.url) as there:
+        async with opened(one.url, watching=False) as here:
+            await here.say("tell me")
+        await there.until(lambda: there.named("turn"))
+        assert there.named("turn")[-1]["running"]
+        replicas = one.gateway._replicas
+        assert replicas is not None
+        monkeypatch.setattr(replicas, "_send", lambda *_: None)  # as one that is gone
+        await there.until(lambda: there.named("turn")[-1]["outcome"] == "interrupted")
+        monkeypatch.undo()
+        there.events.clear()
+        await there.until(lambda: there.named("turn"))  # it was not gone: it is heard again
+        assert there.named("turn")[-1]["running"]
