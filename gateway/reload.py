@@ -90,12 +90,14 @@ class Reload:
         state = ConfigState(version=version_of(config), restart=restart)
         if restart:
             log.warning("config_wants_restart", keys=restart)
+        was_refused = self._gateway.runtime.config_state.error is not None
         if differing := changes(config, running):
             self._applied(config)
             await self._gateway.apply(config, loaded.environment, state)
-            log.info("config_reloaded", changed=differing, version=state.version)
         else:
             self._gateway.runtime.config_state = state
+        if differing or was_refused:
+            log.info("config_reloaded", changed=differing, version=state.version)
 
     def _stamp(self) -> _Stamp:
         return tuple(_stamps([self._path, *sorted(self._files)]))

@@ -113,7 +113,9 @@ async def test_a_broken_edit_changes_nothing_and_says_where_until_it_is_mended(t
         assert house.counted("clawgate_config_refused 1.0")
         await house.say("hello?")
         assert await house.replies(1) == ["still here"]
-        assert await editor.write(editor.text) == {"version": version, "error": None, "restart": []}
+        with capture_logs() as logs:
+            assert await editor.write(editor.text) == {"version": version, "error": None, "restart": []}
+        assert [line["changed"] for line in logs if line["event"] == "config_reloaded"] == [[]]
         assert house.counted("clawgate_config_refused 0.0")
 
 
