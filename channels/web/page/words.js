@@ -104,7 +104,7 @@ export const WORDS = {
     signedOut: "You are signed out.",
     signIn: "Sign in",
     signInAbout:
-      "This gateway asks for its token (server.adminToken, mostly from CLAWGATE_ADMIN_TOKEN), or for the sign-in link that it printed at its start.",
+      "This gateway asks for a token (your own, or server.adminToken, mostly from CLAWGATE_ADMIN_TOKEN), or for the sign-in link that it printed at its start.",
     token: "Token",
     uploading: "Wait for the upload.",
     tooMany: ["At most {count} file in a message.", "At most {count} files in a message."],
@@ -222,7 +222,7 @@ export const WORDS = {
     signedOut: "你已退出登录。",
     signIn: "登录",
     signInAbout:
-      "访问此网关需要令牌（即 server.adminToken，通常来自 CLAWGATE_ADMIN_TOKEN），或它启动时显示的登录链接。",
+      "访问此网关需要令牌（你自己的，或 server.adminToken，通常来自 CLAWGATE_ADMIN_TOKEN），或它启动时显示的登录链接。",
     token: "令牌",
     uploading: "请等待上传完成。",
     tooMany: ["一条消息最多 {count} 个文件。", "一条消息最多 {count} 个文件。"],
