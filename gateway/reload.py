@@ -46,13 +46,15 @@ class Reload:
         self._files, self._started_with = loaded.files, loaded.config
         self._applied = applied
         self._requested = asyncio.Event()
+        self._loaded = self._stamp()
+        """Taken before anything starts: an edit during the start is an edit, too."""
 
     def request(self) -> None:
         """Read it now, changed or not."""
         self._requested.set()
 
     async def run(self) -> None:
-        read = seen = self._stamp()
+        read = seen = self._loaded
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_SECONDS):
