@@ -65,6 +65,15 @@ async def edited(folder: Path, **config: Any) -> AsyncIterator[tuple[Running, Ed
         yield house, Editor(house)
 
 
+async def test_an_edit_between_the_reading_of_the_config_and_the_first_look_counts(tmp_path: Path) -> None:
+    async with running(tmp_path) as house:
+        file = tmp_path / "config.yaml"
+        reload = Reload(house.gateway, file, SECRETS, load(file, SECRETS), applied=lambda config: None)
+        file.write_text(file.read_text().replace("dmPolicy: open", "dmPolicyy: open"))
+        house.gateway.spawn(reload.run())
+        await house.until(lambda: "dmPolicyy" in (house.gateway.runtime.config_state.error or ""))
+
+
 def prompts(house: Running) -> list[str]:
     return ["".join(block["text"] for block in received.body["system"]) for received in house.anthropic.requests]
 
