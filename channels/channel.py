@@ -288,12 +288,12 @@ class DownloadsFiles(Channel, Protocol):
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolUse:
     """One call of a tool in a turn. `about` is its first argument, shortened, such as a path; `arguments` and `result` are
-    the beginning of what it was given and of what it gave."""
+    the beginning of what it was given and of what it gave. One that waits for an approval is `waiting`, also later."""
 
     id: str
     name: str
     about: str
-    state: Literal["running", "done", "failed"]
+    state: Literal["running", "done", "failed", "waiting"]
     arguments: str = ""
     result: str = ""
     seconds: float | None = None

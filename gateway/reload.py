@@ -42,13 +42,15 @@ class Reload:
     def __post_init__(self) -> None:
         self._files = self.loaded.files
         self._requested = asyncio.Event()
+        self._loaded = self._stamp()
+        """Taken before anything starts: an edit during the start is an edit, too."""
 
     def request(self) -> None:
         """Read it now, changed or not."""
         self._requested.set()
 
     async def run(self) -> None:
-        read = seen = self._stamp()
+        read = seen = self._loaded
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_SECONDS):
@@ -86,12 +88,14 @@ class Reload:
         state = ConfigState(version=version_of(config), restart=restart)
         if restart:
             log.warning("config_wants_restart", keys=restart)
+        was_refused = self.gateway.runtime.config_state.error is not None
         if differing := changes(config, running):
             self.applied(config)
             await self.gateway.apply(config, loaded.environment, state)
-            log.info("config_reloaded", changed=differing, version=state.version)
         else:
             self.gateway.runtime.config_state = state
+        if differing or was_refused:
+            log.info("config_reloaded", changed=differing, version=state.version)
 
     def _stamp(self) -> _Stamp:
         return tuple(_stamps([self.path, *sorted(self._files)]))

@@ -70,7 +70,9 @@ def message_to(
     """A message that would arrive there, mentioning the bot. Raises NoSuchPlace."""
     there = {f"{it.kind.name}:{it.name}" for it in configured(config.channels)}
     if (name := f"{channel}:{account}") not in there:
-        raise NoSuchPlace(f"no configured account {quoted(name)}{suggestion(name, sorted(there))}")
+        near = sorted(it for it in there if it.startswith(f"{channel}:"))
+        hint = suggestion(name, near) if near else f" — configured here: {', '.join(sorted(there)) or 'none'}"
+        raise NoSuchPlace(f"no configured account {quoted(name)}{hint}")
     if channel == LOCAL_CHANNEL:
         sender = sender or "local"
     if chat is None and (sender is None or kind == "group"):

@@ -7,6 +7,7 @@ takes up nothing that waits for others.
 
 import asyncio
 import secrets
+import sys
 import tempfile
 import threading
 import time
@@ -68,13 +69,17 @@ def door(loaded: Loaded, url: str | None, scrubber: Scrubber, language: str) -> 
 
 def _free(config: Config) -> Store | None:
     """The database, unless a gateway serves it. Another terminal's may be done in a moment."""
-    for _ in range(BUSY_SECONDS):
+    for second in range(BUSY_SECONDS):
         try:
             return open_store(config.database)
         except DatabaseInUse:
             with suppress(httpx.TransportError), _client(config.server.address, "") as client:
                 client.get("/healthz", timeout=PROBE_SECONDS)
                 return None
+            if second == 0 and sys.stderr.isatty():
+                sys.stderr.write(
+                    f"Another terminal has the database. It is waited for, {BUSY_SECONDS} seconds at most.\n"
+                )
             time.sleep(1.0)
     return None
 
@@ -205,8 +210,8 @@ class Conversation:
             response = self._http.request(method, path, **request)
         except httpx.TransportError as error:
             raise OperatorError(
-                f"no gateway answers at {self._http.base_url} ({type(error).__name__}), although one uses this database — "
-                "say where it listens with --url"
+                f"no gateway answers at {self._http.base_url} ({type(error).__name__}), although its database is in use — "
+                "end another `chat`, or say with --url where it listens"
             ) from None
         if response.is_success:
             return response

@@ -118,7 +118,7 @@ class Watch:
         began = self._began.pop(begun.id, None)
         self._tools[begun.id] = replace(
             begun,
-            state="failed" if result.is_error else "done",
+            state="waiting" if "approval" in (result.details or {}) else "failed" if result.is_error else "done",
             result=self._detail("\n".join(it.text for it in result.content if isinstance(it, Text))),
             seconds=None if began is None else round(time.perf_counter() - began, 2),
         )

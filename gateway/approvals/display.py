@@ -34,7 +34,7 @@ _LABELS = {
 }
 _WORDS = {
     "en": ("Approval needed:", "Agent", "Requested by", "Chat", "Size", "Expires", "Answer with one of these lines:"),
-    "zh": ("需要审批：", "助手", "请求人", "会话", "大小", "有效至", "请用以下任一行回复："),
+    "zh": ("需要审批：", "智能体", "请求人", "会话", "大小", "有效至", "请用以下任一行回复："),
 }
 
 
@@ -89,16 +89,20 @@ def request_text(approval: Approval, origin: MessageContext, zone: ZoneInfo) -> 
     until = datetime.fromtimestamp(approval.expires, tz=zone)
     facts = {agent: value(approval.agent), requester: who, chat: value(f"{origin.channel}:{origin.chat.id}")}
     facts |= {_LABELS.get(name, (name, name))[zh]: value(str(it)) for name, it in request["facts"].items()}
-    facts[size] = f"{len(data)} bytes, SHA-256 `{hashlib.sha256(data).hexdigest()[:12]}`"
+    unit, colon = ("字节，", "：") if zh else ("bytes, ", ": ")
+    facts[size] = f"{len(data)} {unit}SHA-256 `{hashlib.sha256(data).hexdigest()[:12]}`"
     facts[expires] = f"{until:%H:%M:%S} ({until:%Z})"
-    lines = [f"**{head}** {value(approval.tool)}", *(f"- {name}: {text}" for name, text in facts.items())]
+    lines = [f"**{head}** {value(approval.tool)}", *(f"- {name}{colon}{text}" for name, text in facts.items())]
     lines += ["", fenced(shown), ""]
     if hidden:
         escapes = "The call contains invisible characters; they are shown as `\\u…`."
         lines += ["其中含有不可见字符，已显示为 `\\u…`。" if zh else escapes, ""]
     hints = [words[zh] for pattern, words in _HINTS.items() if re.search(pattern, request["text"])]
     if hints:
-        lines += [("提示（仅供参考）：" if zh else "Hints, and no more than that: ") + "; ".join(hints), ""]
+        lines += [
+            ("提示（仅供参考）：" if zh else "Hints, and no more than that: ") + ("；" if zh else "; ").join(hints),
+            "",
+        ]
     lines += [answer, *(f"- `{line}`" for line in reply_lines(approval))]
     return "\n".join(lines)
 
@@ -130,17 +134,17 @@ def outcome_text(approval: Approval, lang: Language) -> str:
     tool, id_ = value(approval.tool), approval.id
     match approval.state:
         case "denied":
-            en, cn = f"{id_}: {tool} was denied by {by}.", f"{id_}: {tool} 已被 {by} 拒绝。"
+            en, cn = f"{id_}: {tool} was denied by {by}.", f"{id_}：{tool} 已被 {by} 拒绝。"
         case "expired":
-            en, cn = f"{id_}: {tool} expired; nobody decided in time.", f"{id_}: {tool} 已过期，无人在时限内审批。"
+            en, cn = f"{id_}: {tool} expired; nobody decided in time.", f"{id_}：{tool} 已过期，无人在时限内审批。"
         case "cancelled" | "undeliverable":
-            en, cn = f"{id_}: {tool} was cancelled; nothing ran.", f"{id_}: {tool} 已取消，没有执行。"
+            en, cn = f"{id_}: {tool} was cancelled; nothing ran.", f"{id_}：{tool} 已取消，没有执行。"
         case "pending":
-            en, cn = f"{id_}: {tool} still waits for a decision.", f"{id_}: {tool} 仍在等待审批。"
+            en, cn = f"{id_}: {tool} still waits for a decision.", f"{id_}：{tool} 仍在等待审批。"
         case _:
             decision = approval.decision or ""
             en, cn = (
                 f"{id_}: {tool} was approved by {by} ({decision}).",
-                f"{id_}: {tool} 已由 {by} 批准（{decision}）。",
+                f"{id_}：{tool} 已由 {by} 批准（{decision}）。",
             )
     return cn if zh else en

@@ -78,6 +78,9 @@ class Screen:
         self._message = ""
         """The message that is being answered, and how much of the answer stands there."""
         self._shown = ""
+        self._stopped = ""
+        """What stood there when Ctrl-C ended it."""
+        self._is_mid_line = False
         self._tools: dict[str, str] = {}
         self._is_prompting = False
 
@@ -122,6 +125,8 @@ class Screen:
             except OperatorError as error:
                 typer.echo(str(error), err=True)
             except KeyboardInterrupt:
+                self._stopped = self._shown
+                typer.echo()
                 self._ask("/stop", [])
 
     def _ask(self, text: str, paths: list[Path]) -> str:
@@ -130,7 +135,7 @@ class Screen:
             files = [self._conversation.upload(path) for path in paths]
         except OSError as error:
             raise OperatorError(f"{error.filename}: {error.strerror}") from None
-        self._shown, self._tools = "", {}
+        self._shown, self._tools, self._is_mid_line = "", {}, False
         self._message = self._conversation.say(text, files)
         try:
             return self._wait(self._message)
@@ -168,7 +173,7 @@ class Screen:
     def _turn(self, turn: dict[str, Any]) -> None:
         for tool in turn["tools"]:
             if self._tools.get(tool["id"]) != tool["state"] and tool["state"] != "done":
-                state = "" if tool["state"] == "running" else " failed"
+                state = {"running": "", "waiting": ": waits for approval"}.get(tool["state"], " failed")
                 self._note(_shown(f"[{tool['name']}{state}] {tool['about']}".rstrip()))
             self._tools[tool["id"]] = tool["state"]
         if turn["note"]:
@@ -179,14 +184,15 @@ class Screen:
         text = _shown(text).rstrip()
         if self._streams and text.startswith(self._shown):
             self._write(text[len(self._shown) :], end="")
-            self._shown = text
+            self._shown, self._is_mid_line = text, bool(text)
 
     def _complete(self, message: dict[str, Any]) -> None:
         text, is_answer = _shown(message["text"]), message["reply_to"] == self._message
         if is_answer and self._shown:
             self._write(text[len(self._shown) :] if text.startswith(self._shown) else f"\n\n{text}")
         elif self._interactive:
-            self._write("(It was not begun.)" if message["dropped"] else text)
+            if is_answer or not (self._stopped and text.startswith(self._stopped)):
+                self._write("(It was not begun.)" if message["dropped"] else text)
         elif not is_answer:
             self._write(text, err=True)
         if self._interactive:
@@ -198,7 +204,8 @@ class Screen:
     def _note(self, text: str) -> None:
         """Beside the answer, for a person who watches."""
         if self._streams and sys.stderr.isatty():
-            self._write(text, err=True)
+            self._write("\n" * self._is_mid_line + text, err=True)
+            self._is_mid_line = False
 
     def _write(self, text: str, *, end: str = "\n", err: bool = False) -> None:
         """Above the line that somebody is typing."""

@@ -21,7 +21,7 @@ class Platform(StrEnum):
 SECRETS: dict[str, tuple[tuple[str, str], ...]] = {
     "feishu": (
         ("FEISHU_APP_ID", "App ID of the Feishu app (cli_…) / 飞书应用的 App ID"),
-        ("FEISHU_APP_SECRET", "its App Secret / App Secret"),
+        ("FEISHU_APP_SECRET", "its App Secret / 飞书应用的 App Secret"),
     ),
     "telegram": (("TELEGRAM_BOT_TOKEN", "Token of the bot, from @BotFather / @BotFather 给出的 token"),),
 }
@@ -83,7 +83,8 @@ def init(
 
 
 def _wants(platform: str, default: bool) -> bool:
-    return typer.confirm(f"{platform.capitalize()}?", default=default, err=True)
+    name = {"feishu": "Feishu / 飞书"}.get(platform, platform.capitalize())
+    return typer.confirm(f"{name}?", default=default, err=True)
 
 
 def _secret(name: str, label: str) -> str:

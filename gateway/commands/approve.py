@@ -56,7 +56,7 @@ async def approve(context: CommandContext) -> str | None:
     approval = await context.runtime.approvals.get(id_of(found[1]))
     if approval is None or not context.runtime.approvals.may_decide(approval.agent, message):
         return await _unknown(context, by)
-    return await _decide(context, approval, found[2], by)
+    return (await _decide(context, approval, found[2], by))[1]
 
 
 def _without_mention(text: str) -> str:
@@ -72,20 +72,21 @@ async def _unknown(context: CommandContext, by: Decider) -> str | None:
     return context.say("There is no request with this id that you could decide.", "没有可由你审批的、编号如此的请求。")
 
 
-async def _decide(context: CommandContext, approval: Approval, decision: str, by: Decider) -> str:
+async def _decide(context: CommandContext, approval: Approval, decision: str, by: Decider) -> tuple[bool, str]:
+    """Whether this decided it, and what to answer."""
     if decision != "deny" and await context.runtime.approvals.is_lost(approval):
-        return context.say(
+        return False, context.say(
             f"{approval.id} could not be shown to you whole, so it can only be denied.",
             f"{approval.id} 未能完整显示，只能拒绝。",
         )
     if decision == "allow-always" and not approval.always:
-        return context.say(
+        return False, context.say(
             f"{approval.id} can only be allowed once: not all that it runs can be pinned down. Nothing was decided.",
             f"{approval.id} 只能单次允许（无法确定其执行的全部内容）。未作任何决定。",
         )
     won, approval = await context.runtime.approvals.decide(approval, decision, by)
     text = outcome_text(approval, context.language)
-    return text if won else context.say(f"Decided already. {text}", f"已有结果。{text}")
+    return won, text if won else context.say(f"Decided already. {text}", f"已有结果。{text}")
 
 
 async def approvals(context: CommandContext) -> str:
@@ -161,7 +162,8 @@ async def settled(context: CommandContext) -> Notice:
 
 
 async def press(context: CommandContext) -> Notice:
-    """A button carries nothing but a token: who pressed it is in the platform's event."""
+    """A button carries nothing but a token: who pressed it is in the platform's event. What it decides is said by the
+    request itself, which `settled` replaces."""
     store, by, message = context.runtime.store.approvals, _decider(context), context.message
     token = await store.token(token_hash(message.press.token)) if message.press and message.press.token else None
     approval = await context.runtime.approvals.get(token.approval) if token else None
@@ -171,7 +173,9 @@ async def press(context: CommandContext) -> Notice:
         return Notice(text=None if muted else await _unknown(context, by))
     if not context.runtime.approvals.may_decide(approval.agent, message):
         return Notice(text=await _unknown(context, by))
-    return Notice(text=await _decide(context, approval, token.decision, by))
+    won, text = await _decide(context, approval, token.decision, by)
+    is_replaced = not await store.given_up([dedupe(approval.id, f"ask:{token.surface}")])
+    return Notice(text=None if won and is_replaced else text)
 
 
 def _has_buttons(context: CommandContext) -> bool:

@@ -4,6 +4,7 @@ twice, nothing runs that nobody allowed, what has ended stays as it ended, and t
 import asyncio
 import json
 import os
+import re
 import tempfile
 from collections import Counter
 from dataclasses import replace
@@ -291,3 +292,7 @@ def test_nothing_in_a_command_ends_its_block_and_all_of_it_is_there() -> None:
     assert f"{len(command) + 5} bytes, SHA-256 `" in text
     assert "01:00:00 (UTC)" in text
     assert text.endswith("- `/approve K7QF-2M9X-D3TA allow-once`\n- `/approve K7QF-2M9X-D3TA deny`")
+    text = request_text(row, replace(name, text="运行"), CONFIG.server.zone)
+    facts = [line for line in text.partition("\n\n")[0].splitlines() if line.startswith("- ")]
+    assert [it for it in facts if not re.match("- [一-鿿]+：", it)] == []
+    assert "字节" in text

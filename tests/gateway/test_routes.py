@@ -99,6 +99,8 @@ def test_a_place_that_there_is_not_is_named(tmp_path: Path) -> None:
     config = load(file, SECRETS).config
     with pytest.raises(NoSuchPlace, match='did you mean "feishu:default"'):
         message_to(config, "feishu", "defualt", "oc_1", None, None, None)
+    with pytest.raises(NoSuchPlace, match="configured here: feishu:default"):
+        message_to(config, "telegram", "default", "1", None, None, None)
     with pytest.raises(NoSuchPlace, match="--chat"):
         message_to(config, "feishu", "default", None, None, None, None)
 

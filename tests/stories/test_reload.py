@@ -65,6 +65,15 @@ async def edited(folder: Path, **config: Any) -> AsyncIterator[tuple[Running, Ed
         yield house, Editor(house)
 
 
+async def test_an_edit_between_the_reading_of_the_config_and_the_first_look_counts(tmp_path: Path) -> None:
+    async with running(tmp_path) as house:
+        file = tmp_path / "config.yaml"
+        reload = Reload(house.gateway, file, SECRETS, load(file, SECRETS), applied=lambda config: None)
+        file.write_text(file.read_text().replace("dmPolicy: open", "dmPolicyy: open"))
+        house.gateway.spawn(reload.run())
+        await house.until(lambda: "dmPolicyy" in (house.gateway.runtime.config_state.error or ""))
+
+
 def prompts(house: Running) -> list[str]:
     return ["".join(block["text"] for block in received.body["system"]) for received in house.anthropic.requests]
 
@@ -113,7 +122,9 @@ async def test_a_broken_edit_changes_nothing_and_says_where_until_it_is_mended(t
         assert house.counted("clawgate_config_refused 1.0")
         await house.say("hello?")
         assert await house.replies(1) == ["still here"]
-        assert await editor.write(editor.text) == {"version": version, "error": None, "restart": []}
+        with capture_logs() as logs:
+            assert await editor.write(editor.text) == {"version": version, "error": None, "restart": []}
+        assert [line["changed"] for line in logs if line["event"] == "config_reloaded"] == [[]]
         assert house.counted("clawgate_config_refused 0.0")
 
 

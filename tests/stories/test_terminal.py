@@ -15,7 +15,7 @@ import pytest
 from tests.emulators.models.script import Fault, calls, says
 from tests.line import Line
 from tests.running import SECRETS, running
-from tests.stories.at_work import NEVER, results
+from tests.stories.at_work import results
 from tests.stories.test_process import ROOT, platforms
 from tests.waiting import PATIENCE_SECONDS, until
 from tests.web_page import WEB, opened
@@ -149,25 +149,30 @@ async def test_a_conversation_in_a_terminal(tmp_path: Path) -> None:
     line = Line()
     async with platforms(tmp_path, line=line, more="tools: { exec: { mode: ask } }") as (_, anthropic, config):
         async with terminal(config) as tty:
-            anthropic.script = [says("It grows and grows and grows."), NEVER, says("Well.")]
+            anthropic.script = [
+                says(it) for it in ("It grows and grows and grows.", "It has begun and goes on.", "Well.")
+            ]
             line.hold(after_pieces=1)
             tty.type("grow\n")
             await tty.shows("It grows and")
             assert "and grows." not in tty.screen
             line.release()
             await tty.shows("and grows.\r\n> ")
+            line.hold(after_pieces=1)
             tty.type("never\n")
-            await until(lambda: len(anthropic.requests) == 2)
+            await tty.shows("It has begun")
             tty.type("\x03")
             await tty.shows("topped", "\n> ", after="never")
+            line.release()
             tty.type("/new\n")
             await tty.shows("\n> ", after="/new")
+            assert tty.screen.count("It has begun") == 1, "what was read is not printed again"
             tty.type("again\n")
             await tty.shows("Well.", "\n> ", after="again")
             assert len(anthropic.requests[-1].body["messages"]) == 1
             anthropic.script = [calls(("exec", {"command": "echo ran-it"})), says("It waits."), says("It ran.")]
             tty.type("run it\n")
-            await tty.shows("It waits.", "[exec]", "allow-once", "\n> ", after="run it")
+            await tty.shows("It waits.", "[exec: waits for approval]", "allow-once", "\n> ", after="run it")
             (id_,) = {*re.findall(r"/approve (\S+) allow-once", tty.screen)}
             tty.type(f"/approve {id_} allow-once\n")
             await tty.shows("It ran.")

@@ -77,12 +77,12 @@ ECHO_CHARS_MAX = 60
 RESULT_CHARS_MAX = 160
 
 REAL_MODEL = (
-    "For a real model, set ANTHROPIC_API_KEY, OPENAI_API_KEY or DEEPSEEK_API_KEY in the environment and start again: "
-    "`model: auto` in config.yaml takes it. Other vendors: docs/providers.md"
+    "For a real model, write `ANTHROPIC_API_KEY=…`, `OPENAI_API_KEY=…` or `DEEPSEEK_API_KEY=…` into a file `.env` beside "
+    "config.yaml, or set it in the environment and start again: `model: auto` takes it. Other vendors: docs/providers.md"
 )
 REAL_MODEL_ZH = (
-    "要使用真正的模型：设置环境变量 ANTHROPIC_API_KEY、OPENAI_API_KEY 或 DEEPSEEK_API_KEY，然后重新启动，"
-    "config.yaml 里的 `model: auto` 就会用它。其他厂商见 docs/providers.md"
+    "要使用真正的模型：在 config.yaml 旁边的 `.env` 文件中写入 `ANTHROPIC_API_KEY=…`、`OPENAI_API_KEY=…` 或 "
+    "`DEEPSEEK_API_KEY=…`，或设置环境变量后重新启动，`model: auto` 就会用它。其他厂商见 docs/providers.md"
 )
 
 Made: TypeAlias = tuple[ToolCall, ToolResultMessage | None]

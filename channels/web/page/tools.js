@@ -6,7 +6,7 @@
 import { element, icon } from "./element.js";
 import { number, word } from "./language.js";
 
-const ICONS = { done: "check", failed: "cross" };
+const ICONS = { done: "check", failed: "cross", waiting: "info" };
 
 /** The nodes for these tools; `open` while the turn is at work. Keeps what the reader has unfolded `before`. */
 export function toolList(tools, { open, before }) {
@@ -19,12 +19,8 @@ export function toolList(tools, { open, before }) {
 }
 
 function summaryIcon(tools) {
-  const failed = tools.some((tool) => tool.state === "failed");
-  return element(
-    "span",
-    { class: "tool-state", "data-state": failed ? "failed" : "done" },
-    icon(failed ? "cross" : "check"),
-  );
+  const state = ["failed", "waiting"].find((it) => tools.some((tool) => tool.state === it)) ?? "done";
+  return element("span", { class: "tool-state", "data-state": state }, sign(state));
 }
 
 function toolLine(tool) {
