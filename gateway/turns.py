@@ -21,12 +21,12 @@ from gateway.commands.catalog import run
 from gateway.drafts import Draft, draft_of
 from gateway.journal import Ending, entry, stopped
 from gateway.pairing import REQUESTED
-from gateway.queue import Inbound, inbound_of
+from gateway.queue import Inbound, inbound_json, inbound_of
 from gateway.reply import reply
 from gateway.routing import conversation, is_control
 from gateway.runtime import Drained, Gate, Runtime, Stopped
 from gateway.store.contacts import APPROVED
-from gateway.store.records import Entry, Lease, Mark, Part, Waiting, Work
+from gateway.store.records import Delivery, Entry, Lease, Mark, Part, Waiting, Work
 from gateway.store.store import Fenced, StoreUnavailable
 from gateway.watch import Watch
 
@@ -215,9 +215,29 @@ class Turns:
             opened = await self._store.draft(lease.sid, message.turn) if begun else None
             inbound, now = inbound_of(message.body), self._runtime.now()
             if begun:
+                await self._keep_others(lease, message.turn)
                 ending = self._with_bill(ending, inbound, begun)
             parts += await self._finish(lease, message.turn, inbound, ending, now, opened)
         return parts
+
+    async def _keep_others(self, lease: Lease, turn: int) -> None:
+        """Where a recalled message ends the turn that answers others as well, they get one of their own."""
+        together = [inbound_of(body) for body in (await self._store.bodies(lease.sid, turn)).values()]
+        others = [it for it in together if not it.recalled]
+        if len(others) in (0, len(together)):
+            return
+        contexts = tuple(context for it in others for context in it.contexts)
+        inbound = replace(
+            others[-1], context=contexts[-1], together=contexts if len(contexts) > 1 else (), replays=turn
+        )
+        delivery = Delivery(
+            sid=lease.sid,
+            dedupe=(f"{inbound.context.channel}:{inbound.context.account}:recalled:{turn}",),
+            body=inbound_json.dump_json(inbound).decode(),
+            at=self._runtime.now(),
+            internal=True,
+        )
+        await self._runtime.accept(delivery)
 
     def _with_bill(self, ending: Ending, inbound: Inbound, work: Work) -> Ending:
         """With what the turn's summary took, which is still to be counted where no step was journaled behind it."""

@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import orjson
 
@@ -92,6 +93,35 @@ async def test_a_message_that_is_taken_back_is_not_answered_and_not_remembered(
         assert "text of om_kept" in prompt
         assert not re.search("text of om_(waiting|running|private)|private answer|never whole", prompt)
         assert house.feishu.shown(ALICE_CHAT) == ["kept", "private answer", "last"]
+
+
+async def test_who_wrote_beside_a_message_that_is_taken_back_is_answered_all_the_same(
+    tmp_path: Path, database_url: str
+) -> None:
+    """What waits together is one turn: a recall ends it, and the others' messages get another."""
+    more = f'database: {{ url: "{database_url}" }}'
+    in_group: dict[str, Any] = {"chat": GROUP, "chat_type": "group", "mention_bot": True}
+    script = [says("first"), says("never whole " * 50), says("for Bob"), says("last")]
+    async with running(tmp_path, script=script, more=more) as house:
+        house.line.hold()
+        await house.say("begin", sender=ALICE, **in_group)
+        await house.until(lambda: house.line.holding)
+        await house.say("words of Alice", sender=ALICE, message_id="om_alice", **in_group)
+        await house.say("words of Bob", sender=BOB, message_id="om_bob", **in_group)
+        house.line.release()
+        house.line.hold(after_pieces=3)
+        await house.requested(2)
+        await house.until(lambda: house.line.holding)
+        assert "words of Alice" in str(house.anthropic.requests[-1].body)
+        for _ in range(2):
+            await house.push(house.feishu.recalled_event("om_alice"))
+        house.line.release()
+        await house.idle()
+        assert house.feishu.shown(GROUP) == ["first", "for Bob"]
+        prompt = str(house.anthropic.requests[-1].body)
+        assert "words of Bob" in prompt
+        assert "words of Alice" not in prompt
+        assert house.feishu.messages[-1].reply_to == "om_bob"
 
 
 async def test_what_is_taken_back_is_not_overheard(tmp_path: Path) -> None:
