@@ -14,7 +14,7 @@ from gateway.history import TURNS_MAX, numbered_turns, turns_of
 from gateway.journal import stopped_by
 from gateway.memory import StoredMemory
 from gateway.queue import Inbound, inbound_json, inbound_of
-from gateway.store.records import Delivery, Mark, Summary
+from gateway.store.records import Concerned, Delivery, Mark, Summary
 
 EXPORTED_CHARS_MAX = 200_000
 """Where the export is no file: more than any channel sends in one reply."""
@@ -32,26 +32,29 @@ async def start(context: CommandContext) -> str:
 
 
 async def new(context: CommandContext) -> str:
-    _, lines = await _stop(context)
+    concerned, lines = await _stop(context)
     await context.runtime.store.mark(context.session, Mark(turn=context.turn, kind="new", at=context.runtime.now()))
     await context.runtime.choices.choose_queue(context.session, "", turn=context.turn, at=context.runtime.now())
-    return context.say("A new conversation begins.", "新的对话开始了。") + lines
+    begins = context.say("A new conversation begins.", "新的对话开始了。")
+    for ended in (first_words(inbound_of(it.body).context.text) for it in concerned if it.begun):
+        begins += context.say(f" What was being answered ends here: {ended}.", f"正在回答的内容到此为止：{ended}。")
+    return begins + lines
 
 
 async def stop(context: CommandContext) -> str:
-    found, lines = await _stop(context)
-    if not found:
+    concerned, lines = await _stop(context)
+    if not concerned:
         return context.say("There is nothing to stop.", "当前没有正在处理的消息。")
     return context.say("Stopped.", "已停止。") + lines
 
 
-async def _stop(context: CommandContext) -> tuple[bool, str]:
-    """Whether there was anything to stop, and which messages will not be answered, for people."""
+async def _stop(context: CommandContext) -> tuple[Sequence[Concerned], str]:
+    """What was stopped, and which messages of it will not be answered, for people."""
     by, runtime = stopped_by(context.turn), context.runtime
     concerned = await runtime.store.concerned(context.session, before=context.turn, by=by)
     await runtime.approvals.cancel(context.session, context.turn)
     await runtime.control.stop(context.session, context.turn)
-    return bool(concerned), dropped_lines(context, [it for it in concerned if not it.begun])
+    return concerned, dropped_lines(context, [it for it in concerned if not it.begun])
 
 
 async def retry(context: CommandContext) -> str | Reply:

@@ -41,6 +41,8 @@ RECENT = 300
 COUNTED = "tasks"
 WISH = re.compile(r"\b(S\d{6}) (plain|long|tools|file|buttons)\b")
 END = re.compile(r"\bE (S\d{6})\b")
+DROPPED = re.compile(r"(?:ends here: |^- )“(S\d{6})", re.MULTILINE)
+"""What `/new` says it has ended or dropped."""
 BEGUN = re.compile(r"\bR S\d{6}\b|⏳")
 OTHER_APP, OTHER_SECRET = "cli_test000000000002", "canary-app-secret-of-the-other"
 WISHES = {"plain": 8, "long": 6, "tools": 4, "file": 2, "buttons": 2, "upload": 2, "edit": 2, "recall": 2, "command": 3}
@@ -142,7 +144,7 @@ class Soak:
         begun = []
         for key, text in place.shown(recent):
             found = END.findall(text)
-            for serial in found:
+            for serial in (*found, *DROPPED.findall(text)):
                 self.ends.setdefault(serial, set()).add(key)
             if not found and BEGUN.search(text):
                 begun.append(f"{place.name}: {text[:80]!r}")

@@ -1,5 +1,6 @@
 """Approvals of other calls than a plain command: background commands, and what a turn does that has read a web page."""
 
+import asyncio
 import json
 import re
 from pathlib import Path
@@ -101,8 +102,9 @@ async def test_the_command_line_lists_and_ends_what_waits_and_what_is_allowed_fo
 ) -> None:
     monkeypatch.setattr("gateway.cli.options.environment", lambda: SECRETS)
 
-    def typed(*words: str) -> tuple[int, str]:
-        result = CliRunner().invoke(app, ["approvals", *words, "--config", str(tmp_path / "config.yaml")])
+    async def typed(*words: str) -> tuple[int, str]:
+        line = ["approvals", *words, "--config", str(tmp_path / "config.yaml")]
+        result = await asyncio.to_thread(CliRunner().invoke, app, line)  # it has a loop of its own
         return result.exit_code, result.stdout
 
     script = [calls(("exec", {"command": "date"})), says("it waits")]
@@ -111,21 +113,21 @@ async def test_the_command_line_lists_and_ends_what_waits_and_what_is_allowed_fo
         await decided(house, granted, "allow-always", then="it ran")
         house.anthropic.script = [calls(("exec", {"command": "id; id"})), says("it waits")]
         id_ = await asked(house, "another")
-        code, text = typed("list", "--json")
+        code, text = await typed("list", "--json")
         pending, grant = json.loads(text)
         assert (code, pending["kind"], pending["id"], pending["text"]) == (0, "pending", id_, "id; id")
         assert (grant["kind"], grant["text"], grant["by"], grant["uses"]) == ("grant", "date", f"feishu:{ALICE}", 0)
-        assert [line.split()[:2] for line in typed("list")[1].splitlines()] == [
+        assert [line.split()[:2] for line in (await typed("list"))[1].splitlines()] == [
             [id_, "pending"],
             [grant["id"], "grant"],
         ]
         await house.say("/approvals", **IN_GROUP)
         await house.until(lambda: any("direct chat" in it.text for it in house.feishu.messages))
         house.anthropic.script = [says("it was cancelled")]
-        assert typed("revoke", id_.replace("-", "").lower()) == (0, f"{id_}: revoked\n")
+        assert await typed("revoke", id_.replace("-", "").lower()) == (0, f"{id_}: revoked\n")
         await shows(house, "it was cancelled", f"{id_}: `exec` was cancelled")
-        assert typed("revoke", "--all") == (0, f"{grant['id']}: revoked\n")
-        assert [typed("revoke", id_)[0], typed("revoke")[0], typed("list")[1]] == [1, 1, ""]
+        assert await typed("revoke", "--all") == (0, f"{grant['id']}: revoked\n")
+        assert [(await typed("revoke", id_))[0], (await typed("revoke"))[0], (await typed("list"))[1]] == [1, 1, ""]
         house.anthropic.script = [calls(("exec", {"command": "date"})), says("it waits")]
         assert re.fullmatch(r"[0-9A-Z-]{14}", await asked(house, "the first again"))
 

@@ -184,7 +184,8 @@ async def test_a_new_conversation_forgets_and_says_what_it_dropped(tmp_path: Pat
         await house.requested(2)
         await house.say("and this one `waits`")
         answer = await said(house, "/new")
-        assert answer == ("A new conversation begins.\n\n1 waiting message was dropped:\n- “and this one 'waits'”")
+        ended = "A new conversation begins. What was being answered ends here: “think long”."
+        assert answer == f"{ended}\n\n1 waiting message was dropped:\n- “and this one 'waits'”"
         assert await said(house, "hello again") == "fresh"
         assert "swordfish" not in json.dumps(house.anthropic.requests[-1].body["messages"])
         assert await said(house, "/export") != ""
