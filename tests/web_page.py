@@ -34,7 +34,10 @@ class Page:
 
     def __init__(self, url: str, **headers: str) -> None:
         given = {"x-clawgate": "1", **{name.replace("_", "-"): value for name, value in headers.items()}}
-        self.http = httpx.AsyncClient(base_url=url, trust_env=False, headers=given, timeout=PATIENCE_SECONDS)
+        fresh = httpx.Limits(max_keepalive_connections=0)  # an idle connection may be closed while it is written to
+        self.http = httpx.AsyncClient(
+            base_url=url, trust_env=False, headers=given, timeout=PATIENCE_SECONDS, limits=fresh
+        )
         self.events: list[Event] = []
         self._reading: asyncio.Task[None] | None = None
 
