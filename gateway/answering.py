@@ -50,9 +50,9 @@ class AgentRun:
 
     async def ending(self, emit: Emit) -> Ending:
         """Raises Fenced, Drained, Stopped or StoreUnavailable."""
-        batch, approvals, asked = self.batch, self.runtime.approvals, self.batch.inbound.asked
+        batch, approvals, caller = self.batch, self.runtime.approvals, self.batch.inbound.asked
         sid, id_ = batch.lease.sid, batch.inbound.approval
-        earlier = asked.turns(self.runner.limits.message_chars) if asked else []
+        earlier = caller.turns(self.runner.limits.message_chars) if caller else []
         numbers = [*(0 for _ in earlier), *batch.work.numbers]
         journal = TurnJournal(
             runtime=self.runtime, batch=batch, read=self._steered, numbers=numbers, account=self.account
@@ -146,7 +146,7 @@ class AgentRun:
 
     async def _shown(self, turn: Turn, journal: TurnJournal, result: TurnResult) -> Ending:
         """With the files that the answer names, and with what stands above it and beneath."""
-        request, asked = turn.context.text, self.batch.inbound.asked
+        request, caller = turn.context.text, self.batch.inbound.asked
         ending = ending_of(result.outcome, request)
         if ending.answers_to and not self._is_here(ending.answers_to, turn):
             ending = replace(ending, answers_to=None)
@@ -157,7 +157,7 @@ class AgentRun:
             steps = [*turn.so_far, *journal.kept, *([ending.message] if ending.message else [])]
             shown = map(without_internals, above(turn.settings, steps))
             ending = replace(ending, text="\n\n".join((*shown, ending.text)))
-        is_for_people = ending.text is not None and not asked  # a program gets the agent's words alone
+        is_for_people = ending.text is not None and not caller  # a program gets the agent's words alone
         shortened = sentences.compacted(result.compaction, request) if is_for_people else None
         fault = f"({ending.fault})" if ending.fault and is_operator(self.batch.setup.config, turn.context) else None
         results = tuple(it for it in journal.kept if isinstance(it, ToolResultMessage))

@@ -138,10 +138,10 @@ class Intake:
         """A press of an agent's button is a message to the conversation that the button is of, and on a page of ours in the
         person's own words. Any other is a command, in the chat that its message was sent to."""
         if found := await pressed(self._runtime.store, receipt.context, press):
-            sid, said = found
-            if self._session(said.agent, said.context) == sid:
-                own = replace(said.context, press=None) if isinstance(channel, StoresInbound) else said.context
-                return replace(receipt, context=own, agent=said.agent)
+            sid, inbound = found
+            if self._session(inbound.agent, inbound.context) == sid:
+                own = replace(inbound.context, press=None) if isinstance(channel, StoresInbound) else inbound.context
+                return replace(receipt, context=own, agent=inbound.agent)
         if press.placed:
             return receipt
         return replace(receipt, context=await self._placed(receipt.context, press))
@@ -186,13 +186,13 @@ class Intake:
         dedupe: Sequence[str],
         *,
         replays: int = 0,
-        asked: Caller | None = None,
+        caller: Caller | None = None,
     ) -> Acceptance:
         """A message for an agent, whoever brings it: nothing is asked of a channel. `dedupe` are names of the message within
-        its channel account; `asked`: it is a program's, and no words of it are a command. Raises StoreUnavailable."""
-        command, arguments = (None if asked else command_of(context)) or (None, "")
+        its channel account; `caller`: it is a program's, and no words of it are a command. Raises StoreUnavailable."""
+        command, arguments = (None if caller else command_of(context)) or (None, "")
         inbound = Inbound(
-            agent=agent, context=context, command=command, arguments=arguments, replays=replays, asked=asked
+            agent=agent, context=context, command=command, arguments=arguments, replays=replays, asked=caller
         )
         acceptance = await self._lanes.accept(self._delivery(inbound, dedupe))
         if acceptance.beyond:
@@ -221,12 +221,12 @@ class Intake:
                 break
         else:
             return context
-        target, asked = sent.part.target, inbound_of(found.body).context.chat if found.body else None
+        target, chat = sent.part.target, inbound_of(found.body).context.chat if found.body else None
         if target.chat == context.sender.id:
             return replace(context, chat=replace(context.chat, kind="direct"))
-        if asked is None or not target.chat == context.chat.id == asked.id:
+        if chat is None or not target.chat == context.chat.id == chat.id:
             return context
-        return replace(context, chat=replace(context.chat, kind=asked.kind, thread=target.thread))
+        return replace(context, chat=replace(context.chat, kind=chat.kind, thread=target.thread))
 
     def _session(self, agent: str, context: MessageContext) -> str:
         return session_key(

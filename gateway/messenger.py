@@ -193,17 +193,17 @@ async def pressed(store: Store, context: MessageContext, press: Press) -> tuple[
         return None
     sent, part = found[0], payload_json.validate_json(found[0].payload)
     button = next((it for it in part.part.buttons if it.token == press.token), None)
-    asked = inbound_of(sent.body) if sent.body else None
+    answered = inbound_of(sent.body) if sent.body else None
     at = Destination(channel=context.channel, account=context.account, chat=context.chat.id)
     fits = _is_in(sent, at) and sent.ext_id in (None, press.message_id)
-    if button is None or asked is None or not fits or asked.context.chat.id != context.chat.id:
+    if button is None or answered is None or not fits or answered.context.chat.id != context.chat.id:
         return None
-    chat = replace(context.chat, kind=asked.context.chat.kind, thread=asked.context.chat.thread)
-    said = replace(
+    chat = replace(context.chat, kind=answered.context.chat.kind, thread=answered.context.chat.thread)
+    message = replace(
         context,
         chat=chat,
         text=f"[button: {button.shown}]",
         press=replace(press, placed=True, label=button.shown),
         reply_to=Quote(message_id=press.message_id, text=part.part.text[:QUOTED_CHARS_MAX]),
     )
-    return sent.sid, Inbound(agent=asked.agent, context=said)
+    return sent.sid, Inbound(agent=answered.agent, context=message)

@@ -58,7 +58,7 @@ class Replicas:
                 self._changed(key, turn)
             return
         whole = self._pieces.pop(origin, "") + piece
-        if int(left):
+        if left != "0":
             self._pieces[origin] = whole
             return
         try:

@@ -104,10 +104,10 @@ def arranged(
     rules = channel.capabilities.file_messages if channel else None
     if not files or rules is None:
         return [(text, files if number == len(texts) - 1 else ()) for number, text in enumerate(texts)]
-    said = [text for text in texts if text.strip()]
-    caption = said.pop() if captions and said and len(said[-1]) <= rules.caption_chars else ""
+    words = [text for text in texts if text.strip()]
+    caption = words.pop() if captions and words and len(words[-1]) <= rules.caption_chars else ""
     first, *others = _albums(files, rules.album)
-    return [*((text, ()) for text in said), (caption, first), *(("", group) for group in others)]
+    return [*((text, ()) for text in words), (caption, first), *(("", group) for group in others)]
 
 
 def _albums(files: Sequence[StoredFile], most: int) -> Iterator[tuple[StoredFile, ...]]:

@@ -180,8 +180,8 @@ def _quote(message: Mapping[str, Any]) -> Quote | None:
         return None
     chat_id, message_id = number(mapping(elsewhere, "chat"), "id"), number(elsewhere, "message_id")
     where = f"{chat_id}:{message_id}" if chat_id and message_id else ""
-    said, by = part or content.quoted(elsewhere), content.origin(elsewhere, "origin")
-    return Quote(message_id=where, text=said, sender=by, attachments=media.attachments(elsewhere))
+    quoted, by = part or content.quoted(elsewhere), content.origin(elsewhere, "origin")
+    return Quote(message_id=where, text=quoted, sender=by, attachments=media.attachments(elsewhere))
 
 
 def _answered(message: Mapping[str, Any]) -> Mapping[str, Any]:

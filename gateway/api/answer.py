@@ -58,7 +58,7 @@ class Answering:
         and StoreUnavailable."""
         with self.channel.waiting(self.context.message_id) as waiting:
             key = self.context.message_id
-            acceptance = await self.intake.accept(self.context, self.agent, [key], asked=self.caller)
+            acceptance = await self.intake.accept(self.context, self.agent, [key], caller=self.caller)
             if acceptance.overflow:
                 raise ApiError(
                     429, "Too many calls wait already.", type_="rate_limit_error", code="rate_limit_exceeded"

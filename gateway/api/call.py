@@ -119,17 +119,17 @@ def parsed(raw: bytes, field: str, session: str | None) -> Call:
         raise ApiError(400, f"{field} is missing.", param=field, code="missing_required_parameter")
     if isinstance(messages, str):
         messages = [Message(role="user", content=messages)]
-    instructions, said = _split(messages, field)
-    if not said or said[-1].role != "user" or not said[-1].text.strip():
+    instructions, turns = _split(messages, field)
+    if not turns or turns[-1].role != "user" or not turns[-1].text.strip():
         raise ApiError(400, f"{field}: the last message must be the user's, with words.", param=field)
     session = _session(session or body.user or None)
     caller = Caller(
         instructions="\n\n".join(filter(str.strip, (body.instructions or "", *instructions))),
-        earlier=() if session else tuple(said[:-1]),
+        earlier=() if session else tuple(turns[:-1]),
     )
     return Call(
         agent=body.model,
-        text=said[-1].text,
+        text=turns[-1].text,
         caller=caller,
         session=session,
         stream=bool(body.stream),
@@ -138,21 +138,21 @@ def parsed(raw: bytes, field: str, session: str | None) -> Call:
 
 
 def _split(messages: Sequence[Message], field: str) -> tuple[list[str], list[Earlier]]:
-    """What the program commands, and what was said."""
-    instructions, said = list[str](), list[Earlier]()
+    """What the program commands, and the messages of both sides."""
+    instructions, turns = list[str](), list[Earlier]()
     for number, message in enumerate(messages):
         place = f"{field}[{number}]"
         text = _text(message, place).replace("\0", "\ufffd")
         if message.role in _SYSTEM:
             instructions.append(text)
         elif message.role == "user":
-            said.append(Earlier(role="user", text=text))
+            turns.append(Earlier(role="user", text=text))
         elif message.role == "assistant":
             if text.strip():
-                said.append(Earlier(role="assistant", text=text))
+                turns.append(Earlier(role="assistant", text=text))
         else:
             raise _unsupported(f"{place}.role", f"{place}.role: expected system, developer, user or assistant.")
-    return instructions, said
+    return instructions, turns
 
 
 def _text(message: Message, place: str) -> str:

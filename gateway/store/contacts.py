@@ -169,13 +169,13 @@ def _approved(connection: Connection, rows: Sequence[Any], at: float) -> list[Co
 def _notice(connection: Connection, contact: Contact, at: float) -> Delivery | None:
     """The message, from nobody, that has an approved person notified; the same however often it is made. None where nothing
     that he wrote is kept: nobody knows in which chat to write to him."""
-    asked = run(connection, "SELECT sid, body FROM inbox WHERE id = :turn AND body <> ''", turn=contact.turn).first()
-    if asked is None:
+    request = run(connection, "SELECT sid, body FROM inbox WHERE id = :turn AND body <> ''", turn=contact.turn).first()
+    if request is None:
         return None
-    inbound = inbound_json.validate_json(asked.body)
+    inbound = inbound_json.validate_json(request.body)
     inbound = replace(inbound, command=APPROVED, replays=inbound.replays + 1)
     body = inbound_json.dump_json(inbound).decode()
-    return Delivery(sid=asked.sid, body=body, dedupe=(f"{APPROVED}:{contact.turn}",), at=at)
+    return Delivery(sid=request.sid, body=body, dedupe=(f"{APPROVED}:{contact.turn}",), at=at)
 
 
 def revoke(connection: Connection, channel: str, person: str, account: str) -> list[Contact]:
